@@ -1,1 +1,28 @@
-//! See `ARCHITECTURE.md`.
+//! The words and the rules of Tidemill.
+//!
+//! Everything here is pure: no runtime, no SQL, no randomness but what is passed in. A rule is a
+//! function of (state, input, now), so each one can be read, tested and proven on its own. The
+//! store remembers what was decided here, and the engine acts on it.
+
+pub mod clock;
+pub mod dead;
+pub mod error;
+pub mod id;
+pub mod job;
+pub mod limit;
+pub mod name;
+pub mod payload;
+pub mod retention;
+pub mod retry;
+
+pub use clock::{Clock, ManualClock};
+pub use error::{Error, Result};
+pub use id::{JobId, Token, WorkerId};
+pub use job::outcome::{ErrorClass, Failure, Settlement};
+pub use job::state::State;
+pub use job::unique::{OnDuplicate, Scope, Unique, UniqueKey};
+pub use job::{Due, Job, NewJob, Options, Priority};
+pub use limit::Limits;
+pub use payload::Payload;
+pub use retention::Retention;
+pub use retry::{Backoff, Jitter, Retry};

@@ -1,1 +1,27 @@
-//! See `ARCHITECTURE.md`.
+//! Durable memory: the `Store` trait, and all SQL of the project.
+//!
+//! Two backends, one meaning. `sqlite/` and `postgres/` have the same file names, the same tables
+//! and the same words; a conformance suite runs over both. The store decides nothing that is a
+//! rule of jobs: rules live in `tidemill-core`, and what they decided is applied here, in one
+//! transaction, guarded by the token.
+
+pub mod error;
+mod open;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+pub mod request;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+mod store;
+pub mod view;
+pub mod wake;
+
+pub use error::{Error, Result};
+pub use open::{OpenOptions, open};
+pub use request::{
+    CancelAnswer, Claim, ClaimRequest, ClaimedJob, Lane, Receipt, Rescued, SettleItem, Settled,
+    WorkerCard,
+};
+pub use store::Store;
+pub use view::{DeadGroup, DeadLetter, JobFilter, JobView, QueueView, WorkerView};
+pub use wake::{Hint, Wake};

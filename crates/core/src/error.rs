@@ -1,0 +1,147 @@
+//! What is wrong with an input, in a sentence for people and a code for programs.
+//!
+//! A code never changes its meaning; each has a page in `docs/errors/`. Values that are part of
+//! normal life (a duplicate, a lost lease) are not errors and do not appear here.
+
+use thiserror::Error;
+
+/// The result of checking an input.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An input that was refused. Nothing was written.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The payload is larger than the limit.
+    #[error(
+        "the payload has {bytes} bytes, the limit is {bytes_max}; store large data elsewhere and enqueue a reference to it"
+    )]
+    PayloadTooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit in force.
+        bytes_max: usize,
+    },
+    /// The payload is not JSON.
+    #[error("the payload is not JSON: {reason}")]
+    PayloadNotJson {
+        /// What the parser said.
+        reason: String,
+    },
+    /// The payload nests deeper than the limit.
+    #[error("the payload nests deeper than {depth_max} levels")]
+    PayloadTooDeep {
+        /// The limit in force.
+        depth_max: usize,
+    },
+    /// The payload contains a NUL character, which Postgres cannot hold in text.
+    #[error(
+        "the payload contains the character U+0000 at byte {at}, which databases cannot keep as text; remove it or encode the data as base64"
+    )]
+    PayloadNul {
+        /// Where it stands.
+        at: usize,
+    },
+    /// The payload contains half of a surrogate pair.
+    #[error("the payload contains half of a surrogate pair at byte {at}: it is not Unicode text")]
+    PayloadSurrogate {
+        /// Where it stands.
+        at: usize,
+    },
+    /// A name that must not be empty is empty.
+    #[error("the {what} is empty")]
+    NameEmpty {
+        /// Which name.
+        what: &'static str,
+    },
+    /// A name is too long.
+    #[error("the {what} has {bytes} bytes, the limit is {bytes_max}")]
+    NameTooLong {
+        /// Which name.
+        what: &'static str,
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// A name contains a control character.
+    #[error("the {what} {name:?} contains a control character")]
+    NameInvalid {
+        /// Which name.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A due time is absurdly far in the future.
+    #[error("the due time {due} is more than {years_max} years away")]
+    DueTooFar {
+        /// What was asked for.
+        due: String,
+        /// The limit.
+        years_max: u32,
+    },
+    /// A duration is negative or too long to mean anything.
+    #[error("the {what} {value:?} is not a duration between 0 and {years_max} years")]
+    DurationInvalid {
+        /// Which duration.
+        what: &'static str,
+        /// What was given.
+        value: String,
+        /// The limit.
+        years_max: u32,
+    },
+    /// More jobs than one call may carry.
+    #[error("the batch has {jobs} jobs, the limit is {jobs_max}; split it")]
+    BatchTooLarge {
+        /// How many were given.
+        jobs: usize,
+        /// The limit.
+        jobs_max: usize,
+    },
+    /// Too many tags.
+    #[error("the job has {tags} tags, the limit is {tags_max}")]
+    TagsTooMany {
+        /// How many were given.
+        tags: usize,
+        /// The limit.
+        tags_max: usize,
+    },
+    /// A word that is not one of those known here.
+    #[error("{value:?} is not a {what}; one of {known}")]
+    WordUnknown {
+        /// Which kind of word.
+        what: &'static str,
+        /// What was given.
+        value: String,
+        /// The words known.
+        known: &'static str,
+    },
+    /// A unique key was asked for over a field that the payload does not have.
+    #[error("the unique key is made of the field {field:?}, which the payload does not have")]
+    UniqueFieldMissing {
+        /// The field.
+        field: String,
+    },
+}
+
+impl Error {
+    /// The stable code of this error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::PayloadTooLarge { .. } => "payload_too_large",
+            Self::PayloadNotJson { .. } => "payload_not_json",
+            Self::PayloadTooDeep { .. } => "payload_too_deep",
+            Self::PayloadNul { .. } => "payload_nul",
+            Self::PayloadSurrogate { .. } => "payload_surrogate",
+            Self::NameEmpty { .. } => "name_empty",
+            Self::NameTooLong { .. } => "name_too_long",
+            Self::NameInvalid { .. } => "name_invalid",
+            Self::DueTooFar { .. } => "due_too_far",
+            Self::DurationInvalid { .. } => "duration_invalid",
+            Self::BatchTooLarge { .. } => "batch_too_large",
+            Self::TagsTooMany { .. } => "tags_too_many",
+            Self::WordUnknown { .. } => "word_unknown",
+            Self::UniqueFieldMissing { .. } => "unique_field_missing",
+        }
+    }
+}

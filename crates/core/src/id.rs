@@ -1,0 +1,79 @@
+//! The three numbers that name things: a job, a lease and a worker.
+//!
+//! Job and worker ids are UUIDv7, made by the caller's side, so an enqueue that is sent twice can
+//! be recognised. A token is given by the store at every claim and only grows.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// Names a job for ever. Ordered by the time it was made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct JobId(pub Uuid);
+
+/// Names one run of one worker; a restarted worker is a new one, so it can never pass for the old.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WorkerId(pub Uuid);
+
+/// Proves a lease. Larger at every claim; a write that carries an older one is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Token(pub i64);
+
+macro_rules! uuid_id {
+    ($name:ident) => {
+        impl $name {
+            /// A new one, larger than all this process made before.
+            #[expect(clippy::new_without_default, reason = "a default id would hide a choice")]
+            pub fn new() -> Self {
+                Self(Uuid::now_v7())
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+        impl FromStr for $name {
+            type Err = uuid::Error;
+            fn from_str(text: &str) -> Result<Self, uuid::Error> {
+                Uuid::parse_str(text).map(Self)
+            }
+        }
+    };
+}
+
+uuid_id!(JobId);
+uuid_id!(WorkerId);
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_made_one_after_another_are_ordered() {
+        let ids: Vec<_> = (0..10_000).map(|_| JobId::new()).collect();
+        assert!(ids.is_sorted());
+    }
+
+    #[test]
+    fn an_id_survives_its_text() {
+        let id = JobId::new();
+        assert_eq!(id.to_string().parse(), Ok(id));
+    }
+}

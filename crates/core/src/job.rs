@@ -1,0 +1,293 @@
+//! A job: a kind, a payload, and how to treat it.
+
+pub mod outcome;
+pub mod settle;
+pub mod state;
+pub mod unique;
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::id::JobId;
+use crate::limit::{Limits, NAME_BYTES_MAX, TRACE_BYTES_MAX};
+use crate::name;
+use crate::payload::Payload;
+use crate::retry::Retry;
+use unique::UniqueKey;
+
+/// The queue of jobs that name none.
+pub const DEFAULT_QUEUE: &str = "default";
+
+/// One of four bands. Smaller numbers are served first.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Priority {
+    /// Before everything.
+    Urgent,
+    /// Before ordinary work.
+    High,
+    /// Ordinary work. The default.
+    #[default]
+    Normal,
+    /// When nothing else waits.
+    Low,
+}
+
+impl Priority {
+    /// All bands, first served first.
+    pub const ALL: [Self; 4] = [Self::Urgent, Self::High, Self::Normal, Self::Low];
+
+    /// The number the store keeps.
+    pub fn band(self) -> i16 {
+        self as i16
+    }
+
+    /// The priority of a number the store kept; unknown ones are the lowest.
+    pub fn of_band(band: i16) -> Self {
+        Self::ALL.get(band as usize).copied().unwrap_or(Self::Low)
+    }
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        ["urgent", "high", "normal", "low"][self as usize]
+    }
+}
+
+impl std::str::FromStr for Priority {
+    type Err = Error;
+    fn from_str(word: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|p| p.word() == word).ok_or_else(|| Error::WordUnknown {
+            what: "priority",
+            value: word.to_owned(),
+            known: "urgent, high, normal, low",
+        })
+    }
+}
+
+/// When a job may start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Due {
+    /// As soon as a slot is free. The default.
+    #[default]
+    Now,
+    /// This long after the store's present.
+    In(Duration),
+    /// At this moment; one that has passed means now.
+    At(Timestamp),
+}
+
+impl Due {
+    /// The moment, given the store's present.
+    pub fn resolve(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::Now => now,
+            Self::In(delay) => now.checked_add(delay).unwrap_or(Timestamp::MAX),
+            Self::At(at) => at.max(now),
+        }
+    }
+
+    fn check(self, limits: &Limits, now: Timestamp) -> Result<()> {
+        let horizon = SignedDuration::from_hours(i64::from(limits.due_years_max) * 366 * 24);
+        let far = match self {
+            Self::Now => false,
+            Self::In(delay) => {
+                SignedDuration::try_from(delay).is_ok_and(|d| d > horizon)
+                    || SignedDuration::try_from(delay).is_err()
+            }
+            Self::At(at) => at.duration_since(now) > horizon,
+        };
+        if far {
+            let due = match self {
+                Self::At(at) => at.to_string(),
+                Self::In(delay) => format!("in {delay:?}"),
+                Self::Now => String::new(),
+            };
+            return Err(Error::DueTooFar { due, years_max: limits.due_years_max });
+        }
+        Ok(())
+    }
+}
+
+/// The rarer wishes of a job. Kept as one JSON value, absent when all are at their defaults.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Options {
+    /// Its own retry policy, before its kind's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// One attempt may run this long. Defaults to the kind's, then the worker's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_timeout_ms: Option<u64>,
+    /// It is dead if no attempt has started this long after it was enqueued (and due).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_within_ms: Option<u64>,
+    /// It is dead if it has not finished this long after it was enqueued, retries included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finish_within_ms: Option<u64>,
+    /// Free words to search by.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// W3C trace context of whoever enqueued it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
+    /// Kept this long after it finished, before its queue's rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retain_ms: Option<u64>,
+}
+
+impl Options {
+    /// Whether everything is at its default, so that nothing need be kept.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn check(&self, limits: &Limits) -> Result<()> {
+        if self.tags.len() > limits.tags_max {
+            return Err(Error::TagsTooMany { tags: self.tags.len(), tags_max: limits.tags_max });
+        }
+        for tag in &self.tags {
+            name::check("tag", tag, NAME_BYTES_MAX)?;
+        }
+        if let Some(trace) = &self.trace {
+            name::check("trace context", trace, TRACE_BYTES_MAX)?;
+        }
+        Ok(())
+    }
+}
+
+/// A job as it is enqueued.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewJob {
+    /// Made by the caller's side, so that sending it twice enqueues it once.
+    pub id: JobId,
+    /// Which handler runs it.
+    pub kind: String,
+    /// Where it waits.
+    pub queue: String,
+    /// In which band.
+    pub priority: Priority,
+    /// When it may start.
+    pub due: Due,
+    /// Whose job it is.
+    pub tenant: Option<String>,
+    /// What per-key limits and ordering count by.
+    pub key: Option<String>,
+    /// What makes it the same as another, and what then happens.
+    pub unique: Option<UniqueKey>,
+    /// What the handler gets.
+    pub payload: Payload,
+    /// The rarer wishes.
+    pub options: Options,
+}
+
+impl NewJob {
+    /// A job with every wish at its default.
+    pub fn new(kind: impl Into<String>, payload: Payload) -> Self {
+        Self {
+            id: JobId::new(),
+            kind: kind.into(),
+            queue: DEFAULT_QUEUE.to_owned(),
+            priority: Priority::default(),
+            due: Due::Now,
+            tenant: None,
+            key: None,
+            unique: None,
+            payload,
+            options: Options::default(),
+        }
+    }
+
+    /// Refuses what no store should see.
+    pub fn check(&self, limits: &Limits, now: Timestamp) -> Result<()> {
+        name::check("kind", &self.kind, NAME_BYTES_MAX)?;
+        name::check("queue", &self.queue, NAME_BYTES_MAX)?;
+        if let Some(tenant) = &self.tenant {
+            name::check("tenant", tenant, NAME_BYTES_MAX)?;
+        }
+        if let Some(key) = &self.key {
+            name::check("key", key, NAME_BYTES_MAX)?;
+        }
+        self.due.check(limits, now)?;
+        self.options.check(limits)
+    }
+}
+
+/// A job as it was written: the body, which no attempt changes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// Names it.
+    pub id: JobId,
+    /// Which handler runs it.
+    pub kind: String,
+    /// Where it waits.
+    pub queue: String,
+    /// In which band.
+    pub priority: Priority,
+    /// Whose job it is.
+    pub tenant: Option<String>,
+    /// What per-key limits and ordering count by.
+    pub key: Option<String>,
+    /// The unique key it holds, as the store keeps it.
+    pub unique_key: Option<String>,
+    /// What the handler gets.
+    pub payload: Payload,
+    /// The rarer wishes.
+    pub options: Options,
+    /// When it was enqueued, by the store's clock.
+    pub created_at: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new_job() -> NewJob {
+        NewJob::new("k", Payload::null())
+    }
+
+    fn code(job: &NewJob) -> Option<&'static str> {
+        job.check(&Limits::default(), Timestamp::UNIX_EPOCH).err().map(|e| e.code())
+    }
+
+    #[test]
+    fn absurd_wishes_are_refused() {
+        let far = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(24 * 366 * 30);
+        let past = Timestamp::UNIX_EPOCH - SignedDuration::from_hours(1);
+        let tags = |n| Options { tags: vec!["t".into(); n], ..Options::default() };
+        for (job, expected) in [
+            (new_job(), None),
+            (NewJob { due: Due::At(past), ..new_job() }, None),
+            (NewJob { due: Due::At(far), ..new_job() }, Some("due_too_far")),
+            (NewJob { due: Due::In(Duration::MAX), ..new_job() }, Some("due_too_far")),
+            (NewJob { kind: String::new(), ..new_job() }, Some("name_empty")),
+            (NewJob { queue: "q".repeat(201), ..new_job() }, Some("name_too_long")),
+            (NewJob { tenant: Some("a\0".into()), ..new_job() }, Some("name_invalid")),
+            (NewJob { options: tags(32), ..new_job() }, None),
+            (NewJob { options: tags(33), ..new_job() }, Some("tags_too_many")),
+        ] {
+            assert_eq!(code(&job), expected, "{job:?}");
+        }
+    }
+
+    #[test]
+    fn a_due_time_in_the_past_means_now() {
+        let now = Timestamp::UNIX_EPOCH;
+        assert_eq!(Due::At(now - SignedDuration::from_hours(1)).resolve(now), now);
+        assert_eq!(Due::In(Duration::MAX).resolve(now), Timestamp::MAX);
+    }
+
+    #[test]
+    fn priorities_survive_their_words_and_numbers() {
+        for priority in Priority::ALL {
+            assert_eq!(priority.word().parse(), Ok(priority));
+            assert_eq!(Priority::of_band(priority.band()), priority);
+        }
+        assert!("fast".parse::<Priority>().is_err());
+    }
+}

@@ -1,0 +1,145 @@
+//! What an attempt came to, and what the store is to write for it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dead::fingerprint;
+use crate::job::NewJob;
+use crate::limit::ERROR_BYTES_MAX;
+use crate::payload::Payload;
+
+/// What kind of failure it was; it decides whether and when the job runs again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorClass {
+    /// It may work next time: retried with backoff.
+    Transient,
+    /// It will never work: dead at once.
+    Permanent,
+    /// Nobody knows whether it took effect: retried on a smaller budget. Panics, timeouts.
+    Ambiguous,
+    /// The other side asked to wait: retried after that, no attempt spent.
+    RateLimited,
+    /// Its worker was lost: ready again, no attempt spent.
+    Lost,
+    /// It lost its worker three times: dead.
+    Poison,
+    /// It did not start or finish in time: dead.
+    Expired,
+}
+
+impl ErrorClass {
+    /// All classes.
+    pub const ALL: [Self; 7] = [
+        Self::Transient,
+        Self::Permanent,
+        Self::Ambiguous,
+        Self::RateLimited,
+        Self::Lost,
+        Self::Poison,
+        Self::Expired,
+    ];
+
+    /// Its word, as the store keeps it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Transient => "transient",
+            Self::Permanent => "permanent",
+            Self::Ambiguous => "ambiguous",
+            Self::RateLimited => "rate_limited",
+            Self::Lost => "lost",
+            Self::Poison => "poison",
+            Self::Expired => "expired",
+        }
+    }
+
+    /// The class of a word the store kept; unknown ones are transient.
+    pub fn of_word(word: &str) -> Self {
+        Self::ALL.into_iter().find(|c| c.word() == word).unwrap_or(Self::Transient)
+    }
+}
+
+/// A failure as it is kept: its class, its message, and the fingerprint that groups its like.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What kind of failure.
+    pub class: ErrorClass,
+    /// What the handler said, cut at 16 KiB.
+    pub message: String,
+    /// Equal for failures of one kind of job that differ only in numbers and ids.
+    pub fingerprint: String,
+}
+
+impl Failure {
+    /// A failure of a job of this kind.
+    pub fn new(kind: &str, class: ErrorClass, message: impl Into<String>) -> Self {
+        let message = clean(message.into());
+        let fingerprint = fingerprint(kind, class, &message);
+        Self { class, message, fingerprint }
+    }
+}
+
+/// Databases refuse NUL in text, and nobody reads a megabyte of stack.
+fn clean(mut message: String) -> String {
+    if message.contains('\0') {
+        message = message.replace('\0', "\u{FFFD}");
+    }
+    if message.len() > ERROR_BYTES_MAX {
+        let cut = (0..=ERROR_BYTES_MAX).rev().find(|at| message.is_char_boundary(*at));
+        message.truncate(cut.unwrap_or(0));
+        message.push_str(" … (cut)");
+    }
+    message
+}
+
+/// What is written for an attempt that ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Settlement {
+    /// Finished well.
+    Done {
+        /// What the handler returned.
+        output: Payload,
+        /// Jobs that are enqueued in the same transaction.
+        follow_ups: Vec<NewJob>,
+    },
+    /// It runs again after `delay`.
+    Again {
+        /// How long it waits.
+        delay: Duration,
+        /// Attempts spent so far, this one included if it counts.
+        spent: u16,
+        /// Why; `None` when it was put off or given back, not failed.
+        failure: Option<Failure>,
+    },
+    /// Called off while it ran, or by its handler.
+    Cancelled {
+        /// Why.
+        reason: String,
+    },
+    /// Gave up.
+    Dead {
+        /// Why.
+        failure: Failure,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_made_fit_to_keep() {
+        let failure = Failure::new("k", ErrorClass::Transient, "a\0b");
+        assert_eq!(failure.message, "a\u{FFFD}b");
+        let long = Failure::new("k", ErrorClass::Transient, "é".repeat(20_000));
+        assert!(long.message.len() <= ERROR_BYTES_MAX + 16 && long.message.ends_with("(cut)"));
+    }
+
+    #[test]
+    fn classes_survive_their_words() {
+        for class in ErrorClass::ALL {
+            assert_eq!(ErrorClass::of_word(class.word()), class);
+        }
+    }
+}

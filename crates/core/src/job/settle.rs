@@ -1,0 +1,198 @@
+//! The rule of settling: from how an attempt ended to what is written for it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::job::outcome::{ErrorClass, Failure, Settlement};
+use crate::job::{Job, NewJob};
+use crate::payload::Payload;
+use crate::retry::Retry;
+
+/// How an attempt ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ended {
+    /// The handler returned a value and, perhaps, jobs that follow.
+    Done {
+        /// What it returned.
+        output: Payload,
+        /// What is enqueued with it.
+        follow_ups: Vec<NewJob>,
+    },
+    /// The handler failed.
+    Failed {
+        /// What kind of failure.
+        class: ErrorClass,
+        /// What it said.
+        message: String,
+        /// A delay the handler (or the other side) asked for, before the policy's.
+        retry_after: Option<Duration>,
+    },
+    /// The handler wants to be called again later; nothing failed.
+    Snoozed(Duration),
+    /// The handler, or somebody from outside, called it off.
+    Cancelled(String),
+    /// The worker stops and gives it back unspent.
+    GivenBack,
+}
+
+/// An attempt, as far as the rule needs to know.
+#[derive(Debug, Clone, Copy)]
+pub struct Attempt<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// The number of this attempt; the first is 1.
+    pub number: u16,
+    /// The policy in force: the job's, else its kind's, else the default.
+    pub retry: &'a Retry,
+}
+
+/// Why a job must not start now, if so: its deadline to start or to finish has passed.
+pub fn expired(job: &Job, attempt: u16, due_at: Timestamp, now: Timestamp) -> Option<Failure> {
+    let start_from = job.created_at.max(due_at);
+    let late = |from: Timestamp, ms: Option<u64>| {
+        ms.is_some_and(|ms| now.duration_since(from).as_millis() >= i128::from(ms))
+    };
+    let message = if attempt == 1 && late(start_from, job.options.start_within_ms) {
+        "it did not start within its deadline"
+    } else if late(job.created_at, job.options.finish_within_ms) {
+        "it did not finish within its deadline"
+    } else {
+        return None;
+    };
+    Some(Failure::new(&job.kind, ErrorClass::Expired, message))
+}
+
+/// What is written for an attempt that ended so, at `now`; `draw` is random in `0.0..1.0`.
+pub fn settle(attempt: Attempt<'_>, ended: Ended, now: Timestamp, draw: f64) -> Settlement {
+    let Attempt { job, number, retry } = attempt;
+    let unspent = number.saturating_sub(1);
+    match ended {
+        Ended::Done { output, follow_ups } => Settlement::Done { output, follow_ups },
+        Ended::Snoozed(delay) => Settlement::Again { delay, spent: unspent, failure: None },
+        Ended::Cancelled(reason) => Settlement::Cancelled { reason },
+        Ended::GivenBack => {
+            Settlement::Again { delay: Duration::ZERO, spent: unspent, failure: None }
+        }
+        Ended::Failed { class, message, retry_after } => {
+            let failure = Failure::new(&job.kind, class, message);
+            if is_last(class, number, retry) {
+                return Settlement::Dead { failure };
+            }
+            let delay = retry_after.unwrap_or_else(|| retry.backoff.delay(job.id, number, draw));
+            if finishes_too_late(job, now, delay) {
+                return Settlement::Dead { failure };
+            }
+            let spent = if class == ErrorClass::RateLimited { unspent } else { number };
+            Settlement::Again { delay, spent, failure: Some(failure) }
+        }
+    }
+}
+
+fn is_last(class: ErrorClass, number: u16, retry: &Retry) -> bool {
+    match class {
+        ErrorClass::Permanent | ErrorClass::Poison | ErrorClass::Expired => true,
+        ErrorClass::RateLimited | ErrorClass::Lost => false,
+        ErrorClass::Transient => number >= retry.attempts_max,
+        ErrorClass::Ambiguous => number >= retry.ambiguous_max.min(retry.attempts_max),
+    }
+}
+
+/// A retry that could only start after the total deadline is not worth waiting for.
+fn finishes_too_late(job: &Job, now: Timestamp, delay: Duration) -> bool {
+    job.options.finish_within_ms.is_some_and(|ms| {
+        let age_ms = now.duration_since(job.created_at).as_millis();
+        age_ms + delay.as_millis() as i128 >= i128::from(ms)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::JobId;
+    use crate::job::{Options, Priority};
+    use crate::retry::Backoff;
+
+    fn job(options: Options) -> Job {
+        Job {
+            id: JobId::new(),
+            kind: "k".into(),
+            queue: "q".into(),
+            priority: Priority::Normal,
+            tenant: None,
+            key: None,
+            unique_key: None,
+            payload: Payload::null(),
+            options,
+            created_at: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn after_failure(class: ErrorClass, number: u16, options: Options) -> Settlement {
+        let retry = Retry::attempts(5).backoff(Backoff::Fixed { delay_ms: 1000 });
+        let ended = Ended::Failed { class, message: "m".into(), retry_after: None };
+        let job = job(options);
+        settle(Attempt { job: &job, number, retry: &retry }, ended, Timestamp::UNIX_EPOCH, 0.5)
+    }
+
+    fn spent(settlement: &Settlement) -> Option<u16> {
+        match settlement {
+            Settlement::Again { spent, .. } => Some(*spent),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn the_class_of_a_failure_decides() {
+        use ErrorClass::*;
+        for (class, number, expected) in [
+            (Transient, 1, Some(1)),
+            (Transient, 4, Some(4)),
+            (Transient, 5, None),
+            (Permanent, 1, None),
+            (Ambiguous, 2, Some(2)),
+            (Ambiguous, 3, None),
+            (RateLimited, 1, Some(0)),
+            (RateLimited, 99, Some(98)),
+        ] {
+            let settlement = after_failure(class, number, Options::default());
+            assert_eq!(spent(&settlement), expected, "{class:?} {number}");
+            assert_eq!(expected.is_none(), matches!(settlement, Settlement::Dead { .. }));
+        }
+    }
+
+    #[test]
+    fn a_retry_beyond_the_total_deadline_is_death() {
+        let within = |ms| Options { finish_within_ms: Some(ms), ..Options::default() };
+        assert_eq!(spent(&after_failure(ErrorClass::Transient, 1, within(1001))), Some(1));
+        assert_eq!(spent(&after_failure(ErrorClass::Transient, 1, within(1000))), None);
+    }
+
+    #[test]
+    fn deadlines_are_judged_before_the_start() {
+        let start = job(Options { start_within_ms: Some(1000), ..Options::default() });
+        let finish = job(Options { finish_within_ms: Some(1000), ..Options::default() });
+        let at = |ms| Timestamp::from_millisecond(ms).unwrap();
+        for (job, attempt, due, now, dead) in [
+            (&start, 1, 0, 999, false),
+            (&start, 1, 0, 1000, true),
+            (&start, 1, 5000, 5999, false),
+            (&start, 1, 5000, 6000, true),
+            (&start, 2, 0, 9000, false),
+            (&finish, 2, 0, 999, false),
+            (&finish, 2, 5000, 1000, true),
+        ] {
+            assert_eq!(expired(job, attempt, at(due), at(now)).is_some(), dead, "{due} {now}");
+        }
+    }
+
+    #[test]
+    fn what_did_not_fail_spends_nothing() {
+        let (job, retry) = (job(Options::default()), Retry::default());
+        let attempt = Attempt { job: &job, number: 3, retry: &retry };
+        for ended in [Ended::GivenBack, Ended::Snoozed(Duration::from_secs(9))] {
+            let settlement = settle(attempt, ended, Timestamp::UNIX_EPOCH, 0.5);
+            assert_eq!(spent(&settlement), Some(2));
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What makes two jobs the same, for how long, and what the second one gets.
+//!
+//! A key is given, or derived from the kind and chosen inputs by BLAKE3 over canonical JSON
+//! (keys sorted, no spaces), so that the same work has the same key in every process.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::limit::UNIQUE_KEY_BYTES_MAX;
+use crate::name;
+use crate::payload::Payload;
+
+/// How long a key is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Until the job has finished. The default.
+    #[default]
+    Unfinished,
+    /// For a period from the enqueue.
+    Period(Duration),
+    /// For ever.
+    Forever,
+}
+
+impl Scope {
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Unfinished => "unfinished",
+            Self::Period(_) => "period",
+            Self::Forever => "forever",
+        }
+    }
+
+    /// The period in milliseconds, if it has one.
+    pub fn period_ms(self) -> Option<i64> {
+        match self {
+            Self::Period(period) => Some(i64::try_from(period.as_millis()).unwrap_or(i64::MAX)),
+            _ => None,
+        }
+    }
+}
+
+/// What a duplicate gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDuplicate {
+    /// Nothing is enqueued; the receipt says so and names the other. The default.
+    #[default]
+    Reject,
+    /// The existing job, whose result may be awaited.
+    Join,
+    /// The waiting job takes over the new payload, due time and wishes; a running one is joined.
+    Replace,
+    /// As `Replace`, the due time starts anew; while it runs, one more is kept for afterwards.
+    Debounce,
+    /// At most one in a period: others in it join the first.
+    Throttle,
+    /// A waiting job is joined; while it runs, exactly one more is kept for afterwards.
+    RunOnceMore,
+}
+
+impl OnDuplicate {
+    /// All policies.
+    pub const ALL: [Self; 6] = [
+        Self::Reject,
+        Self::Join,
+        Self::Replace,
+        Self::Debounce,
+        Self::Throttle,
+        Self::RunOnceMore,
+    ];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Reject => "reject",
+            Self::Join => "join",
+            Self::Replace => "replace",
+            Self::Debounce => "debounce",
+            Self::Throttle => "throttle",
+            Self::RunOnceMore => "run_once_more",
+        }
+    }
+}
+
+impl std::str::FromStr for OnDuplicate {
+    type Err = Error;
+    fn from_str(word: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|p| p.word() == word).ok_or_else(|| Error::WordUnknown {
+            what: "policy for duplicates",
+            value: word.to_owned(),
+            known: "reject, join, replace, debounce, throttle, run_once_more",
+        })
+    }
+}
+
+/// What the key is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum By {
+    Given(String),
+    Payload,
+    Fields(Vec<String>),
+}
+
+/// A wish to be unique, before its key is known.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidemill_core::{OnDuplicate, Unique};
+/// let once_an_hour = Unique::by_fields(["user"]).throttle(Duration::from_secs(3600));
+/// let the_order = Unique::by_key("order:42").on_duplicate(OnDuplicate::Join).forever();
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unique {
+    by: By,
+    scope: Scope,
+    on_duplicate: OnDuplicate,
+    force: bool,
+}
+
+impl Unique {
+    fn new(by: By) -> Self {
+        Self { by, scope: Scope::default(), on_duplicate: OnDuplicate::default(), force: false }
+    }
+
+    /// Same kind and same given key.
+    pub fn by_key(key: impl Into<String>) -> Self {
+        Self::new(By::Given(key.into()))
+    }
+
+    /// Same kind and same payload.
+    pub fn by_payload() -> Self {
+        Self::new(By::Payload)
+    }
+
+    /// Same kind and same values of these fields of the payload.
+    pub fn by_fields<S: Into<String>>(fields: impl IntoIterator<Item = S>) -> Self {
+        Self::new(By::Fields(fields.into_iter().map(Into::into).collect()))
+    }
+
+    /// What a duplicate gets. Defaults to `Reject`.
+    #[must_use]
+    pub fn on_duplicate(self, on_duplicate: OnDuplicate) -> Self {
+        Self { on_duplicate, ..self }
+    }
+
+    /// How long the key is held. Defaults to `Unfinished`.
+    #[must_use]
+    pub fn scope(self, scope: Scope) -> Self {
+        Self { scope, ..self }
+    }
+
+    /// Held for a period from the enqueue.
+    #[must_use]
+    pub fn for_period(self, period: Duration) -> Self {
+        self.scope(Scope::Period(period))
+    }
+
+    /// Held for ever.
+    #[must_use]
+    pub fn forever(self) -> Self {
+        self.scope(Scope::Forever)
+    }
+
+    /// At most one in each period.
+    #[must_use]
+    pub fn throttle(self, period: Duration) -> Self {
+        self.scope(Scope::Period(period)).on_duplicate(OnDuplicate::Throttle)
+    }
+
+    /// Enqueue although the key is held, and take the key over: the same work again, on purpose.
+    #[must_use]
+    pub fn force(self) -> Self {
+        Self { force: true, ..self }
+    }
+
+    /// Makes the key for a job of this kind with this payload.
+    pub fn resolve(&self, kind: &str, payload: &Payload) -> Result<UniqueKey> {
+        let key = match &self.by {
+            By::Given(key) => {
+                name::check("unique key", key, UNIQUE_KEY_BYTES_MAX)?;
+                UniqueKey::given(kind, key)
+            }
+            By::Payload => derived(kind, &parse(payload)?),
+            By::Fields(fields) => derived(kind, &chosen(&parse(payload)?, fields)?),
+        };
+        let Self { scope, on_duplicate, force, .. } = *self;
+        Ok(UniqueKey { key, scope, on_duplicate, force })
+    }
+}
+
+/// A unique key and what it means, as the store gets it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UniqueKey {
+    /// The key in the store's words.
+    pub key: String,
+    /// How long it is held.
+    pub scope: Scope,
+    /// What a duplicate gets.
+    pub on_duplicate: OnDuplicate,
+    /// Enqueue although it is held.
+    pub force: bool,
+}
+
+impl UniqueKey {
+    /// How a given key is kept; the SQL view builds the same text.
+    pub fn given(kind: &str, key: &str) -> String {
+        format!("{kind}={key}")
+    }
+}
+
+fn parse(payload: &Payload) -> Result<Value> {
+    payload.read().map_err(|e| Error::PayloadNotJson { reason: e.to_string() })
+}
+
+fn chosen(payload: &Value, fields: &[String]) -> Result<Value> {
+    fields
+        .iter()
+        .map(|field| {
+            let value = payload.get(field).cloned();
+            value.ok_or_else(|| Error::UniqueFieldMissing { field: field.clone() })
+        })
+        .collect()
+}
+
+/// `serde_json` keeps objects sorted by key and writes no spaces: its text is canonical.
+fn derived(kind: &str, inputs: &Value) -> String {
+    let hash = blake3::hash(inputs.to_string().as_bytes());
+    format!("{kind}#{}", &hash.to_hex()[..32])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::Limits;
+
+    fn key(unique: &Unique, kind: &str, payload: &str) -> String {
+        let payload = Payload::parse(payload, &Limits::default()).unwrap();
+        unique.resolve(kind, &payload).unwrap().key
+    }
+
+    #[test]
+    fn the_same_work_has_the_same_key() {
+        let all = Unique::by_payload();
+        let same = key(&all, "k", r#"{"a":1,"b":{"x":2,"y":3}}"#);
+        assert_eq!(key(&all, "k", r#"{ "b": {"y":3, "x":2}, "a":1 }"#), same);
+        assert_ne!(key(&all, "k", r#"{"a":2,"b":{"x":2,"y":3}}"#), same);
+        assert_ne!(key(&all, "other", r#"{"a":1,"b":{"x":2,"y":3}}"#), same);
+
+        let user = Unique::by_fields(["user"]);
+        let one = key(&user, "k", r#"{"user":1,"at":"noon"}"#);
+        assert_eq!(key(&user, "k", r#"{"user":1,"at":"night"}"#), one);
+        assert_ne!(key(&user, "k", r#"{"user":2,"at":"noon"}"#), one);
+    }
+
+    #[test]
+    fn large_integers_make_different_keys() {
+        let all = Unique::by_payload();
+        assert_ne!(
+            key(&all, "k", r#"{"n":9007199254740992}"#),
+            key(&all, "k", r#"{"n":9007199254740993}"#)
+        );
+    }
+
+    #[test]
+    fn a_missing_field_is_named() {
+        let error = Unique::by_fields(["user"]).resolve("k", &Payload::null()).unwrap_err();
+        assert_eq!(error, Error::UniqueFieldMissing { field: "user".into() });
+    }
+
+    #[test]
+    fn an_empty_key_is_refused() {
+        let error = Unique::by_key("").resolve("k", &Payload::null()).unwrap_err();
+        assert_eq!(error.code(), "name_empty");
+    }
+}

@@ -1,0 +1,40 @@
+//! The limits on what one call may carry. Everything has one, with its unit in its name.
+
+use serde::{Deserialize, Serialize};
+
+/// What inputs are checked against.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Size of one payload. Defaults to 1 MiB.
+    pub payload_bytes_max: usize,
+    /// Nesting of one payload. Defaults to 64.
+    pub payload_depth_max: usize,
+    /// Jobs in one enqueue call. Defaults to 10,000.
+    pub batch_jobs_max: usize,
+    /// Tags of one job. Defaults to 32.
+    pub tags_max: usize,
+    /// How far in the future a job may be due. Defaults to 20 years.
+    pub due_years_max: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            payload_bytes_max: 1024 * 1024,
+            payload_depth_max: 64,
+            batch_jobs_max: 10_000,
+            tags_max: 32,
+            due_years_max: 20,
+        }
+    }
+}
+
+/// The longest kind, queue, tenant, key or tag.
+pub const NAME_BYTES_MAX: usize = 200;
+/// The longest unique key a caller may give.
+pub const UNIQUE_KEY_BYTES_MAX: usize = 500;
+/// The longest error message that is kept; the rest is cut off with a notice.
+pub const ERROR_BYTES_MAX: usize = 16 * 1024;
+/// The longest trace context that is kept.
+pub const TRACE_BYTES_MAX: usize = 1024;

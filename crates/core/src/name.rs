@@ -1,0 +1,33 @@
+//! Checks names: kinds, queues, tenants, keys and tags.
+
+use crate::error::{Error, Result};
+
+/// Refuses an empty name, one over `bytes_max`, and one with control characters.
+pub fn check(what: &'static str, name: &str, bytes_max: usize) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::NameEmpty { what });
+    }
+    if name.len() > bytes_max {
+        return Err(Error::NameTooLong { what, bytes: name.len(), bytes_max });
+    }
+    if name.chars().any(char::is_control) {
+        return Err(Error::NameInvalid { what, name: name.to_owned() });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_judged() {
+        let code = |name: &str| check("queue", name, 8).err().map(|e| e.code());
+        assert_eq!(code("mail"), None);
+        assert_eq!(code("été"), None);
+        assert_eq!(code(""), Some("name_empty"));
+        assert_eq!(code("123456789"), Some("name_too_long"));
+        assert_eq!(code("a\0b"), Some("name_invalid"));
+        assert_eq!(code("a\nb"), Some("name_invalid"));
+    }
+}

@@ -1,0 +1,150 @@
+//! How long finished jobs are kept, and which of a page of them may go.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::id::JobId;
+use crate::job::state::State;
+
+/// How long and how many finished jobs a queue keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Retention {
+    /// Done and cancelled jobs go after this many milliseconds. Defaults to 3 days.
+    pub finished_ms: u64,
+    /// At most this many done and cancelled jobs are kept. Defaults to no bound.
+    pub finished_max: Option<u64>,
+    /// Dead letters go after this many milliseconds. Defaults to 90 days.
+    pub dead_ms: u64,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+        Self { finished_ms: 3 * DAY_MS, finished_max: None, dead_ms: 90 * DAY_MS }
+    }
+}
+
+/// What the sweep needs to know of a finished job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// Which job.
+    pub id: JobId,
+    /// Its queue.
+    pub queue: String,
+    /// Done, cancelled or dead.
+    pub state: State,
+    /// When it finished.
+    pub finished_at: Timestamp,
+    /// The job's own retention in milliseconds, before its queue's.
+    pub retain_ms: Option<u64>,
+}
+
+impl Finished {
+    /// Whether its time is over.
+    pub fn is_over(&self, rules: &Retention, now: Timestamp) -> bool {
+        let by_queue = if self.state == State::Dead { rules.dead_ms } else { rules.finished_ms };
+        let kept = Duration::from_millis(self.retain_ms.unwrap_or(by_queue));
+        now.duration_since(self.finished_at).unsigned_abs() >= kept && now >= self.finished_at
+    }
+}
+
+/// Walks all finished jobs, oldest first, a page at a time, and says which may go.
+///
+/// Age is judged at once. A bound on the number needs the number: one round counts, the next
+/// lets the surplus go, oldest first. So no index and no counter burdens the hot path, and the
+/// bound holds within two rounds.
+#[derive(Debug, Default)]
+pub struct Sweep {
+    counted: HashMap<String, u64>,
+    surplus: HashMap<String, u64>,
+}
+
+impl Sweep {
+    /// Which jobs of this page go.
+    pub fn page(
+        &mut self,
+        page: &[Finished],
+        rules: impl Fn(&str) -> Retention,
+        now: Timestamp,
+    ) -> Vec<JobId> {
+        let mut gone = Vec::new();
+        for job in page {
+            let rules = rules(&job.queue);
+            if job.is_over(&rules, now) || self.is_surplus(job, &rules) {
+                gone.push(job.id);
+            } else if rules.finished_max.is_some() && job.state != State::Dead {
+                *self.counted.entry(job.queue.clone()).or_default() += 1;
+            }
+        }
+        gone
+    }
+
+    fn is_surplus(&mut self, job: &Finished, rules: &Retention) -> bool {
+        if rules.finished_max.is_none() || job.state == State::Dead {
+            return false;
+        }
+        match self.surplus.get_mut(&job.queue) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Ends a round: what was counted decides what the next one lets go.
+    pub fn end_round(&mut self, rules: impl Fn(&str) -> Retention) {
+        self.surplus = std::mem::take(&mut self.counted)
+            .into_iter()
+            .filter_map(|(queue, kept)| {
+                let over = kept.saturating_sub(rules(&queue).finished_max?);
+                (over > 0).then_some((queue, over))
+            })
+            .collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finished(minutes_ago: i64, state: State, retain_ms: Option<u64>) -> Finished {
+        let finished_at = Timestamp::UNIX_EPOCH - jiff::SignedDuration::from_mins(minutes_ago);
+        Finished { id: JobId::new(), queue: "q".into(), state, finished_at, retain_ms }
+    }
+
+    #[test]
+    fn age_is_judged_by_the_job_then_the_queue() {
+        let hour = Retention { finished_ms: 3_600_000, ..Retention::default() };
+        let now = Timestamp::UNIX_EPOCH;
+        for (job, over) in [
+            (finished(59, State::Done, None), false),
+            (finished(60, State::Done, None), true),
+            (finished(60, State::Cancelled, None), true),
+            (finished(60, State::Dead, None), false),
+            (finished(60, State::Done, Some(7_200_000)), false),
+            (finished(1, State::Done, Some(0)), true),
+            (finished(-5, State::Done, None), false),
+        ] {
+            assert_eq!(job.is_over(&hour, now), over, "{job:?}");
+        }
+    }
+
+    #[test]
+    fn a_bound_on_the_number_lets_the_oldest_go_within_two_rounds() {
+        let rules = |_: &str| Retention { finished_max: Some(3), ..Retention::default() };
+        let mut jobs: Vec<_> = (0..10).map(|_| finished(0, State::Done, None)).collect();
+        let oldest: Vec<_> = jobs[..7].iter().map(|j| j.id).collect();
+        let mut sweep = Sweep::default();
+        assert!(sweep.page(&jobs, rules, Timestamp::UNIX_EPOCH).is_empty());
+        sweep.end_round(rules);
+        assert_eq!(sweep.page(&jobs, rules, Timestamp::UNIX_EPOCH), oldest);
+        jobs.drain(..7);
+        sweep.end_round(rules);
+        assert!(sweep.page(&jobs, rules, Timestamp::UNIX_EPOCH).is_empty());
+    }
+}

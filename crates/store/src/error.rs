@@ -1,0 +1,108 @@
+//! What can go wrong below the engine, in sentences and stable codes.
+//!
+//! A stale token, a duplicate or an unknown id are answers, not errors: they do not appear here.
+
+use thiserror::Error;
+
+/// The result of a store's call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a store could not do what it was asked. Nothing of the call was written, except where
+/// `is_unknown` says that this cannot be known.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The URL names no store that this build has.
+    #[error(
+        "the store URL {url:?} is not understood; use sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE"
+    )]
+    UrlUnknown {
+        /// What was given, without its password.
+        url: String,
+    },
+    /// The database cannot be reached now; trying again later may work.
+    #[error("the database cannot be reached: {reason}")]
+    Unavailable {
+        /// What the driver said.
+        reason: String,
+        /// Whether the call may have taken effect before the connection was lost.
+        unknown: bool,
+    },
+    /// The database was migrated by a newer Tidemill.
+    #[error(
+        "the database has schema version {found}, this program knows {known}; upgrade this program"
+    )]
+    SchemaNewer {
+        /// The version of the database.
+        found: i64,
+        /// The newest version this program knows.
+        known: i64,
+    },
+    /// The database has an older schema, or none, and migrating was not asked for.
+    #[error(
+        "the database has schema version {found}, this program needs {known}; run `tidemill migrate`"
+    )]
+    SchemaOlder {
+        /// The version of the database.
+        found: i64,
+        /// The version this program needs.
+        known: i64,
+    },
+    /// The database accepts no writes.
+    #[error("the database is read-only: {reason}")]
+    ReadOnly {
+        /// What the driver said.
+        reason: String,
+    },
+    /// The disk is full.
+    #[error("the disk is full: {reason}; free some space, nothing of this call was written")]
+    DiskFull {
+        /// What the driver said.
+        reason: String,
+    },
+    /// Others kept the database locked for too long.
+    #[error("the database stayed locked by others: {reason}")]
+    Busy {
+        /// What the driver said.
+        reason: String,
+    },
+    /// The SQLite library is too old to be trusted with a WAL.
+    #[error("SQLite {found} can corrupt a database in WAL mode; 3.51.3 or later is needed")]
+    SqliteTooOld {
+        /// The version found.
+        found: String,
+    },
+    /// Anything else the database said.
+    #[error("the database refused: {reason}")]
+    Database {
+        /// What the driver said.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// The stable code of this error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::UrlUnknown { .. } => "store_url_unknown",
+            Self::Unavailable { .. } => "store_unavailable",
+            Self::SchemaNewer { .. } => "schema_newer",
+            Self::SchemaOlder { .. } => "schema_older",
+            Self::ReadOnly { .. } => "store_read_only",
+            Self::DiskFull { .. } => "store_disk_full",
+            Self::Busy { .. } => "store_busy",
+            Self::SqliteTooOld { .. } => "sqlite_too_old",
+            Self::Database { .. } => "store_refused",
+        }
+    }
+
+    /// Whether the same call may work later.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::Busy { .. } | Self::DiskFull { .. })
+    }
+
+    /// Whether the call may have taken effect although it failed.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unavailable { unknown: true, .. })
+    }
+}

@@ -1,0 +1,64 @@
+//! Opens the store that a URL names.
+
+use std::sync::Arc;
+
+use tidemill_core::Clock;
+
+use crate::error::{Error, Result};
+use crate::store::Store;
+
+/// How a store is opened.
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    /// Bring the schema up to date. Defaults to true.
+    pub migrate: bool,
+    /// Which clock judges. Defaults to the store's own.
+    pub clock: Clock,
+    /// Connections for ordinary work on Postgres. Defaults to 8.
+    pub connections_max: usize,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { migrate: true, clock: Clock::System, connections_max: 8 }
+    }
+}
+
+/// Opens `sqlite:FILE`, `sqlite::memory:` or `postgres://…`.
+pub async fn open(url: &str, options: OpenOptions) -> Result<Arc<dyn Store>> {
+    #[cfg(feature = "sqlite")]
+    if let Some(file) = url.strip_prefix("sqlite:") {
+        return Ok(Arc::new(crate::sqlite::Sqlite::open(file, options).await?));
+    }
+    #[cfg(feature = "postgres")]
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        return Ok(Arc::new(crate::postgres::Postgres::open(url, options).await?));
+    }
+    let _ = options;
+    Err(Error::UrlUnknown { url: without_password(url) })
+}
+
+/// The URL as it may be shown.
+pub(crate) fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let Some((user, host)) = rest.rsplit_once('@') else { return url.to_owned() };
+    let user = user.split(':').next().unwrap_or_default();
+    format!("{scheme}://{user}@{host}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (url, shown) in [
+            ("postgres://me:secret@host/db", "postgres://me@host/db"),
+            ("postgres://me:se@cret@host/db", "postgres://me@host/db"),
+            ("postgres://host/db", "postgres://host/db"),
+            ("mysql:x", "mysql:x"),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
+    }
+}

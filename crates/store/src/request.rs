@@ -1,0 +1,207 @@
+//! What the engine asks of a store, and what it is answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tidemill_core::{Job, JobId, Priority, Settlement, Token, WorkerId};
+
+/// What became of one enqueued job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "answer")]
+pub enum Receipt {
+    /// It is durable, under its own id.
+    Enqueued {
+        /// Its id.
+        id: JobId,
+    },
+    /// It is a duplicate and was rejected: nothing was written.
+    Rejected {
+        /// The job that holds the key.
+        id: JobId,
+    },
+    /// It is a duplicate: this existing job stands for it.
+    Joined {
+        /// The job that holds the key, or the one kept for after it.
+        id: JobId,
+    },
+    /// It is a duplicate: this waiting job took over its payload and wishes.
+    Replaced {
+        /// The job that holds the key.
+        id: JobId,
+    },
+    /// It is a duplicate of a running job and is kept, blocked, for when that one has finished.
+    Kept {
+        /// Its own id.
+        id: JobId,
+    },
+}
+
+impl Receipt {
+    /// The job that stands for what was enqueued.
+    pub fn id(&self) -> JobId {
+        match *self {
+            Self::Enqueued { id }
+            | Self::Rejected { id }
+            | Self::Joined { id }
+            | Self::Replaced { id }
+            | Self::Kept { id } => id,
+        }
+    }
+
+    /// Whether a job was written under its own id.
+    pub fn is_new(&self) -> bool {
+        matches!(self, Self::Enqueued { .. } | Self::Kept { .. })
+    }
+
+    /// The word that SQL answers with.
+    pub fn of_word(word: &str, id: JobId) -> Option<Self> {
+        Some(match word {
+            "enqueued" => Self::Enqueued { id },
+            "rejected" => Self::Rejected { id },
+            "joined" => Self::Joined { id },
+            "replaced" => Self::Replaced { id },
+            "kept" => Self::Kept { id },
+            _ => return None,
+        })
+    }
+}
+
+/// One line a worker takes from: a band of a queue.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Lane {
+    /// The queue.
+    pub queue: String,
+    /// The band.
+    pub priority: Priority,
+}
+
+/// A wish for work.
+#[derive(Debug, Clone)]
+pub struct ClaimRequest {
+    /// Who asks. Must be registered and alive.
+    pub worker: WorkerId,
+    /// Where to take from, in this order, until `jobs_max` are taken.
+    pub lanes: Vec<Lane>,
+    /// Only these kinds; `None` means all. Jobs of other kinds stay where they are.
+    pub kinds: Option<Arc<Vec<String>>>,
+    /// At most this many.
+    pub jobs_max: usize,
+}
+
+/// A job with a lease on it.
+#[derive(Debug, Clone)]
+pub struct ClaimedJob {
+    /// The body.
+    pub job: Arc<Job>,
+    /// The number of this attempt; the first is 1.
+    pub attempt: u16,
+    /// How often it lost its worker.
+    pub lost: u16,
+    /// When it was due.
+    pub due_at: Timestamp,
+}
+
+/// What a claim took. All its jobs are under one token.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// Proves the lease on all of them; `None` when there are none.
+    pub token: Option<Token>,
+    /// The store's present.
+    pub now: Timestamp,
+    /// The jobs, in order.
+    pub jobs: Vec<ClaimedJob>,
+    /// When the next job of these lanes is due, if the claim came back short and one waits for
+    /// the clock. The one who asked sets its alarm by it.
+    pub next_due: Option<Timestamp>,
+}
+
+/// One attempt to settle.
+#[derive(Debug, Clone)]
+pub struct SettleItem {
+    /// The claimed job.
+    pub job: Arc<Job>,
+    /// The token of its claim.
+    pub token: Token,
+    /// The number of the attempt.
+    pub attempt: u16,
+    /// How often it had lost its worker before.
+    pub lost: u16,
+    /// When the handler started, by the worker's clock; for the history only.
+    pub started_at: Timestamp,
+    /// What is to be written.
+    pub settlement: Settlement,
+}
+
+/// What became of one settle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Settled {
+    /// It is durable. Also answered when the same token settled this job before.
+    Accepted,
+    /// It would have run again, but was called off meanwhile: it is cancelled.
+    Cancelled,
+    /// The lease was lost: nothing was written.
+    Stale,
+}
+
+/// What became of one cancel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CancelAnswer {
+    /// It waited and is cancelled.
+    Cancelled,
+    /// It runs; its handler will be told, and no further attempt starts.
+    Requested,
+    /// It had finished already.
+    Finished,
+    /// There is no such job.
+    Unknown,
+}
+
+/// What a worker says of itself when it registers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerCard {
+    /// This run of it.
+    pub id: WorkerId,
+    /// A name for people: host and process.
+    pub name: String,
+    /// The queues it takes from.
+    pub queues: Vec<String>,
+    /// The kinds it knows; empty means all.
+    pub kinds: Vec<String>,
+    /// How many jobs it runs at once.
+    pub slots: u32,
+}
+
+/// What a heartbeat is answered.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Beat {
+    /// The worker was given up: all its leases are gone. It must drop everything and register anew.
+    pub lost: bool,
+    /// Running jobs of this worker that were called off.
+    pub cancelled: Vec<JobId>,
+}
+
+/// What a rescue found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rescued {
+    /// Workers given up.
+    pub workers: u64,
+    /// Jobs that are ready again.
+    pub ready: u64,
+    /// Jobs that lost their worker once too often and are dead.
+    pub poisoned: u64,
+    /// Jobs that had been called off and are cancelled.
+    pub cancelled: u64,
+}
+
+/// When a worker is given up, and when a job that loses its workers is.
+#[derive(Debug, Clone, Copy)]
+pub struct RescueRules {
+    /// A worker that has not beaten for this long is given up.
+    pub lease_ttl: Duration,
+    /// A job that has lost its worker this often is dead.
+    pub lost_max: u16,
+}

@@ -1,0 +1,144 @@
+//! The seam below the engine: everything a backend must be able to do, each with its guarantee.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
+use tidemill_core::retention::Finished;
+use tidemill_core::{JobId, NewJob, Payload, WorkerId};
+
+use crate::error::Result;
+use crate::request::{
+    Beat, CancelAnswer, Claim, ClaimRequest, Receipt, RescueRules, Rescued, SettleItem, Settled,
+    WorkerCard,
+};
+use crate::view::{
+    AttemptView, DeadGroup, DeadLetter, Finding, JobFilter, JobView, QueueRules, QueueView,
+    Unfinished, WorkerView,
+};
+use crate::wake::{Hint, Wake};
+
+/// Durable memory. Every method is one transaction: it happens wholly or not at all, and what it
+/// answers is durable when it answers. The store's clock, not the caller's, judges time.
+#[async_trait]
+pub trait Store: Send + Sync + Debug + 'static {
+    /// A word for people: `sqlite` or `postgres`.
+    fn backend(&self) -> &'static str;
+
+    /// Where hints are heard in this process.
+    fn wake(&self) -> &Wake;
+
+    /// Passes a hint on to this process and, as well as it can, to the others.
+    fn hint(&self, hint: Hint);
+
+    /// The store's present.
+    async fn now(&self) -> Result<Timestamp>;
+
+    /// Writes jobs. Sending a job again under the same id writes nothing and answers `Enqueued`.
+    /// Answers stand in the order of the jobs. Tells `Hint::Ready` for every queue that got one.
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>>;
+
+    /// Takes due jobs, each under exactly one lease, in order of lane, due time and age.
+    /// A worker that is not registered, or was given up, gets nothing.
+    async fn claim(&self, ask: ClaimRequest) -> Result<Claim>;
+
+    /// Records attempts that ended, with all their consequences, each only if its token still
+    /// holds. Answers stand in the order of the items. Leases whose last job is settled go away.
+    async fn settle(&self, worker: WorkerId, items: Vec<SettleItem>) -> Result<Vec<Settled>>;
+
+    /// Announces a worker; from now on it must beat.
+    async fn register(&self, card: WorkerCard) -> Result<()>;
+
+    /// Says that a worker lives. It has a connection of its own: no load can keep it waiting.
+    async fn beat(&self, worker: WorkerId) -> Result<Beat>;
+
+    /// Forgets a worker that stopped. Jobs it still had are ready again at once, unspent.
+    async fn deregister(&self, worker: WorkerId) -> Result<Rescued>;
+
+    /// Gives up workers that beat no more: their unsettled jobs are ready again, no attempt spent,
+    /// but dead when they have lost a worker too often. Any number of nodes may call it at once.
+    async fn rescue(&self, rules: RescueRules) -> Result<Rescued>;
+
+    /// Calls jobs off. Once it answers, no further attempt of them starts.
+    async fn cancel(&self, ids: Vec<JobId>, reason: &str) -> Result<Vec<CancelAnswer>>;
+
+    /// Makes a waiting job due now. `false` when it does not wait for the clock.
+    async fn run_now(&self, id: JobId) -> Result<bool>;
+
+    /// One job, wherever it stands.
+    async fn job(&self, id: JobId) -> Result<Option<JobView>>;
+
+    /// A page of jobs, newest first.
+    async fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobView>>;
+
+    /// The attempts of a job that are kept, oldest first.
+    async fn attempts(&self, id: JobId) -> Result<Vec<AttemptView>>;
+
+    /// How many jobs are not finished. Exact; its cost grows with them.
+    async fn unfinished(&self) -> Result<Unfinished>;
+
+    /// All queues that have jobs, dead letters or rules.
+    async fn queues(&self) -> Result<Vec<QueueView>>;
+
+    /// Sets the rules of a queue; `None` takes them away.
+    async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<()>;
+
+    /// All workers that are registered.
+    async fn workers(&self) -> Result<Vec<WorkerView>>;
+
+    /// Dead letters, latest death first, at most `limit`, after skipping `skip`.
+    async fn dead(&self, filter: &DeadFilter, skip: usize, limit: usize)
+    -> Result<Vec<DeadLetter>>;
+
+    /// How many dead letters there are of each fingerprint, most numerous first.
+    async fn dead_groups(&self, filter: &DeadFilter) -> Result<Vec<DeadGroup>>;
+
+    /// Notes something on dead letters and, if given, sets their triage or puts them aside.
+    /// Answers how many there were.
+    async fn dead_note(
+        &self,
+        ids: &[JobId],
+        by: &str,
+        text: &str,
+        triage: Option<Triage>,
+        archived: Option<bool>,
+    ) -> Result<u64>;
+
+    /// Sends dead letters on their way again: they are ready, with all attempts unspent, and keep
+    /// all their wishes; with `payload` they get this one. Recorded as a note. Answers the ids that
+    /// were dead (not retrying already) and now are ready.
+    async fn dead_replay(
+        &self,
+        ids: &[JobId],
+        by: &str,
+        payload: Option<Payload>,
+    ) -> Result<Vec<JobId>>;
+
+    /// The rules that redrive by themselves.
+    async fn redrive_rules(&self) -> Result<Vec<RedriveRule>>;
+
+    /// Sets a rule by its name; `None` takes it away.
+    async fn set_redrive_rule(&self, name: &str, rule: Option<RedriveRule>) -> Result<()>;
+
+    /// Dead letters that this rule may send on now: triage `new`, their delay over, below the
+    /// bound. At most `limit`.
+    async fn redrivable(&self, rule: &RedriveRule, limit: usize) -> Result<Vec<JobId>>;
+
+    /// A page of finished jobs after this one, oldest first, for the sweep.
+    async fn finished_after(&self, after: Option<JobId>, limit: usize) -> Result<Vec<Finished>>;
+
+    /// Forgets finished jobs: body, attempts, dead letter and notes. The result of a job whose
+    /// unique key is still held stays. Also forgets keys whose period is over. Answers how many.
+    async fn purge(&self, ids: &[JobId]) -> Result<u64>;
+
+    /// Takes or keeps a duty that one node at a time should have. `false`: another has it.
+    async fn take_duty(&self, name: &str, holder: WorkerId, ttl: Duration) -> Result<bool>;
+
+    /// Looks at the health of the database.
+    async fn examine(&self) -> Result<Vec<Finding>>;
+
+    /// Stops background work and closes connections.
+    async fn close(&self);
+}

@@ -1,0 +1,223 @@
+//! What people and programs see of jobs, dead letters, queues and workers.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tidemill_core::dead::Triage;
+use tidemill_core::{ErrorClass, Job, JobId, Payload, Priority, Retention, State, Token, WorkerId};
+
+/// A job and where it stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobView {
+    /// The body. After retention only a keyed job's result is left, and the payload is null.
+    #[serde(flatten)]
+    pub job: Job,
+    /// Where it stands.
+    pub state: State,
+    /// Attempts spent, the running one not counted.
+    pub attempt: u16,
+    /// How often it lost its worker.
+    pub lost: u16,
+    /// When it may start, while it waits.
+    pub due_at: Option<Timestamp>,
+    /// Who runs it, or ran it last.
+    pub worker: Option<WorkerId>,
+    /// The token of that lease.
+    pub token: Option<Token>,
+    /// When it finished.
+    pub finished_at: Option<Timestamp>,
+    /// What its handler returned.
+    pub output: Option<Payload>,
+    /// Why it is dead or cancelled, or failed last.
+    pub error: Option<String>,
+    /// Whether it was called off while it runs.
+    pub cancel_requested: bool,
+}
+
+/// One attempt that did not finish its job, or finished it after others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptView {
+    /// Its number.
+    pub attempt: u16,
+    /// Its lease.
+    pub token: Token,
+    /// Who ran it.
+    pub worker: Option<WorkerId>,
+    /// When its handler started.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Timestamp,
+    /// What kind of failure; `None` when it was put off or given back.
+    pub class: Option<ErrorClass>,
+    /// What it said.
+    pub error: Option<String>,
+    /// When the next one may start.
+    pub next_at: Option<Timestamp>,
+}
+
+/// Which jobs to list. Every condition given must hold. Newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobFilter {
+    /// This state.
+    pub state: Option<State>,
+    /// This kind.
+    pub kind: Option<String>,
+    /// This queue.
+    pub queue: Option<String>,
+    /// This tenant.
+    pub tenant: Option<String>,
+    /// This key.
+    pub key: Option<String>,
+    /// Bears this tag.
+    pub tag: Option<String>,
+    /// Made before this one: the last id of the page before.
+    pub before: Option<JobId>,
+    /// At most this many. Defaults to 0, which means 50; at most 1,000.
+    pub limit: usize,
+}
+
+impl JobFilter {
+    /// The number of rows of a page.
+    pub fn page_rows(&self) -> usize {
+        if self.limit == 0 { 50 } else { self.limit.min(1000) }
+    }
+}
+
+/// A dead letter.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeadLetter {
+    /// Which job.
+    pub id: JobId,
+    /// Its kind.
+    pub kind: String,
+    /// Its queue.
+    pub queue: String,
+    /// Whose it was.
+    pub tenant: Option<String>,
+    /// What kind of failure ended it.
+    pub class: ErrorClass,
+    /// What that failure said.
+    pub error: String,
+    /// What groups it with its like.
+    pub fingerprint: String,
+    /// Attempts spent.
+    pub attempt: u16,
+    /// When it died.
+    pub died_at: Timestamp,
+    /// What was made of it.
+    pub triage: Triage,
+    /// How often it was sent on its way again.
+    pub redrives: u16,
+    /// Put aside.
+    pub archived: bool,
+    /// Whether it has recovered since: it was retried and is done.
+    pub recovered: bool,
+    /// What people noted, oldest first.
+    pub notes: Vec<Note>,
+}
+
+/// A remark or an act on a dead letter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub by: String,
+    /// What.
+    pub text: String,
+}
+
+/// Dead letters of one fingerprint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadGroup {
+    /// What they share.
+    pub fingerprint: String,
+    /// Their kind.
+    pub kind: String,
+    /// What kind of failure.
+    pub class: ErrorClass,
+    /// The error of one of them.
+    pub error: String,
+    /// How many.
+    pub count: u64,
+    /// How many of them nobody has looked at.
+    pub new: u64,
+    /// When the first died.
+    pub first_at: Timestamp,
+    /// When the last died.
+    pub last_at: Timestamp,
+    /// One of them.
+    pub sample: JobId,
+}
+
+/// The rules of a queue, as stored.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QueueRules {
+    /// How long and how many finished jobs it keeps.
+    pub retention: Retention,
+}
+
+/// A queue and what is in it now.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct QueueView {
+    /// Its name.
+    pub name: String,
+    /// Jobs that could start, by band.
+    pub ready: BTreeMap<Priority, u64>,
+    /// Jobs that wait for the clock.
+    pub scheduled: u64,
+    /// Jobs that run.
+    pub running: u64,
+    /// Dead letters that are not archived and have not recovered.
+    pub dead: u64,
+    /// When the oldest job that could start was due.
+    pub oldest_due_at: Option<Timestamp>,
+    /// Kinds that wait here and that no live worker knows.
+    pub orphan_kinds: Vec<String>,
+    /// Its stored rules, if any were set.
+    pub rules: Option<QueueRules>,
+}
+
+/// A worker that beats.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerView {
+    /// This run of it.
+    pub id: WorkerId,
+    /// Its name for people.
+    pub name: String,
+    /// The queues it takes from.
+    pub queues: Vec<String>,
+    /// The kinds it knows; empty means all.
+    pub kinds: Vec<String>,
+    /// How many jobs it runs at once.
+    pub slots: u32,
+    /// When it registered.
+    pub started_at: Timestamp,
+    /// When it beat last.
+    pub beat_at: Timestamp,
+}
+
+/// One thing `doctor` looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What was looked at.
+    pub what: String,
+    /// What was found.
+    pub found: String,
+    /// Whether it is as it should be.
+    pub ok: bool,
+    /// What to do when it is not.
+    pub hint: Option<String>,
+}
+
+/// How much is in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Unfinished {
+    /// Jobs that wait, for a slot, the clock or another job.
+    pub waiting: u64,
+    /// Jobs that run.
+    pub running: u64,
+}
