@@ -36,7 +36,7 @@ static OWN_SERVER: OnceLock<Result<Cluster, String>> = OnceLock::new();
 pub fn fresh_postgres_url() -> String {
     let made = thread::spawn(create_database).join();
     made.expect("the thread that makes a database does not panic")
-        .unwrap_or_else(|error| panic!("cannot make a test database: {error:?}"))
+        .unwrap_or_else(|error| panic!("cannot make a test database: {error:#}"))
 }
 
 /// A new folder and the URL of a SQLite database in it that does not exist yet.
@@ -87,6 +87,6 @@ fn maintenance_url() -> Result<String> {
 }
 
 fn own_server() -> Result<String> {
-    let server = OWN_SERVER.get_or_init(|| Cluster::start().map_err(|error| format!("{error:?}")));
+    let server = OWN_SERVER.get_or_init(|| Cluster::start().map_err(|error| format!("{error:#}")));
     server.as_ref().map(|server| server.url("postgres")).map_err(|error| anyhow!(error.clone()))
 }

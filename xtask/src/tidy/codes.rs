@@ -1,0 +1,92 @@
+//! Every error code has a page.
+//!
+//! A code is what programs match and what people search for. So each code that a `fn code` of an
+//! `error.rs` can return has `docs/errors/CODE.md`, which says what happened and what to do.
+//!
+//! It refuses to follow calls: codes are literals in the match of `fn code`, as rustfmt lays it out.
+
+use super::Violation;
+use super::tree::Tree;
+
+const RULE: &str = "a page per error code";
+
+pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (path, _, text) in tree.below("crates", "/error.rs") {
+        if !path.contains("/src/") {
+            continue;
+        }
+        for (line, code) in codes(text) {
+            let page = format!("docs/errors/{code}.md");
+            if !tree.files.contains_key(&page) {
+                found.push(Violation::new(path, line, RULE, format!("write {page}")));
+            }
+        }
+    }
+    found
+}
+
+/// The codes in the bodies of `fn code`, with their lines.
+fn codes(text: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let mut end = None;
+    for (index, line) in text.lines().enumerate() {
+        if line.contains("fn code(") {
+            let indent = line.len() - line.trim_start().len();
+            end = Some(format!("{}}}", &line[..indent]));
+        } else if end.as_deref() == Some(line) {
+            end = None;
+        } else if end.is_some() {
+            found.extend(code_in(line).map(|code| (index + 1, code)));
+        }
+    }
+    found
+}
+
+/// The literal that an arm ends in, on the arm's line or, where it was too long, on its own.
+fn code_in(line: &str) -> Option<&str> {
+    let value = line.split_once("=> ").map_or(line, |(_, value)| value).trim();
+    value.trim_end_matches(',').strip_prefix('"')?.strip_suffix('"')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::lines;
+    use super::*;
+
+    const ERROR: &str = "\
+impl Error {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Full { .. } => \"queue_full\",
+            Self::One | Self::Two => {
+                \"lease_lost\"
+            }
+            Self::Core(error) => error.code(),
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            _ => \"other\",
+        }
+    }
+}
+";
+
+    #[test]
+    fn code_without_a_page_is_found() {
+        assert_eq!(lines(check, "crates/core/src/error.rs", ERROR), [4, 6]);
+        assert_eq!(lines(check, "crates/tidemill/src/engine/error.rs", ERROR), [4, 6]);
+    }
+
+    #[test]
+    fn code_with_a_page_passes() {
+        let tree = Tree::of(&[
+            ("crates/core/src/error.rs", ERROR),
+            ("docs/errors/queue_full.md", "# x"),
+            ("docs/errors/lease_lost.md", "# x"),
+        ]);
+        assert!(check(&tree).is_empty());
+    }
+}
