@@ -30,6 +30,11 @@ impl Payload {
     pub fn of<T: Serialize + ?Sized>(value: &T, limits: &Limits) -> Result<Self> {
         let text = serde_json::to_string(value)
             .map_err(|e| Error::PayloadNotJson { reason: e.to_string() })?;
+        Self::written(text, limits)
+    }
+
+    /// Takes a text that a JSON writer made: it is JSON, but may be too large or too deep.
+    pub fn written(text: String, limits: &Limits) -> Result<Self> {
         Self::check_size(&text, limits)?;
         scan(&text, limits.payload_depth_max)?;
         Ok(Self(text))

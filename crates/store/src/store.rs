@@ -82,6 +82,9 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// All queues that have jobs, dead letters or rules.
     async fn queues(&self) -> Result<Vec<QueueView>>;
 
+    /// The rules of the queues that have some.
+    async fn queue_rules(&self) -> Result<Vec<(String, QueueRules)>>;
+
     /// Sets the rules of a queue; `None` takes them away.
     async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<()>;
 
