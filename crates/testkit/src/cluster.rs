@@ -4,7 +4,7 @@
 //! another test, keeps its port and its data over the crash, and writes as durably as in production
 //! (`fsync` is on). It listens on 127.0.0.1 only and trusts whoever connects.
 //!
-//! It refuses to outlive us: its [`Guard`] stops it and removes its folder however we end.
+//! It refuses to outlive us: a guard stops it and removes its folder however we end.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
