@@ -67,6 +67,6 @@ impl ManualClock {
     /// Moves it forward.
     pub fn advance(&self, by: Duration) {
         let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *now = *now + by;
+        *now += by;
     }
 }

@@ -1,1 +1,34 @@
-//! See `ARCHITECTURE.md`.
+//! Durable background work on the database you already have.
+//!
+//! The library people use. `engine/` has the verbs (enqueue, claim, run, settle) and the clockwork;
+//! `worker/` has the hands. Rules are in `tidemill-core`, memory is in `tidemill-store`.
+#![doc = include_str!("../../../README.md")]
+
+mod engine;
+mod error;
+pub mod testing;
+mod worker;
+
+pub use async_trait::async_trait;
+pub use engine::Tidemill;
+pub use engine::builder::Builder;
+pub use engine::dead::{Dead, ReplayPace, ReplayReport};
+pub use engine::enqueue::Target;
+pub use engine::service::Service;
+pub use engine::telemetry::Counts;
+pub use error::{Error, Result};
+pub use jiff::Timestamp;
+pub use tidemill_core as core;
+pub use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
+pub use tidemill_core::{
+    Backoff, Clock, ErrorClass, Jitter, JobId, Limits, ManualClock, OnDuplicate, Payload, Priority,
+    Retention, Retry, Scope, State, Token, Unique, WorkerId,
+};
+pub use tidemill_store as store;
+pub use tidemill_store::{CancelAnswer, JobFilter, JobView, Receipt};
+pub use worker::context::Context;
+pub use worker::fail::Fail;
+pub use worker::job::{Enqueue, Job, Settings};
+pub use worker::middleware::{Attempted, Middleware, Next};
+pub use worker::stop::Stop;
+pub use worker::{Running, Worker};

@@ -1,0 +1,85 @@
+//! The verbs and the clockwork, around one store.
+//!
+//! A file per verb; each is short, because the rule it follows is in `core` and the transaction it
+//! needs is in `store`.
+
+pub mod builder;
+mod cancel;
+pub mod dead;
+pub mod enqueue;
+mod query;
+mod queue;
+pub mod service;
+mod services;
+pub mod telemetry;
+mod wait;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tidemill_core::{Clock, Limits, Retention};
+use tidemill_store::Store;
+
+use crate::error::Result;
+use crate::worker::Worker;
+use builder::Builder;
+use telemetry::{Counters, Counts};
+
+/// Durable background work on one store. Cheap to clone; all clones are the same.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> tidemill::Result<()> {
+/// let mill = tidemill::Tidemill::open("sqlite::memory:").await?;
+/// let receipt = mill.enqueue(tidemill::Enqueue::raw("greet", r#"{"name":"Ada"}"#)).await?;
+/// assert!(receipt.is_new());
+/// # mill.close().await; Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Tidemill(pub(crate) Arc<Engine>);
+
+pub(crate) struct Engine {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Clock,
+    pub(crate) limits: Limits,
+    pub(crate) kinds: Option<BTreeSet<String>>,
+    pub(crate) retention: Retention,
+    pub(crate) counters: Counters,
+}
+
+impl Tidemill {
+    /// Opens `sqlite:FILE`, `sqlite::memory:` or `postgres://…` and brings its schema up to date.
+    pub async fn open(url: &str) -> Result<Self> {
+        Builder::default().open(url).await
+    }
+
+    /// Opens with other choices than the default ones.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// A worker for this store, to be given handlers and run.
+    pub fn worker(&self) -> Worker {
+        Worker::new(self.clone())
+    }
+
+    /// The store below, for what the library does not wrap.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+
+    /// What this process has counted since it started.
+    pub fn counts(&self) -> Counts {
+        self.0.counters.read()
+    }
+
+    /// Closes the store's connections. Workers must have stopped.
+    pub async fn close(&self) {
+        self.0.store.close().await;
+    }
+}
+
+impl std::fmt::Debug for Tidemill {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Tidemill").field(&self.0.store.backend()).finish()
+    }
+}

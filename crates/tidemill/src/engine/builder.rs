@@ -1,0 +1,96 @@
+//! The choices made when a store is opened.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tidemill_core::{Clock, Limits, Retention};
+use tidemill_store::OpenOptions;
+
+use crate::engine::telemetry::Counters;
+use crate::engine::{Engine, Tidemill};
+use crate::error::Result;
+use crate::worker::job::Job;
+
+/// Opens a store with other choices than the default ones.
+///
+/// ```no_run
+/// # async fn f() -> tidemill::Result<()> {
+/// use tidemill::{Limits, Tidemill};
+/// let mill = Tidemill::builder()
+///     .limits(Limits { payload_bytes_max: 64 * 1024, ..Limits::default() })
+///     .connections_max(16)
+///     .open("postgres://app@localhost/app")
+///     .await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Builder {
+    limits: Limits,
+    kinds: BTreeSet<String>,
+    retention: Retention,
+    store: OpenOptions,
+}
+
+impl Builder {
+    /// What inputs are checked against. Defaults to [`Limits::default`].
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Declares a kind. Once one is declared, enqueueing any other is refused: a typo is found
+    /// where it is made. Without, unknown kinds wait until a worker knows them.
+    #[must_use]
+    pub fn kind<J: Job>(self) -> Self {
+        self.kind_name(J::KIND)
+    }
+
+    /// Declares a kind by its name.
+    #[must_use]
+    pub fn kind_name(mut self, kind: impl Into<String>) -> Self {
+        self.kinds.insert(kind.into());
+        self
+    }
+
+    /// How long finished jobs are kept where their queue has no rule. Defaults to 3 days, dead
+    /// letters 90.
+    #[must_use]
+    pub fn retention(self, retention: Retention) -> Self {
+        Self { retention, ..self }
+    }
+
+    /// Which clock judges due times and leases. Defaults to the store's own.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.store.clock = clock;
+        self
+    }
+
+    /// Whether to bring the schema up to date. Defaults to true.
+    #[must_use]
+    pub fn migrate(mut self, migrate: bool) -> Self {
+        self.store.migrate = migrate;
+        self
+    }
+
+    /// Connections for ordinary work on Postgres. Defaults to 8.
+    #[must_use]
+    pub fn connections_max(mut self, connections_max: usize) -> Self {
+        self.store.connections_max = connections_max;
+        self
+    }
+
+    /// Opens the store.
+    pub async fn open(self, url: &str) -> Result<Tidemill> {
+        let clock = self.store.clock.clone();
+        let store = tidemill_store::open(url, self.store).await?;
+        Ok(Tidemill(Arc::new(Engine {
+            store,
+            clock,
+            limits: self.limits,
+            kinds: (!self.kinds.is_empty()).then_some(self.kinds),
+            retention: self.retention,
+            counters: Counters::default(),
+        })))
+    }
+}

@@ -1,0 +1,220 @@
+//! Enqueue: one, many, or in the caller's own transaction.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use tidemill_core::{Error as Invalid, NewJob};
+use tidemill_store::{Hint, Receipt};
+
+use crate::engine::Tidemill;
+use crate::engine::telemetry::{add, verb};
+use crate::error::{Error, Result};
+use crate::worker::job::Enqueue;
+
+impl Tidemill {
+    /// Enqueues one job. When it answers, the job is durable. Many concurrent calls share a commit.
+    pub async fn enqueue(&self, job: impl Into<Enqueue>) -> Result<Receipt> {
+        let job = self.checked(job.into())?;
+        let id = job.id;
+        let receipts = self.write(vec![job]).await?;
+        Ok(receipts.first().copied().unwrap_or(Receipt::Enqueued { id }))
+    }
+
+    /// Enqueues many jobs in one transaction: all or none. Answers stand in the order of the jobs.
+    pub async fn enqueue_many<E: Into<Enqueue>>(
+        &self,
+        jobs: impl IntoIterator<Item = E>,
+    ) -> Result<Vec<Receipt>> {
+        let jobs = self.checked_many(jobs)?;
+        self.write(jobs).await
+    }
+
+    /// Enqueues in the caller's own transaction: roll back and there is no job, commit and there
+    /// is. Nothing but one statement runs on the connection. Call [`wake`](Self::wake) after the
+    /// commit to have it start at once; else it starts when a worker next looks, within a second.
+    pub async fn enqueue_in<'t>(
+        &self,
+        target: impl Target<'t>,
+        job: impl Into<Enqueue>,
+    ) -> Result<Receipt> {
+        let job = self.checked(job.into())?;
+        let id = job.id;
+        let receipts = self.write_in(target, vec![job]).await?;
+        Ok(receipts.first().copied().unwrap_or(Receipt::Enqueued { id }))
+    }
+
+    /// Enqueues many jobs in the caller's own transaction.
+    pub async fn enqueue_many_in<'t, E: Into<Enqueue>>(
+        &self,
+        target: impl Target<'t>,
+        jobs: impl IntoIterator<Item = E>,
+    ) -> Result<Vec<Receipt>> {
+        let jobs = self.checked_many(jobs)?;
+        self.write_in(target, jobs).await
+    }
+
+    /// Enqueues in the caller's own rusqlite transaction (which derefs to its connection). Begin it
+    /// with `BEGIN IMMEDIATE`, so that it cannot fail half-way for want of the write lock.
+    #[cfg(feature = "sqlite")]
+    pub fn enqueue_in_rusqlite(
+        &self,
+        connection: &tidemill_store::sqlite::rusqlite::Connection,
+        job: impl Into<Enqueue>,
+    ) -> Result<Receipt> {
+        self.same_store("sqlite")?;
+        let job = self.checked(job.into())?;
+        let id = job.id;
+        let receipts = tidemill_store::sqlite::adapter::enqueue_in_rusqlite(connection, &[job])?;
+        Ok(receipts.first().copied().unwrap_or(Receipt::Enqueued { id }))
+    }
+
+    /// Tells workers that this queue may have jobs. Needed only after a commit of one's own.
+    pub fn wake(&self, queue: &str) {
+        self.0.store.hint(Hint::Ready { queue: queue.to_owned() });
+    }
+
+    /// Checks one job against the limits and the declared kinds.
+    pub(crate) fn checked(&self, job: Enqueue) -> Result<NewJob> {
+        if let Some(kinds) = &self.0.kinds
+            && !kinds.contains(job.kind())
+        {
+            let known = kinds.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+            return Err(Error::KindUnknown { kind: job.kind().to_owned(), known });
+        }
+        job.check(&self.0.limits, self.0.clock.now())
+    }
+
+    fn checked_many<E: Into<Enqueue>>(
+        &self,
+        jobs: impl IntoIterator<Item = E>,
+    ) -> Result<Vec<NewJob>> {
+        let jobs: Vec<_> =
+            jobs.into_iter().map(|job| self.checked(job.into())).collect::<Result<_>>()?;
+        let jobs_max = self.0.limits.batch_jobs_max;
+        if jobs.len() > jobs_max {
+            return Err(Invalid::BatchTooLarge { jobs: jobs.len(), jobs_max }.into());
+        }
+        Ok(jobs)
+    }
+
+    async fn write(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let receipts = verb("enqueue", jobs.len(), self.0.store.enqueue(jobs)).await?;
+        self.count(&receipts);
+        Ok(receipts)
+    }
+
+    async fn write_in<'t>(
+        &self,
+        target: impl Target<'t>,
+        jobs: Vec<NewJob>,
+    ) -> Result<Vec<Receipt>> {
+        self.same_store(target.backend())?;
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let receipts = verb("enqueue_in", jobs.len(), target.put(jobs)).await?;
+        self.count(&receipts);
+        Ok(receipts)
+    }
+
+    fn same_store(&self, given: &'static str) -> Result<()> {
+        let store = self.0.store.backend();
+        if given != store {
+            return Err(Error::TransactionElsewhere { given, store });
+        }
+        Ok(())
+    }
+
+    fn count(&self, receipts: &[Receipt]) {
+        let new = receipts.iter().filter(|r| r.is_new()).count();
+        add(&self.0.counters.enqueued, new);
+        add(&self.0.counters.duplicates, receipts.len() - new);
+    }
+}
+
+type Putting<'t> = Pin<Box<dyn Future<Output = tidemill_store::Result<Vec<Receipt>>> + Send + 't>>;
+
+/// A connection or an open transaction of the caller's, on which jobs can be enqueued.
+///
+/// Implemented for tokio-postgres (`&Client`, `&Transaction`) and, with the features `sqlx-postgres`
+/// and `sqlx-sqlite`, for sqlx connections and transactions.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a connection on which jobs can be enqueued"
+)]
+pub trait Target<'t>: Send + Sized {
+    /// Which database it speaks to.
+    fn backend(&self) -> &'static str;
+    /// Writes the jobs, in one statement.
+    fn put(self, jobs: Vec<NewJob>) -> Putting<'t>;
+}
+
+#[cfg(feature = "postgres")]
+mod postgres {
+    use super::{NewJob, Putting, Target};
+    use tidemill_store::postgres::adapter::enqueue_in_postgres;
+    use tidemill_store::postgres::tokio_postgres::{Client, Transaction};
+
+    impl<'t> Target<'t> for &'t Client {
+        fn backend(&self) -> &'static str {
+            "postgres"
+        }
+        fn put(self, jobs: Vec<NewJob>) -> Putting<'t> {
+            Box::pin(async move { enqueue_in_postgres(self, &jobs).await })
+        }
+    }
+
+    impl<'t> Target<'t> for &'t Transaction<'t> {
+        fn backend(&self) -> &'static str {
+            "postgres"
+        }
+        fn put(self, jobs: Vec<NewJob>) -> Putting<'t> {
+            Box::pin(async move { enqueue_in_postgres(self, &jobs).await })
+        }
+    }
+}
+
+#[cfg(any(feature = "sqlx-postgres", feature = "sqlx-sqlite"))]
+mod sqlx {
+    use super::{NewJob, Putting, Target};
+
+    macro_rules! target {
+        ($feature:literal, $backend:literal, $connection:ty, $database:ty, $put:path) => {
+            #[cfg(feature = $feature)]
+            impl<'t> Target<'t> for &'t mut $connection {
+                fn backend(&self) -> &'static str {
+                    $backend
+                }
+                fn put(self, jobs: Vec<NewJob>) -> Putting<'t> {
+                    Box::pin(async move { $put(self, &jobs).await })
+                }
+            }
+            #[cfg(feature = $feature)]
+            impl<'t> Target<'t> for &'t mut tidemill_store::sqlx::Transaction<'_, $database> {
+                fn backend(&self) -> &'static str {
+                    $backend
+                }
+                fn put(self, jobs: Vec<NewJob>) -> Putting<'t> {
+                    Box::pin(async move { $put(&mut **self, &jobs).await })
+                }
+            }
+        };
+    }
+
+    target!(
+        "sqlx-postgres",
+        "postgres",
+        tidemill_store::sqlx::PgConnection,
+        tidemill_store::sqlx::Postgres,
+        tidemill_store::postgres::adapter::enqueue_in_sqlx_postgres
+    );
+    target!(
+        "sqlx-sqlite",
+        "sqlite",
+        tidemill_store::sqlx::SqliteConnection,
+        tidemill_store::sqlx::Sqlite,
+        tidemill_store::sqlite::adapter::enqueue_in_sqlx_sqlite
+    );
+}

@@ -1,0 +1,68 @@
+//! The clockwork: many small things that happen every so often, in every process that works.
+//!
+//! A service that fails is logged and tried again at its next turn; it never stops the others. Any
+//! number of processes may run the same service at once: each is safe so, or takes a duty.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::Tidemill;
+use crate::engine::services::{redrive::Redrive, rescue::Rescue, retain::Retain};
+use crate::error::Result;
+
+/// One small thing that happens every so often.
+#[async_trait]
+pub trait Service: Send + Sync + 'static {
+    /// Its name in logs.
+    fn name(&self) -> &'static str;
+    /// How long between two turns.
+    fn every(&self) -> Duration;
+    /// One turn.
+    async fn turn(&self, mill: &Tidemill) -> Result<()>;
+}
+
+/// When workers are given up, and how often that is looked at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clockwork {
+    pub(crate) lease_ttl: Duration,
+    pub(crate) lost_max: u16,
+}
+
+/// Starts the clockwork; it runs until `stop`.
+pub(crate) fn start(mill: &Tidemill, rules: Clockwork, stop: &CancellationToken) -> JoinSet<()> {
+    let services: [Arc<dyn Service>; 3] = [
+        Arc::new(Rescue::new(rules.lease_ttl, rules.lost_max)),
+        Arc::new(Redrive),
+        Arc::new(Retain::default()),
+    ];
+    let mut running = JoinSet::new();
+    for service in services {
+        running.spawn(run(service, mill.clone(), stop.clone()));
+    }
+    running
+}
+
+async fn run(service: Arc<dyn Service>, mill: Tidemill, stop: CancellationToken) {
+    let mut turns = tokio::time::interval(service.every());
+    turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut failing = false;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = turns.tick() => {}
+        }
+        match service.turn(&mill).await {
+            Ok(()) => failing = false,
+            // Said once per outage: a database that is down for an hour must not fill the log.
+            Err(error) if !failing => {
+                failing = true;
+                tracing::warn!(service = service.name(), %error, "a service failed; it goes on trying");
+            }
+            Err(_) => {}
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The services of the clockwork, a file each.
+
+pub mod redrive;
+pub mod rescue;
+pub mod retain;

@@ -1,0 +1,93 @@
+//! Forgets finished jobs whose retention has passed.
+//!
+//! It walks over all of them, oldest first, a page a turn, and starts over at the end. So no index
+//! and no counter burdens the hot path; `core::retention` has the rule. One node at a time does it.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tidemill_core::retention::Sweep;
+use tidemill_core::{JobId, Retention, WorkerId};
+use tokio::sync::Mutex as AsyncMutex;
+
+use crate::engine::Tidemill;
+use crate::engine::service::Service;
+use crate::engine::telemetry::add;
+use crate::error::Result;
+
+const PAGE_ROWS: usize = 2000;
+const DUTY_TTL: Duration = Duration::from_secs(30);
+
+pub struct Retain {
+    holder: WorkerId,
+    walk: AsyncMutex<Walk>,
+    rules: Mutex<HashMap<String, Retention>>,
+}
+
+#[derive(Default)]
+struct Walk {
+    sweep: Sweep,
+    after: Option<JobId>,
+}
+
+impl Default for Retain {
+    fn default() -> Self {
+        Self { holder: WorkerId::new(), walk: AsyncMutex::default(), rules: Mutex::default() }
+    }
+}
+
+#[async_trait]
+impl Service for Retain {
+    fn name(&self) -> &'static str {
+        "retain"
+    }
+
+    fn every(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    async fn turn(&self, mill: &Tidemill) -> Result<()> {
+        if mill.0.store.take_duty(self.name(), self.holder, DUTY_TTL).await? {
+            self.page(mill).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Retain {
+    /// One page; answers whether it was the last of the round.
+    pub(crate) async fn page(&self, mill: &Tidemill) -> Result<bool> {
+        let mut walk = self.walk.lock().await;
+        let store = &mill.0.store;
+        if walk.after.is_none() {
+            self.learn_rules(mill).await?;
+        }
+        let page = store.finished_after(walk.after, PAGE_ROWS).await?;
+        let now = store.now().await?;
+        let gone = walk.sweep.page(&page, |queue| self.rules_of(mill, queue), now);
+        // Also with nothing to forget: keys whose period is over are forgotten along the way.
+        let purged = store.purge(&gone).await?;
+        add(&mill.0.counters.purged, purged as usize);
+        let last = page.len() < PAGE_ROWS;
+        walk.after = if last { None } else { page.last().map(|job| job.id) };
+        if last {
+            walk.sweep.end_round(|queue| self.rules_of(mill, queue));
+        }
+        Ok(last)
+    }
+
+    async fn learn_rules(&self, mill: &Tidemill) -> Result<()> {
+        let learnt = mill.0.store.queue_rules().await?;
+        let retentions = learnt.into_iter().map(|(queue, rules)| (queue, rules.retention));
+        *self.rules.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
+            retentions.collect();
+        Ok(())
+    }
+
+    fn rules_of(&self, mill: &Tidemill, queue: &str) -> Retention {
+        let rules = self.rules.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        rules.get(queue).copied().unwrap_or(mill.0.retention)
+    }
+}

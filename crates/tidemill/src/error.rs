@@ -1,0 +1,96 @@
+//! The one error of the library: a sentence for people, a stable code for programs.
+
+use thiserror::Error;
+use tidemill_core::{JobId, State};
+
+/// The result of a call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call did not do what it was asked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The input was refused; nothing was written.
+    #[error(transparent)]
+    Invalid(#[from] tidemill_core::Error),
+    /// The store could not do it.
+    #[error(transparent)]
+    Store(#[from] tidemill_store::Error),
+    /// This process declared its kinds, and this is none of them.
+    #[error(
+        "the kind {kind:?} is not one of those this process declared ({known}); declare it with Builder::kind or correct the name"
+    )]
+    KindUnknown {
+        /// What was asked for.
+        kind: String,
+        /// What is declared.
+        known: String,
+    },
+    /// Two handlers for one kind.
+    #[error("the kind {kind:?} has two handlers in one worker")]
+    KindTwice {
+        /// Which kind.
+        kind: String,
+    },
+    /// There is no such job, or it is no longer kept.
+    #[error("there is no job {id}; it may have passed its retention")]
+    JobUnknown {
+        /// Which job.
+        id: JobId,
+    },
+    /// The job did not finish in the time given.
+    #[error("the job {id} had not finished after {waited_ms} ms; it is {state:?}")]
+    WaitTimeout {
+        /// Which job.
+        id: JobId,
+        /// How long was waited.
+        waited_ms: u64,
+        /// Where it stood.
+        state: State,
+    },
+    /// The job finished, but not well.
+    #[error("the job {id} is {}: {reason}", state.word())]
+    NotDone {
+        /// Which job.
+        id: JobId,
+        /// Dead or cancelled.
+        state: State,
+        /// Why.
+        reason: String,
+    },
+    /// The job's output is not what was expected.
+    #[error("the output of job {id} cannot be read as the type asked for: {reason}")]
+    OutputUnreadable {
+        /// Which job.
+        id: JobId,
+        /// What the parser said.
+        reason: String,
+    },
+    /// The caller's transaction is on another database than the store.
+    #[error(
+        "the connection is {given}, the store is {store}: a job can only be enqueued in a transaction of its own store"
+    )]
+    TransactionElsewhere {
+        /// What was given.
+        given: &'static str,
+        /// What the store is.
+        store: &'static str,
+    },
+}
+
+impl Error {
+    /// The stable code of this error; `docs/errors/` has a page for each.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Invalid(error) => error.code(),
+            Self::Store(error) => error.code(),
+            Self::KindUnknown { .. } => "kind_unknown",
+            Self::KindTwice { .. } => "kind_twice",
+            Self::JobUnknown { .. } => "job_unknown",
+            Self::WaitTimeout { .. } => "wait_timeout",
+            Self::NotDone { .. } => "job_not_done",
+            Self::OutputUnreadable { .. } => "output_unreadable",
+            Self::TransactionElsewhere { .. } => "transaction_elsewhere",
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Help for tests of code that uses Tidemill. No server is needed: `sqlite::memory:` and a
+//! [`ManualClock`](crate::ManualClock) will do.
+//!
+//! ```
+//! # use serde::{Deserialize, Serialize};
+//! # use tidemill::{Clock, Enqueue, Fail, Job, ManualClock, Tidemill, testing};
+//! # use std::time::Duration;
+//! # #[derive(Serialize, Deserialize)] struct Remind { user: u64 }
+//! # impl Job for Remind { const KIND: &'static str = "remind"; type Output = (); }
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> tidemill::Result<()> {
+//! let clock = ManualClock::default();
+//! let mill = Tidemill::builder().clock(Clock::Manual(clock.clone())).open("sqlite::memory:").await?;
+//! mill.enqueue(Enqueue::from(Remind { user: 7 }).delay(Duration::from_secs(86_400))).await?;
+//!
+//! testing::assert_enqueued::<Remind>(&mill, |job| job.user == 7).await;
+//! let worker = || mill.worker().handle(|_: Remind, _cx| async { Ok(()) });
+//! assert_eq!(testing::drain(worker()).await?.attempts, 0); // not due yet
+//! clock.advance(Duration::from_secs(86_400));
+//! assert_eq!(testing::drain(worker()).await?.done, 1);
+//! # Ok(()) }
+//! ```
+
+use tidemill_core::{Payload, Settlement, Token};
+use tidemill_store::{ClaimedJob, JobFilter};
+
+use crate::engine::Tidemill;
+use crate::error::Result;
+use crate::worker::Worker;
+use crate::worker::execute::execute;
+use crate::worker::job::{Enqueue, Job};
+use crate::worker::settler::settle;
+
+/// What a drain came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Drained {
+    /// Attempts run.
+    pub attempts: u64,
+    /// Jobs done.
+    pub done: u64,
+    /// Attempts after which the job runs again.
+    pub again: u64,
+    /// Jobs dead.
+    pub dead: u64,
+    /// Jobs cancelled.
+    pub cancelled: u64,
+}
+
+/// Runs every job that is due, one after another, until none is left; retries that are due at once
+/// included. Nothing runs in the background.
+pub async fn drain(worker: Worker) -> Result<Drained> {
+    let shop = worker.into_shop()?;
+    shop.register().await?;
+    let mut drained = Drained::default();
+    loop {
+        let claim = shop.mill.store().claim(shop.wish(100)).await?;
+        let Some(token) = claim.token else { break };
+        for claimed in claim.jobs {
+            let slot = shop.slots.take();
+            let Some(item) = execute(&shop, claimed, token, claim.now, slot).await else {
+                continue;
+            };
+            drained.attempts += 1;
+            match item.settlement {
+                Settlement::Done { .. } => drained.done += 1,
+                Settlement::Again { .. } => drained.again += 1,
+                Settlement::Dead { .. } => drained.dead += 1,
+                Settlement::Cancelled { .. } => drained.cancelled += 1,
+            }
+            settle(&shop, vec![item]).await;
+        }
+    }
+    shop.mill.store().deregister(shop.worker()).await?;
+    Ok(drained)
+}
+
+/// Runs one attempt of a job inline, with all hooks, timeouts and checks, and touches no queue.
+/// Answers what would be settled.
+pub async fn run_inline(worker: Worker, job: impl Into<Enqueue>) -> Result<Settlement> {
+    let shop = worker.into_shop()?;
+    let new = shop.mill.checked(job.into())?;
+    let now = shop.mill.0.clock.now();
+    let job = tidemill_core::Job {
+        id: new.id,
+        kind: new.kind,
+        queue: new.queue,
+        priority: new.priority,
+        tenant: new.tenant,
+        key: new.key,
+        unique_key: new.unique.map(|u| u.key),
+        payload: new.payload,
+        options: new.options,
+        created_at: now,
+    };
+    let claimed = ClaimedJob { job: job.into(), attempt: 1, lost: 0, due_at: now };
+    let slot = shop.slots.take();
+    let item = execute(&shop, claimed, Token(1), now, slot).await;
+    let nothing = || Settlement::Done { output: Payload::null(), follow_ups: Vec::new() };
+    Ok(item.map_or_else(nothing, |item| item.settlement))
+}
+
+/// The jobs of this kind that wait, in any queue, newest first.
+pub async fn enqueued<J: Job>(mill: &Tidemill) -> Result<Vec<J>> {
+    let filter = JobFilter { kind: Some(J::KIND.to_owned()), limit: 1000, ..JobFilter::default() };
+    let jobs = mill.jobs(&filter).await?;
+    let waiting = jobs.into_iter().filter(|view| !view.state.is_final());
+    Ok(waiting.filter_map(|view| view.job.payload.read().ok()).collect())
+}
+
+/// Panics unless a job of this kind waits for which `matches` holds.
+#[track_caller]
+pub fn assert_enqueued<J: Job>(
+    mill: &Tidemill,
+    matches: impl Fn(&J) -> bool,
+) -> impl Future<Output = ()> {
+    let caller = std::panic::Location::caller();
+    async move {
+        let jobs = enqueued::<J>(mill).await.unwrap_or_else(|error| panic!("{caller}: {error}"));
+        let (kind, n) = (J::KIND, jobs.len());
+        assert!(
+            jobs.iter().any(matches),
+            "{caller}: of {n} waiting jobs of kind {kind}, none fits"
+        );
+    }
+}

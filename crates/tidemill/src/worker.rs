@@ -1,0 +1,225 @@
+//! The hands: a worker claims jobs, runs their handlers and settles what came of them.
+//!
+//! A worker asks only for what it has free slots for, beats for itself and not for each job, and
+//! stops without losing anything. It refuses to take kinds it does not know.
+
+pub mod context;
+mod dispatch;
+pub(crate) mod execute;
+pub mod fail;
+pub mod job;
+mod lease;
+pub mod middleware;
+pub(crate) mod options;
+pub(crate) mod registry;
+pub(crate) mod settler;
+pub(crate) mod shop;
+mod slots;
+pub mod stop;
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidemill_core::{Payload, WorkerId};
+
+use crate::engine::Tidemill;
+use crate::error::{Error, Result};
+use context::Context;
+use fail::Fail;
+use job::{Job, Settings};
+use middleware::{Attempted, Middleware};
+use options::Options;
+use registry::Registry;
+use shop::Shop;
+use stop::{Loops, Stop};
+
+/// A set of handlers, before it runs.
+///
+/// ```
+/// # use serde::{Deserialize, Serialize};
+/// # use tidemill::{Job, Tidemill};
+/// # #[derive(Serialize, Deserialize)] struct Greet { name: String }
+/// # impl Job for Greet { const KIND: &'static str = "greet"; type Output = String; }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> tidemill::Result<()> {
+/// let mill = Tidemill::open("sqlite::memory:").await?;
+/// let worker = mill
+///     .worker()
+///     .slots(20)
+///     .handle(|job: Greet, _cx| async move { Ok(format!("Hello, {}!", job.name)) })
+///     .start()
+///     .await?;
+/// let receipt = mill.enqueue(Greet { name: "Ada".into() }).await?;
+/// let greeting = mill.result::<Greet>(receipt.id(), std::time::Duration::from_secs(10)).await?;
+/// assert_eq!(greeting, "Hello, Ada!");
+/// worker.stop().await;
+/// # Ok(()) }
+/// ```
+pub struct Worker {
+    mill: Tidemill,
+    registry: Registry,
+    states: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
+    hooks: Vec<Arc<dyn Middleware>>,
+    options: Options,
+    wrong: Option<Error>,
+}
+
+impl Worker {
+    pub(crate) fn new(mill: Tidemill) -> Self {
+        Self {
+            mill,
+            registry: Registry::default(),
+            states: HashMap::new(),
+            hooks: Vec::new(),
+            options: Options::default(),
+            wrong: None,
+        }
+    }
+
+    /// A handler for a kind.
+    #[must_use]
+    pub fn handle<J, F, Fut>(self, handler: F) -> Self
+    where
+        J: Job,
+        F: Fn(J, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = std::result::Result<J::Output, Fail>> + Send + 'static,
+    {
+        self.add(J::KIND, registry::typed(handler))
+    }
+
+    /// A handler that keeps a thread busy: it runs on a thread of its own, outside the runtime's.
+    #[must_use]
+    pub fn handle_blocking<J, F>(self, handler: F) -> Self
+    where
+        J: Job,
+        F: Fn(J, Context) -> std::result::Result<J::Output, Fail> + Send + Sync + 'static,
+    {
+        self.add(J::KIND, registry::blocking(handler))
+    }
+
+    /// A handler of JSON, for a kind without a type.
+    #[must_use]
+    pub fn handle_raw<F, Fut>(self, kind: &str, settings: Settings, handler: F) -> Self
+    where
+        F: Fn(Payload, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Attempted> + Send + 'static,
+    {
+        self.add(kind, registry::raw(settings, handler))
+    }
+
+    fn add(mut self, kind: &str, handler: registry::Handler) -> Self {
+        if let Err(error) = self.registry.add(kind, handler) {
+            self.wrong.get_or_insert(error);
+        }
+        self
+    }
+
+    /// State that handlers get with [`Context::state`].
+    #[must_use]
+    pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
+        self.states.insert(TypeId::of::<T>(), Arc::new(state));
+        self
+    }
+
+    /// A hook around every attempt; the first added is the outermost.
+    #[must_use]
+    pub fn middleware(mut self, hook: impl Middleware) -> Self {
+        self.hooks.push(Arc::new(hook));
+        self
+    }
+
+    /// The queues to take from. Defaults to those of the kinds it knows.
+    #[must_use]
+    pub fn queues<S: Into<String>>(mut self, queues: impl IntoIterator<Item = S>) -> Self {
+        self.options.queues = queues.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// How many jobs run at once. Defaults to 100.
+    #[must_use]
+    pub fn slots(mut self, slots: usize) -> Self {
+        self.options.slots = slots.max(1);
+        self
+    }
+
+    /// A name for people. Defaults to host and process.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.options.name = name.into();
+        self
+    }
+
+    /// How long one attempt may run where neither job nor kind says. Defaults to an hour.
+    #[must_use]
+    pub fn run_timeout(mut self, timeout: Duration) -> Self {
+        self.options.run_timeout = timeout;
+        self
+    }
+
+    /// How long after its last heartbeat this worker is given up. Defaults to 6 s; it beats three
+    /// times as often.
+    #[must_use]
+    pub fn lease_ttl(mut self, ttl: Duration) -> Self {
+        self.options.lease_ttl = ttl;
+        self
+    }
+
+    /// How a stop proceeds. Defaults to [`Stop::default`].
+    #[must_use]
+    pub fn stop_as(mut self, stop: Stop) -> Self {
+        self.options.stop = stop;
+        self
+    }
+
+    /// Starts it in the background.
+    pub async fn start(self) -> Result<Running> {
+        let shop = self.into_shop()?;
+        shop.register().await?;
+        let id = shop.worker();
+        tracing::info!(worker = %id, queues = ?shop.options.queues, "a worker started");
+        Ok(Running { loops: Loops::start(shop) })
+    }
+
+    /// Runs it until SIGTERM or Ctrl-C, then stops it gracefully.
+    pub async fn run(self) -> Result<()> {
+        let running = self.start().await?;
+        stop::signal().await;
+        tracing::info!("stopping: no new jobs are taken, running ones may finish");
+        running.stop().await;
+        Ok(())
+    }
+
+    pub(crate) fn into_shop(mut self) -> Result<Arc<Shop>> {
+        if let Some(error) = self.wrong.take() {
+            return Err(error);
+        }
+        if self.options.queues.is_empty() {
+            self.options.queues = self.registry.queues();
+        }
+        Ok(Shop::new(self.mill, self.registry, self.states, self.hooks, self.options))
+    }
+}
+
+/// A worker that runs. Dropping it lets it run on; [`stop`](Self::stop) ends it.
+pub struct Running {
+    loops: Loops,
+}
+
+impl Running {
+    /// This run of the worker.
+    pub fn id(&self) -> WorkerId {
+        self.loops.shop().worker()
+    }
+
+    /// How many attempts run now.
+    pub fn busy(&self) -> usize {
+        self.loops.shop().slots.used()
+    }
+
+    /// Stops gracefully: quiet, drain until a deadline, cancel, give back unspent.
+    pub async fn stop(self) {
+        self.loops.stop().await;
+    }
+}

@@ -1,0 +1,141 @@
+//! One attempt of a job, as a pipeline: expired? → run → decide → hand over to be settled.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use jiff::Timestamp;
+use tidemill_core::job::settle::{Attempt, Ended, expired, settle};
+use tidemill_core::{ErrorClass, Failure, Retry, Settlement, Token};
+use tidemill_store::{ClaimedJob, SettleItem};
+use tracing::Instrument;
+
+use crate::worker::context::Context;
+use crate::worker::middleware::Next;
+use crate::worker::registry::{Handler, PANIC_CLASS, panic_message};
+use crate::worker::shop::{Live, Shop, Why};
+use crate::worker::slots::Slot;
+
+/// Runs one attempt. `None` when its lease was lost on the way: there is nothing to settle.
+pub(crate) async fn execute(
+    shop: &Arc<Shop>,
+    claimed: ClaimedJob,
+    token: Token,
+    claimed_at: Timestamp,
+    slot: Slot,
+) -> Option<SettleItem> {
+    let started_at = shop.mill.0.clock.now();
+    let settlement = match too_late(&claimed, claimed_at) {
+        Some(failure) => Settlement::Dead { failure },
+        None => decide(shop, &claimed, token, slot).await?,
+    };
+    let ClaimedJob { job, attempt, lost, .. } = claimed;
+    Some(SettleItem { job, token, attempt, lost, started_at, settlement })
+}
+
+fn too_late(claimed: &ClaimedJob, now: Timestamp) -> Option<Failure> {
+    expired(&claimed.job, claimed.attempt, claimed.due_at, now)
+}
+
+async fn decide(
+    shop: &Arc<Shop>,
+    claimed: &ClaimedJob,
+    token: Token,
+    slot: Slot,
+) -> Option<Settlement> {
+    let job = &claimed.job;
+    // A claim takes only kinds that have a handler; another node will know this one.
+    let Some(handler) = shop.registry.get(&job.kind) else {
+        let spent = claimed.attempt.saturating_sub(1);
+        return Some(Settlement::Again { delay: Duration::from_secs(1), spent, failure: None });
+    };
+    let ended = attempt(shop, claimed, token, handler, slot).await?;
+    let retry: &Retry = job.options.retry.as_ref().unwrap_or(&handler.settings.retry);
+    let number = claimed.attempt;
+    let now = shop.mill.0.clock.now();
+    Some(settle(Attempt { job, number, retry }, ended, now, fastrand::f64()))
+}
+
+/// Runs the handler until it ends, or is made to.
+async fn attempt(
+    shop: &Arc<Shop>,
+    claimed: &ClaimedJob,
+    token: Token,
+    handler: &Handler,
+    slot: Slot,
+) -> Option<Ended> {
+    let job = &claimed.job;
+    let live = Live::new(token);
+    shop.enter(job.id, live.clone());
+    let cx = Context::new(
+        shop.mill.clone(),
+        Arc::clone(job),
+        claimed.attempt,
+        token,
+        live.cancel.clone(),
+        Arc::clone(&shop.states),
+        slot,
+    );
+    let span = tracing::info_span!(
+        "attempt", id = %job.id, kind = job.kind, attempt = claimed.attempt, token = token.0
+    );
+    let timeout = timeout_of(shop, claimed, handler);
+    let ended = run(shop, &cx, handler, &live, timeout).instrument(span).await;
+    shop.leave(job.id, token);
+    ended
+}
+
+fn timeout_of(shop: &Shop, claimed: &ClaimedJob, handler: &Handler) -> Duration {
+    let own = claimed.job.options.run_timeout_ms.map(Duration::from_millis);
+    own.or(handler.settings.run_timeout).unwrap_or(shop.options.run_timeout)
+}
+
+async fn run(
+    shop: &Shop,
+    cx: &Context,
+    handler: &Handler,
+    live: &Live,
+    timeout: Duration,
+) -> Option<Ended> {
+    let next = Next { hooks: &shop.hooks, handler };
+    let work = AssertUnwindSafe(next.run(cx)).catch_unwind();
+    let grace = async {
+        live.cancel.cancelled().await;
+        // A stop has its own grace, counted by the one who stops.
+        if live.why() == Some(Why::Cancelled) {
+            tokio::time::sleep(shop.options.cancel_grace).await;
+        } else {
+            live.abandon.cancelled().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        attempted = work => match attempted {
+            Ok(Ok(output)) => Some(Ended::Done { output, follow_ups: cx.take_follow_ups() }),
+            Ok(Err(fail)) => told(live).unwrap_or_else(|| Some(fail.ended())),
+            Err(panic) => Some(failed(PANIC_CLASS, panic_message(panic.as_ref()))),
+        },
+        () = tokio::time::sleep(timeout) => {
+            live.cancel.cancel();
+            let message = format!("it ran longer than its limit of {timeout:?}");
+            Some(failed(ErrorClass::Ambiguous, message))
+        }
+        () = live.abandon.cancelled() => told(live).unwrap_or(Some(Ended::GivenBack)),
+        () = grace => told(live).unwrap_or(Some(Ended::GivenBack)),
+    }
+}
+
+/// What an attempt that was told to end comes to, whatever its handler says.
+#[expect(clippy::option_option, reason = "told nothing, told and nothing to settle, told")]
+fn told(live: &Live) -> Option<Option<Ended>> {
+    Some(match live.why()? {
+        Why::Cancelled => Some(Ended::Cancelled("called off while it ran".to_owned())),
+        Why::Stopping => Some(Ended::GivenBack),
+        Why::LeaseLost => None,
+    })
+}
+
+fn failed(class: ErrorClass, message: String) -> Ended {
+    Ended::Failed { class, message, retry_after: None }
+}

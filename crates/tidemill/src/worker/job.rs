@@ -1,0 +1,273 @@
+//! The trait that gives a payload type its kind, and a job on its way in.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tidemill_core::{Due, JobId, Limits, NewJob, Options, Payload, Priority, Retry, Unique};
+
+use crate::error::Result;
+
+/// A payload type with a kind: what is enqueued, and what a handler gets.
+///
+/// ```
+/// use serde::{Deserialize, Serialize};
+/// use tidemill::{Job, Retry, Settings};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct SendWelcome {
+///     user: u64,
+/// }
+///
+/// impl Job for SendWelcome {
+///     const KIND: &'static str = "send_welcome";
+///     type Output = ();
+///     fn settings() -> Settings {
+///         Settings { queue: "mail".into(), retry: Retry::attempts(5), ..Settings::default() }
+///     }
+/// }
+/// ```
+pub trait Job: Serialize + DeserializeOwned + Send + 'static {
+    /// The name of the kind. It is kept in the store: do not change it while jobs wait.
+    const KIND: &'static str;
+
+    /// What the handler returns.
+    type Output: Serialize + DeserializeOwned + Send + 'static;
+
+    /// How jobs of this kind are treated, where a job does not say otherwise.
+    fn settings() -> Settings {
+        Settings::default()
+    }
+}
+
+/// How jobs of a kind are treated, where a job does not say otherwise.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where they wait. Defaults to `default`.
+    pub queue: String,
+    /// In which band. Defaults to `Normal`.
+    pub priority: Priority,
+    /// How they are retried. Defaults to 20 attempts with full jitter up to an hour.
+    pub retry: Retry,
+    /// How long one attempt may run. Defaults to the worker's.
+    pub run_timeout: Option<Duration>,
+    /// What makes two of them the same. Defaults to nothing.
+    pub unique: Option<Unique>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            queue: tidemill_core::job::DEFAULT_QUEUE.to_owned(),
+            priority: Priority::default(),
+            retry: Retry::default(),
+            run_timeout: None,
+            unique: None,
+        }
+    }
+}
+
+/// A job on its way in, with its wishes.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidemill::{Enqueue, Priority};
+/// let job = Enqueue::raw("send_welcome", r#"{"user":42}"#)
+///     .queue("mail")
+///     .priority(Priority::High)
+///     .delay(Duration::from_secs(60))
+///     .tenant("acme")
+///     .tag("onboarding");
+/// ```
+#[derive(Debug)]
+pub struct Enqueue {
+    id: JobId,
+    kind: String,
+    payload: Body,
+    queue: String,
+    priority: Priority,
+    due: Due,
+    tenant: Option<String>,
+    key: Option<String>,
+    unique: Option<Unique>,
+    options: Options,
+}
+
+/// A payload that is checked when its limits are known.
+#[derive(Debug)]
+enum Body {
+    Text(String),
+    Written(std::result::Result<String, String>),
+}
+
+impl<J: Job> From<J> for Enqueue {
+    fn from(job: J) -> Self {
+        Self::new(&job)
+    }
+}
+
+impl Enqueue {
+    /// A job of a typed kind, treated as its settings say.
+    pub fn new<J: Job>(job: &J) -> Self {
+        let settings = J::settings();
+        let written = serde_json::to_string(job).map_err(|e| e.to_string());
+        Self {
+            queue: settings.queue,
+            priority: settings.priority,
+            unique: settings.unique,
+            ..Self::with(J::KIND.to_owned(), Body::Written(written))
+        }
+    }
+
+    /// A job of any kind, with its payload as JSON text.
+    pub fn raw(kind: impl Into<String>, payload: impl Into<String>) -> Self {
+        Self::with(kind.into(), Body::Text(payload.into()))
+    }
+
+    fn with(kind: String, payload: Body) -> Self {
+        Self {
+            id: JobId::new(),
+            kind,
+            payload,
+            queue: tidemill_core::job::DEFAULT_QUEUE.to_owned(),
+            priority: Priority::default(),
+            due: Due::Now,
+            tenant: None,
+            key: None,
+            unique: None,
+            options: Options::default(),
+        }
+    }
+
+    /// The id it will have. Enqueueing the same id twice enqueues it once.
+    #[must_use]
+    pub fn id(self, id: JobId) -> Self {
+        Self { id, ..self }
+    }
+
+    /// Where it waits.
+    #[must_use]
+    pub fn queue(self, queue: impl Into<String>) -> Self {
+        Self { queue: queue.into(), ..self }
+    }
+
+    /// In which band.
+    #[must_use]
+    pub fn priority(self, priority: Priority) -> Self {
+        Self { priority, ..self }
+    }
+
+    /// It may start this long from now.
+    #[must_use]
+    pub fn delay(self, delay: Duration) -> Self {
+        Self { due: Due::In(delay), ..self }
+    }
+
+    /// It may start at this moment; one that has passed means now.
+    #[must_use]
+    pub fn run_at(self, at: Timestamp) -> Self {
+        Self { due: Due::At(at), ..self }
+    }
+
+    /// Whose job it is.
+    #[must_use]
+    pub fn tenant(self, tenant: impl Into<String>) -> Self {
+        Self { tenant: Some(tenant.into()), ..self }
+    }
+
+    /// What per-key limits and ordering count by.
+    #[must_use]
+    pub fn key(self, key: impl Into<String>) -> Self {
+        Self { key: Some(key.into()), ..self }
+    }
+
+    /// What makes it the same as another, and what then happens.
+    #[must_use]
+    pub fn unique(self, unique: Unique) -> Self {
+        Self { unique: Some(unique), ..self }
+    }
+
+    /// How it is retried, before its kind's policy.
+    #[must_use]
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.options.retry = Some(retry);
+        self
+    }
+
+    /// How long one attempt may run.
+    #[must_use]
+    pub fn run_timeout(mut self, timeout: Duration) -> Self {
+        self.options.run_timeout_ms = Some(millis(timeout));
+        self
+    }
+
+    /// It is dead if no attempt has started this long after it was enqueued and due.
+    #[must_use]
+    pub fn start_within(mut self, deadline: Duration) -> Self {
+        self.options.start_within_ms = Some(millis(deadline));
+        self
+    }
+
+    /// It is dead if it has not finished this long after it was enqueued.
+    #[must_use]
+    pub fn finish_within(mut self, deadline: Duration) -> Self {
+        self.options.finish_within_ms = Some(millis(deadline));
+        self
+    }
+
+    /// A free word to search by; may be called several times.
+    #[must_use]
+    pub fn tag(mut self, tag: impl Into<String>) -> Self {
+        self.options.tags.push(tag.into());
+        self
+    }
+
+    /// W3C trace context (`traceparent`) to carry along.
+    #[must_use]
+    pub fn trace(mut self, traceparent: impl Into<String>) -> Self {
+        self.options.trace = Some(traceparent.into());
+        self
+    }
+
+    /// Kept this long after it finished, before its queue's rule.
+    #[must_use]
+    pub fn retain(mut self, retain: Duration) -> Self {
+        self.options.retain_ms = Some(millis(retain));
+        self
+    }
+
+    /// Checks everything and makes the job the store gets.
+    pub(crate) fn check(self, limits: &Limits, now: Timestamp) -> Result<NewJob> {
+        let payload = match self.payload {
+            Body::Text(text) => Payload::parse(&text, limits)?,
+            Body::Written(Ok(text)) => Payload::written(text, limits)?,
+            Body::Written(Err(reason)) => {
+                return Err(tidemill_core::Error::PayloadNotJson { reason }.into());
+            }
+        };
+        let unique = self.unique.map(|u| u.resolve(&self.kind, &payload)).transpose()?;
+        let job = NewJob {
+            id: self.id,
+            kind: self.kind,
+            queue: self.queue,
+            priority: self.priority,
+            due: self.due,
+            tenant: self.tenant,
+            key: self.key,
+            unique,
+            payload,
+            options: self.options,
+        };
+        job.check(limits, now)?;
+        Ok(job)
+    }
+
+    pub(crate) fn kind(&self) -> &str {
+        &self.kind
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

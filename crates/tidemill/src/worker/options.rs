@@ -1,0 +1,53 @@
+//! The choices of a worker, with their defaults.
+
+use std::time::Duration;
+
+use crate::worker::stop::Stop;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) name: String,
+    pub(crate) queues: Vec<String>,
+    pub(crate) slots: usize,
+    /// Jobs asked for in one claim: a lease must stay small enough to be looked through.
+    pub(crate) claim_jobs_max: usize,
+    pub(crate) run_timeout: Duration,
+    pub(crate) lease_ttl: Duration,
+    pub(crate) lost_max: u16,
+    /// A handler that was called off gets this long to end by itself.
+    pub(crate) cancel_grace: Duration,
+    /// The store is looked at this often when no hint comes: hints may be lost.
+    pub(crate) poll_every: Duration,
+    pub(crate) stop: Stop,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            name: format!("{}:{}", host(), std::process::id()),
+            queues: Vec::new(),
+            slots: 100,
+            claim_jobs_max: 500,
+            run_timeout: Duration::from_secs(3600),
+            lease_ttl: Duration::from_secs(6),
+            lost_max: 3,
+            cancel_grace: Duration::from_secs(5),
+            poll_every: Duration::from_secs(1),
+            stop: Stop::default(),
+        }
+    }
+}
+
+impl Options {
+    /// Three beats fit into a lease, so that one lost beat costs nothing.
+    pub(crate) fn beat_every(&self) -> Duration {
+        self.lease_ttl / 3
+    }
+}
+
+fn host() -> String {
+    std::fs::read_to_string("/etc/hostname")
+        .ok()
+        .or_else(|| std::env::var("HOSTNAME").ok())
+        .map_or_else(|| "host".to_owned(), |name| name.trim().to_owned())
+}

@@ -1,0 +1,72 @@
+//! The loop that settles: what ended while a settle was in flight goes with the next one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidemill_core::Settlement;
+use tidemill_store::{SettleItem, Settled};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::engine::telemetry::{Counters, add, verb};
+use crate::worker::shop::Shop;
+
+/// Attempts settled in one transaction.
+const BATCH_MAX: usize = 500;
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Runs until everything that can still come was settled.
+pub(crate) async fn settle_all(shop: Arc<Shop>, mut ended: UnboundedReceiver<SettleItem>) {
+    let mut batch = Vec::with_capacity(BATCH_MAX);
+    while ended.recv_many(&mut batch, BATCH_MAX).await > 0 {
+        let items = std::mem::take(&mut batch);
+        let attempts = items.len();
+        settle(&shop, items).await;
+        shop.slots.settled(attempts);
+    }
+}
+
+/// Settles one batch, for as long as it takes: the answer of a database that is away is not `no`.
+pub(crate) async fn settle(shop: &Shop, items: Vec<SettleItem>) {
+    let store = &shop.mill.0.store;
+    let mut pause = Duration::from_millis(20);
+    loop {
+        let settling = store.settle(shop.worker(), items.clone());
+        match verb("settle", items.len(), settling).await {
+            Ok(answers) => return count(&shop.mill.0.counters, &items, &answers),
+            Err(error) if error.is_temporary() => {
+                tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+            // One attempt that the store cannot write must not take the others with it.
+            Err(_) if items.len() > 1 => {
+                for item in items {
+                    Box::pin(settle(shop, vec![item])).await;
+                }
+                return;
+            }
+            // It stays with this worker's lease; when that ends, the job runs again.
+            Err(error) => {
+                let id = items.first().map(|item| item.job.id);
+                tracing::error!(?id, %error, "an attempt cannot be settled");
+                return;
+            }
+        }
+    }
+}
+
+fn count(counters: &Counters, items: &[SettleItem], answers: &[Settled]) {
+    for (item, answer) in items.iter().zip(answers) {
+        let counter = match (answer, &item.settlement) {
+            (Settled::Stale, _) => {
+                let (id, token) = (item.job.id, item.token);
+                tracing::warn!(%id, %token, "a stale attempt was refused: its lease was lost");
+                &counters.stale
+            }
+            (Settled::Cancelled, _) | (_, Settlement::Cancelled { .. }) => &counters.cancelled,
+            (Settled::Accepted, Settlement::Done { .. }) => &counters.done,
+            (Settled::Accepted, Settlement::Again { .. }) => &counters.again,
+            (Settled::Accepted, Settlement::Dead { .. }) => &counters.dead,
+        };
+        add(counter, 1);
+    }
+}

@@ -1,0 +1,126 @@
+//! Stopping in four phases: quiet, drain until a deadline, cancel, give back unspent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::service::{self, Clockwork};
+use crate::worker::dispatch::dispatch;
+use crate::worker::lease::beat;
+use crate::worker::settler::settle_all;
+use crate::worker::shop::{Shop, Why};
+
+/// How a stop proceeds.
+#[derive(Debug, Clone, Copy)]
+pub struct Stop {
+    /// Running handlers may go on this long. Defaults to 20 s.
+    pub drain: Duration,
+    /// Then they are told, and may go on this long. What still runs is dropped and given back, no
+    /// attempt spent. Defaults to 5 s.
+    pub grace: Duration,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self { drain: Duration::from_secs(20), grace: Duration::from_secs(5) }
+    }
+}
+
+/// The loops of a running worker.
+pub(crate) struct Loops {
+    shop: Arc<Shop>,
+    quiet: CancellationToken,
+    done: CancellationToken,
+    dispatcher: JoinHandle<()>,
+    settler: Option<JoinHandle<()>>,
+    heart: JoinHandle<()>,
+    services: JoinSet<()>,
+}
+
+impl Loops {
+    pub(crate) fn start(shop: Arc<Shop>) -> Self {
+        let (quiet, done) = (CancellationToken::new(), CancellationToken::new());
+        let rules =
+            Clockwork { lease_ttl: shop.options.lease_ttl, lost_max: shop.options.lost_max };
+        Self {
+            dispatcher: tokio::spawn(dispatch(Arc::clone(&shop), quiet.clone())),
+            settler: shop
+                .take_settled()
+                .map(|ended| tokio::spawn(settle_all(Arc::clone(&shop), ended))),
+            heart: tokio::spawn(beat(Arc::clone(&shop), done.clone())),
+            services: service::start(&shop.mill, rules, &done),
+            shop,
+            quiet,
+            done,
+        }
+    }
+
+    pub(crate) fn shop(&self) -> &Shop {
+        &self.shop
+    }
+
+    pub(crate) async fn stop(mut self) {
+        let Stop { drain, grace } = self.shop.options.stop;
+        self.quiet.cancel();
+        let _ = self.dispatcher.await;
+        self.shop.attempts.close();
+        if !ended_within(&self.shop, drain).await {
+            self.shop.end_all(Why::Stopping);
+            if !ended_within(&self.shop, grace).await {
+                self.shop.abandon_all();
+                self.shop.attempts.wait().await;
+            }
+        }
+        settled_within(&self.shop, drain + grace).await;
+        if let Some(settler) = self.settler {
+            settler.abort();
+        }
+        self.done.cancel();
+        let _ = self.heart.await;
+        while self.services.join_next().await.is_some() {}
+        // What could not be settled (the store is away) is given back, by this or by the rescue.
+        if let Err(error) = self.shop.mill.0.store.deregister(self.shop.worker()).await {
+            tracing::warn!(%error, "the worker could not sign off; its jobs return when its lease ends");
+        }
+        tracing::info!(worker = %self.shop.worker(), "the worker stopped");
+    }
+}
+
+async fn ended_within(shop: &Shop, limit: Duration) -> bool {
+    tokio::time::timeout(limit, shop.attempts.wait()).await.is_ok()
+}
+
+/// Waits until everything that ended is settled, but not for ever.
+async fn settled_within(shop: &Shop, limit: Duration) {
+    let settled = async {
+        loop {
+            let progress = shop.slots.freed.notified();
+            if shop.slots.unsettled() == 0 {
+                return;
+            }
+            progress.await;
+        }
+    };
+    if tokio::time::timeout(limit, settled).await.is_err() {
+        tracing::warn!(attempts = shop.slots.unsettled(), "some attempts could not be settled");
+    }
+}
+
+/// Completes at SIGTERM or Ctrl-C.
+pub(crate) async fn signal() {
+    let interrupted = tokio::signal::ctrl_c();
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut term) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = interrupted => {}
+                _ = term.recv() => {}
+            }
+            return;
+        }
+    }
+    let _ = interrupted.await;
+}
