@@ -14,7 +14,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// The payload is larger than the limit.
     #[error(
-        "the payload has {bytes} bytes, the limit is {bytes_max}; store large data elsewhere and enqueue a reference to it"
+        "the payload has {bytes} bytes, the limit is {bytes_max}; store large data \
+         elsewhere and enqueue a reference to it"
     )]
     PayloadTooLarge {
         /// Its size.
@@ -36,7 +37,8 @@ pub enum Error {
     },
     /// The payload contains a NUL character, which Postgres cannot hold in text.
     #[error(
-        "the payload contains the character U+0000 at byte {at}, which databases cannot keep as text; remove it or encode the data as base64"
+        "the payload contains the character U+0000 at byte {at}, which databases cannot \
+         keep as text; remove it or encode the data as base64"
     )]
     PayloadNul {
         /// Where it stands.

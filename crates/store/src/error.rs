@@ -14,7 +14,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// The URL names no store that this build has.
     #[error(
-        "the store URL {url:?} is not understood; use sqlite:FILE, sqlite::memory: or postgres://USER@HOST/DATABASE"
+        "the store URL {url:?} is not understood; use sqlite:FILE, sqlite::memory: or \
+         postgres://USER@HOST/DATABASE"
     )]
     UrlUnknown {
         /// What was given, without its password.

@@ -18,7 +18,8 @@ pub enum Error {
     Store(#[from] tidemill_store::Error),
     /// This process declared its kinds, and this is none of them.
     #[error(
-        "the kind {kind:?} is not one of those this process declared ({known}); declare it with Builder::kind or correct the name"
+        "the kind {kind:?} is not one of those this process declared ({known}); declare it \
+         with Builder::kind or correct the name"
     )]
     KindUnknown {
         /// What was asked for.
@@ -68,7 +69,8 @@ pub enum Error {
     },
     /// The caller's transaction is on another database than the store.
     #[error(
-        "the connection is {given}, the store is {store}: a job can only be enqueued in a transaction of its own store"
+        "the connection is {given}, the store is {store}: a job can only be enqueued in a \
+         transaction of its own store"
     )]
     TransactionElsewhere {
         /// What was given.

@@ -131,9 +131,9 @@ impl Peer {
 }
 
 async fn tell_count(seen: Arc<Seen>) {
-    let mut told = 0;
+    let (mut told, mut ticks) = (0, tokio::time::interval(Duration::from_millis(10)));
     loop {
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        ticks.tick().await;
         let started = seen.started.load(Relaxed);
         if started != told {
             told = started;
