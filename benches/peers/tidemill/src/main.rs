@@ -144,7 +144,8 @@ async fn tell_count(seen: Arc<Seen>) {
 
 #[tokio::main]
 async fn main() -> Res<()> {
-    let options: Value = serde_json::from_str(&std::env::var("BENCH_OPTIONS").unwrap_or("{}".into()))?;
+    let options: Value =
+        serde_json::from_str(&std::env::var("BENCH_OPTIONS").unwrap_or("{}".into()))?;
     let url = match options["store"].as_str() {
         Some("postgres") => std::env::var("DATABASE_URL")?,
         _ => format!("sqlite:{}/tidemill.db", std::env::var("BENCH_DIR")?),

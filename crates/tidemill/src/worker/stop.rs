@@ -68,9 +68,13 @@ impl Loops {
         self.shop.attempts.close();
         if !ended_within(&self.shop, drain).await {
             self.shop.end_all(Why::Stopping);
-            if !ended_within(&self.shop, grace).await {
+            let mut patience = grace;
+            while !ended_within(&self.shop, patience).await {
+                // Said again and again: an attempt that had not begun when it was said first would
+                // not have heard it.
+                self.shop.end_all(Why::Stopping);
                 self.shop.abandon_all();
-                self.shop.attempts.wait().await;
+                patience = Duration::from_millis(50);
             }
         }
         settled_within(&self.shop, drain + grace).await;

@@ -1,0 +1,128 @@
+//! Jobs to measure with, and the plainest of workers: claim, settle, no handler.
+
+use std::time::{Duration, Instant};
+
+use tidemill::core::{Payload, Settlement};
+use tidemill::store::{Claim, ClaimRequest, Lane, SettleItem, WorkerCard};
+use tidemill::{Enqueue, Priority, Tidemill, Timestamp, WorkerId};
+
+use crate::Res;
+
+pub const QUEUE: &str = "default";
+
+/// A job with a payload of a hundred bytes or so.
+pub fn job(n: u64) -> Enqueue {
+    let text = format!(
+        r#"{{"id":{n},"to":"user{n}@example.com","subject":"Welcome to the mill, dear user"}}"#
+    );
+    Enqueue::raw("measure", text)
+}
+
+/// Enqueues `n` jobs in batches; answers how long it took.
+pub async fn fill(mill: &Tidemill, n: u64) -> Res<Duration> {
+    const BATCH: u64 = 5000;
+    let start = Instant::now();
+    for first in (0..n).step_by(BATCH as usize) {
+        mill.enqueue_many((first..n.min(first + BATCH)).map(job)).await?;
+    }
+    Ok(start.elapsed())
+}
+
+/// A worker by hand.
+#[derive(Clone)]
+pub struct Hand<'a> {
+    mill: &'a Tidemill,
+    id: WorkerId,
+}
+
+impl<'a> Hand<'a> {
+    pub async fn register(mill: &'a Tidemill) -> Res<Self> {
+        let id = WorkerId::new();
+        let card = WorkerCard {
+            id,
+            name: "measure".into(),
+            queues: vec![QUEUE.into()],
+            kinds: vec![],
+            slots: 1,
+        };
+        mill.store().register(card).await?;
+        Ok(Self { mill, id })
+    }
+
+    pub async fn claim(&self, jobs_max: usize) -> Res<Claim> {
+        let lane = |priority| Lane { queue: QUEUE.into(), priority };
+        let lanes = Priority::ALL.into_iter().map(lane).collect();
+        let ask = ClaimRequest { worker: self.id, lanes, kinds: None, jobs_max };
+        Ok(self.mill.store().claim(ask).await?)
+    }
+
+    pub async fn settle(&self, claim: Claim) -> Res<()> {
+        let Some(token) = claim.token else { return Ok(()) };
+        let done = || Settlement::Done { output: Payload::null(), follow_ups: vec![] };
+        let item = |job: tidemill::store::ClaimedJob| SettleItem {
+            job: job.job,
+            token,
+            attempt: job.attempt,
+            lost: job.lost,
+            started_at: Timestamp::now(),
+            settlement: done(),
+        };
+        let items = claim.jobs.into_iter().map(item).collect();
+        self.mill.store().settle(self.id, items).await?;
+        Ok(())
+    }
+
+    pub async fn beat(&self) -> Res<()> {
+        self.mill.store().beat(self.id).await?;
+        Ok(())
+    }
+}
+
+/// Takes `n` jobs with two claimers, each settling one batch while it claims the next. Answers jobs
+/// per second and the claims' times.
+pub async fn drain(mill: &Tidemill, n: u64, batch: usize) -> Res<(f64, Vec<Duration>)> {
+    let start = Instant::now();
+    let (one, two) = tokio::join!(drain_one(mill, n / 2, batch), drain_one(mill, n - n / 2, batch));
+    let secs = start.elapsed().as_secs_f64();
+    let mut times = one?;
+    times.extend(two?);
+    times.sort();
+    Ok((n as f64 / secs, times))
+}
+
+async fn drain_one(mill: &Tidemill, n: u64, batch: usize) -> Res<Vec<Duration>> {
+    let hand = Hand::register(mill).await?;
+    let (mut times, mut taken, mut before) = (Vec::new(), 0, None);
+    while taken < n {
+        let ask = batch.min((n - taken) as usize);
+        let claiming = async {
+            let start = Instant::now();
+            hand.claim(ask).await.map(|claim| (claim, start.elapsed()))
+        };
+        let settling = async {
+            match before.take() {
+                Some(claim) => hand.settle(claim).await,
+                None => Ok(()),
+            }
+        };
+        let (claimed, settled) = tokio::join!(claiming, settling);
+        settled?;
+        let (claim, took) = claimed?;
+        if claim.jobs.is_empty() {
+            return Err("the store ran dry".into());
+        }
+        taken += claim.jobs.len() as u64;
+        times.push(took);
+        before = Some(claim);
+    }
+    if let Some(claim) = before {
+        hand.settle(claim).await?;
+    }
+    Ok(times)
+}
+
+/// The p-th part of sorted times, in milliseconds.
+pub fn part(sorted: &[Duration], p: f64) -> f64 {
+    let at = ((sorted.len() as f64 * p) as usize).min(sorted.len().saturating_sub(1));
+    sorted.get(at).map_or(0.0, |d| d.as_secs_f64() * 1e3)
+}

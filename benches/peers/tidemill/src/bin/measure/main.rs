@@ -1,0 +1,88 @@
+//! How Tidemill's verbs cost and how they grow: with the backlog, with history, under a held xmin.
+//!
+//! `measure verbs|backlog|history|held|memory [--store URL] [--jobs N] [--seconds N]`. Without a
+//! store it starts a PostgreSQL of its own, or with `--store sqlite` uses a file of its own. It only
+//! reports; nothing here passes or fails.
+
+mod backlog;
+mod held;
+mod load;
+mod memory;
+mod verbs;
+
+use std::collections::HashMap;
+use std::error::Error;
+
+use tidemill::Tidemill;
+use tidemill_testkit::cluster::Cluster;
+
+type Res<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// The options of one run.
+struct Options(HashMap<String, String>);
+
+impl Options {
+    fn parse(words: impl Iterator<Item = String>) -> Res<Self> {
+        let mut options = HashMap::new();
+        let mut words = words.peekable();
+        while let Some(word) = words.next() {
+            let name = word.strip_prefix("--").ok_or_else(|| format!("what is {word:?}?"))?;
+            options.insert(name.to_owned(), words.next().unwrap_or_default());
+        }
+        Ok(Self(options))
+    }
+
+    fn number(&self, name: &str, default: u64) -> u64 {
+        self.0.get(name).and_then(|text| text.replace('_', "").parse().ok()).unwrap_or(default)
+    }
+}
+
+/// The store to measure, and what must live as long as it.
+struct Bed {
+    url: String,
+    _cluster: Option<Cluster>,
+    _folder: std::path::PathBuf,
+}
+
+impl Bed {
+    fn make(options: &Options) -> Res<Self> {
+        let folder = std::env::temp_dir().join(format!("tidemill-measure-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        let (url, cluster) = match options.0.get("store").map(String::as_str) {
+            Some("sqlite") => (format!("sqlite:{}/measure.db", folder.display()), None),
+            None | Some("postgres") => {
+                let cluster = Cluster::start().map_err(|e| e.to_string())?;
+                (cluster.url("postgres"), Some(cluster))
+            }
+            Some(url) => (url.to_owned(), None),
+        };
+        Ok(Self { url, _cluster: cluster, _folder: folder })
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self._folder);
+    }
+}
+
+#[tokio::main]
+async fn main() -> Res<()> {
+    let mut words = std::env::args().skip(1);
+    let what = words.next().unwrap_or_default();
+    let options = Options::parse(words)?;
+    let bed = Bed::make(&options)?;
+    let mill = Tidemill::open(&bed.url).await?;
+    println!("{what} on {}", mill.store().backend());
+    match what.as_str() {
+        "verbs" => verbs::measure(&mill).await?,
+        "backlog" => backlog::measure(&mill, options.number("jobs", 1_000_000), false).await?,
+        "history" => backlog::measure(&mill, options.number("jobs", 5_000_000), true).await?,
+        "held" => held::measure(&mill, &bed.url, options.number("seconds", 600)).await?,
+        "memory" => memory::measure(&mill, options.number("jobs", 1_000_000)).await?,
+        _ => {
+            return Err("measure verbs|backlog|history|held|memory [--store URL] [--jobs N]".into());
+        }
+    }
+    Ok(())
+}
