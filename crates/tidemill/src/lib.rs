@@ -4,6 +4,11 @@
 //! `worker/` has the hands. Rules are in `tidemill-core`, memory is in `tidemill-store`.
 #![doc = include_str!("../../../README.md")]
 
+/// The guide, so that its code is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide.md")]
+struct Guide;
+
 mod engine;
 mod error;
 pub mod testing;
