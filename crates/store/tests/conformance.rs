@@ -1,0 +1,33 @@
+//! One suite over both stores: every claim of the `Store` trait, with a test that could fail.
+//!
+//! Each test is a function over a [`conformance::kit::Kit`], which holds an `Arc<dyn Store>` and a
+//! clock that moves only when told; `over_both_stores!` makes a test of it for SQLite and one for
+//! Postgres. What only one backend has (its plans, its files, its SQL) is tested beside it in
+//! `sqlite.rs` and `postgres.rs`, not here.
+
+#![expect(clippy::unwrap_used, reason = "a test has no use for the error")]
+
+mod conformance {
+    #[macro_use]
+    pub mod kit;
+
+    mod bad_input;
+    mod cancel;
+    mod claim;
+    mod dead;
+    mod dead_filter;
+    mod dead_replay;
+    mod duty;
+    mod enqueue;
+    mod migrate;
+    mod query;
+    mod queues;
+    mod rescue;
+    mod retention;
+    mod settle;
+    mod settle_stale;
+    mod survive;
+    mod unique;
+    mod unique_kept;
+    mod unique_many;
+}

@@ -1,0 +1,55 @@
+//! Duties: one node at a time has one, keeps it while it lives, and loses it when it does not.
+
+use std::sync::Arc;
+
+use tidemill_core::WorkerId;
+
+use super::kit::{Kit, SECOND, TTL};
+
+over_both_stores!(
+    a_duty_is_taken_once_and_kept,
+    a_duty_that_was_not_kept_is_free,
+    duties_are_independent,
+    of_many_one_gets_the_duty,
+);
+
+async fn a_duty_is_taken_once_and_kept(kit: &Kit) {
+    let (one, two) = (WorkerId::new(), WorkerId::new());
+    assert!(kit.store.take_duty("sweep", one, TTL).await.unwrap());
+    for _ in 0..3 {
+        kit.clock.advance(TTL.checked_sub(SECOND).unwrap());
+        assert!(!kit.store.take_duty("sweep", two, TTL).await.unwrap());
+        assert!(kit.store.take_duty("sweep", one, TTL).await.unwrap(), "its time starts anew");
+    }
+}
+
+async fn a_duty_that_was_not_kept_is_free(kit: &Kit) {
+    let (one, two) = (WorkerId::new(), WorkerId::new());
+    assert!(kit.store.take_duty("sweep", one, TTL).await.unwrap());
+    kit.clock.advance(TTL + SECOND);
+    assert!(kit.store.take_duty("sweep", two, TTL).await.unwrap());
+    assert!(!kit.store.take_duty("sweep", one, TTL).await.unwrap());
+}
+
+async fn duties_are_independent(kit: &Kit) {
+    let (one, two) = (WorkerId::new(), WorkerId::new());
+    assert!(kit.store.take_duty("sweep", one, TTL).await.unwrap());
+    assert!(kit.store.take_duty("rescue", two, TTL).await.unwrap());
+    assert!(!kit.store.take_duty("rescue", one, TTL).await.unwrap());
+}
+
+async fn of_many_one_gets_the_duty(kit: &Kit) {
+    let other = kit.neighbour().await;
+    let calls: Vec<_> = (0..20)
+        .map(|n| {
+            let store = Arc::clone(if n % 2 == 0 { &kit.store } else { &other });
+            tokio::spawn(async move { store.take_duty("sweep", WorkerId::new(), TTL).await })
+        })
+        .collect();
+    let mut holders = 0;
+    for call in calls {
+        holders += u32::from(call.await.unwrap().unwrap());
+    }
+    assert_eq!(holders, 1);
+    other.close().await;
+}

@@ -1,0 +1,163 @@
+//! Queries: every state and every filter, page by page.
+
+use tidemill_core::{Due, JobId, NewJob, OnDuplicate, Scope, State};
+use tidemill_store::{JobFilter, JobView};
+
+use super::kit::{HOUR, Kit, ask, cancelled, dead, done, job, retry, unique};
+
+over_both_stores!(
+    an_unknown_job_is_none,
+    every_state_is_listed_under_its_name_only,
+    jobs_are_listed_as_they_are_seen_alone,
+    every_filter_holds,
+    filters_hold_together,
+    pages_cover_everything_once,
+    pages_have_a_bound,
+    the_unfinished_are_counted,
+);
+
+/// One job in every state, in the order of [`State::ALL`].
+async fn one_of_each(kit: &Kit) -> Vec<JobId> {
+    let queue = |name: &str| NewJob { queue: name.into(), ..job("k") };
+    let done = kit.finish(job("k"), done()).await;
+    let off = kit.finish(job("k"), cancelled("y")).await;
+    let dead = kit.finish(job("k"), dead("x")).await;
+    let keyed = |queue: &str| NewJob {
+        queue: queue.into(),
+        ..unique("u", Scope::Unfinished, OnDuplicate::RunOnceMore)
+    };
+    let running = kit.put(keyed("run")).await;
+    let worker = kit.worker().await;
+    assert_eq!(kit.store.claim(ask(worker, "run", 1)).await.unwrap().jobs.len(), 1);
+    let blocked = kit.enqueue(keyed("run")).await.id();
+    let scheduled = kit.put(NewJob { due: Due::In(HOUR), ..queue("wait") }).await;
+    let ready = kit.put(queue("wait")).await;
+    vec![blocked, scheduled, ready, running, done, off, dead]
+}
+
+async fn listed(kit: &Kit, filter: JobFilter) -> Vec<JobId> {
+    kit.store.jobs(&filter).await.unwrap().into_iter().map(|view| view.job.id).collect()
+}
+
+async fn an_unknown_job_is_none(kit: &Kit) {
+    assert_eq!(kit.store.job(JobId::new()).await.unwrap(), None);
+    assert!(kit.store.attempts(JobId::new()).await.unwrap().is_empty());
+    assert!(listed(kit, JobFilter::default()).await.is_empty());
+}
+
+async fn every_state_is_listed_under_its_name_only(kit: &Kit) {
+    let ids = one_of_each(kit).await;
+    for (state, id) in State::ALL.into_iter().zip(&ids) {
+        assert_eq!(kit.state(*id).await, state);
+        let filter = JobFilter { state: Some(state), ..JobFilter::default() };
+        assert_eq!(listed(kit, filter).await, [*id], "{state:?}");
+    }
+    let mut newest_first = ids;
+    newest_first.sort_by(|a, b| b.cmp(a));
+    assert_eq!(listed(kit, JobFilter::default()).await, newest_first);
+}
+
+async fn jobs_are_listed_as_they_are_seen_alone(kit: &Kit) {
+    let mut ids = one_of_each(kit).await;
+    let retrying = kit.put(job("k")).await;
+    kit.run_to(retrying, retry(HOUR, 1)).await;
+    ids.push(retrying);
+    let mut alone: Vec<JobView> = Vec::new();
+    for id in ids {
+        alone.push(kit.view(id).await);
+    }
+    alone.sort_by_key(|view| std::cmp::Reverse(view.job.id));
+    assert_eq!(kit.store.jobs(&JobFilter::default()).await.unwrap(), alone);
+    for view in alone {
+        let filter = JobFilter { state: Some(view.state), ..JobFilter::default() };
+        assert!(kit.store.jobs(&filter).await.unwrap().contains(&view));
+    }
+}
+
+async fn every_filter_holds(kit: &Kit) {
+    let mut tagged = job("k");
+    tagged.options.tags = vec!["blue".into(), "a\"b".into()];
+    let jobs = [
+        job("other"),
+        NewJob { queue: "q".into(), ..job("k") },
+        NewJob { tenant: Some("t".into()), ..job("k") },
+        NewJob { key: Some("c:1".into()), ..job("k") },
+        tagged,
+        job("k"),
+    ];
+    let sent: Vec<_> = jobs.iter().map(|job| job.id).collect();
+    kit.store.enqueue(jobs.into()).await.unwrap();
+    let base = JobFilter::default;
+    let some = |text: &str| Some(text.to_owned());
+    for (filter, expected) in [
+        (JobFilter { kind: some("other"), ..base() }, vec![sent[0]]),
+        (JobFilter { queue: some("q"), ..base() }, vec![sent[1]]),
+        (JobFilter { tenant: some("t"), ..base() }, vec![sent[2]]),
+        (JobFilter { key: some("c:1"), ..base() }, vec![sent[3]]),
+        (JobFilter { tag: some("blue"), ..base() }, vec![sent[4]]),
+        (JobFilter { tag: some("a\"b"), ..base() }, vec![sent[4]]),
+        (JobFilter { tag: some("blu"), ..base() }, vec![]),
+        (JobFilter { tag: some("tags"), ..base() }, vec![]),
+        (JobFilter { kind: some("none"), ..base() }, vec![]),
+        (JobFilter { before: Some(sent[1]), ..base() }, vec![sent[0]]),
+    ] {
+        assert_eq!(listed(kit, filter.clone()).await, expected, "{filter:?}");
+        let ready = JobFilter { state: Some(State::Ready), ..filter.clone() };
+        assert_eq!(listed(kit, ready).await, expected, "ready and {filter:?}");
+        let finished = JobFilter { state: Some(State::Done), ..filter };
+        assert!(listed(kit, finished).await.is_empty());
+    }
+    kit.store.cancel(sent.clone(), "x").await.unwrap();
+    let filter = JobFilter { state: Some(State::Cancelled), tag: some("blue"), ..base() };
+    assert_eq!(listed(kit, filter).await, [sent[4]]);
+}
+
+async fn filters_hold_together(kit: &Kit) {
+    let both = NewJob { tenant: Some("t".into()), queue: "q".into(), ..job("k") };
+    let id = both.id;
+    let queue_only = NewJob { queue: "q".into(), ..job("k") };
+    let tenant_only = NewJob { tenant: Some("t".into()), ..job("k") };
+    kit.store.enqueue(vec![both, queue_only, tenant_only]).await.unwrap();
+    let filter = JobFilter {
+        tenant: Some("t".into()),
+        queue: Some("q".into()),
+        state: Some(State::Ready),
+        ..JobFilter::default()
+    };
+    assert_eq!(listed(kit, filter).await, [id]);
+}
+
+async fn pages_cover_everything_once(kit: &Kit) {
+    let jobs: Vec<_> = (0..137).map(|_| job("k")).collect();
+    let mut sent: Vec<_> = jobs.iter().map(|job| job.id).collect();
+    sent.reverse();
+    kit.store.enqueue(jobs).await.unwrap();
+    for state in [None, Some(State::Ready)] {
+        let mut seen: Vec<JobId> = Vec::new();
+        loop {
+            let before = seen.last().copied();
+            let page = listed(kit, JobFilter { state, before, limit: 25, ..Default::default() });
+            let page = page.await;
+            if page.is_empty() {
+                break;
+            }
+            assert!(page.len() <= 25);
+            seen.extend(page);
+        }
+        assert_eq!(seen, sent, "{state:?}");
+    }
+}
+
+async fn pages_have_a_bound(kit: &Kit) {
+    kit.store.enqueue((0..1200).map(|_| job("k")).collect()).await.unwrap();
+    for (limit, rows) in [(0, 50), (1, 1), (1000, 1000), (5000, 1000)] {
+        let page = listed(kit, JobFilter { limit, ..JobFilter::default() }).await;
+        assert_eq!(page.len(), rows);
+    }
+}
+
+async fn the_unfinished_are_counted(kit: &Kit) {
+    one_of_each(kit).await;
+    let count = kit.store.unfinished().await.unwrap();
+    assert_eq!((count.waiting, count.running), (3, 1), "blocked, scheduled, ready; running");
+}

@@ -1,0 +1,136 @@
+//! Queues and workers, as people see them.
+
+use tidemill_core::{Due, NewJob, Priority, Retention, WorkerId};
+use tidemill_store::view::QueueRules;
+use tidemill_store::{QueueView, WorkerCard};
+
+use super::kit::{HOUR, Kit, SECOND, ask, card, dead, done, ids, job};
+
+over_both_stores!(
+    an_empty_store_has_no_queues,
+    a_queue_shows_what_is_in_it,
+    a_job_that_came_due_counts_as_ready,
+    kinds_that_nobody_knows_are_shown,
+    rules_are_kept_until_taken_away,
+    dead_letters_count_until_archived_or_recovered,
+    workers_are_shown_as_they_registered,
+    registering_again_renews_the_card,
+);
+
+async fn queue(kit: &Kit, name: &str) -> Option<QueueView> {
+    kit.store.queues().await.unwrap().into_iter().find(|queue| queue.name == name)
+}
+
+async fn an_empty_store_has_no_queues(kit: &Kit) {
+    assert!(kit.store.queues().await.unwrap().is_empty());
+    assert!(kit.store.workers().await.unwrap().is_empty());
+}
+
+async fn a_queue_shows_what_is_in_it(kit: &Kit) {
+    let start = kit.clock.now();
+    let queued = |priority| NewJob { queue: "q".into(), priority, ..job("k") };
+    let mut jobs: Vec<_> = (0..5).map(|_| queued(Priority::Normal)).collect();
+    jobs.extend((0..130).map(|_| queued(Priority::Low)));
+    jobs.push(NewJob { due: Due::In(HOUR), ..queued(Priority::High) });
+    kit.store.enqueue(jobs).await.unwrap();
+    kit.put(job("k")).await;
+    kit.clock.advance(SECOND);
+    let worker = kit.worker().await;
+    assert_eq!(kit.store.claim(ask(worker, "q", 3)).await.unwrap().jobs.len(), 3);
+    let seen = queue(kit, "q").await.expect("it has jobs");
+    let ready = |priority| seen.ready.get(&priority).copied().unwrap_or(0);
+    assert_eq!(Priority::ALL.map(ready), [0, 0, 2, 130]);
+    assert_eq!((seen.scheduled, seen.running, seen.dead), (1, 3, 0));
+    assert_eq!((seen.oldest_due_at, seen.rules), (Some(start), None));
+    assert_eq!(kit.store.queues().await.unwrap().len(), 2);
+}
+
+async fn a_job_that_came_due_counts_as_ready(kit: &Kit) {
+    kit.put(NewJob { due: Due::In(SECOND), ..job("k") }).await;
+    let seen = queue(kit, "default").await.unwrap();
+    assert_eq!((seen.scheduled, seen.oldest_due_at), (1, None));
+    kit.clock.advance(SECOND);
+    let seen = queue(kit, "default").await.unwrap();
+    assert_eq!((seen.scheduled, seen.ready.values().sum::<u64>()), (0, 1));
+    assert_eq!(seen.oldest_due_at, Some(kit.clock.now()));
+}
+
+async fn kinds_that_nobody_knows_are_shown(kit: &Kit) {
+    kit.store.enqueue(vec![job("known"), job("unheard of"), job("unheard of")]).await.unwrap();
+    kit.put(NewJob { queue: "elsewhere".into(), ..job("known") }).await;
+    let of = async |name: &str| queue(kit, name).await.unwrap().orphan_kinds;
+    let mut all = of("default").await;
+    all.sort();
+    assert_eq!(all, ["known", "unheard of"], "nobody works at all");
+    let knows = WorkerCard { kinds: vec!["known".into()], ..card(WorkerId::new()) };
+    kit.store.register(knows).await.unwrap();
+    assert_eq!(of("default").await, ["unheard of"]);
+    assert_eq!(of("elsewhere").await, ["known"], "it does not take from there");
+    kit.worker().await;
+    assert!(of("default").await.is_empty(), "a worker without kinds knows all");
+}
+
+async fn rules_are_kept_until_taken_away(kit: &Kit) {
+    let rules =
+        QueueRules { retention: Retention { finished_ms: 5, finished_max: Some(7), dead_ms: 9 } };
+    kit.store.set_queue("q", Some(rules.clone())).await.unwrap();
+    assert_eq!(queue(kit, "q").await.unwrap().rules, Some(rules.clone()), "also without jobs");
+    let other = QueueRules::default();
+    kit.store.set_queue("q", Some(other.clone())).await.unwrap();
+    assert_eq!(queue(kit, "q").await.unwrap().rules, Some(other));
+    kit.put(NewJob { queue: "without rules".into(), ..job("k") }).await;
+    let of_all = kit.store.queue_rules().await.unwrap();
+    assert_eq!(of_all, [("q".to_owned(), QueueRules::default())]);
+    kit.store.set_queue("q", None).await.unwrap();
+    assert_eq!(queue(kit, "q").await, None);
+    assert!(kit.store.queue_rules().await.unwrap().is_empty());
+    kit.store.set_queue("q", None).await.unwrap();
+}
+
+async fn dead_letters_count_until_archived_or_recovered(kit: &Kit) {
+    let one = kit.finish(job("k"), dead("x")).await;
+    let two = kit.finish(job("k"), dead("x")).await;
+    kit.finish(job("k"), dead("x")).await;
+    kit.finish(job("k"), done()).await;
+    assert_eq!(queue(kit, "default").await.unwrap().dead, 3, "a queue with only dead letters");
+    kit.store.dead_note(&[one], "me", "seen", None, Some(true)).await.unwrap();
+    assert_eq!(queue(kit, "default").await.unwrap().dead, 2);
+    kit.store.dead_replay(&[two], "me", None).await.unwrap();
+    kit.run_to(two, done()).await;
+    assert_eq!(queue(kit, "default").await.unwrap().dead, 1);
+}
+
+async fn workers_are_shown_as_they_registered(kit: &Kit) {
+    let start = kit.clock.now();
+    let card = WorkerCard {
+        id: WorkerId::new(),
+        name: "höst:7".into(),
+        queues: vec!["a".into(), "b,c".into()],
+        kinds: vec!["mail".into(), "{x}".into()],
+        slots: 32,
+    };
+    kit.store.register(card.clone()).await.unwrap();
+    kit.clock.advance(SECOND);
+    kit.store.beat(card.id).await.unwrap();
+    let seen = kit.store.workers().await.unwrap();
+    assert_eq!(seen.len(), 1);
+    let worker = &seen[0];
+    assert_eq!((worker.id, &worker.name, worker.slots), (card.id, &card.name, card.slots));
+    assert_eq!((&worker.queues, &worker.kinds), (&card.queues, &card.kinds));
+    assert_eq!((worker.started_at, worker.beat_at), (start, kit.clock.now()));
+    kit.store.deregister(card.id).await.unwrap();
+    assert!(kit.store.workers().await.unwrap().is_empty());
+}
+
+async fn registering_again_renews_the_card(kit: &Kit) {
+    let worker = kit.worker().await;
+    let id = kit.put(job("k")).await;
+    kit.take_one(worker).await;
+    let renewed = WorkerCard { kinds: vec!["other".into()], slots: 3, ..card(worker) };
+    kit.store.register(renewed).await.unwrap();
+    let seen = kit.store.workers().await.unwrap();
+    assert_eq!((seen.len(), seen[0].slots), (1, 3));
+    assert_eq!(seen[0].kinds, ["other"]);
+    assert_eq!(kit.view(id).await.worker, Some(worker), "its leases stay");
+    assert!(ids(&kit.take(worker, 1).await).is_empty());
+}

@@ -1,0 +1,143 @@
+//! Retention: the sweep sees every finished job once, and what it lets go is gone, and only that.
+
+use tidemill_core::dead::DeadFilter;
+use tidemill_core::retention::{Finished, Retention, Sweep};
+use tidemill_core::{JobId, NewJob, Options, State};
+use tidemill_store::JobFilter;
+
+use super::kit::{HOUR, Kit, SECOND, cancelled, dead, done, ids, item, job, retry};
+
+over_both_stores!(
+    every_finished_job_is_listed_once_oldest_first,
+    purging_takes_everything_of_a_job,
+    purging_spares_what_is_not_finished,
+    purging_spares_a_replayed_job,
+    a_sweep_goes_by_age,
+    a_sweep_goes_by_the_jobs_own_wish,
+    a_sweep_keeps_a_bounded_number,
+);
+
+/// One round of the sweep over everything, as the clockwork does it.
+async fn round(kit: &Kit, sweep: &mut Sweep, rules: Retention) -> u64 {
+    let (mut after, mut gone) = (None, 0);
+    loop {
+        let page = kit.store.finished_after(after, 3).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = Some(last.id);
+        let over = sweep.page(&page, |_| rules, kit.clock.now());
+        gone += kit.store.purge(&over).await.unwrap();
+    }
+    sweep.end_round(|_| rules);
+    gone
+}
+
+async fn every_finished_job_is_listed_once_oldest_first(kit: &Kit) {
+    let keep = Options { retain_ms: Some(5), ..Options::default() };
+    let mut expected = Vec::new();
+    for (end, state) in
+        [(done(), State::Done), (cancelled("y"), State::Cancelled), (dead("x"), State::Dead)]
+    {
+        for retain_ms in [None, Some(5)] {
+            let options = retain_ms.map(|_| keep.clone()).unwrap_or_default();
+            let id = kit.finish(NewJob { options, ..job("k") }, end.clone()).await;
+            let finished_at = kit.clock.now();
+            expected.push(Finished { id, queue: "default".into(), state, finished_at, retain_ms });
+            kit.clock.advance(SECOND);
+        }
+    }
+    kit.put(job("k")).await;
+    assert_eq!(kit.store.finished_after(None, 100).await.unwrap(), expected);
+    let mut seen = Vec::new();
+    while let page = kit.store.finished_after(seen.last().copied(), 4).await.unwrap()
+        && !page.is_empty()
+    {
+        assert!(page.len() <= 4);
+        seen.extend(page.into_iter().map(|job| job.id));
+    }
+    assert_eq!(seen, expected.into_iter().map(|job| job.id).collect::<Vec<_>>());
+}
+
+async fn purging_takes_everything_of_a_job(kit: &Kit) {
+    let id = kit.put(job("k")).await;
+    kit.run_to(id, retry(SECOND, 1)).await;
+    kit.clock.advance(SECOND);
+    kit.run_to(id, dead("x")).await;
+    kit.store.dead_note(&[id], "ada", "look", None, None).await.unwrap();
+    assert_eq!(kit.store.purge(&[id]).await.unwrap(), 1);
+    assert_eq!(kit.store.job(id).await.unwrap(), None);
+    assert!(kit.store.attempts(id).await.unwrap().is_empty());
+    assert!(kit.store.dead(&DeadFilter::default(), 0, 9).await.unwrap().is_empty());
+    assert!(kit.store.finished_after(None, 9).await.unwrap().is_empty());
+    assert!(kit.store.jobs(&JobFilter::default()).await.unwrap().is_empty());
+    assert!(kit.store.queues().await.unwrap().is_empty());
+    assert_eq!(kit.store.purge(&[id]).await.unwrap(), 0);
+}
+
+async fn purging_spares_what_is_not_finished(kit: &Kit) {
+    let running = kit.put(job("k")).await;
+    let worker = kit.worker().await;
+    let claim = kit.take_one(worker).await;
+    let waiting = kit.put(job("k")).await;
+    assert_eq!(kit.store.purge(&[running, waiting, JobId::new()]).await.unwrap(), 0);
+    assert_eq!(kit.store.purge(&[]).await.unwrap(), 0);
+    assert_eq!(kit.state(running).await, State::Running);
+    assert_eq!(ids(&kit.take(worker, 9).await), [waiting]);
+    kit.store.settle(worker, vec![item(&claim, 0, done())]).await.unwrap();
+    assert_eq!(kit.state(running).await, State::Done);
+}
+
+async fn purging_spares_a_replayed_job(kit: &Kit) {
+    let id = kit.finish(job("k"), dead("x")).await;
+    kit.store.dead_replay(&[id], "ada", None).await.unwrap();
+    assert!(kit.store.finished_after(None, 9).await.unwrap().is_empty(), "it is not finished");
+    assert_eq!(kit.store.purge(&[id]).await.unwrap(), 0);
+    kit.run_to(id, done()).await;
+    assert_eq!(kit.store.finished_after(None, 9).await.unwrap()[0].state, State::Done);
+}
+
+async fn a_sweep_goes_by_age(kit: &Kit) {
+    let hour = Retention { finished_ms: 3_600_000, finished_max: None, dead_ms: 7_200_000 };
+    let old = kit.finish(job("k"), done()).await;
+    let old_dead = kit.finish(job("k"), dead("x")).await;
+    kit.clock.advance(HOUR / 2);
+    let young = kit.finish(job("k"), done()).await;
+    let mut sweep = Sweep::default();
+    assert_eq!(round(kit, &mut sweep, hour).await, 0);
+    kit.clock.advance(HOUR / 2);
+    assert_eq!(round(kit, &mut sweep, hour).await, 1);
+    assert_eq!(kit.store.job(old).await.unwrap(), None);
+    assert!(kit.store.job(young).await.unwrap().is_some());
+    assert!(kit.store.job(old_dead).await.unwrap().is_some(), "dead letters have their own rule");
+    kit.clock.advance(HOUR);
+    assert_eq!(round(kit, &mut sweep, hour).await, 2);
+    assert!(kit.store.finished_after(None, 9).await.unwrap().is_empty());
+}
+
+async fn a_sweep_goes_by_the_jobs_own_wish(kit: &Kit) {
+    let wish =
+        |ms| NewJob { options: Options { retain_ms: Some(ms), ..Options::default() }, ..job("k") };
+    let brief = kit.finish(wish(0), done()).await;
+    let long = kit.finish(wish(10 * 3_600_000), done()).await;
+    let hour = Retention { finished_ms: 3_600_000, ..Retention::default() };
+    let mut sweep = Sweep::default();
+    assert_eq!(round(kit, &mut sweep, hour).await, 1);
+    assert_eq!(kit.store.job(brief).await.unwrap(), None);
+    kit.clock.advance(HOUR * 9);
+    assert_eq!(round(kit, &mut sweep, hour).await, 0);
+    assert_eq!(kit.state(long).await, State::Done);
+}
+
+async fn a_sweep_keeps_a_bounded_number(kit: &Kit) {
+    let mut sent = Vec::new();
+    for _ in 0..10 {
+        sent.push(kit.finish(job("k"), done()).await);
+    }
+    let few = Retention { finished_max: Some(4), ..Retention::default() };
+    let mut sweep = Sweep::default();
+    assert_eq!(round(kit, &mut sweep, few).await, 0, "one round counts");
+    assert_eq!(round(kit, &mut sweep, few).await, 6, "the next lets the surplus go");
+    assert_eq!(round(kit, &mut sweep, few).await, 0);
+    let left: Vec<_> = kit.store.finished_after(None, 99).await.unwrap();
+    let left: Vec<_> = left.into_iter().map(|job| job.id).collect();
+    assert_eq!(left, sent[6..], "the youngest stay");
+}
