@@ -9,7 +9,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a store could not do what it was asked. Nothing of the call was written, except where
 /// `is_unknown` says that this cannot be known.
-#[derive(Debug, Error)]
+#[derive(Debug, Clone, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The URL names no store that this build has.

@@ -1,1 +1,287 @@
-//! The SQLite backend.
+//! The SQLite backend: one file, one writer thread, readers beside it.
+//!
+//! Everything that writes goes through [`writer`], which commits in groups; everything that only
+//! reads goes to [`readers`]. Each verb is a file of plain functions over a connection, and this
+//! one only hands them on. All tables are prefixed `tidemill_`, because they live in the user's
+//! own database.
+
+pub mod adapter;
+mod cancel;
+mod claim;
+mod dead;
+mod enqueue;
+mod error;
+mod examine;
+mod finish;
+mod group;
+mod lease;
+mod letters;
+mod migrate;
+mod news;
+mod open;
+mod query;
+mod queues;
+mod readers;
+mod ready;
+mod rescue;
+mod rows;
+mod settle;
+mod sweep;
+mod watch;
+mod workers;
+mod writer;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use rusqlite::Connection;
+use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
+use tidemill_core::retention::Finished;
+use tidemill_core::{Clock, JobId, NewJob, Payload, WorkerId};
+
+use crate::error::{Error, Result};
+use crate::open::OpenOptions;
+use crate::request::{
+    Beat, CancelAnswer, Claim, ClaimRequest, Receipt, RescueRules, Rescued, SettleItem, Settled,
+    WorkerCard,
+};
+use crate::store::Store;
+use crate::view::{
+    AttemptView, DeadGroup, DeadLetter, Finding, JobFilter, JobView, QueueRules, QueueView,
+    Unfinished, WorkerView,
+};
+use crate::wake::{Hint, Wake};
+use news::Listeners;
+use open::Place;
+use readers::Readers;
+use watch::Watch;
+use writer::{Durability, Turn, Writer};
+
+/// A store in a SQLite database.
+#[derive(Debug)]
+pub struct Sqlite {
+    place: Place,
+    clock: Clock,
+    writer: Writer,
+    readers: Readers,
+    listeners: Arc<Listeners>,
+    watch: Mutex<Option<Watch>>,
+}
+
+impl Sqlite {
+    /// Opens a file, or `:memory:` for a database that lives as long as this value.
+    pub async fn open(file: &str, options: OpenOptions) -> Result<Self> {
+        let place = Place::parse(file)?;
+        let opening = tokio::task::spawn_blocking(move || Self::open_blocking(place, options));
+        opening.await.map_err(|e| Error::Unavailable { reason: e.to_string(), unknown: false })?
+    }
+
+    fn open_blocking(place: Place, options: OpenOptions) -> Result<Self> {
+        let conn = open::writer(&place, options.migrate)?;
+        migrate::migrate(&conn, options.migrate)?;
+        let listeners = Arc::new(Listeners::default());
+        let writer = Writer::start(conn, options.clock.clone(), Arc::clone(&listeners))?;
+        let readers = Readers::new(&place, &writer);
+        let watch = place
+            .file()
+            .and_then(|file| Watch::start(file, writer.clone(), Arc::clone(&listeners)));
+        let watch = Mutex::new(watch);
+        Ok(Self { place, clock: options.clock, writer, readers, listeners, watch })
+    }
+
+    fn now_us(&self) -> i64 {
+        self.clock.now().as_microsecond()
+    }
+
+    async fn write<T: Send + 'static>(
+        &self,
+        act: impl FnMut(&mut Turn<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.writer.write(Durability::Full, act).await
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.readers.read(look).await
+    }
+}
+
+#[async_trait]
+impl Store for Sqlite {
+    fn backend(&self) -> &'static str {
+        "sqlite"
+    }
+
+    fn wake(&self) -> &Wake {
+        &self.listeners.wake
+    }
+
+    fn hint(&self, hint: Hint) {
+        if let Hint::Watch { id } = hint {
+            self.listeners.watch(id);
+        }
+        self.listeners.wake.tell(hint);
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        Ok(rows::time(self.now_us()))
+    }
+
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>> {
+        self.write(move |turn| enqueue::enqueue(turn, &jobs)).await
+    }
+
+    async fn claim(&self, ask: ClaimRequest) -> Result<Claim> {
+        self.writer.write(Durability::Lazy, move |turn| claim::claim(turn, &ask)).await
+    }
+
+    async fn settle(&self, worker: WorkerId, items: Vec<SettleItem>) -> Result<Vec<Settled>> {
+        self.write(move |turn| settle::settle(turn, worker, &items)).await
+    }
+
+    async fn register(&self, card: WorkerCard) -> Result<()> {
+        self.write(move |turn| workers::register(turn, &card)).await
+    }
+
+    async fn beat(&self, worker: WorkerId) -> Result<Beat> {
+        self.writer.write(Durability::Lazy, move |turn| workers::beat(turn, worker)).await
+    }
+
+    async fn deregister(&self, worker: WorkerId) -> Result<Rescued> {
+        self.write(move |turn| rescue::deregister(turn, worker)).await
+    }
+
+    async fn rescue(&self, rules: RescueRules) -> Result<Rescued> {
+        self.write(move |turn| rescue::rescue(turn, rules)).await
+    }
+
+    async fn cancel(&self, ids: Vec<JobId>, reason: &str) -> Result<Vec<CancelAnswer>> {
+        let reason = reason.to_owned();
+        self.write(move |turn| cancel::cancel(turn, &ids, &reason)).await
+    }
+
+    async fn run_now(&self, id: JobId) -> Result<bool> {
+        self.write(move |turn| cancel::run_now(turn, id)).await
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
+        let now = self.now_us();
+        self.read(move |conn| query::job(conn, now, id)).await
+    }
+
+    async fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobView>> {
+        let (now, filter) = (self.now_us(), filter.clone());
+        self.read(move |conn| query::jobs(conn, now, &filter)).await
+    }
+
+    async fn attempts(&self, id: JobId) -> Result<Vec<AttemptView>> {
+        self.read(move |conn| query::attempts(conn, id)).await
+    }
+
+    async fn unfinished(&self) -> Result<Unfinished> {
+        self.read(queues::unfinished).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueView>> {
+        let now = self.now_us();
+        self.read(move |conn| queues::queues(conn, now)).await
+    }
+
+    async fn queue_rules(&self) -> Result<Vec<(String, QueueRules)>> {
+        self.read(queues::rules).await
+    }
+
+    async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<()> {
+        let name = name.to_owned();
+        self.write(move |turn| queues::set_rules(turn, &name, rules.as_ref())).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerView>> {
+        self.read(workers::workers).await
+    }
+
+    async fn dead(
+        &self,
+        filter: &DeadFilter,
+        skip: usize,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>> {
+        let filter = filter.clone();
+        self.read(move |conn| letters::list(conn, &filter, skip, limit)).await
+    }
+
+    async fn dead_groups(&self, filter: &DeadFilter) -> Result<Vec<DeadGroup>> {
+        let filter = filter.clone();
+        self.read(move |conn| letters::groups(conn, &filter)).await
+    }
+
+    async fn dead_note(
+        &self,
+        ids: &[JobId],
+        by: &str,
+        text: &str,
+        triage: Option<Triage>,
+        archived: Option<bool>,
+    ) -> Result<u64> {
+        let (ids, by, text) = (ids.to_vec(), by.to_owned(), text.to_owned());
+        self.write(move |turn| dead::note(turn, &ids, &by, &text, triage, archived)).await
+    }
+
+    async fn dead_replay(
+        &self,
+        ids: &[JobId],
+        by: &str,
+        payload: Option<Payload>,
+    ) -> Result<Vec<JobId>> {
+        let (ids, by) = (ids.to_vec(), by.to_owned());
+        self.write(move |turn| dead::replay(turn, &ids, &by, payload.as_ref())).await
+    }
+
+    async fn redrive_rules(&self) -> Result<Vec<RedriveRule>> {
+        self.read(dead::redrive_rules).await
+    }
+
+    async fn set_redrive_rule(&self, name: &str, rule: Option<RedriveRule>) -> Result<()> {
+        let name = name.to_owned();
+        self.write(move |turn| dead::set_redrive_rule(turn, &name, rule.as_ref())).await
+    }
+
+    async fn redrivable(&self, rule: &RedriveRule, limit: usize) -> Result<Vec<JobId>> {
+        let (now, rule) = (self.now_us(), rule.clone());
+        self.read(move |conn| dead::redrivable(conn, now, &rule, limit)).await
+    }
+
+    async fn finished_after(&self, after: Option<JobId>, limit: usize) -> Result<Vec<Finished>> {
+        self.read(move |conn| sweep::finished_after(conn, after, limit)).await
+    }
+
+    async fn purge(&self, ids: &[JobId]) -> Result<u64> {
+        let ids = ids.to_vec();
+        self.write(move |turn| sweep::purge(turn, &ids)).await
+    }
+
+    async fn take_duty(&self, name: &str, holder: WorkerId, ttl: Duration) -> Result<bool> {
+        let name = name.to_owned();
+        let take = move |turn: &mut Turn<'_>| workers::take_duty(turn, &name, holder, ttl);
+        self.writer.write(Durability::Lazy, take).await
+    }
+
+    async fn examine(&self) -> Result<Vec<Finding>> {
+        let file = self.place.file().map(std::path::Path::to_path_buf);
+        let mut findings = self.read(move |conn| examine::examine(conn, file.as_deref())).await?;
+        findings.push(self.write(|turn| examine::synchronous(turn.conn)).await?);
+        Ok(findings)
+    }
+
+    async fn close(&self) {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.readers.close();
+        let writer = self.writer.clone();
+        // Waits for the last commit; a panic there has been told to whoever waited for it.
+        let _ = tokio::task::spawn_blocking(move || writer.close()).await;
+    }
+}

@@ -1,0 +1,144 @@
+//! Dead letters: written when a job gives up, and sent on their way again.
+//!
+//! A letter outlives its resurrection: it keeps how often it was redriven, so that a rule cannot
+//! redrive for ever, and its notes. A job that dies again is `new` again.
+
+use rusqlite::{Connection, params};
+use tidemill_core::dead::{RedriveRule, Triage};
+use tidemill_core::{Failure, Job, JobId, Payload};
+
+use crate::error::Result;
+use crate::sqlite::finish::take_back;
+use crate::sqlite::ready::{self, Waiting};
+use crate::sqlite::rows::job_id;
+use crate::sqlite::writer::Turn;
+
+/// Writes the letter of a job that gave up.
+pub(super) fn bury(turn: &Turn<'_>, job: &Job, failure: &Failure, attempt: u16) -> Result<()> {
+    turn.conn.prepare_cached(include_str!("sql/upsert_dead.sql"))?.execute(params![
+        job.id.0.as_bytes(),
+        job.kind,
+        job.queue,
+        job.tenant,
+        failure.class.word(),
+        failure.message,
+        failure.fingerprint,
+        attempt,
+        turn.now
+    ])?;
+    Ok(())
+}
+
+/// Notes something on dead letters, and sets their triage or puts them aside if given.
+pub(super) fn note(
+    turn: &Turn<'_>,
+    ids: &[JobId],
+    by: &str,
+    text: &str,
+    triage: Option<Triage>,
+    archived: Option<bool>,
+) -> Result<u64> {
+    let mut update = turn.conn.prepare_cached(include_str!("sql/triage_dead.sql"))?;
+    let mut noted = 0;
+    for JobId(id) in ids {
+        let triage = triage.map(Triage::number);
+        if update.execute(params![id.as_bytes(), triage, archived])? == 1 {
+            write_note(turn, JobId(*id), by, text)?;
+            noted += 1;
+        }
+    }
+    Ok(noted)
+}
+
+fn write_note(turn: &Turn<'_>, id: JobId, by: &str, text: &str) -> Result<()> {
+    let mut insert = turn.conn.prepare_cached(include_str!("sql/insert_note.sql"))?;
+    insert.execute(params![id.0.as_bytes(), turn.now, by, text])?;
+    Ok(())
+}
+
+/// Sends dead letters on their way again; answers which were dead.
+pub(super) fn replay(
+    turn: &mut Turn<'_>,
+    ids: &[JobId],
+    by: &str,
+    payload: Option<&Payload>,
+) -> Result<Vec<JobId>> {
+    let mut replayed = Vec::with_capacity(ids.len());
+    for id in ids {
+        if replay_one(turn, *id, by, payload)? {
+            replayed.push(*id);
+        }
+    }
+    Ok(replayed)
+}
+
+fn replay_one(turn: &mut Turn<'_>, id: JobId, by: &str, payload: Option<&Payload>) -> Result<bool> {
+    let (conn, now) = (turn.conn, turn.now);
+    let mut revive = conn.prepare_cached(include_str!("sql/delete_dead_outcome.sql"))?;
+    if revive.execute([id.0.as_bytes()])? == 0 {
+        return Ok(false);
+    }
+    let mut update = conn.prepare_cached(include_str!("sql/redrive_dead.sql"))?;
+    update.execute([id.0.as_bytes()])?;
+    if let Some(payload) = payload {
+        let mut replace = conn.prepare_cached(include_str!("sql/replace_payload.sql"))?;
+        replace.execute(params![id.0.as_bytes(), payload.as_str()])?;
+    }
+    let text = if payload.is_some() { "replayed with another payload" } else { "replayed" };
+    write_note(turn, id, by, text)?;
+    if let Some(body) = ready::body(conn, id)? {
+        ready::insert(conn, &body.job, Waiting { run_at: now, spent: 0, lost: 0 })?;
+        ready::point(conn, id, now)?;
+        take_back(conn, &body.job)?;
+        turn.news.ready(&body.job.queue);
+    }
+    Ok(true)
+}
+
+/// Dead letters that a rule may send on now, longest dead first.
+pub(super) fn redrivable(
+    conn: &Connection,
+    now: i64,
+    rule: &RedriveRule,
+    limit: usize,
+) -> Result<Vec<JobId>> {
+    let delay_us = i64::try_from(rule.delay_ms.saturating_mul(1000)).unwrap_or(i64::MAX);
+    let mut select = conn.prepare_cached(include_str!("sql/select_redrivable.sql"))?;
+    let ids = select.query_map(
+        params![
+            now.saturating_sub(delay_us),
+            rule.redrives_max,
+            rule.kind,
+            rule.queue,
+            rule.class.map(tidemill_core::ErrorClass::word),
+            rule.error_contains,
+            limit as i64
+        ],
+        |row| job_id(row, 0),
+    )?;
+    Ok(ids.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn redrive_rules(conn: &Connection) -> Result<Vec<RedriveRule>> {
+    let mut select = conn.prepare_cached(include_str!("sql/select_redrive_rules.sql"))?;
+    let rules =
+        select.query_map([], |row| Ok(serde_json::from_str(row.get_ref(0)?.as_str()?).ok()))?;
+    let rules: rusqlite::Result<Vec<Option<RedriveRule>>> = rules.collect();
+    Ok(rules?.into_iter().flatten().collect())
+}
+
+pub(super) fn set_redrive_rule(
+    turn: &Turn<'_>,
+    name: &str,
+    rule: Option<&RedriveRule>,
+) -> Result<()> {
+    let conn = turn.conn;
+    if let Some(rule) = rule {
+        let mut upsert = conn.prepare_cached(include_str!("sql/upsert_redrive_rule.sql"))?;
+        upsert.execute(params![name, serde_json::json!(rule).to_string()])?;
+    } else {
+        let mut delete = conn.prepare_cached(include_str!("sql/delete_redrive_rule.sql"))?;
+        delete.execute([name])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! The end of a job: its outcome is written, and its unique key is let go.
+//!
+//! Settling, cancelling and rescuing all end jobs here, in their own transaction. Refuses to end a
+//! job twice: the outcome's key would be there already, and the whole call fails.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use tidemill_core::{Job, JobId, State, Token, WorkerId};
+
+use crate::error::Result;
+use crate::sqlite::ready::{self, Waiting};
+use crate::sqlite::rows::{job_id, job_id_opt};
+use crate::sqlite::writer::Turn;
+
+/// How a job ended.
+#[derive(Debug)]
+pub(super) struct End<'a> {
+    pub state: State,
+    /// Attempts spent.
+    pub attempt: u16,
+    pub lost: u16,
+    /// Whose lease it was, if it ran.
+    pub lease: Option<(Token, WorkerId)>,
+    pub output: Option<&'a str>,
+    pub error: Option<&'a str>,
+}
+
+/// Writes the outcome of a job and lets go of its unique key.
+pub(super) fn finish(turn: &mut Turn<'_>, job: &Job, end: &End<'_>) -> Result<()> {
+    let (token, worker) = end.lease.unzip();
+    turn.conn.prepare_cached(include_str!("sql/insert_outcome.sql"))?.execute(params![
+        job.id.0.as_bytes(),
+        job.queue,
+        end.state.number(),
+        end.attempt,
+        end.lost,
+        token.map(|token| token.0),
+        worker.as_ref().map(|worker| worker.0.as_bytes()),
+        turn.now,
+        job.options.retain_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)),
+        job.unique_key.is_some(),
+        end.output,
+        end.error
+    ])?;
+    turn.news.finished.push(job.id);
+    match &job.unique_key {
+        Some(key) => let_go(turn, job.id, key),
+        None => Ok(()),
+    }
+}
+
+/// Lets go of a key: whoever is kept for afterwards has it now and may start; else a key that is
+/// held only while unfinished is free.
+fn let_go(turn: &mut Turn<'_>, id: JobId, key: &str) -> Result<()> {
+    let conn = turn.conn;
+    let mut select = conn.prepare_cached(include_str!("sql/select_unique_key.sql"))?;
+    let held = select.query_one([key], |row| Ok((job_id(row, 0)?, job_id_opt(row, 1)?)));
+    let Some((holder, next)) = held.optional()? else { return Ok(()) };
+    if holder != id {
+        return Ok(());
+    }
+    if let Some(next) = next {
+        conn.prepare_cached(include_str!("sql/pass_unique_key.sql"))?.execute([key])?;
+        return start(turn, next);
+    }
+    conn.prepare_cached(include_str!("sql/release_unique_key.sql"))?.execute([key])?;
+    Ok(())
+}
+
+/// A job that was kept for afterwards waits no longer for another one.
+fn start(turn: &mut Turn<'_>, id: JobId) -> Result<()> {
+    let Some(body) = ready::body(turn.conn, id)? else { return Ok(()) };
+    let run_at = body.run_at.max(turn.now);
+    ready::insert(turn.conn, &body.job, Waiting { run_at, spent: 0, lost: 0 })?;
+    ready::point(turn.conn, id, run_at)?;
+    turn.news.ready(&body.job.queue);
+    Ok(())
+}
+
+/// Takes the key of a job that runs anew, unless another job has it by now.
+pub(super) fn take_back(conn: &Connection, job: &Job) -> Result<()> {
+    if let Some(key) = &job.unique_key {
+        let mut insert = conn.prepare_cached(include_str!("sql/retake_unique_key.sql"))?;
+        insert.execute(params![key, job.id.0.as_bytes()])?;
+    }
+    Ok(())
+}

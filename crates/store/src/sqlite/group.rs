@@ -1,0 +1,169 @@
+//! Operations that share a transaction.
+//!
+//! Refuses to answer anybody before the commit, and to let one operation's failure fail another.
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use crate::error::{Error, Result};
+use crate::sqlite::news::{Listeners, News};
+use crate::sqlite::writer::{Durability, Turn};
+
+/// More would make the first wait too long for the last.
+const ACTS_MAX: usize = 512;
+
+/// An operation that waits for its transaction, whatever its answer.
+pub(super) trait Act: Send {
+    fn durability(&self) -> Durability;
+    /// Whether anybody still waits for the answer.
+    fn is_wanted(&self) -> bool;
+    /// Runs it; its answer is kept until the commit. May be called again after a rollback.
+    fn run(&mut self, conn: &Connection, now: i64) -> Result<()>;
+    /// Answers, after the commit or its failure.
+    fn answer(self: Box<Self>, committed: Result<()>, listeners: &Listeners);
+}
+
+/// An operation with the channel of its answer.
+pub(super) struct Pending<T, F> {
+    act: F,
+    durability: Durability,
+    made: Option<Result<T>>,
+    news: News,
+    reply: oneshot::Sender<Result<T>>,
+}
+
+impl<T, F> Pending<T, F> {
+    pub fn new(act: F, durability: Durability, reply: oneshot::Sender<Result<T>>) -> Self {
+        Self { act, durability, made: None, news: News::default(), reply }
+    }
+}
+
+impl<T, F> Act for Pending<T, F>
+where
+    T: Send,
+    F: FnMut(&mut Turn<'_>) -> Result<T> + Send,
+{
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    fn is_wanted(&self) -> bool {
+        !self.reply.is_closed()
+    }
+
+    fn run(&mut self, conn: &Connection, now: i64) -> Result<()> {
+        self.news = News::default();
+        let made = (self.act)(&mut Turn { conn, now, news: &mut self.news });
+        let ran = made.as_ref().map(|_| ()).map_err(Error::clone);
+        self.made = Some(made);
+        ran
+    }
+
+    fn answer(self: Box<Self>, committed: Result<()>, listeners: &Listeners) {
+        let Self { made, news, reply, .. } = *self;
+        let made = committed.and_then(|()| made.unwrap_or_else(|| Err(not_run())));
+        let is_ok = made.is_ok();
+        // Whoever asked may have gone meanwhile; what was written stays.
+        let _ = reply.send(made);
+        if is_ok {
+            listeners.tell(news);
+        }
+    }
+}
+
+fn not_run() -> Error {
+    let reason = "the operation before it in the same transaction failed".to_owned();
+    Error::Unavailable { reason, unknown: false }
+}
+
+/// What goes into one transaction.
+#[derive(Default)]
+pub(super) struct Group {
+    acts: Vec<Box<dyn Act>>,
+}
+
+impl Group {
+    /// Adds an operation, unless nobody waits for it any more.
+    pub fn add(&mut self, act: Box<dyn Act>) {
+        if act.is_wanted() {
+            self.acts.push(act);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.acts.is_empty()
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.acts.len() >= ACTS_MAX
+    }
+
+    /// Sets how durable the next commit is: as its most demanding operation wants it.
+    pub fn set_level(&self, conn: &Connection, level: &mut Durability) -> Result<()> {
+        let lazy = self.acts.iter().all(|act| act.durability() == Durability::Lazy);
+        let wanted = if lazy { Durability::Lazy } else { Durability::Full };
+        if wanted != *level {
+            let pragma = if lazy { "pragma synchronous=normal" } else { "pragma synchronous=full" };
+            conn.execute_batch(pragma)?;
+            *level = wanted;
+        }
+        Ok(())
+    }
+
+    /// Takes the write lock.
+    pub fn begin(conn: &Connection) -> Result<()> {
+        Ok(conn.prepare_cached("begin immediate")?.raw_execute()?).map(|_| ())
+    }
+
+    /// Runs all and commits. An error means that nothing of the group was written.
+    pub fn run(&mut self, conn: &Connection, now: i64) -> Result<()> {
+        let all_ran = self.acts.iter_mut().all(|act| act.run(conn, now).is_ok());
+        let ran = if all_ran {
+            Ok(())
+        } else {
+            roll_back(conn);
+            self.run_apart(conn, now)
+        };
+        let committed = ran.and_then(|()| step(conn, "commit"));
+        if committed.is_err() {
+            roll_back(conn);
+        }
+        committed
+    }
+
+    /// Runs each in its savepoint: whoever fails, fails alone.
+    fn run_apart(&mut self, conn: &Connection, now: i64) -> Result<()> {
+        Self::begin(conn)?;
+        for act in &mut self.acts {
+            step(conn, "savepoint tidemill_act")?;
+            if let Err(error) = act.run(conn, now) {
+                if conn.is_autocommit() {
+                    // A full or failing disk rolls back the whole transaction by itself.
+                    return Err(error);
+                }
+                step(conn, "rollback to tidemill_act")?;
+            }
+            step(conn, "release tidemill_act")?;
+        }
+        Ok(())
+    }
+
+    /// Answers all, and tells the news of those that succeeded.
+    pub fn answer(self, committed: &Result<()>, listeners: &Listeners) {
+        for act in self.acts {
+            act.answer(committed.clone(), listeners);
+        }
+    }
+}
+
+fn step(conn: &Connection, statement: &str) -> Result<()> {
+    conn.prepare_cached(statement)?.raw_execute()?;
+    Ok(())
+}
+
+fn roll_back(conn: &Connection) {
+    if !conn.is_autocommit() {
+        // If even this fails, the next BEGIN will say so.
+        let _ = conn.execute_batch("rollback");
+    }
+}

@@ -1,0 +1,448 @@
+-- The heart: jobs, who waits, who runs, what came of them, and the view that takes jobs from plain SQL.
+--
+-- Times are integer microseconds since 1970, ids are 16 bytes, states and bands are the numbers of
+-- the core. What plain SQL runs (the view and its triggers) keeps to what SQLite 3.38 understands,
+-- because it runs in the caller's program, with the caller's SQLite.
+
+-- The body, written once. Only its key's policy may change it, and only while it waits.
+create table tidemill_job (
+    id blob not null primary key,
+    kind text not null,
+    queue text not null,
+    priority integer not null,
+    tenant text,
+    key text,
+    unique_key text,
+    run_at integer not null, -- where its ready row stands, until it has an attempt
+    payload text not null,
+    options text,
+    created_at integer not null
+) without rowid;
+
+-- One row per job that waits for a slot or the clock. A claim deletes it.
+create table tidemill_ready (
+    queue text not null,
+    priority integer not null,
+    run_at integer not null,
+    id blob not null,
+    kind text not null,
+    spent integer not null, -- attempts spent
+    lost integer not null, -- workers lost
+    primary key (queue, priority, run_at, id)
+) without rowid;
+
+-- One row per claim. Its key is the token; autoincrement never gives one twice.
+create table tidemill_lease (
+    token integer primary key autoincrement,
+    worker blob not null,
+    claimed_at integer not null,
+    jobs blob not null, -- of each job not settled yet: id (16 bytes), spent (2), lost (2)
+    cancels integer not null default 0 -- how many of them were called off, at most
+);
+create index tidemill_lease_worker on tidemill_lease (worker);
+
+-- Running jobs that were called off.
+create table tidemill_cancel (
+    token integer not null,
+    id blob not null,
+    reason text not null,
+    primary key (token, id)
+) without rowid;
+
+-- What became of a job; one row per finished job.
+create table tidemill_outcome (
+    id blob not null primary key,
+    queue text not null,
+    state integer not null,
+    attempt integer not null,
+    lost integer not null,
+    token integer,
+    worker blob,
+    finished_at integer not null,
+    retain_ms integer,
+    keyed integer not null, -- 1: had a unique key; 2: forgotten but for its result, which the key keeps
+    output text,
+    error text
+) without rowid;
+create index tidemill_outcome_unwell on tidemill_outcome (state, id) where state > 4;
+
+-- Attempts that did not finish their job, and those that killed it. The next_at of the latest one
+-- is where the job's ready row stands. Without started_at, the store wrote it, not the attempt.
+create table tidemill_attempt (
+    id blob not null,
+    token integer not null,
+    attempt integer not null,
+    worker blob,
+    started_at integer,
+    ended_at integer not null,
+    class text,
+    error text,
+    next_at integer,
+    primary key (id, token)
+) without rowid;
+
+-- Who holds a unique key, and the one job kept for after it.
+create table tidemill_unique_key (
+    key text not null primary key,
+    id blob not null,
+    next_id blob,
+    scope text not null,
+    until integer -- only of the scope 'period'
+) without rowid;
+create index tidemill_unique_key_next on tidemill_unique_key (next_id) where next_id is not null;
+create index tidemill_unique_key_until on tidemill_unique_key (until) where until is not null;
+
+create table tidemill_dead (
+    id blob not null primary key,
+    kind text not null,
+    queue text not null,
+    tenant text,
+    class text not null,
+    error text not null,
+    fingerprint text not null,
+    attempt integer not null,
+    died_at integer not null,
+    triage integer not null default 0,
+    redrives integer not null default 0,
+    archived integer not null default 0
+) without rowid;
+create index tidemill_dead_latest on tidemill_dead (died_at, id);
+
+create table tidemill_note (
+    number integer primary key,
+    id blob not null,
+    at integer not null,
+    by text not null,
+    text text not null
+);
+create index tidemill_note_id on tidemill_note (id);
+
+create table tidemill_queue (
+    name text not null primary key,
+    rules text not null
+) without rowid;
+
+create table tidemill_redrive_rule (
+    name text not null primary key,
+    rule text not null
+) without rowid;
+
+create table tidemill_worker (
+    id blob not null primary key,
+    name text not null,
+    queues text not null,
+    kinds text not null,
+    slots integer not null,
+    started_at integer not null,
+    beat_at integer not null
+) without rowid;
+
+create table tidemill_duty (
+    name text not null primary key,
+    holder blob not null,
+    until integer not null
+) without rowid;
+
+-- The bytes, because older SQLites cannot turn hexadecimal text into a blob.
+create table tidemill_byte (
+    number integer primary key,
+    hex text not null unique,
+    byte blob not null
+);
+with recursive byte (number) as (select 0 union all select number + 1 from byte where number < 255)
+insert into tidemill_byte (number, hex, byte)
+select number, printf('%02x', number), unhex(printf('%02x', number)) from byte;
+
+-- A job on its way in: what was asked, in the store's words, and what was decided about it. A row
+-- lives for one statement, or until its receipt is read in the same transaction.
+create table tidemill_inbox (
+    number integer primary key,
+    id blob not null,
+    kind text not null,
+    queue text not null,
+    priority integer not null,
+    tenant text,
+    key text,
+    unique_key text,
+    scope text not null,
+    until integer,
+    on_duplicate text not null,
+    force integer not null,
+    run_at integer not null,
+    payload text not null,
+    options text,
+    now integer not null,
+    receipt text,
+    holder blob, -- who holds the key
+    next_id blob, -- who is kept for after it
+    finished integer, -- whether the holder has finished
+    due integer, -- where the holder waits, if it does
+    spent integer,
+    lost integer,
+    act text, -- write, keep, replace, refresh, join, reject, again
+    answer text,
+    answer_id blob
+);
+
+create view tidemill_enqueue as
+select
+    null as id, null as kind, null as payload, null as queue, null as priority, null as run_at,
+    null as delay_ms, null as tenant, null as key, null as unique_key, null as unique_scope,
+    null as unique_period_ms, null as on_duplicate, null as force, null as options,
+    null as whole_key, null as now_us, null as receipt
+where 0;
+
+-- Checks and words: from what the caller wrote to what the store keeps.
+create trigger tidemill_enqueue_insert instead of insert on tidemill_enqueue
+begin
+    select raise(abort, 'tidemill: name_empty: the kind is empty')
+    where coalesce(new.kind, '') = '';
+    select raise(abort, 'tidemill: name_empty: the queue is empty') where new.queue = '';
+    select raise(abort, 'tidemill: name_empty: the unique key is empty') where new.unique_key = '';
+    select raise(abort, 'tidemill: name_too_long: a kind, queue, tenant or key has at most 200 bytes')
+    where max(
+        length(cast(new.kind as blob)),
+        coalesce(length(cast(new.queue as blob)), 0),
+        coalesce(length(cast(new.tenant as blob)), 0),
+        coalesce(length(cast(new.key as blob)), 0)
+    ) > 200;
+    select raise(abort, 'tidemill: name_too_long: a unique key has at most 500 bytes')
+    where length(cast(new.unique_key as blob)) > 500;
+    select raise(abort, 'tidemill: name_invalid: a name contains a control character')
+    from (
+        select new.kind || coalesce(new.queue, '') || coalesce(new.tenant, '')
+            || coalesce(new.key, '') || coalesce(new.unique_key, '') as names
+    )
+    where names glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        or instr(names, char(0)) > 0;
+    select raise(abort, 'tidemill: id_invalid: the id is not a UUID')
+    where new.id is not null and case typeof(new.id)
+        when 'blob' then length(new.id) <> 16
+        else length(replace(new.id, '-', '')) <> 32 or replace(new.id, '-', '') glob '*[^0-9A-Fa-f]*'
+    end;
+    select raise(abort, 'tidemill: payload_not_json: the payload is not JSON')
+    where new.payload is not null and not json_valid(cast(new.payload as text));
+    select raise(abort, 'tidemill: payload_nul: the payload contains the character U+0000')
+    where instr(replace(cast(new.payload as text), '\\', ''), '\u0000') > 0;
+    select raise(abort, 'tidemill: options_invalid: the options are not a JSON object as documented')
+    where new.options is not null and case
+        when not json_valid(new.options) then 1
+        when json_type(new.options) <> 'object' then 1
+        else coalesce(json_type(new.options, '$.retry') not in ('object', 'null'), 0)
+            or coalesce(json_type(new.options, '$.run_timeout_ms') not in ('integer', 'null'), 0)
+            or coalesce(json_type(new.options, '$.start_within_ms') not in ('integer', 'null'), 0)
+            or coalesce(json_type(new.options, '$.finish_within_ms') not in ('integer', 'null'), 0)
+            or coalesce(json_type(new.options, '$.retain_ms') not in ('integer', 'null'), 0)
+            or coalesce(json_type(new.options, '$.tags') <> 'array', 0)
+            or coalesce(json_type(new.options, '$.trace') not in ('text', 'null'), 0)
+    end;
+    select raise(abort, 'tidemill: word_unknown: the priority is one of urgent, high, normal, low, or 0 to 3')
+    where lower(cast(new.priority as text))
+        not in ('urgent', 'high', 'normal', 'low', '0', '1', '2', '3');
+    select raise(abort, 'tidemill: word_unknown: the unique scope is one of unfinished, period, forever')
+    where new.unique_scope not in ('unfinished', 'period', 'forever');
+    select raise(abort, 'tidemill: word_unknown: on_duplicate is one of reject, join, replace, debounce, throttle, run_once_more')
+    where new.on_duplicate
+        not in ('reject', 'join', 'replace', 'debounce', 'throttle', 'run_once_more');
+    select raise(abort, 'tidemill: duration_invalid: a delay or period is a number of milliseconds, not negative, below 100 years')
+    where (
+            new.delay_ms is not null
+            and (typeof(new.delay_ms) <> 'integer' or new.delay_ms not between 0 and 3155760000000)
+        )
+        or (
+            new.unique_period_ms is not null
+            and (typeof(new.unique_period_ms) <> 'integer' or new.unique_period_ms not between 0 and 3155760000000)
+        )
+        or (new.unique_scope = 'period' and new.unique_period_ms is null);
+    select raise(abort, 'tidemill: time_invalid: run_at is a time as in RFC 3339, or microseconds since 1970')
+    where typeof(new.run_at) in ('text', 'blob') and new.run_at glob '*[^0-9]*'
+        and julianday(new.run_at) is null;
+
+    insert into tidemill_inbox (
+        id, kind, queue, priority, tenant, key, unique_key, scope, until, on_duplicate, force,
+        run_at, payload, options, now, receipt
+    )
+    select
+        case
+            when typeof(new.id) = 'blob' then new.id
+            when new.id is not null then cast(
+                (select byte from tidemill_byte where hex = substr(at.hex, 1, 2))
+                || (select byte from tidemill_byte where hex = substr(at.hex, 3, 2))
+                || (select byte from tidemill_byte where hex = substr(at.hex, 5, 2))
+                || (select byte from tidemill_byte where hex = substr(at.hex, 7, 2))
+                || (select byte from tidemill_byte where hex = substr(at.hex, 9, 2))
+                || (select byte from tidemill_byte where hex = substr(at.hex, 11, 2))
+                || (select byte from tidemill_byte where hex = substr(at.hex, 13, 2))
+                || (select byte from tidemill_byte where hex = substr(at.hex, 15, 2))
+                || (select byte from tidemill_byte where hex = substr(at.hex, 17, 2))
+                || (select byte from tidemill_byte where hex = substr(at.hex, 19, 2))
+                || (select byte from tidemill_byte where hex = substr(at.hex, 21, 2))
+                || (select byte from tidemill_byte where hex = substr(at.hex, 23, 2))
+                || (select byte from tidemill_byte where hex = substr(at.hex, 25, 2))
+                || (select byte from tidemill_byte where hex = substr(at.hex, 27, 2))
+                || (select byte from tidemill_byte where hex = substr(at.hex, 29, 2))
+                || (select byte from tidemill_byte where hex = substr(at.hex, 31, 2))
+                as blob
+            )
+            -- A UUIDv7: 48 bits of milliseconds, the version, randomness, the variant, randomness.
+            else cast(
+                (select byte from tidemill_byte where number = (at.now / 1000 >> 40) & 255)
+                || (select byte from tidemill_byte where number = (at.now / 1000 >> 32) & 255)
+                || (select byte from tidemill_byte where number = (at.now / 1000 >> 24) & 255)
+                || (select byte from tidemill_byte where number = (at.now / 1000 >> 16) & 255)
+                || (select byte from tidemill_byte where number = (at.now / 1000 >> 8) & 255)
+                || (select byte from tidemill_byte where number = (at.now / 1000) & 255)
+                || (select byte from tidemill_byte where number = 112 + (random() & 15))
+                || randomblob(1)
+                || (select byte from tidemill_byte where number = 128 + (random() & 63))
+                || randomblob(7)
+                as blob
+            )
+        end,
+        cast(new.kind as text),
+        coalesce(cast(new.queue as text), 'default'),
+        case lower(cast(new.priority as text))
+            when 'urgent' then 0 when '0' then 0
+            when 'high' then 1 when '1' then 1
+            when 'low' then 3 when '3' then 3
+            else 2
+        end,
+        cast(new.tenant as text),
+        cast(new.key as text),
+        coalesce(new.whole_key, new.kind || '=' || new.unique_key),
+        coalesce(new.unique_scope, case when new.unique_period_ms is null then 'unfinished' else 'period' end),
+        case when coalesce(new.unique_scope, 'period') = 'period' then at.now + new.unique_period_ms * 1000 end,
+        coalesce(new.on_duplicate, 'reject'),
+        coalesce(new.force, 0) <> 0,
+        max(at.now, case
+            when new.run_at is null then at.now + coalesce(new.delay_ms, 0) * 1000
+            when typeof(new.run_at) in ('text', 'blob') and new.run_at glob '*[^0-9]*'
+                then cast(round((julianday(new.run_at) - 2440587.5) * 86400000) as integer) * 1000
+            else cast(new.run_at as integer)
+        end),
+        coalesce(cast(new.payload as text), 'null'),
+        nullif(json(new.options), '{}'),
+        at.now,
+        new.receipt
+    from (
+        select
+            coalesce(
+                new.now_us,
+                cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000
+            ) as now,
+            lower(replace(new.id, '-', '')) as hex
+    ) as at;
+end;
+
+-- The verdict on a job that comes in, and all it causes.
+create trigger tidemill_inbox_insert after insert on tidemill_inbox
+begin
+    -- Who holds the key.
+    update tidemill_inbox
+    set (holder, next_id) = (
+        select id, next_id from tidemill_unique_key
+        where key = new.unique_key and (until is null or until > new.now)
+    )
+    where number = new.number and new.unique_key is not null;
+    -- Where the holder stands: finished, waiting (it has a due time), or else running.
+    update tidemill_inbox
+    set finished = exists (select 1 from tidemill_outcome where id = tidemill_inbox.holder),
+        (due, spent, lost) = (
+            select ready.run_at, ready.spent, ready.lost
+            from tidemill_job as job
+            join tidemill_ready as ready
+                on ready.queue = job.queue and ready.priority = job.priority and ready.id = job.id
+                and ready.run_at = coalesce(
+                    (select next_at from tidemill_attempt where id = job.id order by token desc limit 1),
+                    job.run_at
+                )
+            where job.id = tidemill_inbox.holder
+        )
+    where number = new.number and holder is not null;
+    update tidemill_inbox
+    set act = case
+        when exists (select 1 from tidemill_job where id = new.id) then 'again'
+        when holder is null or new.force then 'write'
+        when new.on_duplicate = 'reject' then 'reject'
+        when finished or new.on_duplicate in ('join', 'throttle') then 'join'
+        when due is not null and new.on_duplicate = 'run_once_more' then 'join'
+        when due is not null then 'replace'
+        when new.on_duplicate = 'replace' then 'join'
+        when next_id is null then 'keep'
+        else 'refresh'
+    end
+    where number = new.number;
+    update tidemill_inbox
+    set answer = case act
+            when 'again' then 'enqueued' when 'write' then 'enqueued' when 'keep' then 'kept'
+            when 'replace' then 'replaced' when 'reject' then 'rejected' else 'joined'
+        end,
+        answer_id = case act
+            when 'again' then new.id when 'write' then new.id when 'keep' then new.id
+            when 'refresh' then next_id else holder
+        end
+    where number = new.number;
+
+    -- Write: whoever is kept for after an old holder must not be lost when the key changes hands.
+    insert into tidemill_ready (queue, priority, run_at, id, kind, spent, lost)
+    select job.queue, job.priority, max(job.run_at, new.now), job.id, job.kind, 0, 0
+    from tidemill_inbox as inbox
+    join tidemill_unique_key as held on held.key = new.unique_key
+    join tidemill_job as job on job.id = held.next_id
+    where inbox.number = new.number and inbox.act = 'write';
+    update tidemill_job set run_at = max(run_at, new.now)
+    where id = (
+        select held.next_id from tidemill_inbox as inbox
+        join tidemill_unique_key as held on held.key = new.unique_key
+        where inbox.number = new.number and inbox.act = 'write'
+    );
+    delete from tidemill_unique_key
+    where key = new.unique_key
+        and exists (select 1 from tidemill_inbox where number = new.number and act = 'write');
+    insert into tidemill_unique_key (key, id, scope, until)
+    select new.unique_key, new.id, new.scope, new.until from tidemill_inbox
+    where number = new.number and act = 'write' and new.unique_key is not null;
+
+    -- Keep: the body waits, blocked, for the holder to finish.
+    update tidemill_unique_key set next_id = new.id
+    where key = new.unique_key
+        and exists (select 1 from tidemill_inbox where number = new.number and act = 'keep');
+    insert into tidemill_job (
+        id, kind, queue, priority, tenant, key, unique_key, run_at, payload, options, created_at
+    )
+    select
+        new.id, new.kind, new.queue, new.priority, new.tenant, new.key, new.unique_key, new.run_at,
+        new.payload, new.options, new.now
+    from tidemill_inbox where number = new.number and act in ('write', 'keep');
+    insert into tidemill_ready (queue, priority, run_at, id, kind, spent, lost)
+    select new.queue, new.priority, new.run_at, new.id, new.kind, 0, 0
+    from tidemill_inbox where number = new.number and act = 'write';
+
+    -- Replace: the holder takes everything over, and its ready row moves.
+    delete from tidemill_ready
+    where (queue, priority, run_at, id) = (
+        select job.queue, job.priority, inbox.due, job.id
+        from tidemill_inbox as inbox join tidemill_job as job on job.id = inbox.holder
+        where inbox.number = new.number and inbox.act = 'replace'
+    );
+    insert into tidemill_ready (queue, priority, run_at, id, kind, spent, lost)
+    select new.queue, new.priority, new.run_at, holder, new.kind, spent, lost
+    from tidemill_inbox where number = new.number and act = 'replace';
+    update tidemill_job
+    set kind = new.kind, queue = new.queue, priority = new.priority, tenant = new.tenant,
+        key = new.key, run_at = new.run_at, payload = new.payload, options = new.options
+    where id = (select holder from tidemill_inbox where number = new.number and act = 'replace');
+    update tidemill_attempt set next_at = new.run_at
+    where (id, token) = (
+        select attempt.id, max(attempt.token)
+        from tidemill_inbox as inbox join tidemill_attempt as attempt on attempt.id = inbox.holder
+        where inbox.number = new.number and inbox.act = 'replace'
+        group by attempt.id
+    );
+
+    -- Refresh: the one that is kept takes the newer payload.
+    update tidemill_job set payload = new.payload, options = new.options
+    where id = (select next_id from tidemill_inbox where number = new.number and act = 'refresh');
+
+    delete from tidemill_inbox where number = new.number and new.receipt is null;
+end;

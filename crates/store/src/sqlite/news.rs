@@ -1,0 +1,112 @@
+//! What a transaction has to tell once it is durable, and to whom.
+//!
+//! Refuses to remember for long who waits for a job: a watch that is not renewed is forgotten.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidemill_core::{JobId, WorkerId};
+
+use crate::wake::{Hint, Wake};
+
+/// Those who wait say so again every twenty seconds.
+const WATCH_TTL: Duration = Duration::from_mins(1);
+const WATCHED_MAX: usize = 10_000;
+
+/// What one operation changed that others may wait for.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// Queues that got a job.
+    pub ready: BTreeSet<String>,
+    /// Jobs that finished.
+    pub finished: Vec<JobId>,
+    /// Workers that have a job which was called off.
+    pub called_off: BTreeSet<WorkerId>,
+}
+
+impl News {
+    /// A job waits in this queue.
+    pub fn ready(&mut self, queue: &str) {
+        if !self.ready.contains(queue) {
+            self.ready.insert(queue.to_owned());
+        }
+    }
+}
+
+/// Those of this process who listen, and the jobs they wait for.
+#[derive(Debug, Default)]
+pub(super) struct Listeners {
+    pub wake: Wake,
+    watched: Mutex<HashMap<JobId, Instant>>,
+}
+
+impl Listeners {
+    /// Remembers that somebody waits for this job.
+    pub fn watch(&self, id: JobId) {
+        let now = Instant::now();
+        let mut watched = self.watched();
+        if watched.len() >= WATCHED_MAX {
+            watched.retain(|_, until| *until > now);
+        }
+        if watched.len() < WATCHED_MAX {
+            watched.insert(id, now + WATCH_TTL);
+        }
+    }
+
+    /// Tells what is durable now.
+    pub fn tell(&self, news: News) {
+        for queue in news.ready {
+            self.wake.tell(Hint::Ready { queue });
+        }
+        for worker in news.called_off {
+            self.wake.tell(Hint::Cancel { worker });
+        }
+        if news.finished.is_empty() {
+            return;
+        }
+        let mut watched = self.watched();
+        if watched.is_empty() {
+            return;
+        }
+        for id in news.finished {
+            if watched.remove(&id).is_some() {
+                self.wake.tell(Hint::Finished { id });
+            }
+        }
+    }
+
+    fn watched(&self) -> MutexGuard<'_, HashMap<JobId, Instant>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finished(id: JobId) -> News {
+        News { finished: vec![id], ..News::default() }
+    }
+
+    #[test]
+    fn only_watched_jobs_are_told_of() {
+        let listeners = Listeners::default();
+        let mut heard = listeners.wake.listen();
+        let (watched, other) = (JobId::new(), JobId::new());
+        listeners.watch(watched);
+        listeners.tell(finished(other));
+        listeners.tell(finished(watched));
+        assert_eq!(heard.try_recv(), Ok(Hint::Finished { id: watched }));
+        assert!(heard.try_recv().is_err());
+    }
+
+    #[test]
+    fn watches_are_bounded() {
+        let listeners = Listeners::default();
+        for _ in 0..=WATCHED_MAX {
+            listeners.watch(JobId::new());
+        }
+        assert_eq!(listeners.watched().len(), WATCHED_MAX);
+    }
+}

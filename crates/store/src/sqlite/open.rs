@@ -1,0 +1,174 @@
+//! Where the database is, and how a connection to it is set up.
+//!
+//! Refuses a SQLite that can corrupt a WAL, a folder that does not exist, and a file it may not
+//! write to, each with a sentence that says so.
+
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::error::{Error, Result};
+
+const SQLITE_MIN: i32 = 3_051_003;
+/// How long others may keep the database locked before a call fails with `store_busy`.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
+/// All statements of this backend stay prepared.
+const STATEMENTS_MAX: usize = 128;
+
+/// Where a database is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In memory, private to one connection.
+    Memory,
+    /// In a file.
+    File(PathBuf),
+}
+
+impl Place {
+    /// Reads what stands after `sqlite:` in a URL.
+    pub fn parse(text: &str) -> Result<Self> {
+        if text == ":memory:" {
+            return Ok(Self::Memory);
+        }
+        let file = text.strip_prefix("//").unwrap_or(text);
+        if file.is_empty() || file.contains(['?', '\0']) {
+            return Err(Error::UrlUnknown { url: format!("sqlite:{text}") });
+        }
+        Ok(Self::File(PathBuf::from(file)))
+    }
+
+    /// The file, if there is one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Memory => None,
+            Self::File(file) => Some(file),
+        }
+    }
+}
+
+/// Opens the connection that writes; creates the file if `create`.
+pub(super) fn writer(place: &Place, create: bool) -> Result<Connection> {
+    check_version(rusqlite::version_number(), rusqlite::version())?;
+    let conn = match place {
+        Place::Memory => Connection::open_in_memory()?,
+        Place::File(file) => {
+            check_folder(file)?;
+            let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
+            Connection::open_with_flags(file, flags).map_err(|e| cannot_open(file, e))?
+        }
+    };
+    set_up(&conn)?;
+    // 8 MiB at most; an idle worker touches little of it.
+    conn.execute_batch(
+        "pragma cache_size=-8192; pragma synchronous=full; pragma journal_size_limit=67108864",
+    )?;
+    if let Place::File(file) = place {
+        if conn.is_readonly("main")? {
+            let reason = format!("the file {} may not be written to", file.display());
+            return Err(Error::ReadOnly { reason });
+        }
+        use_wal(&conn)?;
+    }
+    Ok(conn)
+}
+
+/// Opens a connection that only reads.
+pub(super) fn reader(file: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(file, flags).map_err(|e| cannot_open(file, e))?;
+    set_up(&conn)?;
+    conn.execute_batch("pragma cache_size=-2048; pragma query_only=on")?;
+    Ok(conn)
+}
+
+fn set_up(conn: &Connection) -> Result<()> {
+    conn.busy_timeout(BUSY_TIMEOUT)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // Reading through mmap turns an I/O error into a crash, and it widened the WAL-reset bug.
+    conn.execute_batch(
+        "pragma mmap_size=0; pragma foreign_keys=off; pragma temp_store=memory;
+         pragma trusted_schema=on",
+    )?;
+    Ok(())
+}
+
+fn check_version(number: i32, text: &str) -> Result<()> {
+    if number < SQLITE_MIN {
+        return Err(Error::SqliteTooOld { found: text.to_owned() });
+    }
+    Ok(())
+}
+
+fn check_folder(file: &Path) -> Result<()> {
+    let folder = match file.parent() {
+        None => Path::new("/"),
+        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+        Some(folder) => folder,
+    };
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let reason = format!("the folder {} does not exist; create it first", folder.display());
+    Err(Error::Unavailable { reason, unknown: false })
+}
+
+fn cannot_open(file: &Path, error: rusqlite::Error) -> Error {
+    let unreachable = error.sqlite_error_code() == Some(ErrorCode::CannotOpen);
+    if unreachable && !file.exists() {
+        let reason = format!("there is no file {} and it cannot be created", file.display());
+        return Error::Unavailable { reason, unknown: false };
+    }
+    error.into()
+}
+
+/// Turns the WAL on. SQLite does not wait for others here, so this does.
+fn use_wal(conn: &Connection) -> Result<()> {
+    let deadline = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        let set = conn
+            .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0));
+        match set.map_err(Error::from) {
+            Ok(mode) if mode == "wal" => return Ok(()),
+            Ok(mode) => {
+                let reason = format!(
+                    "its journal mode stays {mode}, but a WAL is needed; is it on a network drive?"
+                );
+                return Err(Error::Database { reason });
+            }
+            Err(Error::Busy { .. }) if Instant::now() < deadline => sleep(BUSY_PAUSE),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_from_urls() {
+        for (text, expected) in [
+            (":memory:", Some(Place::Memory)),
+            ("app.db", Some(Place::File("app.db".into()))),
+            ("/var/app.db", Some(Place::File("/var/app.db".into()))),
+            ("//app.db", Some(Place::File("app.db".into()))),
+            ("///var/app.db", Some(Place::File("/var/app.db".into()))),
+            ("", None),
+            ("//", None),
+            ("app.db?mode=ro", None),
+        ] {
+            assert_eq!(Place::parse(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_old_sqlite_is_refused() {
+        let code = |number| check_version(number, "x").err().map(|e| e.code());
+        assert_eq!(code(3_051_002), Some("sqlite_too_old"));
+        assert_eq!(code(3_051_003), None);
+    }
+}

@@ -1,0 +1,257 @@
+//! One job, wherever it stands, and pages of jobs.
+//!
+//! A job's state is where its row is: an outcome, a ready row, a lease, or none of them (blocked).
+//! Pages find ids first, by the table that knows the state asked for, and then look at each. No
+//! index beyond the keys is needed, so none burdens the writer.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use tidemill_core::{ErrorClass, JobId, Payload, State, Token, WorkerId};
+
+use crate::error::Result;
+use crate::sqlite::lease::{Held, Lease};
+use crate::sqlite::ready::{self, LastAttempt};
+use crate::sqlite::rows::{Body, job_id, time, time_at, time_opt, worker_id_opt};
+use crate::view::{AttemptView, JobFilter, JobView};
+
+/// One job, wherever it stands.
+pub(super) fn job(conn: &Connection, now: i64, id: JobId) -> Result<Option<JobView>> {
+    view(conn, now, id, |id| Running::find(conn, id))
+}
+
+fn view(
+    conn: &Connection,
+    now: i64,
+    id: JobId,
+    running: impl FnOnce(JobId) -> Result<Option<Running>>,
+) -> Result<Option<JobView>> {
+    let Some(body) = ready::body(conn, id)? else { return Ok(None) };
+    let last = ready::last_attempt(conn, id)?;
+    if let Some(outcome) = Outcome::find(conn, id)? {
+        return Ok(Some(outcome.view(body, &last)));
+    }
+    let waiting = ready::find(conn, &body, &last)?;
+    let mut view = JobView {
+        job: body.job,
+        state: State::Blocked,
+        attempt: 0,
+        lost: 0,
+        due_at: None,
+        worker: last.worker,
+        token: last.token,
+        finished_at: None,
+        output: None,
+        error: last.error,
+        cancel_requested: false,
+    };
+    if let Some(waiting) = waiting {
+        view.state = if waiting.run_at <= now { State::Ready } else { State::Scheduled };
+        view.due_at = Some(time(waiting.run_at));
+        (view.attempt, view.lost) = (waiting.spent, waiting.lost);
+    } else if let Some(running) = running(id)? {
+        view.state = State::Running;
+        (view.attempt, view.lost) = (running.held.spent, running.held.lost);
+        (view.worker, view.token) = (Some(running.worker), Some(running.token));
+        view.cancel_requested = running.cancelled;
+    }
+    Ok(Some(view))
+}
+
+/// A job under a lease.
+#[derive(Debug, Clone)]
+struct Running {
+    held: Held,
+    token: Token,
+    worker: WorkerId,
+    cancelled: bool,
+}
+
+impl Running {
+    fn new(conn: &Connection, lease: &Lease, held: Held) -> Result<Self> {
+        let cancelled = lease.cancel_reason(conn, held.id)?.is_some();
+        Ok(Self { held, token: lease.token, worker: lease.worker, cancelled })
+    }
+
+    fn find(conn: &Connection, id: JobId) -> Result<Option<Self>> {
+        let found = Lease::holding(conn, id)?;
+        found.map(|(lease, held)| Self::new(conn, &lease, held)).transpose()
+    }
+
+    fn all(conn: &Connection) -> Result<BTreeMap<JobId, Self>> {
+        let mut all = BTreeMap::new();
+        for lease in Lease::all(conn)? {
+            for held in &lease.jobs {
+                all.insert(held.id, Self::new(conn, &lease, *held)?);
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// The row of a finished job.
+struct Outcome {
+    state: State,
+    attempt: u16,
+    lost: u16,
+    token: Option<Token>,
+    worker: Option<WorkerId>,
+    finished_at: i64,
+    output: Option<String>,
+    error: Option<String>,
+}
+
+impl Outcome {
+    fn find(conn: &Connection, id: JobId) -> Result<Option<Self>> {
+        let mut select = conn.prepare_cached(include_str!("sql/select_outcome.sql"))?;
+        Ok(select.query_one([id.0.as_bytes()], Self::of_row).optional()?)
+    }
+
+    fn of_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            state: State::of_number(row.get(0)?).unwrap_or(State::Done),
+            attempt: row.get(1)?,
+            lost: row.get(2)?,
+            token: row.get::<_, Option<i64>>(3)?.map(Token),
+            worker: worker_id_opt(row, 4)?,
+            finished_at: row.get(5)?,
+            output: row.get(6)?,
+            error: row.get(7)?,
+        })
+    }
+
+    fn view(self, body: Body, last: &LastAttempt) -> JobView {
+        JobView {
+            job: body.job,
+            state: self.state,
+            attempt: self.attempt,
+            lost: self.lost,
+            due_at: None,
+            worker: self.worker.or(last.worker),
+            token: self.token.or(last.token),
+            finished_at: Some(time(self.finished_at)),
+            output: self.output.map(Payload::trusted),
+            error: self.error,
+            cancel_requested: false,
+        }
+    }
+}
+
+/// The attempts of a job that are kept, oldest first, and the one that finished it after them.
+pub(super) fn attempts(conn: &Connection, id: JobId) -> Result<Vec<AttemptView>> {
+    let mut select = conn.prepare_cached(include_str!("sql/select_attempts.sql"))?;
+    let attempts = select.query_map([id.0.as_bytes()], attempt)?;
+    let mut attempts: Vec<_> = attempts.collect::<rusqlite::Result<_>>()?;
+    if attempts.is_empty() {
+        return Ok(attempts);
+    }
+    let is_new = |token: &Token| attempts.iter().all(|attempt| attempt.token != *token);
+    if let Some(outcome) = Outcome::find(conn, id)?
+        && let Some(token) = outcome.token.filter(is_new)
+    {
+        attempts.push(AttemptView {
+            attempt: outcome.attempt,
+            token,
+            worker: outcome.worker,
+            started_at: None,
+            ended_at: time(outcome.finished_at),
+            class: None,
+            error: outcome.error,
+            next_at: None,
+        });
+    }
+    Ok(attempts)
+}
+
+fn attempt(row: &Row<'_>) -> rusqlite::Result<AttemptView> {
+    Ok(AttemptView {
+        attempt: row.get(0)?,
+        token: Token(row.get(1)?),
+        worker: worker_id_opt(row, 2)?,
+        started_at: time_opt(row, 3)?,
+        ended_at: time_at(row, 4)?,
+        class: row.get_ref(5)?.as_str_or_null()?.map(ErrorClass::of_word),
+        error: row.get(6)?,
+        next_at: time_opt(row, 7)?,
+    })
+}
+
+/// A page of jobs, newest first.
+pub(super) fn jobs(conn: &Connection, now: i64, filter: &JobFilter) -> Result<Vec<JobView>> {
+    let rows = filter.page_rows();
+    let running: HashMap<_, _> = match filter.state {
+        None | Some(State::Running) => Running::all(conn)?.into_iter().collect(),
+        Some(_) => HashMap::new(),
+    };
+    let ids = match filter.state {
+        Some(State::Running) => {
+            let mut ids: Vec<_> = running.keys().copied().collect();
+            ids.sort_unstable_by(|a, b| b.cmp(a));
+            ids
+        }
+        Some(State::Blocked) => blocked(conn)?,
+        Some(State::Ready) => {
+            page(conn, include_str!("sql/list_waiting.sql"), filter, Some(now), Some(1))?
+        }
+        Some(State::Scheduled) => {
+            page(conn, include_str!("sql/list_waiting.sql"), filter, Some(now), Some(0))?
+        }
+        Some(State::Done) => page(conn, include_str!("sql/list_done.sql"), filter, None, None)?,
+        Some(state @ (State::Cancelled | State::Dead)) => page(
+            conn,
+            include_str!("sql/list_unwell.sql"),
+            filter,
+            Some(i64::from(state.number())),
+            None,
+        )?,
+        None => page(conn, include_str!("sql/list_jobs.sql"), filter, None, None)?,
+    };
+    let mut views = Vec::new();
+    for id in ids {
+        if views.len() >= rows {
+            break;
+        }
+        let found = view(conn, now, id, |id| Ok(running.get(&id).cloned()))?;
+        views.extend(found.filter(|view| fits(filter, view)));
+    }
+    Ok(views)
+}
+
+/// Finds the ids of a page. `a` and `b` are what the statement wants to know besides the filter.
+fn page(
+    conn: &Connection,
+    statement: &str,
+    filter: &JobFilter,
+    a: Option<i64>,
+    b: Option<i64>,
+) -> Result<Vec<JobId>> {
+    let mut select = conn.prepare_cached(statement)?;
+    let before = filter.before.as_ref().map(|id| id.0.as_bytes());
+    let JobFilter { kind, queue, tenant, key, tag, .. } = filter;
+    let limit = filter.page_rows() as i64;
+    let ids = select
+        .query_map(params![before, kind, queue, tenant, key, tag, limit, a, b], |row| {
+            job_id(row, 0)
+        })?;
+    Ok(ids.collect::<rusqlite::Result<_>>()?)
+}
+
+fn blocked(conn: &Connection) -> Result<Vec<JobId>> {
+    let mut select = conn.prepare_cached(include_str!("sql/list_blocked.sql"))?;
+    let ids = select.query_map([], |row| job_id(row, 0))?;
+    Ok(ids.collect::<rusqlite::Result<_>>()?)
+}
+
+fn fits(filter: &JobFilter, view: &JobView) -> bool {
+    let fits = |wanted: &Option<String>, found: Option<&str>| {
+        wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
+    };
+    let job = &view.job;
+    filter.state.is_none_or(|state| state == view.state)
+        && filter.before.is_none_or(|before| job.id < before)
+        && fits(&filter.kind, Some(&job.kind))
+        && fits(&filter.queue, Some(&job.queue))
+        && fits(&filter.tenant, job.tenant.as_deref())
+        && fits(&filter.key, job.key.as_deref())
+        && filter.tag.as_ref().is_none_or(|tag| job.options.tags.contains(tag))
+}

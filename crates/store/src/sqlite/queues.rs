@@ -1,0 +1,127 @@
+//! Queues: what is in them now, and their rules.
+//!
+//! Counts are counted, not kept: a counter that every job touches would cost more than all the
+//! looking. Its cost grows with what waits, and a reader pays it, not the writer.
+
+use std::collections::{BTreeMap, HashSet};
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use tidemill_core::Priority;
+
+use crate::error::Result;
+use crate::sqlite::lease::Lease;
+use crate::sqlite::rows::{count, time};
+use crate::sqlite::workers;
+use crate::sqlite::writer::Turn;
+use crate::view::{QueueRules, QueueView, Unfinished};
+
+type Queues = BTreeMap<String, QueueView>;
+
+/// All queues that have jobs, dead letters or rules.
+pub(super) fn queues(conn: &Connection, now: i64) -> Result<Vec<QueueView>> {
+    let mut queues = Queues::new();
+    count_waiting(conn, now, &mut queues)?;
+    count_running(conn, &mut queues)?;
+    let mut select = conn.prepare_cached(include_str!("sql/count_dead.sql"))?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        queue(&mut queues, row.get(0)?).dead = count::<i64>(row, 1)?;
+    }
+    for (name, rules) in rules(conn)? {
+        queue(&mut queues, name).rules = Some(rules);
+    }
+    Ok(queues.into_values().collect())
+}
+
+fn queue(queues: &mut Queues, name: String) -> &mut QueueView {
+    queues
+        .entry(name)
+        .or_insert_with_key(|name| QueueView { name: name.clone(), ..QueueView::default() })
+}
+
+fn count_waiting(conn: &Connection, now: i64, queues: &mut Queues) -> Result<()> {
+    let known = KnownKinds::find(conn)?;
+    let mut select = conn.prepare_cached(include_str!("sql/count_waiting.sql"))?;
+    let mut rows = select.query([now])?;
+    while let Some(row) = rows.next()? {
+        let view = queue(queues, row.get(0)?);
+        let (kind, is_due, jobs): (String, bool, u64) =
+            (row.get(2)?, row.get(3)?, count::<i64>(row, 4)?);
+        if is_due {
+            *view.ready.entry(Priority::of_band(row.get(1)?)).or_default() += jobs;
+            let oldest = time(row.get(5)?);
+            view.oldest_due_at = Some(view.oldest_due_at.map_or(oldest, |at| at.min(oldest)));
+        } else {
+            view.scheduled += jobs;
+        }
+        if !known.has(&kind) && !view.orphan_kinds.contains(&kind) {
+            view.orphan_kinds.push(kind);
+        }
+    }
+    for view in queues.values_mut() {
+        view.orphan_kinds.sort_unstable();
+    }
+    Ok(())
+}
+
+fn count_running(conn: &Connection, queues: &mut Queues) -> Result<()> {
+    let mut select = conn.prepare_cached(include_str!("sql/select_queue_of_job.sql"))?;
+    for held in Lease::all(conn)?.into_iter().flat_map(|lease| lease.jobs) {
+        let name = select.query_one([held.id.0.as_bytes()], |row| row.get(0)).optional()?;
+        if let Some(name) = name {
+            queue(queues, name).running += 1;
+        }
+    }
+    Ok(())
+}
+
+/// The kinds that live workers know.
+struct KnownKinds {
+    kinds: HashSet<String>,
+    all: bool,
+}
+
+impl KnownKinds {
+    fn find(conn: &Connection) -> Result<Self> {
+        let workers = workers::workers(conn)?;
+        Ok(Self {
+            all: workers.iter().any(|worker| worker.kinds.is_empty()),
+            kinds: workers.into_iter().flat_map(|worker| worker.kinds).collect(),
+        })
+    }
+
+    fn has(&self, kind: &str) -> bool {
+        self.all || self.kinds.contains(kind)
+    }
+}
+
+/// How many jobs are not finished.
+pub(super) fn unfinished(conn: &Connection) -> Result<Unfinished> {
+    let mut select = conn.prepare_cached(include_str!("sql/count_unfinished.sql"))?;
+    let counts = |row: &Row<'_>| {
+        Ok(Unfinished { waiting: count::<i64>(row, 0)?, running: count::<i64>(row, 1)? })
+    };
+    Ok(select.query_one([], counts)?)
+}
+
+/// The rules of the queues that have some.
+pub(super) fn rules(conn: &Connection) -> Result<Vec<(String, QueueRules)>> {
+    let mut select = conn.prepare_cached(include_str!("sql/select_queue_rules.sql"))?;
+    let rules = select.query_map([], |row| {
+        let rules = serde_json::from_str(row.get_ref(1)?.as_str()?).unwrap_or_default();
+        Ok((row.get(0)?, rules))
+    })?;
+    Ok(rules.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn set_rules(turn: &Turn<'_>, name: &str, rules: Option<&QueueRules>) -> Result<()> {
+    let conn = turn.conn;
+    if let Some(rules) = rules {
+        let mut upsert = conn.prepare_cached(include_str!("sql/upsert_queue_rules.sql"))?;
+        upsert.execute(params![name, serde_json::json!(rules).to_string()])?;
+    } else {
+        let mut delete = conn.prepare_cached(include_str!("sql/delete_queue_rules.sql"))?;
+        delete.execute([name])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! The row by which a job waits, and how it is found again.
+//!
+//! A job's ready row is named by its queue, band, due time and id. The first two stand in the body;
+//! the due time is the `next_at` of its latest attempt, or else the body's `run_at`. So waiting
+//! jobs need no second index, and a finished or running one has no row at that place.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use tidemill_core::{Job, JobId, Token, WorkerId};
+
+use crate::error::Result;
+use crate::sqlite::rows::{Body, worker_id_opt};
+
+/// A job that waits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waiting {
+    pub run_at: i64,
+    pub spent: u16,
+    pub lost: u16,
+}
+
+/// What the attempts of a job say.
+#[derive(Debug, Default)]
+pub(super) struct LastAttempt {
+    pub token: Option<Token>,
+    pub worker: Option<WorkerId>,
+    pub next_at: Option<i64>,
+    pub error: Option<String>,
+}
+
+pub(super) fn body(conn: &Connection, id: JobId) -> Result<Option<Body>> {
+    let mut select = conn.prepare_cached(include_str!("sql/select_job.sql"))?;
+    Ok(select.query_one([id.0.as_bytes()], Body::of_row).optional()?)
+}
+
+pub(super) fn last_attempt(conn: &Connection, id: JobId) -> Result<LastAttempt> {
+    let mut select = conn.prepare_cached(include_str!("sql/last_attempt.sql"))?;
+    let found = select.query_one([id.0.as_bytes()], |row| {
+        Ok(LastAttempt {
+            token: Some(Token(row.get(0)?)),
+            worker: worker_id_opt(row, 1)?,
+            next_at: row.get(2)?,
+            error: row.get(3)?,
+        })
+    });
+    Ok(found.optional()?.unwrap_or_default())
+}
+
+/// Where a job waits, if it does.
+pub(super) fn find(conn: &Connection, body: &Body, last: &LastAttempt) -> Result<Option<Waiting>> {
+    let run_at = last.next_at.unwrap_or(body.run_at);
+    let Job { id, queue, priority, .. } = &body.job;
+    let mut select = conn.prepare_cached(include_str!("sql/select_ready.sql"))?;
+    let found = select.query_one(params![queue, priority.band(), run_at, id.0.as_bytes()], |row| {
+        Ok(Waiting { run_at, spent: row.get(0)?, lost: row.get(1)? })
+    });
+    Ok(found.optional()?)
+}
+
+pub(super) fn insert(conn: &Connection, job: &Job, waiting: Waiting) -> Result<()> {
+    let Job { id, kind, queue, priority, .. } = job;
+    let Waiting { run_at, spent, lost } = waiting;
+    let mut insert = conn.prepare_cached(include_str!("sql/insert_ready.sql"))?;
+    insert.execute(params![queue, priority.band(), run_at, id.0.as_bytes(), kind, spent, lost])?;
+    Ok(())
+}
+
+pub(super) fn delete(conn: &Connection, job: &Job, run_at: i64) -> Result<()> {
+    let Job { id, queue, priority, .. } = job;
+    let mut delete = conn.prepare_cached(include_str!("sql/delete_ready.sql"))?;
+    delete.execute(params![queue, priority.band(), run_at, id.0.as_bytes()])?;
+    Ok(())
+}
+
+/// Makes the pointer to a job's ready row point at `run_at`.
+pub(super) fn point(conn: &Connection, id: JobId, run_at: i64) -> Result<()> {
+    let mut attempt = conn.prepare_cached(include_str!("sql/point_attempt.sql"))?;
+    if attempt.execute(params![id.0.as_bytes(), run_at])? == 0 {
+        let mut job = conn.prepare_cached(include_str!("sql/point_job.sql"))?;
+        job.execute(params![id.0.as_bytes(), run_at])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! Gives back what workers had that are gone: lost ones, and those that stop.
+//!
+//! A lost worker's jobs spend no attempt, but a job that loses worker after worker is probably what
+//! kills them: it dies (`poison`). A worker that says goodbye costs its jobs nothing.
+
+use rusqlite::params;
+use tidemill_core::{ErrorClass, Failure, Job, State, WorkerId};
+
+use crate::error::Result;
+use crate::request::{RescueRules, Rescued};
+use crate::sqlite::dead;
+use crate::sqlite::finish::{End, finish};
+use crate::sqlite::lease::{Held, Lease};
+use crate::sqlite::ready::{self, Waiting};
+use crate::sqlite::rows::worker_id;
+use crate::sqlite::writer::Turn;
+
+/// Gives up workers that beat no more.
+pub(super) fn rescue(turn: &mut Turn<'_>, rules: RescueRules) -> Result<Rescued> {
+    let ttl_us = i64::try_from(rules.lease_ttl.as_micros()).unwrap_or(i64::MAX);
+    let silent_since = turn.now.saturating_sub(ttl_us);
+    let mut select = turn.conn.prepare_cached(include_str!("sql/select_silent_workers.sql"))?;
+    let silent = select.query_map([silent_since], |row| worker_id(row, 0))?;
+    let silent: Vec<_> = silent.collect::<rusqlite::Result<_>>()?;
+    let mut rescued = Rescued::default();
+    for worker in silent {
+        give_up(turn, worker, Some(rules.lost_max), &mut rescued)?;
+    }
+    Ok(rescued)
+}
+
+/// Forgets a worker that stopped.
+pub(super) fn deregister(turn: &mut Turn<'_>, worker: WorkerId) -> Result<Rescued> {
+    let mut rescued = Rescued::default();
+    give_up(turn, worker, None, &mut rescued)?;
+    Ok(rescued)
+}
+
+/// Gives back all that a worker has. With `lost_max`, its jobs count it as lost.
+fn give_up(
+    turn: &mut Turn<'_>,
+    worker: WorkerId,
+    lost_max: Option<u16>,
+    rescued: &mut Rescued,
+) -> Result<()> {
+    let conn = turn.conn;
+    let mut delete = conn.prepare_cached(include_str!("sql/delete_worker.sql"))?;
+    rescued.workers += delete.execute([worker.0.as_bytes()])? as u64;
+    for lease in Lease::of_worker(conn, worker)? {
+        for held in &lease.jobs {
+            give_back(turn, &lease, *held, lost_max, rescued)?;
+        }
+        lease.delete(conn)?;
+    }
+    Ok(())
+}
+
+fn give_back(
+    turn: &mut Turn<'_>,
+    lease: &Lease,
+    held: Held,
+    lost_max: Option<u16>,
+    rescued: &mut Rescued,
+) -> Result<()> {
+    let Some(body) = ready::body(turn.conn, held.id)? else { return Ok(()) };
+    let job = &body.job;
+    let lost = held.lost.saturating_add(u16::from(lost_max.is_some()));
+    let end = End {
+        state: State::Cancelled,
+        attempt: held.spent,
+        lost,
+        lease: Some((lease.token, lease.worker)),
+        output: None,
+        error: None,
+    };
+    if let Some(reason) = lease.cancel_reason(turn.conn, held.id)? {
+        write_attempt(turn, lease, held, lost_max.is_some(), None)?;
+        rescued.cancelled += 1;
+        return finish(turn, job, &End { error: Some(&reason), ..end });
+    }
+    if lost_max.is_some_and(|lost_max| lost >= lost_max) {
+        let failure = poison(job, lost);
+        write_attempt(turn, lease, held, true, None)?;
+        rescued.poisoned += 1;
+        let error = Some(failure.message.as_str());
+        finish(turn, job, &End { state: State::Dead, error, ..end })?;
+        return dead::bury(turn, job, &failure, held.spent);
+    }
+    write_attempt(turn, lease, held, lost_max.is_some(), Some(turn.now))?;
+    ready::insert(turn.conn, job, Waiting { run_at: turn.now, spent: held.spent, lost })?;
+    turn.news.ready(&job.queue);
+    rescued.ready += 1;
+    Ok(())
+}
+
+fn poison(job: &Job, lost: u16) -> Failure {
+    let message = format!("it lost its worker {lost} times; it may be what kills them");
+    Failure::new(&job.kind, ErrorClass::Poison, message)
+}
+
+/// Keeps an attempt that its worker did not end: it has no start, so its token counts as stale.
+fn write_attempt(
+    turn: &Turn<'_>,
+    lease: &Lease,
+    held: Held,
+    is_lost: bool,
+    next_at: Option<i64>,
+) -> Result<()> {
+    turn.conn.prepare_cached(include_str!("sql/insert_attempt.sql"))?.execute(params![
+        held.id.0.as_bytes(),
+        lease.token.0,
+        held.spent.saturating_add(1),
+        lease.worker.0.as_bytes(),
+        None::<i64>,
+        turn.now,
+        is_lost.then(|| ErrorClass::Lost.word()),
+        is_lost.then_some("its worker was lost"),
+        next_at
+    ])?;
+    Ok(())
+}

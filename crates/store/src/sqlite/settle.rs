@@ -1,0 +1,131 @@
+//! Records attempts that ended, with everything they cause, in one transaction.
+//!
+//! An item counts only while its token's lease names the job and belongs to the worker that
+//! settles. A lost lease is an answer, `Stale`; so is an item that was settled before by the same
+//! token, `Accepted`, because an answer can be lost on its way.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use rusqlite::{Connection, params};
+use tidemill_core::{Failure, JobId, Settlement, State, Token, WorkerId};
+
+use crate::error::Result;
+use crate::request::{SettleItem, Settled};
+use crate::sqlite::dead;
+use crate::sqlite::enqueue::enqueue;
+use crate::sqlite::finish::{End, finish};
+use crate::sqlite::lease::{Held, Lease};
+use crate::sqlite::ready::{self, Waiting};
+use crate::sqlite::writer::Turn;
+
+/// Settles items; answers in their order.
+pub(super) fn settle(
+    turn: &mut Turn<'_>,
+    worker: WorkerId,
+    items: &[SettleItem],
+) -> Result<Vec<Settled>> {
+    let mut leases: BTreeMap<Token, Option<Lease>> = BTreeMap::new();
+    let mut answers = Vec::with_capacity(items.len());
+    for item in items {
+        let lease = match leases.entry(item.token) {
+            Entry::Occupied(found) => found.into_mut(),
+            Entry::Vacant(place) => {
+                let found = Lease::find(turn.conn, item.token)?;
+                place.insert(found.filter(|lease| lease.worker == worker))
+            }
+        };
+        let held = lease.as_mut().and_then(|lease| lease.take(item.job.id));
+        answers.push(match (lease, held) {
+            (Some(lease), Some(held)) => {
+                let answer = settle_one(turn, lease, held, item)?;
+                lease.forget_cancel(turn.conn, held.id)?;
+                answer
+            }
+            _ if was_settled(turn.conn, item)? => Settled::Accepted,
+            _ => Settled::Stale,
+        });
+    }
+    for lease in leases.into_values().flatten() {
+        lease.save(turn.conn)?;
+    }
+    Ok(answers)
+}
+
+fn settle_one(
+    turn: &mut Turn<'_>,
+    lease: &Lease,
+    held: Held,
+    item: &SettleItem,
+) -> Result<Settled> {
+    let end = End {
+        state: State::Done,
+        attempt: item.attempt,
+        lost: held.lost,
+        lease: Some((lease.token, lease.worker)),
+        output: None,
+        error: None,
+    };
+    match &item.settlement {
+        Settlement::Done { output, follow_ups } => {
+            finish(turn, &item.job, &End { output: Some(output.as_str()), ..end })?;
+            enqueue(turn, follow_ups)?;
+        }
+        Settlement::Again { delay, spent, failure } => {
+            if let Some(reason) = lease.cancel_reason(turn.conn, held.id)? {
+                write_attempt(turn, lease, item, failure.as_ref(), None)?;
+                let (state, error) = (State::Cancelled, Some(reason.as_str()));
+                finish(turn, &item.job, &End { state, attempt: *spent, error, ..end })?;
+                return Ok(Settled::Cancelled);
+            }
+            let delay_us = i64::try_from(delay.as_micros()).unwrap_or(i64::MAX);
+            let run_at = turn.now.saturating_add(delay_us);
+            write_attempt(turn, lease, item, failure.as_ref(), Some(run_at))?;
+            let waiting = Waiting { run_at, spent: *spent, lost: held.lost };
+            ready::insert(turn.conn, &item.job, waiting)?;
+            turn.news.ready(&item.job.queue);
+        }
+        Settlement::Cancelled { reason } => {
+            // Whoever called it off knows better why than the worker that was told.
+            let asked = lease.cancel_reason(turn.conn, held.id)?;
+            let error = Some(asked.as_deref().unwrap_or(reason));
+            finish(turn, &item.job, &End { state: State::Cancelled, error, ..end })?;
+        }
+        Settlement::Dead { failure } => {
+            write_attempt(turn, lease, item, Some(failure), None)?;
+            let error = Some(failure.message.as_str());
+            finish(turn, &item.job, &End { state: State::Dead, error, ..end })?;
+            dead::bury(turn, &item.job, failure, item.attempt)?;
+        }
+    }
+    Ok(Settled::Accepted)
+}
+
+/// Keeps an attempt that did not finish its job well.
+fn write_attempt(
+    turn: &Turn<'_>,
+    lease: &Lease,
+    item: &SettleItem,
+    failure: Option<&Failure>,
+    next_at: Option<i64>,
+) -> Result<()> {
+    turn.conn.prepare_cached(include_str!("sql/insert_attempt.sql"))?.execute(params![
+        item.job.id.0.as_bytes(),
+        lease.token.0,
+        item.attempt,
+        lease.worker.0.as_bytes(),
+        item.started_at.as_microsecond(),
+        turn.now,
+        failure.map(|failure| failure.class.word()),
+        failure.map(|failure| &failure.message),
+        next_at
+    ])?;
+    Ok(())
+}
+
+/// Whether this token settled this job before, and was not given up instead.
+fn was_settled(conn: &Connection, item: &SettleItem) -> Result<bool> {
+    let JobId(id) = item.job.id;
+    let mut select = conn.prepare_cached(include_str!("sql/was_settled.sql"))?;
+    Ok(select.query_one(params![id.as_bytes(), item.token.0], |row| row.get(0))?)
+}

@@ -1,0 +1,2 @@
+-- Forgets a dead letter.
+delete from tidemill_dead where id = ?1

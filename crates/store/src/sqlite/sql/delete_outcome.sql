@@ -1,0 +1,2 @@
+-- Forgets what became of a job.
+delete from tidemill_outcome where id = ?1

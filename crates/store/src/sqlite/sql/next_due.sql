@@ -1,0 +1,5 @@
+-- When the next job of a lane that waits for the clock is due.
+select run_at from tidemill_ready
+where queue = ?1 and priority = ?2 and run_at > ?3
+order by run_at
+limit 1

@@ -1,0 +1,29 @@
+-- How many dead letters that fit a filter share a fingerprint, most numerous first.
+select
+    dead.fingerprint, dead.kind, dead.class, dead.error, dead.id,
+    count(*), sum(dead.triage = 0), min(dead.died_at), max(dead.died_at)
+from tidemill_dead as dead
+where (?1 is null or lower(hex(dead.id)) in (select value from json_each(?1)))
+    and (?2 is null or dead.kind = ?2)
+    and (?3 is null or dead.queue = ?3)
+    and (?4 is null or dead.tenant = ?4)
+    and (?5 is null or dead.fingerprint = ?5)
+    and (?6 is null or dead.triage = ?6)
+    and (?7 is null or exists (
+        select 1 from tidemill_job as job, json_each(job.options, '$.tags') as tag
+        where job.id = dead.id and tag.value = ?7
+    ))
+    and (?8 is null or dead.died_at >= ?8)
+    and (?9 is null or dead.died_at < ?9)
+    and (?10 is null or instr(dead.error, ?10) > 0)
+    and (?11 is null or ?13 = (
+        select coalesce(
+            iif(json_type(payload, ?11) = 'text', payload ->> ?11, payload -> ?11),
+            iif(json_type(payload, ?12) = 'text', payload ->> ?12, payload -> ?12)
+        )
+        from tidemill_job where id = dead.id
+    ))
+    and (?14 or not dead.archived)
+group by dead.fingerprint
+order by count(*) desc, dead.fingerprint
+limit ?16 offset ?15

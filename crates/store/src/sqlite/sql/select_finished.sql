@@ -1,0 +1,12 @@
+-- A page of finished jobs, oldest first. Bare results that a key still keeps are left out.
+select outcome.id, outcome.queue, outcome.state, outcome.finished_at, outcome.retain_ms
+from tidemill_outcome as outcome
+where outcome.id > coalesce(?1, x'')
+    and (outcome.keyed < 2 or not exists (
+        select 1
+        from tidemill_job as job
+        join tidemill_unique_key as held on held.key = job.unique_key and held.id = job.id
+        where job.id = outcome.id
+    ))
+order by outcome.id
+limit ?2

@@ -1,0 +1,4 @@
+-- What became of a job.
+select state, attempt, lost, token, worker, finished_at, output, error
+from tidemill_outcome
+where id = ?1

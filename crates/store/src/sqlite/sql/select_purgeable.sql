@@ -1,0 +1,11 @@
+-- A finished job, and whether its key is still held and so keeps its result.
+select
+    outcome.keyed,
+    outcome.keyed > 0 and exists (
+        select 1
+        from tidemill_job as job
+        join tidemill_unique_key as held on held.key = job.unique_key and held.id = job.id
+        where job.id = outcome.id and (held.until is null or held.until > ?2)
+    )
+from tidemill_outcome as outcome
+where outcome.id = ?1

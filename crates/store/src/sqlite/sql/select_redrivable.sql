@@ -1,0 +1,13 @@
+-- Dead letters that a rule may redrive now, longest dead first: nobody looked at them yet, their
+-- delay is over, and they were not redriven too often.
+select id from tidemill_dead
+where died_at <= ?1
+    and triage = 0
+    and not archived
+    and redrives < ?2
+    and (?3 is null or kind = ?3)
+    and (?4 is null or queue = ?4)
+    and (?5 is null or class = ?5)
+    and (?6 is null or instr(error, ?6) > 0)
+order by died_at, id
+limit ?7

@@ -1,0 +1,2 @@
+-- All workers that are registered, oldest first.
+select id, name, queues, kinds, slots, started_at, beat_at from tidemill_worker order by id

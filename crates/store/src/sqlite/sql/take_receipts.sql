@@ -1,0 +1,2 @@
+-- Takes the receipts of one enqueue out of the inbox.
+delete from tidemill_inbox where receipt = ?1 returning number, answer, answer_id

@@ -1,0 +1,2 @@
+-- Sets a rule by its name.
+insert or replace into tidemill_redrive_rule (name, rule) values (?1, ?2)

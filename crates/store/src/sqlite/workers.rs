@@ -1,0 +1,86 @@
+//! Workers: who is there, who beats, and who has a duty.
+//!
+//! A worker beats, not each job, so a heartbeat costs the same for one job as for a thousand.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, Row, params};
+use tidemill_core::WorkerId;
+
+use crate::error::Result;
+use crate::request::{Beat, WorkerCard};
+use crate::sqlite::rows::{job_id, time_at, worker_id};
+use crate::sqlite::writer::Turn;
+use crate::view::WorkerView;
+
+/// A beat so soon after the last one is not written. Two processes that beat whenever the other
+/// one wrote would otherwise keep each other awake.
+const BEAT_US_MIN: i64 = 100_000;
+
+pub(super) fn is_registered(conn: &Connection, worker: WorkerId) -> Result<bool> {
+    let mut select = conn.prepare_cached(include_str!("sql/select_worker.sql"))?;
+    Ok(select.exists([worker.0.as_bytes()])?)
+}
+
+pub(super) fn register(turn: &Turn<'_>, card: &WorkerCard) -> Result<()> {
+    let mut insert = turn.conn.prepare_cached(include_str!("sql/insert_worker.sql"))?;
+    insert.execute(params![
+        card.id.0.as_bytes(),
+        card.name,
+        words(&card.queues),
+        words(&card.kinds),
+        card.slots,
+        turn.now
+    ])?;
+    Ok(())
+}
+
+pub(super) fn beat(turn: &Turn<'_>, worker: WorkerId) -> Result<Beat> {
+    let conn = turn.conn;
+    if !is_registered(conn, worker)? {
+        return Ok(Beat { lost: true, cancelled: Vec::new() });
+    }
+    let mut update = conn.prepare_cached(include_str!("sql/update_beat.sql"))?;
+    update.execute(params![worker.0.as_bytes(), turn.now, turn.now - BEAT_US_MIN])?;
+    let mut select = conn.prepare_cached(include_str!("sql/select_cancels.sql"))?;
+    let cancelled = select.query_map([worker.0.as_bytes()], |row| job_id(row, 0))?;
+    Ok(Beat { lost: false, cancelled: cancelled.collect::<rusqlite::Result<_>>()? })
+}
+
+pub(super) fn workers(conn: &Connection) -> Result<Vec<WorkerView>> {
+    let mut select = conn.prepare_cached(include_str!("sql/select_workers.sql"))?;
+    let workers = select.query_map([], view)?;
+    Ok(workers.collect::<rusqlite::Result<_>>()?)
+}
+
+fn view(row: &Row<'_>) -> rusqlite::Result<WorkerView> {
+    Ok(WorkerView {
+        id: worker_id(row, 0)?,
+        name: row.get(1)?,
+        queues: read_words(row.get_ref(2)?.as_str()?),
+        kinds: read_words(row.get_ref(3)?.as_str()?),
+        slots: row.get(4)?,
+        started_at: time_at(row, 5)?,
+        beat_at: time_at(row, 6)?,
+    })
+}
+
+/// Takes or keeps a duty; `false` while another holds it.
+pub(super) fn take_duty(
+    turn: &Turn<'_>,
+    name: &str,
+    holder: WorkerId,
+    ttl: Duration,
+) -> Result<bool> {
+    let until = turn.now.saturating_add(i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX));
+    let mut upsert = turn.conn.prepare_cached(include_str!("sql/take_duty.sql"))?;
+    Ok(upsert.execute(params![name, holder.0.as_bytes(), until, turn.now])? == 1)
+}
+
+fn words(words: &[String]) -> String {
+    serde_json::json!(words).to_string()
+}
+
+fn read_words(text: &str) -> Vec<String> {
+    serde_json::from_str(text).unwrap_or_default()
+}

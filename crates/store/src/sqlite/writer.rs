@@ -1,0 +1,175 @@
+//! The one writer: a thread that owns a connection, and commits in groups.
+//!
+//! SQLite has one writer at a time, and a commit costs an fsync. So everything that writes comes
+//! here, and whatever waits when a transaction begins goes along with it: concurrent callers share
+//! one fsync, and a lone one waits for nobody. There is no timer.
+//!
+//! A group runs without savepoints, because each of them copies every page it touches. Should one
+//! operation fail, the group is rolled back and run once more with a savepoint each, so that only
+//! the failing one fails. Nobody is answered before the commit.
+//!
+//! It refuses to run what nobody waits for any more: a claim whose caller is gone would lease jobs
+//! to nobody.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use rusqlite::Connection;
+use tidemill_core::Clock;
+use tokio::sync::oneshot;
+
+use crate::error::{Error, Result};
+use crate::sqlite::group::{Act, Group, Pending};
+use crate::sqlite::news::{Listeners, News};
+
+/// One operation's place in a transaction.
+pub(super) struct Turn<'a> {
+    /// Where it writes.
+    pub conn: &'a Connection,
+    /// The present, in microseconds.
+    pub now: i64,
+    /// What is told once it is durable.
+    pub news: &'a mut News,
+}
+
+/// Whether a commit must be on the disk before it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Durability {
+    /// Yes: the caller builds on it.
+    Full,
+    /// A power cut may undo it without harm: a claim (the job is ready again) or a beat.
+    Lazy,
+}
+
+enum Message {
+    Write(Box<dyn Act>),
+    Read(Box<dyn FnOnce(&Connection) + Send>),
+    Close,
+}
+
+/// The way to the writer thread.
+#[derive(Debug, Clone)]
+pub(super) struct Writer {
+    messages: Sender<Message>,
+    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
+
+impl Writer {
+    /// Starts the thread; it ends when it is closed or nobody can reach it any more.
+    pub fn start(conn: Connection, clock: Clock, listeners: Arc<Listeners>) -> Result<Self> {
+        let (messages, inbox) = channel();
+        let thread = Builder::new()
+            .name("tidemill-writer".to_owned())
+            .spawn(move || serve(&conn, &inbox, &clock, &listeners))
+            .map_err(|e| Error::Unavailable { reason: e.to_string(), unknown: false })?;
+        Ok(Self { messages, thread: Arc::new(Mutex::new(Some(thread))) })
+    }
+
+    /// Runs a write in the next transaction and answers when that is committed.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        durability: Durability,
+        act: impl FnMut(&mut Turn<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Message::Write(Box::new(Pending::new(act, durability, reply))))?;
+        answer.await.map_err(|_| closed())?
+    }
+
+    /// Runs a read on the writer's own connection, between transactions.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Message::Read(Box::new(move |conn| {
+            // Nobody waits any more: nothing is lost.
+            let _ = reply.send(look(conn));
+        })))?;
+        answer.await.map_err(|_| closed())?
+    }
+
+    /// As `read`, for a thread that may block.
+    pub fn read_blocking<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Message::Read(Box::new(move |conn| {
+            let _ = reply.send(look(conn));
+        })))?;
+        answer.blocking_recv().map_err(|_| closed())?
+    }
+
+    /// Lets what is under way finish, and waits for the end of the thread.
+    pub fn close(&self) {
+        // A second close finds nobody there.
+        let _ = self.messages.send(Message::Close);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+
+    fn send(&self, message: Message) -> Result<()> {
+        self.messages.send(message).map_err(|_| closed())
+    }
+}
+
+fn closed() -> Error {
+    Error::Unavailable { reason: "the store is closed".to_owned(), unknown: false }
+}
+
+fn serve(conn: &Connection, inbox: &Receiver<Message>, clock: &Clock, listeners: &Listeners) {
+    let mut level = Durability::Full;
+    while let Ok(message) = inbox.recv() {
+        let mut group = Group::default();
+        let mut rest = sort(message, &mut group);
+        while rest.is_none() && !group.is_full() {
+            let Ok(message) = inbox.try_recv() else { break };
+            rest = sort(message, &mut group);
+        }
+        if !group.is_empty() {
+            let more = || inbox.try_recv().ok();
+            rest = commit(conn, &mut level, clock, listeners, group, rest, more);
+        }
+        match rest {
+            Some(Message::Read(look)) => look(conn),
+            Some(Message::Close) => return,
+            Some(Message::Write(_)) | None => {}
+        }
+    }
+}
+
+/// Adds a write to the group; hands back what cannot go with it.
+fn sort(message: Message, group: &mut Group) -> Option<Message> {
+    match message {
+        Message::Write(act) => {
+            group.add(act);
+            None
+        }
+        other => Some(other),
+    }
+}
+
+/// Commits a group and answers it. What arrives while it waits for the lock goes along.
+fn commit(
+    conn: &Connection,
+    level: &mut Durability,
+    clock: &Clock,
+    listeners: &Listeners,
+    mut group: Group,
+    mut rest: Option<Message>,
+    mut more: impl FnMut() -> Option<Message>,
+) -> Option<Message> {
+    let begun = group.set_level(conn, level).and_then(|()| Group::begin(conn));
+    while *level == Durability::Full && rest.is_none() && !group.is_full() {
+        let Some(message) = more() else { break };
+        rest = sort(message, &mut group);
+    }
+    let now = clock.now().as_microsecond();
+    let committed = begun.and_then(|()| group.run(conn, now));
+    group.answer(&committed, listeners);
+    rest
+}
