@@ -25,3 +25,11 @@ pub use request::{
 pub use store::Store;
 pub use view::{DeadGroup, DeadLetter, JobFilter, JobView, QueueView, WorkerView};
 pub use wake::{Hint, Wake};
+
+// The drivers that the adapters speak, so that a caller can name the very same version.
+#[cfg(feature = "sqlite")]
+pub use rusqlite;
+#[cfg(any(feature = "sqlx-postgres", feature = "sqlx-sqlite"))]
+pub use sqlx;
+#[cfg(feature = "postgres")]
+pub use tokio_postgres;

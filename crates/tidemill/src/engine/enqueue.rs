@@ -58,7 +58,7 @@ impl Tidemill {
     #[cfg(feature = "sqlite")]
     pub fn enqueue_in_rusqlite(
         &self,
-        connection: &tidemill_store::sqlite::rusqlite::Connection,
+        connection: &tidemill_store::rusqlite::Connection,
         job: impl Into<Enqueue>,
     ) -> Result<Receipt> {
         self.same_store("sqlite")?;
@@ -155,7 +155,7 @@ pub trait Target<'t>: Send + Sized {
 mod postgres {
     use super::{NewJob, Putting, Target};
     use tidemill_store::postgres::adapter::enqueue_in_postgres;
-    use tidemill_store::postgres::tokio_postgres::{Client, Transaction};
+    use tidemill_store::tokio_postgres::{Client, Transaction};
 
     impl<'t> Target<'t> for &'t Client {
         fn backend(&self) -> &'static str {
