@@ -166,6 +166,14 @@ impl Worker {
         self
     }
 
+    /// How often a job may lose its worker before it is dead: a job that kills every worker must not
+    /// run for ever. Defaults to 3.
+    #[must_use]
+    pub fn lost_max(mut self, lost_max: u16) -> Self {
+        self.options.lost_max = lost_max.max(1);
+        self
+    }
+
     /// How a stop proceeds. Defaults to [`Stop::default`].
     #[must_use]
     pub fn stop_as(mut self, stop: Stop) -> Self {

@@ -24,7 +24,11 @@ pub(crate) async fn dispatch(shop: Arc<Shop>, quiet: CancellationToken) {
     while let Some(free) = free_slots(&shop, &quiet).await {
         let asked = free.min(shop.options.claim_jobs_max);
         forget(&mut hints);
-        let next_due = match shop.mill.0.store.claim(shop.wish(asked)).await {
+        let wish = shop.wish(asked);
+        let worker = wish.worker;
+        let next_due = match shop.mill.0.store.claim(wish).await {
+            // Given up while it asked: whoever rescued the worker has these jobs.
+            Ok(_) if worker != shop.worker() => continue,
             Ok(claim) => {
                 outage.over();
                 let (full, next_due) = (claim.jobs.len() >= asked, wait_of(&claim));

@@ -131,7 +131,7 @@ async fn run(
 fn told(live: &Live) -> Option<Option<Ended>> {
     Some(match live.why()? {
         Why::Cancelled => Some(Ended::Cancelled("called off while it ran".to_owned())),
-        Why::Stopping => Some(Ended::GivenBack),
+        Why::Stopping | Why::CutOff => Some(Ended::GivenBack),
         Why::LeaseLost => None,
     })
 }

@@ -1,7 +1,9 @@
 //! The heartbeat: one for the whole worker, however many jobs it runs.
 //!
 //! It brings back which running jobs were called off, and whether the worker was given up. A worker
-//! that could not beat for the length of a lease gives itself up: others may have its jobs by now.
+//! that could not beat for the length of a lease drops its handlers: others may have their jobs by
+//! now. If nobody has them (the database was away from all), they are given back unspent when it
+//! returns, and no job is blamed for the outage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,10 +37,7 @@ pub(crate) async fn beat(shop: Arc<Shop>, stop: CancellationToken) {
                 start_anew(&shop, &stop).await;
                 held_until = Instant::now() + shop.options.lease_ttl;
             }
-            None if Instant::now() >= held_until => {
-                start_anew(&shop, &stop).await;
-                held_until = Instant::now() + shop.options.lease_ttl;
-            }
+            None if Instant::now() >= held_until => shop.end_all(Why::CutOff),
             None => {}
         }
     }

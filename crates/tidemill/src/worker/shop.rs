@@ -27,6 +27,8 @@ pub(crate) enum Why {
     Stopping,
     /// The worker was given up; whatever the attempt says will be refused.
     LeaseLost,
+    /// The store was out of reach for a whole lease: others may run the job by now.
+    CutOff,
 }
 
 /// An attempt that runs.
@@ -50,7 +52,7 @@ impl Live {
     pub(crate) fn end(&self, why: Why) {
         locked(&self.why).get_or_insert(why);
         self.cancel.cancel();
-        if why == Why::LeaseLost {
+        if matches!(why, Why::LeaseLost | Why::CutOff) {
             self.abandon.cancel();
         }
     }
@@ -72,7 +74,15 @@ pub(crate) struct Shop {
     settled: Mutex<Option<mpsc::UnboundedReceiver<SettleItem>>>,
     kinds: Arc<Vec<String>>,
     worker: Mutex<WorkerId>,
-    live: Mutex<HashMap<JobId, Live>>,
+    live: Mutex<Living>,
+}
+
+/// The attempts that run, and what one that only just starts has to be told.
+#[derive(Debug, Default)]
+struct Living {
+    attempts: HashMap<JobId, Live>,
+    stopping: bool,
+    abandoned: bool,
 }
 
 impl Shop {
@@ -139,36 +149,48 @@ impl Shop {
         }
     }
 
+    /// Notes an attempt that starts. One whose worker began to stop meanwhile is told at once.
     pub(crate) fn enter(&self, id: JobId, live: Live) {
-        locked(&self.live).insert(id, live);
+        let mut living = locked(&self.live);
+        if living.stopping {
+            live.end(Why::Stopping);
+        }
+        if living.abandoned {
+            live.abandon.cancel();
+        }
+        living.attempts.insert(id, live);
     }
 
     /// Forgets an attempt, unless a newer one of the same job has taken its place.
     pub(crate) fn leave(&self, id: JobId, token: Token) {
-        let mut live = locked(&self.live);
-        if live.get(&id).is_some_and(|l| l.token == token) {
-            live.remove(&id);
+        let mut living = locked(&self.live);
+        if living.attempts.get(&id).is_some_and(|l| l.token == token) {
+            living.attempts.remove(&id);
         }
     }
 
     /// Asks these attempts to end.
     pub(crate) fn end(&self, ids: &[JobId], why: Why) {
-        let live = locked(&self.live);
-        for attempt in ids.iter().filter_map(|id| live.get(id)) {
+        let living = locked(&self.live);
+        for attempt in ids.iter().filter_map(|id| living.attempts.get(id)) {
             attempt.end(why);
         }
     }
 
-    /// Asks all attempts to end.
+    /// Asks all attempts to end; when the worker stops, also those that only just start.
     pub(crate) fn end_all(&self, why: Why) {
-        for attempt in locked(&self.live).values() {
+        let mut living = locked(&self.live);
+        living.stopping |= why == Why::Stopping;
+        for attempt in living.attempts.values() {
             attempt.end(why);
         }
     }
 
-    /// Drops the handlers of all attempts.
+    /// Drops the handlers of all attempts, also of those that only just start.
     pub(crate) fn abandon_all(&self) {
-        for attempt in locked(&self.live).values() {
+        let mut living = locked(&self.live);
+        living.abandoned = true;
+        for attempt in living.attempts.values() {
             attempt.abandon.cancel();
         }
     }
