@@ -6,7 +6,9 @@ use std::sync::Arc;
 use tidemill_core::{Due, JobId, NewJob, OnDuplicate, Scope, State};
 use tidemill_store::{CancelAnswer, Hint, Receipt};
 
-use super::kit::{HOUR, Kit, SECOND, TTL, ask, card, dead, done, ids, job, retry, rules, unique};
+use super::kit::{
+    HOUR, Kit, SECOND, TTL, ask, card, dead, done, hears, ids, job, ready, retry, rules, unique,
+};
 
 over_both_stores!(
     a_waiting_job_is_cancelled,
@@ -53,8 +55,7 @@ async fn a_running_job_is_told(kit: &Kit) {
     for _ in 0..2 {
         assert_eq!(cancel(kit, id).await, CancelAnswer::Requested);
     }
-    let hints: Vec<_> = std::iter::from_fn(|| heard.try_recv().ok()).collect();
-    assert!(hints.contains(&Hint::Cancel { worker }), "{hints:?}");
+    hears(&mut heard, |hint| *hint == Hint::Cancel { worker }).await;
     let view = kit.view(id).await;
     assert_eq!((view.state, view.cancel_requested), (State::Running, true));
     assert_eq!(kit.store.beat(worker).await.unwrap().cancelled, [id], "once, not twice");
@@ -155,8 +156,7 @@ async fn a_scheduled_job_can_be_run_now(kit: &Kit) {
     assert!(kit.store.run_now(id).await.unwrap());
     let view = kit.view(id).await;
     assert_eq!((view.state, view.due_at), (State::Ready, Some(kit.clock.now())));
-    let hints: Vec<_> = std::iter::from_fn(|| heard.try_recv().ok()).collect();
-    assert!(hints.contains(&Hint::Ready { queue: "default".into() }), "{hints:?}");
+    hears(&mut heard, |hint| *hint == ready("default")).await;
     let worker = kit.worker().await;
     assert_eq!(ids(&kit.take(worker, 9).await), [id]);
     kit.clock.advance(HOUR);

@@ -2,9 +2,9 @@
 
 use tidemill_core::dead::{DeadFilter, Triage};
 use tidemill_core::{JobId, NewJob, OnDuplicate, Priority, Scope, State};
-use tidemill_store::{CancelAnswer, DeadLetter, Hint, Receipt, Settled};
+use tidemill_store::{CancelAnswer, DeadLetter, Receipt, Settled};
 
-use super::kit::{HOUR, Kit, SECOND, ask, dead, done, ids, job, json, retry, unique};
+use super::kit::{HOUR, Kit, SECOND, ask, dead, done, hears, ids, job, json, ready, retry, unique};
 
 over_both_stores!(
     a_replayed_job_is_ready_with_all_attempts,
@@ -40,8 +40,7 @@ async fn a_replayed_job_is_ready_with_all_attempts(kit: &Kit) {
     kit.clock.advance(HOUR);
     let mut heard = kit.store.wake().listen();
     assert_eq!(replay(kit, id).await, [id]);
-    let hints: Vec<_> = std::iter::from_fn(|| heard.try_recv().ok()).collect();
-    assert!(hints.contains(&Hint::Ready { queue: "default".into() }), "{hints:?}");
+    hears(&mut heard, |hint| *hint == ready("default")).await;
     let view = kit.view(id).await;
     assert_eq!((view.state, view.attempt), (State::Ready, 0));
     assert_eq!((view.due_at, view.finished_at), (Some(kit.clock.now()), None));

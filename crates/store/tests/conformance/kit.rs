@@ -13,10 +13,11 @@ use tidemill_core::{
 };
 use tidemill_store::request::{RescueRules, Rescued};
 use tidemill_store::{
-    Claim, ClaimRequest, JobView, Lane, OpenOptions, Receipt, SettleItem, Settled, Store,
+    Claim, ClaimRequest, Hint, JobView, Lane, OpenOptions, Receipt, SettleItem, Settled, Store,
     WorkerCard, open,
 };
 use tidemill_testkit::databases::{fresh_postgres_url, fresh_sqlite_url};
+use tokio::sync::broadcast::Receiver;
 
 /// Makes `sqlite::name` and `postgres::name` of each test function named.
 macro_rules! over_both_stores {
@@ -241,6 +242,18 @@ pub fn item(claim: &Claim, at: usize, settlement: Settlement) -> SettleItem {
         started_at: claim.now,
         settlement,
     }
+}
+
+/// Waits until a hint like this is heard; one that is never told fails the test.
+pub async fn hears(heard: &mut Receiver<Hint>, what: impl Fn(&Hint) -> bool) {
+    let listening = async { while !what(&heard.recv().await.unwrap()) {} };
+    let told = tokio::time::timeout(Duration::from_secs(20), listening).await;
+    told.expect("the hint is told");
+}
+
+/// Jobs may wait in this queue.
+pub fn ready(queue: &str) -> Hint {
+    Hint::Ready { queue: queue.into() }
 }
 
 /// The ids of a claim, in its order.

@@ -7,7 +7,9 @@ use tidemill_core::{ErrorClass, NewJob, Priority, State, WorkerId};
 use tidemill_store::request::{Beat, Rescued};
 use tidemill_store::{Hint, Settled};
 
-use super::kit::{Kit, SECOND, TTL, ask, done, ids, item, job, retry, rules, unique, with_payload};
+use super::kit::{
+    Kit, SECOND, TTL, ask, done, hears, ids, item, job, ready, retry, rules, unique, with_payload,
+};
 
 over_both_stores!(
     a_lost_workers_jobs_are_ready_again_unspent,
@@ -249,10 +251,7 @@ async fn rescued_queues_are_hinted(kit: &Kit) {
     kit.take_one(worker).await;
     let mut heard = kit.store.wake().listen();
     kit.lose_workers().await;
-    let hints: Vec<_> = std::iter::from_fn(|| heard.try_recv().ok()).collect();
-    let woken =
-        |hint: &Hint| *hint == Hint::Any || *hint == Hint::Ready { queue: "default".into() };
-    assert!(hints.iter().any(woken), "{hints:?}");
+    hears(&mut heard, |hint| *hint == Hint::Any || *hint == ready("default")).await;
 }
 
 async fn a_large_lease_comes_back_whole(kit: &Kit) {

@@ -6,7 +6,8 @@ use tidemill_core::{ErrorClass, Failure, NewJob, OnDuplicate, Scope, Settlement,
 use tidemill_store::{Hint, Receipt, Settled};
 
 use super::kit::{
-    HOUR, Kit, SECOND, cancelled, dead, done, ids, item, job, json, retry, unique, with_payload,
+    HOUR, Kit, SECOND, cancelled, dead, done, hears, ids, item, job, json, ready, retry, unique,
+    with_payload,
 };
 
 over_both_stores!(
@@ -201,11 +202,7 @@ async fn follow_ups_come_with_the_settle(kit: &Kit) {
     assert_eq!((view.state, view.job.payload.as_str()), (State::Ready, "[7]"));
     assert_eq!(view.job.created_at, kit.clock.now());
     assert_eq!(kit.state(later_id).await, State::Scheduled);
-    let mut hinted = false;
-    while let Ok(hint) = heard.try_recv() {
-        hinted |= hint == Hint::Ready { queue: "next".into() };
-    }
-    assert!(hinted, "workers of the follow-up's queue are woken");
+    hears(&mut heard, |hint| *hint == ready("next")).await;
 }
 
 async fn follow_ups_obey_unique_keys(kit: &Kit) {
@@ -237,16 +234,11 @@ async fn a_watched_job_says_that_it_finished(kit: &Kit) {
         kit.store.hint(Hint::Watch { id });
         let mut heard = kit.store.wake().listen();
         kit.run_to(id, how).await;
-        let mut told = false;
-        while let Ok(hint) = heard.try_recv() {
-            told |= hint == Hint::Finished { id };
-        }
-        assert!(told);
+        hears(&mut heard, |hint| *hint == Hint::Finished { id }).await;
     }
     let id = kit.put(job("k")).await;
     kit.store.hint(Hint::Watch { id });
     let mut heard = kit.store.wake().listen();
     kit.store.cancel(vec![id], "enough").await.unwrap();
-    let hints: Vec<_> = std::iter::from_fn(|| heard.try_recv().ok()).collect();
-    assert!(hints.contains(&Hint::Finished { id }));
+    hears(&mut heard, |hint| *hint == Hint::Finished { id }).await;
 }

@@ -1,6 +1,8 @@
 //! Unique: the one more that is kept while a job runs, and how it comes to its turn.
 
-use tidemill_core::{JobId, NewJob, OnDuplicate, Scope, State, UniqueKey, WorkerId};
+use tidemill_core::{
+    Due, JobId, NewJob, OnDuplicate, Payload, Scope, Settlement, State, UniqueKey, WorkerId,
+};
 use tidemill_store::{CancelAnswer, Claim, Receipt, Settled};
 
 use super::kit::{
@@ -18,6 +20,9 @@ over_both_stores!(
     a_kept_job_may_be_called_off,
     a_forced_job_sets_the_kept_one_free,
     one_after_another_none_overlap,
+    a_kept_job_waits_for_its_own_time,
+    a_kept_job_sent_again_is_no_news,
+    a_follow_up_may_have_the_key_of_the_job_it_follows,
 );
 
 fn more() -> NewJob {
@@ -176,4 +181,59 @@ async fn one_after_another_none_overlap(kit: &Kit) {
         kit.store.rescue(rules()).await.unwrap();
     }
     assert_eq!(kit.store.unfinished().await.unwrap().waiting, 1);
+}
+
+async fn a_kept_job_waits_for_its_own_time(kit: &Kit) {
+    let start = kit.clock.now();
+    let late = |policy, seconds| NewJob {
+        due: Due::In(SECOND * seconds),
+        ..unique("u", Scope::Unfinished, policy)
+    };
+    kit.put(more()).await;
+    let worker = kit.worker().await;
+    let claim = kit.take_one(worker).await;
+    let next = late(OnDuplicate::RunOnceMore, 60);
+    let id = next.id;
+    assert_eq!(kit.enqueue(next).await, Receipt::Kept { id });
+    kit.clock.advance(SECOND);
+    let joined = kit.enqueue(late(OnDuplicate::RunOnceMore, 90)).await;
+    assert_eq!(joined, Receipt::Joined { id });
+    kit.settle(worker, &claim, done()).await;
+    let view = kit.view(id).await;
+    assert_eq!((view.state, view.due_at), (State::Scheduled, Some(start + SECOND * 60)));
+
+    kit.clock.advance(SECOND * 59);
+    let claim = kit.take_one(worker).await;
+    let next = late(OnDuplicate::Debounce, 10);
+    let id = next.id;
+    assert_eq!(kit.enqueue(next).await, Receipt::Kept { id });
+    kit.clock.advance(SECOND * 5);
+    let joined = kit.enqueue(late(OnDuplicate::Debounce, 10)).await;
+    assert_eq!(joined, Receipt::Joined { id });
+    kit.settle(worker, &claim, done()).await;
+    assert_eq!(kit.view(id).await.due_at, Some(kit.clock.now() + SECOND * 10), "counted anew");
+}
+
+async fn a_kept_job_sent_again_is_no_news(kit: &Kit) {
+    kit.put(more()).await;
+    let worker = kit.worker().await;
+    kit.take_one(worker).await;
+    let next = more();
+    let id = next.id;
+    assert_eq!(kit.enqueue(next.clone()).await, Receipt::Kept { id });
+    assert_eq!(kit.enqueue(next).await, Receipt::Enqueued { id });
+    assert_eq!(kit.state(id).await, State::Blocked);
+}
+
+async fn a_follow_up_may_have_the_key_of_the_job_it_follows(kit: &Kit) {
+    for policy in OnDuplicate::ALL {
+        let link = || unique(policy.word(), Scope::Unfinished, policy);
+        let id = kit.put(link()).await;
+        let follow_up = link();
+        let next = follow_up.id;
+        let follow_ups = vec![follow_up];
+        kit.run_to(id, Settlement::Done { output: Payload::null(), follow_ups }).await;
+        assert_eq!(kit.state(next).await, State::Ready, "{policy:?}: the job has finished");
+        kit.run_to(next, done()).await;
+    }
 }

@@ -6,7 +6,7 @@ use tidemill_core::{JobId, NewJob, Scope, State, Token, WorkerId};
 use tidemill_store::request::Rescued;
 use tidemill_store::{CancelAnswer, Settled};
 
-use super::memory::{LOST_MAX, Memory, Place, TTL};
+use super::memory::{Holder, LOST_MAX, Memory, Place, TTL};
 use super::ops::Held;
 
 /// How a lease ends, with what is not in the model taken away.
@@ -69,7 +69,7 @@ impl Memory {
                 *called_off = true;
                 CancelAnswer::Requested
             }
-            Place::Blocked | Place::Waiting { .. } => {
+            Place::Blocked { .. } | Place::Waiting { .. } => {
                 self.finish(id, State::Cancelled);
                 CancelAnswer::Cancelled
             }
@@ -130,6 +130,11 @@ impl Memory {
         job.redrives += 1;
         let settled = std::mem::take(&mut job.settled);
         job.forgotten.extend(settled);
+        // It holds its key again, unless another has it by now.
+        if let Some(unique) = job.new.unique.clone() {
+            let again = Holder { id, next: None, held: Held::Unfinished, until: None };
+            self.keys.entry(unique.key).or_insert(again);
+        }
         true
     }
 

@@ -138,7 +138,7 @@ impl Play {
                     prop_assert_eq!(view.due_at, Some(due), "due time of {}", id);
                     waiting += 1;
                 }
-                Place::Blocked => waiting += 1,
+                Place::Blocked { .. } => waiting += 1,
                 Place::Running { worker, token, called_off } => {
                     prop_assert_eq!((view.worker, view.token), (Some(worker), Some(token)));
                     prop_assert_eq!(view.cancel_requested, called_off);
@@ -157,14 +157,17 @@ impl Play {
         let kept: BTreeSet<JobId> =
             self.memory.keys.values().filter_map(|holder| holder.next).collect();
         for (id, job) in &self.memory.jobs {
-            prop_assert_eq!(job.place == Place::Blocked, kept.contains(id), "{} is blocked", id);
+            prop_assert_eq!(
+                matches!(job.place, Place::Blocked { .. }),
+                kept.contains(id),
+                "{} is blocked",
+                id
+            );
         }
         for (key, holder) in &self.memory.keys {
-            let live = self
-                .memory
-                .jobs
-                .get(&holder.id)
-                .is_some_and(|job| !matches!(job.place, Place::Finished(_) | Place::Blocked));
+            let live = self.memory.jobs.get(&holder.id).is_some_and(|job| {
+                !matches!(job.place, Place::Finished(_) | Place::Blocked { .. })
+            });
             prop_assert!(live || holder.held != Held::Unfinished, "{} is held by the living", key);
         }
         Ok(())

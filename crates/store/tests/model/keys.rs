@@ -56,15 +56,19 @@ impl Memory {
 
     /// Keeps one more for afterwards; a second one only changes what the first carries.
     fn keep(&mut self, new: NewJob, unique: &UniqueKey, holder: &Holder) -> Receipt {
+        let due = new.due.resolve(self.now);
         if let Some(next) = holder.next {
             let kept = self.job(next);
             kept.new.payload = new.payload;
             kept.new.options = new.options;
+            if unique.on_duplicate == OnDuplicate::Debounce {
+                kept.place = Place::Blocked { due };
+            }
             return Receipt::Joined { id: next };
         }
         let id = new.id;
         self.keys.insert(unique.key.clone(), Holder { next: Some(id), ..holder.clone() });
-        self.write(new, Place::Blocked);
+        self.write(new, Place::Blocked { due });
         Receipt::Kept { id }
     }
 
@@ -108,7 +112,10 @@ impl Memory {
 
     /// A kept job comes to its turn.
     fn set_free(&mut self, id: JobId) {
-        let due = self.now;
-        self.job(id).place = Place::Waiting { due };
+        let now = self.now;
+        let job = self.job(id);
+        if let Place::Blocked { due } = job.place {
+            job.place = Place::Waiting { due: due.max(now) };
+        }
     }
 }

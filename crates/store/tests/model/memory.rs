@@ -18,9 +18,18 @@ pub(super) const LOST_MAX: u16 = 3;
 /// Where a job stands.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Place {
-    Blocked,
-    Waiting { due: Timestamp },
-    Running { worker: WorkerId, token: Token, called_off: bool },
+    /// Kept for afterwards; when its turn comes it still waits for this.
+    Blocked {
+        due: Timestamp,
+    },
+    Waiting {
+        due: Timestamp,
+    },
+    Running {
+        worker: WorkerId,
+        token: Token,
+        called_off: bool,
+    },
     Finished(State),
 }
 
@@ -93,7 +102,7 @@ impl Memory {
 
     pub(super) fn state(&self, id: JobId) -> State {
         match self.jobs[&id].place {
-            Place::Blocked => State::Blocked,
+            Place::Blocked { .. } => State::Blocked,
             Place::Waiting { due } if due > self.now => State::Scheduled,
             Place::Waiting { .. } => State::Ready,
             Place::Running { .. } => State::Running,
