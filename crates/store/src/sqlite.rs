@@ -79,7 +79,10 @@ impl Sqlite {
     }
 
     fn open_blocking(place: Place, options: OpenOptions) -> Result<Self> {
-        let conn = open::writer(&place, options.migrate)?;
+        if !options.migrate && !place.exists() {
+            return Err(Error::SchemaOlder { found: 0, known: migrate::KNOWN });
+        }
+        let conn = open::writer(&place)?;
         migrate::migrate(&conn, options.migrate)?;
         let listeners = Arc::new(Listeners::default());
         let writer = Writer::start(conn, options.clock.clone(), Arc::clone(&listeners))?;

@@ -76,7 +76,7 @@ fn integrity(conn: &Connection, bytes: i64) -> Result<Finding> {
         let found = "not checked: the file is large; run PRAGMA quick_check yourself".to_owned();
         return Ok(finding(what, found, None));
     }
-    let found: String = pragma(conn, "quick_check(1)")?;
+    let found: String = conn.query_one("pragma quick_check(1)", [], |row| row.get(0))?;
     let hint = (found != "ok").then(|| "restore a backup, and look at the disk".to_owned());
     Ok(finding(what, found, hint))
 }

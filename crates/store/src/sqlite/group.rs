@@ -62,12 +62,11 @@ where
     fn answer(self: Box<Self>, committed: Result<()>, listeners: &Listeners) {
         let Self { made, news, reply, .. } = *self;
         let made = committed.and_then(|()| made.unwrap_or_else(|| Err(not_run())));
-        let is_ok = made.is_ok();
-        // Whoever asked may have gone meanwhile; what was written stays.
-        let _ = reply.send(made);
-        if is_ok {
+        if made.is_ok() {
             listeners.tell(news);
         }
+        // Whoever asked may have gone meanwhile; what was written stays.
+        let _ = reply.send(made);
     }
 }
 

@@ -40,6 +40,11 @@ impl Place {
         Ok(Self::File(PathBuf::from(file)))
     }
 
+    /// Whether there can be tables.
+    pub fn exists(&self) -> bool {
+        self.file().is_some_and(Path::exists)
+    }
+
     /// The file, if there is one.
     pub fn file(&self) -> Option<&Path> {
         match self {
@@ -49,15 +54,16 @@ impl Place {
     }
 }
 
-/// Opens the connection that writes; creates the file if `create`.
-pub(super) fn writer(place: &Place, create: bool) -> Result<Connection> {
+/// Opens the connection that writes; creates the file if it is not there.
+pub(super) fn writer(place: &Place) -> Result<Connection> {
     check_version(rusqlite::version_number(), rusqlite::version())?;
     let conn = match place {
         Place::Memory => Connection::open_in_memory()?,
         Place::File(file) => {
             check_folder(file)?;
-            let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
+            let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+                | OpenFlags::SQLITE_OPEN_CREATE
+                | OpenFlags::SQLITE_OPEN_NO_MUTEX;
             Connection::open_with_flags(file, flags).map_err(|e| cannot_open(file, e))?
         }
     };

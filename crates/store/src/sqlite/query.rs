@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 use tidemill_core::{ErrorClass, JobId, Payload, State, Token, WorkerId};
 
 use crate::error::Result;
@@ -190,21 +190,16 @@ pub(super) fn jobs(conn: &Connection, now: i64, filter: &JobFilter) -> Result<Ve
             ids
         }
         Some(State::Blocked) => blocked(conn)?,
-        Some(State::Ready) => {
-            page(conn, include_str!("sql/list_waiting.sql"), filter, Some(now), Some(1))?
+        Some(state @ (State::Ready | State::Scheduled)) => {
+            let is_due = i64::from(state == State::Ready);
+            page(conn, include_str!("sql/list_waiting.sql"), filter, &[now, is_due])?
         }
-        Some(State::Scheduled) => {
-            page(conn, include_str!("sql/list_waiting.sql"), filter, Some(now), Some(0))?
+        Some(State::Done) => page(conn, include_str!("sql/list_done.sql"), filter, &[])?,
+        Some(state @ (State::Cancelled | State::Dead)) => {
+            let state = i64::from(state.number());
+            page(conn, include_str!("sql/list_unwell.sql"), filter, &[state])?
         }
-        Some(State::Done) => page(conn, include_str!("sql/list_done.sql"), filter, None, None)?,
-        Some(state @ (State::Cancelled | State::Dead)) => page(
-            conn,
-            include_str!("sql/list_unwell.sql"),
-            filter,
-            Some(i64::from(state.number())),
-            None,
-        )?,
-        None => page(conn, include_str!("sql/list_jobs.sql"), filter, None, None)?,
+        None => page(conn, include_str!("sql/list_jobs.sql"), filter, &[])?,
     };
     let mut views = Vec::new();
     for id in ids {
@@ -217,22 +212,20 @@ pub(super) fn jobs(conn: &Connection, now: i64, filter: &JobFilter) -> Result<Ve
     Ok(views)
 }
 
-/// Finds the ids of a page. `a` and `b` are what the statement wants to know besides the filter.
+/// Finds the ids of a page. `more` is what the statement wants to know besides the filter.
 fn page(
     conn: &Connection,
     statement: &str,
     filter: &JobFilter,
-    a: Option<i64>,
-    b: Option<i64>,
+    more: &[i64],
 ) -> Result<Vec<JobId>> {
-    let mut select = conn.prepare_cached(statement)?;
     let before = filter.before.as_ref().map(|id| id.0.as_bytes());
     let JobFilter { kind, queue, tenant, key, tag, .. } = filter;
-    let limit = filter.page_rows() as i64;
-    let ids = select
-        .query_map(params![before, kind, queue, tenant, key, tag, limit, a, b], |row| {
-            job_id(row, 0)
-        })?;
+    let rows = filter.page_rows() as i64;
+    let mut values: Vec<&dyn ToSql> = vec![&before, kind, queue, tenant, key, tag, &rows];
+    values.extend(more.iter().map(|value| value as &dyn ToSql));
+    let mut select = conn.prepare_cached(statement)?;
+    let ids = select.query_map(&*values, |row| job_id(row, 0))?;
     Ok(ids.collect::<rusqlite::Result<_>>()?)
 }
 

@@ -3,7 +3,7 @@
 //! Counts are counted, not kept: a counter that every job touches would cost more than all the
 //! looking. Its cost grows with what waits, and a reader pays it, not the writer.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use tidemill_core::Priority;
@@ -40,7 +40,13 @@ fn queue(queues: &mut Queues, name: String) -> &mut QueueView {
 }
 
 fn count_waiting(conn: &Connection, now: i64, queues: &mut Queues) -> Result<()> {
-    let known = KnownKinds::find(conn)?;
+    let workers = workers::workers(conn)?;
+    let is_known = |queue: &String, kind: &String| {
+        workers.iter().any(|worker| {
+            worker.queues.contains(queue)
+                && (worker.kinds.is_empty() || worker.kinds.contains(kind))
+        })
+    };
     let mut select = conn.prepare_cached(include_str!("sql/count_waiting.sql"))?;
     let mut rows = select.query([now])?;
     while let Some(row) = rows.next()? {
@@ -54,7 +60,7 @@ fn count_waiting(conn: &Connection, now: i64, queues: &mut Queues) -> Result<()>
         } else {
             view.scheduled += jobs;
         }
-        if !known.has(&kind) && !view.orphan_kinds.contains(&kind) {
+        if !is_known(&view.name, &kind) && !view.orphan_kinds.contains(&kind) {
             view.orphan_kinds.push(kind);
         }
     }
@@ -73,26 +79,6 @@ fn count_running(conn: &Connection, queues: &mut Queues) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The kinds that live workers know.
-struct KnownKinds {
-    kinds: HashSet<String>,
-    all: bool,
-}
-
-impl KnownKinds {
-    fn find(conn: &Connection) -> Result<Self> {
-        let workers = workers::workers(conn)?;
-        Ok(Self {
-            all: workers.iter().any(|worker| worker.kinds.is_empty()),
-            kinds: workers.into_iter().flat_map(|worker| worker.kinds).collect(),
-        })
-    }
-
-    fn has(&self, kind: &str) -> bool {
-        self.all || self.kinds.contains(kind)
-    }
 }
 
 /// How many jobs are not finished.

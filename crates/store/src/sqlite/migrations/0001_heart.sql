@@ -222,6 +222,8 @@ begin
     end;
     select raise(abort, 'tidemill: payload_not_json: the payload is not JSON')
     where new.payload is not null and not json_valid(cast(new.payload as text));
+    select raise(abort, 'tidemill: payload_too_large: the payload has more than 1048576 bytes; store large data elsewhere and enqueue a reference to it')
+    where length(cast(new.payload as blob)) > 1048576 and new.receipt is null;
     select raise(abort, 'tidemill: payload_nul: the payload contains the character U+0000')
     where instr(replace(cast(new.payload as text), '\\', ''), '\u0000') > 0;
     select raise(abort, 'tidemill: options_invalid: the options are not a JSON object as documented')
@@ -235,7 +237,15 @@ begin
             or coalesce(json_type(new.options, '$.retain_ms') not in ('integer', 'null'), 0)
             or coalesce(json_type(new.options, '$.tags') <> 'array', 0)
             or coalesce(json_type(new.options, '$.trace') not in ('text', 'null'), 0)
+            or exists (select 1 from json_each(new.options, '$.tags') where type <> 'text')
     end;
+    select raise(abort, 'tidemill: word_unknown: the options are retry, run_timeout_ms, start_within_ms, finish_within_ms, tags, trace, retain_ms')
+    where exists (
+        select 1 from json_each(new.options)
+        where key not in (
+            'retry', 'run_timeout_ms', 'start_within_ms', 'finish_within_ms', 'tags', 'trace', 'retain_ms'
+        )
+    );
     select raise(abort, 'tidemill: word_unknown: the priority is one of urgent, high, normal, low, or 0 to 3')
     where lower(cast(new.priority as text))
         not in ('urgent', 'high', 'normal', 'low', '0', '1', '2', '3');
@@ -320,7 +330,7 @@ begin
                 then cast(round((julianday(new.run_at) - 2440587.5) * 86400000) as integer) * 1000
             else cast(new.run_at as integer)
         end),
-        coalesce(cast(new.payload as text), 'null'),
+        coalesce(trim(cast(new.payload as text), char(9, 10, 13, 32)), 'null'),
         nullif(json(new.options), '{}'),
         at.now,
         new.receipt
@@ -337,6 +347,8 @@ end;
 -- The verdict on a job that comes in, and all it causes.
 create trigger tidemill_inbox_insert after insert on tidemill_inbox
 begin
+    select raise(abort, 'tidemill: due_too_far: the due time is more than 20 years away')
+    where new.run_at > new.now + 632448000000000 and new.receipt is null;
     -- Who holds the key.
     update tidemill_inbox
     set (holder, next_id) = (
@@ -440,8 +452,10 @@ begin
         group by attempt.id
     );
 
-    -- Refresh: the one that is kept takes the newer payload.
-    update tidemill_job set payload = new.payload, options = new.options
+    -- Refresh: the one that is kept takes the newer payload; debounced, its time counts anew.
+    update tidemill_job
+    set payload = new.payload, options = new.options,
+        run_at = iif(new.on_duplicate = 'debounce', new.run_at, run_at)
     where id = (select next_id from tidemill_inbox where number = new.number and act = 'refresh');
 
     delete from tidemill_inbox where number = new.number and new.receipt is null;

@@ -1,2 +1,2 @@
 -- Workers that have not beaten since.
-select id from tidemill_worker where beat_at <= ?1
+select id from tidemill_worker where beat_at < ?1
