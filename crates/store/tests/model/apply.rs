@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidemill_core::{JobId, NewJob, Scope, State, Token, WorkerId};
+use tidemill_core::{JobId, NewJob, State, Token, WorkerId};
 use tidemill_store::request::Rescued;
 use tidemill_store::{CancelAnswer, Settled};
 
@@ -89,7 +89,7 @@ impl Memory {
 
     /// Gives up the workers that have been silent for too long.
     pub(super) fn rescue(&mut self) -> Rescued {
-        let silent = |beat: &jiff::Timestamp| *beat + TTL < self.now;
+        let silent = |beat: &jiff::Timestamp| *beat + TTL <= self.now;
         let gone: Vec<_> =
             self.beats.iter().filter(|(_, beat)| silent(beat)).map(|(id, _)| *id).collect();
         let mut found = Rescued { workers: gone.len() as u64, ..Rescued::default() };
@@ -149,9 +149,11 @@ impl Memory {
         for key in over {
             self.keys.remove(&key);
         }
-        if matches!(self.jobs[&id].place, Place::Finished(_)) {
-            let job = self.job(id);
+        let stays = self.result_stays(id);
+        let job = self.job(id);
+        if matches!(job.place, Place::Finished(_)) {
             job.purged = true;
+            job.result_stayed = stays;
             let settled = std::mem::take(&mut job.settled);
             job.forgotten.extend(settled);
         }
@@ -164,11 +166,8 @@ impl Memory {
         holder.is_some_and(|holder| holder.id == id && holder.held != Held::Unfinished)
     }
 
-    /// Whether nothing of a purged job may be left: no key could keep its result.
+    /// Whether nothing of a purged job may be left: no key kept its result.
     pub(super) fn result_goes(&self, id: JobId) -> bool {
-        let unique = self.jobs[&id].new.unique.as_ref();
-        unique.is_none_or(|unique| {
-            unique.scope == Scope::Unfinished && !self.keys.contains_key(&unique.key)
-        })
+        !self.jobs[&id].result_stayed
     }
 }

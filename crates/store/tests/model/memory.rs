@@ -46,6 +46,8 @@ pub(super) struct ModelJob {
     pub(super) forgotten: BTreeSet<Token>,
     pub(super) redrives: u16,
     pub(super) purged: bool,
+    /// Whether its key kept its result when it was purged; a later sweep may take it.
+    pub(super) result_stayed: bool,
 }
 
 /// Who holds a key.
@@ -96,6 +98,7 @@ impl Memory {
             forgotten: BTreeSet::new(),
             redrives: 0,
             purged: false,
+            result_stayed: false,
         };
         self.jobs.insert(id, job);
     }
