@@ -1,2 +1,114 @@
-//! See `ARCHITECTURE.md`.
-fn main() {}
+//! The binary `tidemill`: jobs from the shell, and a look at what they do.
+//!
+//! Only the command line is read here; each command has its file in `commands/`. Data goes to
+//! stdout and talk to stderr; exit codes are in `exit`. It refuses to prompt without a terminal.
+
+mod app;
+mod commands;
+mod duration;
+mod exit;
+mod output;
+mod pretty;
+mod progress;
+
+use std::process::ExitCode;
+
+use app::App;
+use clap::{Parser, Subcommand};
+use commands::{
+    bench, completions, dead, demo, doctor, enqueue, jobs, migrate, queues, work, workers,
+};
+use exit::{Exit, Failure, Outcome};
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 ok · 1 the work failed · 2 usage or refused input · 3 not found ·
+5 conflict or duplicate rejected · 6 store unavailable · 7 timeout.
+
+Start with `tidemill demo`. Durations are written 500ms, 90s, 5m, 2h, 3d.";
+
+/// Durable background work on the database you already have.
+#[derive(Debug, Parser)]
+#[command(name = "tidemill", version, after_help = AFTER_HELP, max_term_width = 100)]
+struct Cli {
+    /// The store: sqlite:FILE or postgres://USER@HOST/DATABASE [default: sqlite:tidemill.db]
+    #[arg(long, global = true, env = "TIDEMILL_STORE", hide_env_values = true, value_name = "URL")]
+    store: Option<String>,
+    /// Answer in JSON: lists as JSON lines, all else as one document
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a lifelike workload on a SQLite file, and watch it
+    Demo(demo::Args),
+    /// Enqueue one job, or many from JSON lines
+    Enqueue(Box<enqueue::Args>),
+    /// Run jobs with any program as their handler
+    Work(work::Args),
+    /// Look at jobs, cancel them, retry them, wait for them
+    Jobs(jobs::Args),
+    /// Dead letters: look, group, note, replay, archive
+    Dead(dead::Args),
+    /// What is in the queues, and their rules
+    Queues(queues::Args),
+    /// The workers that are alive
+    Workers,
+    /// Bring the store's schema up to date
+    Migrate,
+    /// Examine the health of the store
+    Doctor,
+    /// Measure this machine and this store
+    Bench(bench::Args),
+    /// Print completions for a shell
+    Completions(completions::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let app = App { store: cli.store, json: cli.json };
+    log_to_stderr(matches!(cli.command, Command::Work(_)));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let outcome = runtime.map_err(Failure::from).and_then(|runtime| {
+        let outcome = runtime.block_on(run(&app, cli.command));
+        // A read of stdin cannot be cancelled; an end that waits for it would hang.
+        runtime.shutdown_background();
+        outcome
+    });
+    outcome.unwrap_or_else(|failure| failure.report(app.json)).into()
+}
+
+async fn run(app: &App, command: Command) -> Outcome {
+    match command {
+        Command::Demo(args) => demo::run(app, args).await,
+        Command::Enqueue(args) => enqueue::run(app, *args).await,
+        Command::Work(args) => work::run(app, args).await,
+        Command::Jobs(args) => jobs::run(app, args).await,
+        Command::Dead(args) => dead::run(app, args).await,
+        Command::Queues(args) => queues::run(app, args).await,
+        Command::Workers => workers::run(app).await,
+        Command::Migrate => migrate::run(app).await,
+        Command::Doctor => doctor::run(app).await,
+        Command::Bench(args) => bench::run(app, args).await,
+        Command::Completions(args) => {
+            completions::run(&args);
+            Ok(Exit::Ok)
+        }
+    }
+}
+
+/// A worker tells what it does; other commands say their errors themselves. `TIDEMILL_LOG` decides.
+fn log_to_stderr(is_worker: bool) {
+    use tracing_subscriber::EnvFilter;
+    let default = if is_worker { "info" } else { "error" };
+    let filter = EnvFilter::try_from_env("TIDEMILL_LOG");
+    let colourful = output::Paint::stderr().is_on();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter.unwrap_or_else(|_| EnvFilter::new(default)))
+        .with_writer(std::io::stderr)
+        .with_ansi(colourful)
+        .with_target(false)
+        .init();
+}

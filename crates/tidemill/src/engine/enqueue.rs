@@ -73,6 +73,11 @@ impl Tidemill {
         self.0.store.hint(Hint::Ready { queue: queue.to_owned() });
     }
 
+    /// Whether a job would be taken: its payload, names, times and kind. Writes nothing.
+    pub fn check(&self, job: &Enqueue) -> Result<()> {
+        self.checked(job.clone()).map(drop)
+    }
+
     /// Checks one job against the limits and the declared kinds.
     pub(crate) fn checked(&self, job: Enqueue) -> Result<NewJob> {
         if let Some(kinds) = &self.0.kinds

@@ -80,7 +80,7 @@ impl Default for Settings {
 ///     .tenant("acme")
 ///     .tag("onboarding");
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Enqueue {
     id: JobId,
     kind: String,
@@ -95,7 +95,7 @@ pub struct Enqueue {
 }
 
 /// A payload that is checked when its limits are known.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Body {
     Text(String),
     Written(std::result::Result<String, String>),

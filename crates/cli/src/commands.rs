@@ -1,0 +1,13 @@
+//! The commands, a file each. `run` parses nothing and prints everything.
+
+pub mod bench;
+pub mod completions;
+pub mod dead;
+pub mod demo;
+pub mod doctor;
+pub mod enqueue;
+pub mod jobs;
+pub mod migrate;
+pub mod queues;
+pub mod work;
+pub mod workers;

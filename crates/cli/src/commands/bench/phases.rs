@@ -1,0 +1,168 @@
+//! The measurements, one after another, on one queue.
+//!
+//! Handlers do nothing, so that what is measured is Tidemill and the database.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use tidemill::{Enqueue, JobId, Payload, Receipt, Running, Settings, Tidemill};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::Figures;
+use crate::exit::{Failure, Outcome};
+use crate::progress::Late;
+
+const KIND: &str = "tidemill_bench";
+const PAYLOAD: &str = r#"{"user":42,"text":"a small payload, as most are"}"#;
+const BATCH: u64 = 1000;
+const PRODUCERS: u64 = 32;
+const PROBES: usize = 300;
+
+/// Counts what the worker has run.
+#[derive(Debug, Default)]
+struct Ran {
+    jobs: AtomicU64,
+    more: Notify,
+}
+
+/// The measurements and what they have made so far.
+pub struct Phases {
+    mill: Tidemill,
+    jobs: u64,
+    ids: Vec<JobId>,
+    ran: Arc<Ran>,
+    worker: Option<Running>,
+}
+
+impl Phases {
+    /// Nothing measured yet.
+    pub fn new(mill: &Tidemill, jobs: u64) -> Self {
+        Self { mill: mill.clone(), jobs, ids: Vec::new(), ran: Arc::default(), worker: None }
+    }
+
+    /// Measures everything.
+    pub async fn run(&mut self) -> Outcome<Figures> {
+        let mut figures = Figures::default();
+        figures.bulk_per_second = self.bulk().await?;
+        figures.drain_per_second = self.drain().await?;
+        self.stop().await;
+        figures.single_32_per_second = self.singles(PRODUCERS, self.jobs / 5).await?;
+        figures.single_1_per_second = self.singles(1, self.jobs / 50).await?;
+        self.drain().await?;
+        (figures.latency_p50_us, figures.latency_p99_us) = self.latency().await?;
+        Ok(figures)
+    }
+
+    /// Stops the worker, if one runs.
+    pub async fn stop(&mut self) {
+        if let Some(worker) = self.worker.take() {
+            worker.stop().await;
+        }
+    }
+
+    /// All jobs that were made.
+    pub fn into_ids(self) -> Vec<JobId> {
+        self.ids
+    }
+
+    async fn bulk(&mut self) -> Outcome<u64> {
+        let mut bar = Late::new("enqueueing in thousands", Some(self.jobs));
+        let since = Instant::now();
+        let mut left = self.jobs;
+        while left > 0 {
+            let batch = left.min(BATCH);
+            let receipts = self.mill.enqueue_many((0..batch).map(|_| job())).await?;
+            self.ids.extend(receipts.iter().map(Receipt::id));
+            left -= batch;
+            bar.set(self.jobs - left);
+        }
+        Ok(per_second(self.jobs, since))
+    }
+
+    /// Runs all that wait.
+    async fn drain(&mut self) -> Outcome<u64> {
+        let (all, before) = (self.ids.len() as u64, self.ran.jobs.load(Relaxed));
+        let mut bar = Late::new("draining", Some(all - before));
+        let since = Instant::now();
+        self.start().await?;
+        let ran = Arc::clone(&self.ran);
+        loop {
+            let more = ran.more.notified();
+            let now = ran.jobs.load(Relaxed);
+            bar.set(now - before);
+            if now >= all {
+                return Ok(per_second(all - before, since));
+            }
+            // The count is looked at now and then too: a notice wakes one waiter only.
+            let _ = tokio::time::timeout(Duration::from_millis(5), more).await;
+        }
+    }
+
+    async fn singles(&mut self, producers: u64, jobs: u64) -> Outcome<u64> {
+        let each = (jobs / producers).max(1);
+        let name = format!("enqueueing one at a time, {producers} at once");
+        let since = Instant::now();
+        let mut tasks = JoinSet::new();
+        for _ in 0..producers {
+            let mill = self.mill.clone();
+            tasks.spawn(async move {
+                let mut ids = Vec::new();
+                for _ in 0..each {
+                    ids.push(mill.enqueue(job()).await?.id());
+                }
+                tidemill::Result::Ok(ids)
+            });
+        }
+        let made = Late::wait(&name).during(tasks.join_all()).await;
+        let rate = per_second(each * producers, since);
+        for ids in made {
+            self.ids.extend(ids?);
+        }
+        Ok(rate)
+    }
+
+    /// From the enqueue to the start of the handler, one job at a time.
+    async fn latency(&mut self) -> Outcome<(u64, u64)> {
+        let mut bar = Late::new("measuring the latency", Some(PROBES as u64));
+        let mut times = Vec::with_capacity(PROBES);
+        for probe in 0..PROBES {
+            let before = self.ran.jobs.load(Relaxed);
+            let started = self.ran.more.notified();
+            let since = Instant::now();
+            self.ids.push(self.mill.enqueue(job()).await?.id());
+            if self.ran.jobs.load(Relaxed) == before {
+                started.await;
+            }
+            times.push(since.elapsed());
+            bar.set(probe as u64);
+        }
+        times.sort_unstable();
+        let at = |part: usize| times[PROBES * part / 100].as_micros() as u64;
+        Ok((at(50), at(99)))
+    }
+
+    async fn start(&mut self) -> Outcome<()> {
+        if self.worker.is_some() {
+            return Ok(());
+        }
+        let ran = Arc::clone(&self.ran);
+        let settings = Settings { queue: KIND.to_owned(), ..Settings::default() };
+        let worker = self.mill.worker().slots(500).handle_raw(KIND, settings, move |_, _| {
+            ran.jobs.fetch_add(1, Relaxed);
+            ran.more.notify_waiters();
+            async { Ok(Payload::null()) }
+        });
+        self.worker = Some(worker.start().await.map_err(Failure::from)?);
+        Ok(())
+    }
+}
+
+fn job() -> Enqueue {
+    Enqueue::raw(KIND, PAYLOAD).queue(KIND)
+}
+
+fn per_second(jobs: u64, since: Instant) -> u64 {
+    (jobs as f64 / since.elapsed().as_secs_f64()) as u64
+}

@@ -1,0 +1,192 @@
+//! The end of the demo: what became of every job, as the store tells it, and what to try next.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+use tidemill::{JobFilter, State, Tidemill};
+
+use super::handlers::Plan;
+use super::kinds::KINDS;
+use super::tally::Tally;
+use crate::app::{App, program};
+use crate::duration::short;
+use crate::exit::Outcome;
+use crate::output::{self, Paint, count, grouped, line};
+
+const PAGE: usize = 1000;
+
+/// What became of it all.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    run: String,
+    took_ms: u64,
+    jobs: u64,
+    jobs_per_second: u64,
+    waiting: u64,
+    duplicates_joined: Option<u64>,
+    kinds: Vec<OfKind>,
+}
+
+#[derive(Debug, Serialize)]
+struct OfKind {
+    kind: &'static str,
+    done: u64,
+    cancelled: u64,
+    dead: u64,
+    retried: u64,
+    rate_limited: u64,
+    wait_us: Quantiles,
+    run_us: Quantiles,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Quantiles {
+    p50: u64,
+    p99: u64,
+}
+
+impl Quantiles {
+    fn of(mut durations: Vec<Duration>) -> Self {
+        durations.sort_unstable();
+        let at = |part: usize| {
+            let at = (durations.len() * part / 100).min(durations.len().saturating_sub(1));
+            durations.get(at).map_or(0, |duration| duration.as_micros() as u64)
+        };
+        Self { p50: at(50), p99: at(99) }
+    }
+}
+
+impl Summary {
+    /// Counts the run's jobs in the store, which is the truth; times come from the tally.
+    pub async fn read(
+        mill: &Tidemill,
+        plan: &Plan,
+        tally: &Tally,
+        took: Duration,
+        duplicates_joined: Option<u64>,
+    ) -> Outcome<Self> {
+        let states = states(mill, &plan.run).await?;
+        let of = |kind: &str, state| states.get(&(kind.to_owned(), state)).copied().unwrap_or(0);
+        let kinds = KINDS.iter().map(|(kind, _)| {
+            let counts = tally.of(kind);
+            OfKind {
+                kind,
+                done: of(kind, State::Done),
+                cancelled: of(kind, State::Cancelled),
+                dead: of(kind, State::Dead),
+                retried: counts.retried,
+                rate_limited: counts.limited,
+                wait_us: Quantiles::of(counts.waits),
+                run_us: Quantiles::of(counts.runs),
+            }
+        });
+        let finished =
+            states.iter().filter(|((_, state), _)| state.is_final()).map(|(_, n)| n).sum();
+        let all: u64 = states.values().sum();
+        Ok(Self {
+            run: plan.run.clone(),
+            took_ms: took.as_millis() as u64,
+            jobs: finished,
+            jobs_per_second: (finished as f64 / took.as_secs_f64()) as u64,
+            waiting: all - finished,
+            duplicates_joined,
+            kinds: kinds.collect(),
+        })
+    }
+
+    /// Prints it.
+    pub fn show(&self, app: &App) {
+        if app.json {
+            return output::json(self);
+        }
+        let mut table = output::table(&[
+            "KIND",
+            "DONE",
+            "RETRIED",
+            "RATE LIMITED",
+            "CANCELLED",
+            "DEAD",
+            "WAIT P50",
+            "P99",
+            "RUN P50",
+            "P99",
+        ]);
+        let us = |us| output::right(short(Duration::from_micros(us)));
+        for kind in &self.kinds {
+            table.add_row([
+                comfy_table::Cell::new(kind.kind),
+                output::number(kind.done),
+                output::number(kind.retried),
+                output::number(kind.rate_limited),
+                output::number(kind.cancelled),
+                output::bad_number(kind.dead),
+                us(kind.wait_us.p50),
+                us(kind.wait_us.p99),
+                us(kind.run_us.p50),
+                us(kind.run_us.p99),
+            ]);
+        }
+        output::show(&table);
+        self.conclude(app);
+    }
+
+    fn conclude(&self, app: &App) {
+        let paint = Paint::stdout();
+        let sum = |of: fn(&OfKind) -> u64| self.kinds.iter().map(of).sum::<u64>();
+        let took = short(Duration::from_millis(self.took_ms));
+        line("");
+        line(paint.bold(&format!(
+            "{} finished in {took}, {} a second",
+            count(self.jobs, "job", "jobs"),
+            grouped(self.jobs_per_second)
+        )));
+        line(format!(
+            "{} were tried again, {} told to wait and lost no attempt, {} joined.",
+            count(sum(|kind| kind.retried), "attempt", "attempts"),
+            grouped(sum(|kind| kind.rate_limited)),
+            count(self.duplicates_joined.unwrap_or(0), "double click was", "double clicks were"),
+        ));
+        match self.waiting {
+            0 => line(
+                paint.green("Nothing was lost: every job is done, cancelled or a dead letter."),
+            ),
+            n => line(format!(
+                "{} for the next worker, safe in the store.",
+                count(n, "job waits", "jobs wait")
+            )),
+        }
+        let (program, store) = (program(), app.store_option());
+        let commands = [
+            ("jobs list", "the jobs, newest first"),
+            ("dead groups", "what died, and of what"),
+            ("dead list", "every dead letter"),
+            ("queues", "what waits, and where"),
+        ];
+        let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
+        line("\nNow look at what is left in the store:");
+        for (command, what) in commands {
+            let space = " ".repeat(width - command.len());
+            let command = paint.cyan(&format!("{program} {command}{store}"));
+            line(format!("  {command}{space}  {}", paint.dim(what)));
+        }
+    }
+}
+
+/// How many jobs of this run there are of each kind in each state.
+async fn states(mill: &Tidemill, run: &str) -> Outcome<BTreeMap<(String, State), u64>> {
+    let mut states = BTreeMap::new();
+    let mut before = None;
+    loop {
+        let filter =
+            JobFilter { tag: Some(run.to_owned()), before, limit: PAGE, ..JobFilter::default() };
+        let page = mill.jobs(&filter).await?;
+        for view in &page {
+            *states.entry((view.job.kind.clone(), view.state)).or_default() += 1;
+        }
+        before = page.last().map(|view| view.job.id);
+        if page.len() < PAGE {
+            return Ok(states);
+        }
+    }
+}

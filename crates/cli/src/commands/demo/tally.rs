@@ -1,0 +1,106 @@
+//! What came of the demo's attempts, counted as they end.
+//!
+//! It watches from a hook around every attempt, and only those of this run: jobs that an earlier
+//! run left behind are worked off, but not counted.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidemill::{Attempted, Context, ErrorClass, Job, JobId, Middleware, Next, Timestamp};
+
+use super::handlers::Plan;
+use super::kinds::{FollowUpMail, KINDS};
+
+/// What came of one kind.
+#[derive(Debug, Clone, Default)]
+pub struct Counts {
+    /// Jobs that are done, cancelled or dead.
+    pub finished: u64,
+    /// Attempts that failed and were tried again.
+    pub retried: u64,
+    /// Attempts that were told to wait.
+    pub limited: u64,
+    /// Jobs that are dead.
+    pub dead: u64,
+    /// From being due to the start of the first attempt.
+    pub waits: Vec<Duration>,
+    /// How long handlers ran.
+    pub runs: Vec<Duration>,
+}
+
+/// What came of all kinds.
+#[derive(Debug)]
+pub struct Tally {
+    run: String,
+    follow_up_delay: Duration,
+    counts: Mutex<(BTreeMap<String, Counts>, HashSet<JobId>)>,
+}
+
+impl Tally {
+    /// Nothing yet.
+    pub fn new(plan: &Plan) -> Self {
+        let (run, follow_up_delay) = (plan.run.clone(), plan.follow_up_delay);
+        Self { run, follow_up_delay, counts: Mutex::default() }
+    }
+
+    /// What came of a kind.
+    pub fn of(&self, kind: &str) -> Counts {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.0.get(kind).cloned().unwrap_or_default()
+    }
+
+    /// How many jobs have finished.
+    pub fn finished(&self) -> u64 {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.0.values().map(|counts| counts.finished).sum()
+    }
+
+    fn is_mine(&self, cx: &Context) -> bool {
+        cx.job().options.tags.contains(&self.run)
+    }
+
+    /// How long a job waited for its first attempt, by the clock that it was enqueued by.
+    fn waited(&self, cx: &Context, now: Timestamp) -> Duration {
+        let since = now.duration_since(cx.job().created_at);
+        let delay =
+            if cx.job().kind == FollowUpMail::KIND { self.follow_up_delay } else { Duration::ZERO };
+        Duration::try_from(since).unwrap_or_default().saturating_sub(delay)
+    }
+
+    fn add(&self, cx: &Context, waited: Duration, ran: Duration, attempted: &Attempted) {
+        let kind = &cx.job().kind;
+        let attempts_max = KINDS.iter().find(|(name, _)| name == kind).map_or(1, |(_, max)| *max);
+        let mut guard = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = guard.1.insert(cx.id());
+        let counts = guard.0.entry(kind.clone()).or_default();
+        if first {
+            counts.waits.push(waited);
+        }
+        counts.runs.push(ran);
+        match attempted.as_ref().map_err(tidemill::Fail::class) {
+            Err(Some(ErrorClass::RateLimited)) => counts.limited += 1,
+            Err(Some(_)) if cx.attempt() < attempts_max => counts.retried += 1,
+            Err(Some(_)) => {
+                counts.dead += 1;
+                counts.finished += 1;
+            }
+            Ok(_) | Err(None) => counts.finished += 1,
+        }
+    }
+}
+
+/// The hook that watches.
+pub struct Watch(pub Arc<Tally>);
+
+#[tidemill::async_trait]
+impl Middleware for Watch {
+    async fn around(&self, cx: &Context, next: Next<'_>) -> Attempted {
+        let (waited, since) = (self.0.waited(cx, Timestamp::now()), Instant::now());
+        let attempted = next.run(cx).await;
+        if self.0.is_mine(cx) {
+            self.0.add(cx, waited, since.elapsed(), &attempted);
+        }
+        attempted
+    }
+}

@@ -1,0 +1,163 @@
+//! Many jobs from JSON lines: a thousand at a time, each thousand wholly or not at all.
+//!
+//! It stops at the first bad line and names it. What was enqueued before stays enqueued, and the
+//! message says how many that is, so that the rest can be sent after the line is mended.
+
+use std::collections::BTreeMap;
+
+use tidemill::{Enqueue, Limits, Payload, Receipt, Tidemill};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, BufReader};
+
+use super::wishes::Wishes;
+use crate::app::App;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output::{self, count};
+use crate::progress::Late;
+
+const BATCH_JOBS: usize = 1000;
+/// What a line may have besides its payload.
+const WISHES_BYTES_MAX: usize = 64 * 1024;
+
+/// Enqueues what stdin has.
+pub async fn run(app: &App, mill: &Tidemill, limits: &Limits) -> Outcome {
+    let mut lines = Lines { reader: BufReader::new(tokio::io::stdin()), number: 0, limits };
+    let mut tally = Tally::default();
+    let mut bar = Late::new("enqueueing", None);
+    loop {
+        let (batch, end) = match lines.batch(mill).await {
+            Ok(batch) => batch,
+            Err(failure) => return Err(tally.stopped(failure)),
+        };
+        let first = lines.number - batch.len().min(lines.number);
+        let receipts = mill.enqueue_many(batch).await.map_err(|error| {
+            tally.stopped(Failure::from(error).at(format!("the lines after {first}")))
+        })?;
+        tally.add(&receipts);
+        bar.set(tally.all);
+        if end {
+            break;
+        }
+    }
+    drop(bar);
+    tally.show(app);
+    Ok(if tally.words.contains_key("rejected") { Exit::Conflict } else { Exit::Ok })
+}
+
+/// What became of the jobs so far.
+#[derive(Debug, Default)]
+struct Tally {
+    all: u64,
+    words: BTreeMap<&'static str, u64>,
+}
+
+impl Tally {
+    fn add(&mut self, receipts: &[Receipt]) {
+        self.all += receipts.len() as u64;
+        for receipt in receipts {
+            *self.words.entry(super::word(receipt)).or_default() += 1;
+        }
+    }
+
+    fn stopped(&self, failure: Failure) -> Failure {
+        let before = count(self.all, "job was", "jobs were");
+        failure.hint(format!(
+            "{before} enqueued before, nothing of this batch; mend the line and send it and the rest"
+        ))
+    }
+
+    fn show(&self, app: &App) {
+        if app.json {
+            return output::json(&self.words);
+        }
+        let words = self.words.iter().map(|(word, n)| format!("{} {word}", output::grouped(*n)));
+        let words: Vec<_> = words.collect();
+        output::line(if words.is_empty() { "0 enqueued".to_owned() } else { words.join(", ") });
+    }
+}
+
+struct Lines<'a, R> {
+    reader: R,
+    number: usize,
+    limits: &'a Limits,
+}
+
+impl<R: AsyncBufRead + Unpin> Lines<'_, R> {
+    /// The next jobs, each checked, and whether they were the last.
+    async fn batch(&mut self, mill: &Tidemill) -> Outcome<(Vec<Enqueue>, bool)> {
+        let mut batch = Vec::with_capacity(BATCH_JOBS);
+        while batch.len() < BATCH_JOBS {
+            let Some(line) = self.line().await? else { return Ok((batch, true)) };
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let job = parse(&line).and_then(|job| {
+                mill.check(&job)?;
+                Ok(job)
+            });
+            batch.push(job.map_err(|failure| failure.at(self.place()))?);
+        }
+        Ok((batch, false))
+    }
+
+    fn place(&self) -> String {
+        format!("line {}", self.number)
+    }
+
+    /// The next line, which has a limit: one without an end must not fill the memory.
+    async fn line(&mut self) -> Outcome<Option<Vec<u8>>> {
+        let bytes_max = self.limits.payload_bytes_max + WISHES_BYTES_MAX;
+        let mut line = Vec::new();
+        let mut part = (&mut self.reader).take(bytes_max as u64 + 1);
+        if part.read_until(b'\n', &mut line).await? == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        if line.len() > bytes_max {
+            let message = format!("it has more than {bytes_max} bytes");
+            return Err(Failure::new(Exit::Usage, "line_too_long", message).at(self.place()));
+        }
+        Ok(Some(line))
+    }
+}
+
+fn parse(line: &[u8]) -> Outcome<Enqueue> {
+    let refused = |error: serde_json::Error| {
+        Failure::new(Exit::Usage, "line_invalid", format!("it is not a job: {error}"))
+    };
+    let mut wishes: Wishes = serde_json::from_slice(line).map_err(refused)?;
+    let kind = wishes.kind.take().ok_or_else(|| {
+        Failure::new(Exit::Usage, "line_invalid", "it is not a job: it has no kind")
+    })?;
+    let payload = wishes.payload.take();
+    let payload = payload.map_or_else(|| Payload::null().into_string(), |raw| raw.get().to_owned());
+    wishes.job(kind, payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_may_have_every_wish() {
+        let line = br#"{"kind":"k","payload":{"n":9007199254740993},"queue":"mail",
+            "priority":"high","delay":"5m","tenant":"t","key":"c:1","unique_key":"u",
+            "unique_scope":"1d","on_duplicate":"join","attempts":3,"backoff":"fixed:1s",
+            "run_timeout":"1m","start_within":"1h","finish_within":"2h","tags":["a"],
+            "trace":"00-1","retain":"1d","id":"018f3a2e-7c11-7bbb-8000-5fd1e2a0c0de"}"#;
+        assert!(parse(line).is_ok());
+    }
+
+    #[test]
+    fn lines_that_are_no_jobs_are_refused() {
+        for line in [
+            "",
+            "[]",
+            "{}",
+            r#"{"kind":"k","dealy":"5m"}"#,
+            r#"{"kind":"k","delay":"5"}"#,
+            r#"{"kind":"k","on_duplicate":"join"}"#,
+        ] {
+            assert!(parse(line.as_bytes()).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `tidemill jobs`: list, show, cancel, retry, wait.
+
+mod change;
+mod list;
+pub mod show;
+pub mod wait;
+
+use tidemill::JobId;
+
+use crate::app::App;
+use crate::exit::Outcome;
+
+/// What to do with jobs. Without a verb they are listed.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// List jobs, newest first (the default)
+    List(list::Args),
+    /// Show a job: payload, wishes, attempts, output, error
+    Show {
+        /// The job
+        id: JobId,
+    },
+    /// Call jobs off; a running handler is told
+    Cancel(change::Cancel),
+    /// Run jobs again or at once: dead ones are replayed, scheduled ones are due now
+    Retry(change::Retry),
+    /// Wait until a job has finished, and print its output
+    Wait {
+        /// The job
+        id: JobId,
+        #[command(flatten)]
+        patience: wait::Patience,
+    },
+}
+
+/// Runs the verb.
+pub async fn run(app: &App, args: Args) -> Outcome {
+    match args.verb.unwrap_or_else(|| Verb::List(list::Args::default())) {
+        Verb::List(args) => list::run(app, args).await,
+        Verb::Show { id } => show::run(app, id).await,
+        Verb::Cancel(args) => change::cancel(app, args).await,
+        Verb::Retry(args) => change::retry(app, args).await,
+        Verb::Wait { id, patience } => wait::run(app, id, patience).await,
+    }
+}

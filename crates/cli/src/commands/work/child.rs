@@ -1,0 +1,155 @@
+//! One attempt as one process: start, feed, listen, judge.
+//!
+//! The command gets an empty folder and a bare environment. It refuses to wait for pipes that a
+//! process which left the group holds open: when the command has ended, so has its output.
+
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use tidemill::{Attempted, Context, Fail, Payload};
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, ChildStdin, Command};
+
+use super::Recipe;
+use super::group::Group;
+use super::stderr::Said;
+use super::stdout::Written;
+use super::ticker::Ticker;
+use super::verdict;
+
+/// How long pipes may stay open after the command has ended and its group was killed.
+const PIPES_AFTER_END: Duration = Duration::from_secs(1);
+
+/// Runs the command for one job.
+pub async fn run(
+    recipe: Arc<Recipe>,
+    ticker: Arc<Ticker>,
+    payload: Payload,
+    cx: Context,
+) -> Attempted {
+    let since = Instant::now();
+    let attempted = attempt(&recipe, &ticker, payload, &cx).await;
+    ticker.ended(&cx, since.elapsed(), &attempted);
+    attempted
+}
+
+async fn attempt(
+    recipe: &Recipe,
+    ticker: &Arc<Ticker>,
+    payload: Payload,
+    cx: &Context,
+) -> Attempted {
+    let (mut child, mut group) = start(recipe, cx)?;
+    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+        return Err(Fail::transient("the command has no pipes"));
+    };
+    let fed = tokio::spawn(feed(stdin, payload));
+    let (teller, told) = (Arc::clone(ticker), cx.clone());
+    let mut said =
+        tokio::spawn(Said::read(stderr, move |progress| teller.progress(&told, &progress)));
+    let mut written = tokio::spawn(Written::read(stdout, recipe.output_bytes_max));
+    let ended = tokio::select! {
+        ended = until_end(&mut child, &mut written) => ended,
+        () = cx.cancelled() => {
+            group.end().await;
+            return Err(Fail::cancel("called off while it ran"));
+        }
+    };
+    let (status, early) = match ended {
+        Ok(ended) => ended,
+        Err(refused) => {
+            group.end().await;
+            return Err(refused);
+        }
+    };
+    group.leader_ended();
+    fed.abort();
+    let said = within(&mut said).await.unwrap_or_default();
+    if let Some(fail) = verdict::failure(status, &said) {
+        return Err(fail);
+    }
+    let written = match early {
+        Some(written) => Some(written),
+        None => within(&mut written).await,
+    };
+    let output = written.map_or_else(|| Err("the output did not end".to_owned()), |w| w.output());
+    output.map_err(Fail::permanent)
+}
+
+/// Waits for the end of the command; an output over the limit does not wait for it.
+async fn until_end(
+    child: &mut Child,
+    written: &mut tokio::task::JoinHandle<Written>,
+) -> Result<(ExitStatus, Option<Written>), Fail> {
+    let mut early = None;
+    loop {
+        tokio::select! {
+            status = child.wait() => return Ok((status?, early)),
+            output = &mut *written, if early.is_none() => {
+                let output = output?;
+                if output.is_too_much() {
+                    let reason = output.output().err().unwrap_or_default();
+                    return Err(Fail::permanent(reason));
+                }
+                early = Some(output);
+            }
+        }
+    }
+}
+
+/// What a reader has, once the command has ended.
+async fn within<T>(reader: &mut tokio::task::JoinHandle<T>) -> Option<T> {
+    match tokio::time::timeout(PIPES_AFTER_END, &mut *reader).await {
+        Ok(read) => read.ok(),
+        Err(_) => {
+            reader.abort();
+            None
+        }
+    }
+}
+
+/// A command that reads nothing, or not all, is no error.
+async fn feed(mut stdin: ChildStdin, payload: Payload) {
+    let _ = stdin.write_all(payload.as_str().as_bytes()).await;
+}
+
+fn start(recipe: &Recipe, cx: &Context) -> Result<(Child, Group), Fail> {
+    let folder = tempfile::Builder::new().prefix("tidemill-job-").tempdir()?;
+    let child = command(recipe, cx, &folder)
+        .spawn()
+        .map_err(|error| Fail::transient(format!("the command cannot be started: {error}")))?;
+    let leader = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+    let leader = leader.ok_or_else(|| Fail::transient("the command ended before it began"))?;
+    let group = Group::new(leader, recipe.grace, recipe.ending.clone(), Some(folder));
+    Ok((child, group))
+}
+
+fn command(recipe: &Recipe, cx: &Context, folder: &TempDir) -> Command {
+    let job = cx.job();
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(&recipe.exec).process_group(0);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.current_dir(recipe.cwd.as_deref().unwrap_or(folder.path()));
+    command.env_clear();
+    for name in ["PATH", "LANG"].into_iter().chain(recipe.env.iter().map(String::as_str)) {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    if !recipe.env.iter().any(|name| name == "HOME") {
+        command.env("HOME", folder.path());
+    }
+    command
+        .env("TIDEMILL_JOB_ID", cx.id().to_string())
+        .env("TIDEMILL_KIND", &job.kind)
+        .env("TIDEMILL_QUEUE", &job.queue)
+        .env("TIDEMILL_TENANT", job.tenant.as_deref().unwrap_or_default())
+        .env("TIDEMILL_ATTEMPT", cx.attempt().to_string())
+        .env("TIDEMILL_TOKEN", cx.token().to_string())
+        .env("TIDEMILL_IDEMPOTENCY_KEY", cx.idempotency_key());
+    command
+}

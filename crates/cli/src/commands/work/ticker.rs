@@ -1,0 +1,74 @@
+//! What a worker tells while it works: a line for each attempt.
+//!
+//! On a terminal for people, with `--json` as JSON lines on stdout, else in the log. Never a
+//! payload, never an output.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use serde_json::json;
+use tidemill::{Attempted, Context};
+
+use super::stderr::Progress;
+use crate::duration::short;
+use crate::output::{self, Paint};
+
+/// Where the lines go.
+#[derive(Debug)]
+pub struct Ticker {
+    json: bool,
+    terminal: bool,
+}
+
+impl Ticker {
+    /// Lines for whoever reads.
+    pub fn new(json: bool) -> Self {
+        Self { json, terminal: std::io::stderr().is_terminal() }
+    }
+
+    /// The worker starts.
+    pub fn start(&self, kinds: &[String], queues: &[String], slots: usize) {
+        if self.terminal && !self.json {
+            let (kinds, queues) = (kinds.join(", "), queues.join(", "));
+            let jobs = output::count(slots as u64, "job", "jobs");
+            eprintln!("working on {kinds} from {queues}, {jobs} at once; Ctrl-C stops gracefully");
+        }
+    }
+
+    /// A command says how far it is.
+    pub fn progress(&self, cx: &Context, progress: &Progress) {
+        let (id, percent, text) = (cx.id(), progress.percent, progress.text.as_str());
+        if self.json {
+            output::json(
+                &json!({ "id": id, "event": "progress", "percent": percent, "text": text }),
+            );
+        } else if self.terminal {
+            eprintln!("{}", Paint::stderr().dim(&format!("  {id} {percent:>3.0}% {text}")));
+        } else {
+            tracing::info!(%id, percent, text, "progress");
+        }
+    }
+
+    /// An attempt has ended.
+    pub fn ended(&self, cx: &Context, ran: Duration, attempted: &Attempted) {
+        let (id, kind, attempt) = (cx.id(), &cx.job().kind, cx.attempt());
+        let (event, said) = match attempted {
+            Ok(_) => ("done", String::new()),
+            Err(fail) => ("not_done", output::first_line(&fail.to_string(), 100)),
+        };
+        if self.json {
+            let ran_ms = ran.as_millis() as u64;
+            output::json(&json!({
+                "id": id, "event": event, "kind": kind, "attempt": attempt,
+                "ran_ms": ran_ms, "said": said,
+            }));
+        } else if self.terminal {
+            let paint = Paint::stderr();
+            let mark = if attempted.is_ok() { paint.green("✓") } else { paint.red("✗") };
+            eprintln!("{mark} {id} {kind} attempt {attempt} in {} {said}", short(ran));
+        } else {
+            let ran_ms = ran.as_millis() as u64;
+            tracing::info!(%id, kind, attempt, ran_ms, said, "{event}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! `tidemill workers`: who is alive, in every process.
+
+use comfy_table::Cell;
+
+use crate::app::App;
+use crate::duration::relative;
+use crate::exit::{Exit, Outcome};
+use crate::output;
+
+/// Lists the workers.
+pub async fn run(app: &App) -> Outcome {
+    let mill = app.open_existing().await?;
+    let (workers, now) = (mill.workers().await?, mill.now().await?);
+    mill.close().await;
+    if app.json {
+        workers.iter().for_each(output::json);
+        return Ok(Exit::Ok);
+    }
+    if workers.is_empty() {
+        eprintln!("no worker is alive; `tidemill work --exec CMD --kind KIND` starts one");
+        return Ok(Exit::Ok);
+    }
+    let mut table = output::table(&["NAME", "SLOTS", "QUEUES", "KINDS", "STARTED", "BEAT"]);
+    for worker in &workers {
+        let all = |words: &[String]| match words {
+            [] => "all".to_owned(),
+            words => words.join(" "),
+        };
+        table.add_row([
+            Cell::new(&worker.name),
+            output::number(u64::from(worker.slots)),
+            Cell::new(worker.queues.join(" ")),
+            Cell::new(all(&worker.kinds)),
+            Cell::new(relative(worker.started_at, now)),
+            Cell::new(relative(worker.beat_at, now)),
+        ]);
+    }
+    output::show(&table);
+    Ok(Exit::Ok)
+}

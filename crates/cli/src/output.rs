@@ -1,0 +1,196 @@
+//! What commands print: tables for people, stable JSON for programs.
+//!
+//! Data goes to stdout, talk to stderr. With `--json` a list is JSON lines, one document per line,
+//! and anything else is one document. Colour appears only on a terminal, and never with NO_COLOR.
+//! It refuses to cut what is piped: only a terminal's width bends a table.
+
+use std::io::{IsTerminal, Write};
+
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
+use serde::Serialize;
+use tidemill::{State, Triage};
+
+/// Prints one line on stdout. A reader that went away (`| head`) ends the program quietly.
+pub fn line(text: impl std::fmt::Display) {
+    if writeln!(std::io::stdout().lock(), "{text}").is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// Prints one document on a line of its own.
+pub fn json<T: Serialize + ?Sized>(document: &T) {
+    match serde_json::to_string(document) {
+        Ok(text) => line(text),
+        Err(error) => eprintln!("error[output]: the answer cannot be written as JSON: {error}"),
+    }
+}
+
+/// Whether stdout may be coloured.
+fn colourful(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Colours for text outside of tables.
+#[derive(Debug, Clone, Copy)]
+pub struct Paint(bool);
+
+impl Paint {
+    /// For text on stdout.
+    pub fn stdout() -> Self {
+        Self(colourful(&std::io::stdout()))
+    }
+
+    /// For text on stderr.
+    pub fn stderr() -> Self {
+        Self(colourful(&std::io::stderr()))
+    }
+
+    /// Whether there is colour at all.
+    pub fn is_on(self) -> bool {
+        self.0
+    }
+
+    fn wrap(self, code: &str, text: &str) -> String {
+        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// For what is wrong.
+    pub fn red(self, text: &str) -> String {
+        self.wrap("1;31", text)
+    }
+
+    /// For what went well.
+    pub fn green(self, text: &str) -> String {
+        self.wrap("32", text)
+    }
+
+    /// For what to try next.
+    pub fn cyan(self, text: &str) -> String {
+        self.wrap("36", text)
+    }
+
+    /// For titles.
+    pub fn bold(self, text: &str) -> String {
+        self.wrap("1", text)
+    }
+
+    /// For what may be passed over.
+    pub fn dim(self, text: &str) -> String {
+        self.wrap("2", text)
+    }
+}
+
+/// A table without borders: columns that line up, and nothing else.
+pub fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(header.iter().map(|word| Cell::new(word).add_attribute(Attribute::Bold)));
+    if std::io::stdout().is_terminal() {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+    }
+    if !colourful(&std::io::stdout()) {
+        table.force_no_tty();
+    }
+    // Columns are told apart by two spaces, and the first begins at the margin.
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table
+}
+
+/// Prints a table, without the spaces at the ends of its lines.
+pub fn show(table: &Table) {
+    line(table.trim_fmt());
+}
+
+/// A number, at the right of its column, quiet when it is zero.
+pub fn number(n: u64) -> Cell {
+    let cell = Cell::new(grouped(n)).set_alignment(CellAlignment::Right);
+    if n == 0 { cell.add_attribute(Attribute::Dim) } else { cell }
+}
+
+/// A number that should be zero.
+pub fn bad_number(n: u64) -> Cell {
+    if n == 0 { number(n) } else { number(n).fg(Color::Red) }
+}
+
+/// Text at the right of its column.
+pub fn right(text: impl std::fmt::Display) -> Cell {
+    Cell::new(text).set_alignment(CellAlignment::Right)
+}
+
+/// Text that may be passed over.
+pub fn quiet(text: impl std::fmt::Display) -> Cell {
+    Cell::new(text).add_attribute(Attribute::Dim)
+}
+
+/// A state in its colour; its word says the same without it.
+pub fn state(state: State) -> Cell {
+    let colour = match state {
+        State::Done => Color::Green,
+        State::Running => Color::Cyan,
+        State::Dead => Color::Red,
+        State::Scheduled | State::Blocked => Color::Yellow,
+        State::Ready => Color::Blue,
+        State::Cancelled => Color::DarkGrey,
+    };
+    Cell::new(state.word()).fg(colour)
+}
+
+/// A state of triage in its colour.
+pub fn triage(triage: Triage) -> Cell {
+    let colour = match triage {
+        Triage::New => Color::Red,
+        Triage::Investigated => Color::Yellow,
+        Triage::Retrying => Color::Cyan,
+        Triage::Abandoned => Color::DarkGrey,
+    };
+    Cell::new(triage.word()).fg(colour)
+}
+
+/// A number with its thousands set apart: `1,234,567`.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// One job, two jobs.
+pub fn count(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(n), if n == 1 { one } else { many })
+}
+
+/// The first line of a text, cut to a width.
+pub fn first_line(text: &str, chars_max: usize) -> String {
+    let first = text.lines().next().unwrap_or_default();
+    if first.chars().count() <= chars_max && first.len() == text.trim_end().len() {
+        return first.to_owned();
+    }
+    let cut: String = first.chars().take(chars_max.saturating_sub(1)).collect();
+    format!("{cut}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        for (n, shown) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(n), shown);
+        }
+    }
+
+    #[test]
+    fn only_the_first_line_is_shown() {
+        assert_eq!(first_line("short", 10), "short");
+        assert_eq!(first_line("two\nlines", 10), "two…");
+        assert_eq!(first_line("much too long", 5), "much…");
+    }
+}
