@@ -5,7 +5,7 @@
 use thiserror::Error;
 
 /// The result of a store's call.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a store could not do what it was asked. Nothing of the call was written, except where
 /// `is_unknown` says that this cannot be known.

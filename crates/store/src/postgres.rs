@@ -1,1 +1,323 @@
-//! The Postgres backend.
+//! The Postgres backend: the schema `tidemill` of a database that others may use too.
+//!
+//! Bodies are written once; what waits is kept in sheaves of up to a hundred ids; a claim is one lease
+//! row whose key is the token; a finished job is one outcome row (`migrations/0001_heart.sql` tells the
+//! story, `research` measured it). Connections: a pool for the verbs, one for heartbeats, one that
+//! listens and one that notifies. Losing any of them, or the server, loses no job.
+
+pub mod adapter;
+mod batch;
+mod body;
+mod cancel;
+mod claim;
+mod connect;
+mod dead;
+mod enqueue;
+mod error;
+mod examine;
+mod gather;
+mod leases;
+mod listen;
+mod marks;
+mod migrate;
+mod notify;
+mod query;
+mod queues;
+mod record;
+mod rescue;
+mod settle;
+mod statement;
+mod sweep;
+mod unique;
+mod watch;
+mod workers;
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
+use tidemill_core::retention::Finished;
+use tidemill_core::{JobId, NewJob, Payload, WorkerId};
+use tokio::task::JoinHandle;
+pub use tokio_postgres;
+
+use crate::error::{Error, Result};
+use crate::open::OpenOptions;
+use crate::request::{
+    Beat, CancelAnswer, Claim, ClaimRequest, Receipt, RescueRules, Rescued, SettleItem, Settled,
+    WorkerCard,
+};
+use crate::store::Store;
+use crate::view::{
+    AttemptView, DeadGroup, DeadLetter, Finding, JobFilter, JobView, QueueRules, QueueView,
+    Unfinished, WorkerView,
+};
+use crate::wake::{Hint, Wake};
+use statement::{At, Statement, sql};
+
+const NOW: Statement = sql!("now", TIMESTAMPTZ);
+
+/// A store on Postgres.
+pub struct Postgres {
+    shared: Arc<Shared>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What the verbs and the background tasks share.
+struct Shared {
+    db: Arc<connect::Db>,
+    wake: Wake,
+    notifier: notify::Notifier,
+    gather: gather::Gather,
+    leases: leases::Leases,
+    marks: marks::Marks,
+    watched: watch::Watched,
+    beats: workers::Reserved,
+    listening: AtomicBool,
+    swept: Mutex<Option<Instant>>,
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Postgres").field("db", &self.shared.db).finish_non_exhaustive()
+    }
+}
+
+impl Postgres {
+    /// Opens `postgres://USER@HOST/DATABASE`.
+    ///
+    /// Our own option is `prepare=off`, for a pooler that shares connections between statements (one
+    /// is recognised without it), or `prepare=on`, for one that follows prepared statements.
+    pub async fn open(url: &str, options: OpenOptions) -> Result<Self> {
+        let db = Arc::new(connect::Db::open(url, &options).await?);
+        migrate::run(&db, options.migrate).await?;
+        let (notifier, told) = notify::Notifier::new();
+        let process = notifier.process().to_owned();
+        let shared = Arc::new(Shared {
+            db: Arc::clone(&db),
+            wake: Wake::default(),
+            notifier,
+            gather: gather::Gather::default(),
+            leases: leases::Leases::default(),
+            marks: marks::Marks::default(),
+            watched: watch::Watched::default(),
+            beats: workers::Reserved::default(),
+            listening: AtomicBool::new(false),
+            swept: Mutex::new(None),
+        });
+        let sending = tokio::spawn(async move { notify::send(&db, &process, told).await });
+        let listening = tokio::spawn(listen::listen(Arc::clone(&shared)));
+        Ok(Self { shared, tasks: Mutex::new(vec![sending, listening]) })
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            task.abort();
+        }
+    }
+}
+
+impl Shared {
+    /// Tells this process at once, and the others as soon as may be.
+    fn hint(&self, hint: Hint) {
+        if let Hint::Watch { id } = hint {
+            self.watched.add(id);
+        }
+        self.wake.tell(hint.clone());
+        self.notifier.tell(hint);
+    }
+
+    /// Another process told something.
+    fn heard(&self, payload: &str) {
+        let Some(hint) = self.notifier.hear(payload) else { return };
+        if let Hint::Watch { id } = hint {
+            self.watched.add(id);
+        }
+        self.wake.tell(hint);
+    }
+
+    /// These jobs have finished: tells whoever waits for one of them.
+    fn finished(&self, ids: impl Iterator<Item = JobId>) {
+        for id in self.watched.take(ids) {
+            self.hint(Hint::Finished { id });
+        }
+    }
+
+    /// Whether this process should sweep leases now; says so once per period.
+    fn sweep_is_due(&self, every: Duration) -> bool {
+        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = swept.is_none_or(|swept| swept.elapsed() >= every);
+        if due {
+            *swept = Some(Instant::now());
+        }
+        due
+    }
+}
+
+#[async_trait]
+impl Store for Postgres {
+    fn backend(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn wake(&self) -> &Wake {
+        &self.shared.wake
+    }
+
+    fn hint(&self, hint: Hint) {
+        self.shared.hint(hint);
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        let db = &self.shared.db;
+        let rows = db.read(&NOW, &[&db.manual_now()]).await?;
+        let now = rows.first().map(|row| row.get::<_, At>(0).0);
+        now.ok_or_else(|| Error::Database { reason: "it does not know the time".into() })
+    }
+
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>> {
+        enqueue::enqueue(&self.shared, jobs).await
+    }
+
+    async fn claim(&self, ask: ClaimRequest) -> Result<Claim> {
+        claim::claim(&self.shared, ask).await
+    }
+
+    async fn settle(&self, worker: WorkerId, items: Vec<SettleItem>) -> Result<Vec<Settled>> {
+        settle::settle(&self.shared, worker, items).await
+    }
+
+    async fn register(&self, card: WorkerCard) -> Result<()> {
+        workers::register(&self.shared.db, card).await
+    }
+
+    async fn beat(&self, worker: WorkerId) -> Result<Beat> {
+        workers::beat(&self.shared, worker).await
+    }
+
+    async fn deregister(&self, worker: WorkerId) -> Result<Rescued> {
+        rescue::deregister(&self.shared, worker).await
+    }
+
+    async fn rescue(&self, rules: RescueRules) -> Result<Rescued> {
+        rescue::rescue(&self.shared, rules).await
+    }
+
+    async fn cancel(&self, ids: Vec<JobId>, reason: &str) -> Result<Vec<CancelAnswer>> {
+        cancel::cancel(&self.shared, ids, reason).await
+    }
+
+    async fn run_now(&self, id: JobId) -> Result<bool> {
+        cancel::run_now(&self.shared, id).await
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
+        query::job(&self.shared.db, id).await
+    }
+
+    async fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobView>> {
+        query::jobs(&self.shared.db, filter).await
+    }
+
+    async fn attempts(&self, id: JobId) -> Result<Vec<AttemptView>> {
+        query::attempts(&self.shared.db, id).await
+    }
+
+    async fn unfinished(&self) -> Result<Unfinished> {
+        query::unfinished(&self.shared.db).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueView>> {
+        queues::list(&self.shared.db).await
+    }
+
+    async fn queue_rules(&self) -> Result<Vec<(String, QueueRules)>> {
+        queues::rules(&self.shared.db).await
+    }
+
+    async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<()> {
+        queues::set(&self.shared.db, name, rules).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerView>> {
+        workers::list(&self.shared.db).await
+    }
+
+    async fn dead(
+        &self,
+        filter: &DeadFilter,
+        skip: usize,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>> {
+        dead::list(&self.shared.db, filter, skip, limit).await
+    }
+
+    async fn dead_groups(&self, filter: &DeadFilter) -> Result<Vec<DeadGroup>> {
+        dead::groups(&self.shared.db, filter).await
+    }
+
+    async fn dead_note(
+        &self,
+        ids: &[JobId],
+        by: &str,
+        text: &str,
+        triage: Option<Triage>,
+        archived: Option<bool>,
+    ) -> Result<u64> {
+        dead::note(&self.shared.db, ids, by, text, triage, archived).await
+    }
+
+    async fn dead_replay(
+        &self,
+        ids: &[JobId],
+        by: &str,
+        payload: Option<Payload>,
+    ) -> Result<Vec<JobId>> {
+        dead::replay(&self.shared, ids, by, payload).await
+    }
+
+    async fn redrive_rules(&self) -> Result<Vec<RedriveRule>> {
+        dead::rules(&self.shared.db).await
+    }
+
+    async fn set_redrive_rule(&self, name: &str, rule: Option<RedriveRule>) -> Result<()> {
+        dead::set_rule(&self.shared.db, name, rule).await
+    }
+
+    async fn redrivable(&self, rule: &RedriveRule, limit: usize) -> Result<Vec<JobId>> {
+        dead::redrivable(&self.shared.db, rule, limit).await
+    }
+
+    async fn finished_after(&self, after: Option<JobId>, limit: usize) -> Result<Vec<Finished>> {
+        sweep::finished_after(&self.shared.db, after, limit).await
+    }
+
+    async fn purge(&self, ids: &[JobId]) -> Result<u64> {
+        sweep::purge(&self.shared.db, ids).await
+    }
+
+    async fn take_duty(&self, name: &str, holder: WorkerId, ttl: Duration) -> Result<bool> {
+        workers::take_duty(&self.shared.db, name, holder, ttl).await
+    }
+
+    async fn examine(&self) -> Result<Vec<Finding>> {
+        examine::examine(&self.shared).await
+    }
+
+    async fn close(&self) {
+        let tasks: Vec<_> =
+            self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
+        for task in tasks {
+            task.abort();
+        }
+        self.shared.listening.store(false, Ordering::Relaxed);
+        self.shared.beats.close().await;
+        self.shared.db.close();
+    }
+}

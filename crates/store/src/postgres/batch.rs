@@ -1,0 +1,237 @@
+//! A batch of jobs as columns: what one enqueue statement takes, whatever the batch's size.
+//!
+//! Jobs of one queue, band, kind, tenant and due time share a ready row, a sheaf, of at most a
+//! hundred ids: that stays out of TOAST, and a claim of any size needs few rows.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tidemill_core::{Due, NewJob, Options, Priority};
+use uuid::Uuid;
+
+use crate::postgres::connect::Conn;
+use crate::postgres::error::Fault;
+use crate::postgres::statement::{At, Statement, sql};
+
+const ENQUEUE: Statement = sql!(
+    "enqueue",
+    TIMESTAMPTZ,
+    UUID_ARRAY,
+    TEXT_ARRAY,
+    INT2_ARRAY,
+    TEXT_ARRAY,
+    TEXT_ARRAY,
+    TIMESTAMPTZ_ARRAY,
+    INT8_ARRAY,
+    INT4_ARRAY,
+    INT4_ARRAY,
+    TEXT_ARRAY,
+    TEXT_ARRAY,
+    INT2_ARRAY,
+    TEXT_ARRAY,
+    TEXT_ARRAY,
+    INT4_ARRAY,
+    TEXT_ARRAY,
+    TEXT_ARRAY,
+);
+
+/// Ids in one ready row.
+pub(crate) const SHEAF_IDS_MAX: usize = 100;
+/// Jobs in one statement: fewer than the steps of the sequence that numbers sheaves.
+pub(crate) const STATEMENT_JOBS_MAX: usize = 10_000;
+
+/// Writes at most [`STATEMENT_JOBS_MAX`] jobs without unique keys in one statement.
+pub(crate) async fn write(conn: &Conn<'_>, now: Option<At>, jobs: &[&NewJob]) -> Result<(), Fault> {
+    let columns = Columns::of(jobs);
+    let Columns {
+        ids,
+        kinds,
+        queues,
+        priorities,
+        tenants,
+        keys,
+        numbers,
+        payloads,
+        options,
+        sheaves,
+    } = &columns;
+    let sheaf =
+        |of: fn(&SheafKey<'_>) -> _| -> Vec<_> { sheaves.iter().map(|s| of(&s.key)).collect() };
+    let sheaf_queues: Vec<&str> = sheaves.iter().map(|s| s.key.queue).collect();
+    let sheaf_kinds: Vec<&str> = sheaves.iter().map(|s| s.key.kind).collect();
+    let sheaf_tenants: Vec<Option<&str>> = sheaves.iter().map(|s| s.key.tenant).collect();
+    let sheaf_priorities: Vec<i16> = sheaf(|key| key.priority.band());
+    let ats: Vec<Option<At>> = sheaves.iter().map(|s| due_at(s.key.due)).collect();
+    let delays: Vec<Option<i64>> = sheaves.iter().map(|s| due_delay_us(s.key.due)).collect();
+    let firsts: Vec<i32> = sheaves.iter().map(|s| s.first).collect();
+    let lasts: Vec<i32> = sheaves.iter().map(|s| s.last).collect();
+    conn.query(
+        &ENQUEUE,
+        &[
+            &now,
+            ids,
+            &sheaf_queues,
+            &sheaf_priorities,
+            &sheaf_kinds,
+            &sheaf_tenants,
+            &ats,
+            &delays,
+            &firsts,
+            &lasts,
+            kinds,
+            queues,
+            priorities,
+            tenants,
+            keys,
+            numbers,
+            payloads,
+            options,
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
+/// What the jobs of one sheaf share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct SheafKey<'a> {
+    queue: &'a str,
+    priority: Priority,
+    kind: &'a str,
+    tenant: Option<&'a str>,
+    due: DueKey,
+}
+
+/// A due time that can be compared and hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum DueKey {
+    Now,
+    In(Duration),
+    At(jiff::Timestamp),
+}
+
+struct Sheaf<'a> {
+    key: SheafKey<'a>,
+    /// Where its ids stand in the batch, from 1, both included.
+    first: i32,
+    last: i32,
+}
+
+#[derive(Default)]
+struct Columns<'a> {
+    ids: Vec<Uuid>,
+    kinds: Vec<&'a str>,
+    queues: Vec<&'a str>,
+    priorities: Vec<i16>,
+    tenants: Vec<Option<&'a str>>,
+    keys: Vec<Option<&'a str>>,
+    numbers: Vec<i32>,
+    payloads: Vec<&'a str>,
+    options: Vec<Option<String>>,
+    sheaves: Vec<Sheaf<'a>>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(jobs: &[&'a NewJob]) -> Self {
+        let mut columns = Self::default();
+        for (key, group) in groups(jobs) {
+            for part in group.chunks(SHEAF_IDS_MAX) {
+                let first = columns.ids.len() as i32 + 1;
+                let last = first + part.len() as i32 - 1;
+                columns.sheaves.push(Sheaf { key, first, last });
+                for job in part {
+                    columns.add(job);
+                }
+            }
+        }
+        columns
+    }
+
+    fn add(&mut self, job: &'a NewJob) {
+        self.ids.push(job.id.0);
+        self.kinds.push(&job.kind);
+        self.queues.push(&job.queue);
+        self.priorities.push(job.priority.band());
+        self.tenants.push(job.tenant.as_deref());
+        self.keys.push(job.key.as_deref());
+        self.numbers.push(self.sheaves.len() as i32);
+        self.payloads.push(job.payload.as_str());
+        self.options.push(options_text(&job.options));
+    }
+}
+
+/// Jobs that may share a sheaf, groups and jobs in the order of their first appearance.
+fn groups<'a>(jobs: &[&'a NewJob]) -> Vec<(SheafKey<'a>, Vec<&'a NewJob>)> {
+    let mut groups: Vec<(SheafKey<'a>, Vec<&'a NewJob>)> = Vec::new();
+    let mut places: HashMap<SheafKey<'a>, usize> = HashMap::new();
+    let mut last = usize::MAX;
+    for job in jobs {
+        let key = SheafKey {
+            queue: &job.queue,
+            priority: job.priority,
+            kind: &job.kind,
+            tenant: job.tenant.as_deref(),
+            due: match job.due {
+                Due::Now => DueKey::Now,
+                Due::In(delay) => DueKey::In(delay),
+                Due::At(at) => DueKey::At(at),
+            },
+        };
+        // Most batches are of one sort: the hash is for the others.
+        if groups.get(last).is_none_or(|(known, _)| *known != key) {
+            last = *places.entry(key).or_insert_with(|| {
+                groups.push((key, Vec::new()));
+                groups.len() - 1
+            });
+        }
+        groups[last].1.push(job);
+    }
+    groups
+}
+
+/// The options as they are kept: nothing when all are at their defaults.
+pub(crate) fn options_text(options: &Options) -> Option<String> {
+    if options.is_default() { None } else { serde_json::to_string(options).ok() }
+}
+
+/// A delay in whole microseconds; nothing waits longer than a century.
+pub(crate) fn delay_us(delay: Duration) -> i64 {
+    const CENTURY_US: i64 = 100 * 366 * 86_400 * 1_000_000;
+    i64::try_from(delay.as_micros()).unwrap_or(CENTURY_US).min(CENTURY_US)
+}
+
+fn due_at(due: DueKey) -> Option<At> {
+    if let DueKey::At(at) = due { Some(At(at)) } else { None }
+}
+
+fn due_delay_us(due: DueKey) -> Option<i64> {
+    if let DueKey::In(delay) = due { Some(delay_us(delay)) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidemill_core::Payload;
+
+    fn job(kind: &str) -> NewJob {
+        NewJob::new(kind, Payload::null())
+    }
+
+    #[test]
+    fn sheaves_hold_up_to_a_hundred_of_one_sort() {
+        let jobs: Vec<_> = (0..250).map(|n| job(if n % 5 == 0 { "a" } else { "b" })).collect();
+        let columns = Columns::of(&jobs.iter().collect::<Vec<_>>());
+        let spans: Vec<_> = columns.sheaves.iter().map(|s| (s.key.kind, s.first, s.last)).collect();
+        assert_eq!(spans, [("a", 1, 50), ("b", 51, 150), ("b", 151, 250)]);
+        assert_eq!(columns.numbers[0], 1);
+        assert_eq!(columns.numbers[249], 3);
+        assert!(columns.kinds[..50].iter().all(|kind| *kind == "a"));
+    }
+
+    #[test]
+    fn due_times_do_not_share_a_sheaf() {
+        let later = NewJob { due: Due::In(Duration::from_secs(1)), ..job("a") };
+        let jobs = [job("a"), later, job("a")];
+        assert_eq!(Columns::of(&jobs.iter().collect::<Vec<_>>()).sheaves.len(), 2);
+    }
+}

@@ -1,0 +1,243 @@
+//! Cancel: once it answers, no further attempt starts.
+//!
+//! A waiting job is taken out of its sheaf, which changes the sheaf's row: a claim that saw the old
+//! row looks again. A running one is marked in its lease, where its heartbeat and its settle find it.
+//! A job that moves while it is looked for is looked for again.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use tidemill_core::{JobId, State, WorkerId};
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+use crate::postgres::Shared;
+use crate::postgres::connect::Conn;
+use crate::postgres::error::{Fault, Tries};
+use crate::postgres::record::{Body, End, Record, lock_keys};
+use crate::postgres::statement::{Statement, sql};
+use crate::request::CancelAnswer;
+use crate::wake::Hint;
+
+const FIND: Statement = sql!("cancel_find", UUID_ARRAY);
+const OUTCOME_KNOWN: Statement = sql!("outcome_known", UUID_ARRAY);
+const SHEAF_LOCK: Statement = sql!("sheaf_lock", INT8_ARRAY);
+const SHEAF_DROP: Statement = sql!("sheaf_drop", INT8_ARRAY);
+const SHEAF_KEEP: Statement = sql!("sheaf_keep", INT8, UUID_ARRAY);
+const KEY_UNKEEP: Statement = sql!("key_unkeep", TEXT_ARRAY, UUID_ARRAY);
+const LEASE_FIND: Statement = sql!("lease_find", UUID_ARRAY);
+const LEASE_CANCEL: Statement = sql!("lease_cancel", INT8_ARRAY, UUID_ARRAY, TEXT);
+const RUN_NOW: Statement = sql!("run_now", TIMESTAMPTZ, UUID);
+
+/// Looks before a job that keeps moving is given up.
+const LOOKS_MAX: usize = 20;
+
+/// Calls jobs off; answers in the order of the ids.
+pub(crate) async fn cancel(
+    shared: &Shared,
+    ids: Vec<JobId>,
+    reason: &str,
+) -> Result<Vec<CancelAnswer>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut tries = Tries::resend();
+    let search = loop {
+        match cancel_once(shared, &ids, reason, tries.was_lost()).await {
+            Ok(search) => break search,
+            Err(fault) => tries.again(fault).await?,
+        }
+    };
+    shared.finished(search.record.ends.iter().map(|end| JobId(end.body.id)));
+    for queue in search.queues {
+        shared.hint(Hint::Ready { queue });
+    }
+    for worker in search.workers {
+        shared.hint(Hint::Cancel { worker: WorkerId(worker) });
+    }
+    let answer = |id: &JobId| search.answers.get(&id.0).copied().unwrap_or(CancelAnswer::Unknown);
+    Ok(ids.iter().map(answer).collect())
+}
+
+async fn cancel_once(
+    shared: &Shared,
+    ids: &[JobId],
+    reason: &str,
+    was_lost: bool,
+) -> Result<Search, Fault> {
+    let conn = shared.db.begin().await?;
+    let mut search = Search { was_lost, ..Search::default() };
+    match search.run(shared, &conn, ids, reason).await {
+        Ok(()) => conn.commit().await.map(|()| search),
+        Err(fault) => {
+            conn.rollback().await?;
+            Err(fault)
+        }
+    }
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Search {
+    answers: HashMap<Uuid, CancelAnswer>,
+    record: Record,
+    queues: BTreeSet<String>,
+    workers: HashSet<Uuid>,
+    was_lost: bool,
+}
+
+impl Search {
+    async fn run(
+        &mut self,
+        shared: &Shared,
+        conn: &Conn<'_>,
+        ids: &[JobId],
+        reason: &str,
+    ) -> Result<(), Fault> {
+        let ids: BTreeSet<Uuid> = ids.iter().map(|id| id.0).collect();
+        let mut left: Vec<Uuid> = ids.into_iter().collect();
+        let mut locked = false;
+        for _ in 0..LOOKS_MAX {
+            let rows = conn.query(&FIND, &[&left]).await?;
+            let found: HashMap<Uuid, (Body, i64)> =
+                rows.iter().map(|row| (row.get(0), (Body::read(row, 0), row.get(7)))).collect();
+            if !locked {
+                let keys = found.values().filter_map(|(body, _)| body.unique_key.clone()).collect();
+                lock_keys(conn, &keys).await?;
+                locked = true;
+            }
+            self.finished(conn, &left, reason).await?;
+            self.waiting(conn, &found, reason).await?;
+            self.kept(conn, &found, reason).await?;
+            self.running(conn, &left, reason).await?;
+            left.retain(|id| found.contains_key(id) && !self.answers.contains_key(id));
+            if left.is_empty() {
+                self.queues = self.record.write(conn, shared.db.manual_now()).await?;
+                return Ok(());
+            }
+        }
+        let reason = format!("{} jobs moved whenever they were looked for", left.len());
+        Err(Fault::Refused(Error::Busy { reason }))
+    }
+
+    fn end(&mut self, body: &Body, attempt: i16, lost: i16, reason: &str) {
+        self.answers.insert(body.id, CancelAnswer::Cancelled);
+        self.record.ends.push(End {
+            body: body.clone(),
+            state: State::Cancelled,
+            attempt,
+            lost,
+            token: None,
+            worker: None,
+            output: None,
+            error: Some(reason.to_owned()),
+            failure: None,
+        });
+    }
+
+    /// Those that have finished. One that an earlier try of ours ended is not `finished already`.
+    async fn finished(&mut self, conn: &Conn<'_>, ids: &[Uuid], reason: &str) -> Result<(), Fault> {
+        for row in conn.query(&OUTCOME_KNOWN, &[&ids]).await? {
+            let (id, state, error): (Uuid, i16, Option<String>) =
+                (row.get(0), row.get(1), row.get(2));
+            let is_ours = self.was_lost
+                && state == State::Cancelled.number()
+                && error.as_deref() == Some(reason);
+            let answer = if is_ours { CancelAnswer::Cancelled } else { CancelAnswer::Finished };
+            self.answers.entry(id).or_insert(answer);
+        }
+        Ok(())
+    }
+
+    /// Those that wait in a sheaf.
+    async fn waiting(
+        &mut self,
+        conn: &Conn<'_>,
+        found: &HashMap<Uuid, (Body, i64)>,
+        reason: &str,
+    ) -> Result<(), Fault> {
+        let open = found.iter().filter(|(id, _)| !self.answers.contains_key(id));
+        let sheaves: BTreeSet<i64> = open.map(|(_, (_, sheaf))| *sheaf).collect();
+        let sheaves: Vec<i64> = sheaves.into_iter().collect();
+        let mut empty = Vec::new();
+        for row in conn.query(&SHEAF_LOCK, &[&sheaves]).await? {
+            let (seq, ids, attempt, lost): (i64, Vec<Uuid>, i16, i16) =
+                (row.get(0), row.get(1), row.get(2), row.get(3));
+            let is_meant = |id: &Uuid| found.contains_key(id) && !self.answers.contains_key(id);
+            let (meant, others): (Vec<Uuid>, Vec<Uuid>) = ids.into_iter().partition(is_meant);
+            if others.is_empty() {
+                empty.push(seq);
+            } else if !meant.is_empty() {
+                conn.query(&SHEAF_KEEP, &[&seq, &others]).await?;
+            }
+            for id in meant {
+                self.end(&found[&id].0, attempt, lost, reason);
+            }
+        }
+        if !empty.is_empty() {
+            conn.query(&SHEAF_DROP, &[&empty]).await?;
+        }
+        Ok(())
+    }
+
+    /// Those that are kept for after another.
+    async fn kept(
+        &mut self,
+        conn: &Conn<'_>,
+        found: &HashMap<Uuid, (Body, i64)>,
+        reason: &str,
+    ) -> Result<(), Fault> {
+        let open = found.iter().filter(|(id, _)| !self.answers.contains_key(id));
+        let keyed = open.filter_map(|(id, (body, _))| Some((body.unique_key.clone()?, *id)));
+        let (keys, ids): (Vec<String>, Vec<Uuid>) = keyed.unzip();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        for row in conn.query(&KEY_UNKEEP, &[&keys, &ids]).await? {
+            if let Some((body, _)) = found.get(&row.get::<_, Uuid>(0)) {
+                self.end(body, 0, 0, reason);
+            }
+        }
+        Ok(())
+    }
+
+    /// Those that run: their handlers will be told.
+    async fn running(&mut self, conn: &Conn<'_>, ids: &[Uuid], reason: &str) -> Result<(), Fault> {
+        let open: Vec<Uuid> =
+            ids.iter().filter(|id| !self.answers.contains_key(id)).copied().collect();
+        if open.is_empty() {
+            return Ok(());
+        }
+        let leases = conn.query(&LEASE_FIND, &[&open]).await?;
+        // Only now: a settle that held the lease before us is visible to this statement.
+        self.finished(conn, &open, reason).await?;
+        let (mut tokens, mut marked) = (Vec::new(), Vec::new());
+        for lease in &leases {
+            let (token, worker): (i64, Uuid) = (lease.get(0), lease.get(1));
+            let before: Vec<Uuid> = lease.get(3);
+            for id in lease.get::<_, Vec<Uuid>>(2) {
+                if self.answers.contains_key(&id) {
+                    continue;
+                }
+                self.answers.insert(id, CancelAnswer::Requested);
+                self.workers.insert(worker);
+                if !before.contains(&id) {
+                    tokens.push(token);
+                    marked.push(id);
+                }
+            }
+        }
+        if !tokens.is_empty() {
+            conn.query(&LEASE_CANCEL, &[&tokens, &marked, &reason]).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes a job that waits for the clock due now.
+pub(crate) async fn run_now(shared: &Shared, id: JobId) -> Result<bool> {
+    let rows = shared.db.write(&RUN_NOW, &[&shared.db.manual_now(), &id.0]).await?;
+    let queue: Option<String> = rows.first().and_then(|row| row.get(0));
+    let Some(queue) = queue else { return Ok(false) };
+    shared.hint(Hint::Ready { queue });
+    Ok(true)
+}

@@ -1,0 +1,345 @@
+//! Connections: a pool for ordinary work, and single ones for what must never wait for the pool.
+//!
+//! Everything on the pool is a single statement or an explicit transaction, and leaves nothing behind
+//! in the session (no SET, no LISTEN), so that a pooler in transaction mode may stand in between.
+//! Such a pooler is recognised when the store is opened; statements then go unnamed.
+//!
+//! It refuses TLS, which this build does not speak, instead of going on without it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use deadpool_postgres::{
+    Connect, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts,
+};
+use jiff::Timestamp;
+use tidemill_core::Clock;
+use tokio::task::JoinHandle;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::{Client, Config, NoTls, Row};
+
+use crate::error::{Error, Result};
+use crate::open::{OpenOptions, without_password};
+use crate::postgres::error::{Fault, IntoAway, Tries, is_shared_connection};
+use crate::postgres::statement::{At, Param, Statement};
+
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+const WAIT_MAX: Duration = Duration::from_secs(30);
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Where the database is, and the connections to it.
+pub(crate) struct Db {
+    config: Config,
+    pool: Pool,
+    clock: Clock,
+    /// Whether statements are prepared under a name.
+    named: AtomicBool,
+    /// Whether somebody stands in between and shares connections.
+    shared: bool,
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Db").field("hosts", &self.config.get_hosts()).finish_non_exhaustive()
+    }
+}
+
+impl Db {
+    /// Connects, and looks who answers.
+    pub async fn open(url: &str, options: &OpenOptions) -> Result<Self> {
+        let (config, prepare) = parse(url)?;
+        let manager = Manager::from_connect(
+            config.clone(),
+            Quiet,
+            ManagerConfig { recycling_method: RecyclingMethod::Fast },
+        );
+        let pool = Pool::builder(manager)
+            .max_size(options.connections_max.max(2))
+            .runtime(Runtime::Tokio1)
+            .timeouts(Timeouts {
+                wait: Some(WAIT_MAX),
+                create: Some(CONNECT_MAX * 2),
+                recycle: Some(CONNECT_MAX),
+            })
+            .build()
+            .map_err(|e| Error::Database { reason: e.to_string() })?;
+        let clock = options.clock.clone();
+        let mut db = Self { config, pool, clock, named: AtomicBool::new(true), shared: false };
+        db.shared = db.is_shared().await?;
+        db.named = AtomicBool::new(prepare.unwrap_or(!db.shared));
+        Ok(db)
+    }
+
+    /// A connection of the pool.
+    pub async fn conn(&self) -> Result<Conn<'_>, Fault> {
+        Ok(Conn { client: Some(self.pool.get().await?), db: self, in_transaction: false })
+    }
+
+    /// A connection of the pool with a transaction begun on it.
+    pub async fn begin(&self) -> Result<Conn<'_>, Fault> {
+        let mut conn = self.conn().await?;
+        conn.in_transaction = true;
+        conn.batch("begin").await?;
+        Ok(conn)
+    }
+
+    /// A connection outside the pool.
+    pub async fn single(&self) -> Result<Client, Fault> {
+        let connecting = Quiet::connect(self.config.clone());
+        let connected = tokio::time::timeout(CONNECT_MAX * 2, connecting).await;
+        let (client, _) = connected
+            .map_err(|_| Fault::Away("connecting took too long".into()))?
+            .map_err(IntoAway::into_away)?;
+        Ok(client)
+    }
+
+    /// A connection outside the pool that is still to be driven, for one who listens.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// One statement on a connection of the pool.
+    pub async fn query(&self, sql: &Statement, params: &[Param<'_>]) -> Result<Vec<Row>, Fault> {
+        self.conn().await?.query(sql, params).await
+    }
+
+    /// One statement that may be sent again when its answer was lost: a read, or as good as one.
+    pub async fn read(&self, sql: &Statement, params: &[Param<'_>]) -> Result<Vec<Row>> {
+        let mut tries = Tries::read();
+        loop {
+            match self.query(sql, params).await {
+                Ok(rows) => return Ok(rows),
+                Err(fault) => tries.again(fault).await?,
+            }
+        }
+    }
+
+    /// One statement that must not be sent again when nobody knows whether it took effect.
+    pub async fn write(&self, sql: &Statement, params: &[Param<'_>]) -> Result<Vec<Row>> {
+        let mut tries = Tries::once();
+        loop {
+            match self.query(sql, params).await {
+                Ok(rows) => return Ok(rows),
+                Err(fault) => tries.again(fault).await?,
+            }
+        }
+    }
+
+    /// The time, if it is set by hand: what statements take as their first parameter.
+    pub fn manual_now(&self) -> Option<At> {
+        self.clock.manual().map(At)
+    }
+
+    /// The time by this machine, for comparing.
+    pub fn machine_now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Whether time stands still until a test moves it.
+    pub fn is_manual(&self) -> bool {
+        self.clock.manual().is_some()
+    }
+
+    /// Whether a pooler shares connections between us and others.
+    pub fn is_behind_pooler(&self) -> bool {
+        self.shared
+    }
+
+    pub fn close(&self) {
+        self.pool.close();
+    }
+
+    /// Two connections that are open at once have two different servers, each always the same one,
+    /// unless a pooler in transaction mode stands in between.
+    async fn is_shared(&self) -> Result<bool> {
+        let (one, other) = (self.single().await?, self.single().await?);
+        let (mut ones, mut others) = (None, None);
+        for _ in 0..4 {
+            let (first, second) = (backend(&one).await?, backend(&other).await?);
+            if first == second
+                || *ones.get_or_insert(first.clone()) != first
+                || *others.get_or_insert(second.clone()) != second
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+async fn backend(client: &Client) -> Result<Option<String>, Fault> {
+    let messages = client.simple_query("select pg_backend_pid()").await?;
+    Ok(messages.iter().find_map(|message| match message {
+        tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    }))
+}
+
+/// A connection in use. Dropped in the middle of a transaction, it is closed, not given back.
+pub(crate) struct Conn<'a> {
+    client: Option<Object>,
+    db: &'a Db,
+    in_transaction: bool,
+}
+
+impl Conn<'_> {
+    fn client(&self) -> Result<&Object, Fault> {
+        self.client.as_ref().ok_or_else(|| Fault::Lost("the connection was given up".into()))
+    }
+
+    /// Runs a statement. Several may be sent at once: they run one after the other.
+    pub async fn query(&self, sql: &Statement, params: &[Param<'_>]) -> Result<Vec<Row>, Fault> {
+        let client = self.client()?;
+        if !self.db.named.load(Ordering::Relaxed) {
+            return unnamed(client, sql, params).await;
+        }
+        let run = async {
+            let prepared = client.prepare_typed_cached(sql.text, sql.types).await?;
+            client.query(&prepared, params).await
+        };
+        run.await.map_err(|error| {
+            if is_shared_connection(&error) {
+                tracing::info!("connections are shared by a pooler: statements go unnamed now");
+                self.db.named.store(false, Ordering::Relaxed);
+            }
+            error.into()
+        })
+    }
+
+    pub async fn batch(&self, text: &str) -> Result<(), Fault> {
+        Ok(self.client()?.batch_execute(text).await?)
+    }
+
+    /// Ends the transaction well.
+    pub async fn commit(mut self) -> Result<(), Fault> {
+        self.batch("commit").await?;
+        self.in_transaction = false;
+        Ok(())
+    }
+
+    /// Ends the transaction without effect.
+    pub async fn rollback(mut self) -> Result<(), Fault> {
+        self.batch("rollback").await?;
+        self.in_transaction = false;
+        Ok(())
+    }
+}
+
+impl Drop for Conn<'_> {
+    fn drop(&mut self) {
+        if self.in_transaction
+            && let Some(client) = self.client.take()
+        {
+            drop(Object::take(client));
+        }
+    }
+}
+
+/// Runs a statement without naming it: parse, bind and execute in one message.
+pub(crate) async fn unnamed(
+    client: &Client,
+    sql: &Statement,
+    params: &[Param<'_>],
+) -> Result<Vec<Row>, Fault> {
+    let typed: Vec<_> = params.iter().copied().zip(sql.types.iter().cloned()).collect();
+    Ok(client.query_typed(sql.text, &typed).await?)
+}
+
+/// Connects without a word: whoever uses the connection hears of its end by himself.
+struct Quiet;
+
+impl Quiet {
+    async fn connect(config: Config) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
+        let (client, connection) = config.connect(NoTls).await?;
+        let running = tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended");
+            }
+        });
+        Ok((client, running))
+    }
+}
+
+impl Connect for Quiet {
+    fn connect(
+        &self,
+        config: &Config,
+    ) -> futures::future::BoxFuture<'_, Result<(Client, JoinHandle<()>), tokio_postgres::Error>>
+    {
+        Box::pin(Self::connect(config.clone()))
+    }
+}
+
+/// Reads the URL: `prepare=on|off` is ours, the rest is the driver's.
+fn parse(url: &str) -> Result<(Config, Option<bool>)> {
+    let unknown = || Error::UrlUnknown { url: without_password(url) };
+    let (place, options) = url.split_once('?').unwrap_or((url, ""));
+    let mut prepare = None;
+    let mut theirs = Vec::new();
+    for option in options.split('&').filter(|option| !option.is_empty()) {
+        match option.split_once('=') {
+            Some(("prepare", "on")) => prepare = Some(true),
+            Some(("prepare", "off")) => prepare = Some(false),
+            Some(("prepare", _)) => return Err(unknown()),
+            Some(("sslmode", "require" | "verify-ca" | "verify-full")) => return Err(no_tls()),
+            _ => theirs.push(option),
+        }
+    }
+    let url = match theirs.is_empty() {
+        true => place.to_owned(),
+        false => format!("{place}?{}", theirs.join("&")),
+    };
+    let mut config = Config::from_str(&url).map_err(|_| unknown())?;
+    if config.get_ssl_mode() == SslMode::Require {
+        return Err(no_tls());
+    }
+    if config.get_application_name().is_none() {
+        config.application_name("tidemill");
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT_MAX);
+    }
+    // A machine that vanished without a word is noticed in half a minute, not in two hours.
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(SILENCE_MAX);
+    }
+    config.keepalives_idle(SILENCE_MAX / 2).keepalives_interval(SILENCE_MAX / 6);
+    Ok((config, prepare))
+}
+
+fn no_tls() -> Error {
+    let reason = "the URL asks for TLS (sslmode=require), which this build does not speak; \
+                  use sslmode=disable on a network you trust, or a local TLS proxy";
+    Error::Database { reason: reason.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_option_is_taken_out_of_the_url() {
+        for (url, expected) in [
+            ("postgres://a@h/d", None),
+            ("postgres://a@h/d?prepare=off", Some(false)),
+            ("postgres://a@h/d?application_name=x&prepare=on", Some(true)),
+        ] {
+            assert_eq!(parse(url).unwrap().1, expected, "{url}");
+        }
+        assert_eq!(
+            parse("postgres://a@h/d?prepare=maybe").unwrap_err().code(),
+            "store_url_unknown"
+        );
+    }
+
+    #[test]
+    fn tls_is_refused_in_words() {
+        for mode in ["require", "verify-full"] {
+            let error = parse(&format!("postgres://a@h/d?sslmode={mode}")).unwrap_err();
+            assert!(error.to_string().contains("TLS"), "{error}");
+        }
+        assert!(parse("postgres://a@h/d?sslmode=prefer").is_ok());
+    }
+}

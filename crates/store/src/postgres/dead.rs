@@ -1,0 +1,240 @@
+//! Dead letters: found, grouped, noted, sent on their way again.
+
+use std::collections::HashMap;
+
+use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
+use tidemill_core::{ErrorClass, JobId, Payload};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+use crate::postgres::Shared;
+use crate::postgres::connect::Db;
+use crate::postgres::statement::{At, Param, Statement, sql};
+use crate::view::{DeadGroup, DeadLetter, Note};
+use crate::wake::Hint;
+
+const LIST: Statement = sql!(
+    "dead_list",
+    UUID_ARRAY,
+    TEXT,
+    TEXT,
+    TEXT,
+    TEXT,
+    INT2,
+    TEXT,
+    TIMESTAMPTZ,
+    TIMESTAMPTZ,
+    TEXT,
+    TEXT_ARRAY,
+    TEXT,
+    BOOL,
+    INT8,
+    INT8,
+);
+const GROUPS: Statement = sql!(
+    "dead_groups",
+    UUID_ARRAY,
+    TEXT,
+    TEXT,
+    TEXT,
+    TEXT,
+    INT2,
+    TEXT,
+    TIMESTAMPTZ,
+    TIMESTAMPTZ,
+    TEXT,
+    TEXT_ARRAY,
+    TEXT,
+    BOOL,
+);
+const NOTES: Statement = sql!("dead_notes", UUID_ARRAY);
+const NOTE: Statement = sql!("dead_note", TIMESTAMPTZ, UUID_ARRAY, TEXT, TEXT, INT2, BOOL);
+const REPLAY: Statement = sql!("dead_replay", TIMESTAMPTZ, UUID_ARRAY, TEXT, TEXT);
+const RULES: Statement = sql!("redrive_rules");
+const RULE_SET: Statement = sql!("redrive_rule_set", TEXT, TEXT);
+const RULE_UNSET: Statement = sql!("redrive_rule_unset", TEXT);
+const REDRIVABLE: Statement =
+    sql!("redrivable", TIMESTAMPTZ, INT8, INT2, TEXT, TEXT, TEXT, TEXT, INT8);
+
+/// A filter in the shape that the statements take.
+struct Wanted<'a> {
+    filter: &'a DeadFilter,
+    ids: Vec<Uuid>,
+    triage: Option<i16>,
+    from: Option<At>,
+    until: Option<At>,
+    path: Option<Vec<&'a str>>,
+    value: Option<&'a str>,
+}
+
+impl<'a> Wanted<'a> {
+    fn of(filter: &'a DeadFilter) -> Self {
+        let field = filter.payload_field.as_ref();
+        Self {
+            filter,
+            ids: filter.ids.iter().map(|id| id.0).collect(),
+            triage: filter.triage.map(Triage::number),
+            from: filter.died_from.map(At),
+            until: filter.died_until.map(At),
+            path: field.map(|(path, _)| path.split('.').collect()),
+            value: field.map(|(_, value)| value.as_str()),
+        }
+    }
+
+    fn params(&self) -> Vec<Param<'_>> {
+        let filter = self.filter;
+        vec![
+            &self.ids,
+            &filter.kind,
+            &filter.queue,
+            &filter.tenant,
+            &filter.fingerprint,
+            &self.triage,
+            &filter.tag,
+            &self.from,
+            &self.until,
+            &filter.error_contains,
+            &self.path,
+            &self.value,
+            &filter.archived,
+        ]
+    }
+}
+
+/// A page of dead letters, latest death first.
+pub(crate) async fn list(
+    db: &Db,
+    filter: &DeadFilter,
+    skip: usize,
+    limit: usize,
+) -> Result<Vec<DeadLetter>> {
+    let wanted = Wanted::of(filter);
+    let (skip, limit) = (skip as i64, limit as i64);
+    let mut params = wanted.params();
+    params.push(&skip);
+    params.push(&limit);
+    let rows = db.read(&LIST, &params).await?;
+    let ids: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+    let mut notes: HashMap<Uuid, Vec<Note>> = HashMap::new();
+    for row in db.read(&NOTES, &[&ids]).await? {
+        let note = Note { at: row.get::<_, At>(1).0, by: row.get(2), text: row.get(3) };
+        notes.entry(row.get(0)).or_default().push(note);
+    }
+    Ok(rows.iter().map(|row| letter(row, &mut notes)).collect())
+}
+
+fn letter(row: &Row, notes: &mut HashMap<Uuid, Vec<Note>>) -> DeadLetter {
+    let id: Uuid = row.get(0);
+    DeadLetter {
+        id: JobId(id),
+        kind: row.get(1),
+        queue: row.get(2),
+        tenant: row.get(3),
+        class: ErrorClass::of_word(row.get(4)),
+        error: row.get(5),
+        fingerprint: row.get(6),
+        attempt: row.get::<_, i16>(7) as u16,
+        died_at: row.get::<_, At>(8).0,
+        triage: Triage::of_number(row.get(9)),
+        redrives: row.get::<_, i16>(10) as u16,
+        archived: row.get(11),
+        recovered: row.get(12),
+        notes: notes.remove(&id).unwrap_or_default(),
+    }
+}
+
+/// How many there are of each fingerprint.
+pub(crate) async fn groups(db: &Db, filter: &DeadFilter) -> Result<Vec<DeadGroup>> {
+    let rows = db.read(&GROUPS, &Wanted::of(filter).params()).await?;
+    let group = |row: &Row| DeadGroup {
+        fingerprint: row.get(0),
+        kind: row.get(1),
+        class: ErrorClass::of_word(row.get(2)),
+        error: row.get(3),
+        count: row.get::<_, i64>(4) as u64,
+        new: row.get::<_, i64>(5) as u64,
+        first_at: row.get::<_, At>(6).0,
+        last_at: row.get::<_, At>(7).0,
+        sample: JobId(row.get(8)),
+    };
+    Ok(rows.iter().map(group).collect())
+}
+
+/// Notes something, and sets the triage or puts aside if asked.
+pub(crate) async fn note(
+    db: &Db,
+    ids: &[JobId],
+    by: &str,
+    text: &str,
+    triage: Option<Triage>,
+    archived: Option<bool>,
+) -> Result<u64> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let triage = triage.map(Triage::number);
+    let rows = db.write(&NOTE, &[&db.manual_now(), &ids, &by, &text, &triage, &archived]).await?;
+    Ok(rows.len() as u64)
+}
+
+/// Sends dead letters on their way again; answers those that were dead.
+pub(crate) async fn replay(
+    shared: &Shared,
+    ids: &[JobId],
+    by: &str,
+    payload: Option<Payload>,
+) -> Result<Vec<JobId>> {
+    let db = &shared.db;
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let payload = payload.as_ref().map(Payload::as_str);
+    let rows = db.write(&REPLAY, &[&db.manual_now(), &ids, &by, &payload]).await?;
+    let queues: std::collections::BTreeSet<String> = rows.iter().map(|row| row.get(1)).collect();
+    for queue in queues {
+        shared.hint(Hint::Ready { queue });
+    }
+    Ok(rows.iter().map(|row| JobId(row.get(0))).collect())
+}
+
+/// The rules that redrive by themselves.
+pub(crate) async fn rules(db: &Db) -> Result<Vec<RedriveRule>> {
+    let rows = db.read(&RULES, &[]).await?;
+    rows.iter().map(|row| serde_json::from_str(row.get(0)).map_err(unreadable)).collect()
+}
+
+/// Sets a rule, or takes it away.
+pub(crate) async fn set_rule(db: &Db, name: &str, rule: Option<RedriveRule>) -> Result<()> {
+    match rule {
+        Some(rule) => {
+            let text = serde_json::to_string(&rule).map_err(unreadable)?;
+            db.read(&RULE_SET, &[&name, &text]).await?
+        }
+        None => db.read(&RULE_UNSET, &[&name]).await?,
+    };
+    Ok(())
+}
+
+/// Dead letters that this rule may send on now.
+pub(crate) async fn redrivable(db: &Db, rule: &RedriveRule, limit: usize) -> Result<Vec<JobId>> {
+    let class = rule.class.map(ErrorClass::word);
+    let bound = i16::try_from(rule.redrives_max).unwrap_or(i16::MAX);
+    let rows = db
+        .read(
+            &REDRIVABLE,
+            &[
+                &db.manual_now(),
+                &(rule.delay_ms as i64),
+                &bound,
+                &rule.kind,
+                &rule.queue,
+                &class,
+                &rule.error_contains,
+                &(limit as i64),
+            ],
+        )
+        .await?;
+    Ok(rows.iter().map(|row| JobId(row.get(0))).collect())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what map_err hands over")]
+fn unreadable(error: serde_json::Error) -> Error {
+    Error::Database { reason: format!("a rule cannot be read or written: {error}") }
+}

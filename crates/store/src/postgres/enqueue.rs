@@ -1,0 +1,88 @@
+//! Enqueue: batches in one statement, concurrent single calls in one commit.
+//!
+//! Every job has its id before it is sent, so an enqueue whose answer was lost is sent again: what
+//! was written is found by its id, and the rest is written. Nobody is told `no` who may have a `yes`.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use tidemill_core::NewJob;
+use uuid::Uuid;
+
+use crate::error::Result;
+use crate::postgres::batch::{STATEMENT_JOBS_MAX, write};
+use crate::postgres::connect::{Conn, Db};
+use crate::postgres::error::{Fault, Tries};
+use crate::postgres::statement::{Statement, sql};
+use crate::postgres::{Shared, unique};
+use crate::request::Receipt;
+use crate::wake::Hint;
+
+const KNOWN: Statement = sql!("job_known", UUID_ARRAY);
+
+/// Calls with at most this many jobs share commits with others.
+const SMALL_JOBS_MAX: usize = 100;
+
+/// Writes jobs; answers in their order.
+pub(crate) async fn enqueue(shared: &Arc<Shared>, jobs: Vec<NewJob>) -> Result<Vec<Receipt>> {
+    if jobs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let queues: BTreeSet<_> = jobs.iter().map(|job| job.queue.clone()).collect();
+    let receipts = if jobs.iter().any(|job| job.unique.is_some()) {
+        unique::enqueue(&shared.db, &jobs).await?
+    } else {
+        let receipts = jobs.iter().map(|job| Receipt::Enqueued { id: job.id }).collect();
+        if jobs.len() <= SMALL_JOBS_MAX {
+            shared.gather.enqueue(&shared.db, jobs).await?;
+        } else {
+            write_all(&shared.db, &jobs.iter().collect::<Vec<_>>()).await?;
+        }
+        receipts
+    };
+    for queue in queues {
+        shared.hint(Hint::Ready { queue });
+    }
+    Ok(receipts)
+}
+
+/// Writes jobs without unique keys, all or none. Ids that were written before stay as they are.
+pub(crate) async fn write_all(db: &Db, jobs: &[&NewJob]) -> Result<()> {
+    let mut tries = Tries::resend();
+    let mut doubtful = false;
+    loop {
+        match write_once(db, jobs, doubtful).await {
+            Ok(()) => return Ok(()),
+            Err(fault) => {
+                doubtful |= matches!(fault, Fault::Duplicate(_) | Fault::Lost(_));
+                tries.again(fault).await?;
+            }
+        }
+    }
+}
+
+async fn write_once(db: &Db, jobs: &[&NewJob], doubtful: bool) -> Result<(), Fault> {
+    if !doubtful && jobs.len() <= STATEMENT_JOBS_MAX {
+        return write(&db.conn().await?, db.manual_now(), jobs).await;
+    }
+    let conn = db.begin().await?;
+    match write_new(&conn, db, jobs).await {
+        Ok(()) => conn.commit().await,
+        Err(fault) => {
+            conn.rollback().await?;
+            Err(fault)
+        }
+    }
+}
+
+/// Writes those that are not there yet, in the caller's transaction.
+pub(crate) async fn write_new(conn: &Conn<'_>, db: &Db, jobs: &[&NewJob]) -> Result<(), Fault> {
+    let ids: Vec<Uuid> = jobs.iter().map(|job| job.id.0).collect();
+    let known = conn.query(&KNOWN, &[&ids]).await?;
+    let mut seen: HashSet<Uuid> = known.iter().map(|row| row.get(0)).collect();
+    let new: Vec<_> = jobs.iter().copied().filter(|job| seen.insert(job.id.0)).collect();
+    for part in new.chunks(STATEMENT_JOBS_MAX) {
+        write(conn, db.manual_now(), part).await?;
+    }
+    Ok(())
+}

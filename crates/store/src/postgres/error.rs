@@ -1,0 +1,186 @@
+//! What the driver says, sorted by what is to be done about it.
+//!
+//! Some faults say that nothing happened and that trying again will help (a deadlock, a lost race);
+//! some leave open whether the statement took effect (a connection that broke). Only a caller that
+//! may safely be run again is run again; the others are told that the result is unknown.
+
+use std::time::{Duration, Instant};
+
+use deadpool_postgres::PoolError;
+use tokio_postgres::error::SqlState;
+
+use crate::error::{Error, Result};
+
+/// Why a try failed.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// Nothing of it happened; the same again may work at once.
+    Again(String),
+    /// A job of one of these ids exists. Nothing of it happened.
+    Duplicate(String),
+    /// The connection broke; nobody knows whether it happened.
+    Lost(String),
+    /// No connection could be had: nothing was sent.
+    Away(String),
+    /// The answer is no.
+    Refused(Error),
+}
+
+impl From<tokio_postgres::Error> for Fault {
+    fn from(error: tokio_postgres::Error) -> Self {
+        let Some(answer) = error.as_db_error() else {
+            return match is_local(&error) {
+                true => Self::Refused(Error::Database { reason: chain(&error) }),
+                false => Self::Lost(chain(&error)),
+            };
+        };
+        let reason = match answer.detail() {
+            Some(detail) => format!("{} ({detail})", answer.message()),
+            None => answer.message().to_owned(),
+        };
+        let code = answer.code();
+        match code.code() {
+            "40001" | "40P01" | "26000" | "42P05" | "0A000" => Self::Again(reason),
+            "23505" => Self::Duplicate(reason),
+            "25006" => Self::Refused(Error::ReadOnly { reason }),
+            "53100" => Self::Refused(Error::DiskFull { reason }),
+            "55P03" | "57014" => Self::Refused(Error::Busy { reason }),
+            "53300" | "57P03" => Self::Away(reason),
+            "57P01" | "57P02" | "57P05" => Self::Lost(reason),
+            class if class.starts_with("08") => Self::Lost(reason),
+            _ => Self::Refused(Error::Database { reason: format!("{reason} [{}]", code.code()) }),
+        }
+    }
+}
+
+impl From<PoolError> for Fault {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Backend(error) => error.into_away(),
+            other => Self::Away(other.to_string()),
+        }
+    }
+}
+
+/// A fault while connecting: nothing was sent, whatever it was.
+pub(crate) trait IntoAway {
+    fn into_away(self) -> Fault;
+}
+
+impl IntoAway for tokio_postgres::Error {
+    fn into_away(self) -> Fault {
+        match Fault::from(self) {
+            Fault::Lost(reason) | Fault::Again(reason) => Fault::Away(reason),
+            other => other,
+        }
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Again(reason) => Self::Busy { reason },
+            Fault::Duplicate(reason) => Self::Database { reason },
+            Fault::Lost(reason) => Self::Unavailable { reason, unknown: true },
+            Fault::Away(reason) => Self::Unavailable { reason, unknown: false },
+            Fault::Refused(error) => error,
+        }
+    }
+}
+
+/// Whether a prepared statement was not where it was left: connections are shared behind our back.
+pub(crate) fn is_shared_connection(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(|code| {
+        *code == SqlState::INVALID_SQL_STATEMENT_NAME
+            || *code == SqlState::DUPLICATE_PSTATEMENT
+    })
+}
+
+/// Whether the driver failed before sending or after receiving: a value did not fit its type.
+fn is_local(error: &tokio_postgres::Error) -> bool {
+    let text = error.to_string();
+    text.starts_with("error serializing") || text.starts_with("error deserializing")
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
+}
+
+const CONFLICTS_MAX: u32 = 12;
+
+/// Decides whether a call is tried again, and waits before it is.
+#[derive(Debug)]
+pub(crate) struct Tries {
+    patience: Duration,
+    conflicts: u32,
+    losses: u32,
+    since: Option<Instant>,
+}
+
+impl Tries {
+    /// For calls that may be sent again: what they wrote before, they recognise.
+    pub fn resend() -> Self {
+        Self::lasting(Duration::from_secs(10))
+    }
+
+    /// For reads.
+    pub fn read() -> Self {
+        Self::lasting(Duration::from_secs(2))
+    }
+
+    /// For calls that must not be sent again when nobody knows whether they took effect.
+    pub fn once() -> Self {
+        Self::lasting(Duration::ZERO)
+    }
+
+    fn lasting(patience: Duration) -> Self {
+        Self { patience, conflicts: 0, losses: 0, since: None }
+    }
+
+    /// Whether a try before this one may have taken effect.
+    pub fn was_lost(&self) -> bool {
+        self.losses > 0
+    }
+
+    /// Returns when it is time to try again, or fails for good.
+    pub async fn again(&mut self, fault: Fault) -> Result<()> {
+        let pause = match &fault {
+            Fault::Again(_) | Fault::Duplicate(_) if self.conflicts < CONFLICTS_MAX => {
+                self.conflicts += 1;
+                Duration::from_micros(500) * 2_u32.pow(self.conflicts.min(8))
+            }
+            Fault::Lost(_) if self.has_patience() => {
+                self.losses += 1;
+                Duration::from_millis(5) * 2_u32.pow(self.losses.min(7))
+            }
+            // Nothing was sent now, but something before: only an answer can end the doubt.
+            Fault::Away(_) if self.was_lost() && self.has_patience() => {
+                self.losses += 1;
+                Duration::from_millis(5) * 2_u32.pow(self.losses.min(7))
+            }
+            _ => return Err(self.last(fault)),
+        };
+        tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+        Ok(())
+    }
+
+    fn has_patience(&mut self) -> bool {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        self.patience > Duration::ZERO && since.elapsed() < self.patience
+    }
+
+    fn last(&self, fault: Fault) -> Error {
+        match Error::from(fault) {
+            Error::Unavailable { reason, unknown } => {
+                Error::Unavailable { reason, unknown: unknown || self.was_lost() }
+            }
+            error => error,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Low-water marks: where in each lane a claim begins to look.
+//!
+//! Rows that were claimed leave dead index entries at the head of the queue until vacuum may remove
+//! them. Walking over 200,000 of them costs a claim 60 ms; beginning at the mark, 3 ms. A mark is only
+//! a hint: a transaction that commits late brings jobs that were due earlier. So a claim looks from
+//! the head once a second, and also when it would come back short, but then for at most a twentieth
+//! of the time: an idle queue costs little, however many dead rows it has.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use crate::request::{ClaimRequest, Lane};
+
+/// Beyond this number of lanes all marks are forgotten: they come back with the next claims.
+const LANES_MAX: usize = 10_000;
+const HEAD_EVERY: Duration = Duration::from_secs(1);
+const HEAD_SHARE: u32 = 20;
+const SHEAF_IDS_GUESS: f64 = 10.0;
+
+/// One asker's view of a lane: who knows other kinds finds other heads.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    lane: Lane,
+    kinds: Option<u64>,
+}
+
+#[derive(Clone, Copy)]
+struct Mark {
+    from: Option<Timestamp>,
+    head_seen: Instant,
+    head_cost: Duration,
+    sheaf_ids: f64,
+}
+
+/// The marks of this process.
+#[derive(Default)]
+pub(crate) struct Marks(Mutex<HashMap<Key, Mark>>);
+
+/// What to ask for.
+pub(crate) struct Plan {
+    keys: Vec<Key>,
+    /// Per lane, where to begin; `None` is its head.
+    pub from: Vec<Option<Timestamp>>,
+    /// How many sheaves are likely to be enough.
+    pub sheaves: usize,
+}
+
+/// What a claim by a plan found.
+pub(crate) struct Found {
+    /// Per lane, the due time of the first sheaf.
+    pub heads: Vec<Option<Timestamp>>,
+    /// How many sheaves, with how many ids.
+    pub sheaves: usize,
+    pub ids: usize,
+    /// Whether the number of sheaves asked for was what ended the search.
+    pub is_cut: bool,
+    pub took: Duration,
+    pub now: Timestamp,
+}
+
+impl Plan {
+    /// Whether something may be passed over.
+    pub fn is_partial(&self) -> bool {
+        self.from.iter().any(Option::is_some)
+    }
+
+    /// The same lanes from their heads.
+    pub fn from_heads(&mut self) {
+        self.from.fill(None);
+    }
+}
+
+impl Marks {
+    /// Where to look for this wish.
+    pub fn plan(&self, ask: &ClaimRequest) -> Plan {
+        let kinds = ask.kinds.as_ref().map(|kinds| {
+            let mut hasher = DefaultHasher::new();
+            kinds.hash(&mut hasher);
+            hasher.finish()
+        });
+        let keys: Vec<_> = ask.lanes.iter().map(|lane| Key { lane: lane.clone(), kinds }).collect();
+        let marks = self.lock();
+        let known: Vec<_> = keys.iter().map(|key| marks.get(key)).collect();
+        let overdue = known.iter().flatten().any(|mark| mark.head_seen.elapsed() >= HEAD_EVERY);
+        let from = known.iter().map(|mark| mark.filter(|_| !overdue).and_then(|mark| mark.from));
+        let ids = known.iter().flatten().map(|mark| mark.sheaf_ids).fold(f64::INFINITY, f64::min);
+        let sheaves = sheaves(ask.jobs_max, if ids.is_finite() { ids } else { SHEAF_IDS_GUESS });
+        Plan { from: from.collect(), keys, sheaves }
+    }
+
+    /// How long until this plan's lanes may be looked at from their heads.
+    pub fn heads_in(&self, plan: &Plan) -> Duration {
+        let marks = self.lock();
+        let waits = plan.keys.iter().filter_map(|key| marks.get(key)).map(|mark| {
+            (mark.head_cost * HEAD_SHARE).min(HEAD_EVERY).saturating_sub(mark.head_seen.elapsed())
+        });
+        waits.max().unwrap_or_default()
+    }
+
+    /// Remembers what a claim by this plan found.
+    pub fn learn(&self, plan: &Plan, found: &Found) {
+        let mut marks = self.lock();
+        if marks.len() > LANES_MAX {
+            marks.clear();
+        }
+        let lanes = plan.keys.iter().zip(&plan.from).zip(&found.heads);
+        for ((key, from), head) in lanes {
+            let mark = marks.entry(key.clone()).or_insert(Mark {
+                from: None,
+                head_seen: Instant::now(),
+                head_cost: found.took,
+                sheaf_ids: SHEAF_IDS_GUESS,
+            });
+            if from.is_none() && (head.is_some() || !found.is_cut) {
+                (mark.head_seen, mark.head_cost) = (Instant::now(), found.took);
+                mark.from = Some(head.unwrap_or(found.now));
+            } else if head.is_some() {
+                mark.from = *head;
+            }
+            if head.is_some() {
+                let ids = found.ids as f64 / found.sheaves.max(1) as f64;
+                mark.sheaf_ids = (mark.sheaf_ids * 0.6 + ids * 0.4).max(1.0);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Mark>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How many sheaves to take hold of. One too many keeps others from it for a moment; one too few
+/// costs a second statement. The first of them is often partly taken: one more, unless few are wanted.
+fn sheaves(jobs_max: usize, ids: f64) -> usize {
+    let enough = (jobs_max as f64 / ids).ceil() as usize;
+    let spare = usize::from(jobs_max as f64 * 4.0 >= ids);
+    (enough + spare).min(jobs_max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidemill_core::{Priority, WorkerId};
+
+    fn ask() -> ClaimRequest {
+        let lanes = vec![Lane { queue: "q".into(), priority: Priority::Normal }];
+        ClaimRequest { worker: WorkerId::new(), lanes, kinds: None, jobs_max: 100 }
+    }
+
+    fn found(head: Option<Timestamp>, took: Duration) -> Found {
+        let now = Timestamp::UNIX_EPOCH;
+        Found { heads: vec![head], sheaves: 1, ids: 1, is_cut: false, took, now }
+    }
+
+    #[test]
+    fn a_claim_begins_where_the_last_one_found_something() {
+        let (marks, head) = (Marks::default(), Timestamp::UNIX_EPOCH);
+        let plan = marks.plan(&ask());
+        assert!(!plan.is_partial());
+        marks.learn(&plan, &found(Some(head), Duration::ZERO));
+        let plan = marks.plan(&ask());
+        assert_eq!(plan.from, [Some(head)]);
+        assert_eq!(marks.heads_in(&plan), Duration::ZERO, "a cheap look is free");
+    }
+
+    #[test]
+    fn a_dear_look_from_the_head_is_taken_rarely() {
+        let marks = Marks::default();
+        let plan = marks.plan(&ask());
+        marks.learn(&plan, &found(None, Duration::from_millis(40)));
+        let wait = marks.heads_in(&marks.plan(&ask()));
+        assert!(
+            wait > Duration::from_millis(400) && wait <= Duration::from_millis(800),
+            "{wait:?}"
+        );
+    }
+
+    #[test]
+    fn the_number_of_sheaves_follows_their_size() {
+        for (jobs_max, ids, expected) in [
+            (500, 100.0, 6),
+            (500, 1.0, 500),
+            (10, 100.0, 1),
+            (30, 100.0, 2),
+            (1, 1.0, 1),
+            (0, 1.0, 0),
+        ] {
+            assert_eq!(sheaves(jobs_max, ids), expected, "{jobs_max} {ids}");
+        }
+    }
+}

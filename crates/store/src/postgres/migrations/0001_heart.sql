@@ -1,0 +1,617 @@
+-- The heart: bodies written once, ready work in sheaves of ids, one lease per claim, one outcome per job.
+--
+-- job      the body. Written once; changed only by a duplicate that replaces it.
+-- ready    what waits: up to 100 ids of one queue, band, kind, tenant and due time (a sheaf). The first
+--          `taken` of them are claimed already.
+-- lease    one row per claim; its key is the token. `gone`: ids it lost again (retried, snoozed, dead…).
+-- outcome  exactly one row per finished job, append-only.
+-- attempt  attempts that did not finish their job.
+--
+-- Where a job is: it has an outcome; or a lease names it and has neither let it go nor an outcome for it;
+-- or the sheaf with the larger number of job.sheaf and its attempts' sheaves holds it; or it is blocked.
+-- A number of a sheaf is taken when a job is put into it, so the latest is the largest.
+
+-- Steps of 16,384, so that one number serves a whole batch: its sheaves are numbered onward from it.
+create sequence tidemill.sheaf increment by 16384;
+
+create table tidemill.job (
+    id uuid primary key,
+    kind text not null,
+    queue text not null,
+    priority int2 not null,
+    tenant text,
+    key text,
+    unique_key text,
+    sheaf int8 not null,
+    payload json not null,
+    options json,
+    created_at timestamptz not null
+);
+
+create table tidemill.ready (
+    seq int8 primary key,
+    queue text collate "C" not null,
+    priority int2 not null,
+    run_at timestamptz not null,
+    kind text not null,
+    tenant text,
+    attempt int2 not null default 0,
+    lost int2 not null default 0,
+    taken int2 not null default 0,
+    ids uuid[] not null
+);
+create index ready_claim on tidemill.ready (queue, priority, run_at, seq);
+
+create table tidemill.lease (
+    token int8 generated always as identity primary key,
+    worker uuid not null,
+    ask uuid not null,
+    claimed_at timestamptz not null,
+    ids uuid[] not null,
+    attempts int2[] not null,
+    losts int2[] not null,
+    gone uuid[] not null default '{}',
+    cancelled uuid[] not null default '{}',
+    reasons text[] not null default '{}'
+) with (fillfactor = 50);
+create index lease_worker on tidemill.lease (worker);
+-- Ids do not compress; trying cost a claim of 500 a quarter of its time.
+alter table tidemill.lease alter column ids set storage external, alter column gone set storage external;
+
+create table tidemill.outcome (
+    id uuid primary key,
+    queue text not null,
+    state int2 not null,
+    attempt int2 not null,
+    lost int2 not null,
+    token int8,
+    worker uuid,
+    finished_at timestamptz not null,
+    retain_ms int8,
+    keyed boolean not null,
+    output json,
+    error text
+);
+create index outcome_cancelled on tidemill.outcome (id) where state = 5;
+
+create table tidemill.attempt (
+    id uuid not null,
+    token int8 not null,
+    attempt int2 not null,
+    worker uuid,
+    started_at timestamptz,
+    ended_at timestamptz not null,
+    class text,
+    error text,
+    next_at timestamptz,
+    sheaf int8 not null,
+    primary key (id, token)
+);
+
+-- scope: 0 while unfinished, 1 for a period (until), 2 for ever. next_id: the one kept for afterwards.
+create table tidemill.unique_key (
+    key text collate "C" primary key,
+    id uuid not null,
+    next_id uuid,
+    next_due timestamptz,
+    scope int2 not null,
+    until timestamptz
+);
+create index unique_key_next on tidemill.unique_key (next_id) where next_id is not null;
+create index unique_key_until on tidemill.unique_key (until) where scope = 1;
+
+create table tidemill.dead (
+    id uuid primary key,
+    kind text not null,
+    queue text not null,
+    tenant text,
+    class text not null,
+    error text not null,
+    fingerprint text not null,
+    attempt int2 not null,
+    died_at timestamptz not null,
+    triage int2 not null default 0,
+    redrives int2 not null default 0,
+    archived boolean not null default false
+);
+create index dead_fingerprint on tidemill.dead (fingerprint);
+create index dead_died_at on tidemill.dead (died_at, id);
+
+create table tidemill.note (
+    number int8 generated always as identity primary key,
+    id uuid not null,
+    at timestamptz not null,
+    by_whom text not null,
+    text text not null
+);
+create index note_id on tidemill.note (id);
+
+create table tidemill.queue (
+    name text primary key,
+    rules json not null
+);
+
+create table tidemill.redrive_rule (
+    name text primary key,
+    rule json not null
+);
+
+create table tidemill.worker (
+    id uuid primary key,
+    name text not null,
+    queues text[] not null,
+    kinds text[] not null,
+    slots int4 not null,
+    started_at timestamptz not null,
+    beat_at timestamptz not null
+) with (fillfactor = 50);
+
+create table tidemill.duty (
+    name text primary key,
+    holder uuid not null,
+    until timestamptz not null
+);
+
+-- Small tables with many dead rows: let vacuum come early and cheaply.
+alter table tidemill.ready set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+alter table tidemill.lease set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+
+-- Enqueue, once, for everybody: the store's own batches with unique keys, a caller's transaction, plain SQL.
+
+-- Puts one job into a new sheaf of its own; answers the sheaf's number.
+create function tidemill.place(
+    id uuid, queue text, priority int2, run_at timestamptz, kind text, tenant text, attempt int2, lost int2
+) returns int8 language sql as $$
+    insert into tidemill.ready (seq, queue, priority, run_at, kind, tenant, attempt, lost, ids)
+    values (nextval('tidemill.sheaf'), $2, $3, $4, $5, $6, $7, $8, array[$1])
+    returning seq
+$$;
+
+-- The number of the sheaf that holds a job if it waits.
+create function tidemill.sheaf_of(id uuid) returns int8 language sql stable as $$
+    select greatest(j.sheaf, (select max(a.sheaf) from tidemill.attempt a where a.id = $1))
+    from tidemill.job j where j.id = $1
+$$;
+
+-- Takes a waiting job out of its sheaf; answers the sheaf, or nulls when the job does not wait.
+-- It changes the sheaf's row, so a claim whose snapshot is older looks again.
+create function tidemill.take_out(id uuid) returns tidemill.ready language plpgsql as $$
+declare
+    sheaf tidemill.ready;
+begin
+    select r.* into sheaf from tidemill.ready r where r.seq = tidemill.sheaf_of(take_out.id) for update;
+    sheaf.ids := sheaf.ids[sheaf.taken + 1:];
+    if take_out.id = any (sheaf.ids) then
+        if cardinality(sheaf.ids) = 1 then
+            delete from tidemill.ready r where r.seq = sheaf.seq;
+        else
+            update tidemill.ready r set ids = array_remove(sheaf.ids, take_out.id), taken = 0
+            where r.seq = sheaf.seq;
+        end if;
+        return sheaf;
+    end if;
+    return null;
+end $$;
+
+-- Writes a job and its sheaf, unless a job of this id was written before.
+create function tidemill.write(body tidemill.job, run_at timestamptz) returns void language plpgsql as $$
+begin
+    body.sheaf := nextval('tidemill.sheaf');
+    insert into tidemill.job select body.* on conflict (id) do nothing;
+    if found then
+        insert into tidemill.ready (seq, queue, priority, run_at, kind, tenant, ids)
+        values (body.sheaf, body.queue, body.priority, write.run_at, body.kind, body.tenant, array[body.id]);
+    end if;
+end $$;
+
+-- Lets a kept job wait for its turn; answers its queue.
+create function tidemill.promote(id uuid, due timestamptz, at timestamptz) returns text language plpgsql as $$
+declare
+    body tidemill.job;
+begin
+    select j.* into strict body from tidemill.job j where j.id = promote.id;
+    update tidemill.job j set sheaf = tidemill.place(
+        body.id, body.queue, body.priority, greatest(promote.due, promote.at), body.kind, body.tenant, 0::int2, 0::int2)
+    where j.id = promote.id;
+    return body.queue;
+end $$;
+
+-- Frees the keys of jobs that have finished; who was kept for afterwards gets its turn. Answers their queues.
+create function tidemill.release(keys text[], holders uuid[], at timestamptz) returns setof text
+language plpgsql as $$
+declare
+    held tidemill.unique_key;
+begin
+    for held in
+        select u.* from tidemill.unique_key u where u.key = any (keys) order by u.key for update
+    loop
+        if not held.id = any (holders) then
+            continue;
+        elsif held.next_id is not null then
+            update tidemill.unique_key u set id = held.next_id, next_id = null, next_due = null
+            where u.key = held.key;
+            return next tidemill.promote(held.next_id, held.next_due, release.at);
+        elsif held.scope = 0 then
+            delete from tidemill.unique_key u where u.key = held.key;
+        end if;
+    end loop;
+end $$;
+
+-- Writes one job, obeying its unique key. A duplicate is an answer, never an error. Sent again under the
+-- same id it writes nothing. The key's row is locked first, so that no two callers decide at once.
+create function tidemill.put(
+    body tidemill.job, run_at timestamptz, scope int2, until timestamptz, on_duplicate text, forced boolean,
+    at timestamptz, out id uuid, out answer text
+) language plpgsql as $$
+declare
+    held tidemill.unique_key;
+    sheaf tidemill.ready;
+begin
+    put.id := body.id;
+    put.answer := 'enqueued';
+    if body.unique_key is null then
+        perform tidemill.write(body, put.run_at);
+        return;
+    end if;
+    loop
+        if exists (select from tidemill.job j where j.id = body.id) then
+            if exists (select from tidemill.unique_key u where u.next_id = body.id) then
+                put.answer := 'kept';
+            end if;
+            return;
+        end if;
+        insert into tidemill.unique_key (key, id, scope, until)
+        values (body.unique_key, body.id, put.scope, put.until) on conflict (key) do nothing;
+        if found then
+            perform tidemill.write(body, put.run_at);
+            return;
+        end if;
+        select u.* into held from tidemill.unique_key u where u.key = body.unique_key for update;
+        -- Not found: it was freed in between, so the key may be ours now.
+        exit when found;
+    end loop;
+    if held.id = body.id then
+        return;
+    end if;
+    if put.forced or (held.scope = 1 and held.until <= put.at) then
+        if held.next_id is not null then
+            perform tidemill.promote(held.next_id, held.next_due, put.at);
+        end if;
+        update tidemill.unique_key u
+        set id = body.id, next_id = null, next_due = null, scope = put.scope, until = put.until
+        where u.key = held.key;
+        perform tidemill.write(body, put.run_at);
+        return;
+    end if;
+    put.id := held.id;
+    put.answer := case on_duplicate when 'reject' then 'rejected' else 'joined' end;
+    if on_duplicate in ('reject', 'join', 'throttle')
+        or exists (select from tidemill.outcome o where o.id = held.id) then
+        return;
+    end if;
+    if on_duplicate = 'run_once_more' then
+        select r.* into sheaf from tidemill.ready r
+        where r.seq = tidemill.sheaf_of(held.id) and held.id = any (r.ids[r.taken + 1:]);
+        if found then
+            return;
+        end if;
+    else
+        sheaf := tidemill.take_out(held.id);
+        if sheaf.seq is not null then
+            update tidemill.job j
+            set payload = body.payload, options = body.options, queue = body.queue, priority = body.priority,
+                tenant = body.tenant, key = body.key, sheaf = tidemill.place(
+                    held.id, body.queue, body.priority, put.run_at, body.kind, body.tenant, sheaf.attempt, sheaf.lost)
+            where j.id = held.id;
+            put.answer := 'replaced';
+            return;
+        elsif on_duplicate = 'replace' then
+            return;
+        end if;
+    end if;
+    -- The holder runs: one more is kept for afterwards.
+    if held.next_id is null then
+        body.sheaf := 0;
+        insert into tidemill.job select body.*;
+        update tidemill.unique_key u set next_id = body.id, next_due = put.run_at where u.key = held.key;
+        put.id := body.id;
+        put.answer := 'kept';
+    else
+        update tidemill.job j set payload = body.payload, options = body.options where j.id = held.next_id;
+        if on_duplicate = 'debounce' then
+            update tidemill.unique_key u set next_due = put.run_at where u.key = held.key;
+        end if;
+        put.id := held.next_id;
+    end if;
+end $$;
+
+-- Makes a job that waits for the clock due now; answers its queue, or null when it does not wait so.
+create function tidemill.run_now(id uuid, at timestamptz) returns text language plpgsql as $$
+declare
+    sheaf tidemill.ready;
+begin
+    select r.* into sheaf from tidemill.ready r where r.seq = tidemill.sheaf_of(run_now.id) for update;
+    if sheaf.run_at > run_now.at then
+        sheaf := tidemill.take_out(run_now.id);
+        if sheaf.seq is not null then
+            update tidemill.job j set sheaf = tidemill.place(run_now.id, sheaf.queue, sheaf.priority, run_now.at,
+                sheaf.kind, sheaf.tenant, sheaf.attempt, sheaf.lost)
+            where j.id = run_now.id;
+            return sheaf.queue;
+        end if;
+    end if;
+    return null;
+end $$;
+
+-- Sends dead letters on their way again, with all attempts unspent, and notes it. Answers those that were dead.
+create function tidemill.replay(ids uuid[], by_whom text, payload json, at timestamptz)
+returns table (id uuid, queue text) language plpgsql as $$
+declare
+    body tidemill.job;
+begin
+    for body in select j.* from tidemill.job j where j.id = any (replay.ids) order by j.unique_key, j.id loop
+        if not exists (select from tidemill.dead d where d.id = body.id) then
+            continue;
+        end if;
+        if body.unique_key is not null then
+            insert into tidemill.unique_key (key, id, scope) values (body.unique_key, body.id, 0)
+            on conflict (key) do nothing;
+        end if;
+        delete from tidemill.outcome o where o.id = body.id and o.state = 6;
+        if not found then
+            delete from tidemill.unique_key u where u.key = body.unique_key and u.id = body.id and u.scope = 0
+                and u.next_id is null and exists (select from tidemill.outcome o where o.id = body.id);
+            continue;
+        end if;
+        update tidemill.job j
+        set payload = coalesce(replay.payload, j.payload), sheaf = tidemill.place(
+            body.id, body.queue, body.priority, replay.at, body.kind, body.tenant, 0::int2, 0::int2)
+        where j.id = body.id;
+        update tidemill.dead d set triage = 2, redrives = d.redrives + 1 where d.id = body.id;
+        insert into tidemill.note (id, at, by_whom, text) values (body.id, replay.at, replay.by_whom,
+            case when replay.payload is null then 'replayed' else 'replayed with another payload' end);
+        replay.id := body.id;
+        replay.queue := body.queue;
+        return next;
+    end loop;
+end $$;
+
+-- Writes a batch in the caller's transaction: an array of objects with the fields named below; `payload`
+-- is a string that holds JSON, so that it is kept to the letter. Answers each by its place, from 1.
+-- Keys are taken in order, so that two batches do not block each other.
+create function tidemill.enqueue_json(jobs text, at timestamptz default null)
+returns table (ord int8, id uuid, answer text) language plpgsql as $$
+declare
+    present timestamptz := coalesce(enqueue_json.at, now());
+    line record;
+begin
+    with base as materialized (
+        select nextval('tidemill.sheaf') as first
+    ), line as materialized (
+        select distinct on (l.id) l.*,
+            greatest(present, coalesce(l.run_at, present + l.delay_us * interval '1 us')) as due
+        from rows from (json_to_recordset(jobs::json) as (
+            id uuid, kind text, queue text, priority int2, run_at timestamptz, delay_us int8, tenant text,
+            key text, unique_key text, payload text, options json
+        )) with ordinality as l(
+            id, kind, queue, priority, run_at, delay_us, tenant, key, unique_key, payload, options, ord)
+        where l.unique_key is null and not exists (select from tidemill.job j where j.id = l.id)
+    ), part as (
+        select *, (row_number() over (partition by l.queue, l.priority, l.kind, l.tenant, l.due order by l.ord) - 1)
+            / 100 as part
+        from line l
+    ), lot as (
+        select *, min(p.ord) over (partition by p.queue, p.priority, p.kind, p.tenant, p.due, p.part) as lot
+        from part p
+    ), placed as materialized (
+        select *, base.first + dense_rank() over (order by l.lot) as sheaf from lot l, base
+    ), waiting as (
+        insert into tidemill.ready (seq, queue, priority, run_at, kind, tenant, ids)
+        select l.sheaf, l.queue, l.priority, l.due, l.kind, l.tenant, array_agg(l.id order by l.ord)
+        from placed l group by l.sheaf, l.queue, l.priority, l.due, l.kind, l.tenant
+    )
+    insert into tidemill.job (id, kind, queue, priority, tenant, key, sheaf, payload, options, created_at)
+    select l.id, l.kind, l.queue, l.priority, l.tenant, l.key, l.sheaf, l.payload::json, l.options, present
+    from placed l order by l.ord;
+
+    for line in
+        select l.* from rows from (json_to_recordset(jobs::json) as (
+            id uuid, kind text, queue text, priority int2, run_at timestamptz, delay_us int8, tenant text,
+            key text, unique_key text, scope int2, period_us int8, on_duplicate text, force boolean,
+            payload text, options json
+        )) with ordinality as l(
+            id, kind, queue, priority, run_at, delay_us, tenant, key, unique_key, scope, period_us,
+            on_duplicate, force, payload, options, ord)
+        order by l.unique_key collate "C" nulls first, l.ord
+    loop
+        ord := line.ord;
+        id := line.id;
+        answer := 'enqueued';
+        if line.unique_key is not null then
+            select p.id, p.answer into enqueue_json.id, enqueue_json.answer
+            from tidemill.put(
+                row(line.id, line.kind, line.queue, line.priority, line.tenant, line.key, line.unique_key, 0,
+                    line.payload::json, line.options, present)::tidemill.job,
+                greatest(present, coalesce(line.run_at, present + line.delay_us * interval '1 us')),
+                line.scope, present + line.period_us * interval '1 us', line.on_duplicate, line.force, present) p;
+        end if;
+        return next;
+    end loop;
+end $$;
+
+-- Plain SQL: what an INSERT into the view tidemill_enqueue, or tidemill.enqueue(), may wish for.
+
+create type tidemill.wish as (
+    id uuid, kind text, payload text, queue text, priority text, run_at text, delay_ms int8, tenant text, key text,
+    unique_key text, unique_scope text, unique_period_ms int8, on_duplicate text, force boolean, options text
+);
+
+-- A UUIDv7, for callers that bring no id.
+create function tidemill.uuid7() returns uuid language sql volatile as $$
+    select encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) placing substring(
+        int8send(floor(extract(epoch from clock_timestamp()) * 1000)::int8) from 3) from 1 for 6), 52, 1), 53, 1),
+        'hex')::uuid
+$$;
+
+-- Refuses an input, with the stable code of the refusal.
+create function tidemill.refuse(code text, message text) returns void language plpgsql as $$
+begin
+    raise exception 'tidemill: %: %', code, message using errcode = 'invalid_parameter_value';
+end $$;
+
+create function tidemill.check_name(what text, name text, bytes_max int) returns void language plpgsql as $$
+begin
+    if name = '' then
+        perform tidemill.refuse('name_empty', format('the %s is empty', what));
+    elsif octet_length(name) > bytes_max then
+        perform tidemill.refuse('name_too_long',
+            format('the %s has %s bytes, the limit is %s', what, octet_length(name), bytes_max));
+    elsif name ~ '[[:cntrl:]]' then
+        perform tidemill.refuse('name_invalid', format('the %s %L contains a control character', what, name));
+    end if;
+end $$;
+
+create function tidemill.check_word(what text, word text, known text[]) returns void language plpgsql as $$
+begin
+    if not word = any (known) then
+        perform tidemill.refuse('word_unknown',
+            format('"%s" is not a %s; one of %s', word, what, array_to_string(known, ', ')));
+    end if;
+end $$;
+
+-- Refuses what is not JSON, and what a text column cannot keep.
+create function tidemill.check_payload(payload text) returns void language plpgsql as $$
+begin
+    if octet_length(payload) > 1048576 then
+        perform tidemill.refuse('payload_too_large', format('the payload has %s bytes, the limit is 1048576; '
+            'store large data elsewhere and enqueue a reference to it', octet_length(payload)));
+    end if;
+    perform payload::jsonb;
+exception
+    when numeric_value_out_of_range then
+        null; -- JSON it is; no number is ever read here.
+    when untranslatable_character then
+        perform tidemill.refuse('payload_nul',
+            'the payload contains the character U+0000, which databases cannot keep as text');
+    when invalid_text_representation then
+        if payload ~ '\\u[dD][89a-fA-F]' and sqlerrm ~ 'json' and (payload::json) is not null then
+            perform tidemill.refuse('payload_surrogate', 'the payload contains half of a surrogate pair');
+        end if;
+        perform tidemill.refuse('payload_not_json', 'the payload is not JSON: ' || sqlerrm);
+end $$;
+
+-- Refuses options that no worker could read.
+create function tidemill.check_options(options json) returns void language plpgsql as $$
+declare
+    name text;
+    value json;
+    fits boolean;
+begin
+    if json_typeof(options) <> 'object' then
+        perform tidemill.refuse('options_invalid', 'the options are not a JSON object');
+    end if;
+    for name, value in select o.key, o.value from json_each(options) o loop
+        perform tidemill.check_word('known option', name, array[
+            'retry', 'run_timeout_ms', 'start_within_ms', 'finish_within_ms', 'tags', 'trace', 'retain_ms']);
+        fits := case
+            when name = 'retry' then json_typeof(value) = 'object'
+            when name = 'trace' then json_typeof(value) = 'string'
+            when name = 'tags' then json_typeof(value) = 'array' and not exists (
+                select from json_array_elements(value) t where json_typeof(t) <> 'string')
+            else value::text ~ '^[0-9]{1,18}$'
+        end;
+        if fits is not true then
+            perform tidemill.refuse('options_invalid', format('the option %s cannot be %s', name, value));
+        end if;
+    end loop;
+end $$;
+
+-- Checks one wish and writes its job; answers the id of the job that stands for it.
+create function tidemill.put_wish(wish tidemill.wish) returns uuid language plpgsql as $$
+declare
+    present timestamptz := now();
+    body tidemill.job;
+    due timestamptz;
+    bands text[] := array['urgent', 'high', 'normal', 'low'];
+    answered record;
+begin
+    perform tidemill.check_name('kind', coalesce(wish.kind, ''), 200);
+    perform tidemill.check_name('queue', wish.queue, 200);
+    perform tidemill.check_name('tenant', wish.tenant, 200);
+    perform tidemill.check_name('key', wish.key, 200);
+    perform tidemill.check_name('unique key', wish.unique_key, 500);
+    perform tidemill.check_payload(coalesce(wish.payload, 'null'));
+    perform tidemill.check_options(wish.options::json);
+    wish.priority := coalesce(bands[case when wish.priority ~ '^[0-3]$' then wish.priority::int + 1 end],
+        wish.priority, 'normal');
+    wish.unique_scope := coalesce(wish.unique_scope, 'unfinished');
+    wish.on_duplicate := coalesce(wish.on_duplicate, 'reject');
+    perform tidemill.check_word('priority', wish.priority, bands);
+    perform tidemill.check_word('scope', wish.unique_scope, array['unfinished', 'period', 'forever']);
+    perform tidemill.check_word('policy for duplicates', wish.on_duplicate,
+        array['reject', 'join', 'replace', 'debounce', 'throttle', 'run_once_more']);
+    if wish.unique_scope = 'period' and wish.unique_period_ms is null or wish.unique_period_ms < 0 then
+        perform tidemill.refuse('duration_invalid', 'the scope period needs unique_period_ms');
+    end if;
+    due := greatest(present, coalesce(wish.run_at::timestamptz, present + wish.delay_ms * interval '1 ms'));
+    if due > present + interval '20 years' then
+        perform tidemill.refuse('due_too_far', format('the due time %s is more than 20 years away', due));
+    end if;
+    body.id := coalesce(wish.id, tidemill.uuid7());
+    body.kind := wish.kind;
+    body.queue := coalesce(wish.queue, 'default');
+    body.priority := array_position(bands, wish.priority) - 1;
+    body.tenant := wish.tenant;
+    body.key := wish.key;
+    body.unique_key := wish.kind || '=' || wish.unique_key;
+    body.payload := trim(coalesce(wish.payload, 'null'), E' \n\r\t')::json;
+    body.options := wish.options::json;
+    body.created_at := present;
+    select p.* into answered from tidemill.put(
+        body, due, (array_position(array['unfinished', 'period', 'forever'], wish.unique_scope) - 1)::int2,
+        present + wish.unique_period_ms * interval '1 ms', wish.on_duplicate, coalesce(wish.force, false), present) p;
+    return answered.id;
+end $$;
+
+create function tidemill.enqueue_wish() returns trigger language plpgsql as $$
+begin
+    new.id := tidemill.put_wish(row(new.*)::tidemill.wish);
+    return new;
+end $$;
+
+-- The view stands in the first schema of the search path, so that INSERT INTO tidemill_enqueue finds it;
+-- in the schema tidemill when we may not create anything there.
+do $$
+declare
+    place text := current_schema();
+begin
+    if place is null or not has_schema_privilege(place, 'create') then
+        place := 'tidemill';
+    end if;
+    execute format('create view %I.tidemill_enqueue as select (null::tidemill.wish).* where false', place);
+    execute format('create trigger enqueue instead of insert on %I.tidemill_enqueue '
+        'for each row execute function tidemill.enqueue_wish()', place);
+end $$;
+
+-- tidemill.enqueue('send_welcome', '{"user": 42}', '{"queue": "mail", "delay_ms": 5000, "tags": ["new"]}'):
+-- the options are the columns of the view and the options of a job, side by side. Answers the job's id.
+create function tidemill.enqueue(kind text, payload text, options text default '{}') returns uuid
+language plpgsql as $$
+declare
+    wish tidemill.wish;
+    columns text[] := array['id', 'queue', 'priority', 'run_at', 'delay_ms', 'tenant', 'key', 'unique_key',
+        'unique_scope', 'unique_period_ms', 'on_duplicate', 'force'];
+begin
+    wish := json_populate_record(null::tidemill.wish, options::json);
+    wish.kind := enqueue.kind;
+    wish.payload := enqueue.payload;
+    wish.options := (
+        select json_object_agg(o.key, o.value) from json_each(options::json) o where not o.key = any (columns));
+    return tidemill.put_wish(wish);
+end $$;
+
+create function tidemill.enqueue(kind text, payload json, options json default '{}') returns uuid
+language sql as $$ select tidemill.enqueue($1, $2::text, $3::text) $$;
+
+create function tidemill.enqueue(kind text, payload jsonb, options jsonb default '{}') returns uuid
+language sql as $$ select tidemill.enqueue($1, $2::text, $3::text) $$;

@@ -1,0 +1,114 @@
+//! Telling other processes: hints over NOTIFY, on a connection of their own, after the commit.
+//!
+//! NOTIFY takes a lock of the whole server at commit, so it is never part of a transaction that
+//! writes, and what gathers while one is in flight goes with the next. Nobody waits for it, and one
+//! that is lost only costs time: whoever polls finds the job.
+
+use std::collections::HashSet;
+
+use tidemill_core::{JobId, WorkerId};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::postgres::connect::{Db, unnamed};
+use crate::postgres::statement::{Statement, sql};
+use crate::postgres::workers::Reserved;
+use crate::wake::Hint;
+
+const NOTIFY: Statement = sql!("notify", TEXT_ARRAY);
+
+/// Hints in one NOTIFY; more than this many different ones become `Any`.
+const HINTS_MAX: usize = 500;
+
+/// Where hints for other processes go.
+#[derive(Debug)]
+pub(crate) struct Notifier {
+    process: String,
+    hints: UnboundedSender<Hint>,
+}
+
+impl Notifier {
+    /// A notifier, and what it is told.
+    pub fn new() -> (Self, UnboundedReceiver<Hint>) {
+        let (hints, told) = unbounded_channel();
+        (Self { process: format!("{:08x}", fastrand::u32(..)), hints }, told)
+    }
+
+    /// Passes a hint on.
+    pub fn tell(&self, hint: Hint) {
+        // After close there is nobody to tell.
+        let _ = self.hints.send(hint);
+    }
+
+    /// The hint in a payload, unless it came from this process.
+    pub fn hear(&self, payload: &str) -> Option<Hint> {
+        let (process, hint) = payload.split_once(' ')?;
+        if process == self.process { None } else { read(hint) }
+    }
+
+    /// The mark of this process on its payloads.
+    pub fn process(&self) -> &str {
+        &self.process
+    }
+}
+
+/// Sends what it is told, until nobody can tell it anything any more.
+pub(crate) async fn send(db: &Db, process: &str, mut told: UnboundedReceiver<Hint>) {
+    let (connection, mut gathered) = (Reserved::default(), Vec::new());
+    while told.recv_many(&mut gathered, 10_000).await > 0 {
+        let mut hints: HashSet<Hint> = gathered.drain(..).collect();
+        if hints.len() > HINTS_MAX {
+            hints = HashSet::from([Hint::Any]);
+        }
+        let payloads: Vec<String> =
+            hints.iter().map(|hint| format!("{process} {}", write(hint))).collect();
+        let sent = async { unnamed(&*connection.client(db).await?, &NOTIFY, &[&payloads]).await };
+        if sent.await.is_err() {
+            tracing::debug!("a hint to other processes was lost; they will find out by themselves");
+        }
+    }
+}
+
+fn write(hint: &Hint) -> String {
+    match hint {
+        Hint::Ready { queue } => format!("r:{queue}"),
+        Hint::Any => "a:".to_owned(),
+        Hint::Watch { id } => format!("w:{id}"),
+        Hint::Finished { id } => format!("f:{id}"),
+        Hint::Cancel { worker } => format!("c:{worker}"),
+    }
+}
+
+/// What cannot be read means that anything may have changed.
+fn read(text: &str) -> Option<Hint> {
+    let (sort, rest) = text.split_once(':')?;
+    let id = || rest.parse::<JobId>().ok();
+    Some(match sort {
+        "r" => Hint::Ready { queue: rest.to_owned() },
+        "w" => Hint::Watch { id: id()? },
+        "f" => Hint::Finished { id: id()? },
+        "c" => Hint::Cancel { worker: rest.parse::<WorkerId>().ok()? },
+        _ => Hint::Any,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_survive_the_channel_and_our_own_are_not_heard() {
+        let (us, _) = Notifier::new();
+        let hints = [
+            Hint::Ready { queue: "a b:c".into() },
+            Hint::Any,
+            Hint::Watch { id: JobId::new() },
+            Hint::Finished { id: JobId::new() },
+            Hint::Cancel { worker: WorkerId::new() },
+        ];
+        for hint in hints {
+            assert_eq!(us.hear(&format!("other {}", write(&hint))), Some(hint.clone()));
+            assert_eq!(us.hear(&format!("{} {}", us.process(), write(&hint))), None);
+        }
+        assert_eq!(us.hear("nonsense"), None);
+    }
+}

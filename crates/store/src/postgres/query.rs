@@ -1,0 +1,117 @@
+//! Looking: one job, a page of jobs, attempts, counts.
+//!
+//! A page is found by the shortest way its state offers, and then seen in one statement.
+
+use tidemill_core::{ErrorClass, JobId, State, Token, WorkerId};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::error::Result;
+use crate::postgres::body::{body, payload};
+use crate::postgres::connect::Db;
+use crate::postgres::statement::{At, Param, Statement, sql};
+use crate::view::{AttemptView, JobFilter, JobView, Unfinished};
+
+const JOB_VIEW: Statement = sql!("job_view", TIMESTAMPTZ, UUID_ARRAY);
+const ATTEMPTS: Statement = sql!("attempts", UUID);
+const UNFINISHED: Statement = sql!("unfinished");
+const READY_DEPTH: Statement = sql!("ready_depth", INT8);
+
+const JOBS_ANY: Statement = sql!("jobs_any", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
+const JOBS_DONE: Statement = sql!("jobs_done", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
+const JOBS_CANCELLED: Statement = sql!("jobs_cancelled", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
+const JOBS_DEAD: Statement = sql!("jobs_dead", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
+const JOBS_RUNNING: Statement = sql!("jobs_running", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
+const JOBS_BLOCKED: Statement = sql!("jobs_blocked", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
+const JOBS_WAITING: Statement =
+    sql!("jobs_waiting", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, TIMESTAMPTZ, BOOL);
+const JOBS_WAITING_DEEP: Statement =
+    sql!("jobs_waiting_deep", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, TIMESTAMPTZ, BOOL);
+
+/// Beyond this many sheaves it is quicker to walk the jobs, newest first, than all sheaves.
+const SHEAVES_FEW: i64 = 20_000;
+
+/// One job, wherever it stands.
+pub(crate) async fn job(db: &Db, id: JobId) -> Result<Option<JobView>> {
+    Ok(views(db, &[id.0]).await?.pop())
+}
+
+/// A page of jobs, newest first.
+pub(crate) async fn jobs(db: &Db, filter: &JobFilter) -> Result<Vec<JobView>> {
+    let before = filter.before.map_or(Uuid::max(), |id| id.0);
+    let rows = filter.page_rows() as i64;
+    let now = db.manual_now();
+    let scheduled = filter.state == Some(State::Scheduled);
+    let mut params: Vec<Param<'_>> =
+        vec![&before, &rows, &filter.kind, &filter.queue, &filter.tenant, &filter.key, &filter.tag];
+    let statement = match filter.state {
+        None => &JOBS_ANY,
+        Some(State::Done) => &JOBS_DONE,
+        Some(State::Cancelled) => &JOBS_CANCELLED,
+        Some(State::Dead) => &JOBS_DEAD,
+        Some(State::Running) => &JOBS_RUNNING,
+        Some(State::Blocked) => &JOBS_BLOCKED,
+        Some(State::Ready | State::Scheduled) => {
+            params.push(&now);
+            params.push(&scheduled);
+            if is_deep(db).await? { &JOBS_WAITING_DEEP } else { &JOBS_WAITING }
+        }
+    };
+    let ids: Vec<Uuid> = db.read(statement, &params).await?.iter().map(|row| row.get(0)).collect();
+    let mut views = views(db, &ids).await?;
+    // It may have gone on between the two looks.
+    views.retain(|view| filter.state.is_none_or(|state| view.state == state));
+    Ok(views)
+}
+
+async fn is_deep(db: &Db) -> Result<bool> {
+    let rows = db.read(&READY_DEPTH, &[&(SHEAVES_FEW + 1)]).await?;
+    Ok(rows.first().is_some_and(|row| row.get::<_, i64>(0) > SHEAVES_FEW))
+}
+
+async fn views(db: &Db, ids: &[Uuid]) -> Result<Vec<JobView>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = db.read(&JOB_VIEW, &[&db.manual_now(), &ids]).await?;
+    Ok(rows.iter().map(view).collect())
+}
+
+fn view(row: &Row) -> JobView {
+    JobView {
+        job: body(row, 0),
+        state: State::of_number(row.get(10)).unwrap_or(State::Blocked),
+        attempt: row.get::<_, i16>(11) as u16,
+        lost: row.get::<_, i16>(12) as u16,
+        due_at: row.get::<_, Option<At>>(13).map(|at| at.0),
+        worker: row.get::<_, Option<Uuid>>(14).map(WorkerId),
+        token: row.get::<_, Option<i64>>(15).map(Token),
+        finished_at: row.get::<_, Option<At>>(16).map(|at| at.0),
+        output: payload(row.get(17)),
+        error: row.get(18),
+        cancel_requested: row.get(19),
+    }
+}
+
+/// The attempts of a job that are kept, oldest first.
+pub(crate) async fn attempts(db: &Db, id: JobId) -> Result<Vec<AttemptView>> {
+    let rows = db.read(&ATTEMPTS, &[&id.0]).await?;
+    let attempt = |row: &Row| AttemptView {
+        attempt: row.get::<_, i16>(0) as u16,
+        token: Token(row.get(1)),
+        worker: row.get::<_, Option<Uuid>>(2).map(WorkerId),
+        started_at: row.get::<_, Option<At>>(3).map(|at| at.0),
+        ended_at: row.get::<_, At>(4).0,
+        class: row.get::<_, Option<&str>>(5).map(ErrorClass::of_word),
+        error: row.get(6),
+        next_at: row.get::<_, Option<At>>(7).map(|at| at.0),
+    };
+    Ok(rows.iter().map(attempt).collect())
+}
+
+/// How many jobs are not finished.
+pub(crate) async fn unfinished(db: &Db) -> Result<Unfinished> {
+    let rows = db.read(&UNFINISHED, &[]).await?;
+    let count = |at| rows.first().map_or(0, |row| row.get::<_, i64>(at) as u64);
+    Ok(Unfinished { waiting: count(0), running: count(1) })
+}

@@ -1,0 +1,109 @@
+//! Queues: what is in them now, and their rules.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidemill_core::Priority;
+
+use crate::error::{Error, Result};
+use crate::postgres::connect::Db;
+use crate::postgres::statement::{At, Statement, sql};
+use crate::postgres::workers;
+use crate::view::{QueueRules, QueueView};
+
+const WAITING: Statement = sql!("queue_waiting", TIMESTAMPTZ);
+const RUNNING: Statement = sql!("queue_running");
+const BLOCKED: Statement = sql!("queue_blocked");
+const DEAD: Statement = sql!("queue_dead");
+const RULES: Statement = sql!("queue_rules");
+const SET: Statement = sql!("queue_set", TEXT, TEXT);
+const UNSET: Statement = sql!("queue_unset", TEXT);
+
+/// All queues that have jobs, dead letters or rules.
+pub(crate) async fn list(db: &Db) -> Result<Vec<QueueView>> {
+    let mut queues = Queues::default();
+    let mut kinds: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for row in db.read(&WAITING, &[&db.manual_now()]).await? {
+        let name: String = row.get(0);
+        let queue = queues.named(&name);
+        let ready: i64 = row.get(2);
+        if ready > 0 {
+            queue.ready.insert(Priority::of_band(row.get(1)), ready as u64);
+        }
+        queue.scheduled += row.get::<_, i64>(3) as u64;
+        let due = row.get::<_, Option<At>>(4).map(|at| at.0);
+        queue.oldest_due_at = queue.oldest_due_at.into_iter().chain(due).min();
+        kinds.entry(name).or_default().extend(row.get::<_, Vec<String>>(5));
+    }
+    for row in db.read(&RUNNING, &[]).await? {
+        queues.named(row.get(0)).running = row.get::<_, i64>(1) as u64;
+    }
+    for row in db.read(&BLOCKED, &[]).await? {
+        queues.named(row.get(0));
+    }
+    for row in db.read(&DEAD, &[]).await? {
+        queues.named(row.get(0)).dead = row.get::<_, i64>(1) as u64;
+    }
+    for (name, rules) in rules(db).await? {
+        queues.named(&name).rules = Some(rules);
+    }
+    let known = Known::of(db).await?;
+    for (name, kinds) in kinds {
+        let orphans = kinds.into_iter().filter(|kind| !known.contains(kind));
+        queues.named(&name).orphan_kinds = orphans.collect();
+    }
+    Ok(queues.0.into_values().collect())
+}
+
+#[derive(Default)]
+struct Queues(BTreeMap<String, QueueView>);
+
+impl Queues {
+    fn named(&mut self, name: &str) -> &mut QueueView {
+        let view = || QueueView { name: name.to_owned(), ..QueueView::default() };
+        self.0.entry(name.to_owned()).or_insert_with(view)
+    }
+}
+
+/// The kinds that live workers know.
+struct Known {
+    all: bool,
+    kinds: BTreeSet<String>,
+}
+
+impl Known {
+    async fn of(db: &Db) -> Result<Self> {
+        let workers = workers::list(db).await?;
+        let all = workers.iter().any(|worker| worker.kinds.is_empty());
+        Ok(Self { all, kinds: workers.into_iter().flat_map(|worker| worker.kinds).collect() })
+    }
+
+    fn contains(&self, kind: &str) -> bool {
+        self.all || self.kinds.contains(kind)
+    }
+}
+
+/// The rules of the queues that have some.
+pub(crate) async fn rules(db: &Db) -> Result<Vec<(String, QueueRules)>> {
+    let rows = db.read(&RULES, &[]).await?;
+    let rule = |row: &tokio_postgres::Row| {
+        let name: String = row.get(0);
+        let rules = serde_json::from_str(row.get(1)).map_err(|error| Error::Database {
+            reason: format!("the rules of queue {name} cannot be read: {error}"),
+        })?;
+        Ok((name, rules))
+    };
+    rows.iter().map(rule).collect()
+}
+
+/// Sets the rules of a queue, or takes them away.
+pub(crate) async fn set(db: &Db, name: &str, rules: Option<QueueRules>) -> Result<()> {
+    match rules {
+        Some(rules) => {
+            let text = serde_json::to_string(&rules)
+                .map_err(|error| Error::Database { reason: error.to_string() })?;
+            db.read(&SET, &[&name, &text]).await?
+        }
+        None => db.read(&UNSET, &[&name]).await?,
+    };
+    Ok(())
+}

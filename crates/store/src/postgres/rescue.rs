@@ -1,0 +1,275 @@
+//! Rescue: jobs of workers that are gone wait again, unspent; those that lost too many are dead.
+//!
+//! Leases are ended by one statement and looked at by the next. A settle that was in flight has then
+//! either committed, and its outcomes are seen, or it finds its lease gone. In one statement the old
+//! snapshot would miss outcomes it had just waited for, and run a job twice.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tidemill_core::{ErrorClass, Failure, JobId, State, WorkerId};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::error::Result;
+use crate::postgres::Shared;
+use crate::postgres::batch::delay_us;
+use crate::postgres::connect::Conn;
+use crate::postgres::error::{Fault, Tries};
+use crate::postgres::leases::Stray;
+use crate::postgres::record::{Back, Body, End, Record, lock_keys};
+use crate::postgres::statement::{At, Statement, sql};
+use crate::request::{RescueRules, Rescued};
+use crate::wake::Hint;
+
+const SILENT: Statement = sql!("worker_silent", TIMESTAMPTZ, INT8);
+const GIVE_UP: Statement = sql!("worker_give_up", TIMESTAMPTZ, INT8);
+const REMOVE: Statement = sql!("worker_remove", UUID);
+const LEASE_TAKE: Statement = sql!("lease_take", UUID_ARRAY);
+const LEASE_ORPHANS: Statement = sql!("lease_orphans");
+const LEASE_SWEEP: Statement = sql!("lease_sweep", TIMESTAMPTZ);
+const LEASE_STRAYS: Statement = sql!("lease_strays", UUID, UUID_ARRAY, INT8_ARRAY);
+const LEASE_LET_GO: Statement = sql!("lease_let_go", INT8_ARRAY, UUID_ARRAY);
+const JOB_UNFINISHED: Statement = sql!("job_unfinished", UUID_ARRAY);
+
+/// How often leases are looked at that no worker's death would bring up.
+const SWEEP_EVERY: Duration = Duration::from_mins(1);
+
+/// Who left, and how.
+enum Leaving {
+    /// Fell silent.
+    Silent(RescueRules),
+    /// Said goodbye.
+    Stopped(WorkerId),
+    /// Holds leases, but nobody knows it.
+    Unknown(RescueRules),
+}
+
+/// Gives up workers that beat no more.
+pub(crate) async fn rescue(shared: &Shared, rules: RescueRules) -> Result<Rescued> {
+    let now = shared.db.manual_now();
+    let mut rescued = Rescued::default();
+    let silent = shared.db.read(&SILENT, &[&now, &delay_us(rules.lease_ttl)]).await?;
+    if silent.first().is_some_and(|row| row.get(0)) {
+        rescued = leave(shared, &Leaving::Silent(rules)).await?;
+    }
+    if shared.sweep_is_due(SWEEP_EVERY) {
+        shared.db.read(&LEASE_SWEEP, &[&now]).await?;
+        if !shared.db.read(&LEASE_ORPHANS, &[]).await?.is_empty() {
+            leave(shared, &Leaving::Unknown(rules)).await?;
+        }
+    }
+    Ok(rescued)
+}
+
+/// Forgets a worker that stopped.
+pub(crate) async fn deregister(shared: &Shared, worker: WorkerId) -> Result<Rescued> {
+    let rescued = leave(shared, &Leaving::Stopped(worker)).await?;
+    shared.leases.forget(worker);
+    Ok(rescued)
+}
+
+async fn leave(shared: &Shared, leaving: &Leaving) -> Result<Rescued> {
+    let mut tries = Tries::resend();
+    loop {
+        let left = async {
+            let conn = shared.db.begin().await?;
+            match write(shared, &conn, leaving).await {
+                Ok(left) => conn.commit().await.map(|()| left),
+                Err(fault) => {
+                    conn.rollback().await?;
+                    Err(fault)
+                }
+            }
+        };
+        match left.await {
+            Ok(left) => return Ok(left.tell(shared)),
+            Err(fault) => tries.again(fault).await?,
+        }
+    }
+}
+
+/// What a rescue came to, and who is to hear of it.
+#[derive(Default)]
+struct Left {
+    rescued: Rescued,
+    finished: Vec<JobId>,
+    queues: BTreeSet<String>,
+}
+
+impl Left {
+    fn tell(self, shared: &Shared) -> Rescued {
+        shared.finished(self.finished.into_iter());
+        for queue in self.queues {
+            shared.hint(Hint::Ready { queue });
+        }
+        self.rescued
+    }
+}
+
+async fn write(shared: &Shared, conn: &Conn<'_>, leaving: &Leaving) -> Result<Left, Fault> {
+    let now = shared.db.manual_now();
+    let ids = |rows: Vec<Row>| rows.iter().map(|row| row.get(0)).collect::<Vec<Uuid>>();
+    let (workers, rules) = match leaving {
+        Leaving::Silent(rules) => {
+            let ttl_us = delay_us(rules.lease_ttl);
+            (ids(conn.query(&GIVE_UP, &[&now, &ttl_us]).await?), Some(*rules))
+        }
+        Leaving::Stopped(worker) => {
+            conn.query(&REMOVE, &[&worker.0]).await?;
+            (vec![worker.0], None)
+        }
+        Leaving::Unknown(rules) => (ids(conn.query(&LEASE_ORPHANS, &[]).await?), Some(*rules)),
+    };
+    let rows = conn.query(&LEASE_TAKE, &[&workers]).await?;
+    let leases: Vec<_> = rows.iter().map(Lease::of).collect();
+    let mut left = put_back(conn, now, &leases, rules).await?;
+    if matches!(leaving, Leaving::Silent(_)) {
+        left.rescued.workers = workers.len() as u64;
+    }
+    Ok(left)
+}
+
+/// A lease that ended, or that holds more than its worker knows.
+struct Lease {
+    token: i64,
+    worker: Uuid,
+    claimed_at: Timestamp,
+    /// Its jobs that it has not let go: id, attempts spent, workers lost.
+    held: Vec<(Uuid, i16, i16)>,
+    reasons: HashMap<Uuid, String>,
+}
+
+impl Lease {
+    fn of(row: &Row) -> Self {
+        let (ids, attempts, losts): (Vec<Uuid>, Vec<i16>, Vec<i16>) =
+            (row.get(3), row.get(4), row.get(5));
+        let gone: HashSet<Uuid> = row.get::<_, Vec<Uuid>>(6).into_iter().collect();
+        let held =
+            ids.into_iter().zip(attempts).zip(losts).map(|((id, spent), lost)| (id, spent, lost));
+        let reasons = row.get::<_, Vec<Uuid>>(7).into_iter().zip(row.get::<_, Vec<String>>(8));
+        Self {
+            token: row.get(0),
+            worker: row.get(1),
+            claimed_at: row.get::<_, At>(2).0,
+            held: held.filter(|(id, _, _)| !gone.contains(id)).collect(),
+            reasons: reasons.collect(),
+        }
+    }
+}
+
+/// Puts back what these leases held and nobody finished. With `rules`, each has lost a worker.
+async fn put_back(
+    conn: &Conn<'_>,
+    now: Option<At>,
+    leases: &[Lease],
+    rules: Option<RescueRules>,
+) -> Result<Left, Fault> {
+    let ids: Vec<Uuid> = leases.iter().flat_map(|l| l.held.iter().map(|(id, ..)| *id)).collect();
+    if ids.is_empty() {
+        return Ok(Left::default());
+    }
+    let rows = conn.query(&JOB_UNFINISHED, &[&ids]).await?;
+    let bodies: HashMap<Uuid, Body> =
+        rows.iter().map(|row| Body::read(row, 0)).map(|body| (body.id, body)).collect();
+    let mut record = Record::default();
+    let mut left = Left::default();
+    for lease in leases {
+        for (id, spent, lost) in &lease.held {
+            let Some(body) = bodies.get(id) else { continue };
+            sort(&mut record, &mut left.rescued, lease, body, *spent, *lost, rules);
+        }
+    }
+    record.backs.sort_by(|a, b| sheaf_order(a).cmp(&sheaf_order(b)));
+    let keys = record.ends.iter().filter_map(|end| end.body.unique_key.clone()).collect();
+    lock_keys(conn, &keys).await?;
+    left.queues = record.write(conn, now).await?;
+    left.finished = record.ends.iter().map(|end| JobId(end.body.id)).collect();
+    Ok(left)
+}
+
+/// Jobs that may share a sheaf stand side by side; within one, in the order of their making.
+fn sheaf_order(back: &Back) -> (&str, i16, &str, Option<&str>, i16, i16, Uuid) {
+    let body = &back.body;
+    let tenant = body.tenant.as_deref();
+    (&body.queue, body.priority, &body.kind, tenant, back.spent, back.lost, body.id)
+}
+
+/// Decides what becomes of one job.
+fn sort(
+    record: &mut Record,
+    rescued: &mut Rescued,
+    lease: &Lease,
+    body: &Body,
+    spent: i16,
+    lost: i16,
+    rules: Option<RescueRules>,
+) {
+    let lost = lost + i16::from(rules.is_some());
+    let end = |state, error: String, failure| End {
+        body: body.clone(),
+        state,
+        attempt: spent,
+        lost,
+        token: Some(lease.token),
+        worker: Some(lease.worker),
+        output: None,
+        error: Some(error),
+        failure,
+    };
+    if let Some(reason) = lease.reasons.get(&body.id) {
+        rescued.cancelled += 1;
+        record.ends.push(end(State::Cancelled, reason.clone(), None));
+    } else if rules.is_some_and(|rules| lost as u16 >= rules.lost_max) {
+        rescued.poisoned += 1;
+        let message = format!("it lost its worker {lost} times");
+        let failure = Failure::new(&body.kind, ErrorClass::Poison, message);
+        record.ends.push(end(State::Dead, failure.message.clone(), Some(failure)));
+    } else {
+        rescued.ready += 1;
+        let is_loss = rules.is_some();
+        record.backs.push(Back {
+            body: body.clone(),
+            spent,
+            lost,
+            delay_us: 0,
+            attempt: spent + 1,
+            token: lease.token,
+            worker: lease.worker,
+            started_at: Some(lease.claimed_at),
+            class: is_loss.then(|| ErrorClass::Lost.word()),
+            error: is_loss.then(|| "its worker was lost".to_owned()),
+        });
+    }
+}
+
+/// Gives back, unspent, what claims took whose answers were lost: nobody else knows of it.
+pub(crate) async fn give_back_strays(
+    shared: &Shared,
+    worker: WorkerId,
+    strays: &[Stray],
+) -> Result<()> {
+    let asks: Vec<Uuid> = strays.iter().map(|stray| stray.ask).collect();
+    let known: HashMap<i64, HashSet<Uuid>> = strays
+        .iter()
+        .filter_map(|stray| stray.widened.as_ref())
+        .map(|(token, ids)| (token.0, ids.iter().map(|id| id.0).collect()))
+        .collect();
+    let tokens: Vec<i64> = known.keys().copied().collect();
+    let conn = shared.db.begin().await?;
+    let rows = conn.query(&LEASE_STRAYS, &[&worker.0, &asks, &tokens]).await?;
+    let mut leases: Vec<_> = rows.iter().map(Lease::of).collect();
+    for lease in &mut leases {
+        if let Some(known) = known.get(&lease.token) {
+            lease.held.retain(|(id, ..)| !known.contains(id));
+        }
+    }
+    let left = put_back(&conn, shared.db.manual_now(), &leases, None).await?;
+    let gone = leases.iter().flat_map(|l| l.held.iter().map(|(id, ..)| (l.token, *id)));
+    let (tokens, ids): (Vec<i64>, Vec<Uuid>) = gone.unzip();
+    conn.query(&LEASE_LET_GO, &[&tokens, &ids]).await?;
+    conn.commit().await?;
+    left.tell(shared);
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! Settle: what attempts came to, with everything they cause, each only if its token still holds.
+//!
+//! Most attempts finish well and cause nothing more: those are one statement. All others go through
+//! one transaction that locks unique keys, then leases, and then writes. Both answer a settle that is
+//! sent again as they answered it first.
+
+mod whole;
+
+use std::collections::HashSet;
+
+use tidemill_core::{Settlement, WorkerId};
+use uuid::Uuid;
+
+use crate::error::Result;
+use crate::postgres::Shared;
+use crate::postgres::connect::{Conn, Db};
+use crate::postgres::error::{Fault, Tries};
+use crate::postgres::leases::Flight;
+use crate::postgres::statement::{Statement, sql};
+use crate::request::{SettleItem, Settled};
+
+const SETTLE_DONE: Statement = sql!(
+    "settle_done",
+    TIMESTAMPTZ,
+    UUID,
+    UUID_ARRAY,
+    TEXT_ARRAY,
+    INT8_ARRAY,
+    INT2_ARRAY,
+    INT2_ARRAY,
+    TEXT_ARRAY,
+    INT8_ARRAY,
+    INT8_ARRAY,
+    INT8_ARRAY,
+    INT8_ARRAY,
+);
+const SETTLED_BEFORE: Statement = sql!("settled_before", UUID_ARRAY, INT8_ARRAY);
+
+/// Records attempts that ended; answers in their order.
+pub(crate) async fn settle(
+    shared: &Shared,
+    worker: WorkerId,
+    items: Vec<SettleItem>,
+) -> Result<Vec<Settled>> {
+    if items.is_empty() {
+        return Ok(Vec::new());
+    }
+    if items.iter().all(is_plain)
+        && let Some(flight) = shared.leases.begin(&items)
+    {
+        return settle_done(shared, worker, &items, flight).await;
+    }
+    whole::settle(shared, worker, &items).await
+}
+
+/// Finished well, and nothing follows from it.
+fn is_plain(item: &SettleItem) -> bool {
+    let simple =
+        matches!(&item.settlement, Settlement::Done { follow_ups, .. } if follow_ups.is_empty());
+    simple && item.job.unique_key.is_none()
+}
+
+async fn settle_done(
+    shared: &Shared,
+    worker: WorkerId,
+    items: &[SettleItem],
+    flight: Flight<'_>,
+) -> Result<Vec<Settled>> {
+    let mut tries = Tries::resend();
+    let written = loop {
+        match write_done(&shared.db, worker, items, &flight).await {
+            Ok(written) => break written,
+            Err(fault) => tries.again(fault).await?,
+        }
+    };
+    let refused: Vec<_> = items.iter().filter(|item| !written.contains(&item.job.id.0)).collect();
+    let mut before = Vec::new();
+    while !refused.is_empty() {
+        match settled_before(&shared.db.conn().await?, &refused).await {
+            Ok(found) => {
+                before = found;
+                break;
+            }
+            Err(fault) => tries.again(fault).await?,
+        }
+    }
+    shared.leases.settled(flight);
+    shared.finished(items.iter().map(|item| item.job.id));
+    let answer = |item: &SettleItem| {
+        let id = item.job.id.0;
+        let accepted = written.contains(&id) || before.iter().any(|(known, _)| *known == id);
+        if accepted { Settled::Accepted } else { Settled::Stale }
+    };
+    Ok(items.iter().map(answer).collect())
+}
+
+async fn write_done(
+    db: &Db,
+    worker: WorkerId,
+    items: &[SettleItem],
+    flight: &Flight<'_>,
+) -> Result<HashSet<Uuid>, Fault> {
+    let ids: Vec<Uuid> = items.iter().map(|item| item.job.id.0).collect();
+    let queues: Vec<&str> = items.iter().map(|item| item.job.queue.as_str()).collect();
+    let tokens: Vec<i64> = items.iter().map(|item| item.token.0).collect();
+    let attempts: Vec<i16> = items.iter().map(|item| item.attempt as i16).collect();
+    let losts: Vec<i16> = items.iter().map(|item| item.lost as i16).collect();
+    let outputs: Vec<Option<&str>> = items.iter().map(output).collect();
+    let retain = |item: &SettleItem| item.job.options.retain_ms.map(|ms| ms as i64);
+    let retains: Vec<Option<i64>> = items.iter().map(retain).collect();
+    let numbers =
+        |tokens: &[tidemill_core::Token]| -> Vec<i64> { tokens.iter().map(|t| t.0).collect() };
+    let (open, closing) = (numbers(&flight.open), numbers(&flight.closing));
+    let swept = numbers(&flight.swept);
+    let rows = db
+        .query(
+            &SETTLE_DONE,
+            &[
+                &db.manual_now(),
+                &worker.0,
+                &ids,
+                &queues,
+                &tokens,
+                &attempts,
+                &losts,
+                &outputs,
+                &open,
+                &closing,
+                &swept,
+                &retains,
+            ],
+        )
+        .await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+fn output(item: &SettleItem) -> Option<&str> {
+    match &item.settlement {
+        Settlement::Done { output, .. } => Some(output.as_str()),
+        _ => None,
+    }
+}
+
+/// Which of these were settled before under the same token, and whether as cancelled.
+async fn settled_before(
+    conn: &Conn<'_>,
+    items: &[&SettleItem],
+) -> Result<Vec<(Uuid, bool)>, Fault> {
+    if items.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<Uuid> = items.iter().map(|item| item.job.id.0).collect();
+    let tokens: Vec<i64> = items.iter().map(|item| item.token.0).collect();
+    let rows = conn.query(&SETTLED_BEFORE, &[&ids, &tokens]).await?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+}

@@ -1,0 +1,259 @@
+//! Settle with all consequences, in one transaction: retries, ends, dead letters, follow-ups, keys.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use tidemill_core::{JobId, NewJob, Settlement, State, Token, WorkerId};
+use uuid::Uuid;
+
+use super::settled_before;
+use crate::error::Result;
+use crate::postgres::batch::delay_us;
+use crate::postgres::connect::Conn;
+use crate::postgres::error::{Fault, Tries};
+use crate::postgres::record::{Back, Body, End, Record, lock_keys};
+use crate::postgres::statement::{Statement, sql};
+use crate::postgres::{Shared, enqueue, unique};
+use crate::request::{SettleItem, Settled};
+use crate::wake::Hint;
+
+const LEASE_LOCK: Statement = sql!("lease_lock", INT8_ARRAY);
+const LEASE_LET_GO: Statement = sql!("lease_let_go", INT8_ARRAY, UUID_ARRAY);
+const LEASE_CLOSE: Statement = sql!("lease_close", INT8_ARRAY);
+const OUTCOME_KNOWN: Statement = sql!("outcome_known", UUID_ARRAY);
+
+/// Settles items of every sort; answers in their order.
+pub(super) async fn settle(
+    shared: &Shared,
+    worker: WorkerId,
+    items: &[SettleItem],
+) -> Result<Vec<Settled>> {
+    let mut tries = Tries::resend();
+    let done = loop {
+        match settle_once(shared, worker, items).await {
+            Ok(done) => break done,
+            Err(fault) => tries.again(fault).await?,
+        }
+    };
+    shared.leases.strike(items, &done.closed);
+    shared.finished(done.finished.into_iter());
+    for queue in done.queues {
+        shared.hint(Hint::Ready { queue });
+    }
+    Ok(done.answers)
+}
+
+/// What a settle came to.
+struct Done {
+    answers: Vec<Settled>,
+    closed: Vec<Token>,
+    finished: Vec<JobId>,
+    queues: BTreeSet<String>,
+}
+
+async fn settle_once(
+    shared: &Shared,
+    worker: WorkerId,
+    items: &[SettleItem],
+) -> Result<Done, Fault> {
+    let conn = shared.db.begin().await?;
+    match write(shared, &conn, worker, items).await {
+        Ok(done) => conn.commit().await.map(|()| done),
+        Err(fault) => {
+            conn.rollback().await?;
+            Err(fault)
+        }
+    }
+}
+
+async fn write(
+    shared: &Shared,
+    conn: &Conn<'_>,
+    worker: WorkerId,
+    items: &[SettleItem],
+) -> Result<Done, Fault> {
+    let keys = items.iter().filter_map(|item| item.job.unique_key.clone()).collect();
+    lock_keys(conn, &keys).await?;
+    let mut held = Held::lock(shared, conn, items).await?;
+    let mut sorted = Sorted::default();
+    for (at, item) in items.iter().enumerate() {
+        if held.take(item) {
+            sorted.accept(at, item, worker, held.reason(item));
+        } else {
+            sorted.refused.push(at);
+        }
+    }
+    let mut answers = vec![Settled::Stale; items.len()];
+    for (at, answer) in &sorted.accepted {
+        answers[*at] = *answer;
+    }
+    let refused: Vec<_> = sorted.refused.iter().map(|at| &items[*at]).collect();
+    let before: HashMap<_, _> = settled_before(conn, &refused).await?.into_iter().collect();
+    for at in &sorted.refused {
+        if let Some(cancelled) = before.get(&items[*at].job.id.0) {
+            let again = matches!(items[*at].settlement, Settlement::Again { .. });
+            answers[*at] = if *cancelled && again { Settled::Cancelled } else { Settled::Accepted };
+        }
+    }
+    let now = shared.db.manual_now();
+    let mut queues = sorted.record.write(conn, now).await?;
+    queues.extend(follow_up(shared, conn, &sorted.follow_ups).await?);
+    let closed = held.let_go(conn, &sorted).await?;
+    let finished = sorted.record.ends.iter().map(|end| JobId(end.body.id)).collect();
+    Ok(Done { answers, closed, finished, queues })
+}
+
+/// Items by what is to be written for them.
+#[derive(Default)]
+struct Sorted<'a> {
+    accepted: Vec<(usize, Settled)>,
+    refused: Vec<usize>,
+    record: Record,
+    follow_ups: Vec<&'a NewJob>,
+    /// Jobs that their leases must not name any more.
+    gone: Vec<(i64, Uuid)>,
+}
+
+impl<'a> Sorted<'a> {
+    /// `called_off` is why it must not run again, if so.
+    fn accept(
+        &mut self,
+        at: usize,
+        item: &'a SettleItem,
+        worker: WorkerId,
+        called_off: Option<String>,
+    ) {
+        let end = |state, attempt, error, failure| End {
+            body: Body::of(&item.job),
+            state,
+            attempt,
+            lost: item.lost as i16,
+            token: Some(item.token.0),
+            worker: Some(worker.0),
+            output: None,
+            error,
+            failure,
+        };
+        let attempt = item.attempt as i16;
+        let mut answer = Settled::Accepted;
+        match &item.settlement {
+            Settlement::Done { output, follow_ups } => {
+                let output = Some(output.as_str().to_owned());
+                self.record.ends.push(End { output, ..end(State::Done, attempt, None, None) });
+                self.follow_ups.extend(follow_ups);
+            }
+            Settlement::Again { spent, .. } if called_off.is_some() => {
+                self.record.ends.push(end(State::Cancelled, *spent as i16, called_off, None));
+                answer = Settled::Cancelled;
+            }
+            Settlement::Again { delay, spent, failure } => self.record.backs.push(Back {
+                body: Body::of(&item.job),
+                spent: *spent as i16,
+                lost: item.lost as i16,
+                delay_us: delay_us(*delay),
+                attempt,
+                token: item.token.0,
+                worker: worker.0,
+                started_at: Some(item.started_at),
+                class: failure.as_ref().map(|failure| failure.class.word()),
+                error: failure.as_ref().map(|failure| failure.message.clone()),
+            }),
+            Settlement::Cancelled { reason } => {
+                let reason = Some(reason.clone());
+                self.record.ends.push(end(State::Cancelled, attempt, reason, None));
+            }
+            Settlement::Dead { failure } => {
+                let message = Some(failure.message.clone());
+                self.record.ends.push(end(State::Dead, attempt, message, Some(failure.clone())));
+            }
+        }
+        if !matches!(item.settlement, Settlement::Done { .. }) {
+            self.gone.push((item.token.0, item.job.id.0));
+        }
+        self.accepted.push((at, answer));
+    }
+}
+
+/// The leases of the items, locked.
+struct Held {
+    /// What each lease still holds and has no outcome for, as far as that matters here.
+    live: HashMap<i64, HashSet<Uuid>>,
+    /// Whether a lease ends when these items are settled, where the book knows.
+    last: HashMap<i64, Option<bool>>,
+    reasons: HashMap<(i64, Uuid), String>,
+}
+
+impl Held {
+    async fn lock(shared: &Shared, conn: &Conn<'_>, items: &[SettleItem]) -> Result<Self, Fault> {
+        let settling: HashSet<JobId> = items.iter().map(|item| item.job.id).collect();
+        let tokens: BTreeSet<Token> = items.iter().map(|item| item.token).collect();
+        let last: HashMap<_, _> =
+            tokens.iter().map(|t| (t.0, shared.leases.is_last(*t, &settling))).collect();
+        let tokens: Vec<i64> = tokens.iter().map(|token| token.0).collect();
+        let mut held = Self { live: HashMap::new(), last, reasons: HashMap::new() };
+        let mut doubtful: HashSet<Uuid> = settling.iter().map(|id| id.0).collect();
+        for row in conn.query(&LEASE_LOCK, &[&tokens]).await? {
+            let (token, ids): (i64, Vec<Uuid>) = (row.get(0), row.get(1));
+            if held.last.get(&token).copied().flatten().is_none() {
+                doubtful.extend(&ids);
+            }
+            let called_off =
+                row.get::<_, Vec<Uuid>>(2).into_iter().zip(row.get::<_, Vec<String>>(3));
+            held.reasons.extend(called_off.map(|(id, reason)| ((token, id), reason)));
+            held.live.insert(token, ids.into_iter().collect());
+        }
+        // Only now: a settle that held the lease before us is visible to this statement.
+        let doubtful: Vec<Uuid> = doubtful.into_iter().collect();
+        let finished = conn.query(&OUTCOME_KNOWN, &[&doubtful]).await?;
+        let finished: HashSet<Uuid> = finished.iter().map(|row| row.get(0)).collect();
+        for ids in held.live.values_mut() {
+            ids.retain(|id| !finished.contains(id));
+        }
+        Ok(held)
+    }
+
+    /// Whether the item's lease holds it; it does so once.
+    fn take(&mut self, item: &SettleItem) -> bool {
+        self.live.get_mut(&item.token.0).is_some_and(|ids| ids.remove(&item.job.id.0))
+    }
+
+    fn reason(&self, item: &SettleItem) -> Option<String> {
+        self.reasons.get(&(item.token.0, item.job.id.0)).cloned()
+    }
+
+    /// Ends leases that hold nothing any more; takes the jobs out of the others.
+    async fn let_go(&self, conn: &Conn<'_>, sorted: &Sorted<'_>) -> Result<Vec<Token>, Fault> {
+        let is_over = |(token, ids): &(&i64, &HashSet<Uuid>)| match self.last.get(*token) {
+            Some(Some(last)) => *last,
+            _ => ids.is_empty(),
+        };
+        let closed: Vec<i64> = self.live.iter().filter(is_over).map(|(token, _)| *token).collect();
+        if !closed.is_empty() {
+            conn.query(&LEASE_CLOSE, &[&closed]).await?;
+        }
+        let gone = sorted.gone.iter().filter(|(token, _)| !closed.contains(token)).copied();
+        let (tokens, ids): (Vec<i64>, Vec<Uuid>) = gone.unzip();
+        if !tokens.is_empty() {
+            conn.query(&LEASE_LET_GO, &[&tokens, &ids]).await?;
+        }
+        Ok(closed.into_iter().map(Token).collect())
+    }
+}
+
+/// Enqueues what follows, in the same transaction; answers the queues.
+async fn follow_up(
+    shared: &Shared,
+    conn: &Conn<'_>,
+    jobs: &[&NewJob],
+) -> Result<Vec<String>, Fault> {
+    let (keyed, plain): (Vec<&NewJob>, Vec<&NewJob>) =
+        jobs.iter().copied().partition(|job| job.unique.is_some());
+    if !plain.is_empty() {
+        enqueue::write_new(conn, &shared.db, &plain).await?;
+    }
+    if !keyed.is_empty() {
+        let keyed: Vec<NewJob> = keyed.into_iter().cloned().collect();
+        let text = unique::lines(&keyed).map_err(Fault::Refused)?;
+        unique::put(conn, shared.db.manual_now(), &text).await?;
+    }
+    Ok(jobs.iter().map(|job| job.queue.clone()).collect())
+}

@@ -1,0 +1,18 @@
+-- How many dead letters there are of each fingerprint, most numerous first. Every condition given must hold.
+select d.fingerprint, (array_agg(d.kind order by d.died_at desc, d.id desc))[1],
+    (array_agg(d.class order by d.died_at desc, d.id desc))[1],
+    (array_agg(d.error order by d.died_at desc, d.id desc))[1], count(*), count(*) filter (where d.triage = 0),
+    min(d.died_at), max(d.died_at), (array_agg(d.id order by d.died_at desc, d.id desc))[1]
+from tidemill.dead d
+where (cardinality($1::uuid[]) = 0 or d.id = any ($1))
+    and ($2::text is null or d.kind = $2) and ($3::text is null or d.queue = $3)
+    and ($4::text is null or d.tenant = $4) and ($5::text is null or d.fingerprint = $5)
+    and ($6::int2 is null or d.triage = $6)
+    and ($7::text is null or exists (
+        select from tidemill.job j where j.id = d.id and (j.options::jsonb -> 'tags') ? $7))
+    and ($8::timestamptz is null or d.died_at >= $8) and ($9::timestamptz is null or d.died_at < $9)
+    and ($10::text is null or position($10 in d.error) > 0)
+    and ($11::text[] is null or exists (
+        select from tidemill.job j where j.id = d.id and j.payload #>> $11 = $12::text))
+    and ($13::boolean or not d.archived)
+group by d.fingerprint order by count(*) desc, max(d.died_at) desc limit 1000;

@@ -1,0 +1,16 @@
+-- A page of dead letters, latest death first. Every condition given must hold.
+select d.id, d.kind, d.queue, d.tenant, d.class, d.error, d.fingerprint, d.attempt, d.died_at, d.triage, d.redrives,
+    d.archived, exists (select from tidemill.outcome o where o.id = d.id and o.state = 4) as recovered
+from tidemill.dead d
+where (cardinality($1::uuid[]) = 0 or d.id = any ($1))
+    and ($2::text is null or d.kind = $2) and ($3::text is null or d.queue = $3)
+    and ($4::text is null or d.tenant = $4) and ($5::text is null or d.fingerprint = $5)
+    and ($6::int2 is null or d.triage = $6)
+    and ($7::text is null or exists (
+        select from tidemill.job j where j.id = d.id and (j.options::jsonb -> 'tags') ? $7))
+    and ($8::timestamptz is null or d.died_at >= $8) and ($9::timestamptz is null or d.died_at < $9)
+    and ($10::text is null or position($10 in d.error) > 0)
+    and ($11::text[] is null or exists (
+        select from tidemill.job j where j.id = d.id and j.payload #>> $11 = $12::text))
+    and ($13::boolean or not d.archived)
+order by d.died_at desc, d.id desc offset $14::int8 limit $15::int8;

@@ -1,0 +1,10 @@
+-- As jobs_waiting, for a deep backlog: walks the jobs, newest first, until the page is full.
+select j.id from tidemill.job j
+where j.id < $1::uuid and exists (
+        select from tidemill.ready s
+        where s.seq = tidemill.sheaf_of(j.id) and j.id = any (s.ids[s.taken + 1:])
+            and (s.run_at > coalesce($8::timestamptz, now())) = $9::boolean)
+    and ($3::text is null or j.kind = $3) and ($4::text is null or j.queue = $4)
+    and ($5::text is null or j.tenant = $5) and ($6::text is null or j.key = $6)
+    and ($7::text is null or (j.options::jsonb -> 'tags') ? $7)
+order by j.id desc limit $2::int8;

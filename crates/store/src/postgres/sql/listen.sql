@@ -1,0 +1,2 @@
+-- Hears what other processes tell.
+listen tidemill;

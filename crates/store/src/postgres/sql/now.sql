@@ -1,0 +1,2 @@
+-- The store's present.
+select coalesce($1::timestamptz, now());

@@ -1,0 +1,23 @@
+-- Forgets finished jobs. Of a job whose unique key is still held, the result and an empty body stay.
+with over as materialized (
+    select o.id, o.keyed from tidemill.outcome o where o.id = any ($1::uuid[]) for update
+), kept as materialized (
+    select v.id from over v
+    where v.keyed and exists (
+        select from tidemill.job j join tidemill.unique_key u on u.key = j.unique_key and u.id = j.id
+        where j.id = v.id)
+), stripped as (
+    update tidemill.job set payload = 'null', options = null
+    where id = any (array(select id from kept)) and payload::text <> 'null' returning id
+), bodies as (
+    delete from tidemill.job where id = any (array(select id from over except select id from kept)) returning id
+), results as (
+    delete from tidemill.outcome where id = any (array(select id from over except select id from kept)) returning id
+), attempts as (
+    delete from tidemill.attempt where id = any (array(select id from over))
+), letters as (
+    delete from tidemill.dead where id = any (array(select id from over))
+), notes as (
+    delete from tidemill.note where id = any (array(select id from over))
+)
+select (select count(*) from results) + (select count(*) from stripped);

@@ -1,0 +1,19 @@
+-- Settles attempts that finished well, each only if its lease is still there and has not let it go.
+-- $9 are leases that stay, $10 those whose last job this is, $11 those that were settled to the end before.
+-- A lease is locked or deleted first, so that a rescue either waits for this or makes it stale.
+with held as materialized (
+    select token, gone from tidemill.lease where token = any ($9::int8[]) for share
+), closed as (
+    delete from tidemill.lease where token = any ($10::int8[] || $11::int8[]) returning token, gone
+), valid as materialized (
+    select token, gone from held union all select token, gone from closed
+)
+insert into tidemill.outcome (
+    id, queue, state, attempt, lost, token, worker, finished_at, retain_ms, keyed, output)
+select i.id, i.queue, 4, i.attempt, i.lost, i.token, $2::uuid, coalesce($1::timestamptz, now()), i.retain_ms, false,
+    i.output::json
+from unnest($3::uuid[], $4::text[], $5::int8[], $6::int2[], $7::int2[], $8::text[], $12::int8[])
+    i(id, queue, token, attempt, lost, output, retain_ms)
+join valid v on v.token = i.token and i.id <> all (v.gone)
+on conflict (id) do nothing
+returning id;

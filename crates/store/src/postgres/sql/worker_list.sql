@@ -1,0 +1,2 @@
+-- All workers that are registered, the longest-serving first.
+select id, name, queues, kinds, slots, started_at, beat_at from tidemill.worker order by started_at, id;

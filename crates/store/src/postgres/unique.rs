@@ -1,0 +1,107 @@
+//! Enqueue with unique keys: one statement, decided row by row on the server.
+//!
+//! The same function serves a caller's own transaction and plain SQL, so a duplicate is treated alike
+//! whichever way it comes.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use tidemill_core::{Due, JobId, NewJob, Options, Scope};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+use crate::postgres::batch::delay_us;
+use crate::postgres::connect::{Conn, Db};
+use crate::postgres::error::{Fault, Tries};
+use crate::postgres::statement::{At, Statement, sql};
+use crate::request::Receipt;
+
+pub(crate) const ENQUEUE_UNIQUE: Statement = sql!("enqueue_unique", TEXT, TIMESTAMPTZ);
+
+/// Writes a batch in which some have unique keys, all or none.
+pub(crate) async fn enqueue(db: &Db, jobs: &[NewJob]) -> Result<Vec<Receipt>> {
+    let text = lines(jobs)?;
+    let mut tries = Tries::resend();
+    loop {
+        match put(&db.conn().await?, db.manual_now(), &text).await {
+            Ok(receipts) => return Ok(receipts),
+            Err(fault) => tries.again(fault).await?,
+        }
+    }
+}
+
+/// Writes a batch on this connection.
+pub(crate) async fn put(
+    conn: &Conn<'_>,
+    now: Option<At>,
+    text: &str,
+) -> Result<Vec<Receipt>, Fault> {
+    let rows = conn.query(&ENQUEUE_UNIQUE, &[&text, &now]).await?;
+    rows.iter().map(receipt).collect::<Result<_>>().map_err(Fault::Refused)
+}
+
+/// What the server answered for one job.
+pub(crate) fn receipt(row: &Row) -> Result<Receipt> {
+    answer(row.get(2), row.get(1))
+}
+
+/// The receipt that a word and an id stand for.
+pub(crate) fn answer(word: &str, id: Uuid) -> Result<Receipt> {
+    Receipt::of_word(word, JobId(id)).ok_or_else(|| Error::Database {
+        reason: format!("tidemill.enqueue_json answered {word:?}"),
+    })
+}
+
+/// One job as `tidemill.enqueue_json` reads it. The payload travels as a string, to the letter.
+#[derive(Serialize)]
+struct Line<'a> {
+    id: JobId,
+    kind: &'a str,
+    queue: &'a str,
+    priority: i16,
+    run_at: Option<Timestamp>,
+    delay_us: Option<i64>,
+    tenant: Option<&'a str>,
+    key: Option<&'a str>,
+    unique_key: Option<&'a str>,
+    scope: i16,
+    period_us: Option<i64>,
+    on_duplicate: &'a str,
+    force: bool,
+    payload: &'a str,
+    options: Option<&'a Options>,
+}
+
+/// The whole batch as one JSON text.
+pub(crate) fn lines(jobs: &[NewJob]) -> Result<String> {
+    let lines: Vec<_> = jobs.iter().map(line).collect();
+    serde_json::to_string(&lines).map_err(|e| Error::Database { reason: e.to_string() })
+}
+
+fn line(job: &NewJob) -> Line<'_> {
+    let unique = job.unique.as_ref();
+    Line {
+        id: job.id,
+        kind: &job.kind,
+        queue: &job.queue,
+        priority: job.priority.band(),
+        run_at: if let Due::At(at) = job.due { Some(at) } else { None },
+        delay_us: if let Due::In(delay) = job.due { Some(delay_us(delay)) } else { None },
+        tenant: job.tenant.as_deref(),
+        key: job.key.as_deref(),
+        unique_key: unique.map(|unique| unique.key.as_str()),
+        scope: match unique.map(|unique| unique.scope) {
+            None | Some(Scope::Unfinished) => 0,
+            Some(Scope::Period(_)) => 1,
+            Some(Scope::Forever) => 2,
+        },
+        period_us: match unique.map(|unique| unique.scope) {
+            Some(Scope::Period(period)) => Some(delay_us(period)),
+            _ => None,
+        },
+        on_duplicate: unique.map_or("reject", |unique| unique.on_duplicate.word()),
+        force: unique.is_some_and(|unique| unique.force),
+        payload: job.payload.as_str(),
+        options: (!job.options.is_default()).then_some(&job.options),
+    }
+}

@@ -1,0 +1,137 @@
+//! Workers: they register, beat and leave.
+//!
+//! Beats have a connection of their own, so that a pool full of slow work cannot make a worker look
+//! dead. A beat also tidies: leases that are settled to the end, and claims whose answers were lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidemill_core::{JobId, WorkerId};
+use tokio::sync::Mutex;
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use crate::error::Result;
+use crate::postgres::connect::{Db, unnamed};
+use crate::postgres::error::{Fault, Tries};
+use crate::postgres::statement::{At, Statement, sql};
+use crate::postgres::{Shared, rescue};
+use crate::request::{Beat, WorkerCard};
+use crate::view::WorkerView;
+
+const REGISTER: Statement =
+    sql!("worker_register", TIMESTAMPTZ, UUID, TEXT, TEXT_ARRAY, TEXT_ARRAY, INT4);
+const BEAT: Statement = sql!("worker_beat", TIMESTAMPTZ, UUID);
+const LIST: Statement = sql!("worker_list");
+const LEASE_CLOSE: Statement = sql!("lease_close", INT8_ARRAY);
+const DUTY_TAKE: Statement = sql!("duty_take", TIMESTAMPTZ, TEXT, UUID, INT8);
+
+/// A connection kept for one purpose; made again when it is lost.
+#[derive(Default)]
+pub(crate) struct Reserved(Mutex<Option<Arc<Client>>>);
+
+impl Reserved {
+    pub async fn client(&self, db: &Db) -> Result<Arc<Client>, Fault> {
+        let mut kept = self.0.lock().await;
+        if let Some(client) = kept.as_ref().filter(|client| !client.is_closed()) {
+            return Ok(Arc::clone(client));
+        }
+        let client = Arc::new(db.single().await?);
+        *kept = Some(Arc::clone(&client));
+        Ok(client)
+    }
+
+    pub async fn close(&self) {
+        self.0.lock().await.take();
+    }
+}
+
+/// Announces a worker.
+pub(crate) async fn register(db: &Db, card: WorkerCard) -> Result<()> {
+    let slots = i32::try_from(card.slots).unwrap_or(i32::MAX);
+    let mut tries = Tries::resend();
+    loop {
+        let written = db
+            .query(
+                &REGISTER,
+                &[&db.manual_now(), &card.id.0, &card.name, &card.queues, &card.kinds, &slots],
+            )
+            .await;
+        match written {
+            Ok(_) => return Ok(()),
+            Err(fault) => tries.again(fault).await?,
+        }
+    }
+}
+
+/// Says that a worker lives.
+pub(crate) async fn beat(shared: &Arc<Shared>, worker: WorkerId) -> Result<Beat> {
+    let mut tries = Tries::read();
+    let beat = loop {
+        match beat_once(shared, worker).await {
+            Ok(beat) => break beat,
+            Err(fault) => tries.again(fault).await?,
+        }
+    };
+    if beat.lost {
+        shared.leases.forget(worker);
+    } else {
+        tidy(shared, worker);
+    }
+    Ok(beat)
+}
+
+async fn beat_once(shared: &Shared, worker: WorkerId) -> Result<Beat, Fault> {
+    let client = shared.beats.client(&shared.db).await?;
+    let rows = unnamed(&client, &BEAT, &[&shared.db.manual_now(), &worker.0]).await?;
+    let Some(row) = rows.first() else { return Ok(Beat { lost: true, cancelled: Vec::new() }) };
+    let (known, cancelled): (bool, Vec<Uuid>) = (row.get(0), row.get(1));
+    Ok(Beat { lost: !known, cancelled: cancelled.into_iter().map(JobId).collect() })
+}
+
+/// Ends what is left over, beside the beat: a worker must not wait for it.
+fn tidy(shared: &Arc<Shared>, worker: WorkerId) {
+    let empty: Vec<i64> = shared.leases.take_empty().iter().map(|token| token.0).collect();
+    let strays = shared.leases.strays(worker);
+    if empty.is_empty() && strays.is_empty() {
+        return;
+    }
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        if !empty.is_empty() && shared.db.query(&LEASE_CLOSE, &[&empty]).await.is_err() {
+            tracing::debug!("empty leases stay until the next sweep");
+        }
+        if !strays.is_empty()
+            && let Err(error) = rescue::give_back_strays(&shared, worker, &strays).await
+        {
+            tracing::debug!(%error, "jobs of a lost claim stay until the next beat");
+        }
+    });
+}
+
+/// All workers that are registered.
+pub(crate) async fn list(db: &Db) -> Result<Vec<WorkerView>> {
+    let rows = db.read(&LIST, &[]).await?;
+    let view = |row: &tokio_postgres::Row| WorkerView {
+        id: WorkerId(row.get(0)),
+        name: row.get(1),
+        queues: row.get(2),
+        kinds: row.get(3),
+        slots: row.get::<_, i32>(4) as u32,
+        started_at: row.get::<_, At>(5).0,
+        beat_at: row.get::<_, At>(6).0,
+    };
+    Ok(rows.iter().map(view).collect())
+}
+
+/// Takes or keeps a duty that one node at a time should have.
+pub(crate) async fn take_duty(
+    db: &Db,
+    name: &str,
+    holder: WorkerId,
+    ttl: Duration,
+) -> Result<bool> {
+    let ttl_us = crate::postgres::batch::delay_us(ttl);
+    let rows = db.read(&DUTY_TAKE, &[&db.manual_now(), &name, &holder.0, &ttl_us]).await?;
+    Ok(!rows.is_empty())
+}
