@@ -1,6 +1,6 @@
 //! Queries: every state and every filter, page by page.
 
-use tidemill_core::{Due, JobId, NewJob, OnDuplicate, Scope, State};
+use tidemill_core::{Due, JobId, NewJob, OnDuplicate, Options, Scope, State};
 use tidemill_store::{JobFilter, JobView};
 
 use super::kit::{HOUR, Kit, ask, cancelled, dead, done, job, retry, unique};
@@ -75,14 +75,13 @@ async fn jobs_are_listed_as_they_are_seen_alone(kit: &Kit) {
 }
 
 async fn every_filter_holds(kit: &Kit) {
-    let mut tagged = job("k");
-    tagged.options.tags = vec!["blue".into(), "a\"b".into()];
+    let tags = vec!["blue".into(), "a\"b".into()];
     let jobs = [
         job("other"),
         NewJob { queue: "q".into(), ..job("k") },
         NewJob { tenant: Some("t".into()), ..job("k") },
         NewJob { key: Some("c:1".into()), ..job("k") },
-        tagged,
+        NewJob { options: Options { tags, ..Options::default() }, ..job("k") },
         job("k"),
     ];
     let sent: Vec<_> = jobs.iter().map(|job| job.id).collect();

@@ -2,16 +2,18 @@
 
 use tidemill_core::dead::DeadFilter;
 use tidemill_core::retention::{Finished, Retention, Sweep};
-use tidemill_core::{JobId, NewJob, Options, State};
+use tidemill_core::{JobId, NewJob, OnDuplicate, Options, Scope, State};
 use tidemill_store::JobFilter;
 
-use super::kit::{HOUR, Kit, SECOND, cancelled, dead, done, ids, item, job, retry};
+use super::kit::{HOUR, Kit, SECOND, cancelled, dead, done, ids, item, job, retry, unique};
 
 over_both_stores!(
     every_finished_job_is_listed_once_oldest_first,
     purging_takes_everything_of_a_job,
     purging_spares_what_is_not_finished,
     purging_spares_a_replayed_job,
+    a_kept_result_is_not_offered_again,
+    a_purged_dead_letter_cannot_be_replayed,
     a_sweep_goes_by_age,
     a_sweep_goes_by_the_jobs_own_wish,
     a_sweep_keeps_a_bounded_number,
@@ -93,6 +95,26 @@ async fn purging_spares_a_replayed_job(kit: &Kit) {
     assert_eq!(kit.store.purge(&[id]).await.unwrap(), 0);
     kit.run_to(id, done()).await;
     assert_eq!(kit.store.finished_after(None, 9).await.unwrap()[0].state, State::Done);
+}
+
+async fn a_kept_result_is_not_offered_again(kit: &Kit) {
+    let keyed = unique("u", Scope::Forever, OnDuplicate::Join);
+    let kept = kit.finish(keyed, done()).await;
+    let plain = kit.finish(job("k"), done()).await;
+    kit.store.purge(&[kept]).await.unwrap();
+    let offered = kit.store.finished_after(None, 9).await.unwrap();
+    assert_eq!(offered.into_iter().map(|job| job.id).collect::<Vec<_>>(), [plain]);
+    assert_eq!(kit.state(kept).await, State::Done, "it is still there for whoever joins");
+}
+
+async fn a_purged_dead_letter_cannot_be_replayed(kit: &Kit) {
+    let keyed = unique("u", Scope::Forever, OnDuplicate::Join);
+    let kept = kit.finish(keyed, dead("x")).await;
+    let plain = kit.finish(job("k"), dead("x")).await;
+    kit.store.purge(&[kept, plain]).await.unwrap();
+    let replayed = kit.store.dead_replay(&[kept, plain], "ada", None).await.unwrap();
+    assert!(replayed.is_empty(), "its payload is gone");
+    assert_eq!(kit.state(kept).await, State::Dead);
 }
 
 async fn a_sweep_goes_by_age(kit: &Kit) {

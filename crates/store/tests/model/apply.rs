@@ -89,7 +89,7 @@ impl Memory {
 
     /// Gives up the workers that have been silent for too long.
     pub(super) fn rescue(&mut self) -> Rescued {
-        let silent = |beat: &jiff::Timestamp| *beat + TTL <= self.now;
+        let silent = |beat: &jiff::Timestamp| *beat + TTL < self.now;
         let gone: Vec<_> =
             self.beats.iter().filter(|(_, beat)| silent(beat)).map(|(id, _)| *id).collect();
         let mut found = Rescued { workers: gone.len() as u64, ..Rescued::default() };
