@@ -6,7 +6,9 @@
 
 use std::io::{IsTerminal, Write};
 
-use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
+use comfy_table::{
+    Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, presets,
+};
 use serde::Serialize;
 use tidemill::{State, Triage};
 
@@ -101,6 +103,20 @@ pub fn table(header: &[&str]) -> Table {
 /// Prints a table, without the spaces at the ends of its lines.
 pub fn show(table: &Table) {
     line(table.trim_fmt());
+}
+
+/// Prints a table of many rows, each on one line of a terminal: the last column gives way.
+pub fn show_clipped(table: &mut Table) {
+    if std::io::stdout().is_terminal() {
+        let columns = table.column_count();
+        for column in table.column_iter_mut().take(columns.saturating_sub(1)) {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+        table.row_iter_mut().for_each(|row| {
+            row.max_height(1);
+        });
+    }
+    show(table);
 }
 
 /// A number, at the right of its column, quiet when it is zero.

@@ -20,7 +20,7 @@ pub async fn run(app: &App) -> Outcome {
         eprintln!("no worker is alive; `tidemill work --exec CMD --kind KIND` starts one");
         return Ok(Exit::Ok);
     }
-    let mut table = output::table(&["NAME", "SLOTS", "QUEUES", "KINDS", "STARTED", "BEAT"]);
+    let mut table = output::table(&["NAME", "SLOTS", "STARTED", "BEAT", "QUEUES", "KINDS"]);
     for worker in &workers {
         let all = |words: &[String]| match words {
             [] => "all".to_owned(),
@@ -29,10 +29,10 @@ pub async fn run(app: &App) -> Outcome {
         table.add_row([
             Cell::new(&worker.name),
             output::number(u64::from(worker.slots)),
-            Cell::new(worker.queues.join(" ")),
-            Cell::new(all(&worker.kinds)),
             Cell::new(relative(worker.started_at, now)),
             Cell::new(relative(worker.beat_at, now)),
+            Cell::new(worker.queues.join(" ")),
+            Cell::new(all(&worker.kinds)),
         ]);
     }
     output::show(&table);

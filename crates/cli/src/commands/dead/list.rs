@@ -5,7 +5,7 @@ use tidemill::Timestamp;
 use tidemill_store::{DeadGroup, DeadLetter};
 
 use super::target::Filter;
-use crate::app::App;
+use crate::app::{App, program};
 use crate::duration::relative;
 use crate::exit::{Exit, Outcome};
 use crate::output;
@@ -92,14 +92,13 @@ pub async fn groups(app: &App, args: Groups) -> Outcome {
     for group in &groups {
         table.add_row(group_row(group, now));
     }
-    output::show(&table);
+    output::show_clipped(&mut table);
     if let Some(first) = groups.first() {
+        let (program, store) = (program(), app.store_option());
         let hint = format!(
-            "look at one: tidemill dead show {}{}\nsend them on: tidemill dead replay --fingerprint {}{}",
-            first.sample,
-            app.store_option(),
-            first.fingerprint,
-            app.store_option()
+            "look at one:  {program} dead show {}{store}\n\
+             send them on: {program} dead replay --fingerprint {}{store}",
+            first.sample, first.fingerprint
         );
         eprintln!("{}", output::Paint::stderr().dim(&hint));
     }
@@ -140,5 +139,5 @@ fn show(app: &App, letters: &[DeadLetter], now: Timestamp) {
             Cell::new(output::first_line(&letter.error, 60)),
         ]);
     }
-    output::show(&table);
+    output::show_clipped(&mut table);
 }

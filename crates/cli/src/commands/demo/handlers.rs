@@ -147,7 +147,7 @@ async fn follow_up_mail(person: Person) -> Result<Value, Fail> {
 
 async fn sync_legacy_crm(person: Person) -> Result<Value, Fail> {
     work(5..15).await;
-    Err(if person.user.is_multiple_of(3) {
+    Err(if (person.user / IN_LEGACY_CRM_EVERY).is_multiple_of(3) {
         Fail::transient(format!(
             "crm-legacy:8443 refused the account {}: no such table",
             person.user

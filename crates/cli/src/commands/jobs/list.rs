@@ -64,7 +64,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     for job in &jobs {
         table.add_row(row(job, now));
     }
-    output::show(&table);
+    output::show_clipped(&mut table);
     if let Some(last) = jobs.last().filter(|_| jobs.len() == filter.page_rows()) {
         let hint = format!("the next page: --before {}", last.job.id);
         eprintln!("{}", output::Paint::stderr().dim(&hint));

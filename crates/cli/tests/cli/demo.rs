@@ -1,0 +1,36 @@
+//! The demo runs to its end and leaves something to look at; the bench cleans up.
+
+use crate::mill::Mill;
+
+#[test]
+fn the_demo_ends_with_its_summary_and_can_be_run_again() {
+    let mill = Mill::sqlite();
+    for _ in 0..2 {
+        let ended = mill.run(&["demo", "--scale", "0.05"]).ok();
+        let ended = ended.says("welcome_mail").says("Nothing was lost").says("dead groups --store");
+        assert!(ended.stderr.contains("jobs finished"), "{ended:?}");
+    }
+    assert!(
+        mill.rows(&["dead", "groups", "--json"]).iter().all(|g| g["kind"] == "sync_legacy_crm")
+    );
+    let summary = mill.json(&["demo", "--scale", "0.05", "--json"]);
+    assert_eq!(summary["waiting"], 0);
+}
+
+fn bench(mill: &Mill) {
+    let figures = mill.json(&["bench", "--jobs", "200", "--json"]);
+    assert!(figures["drain_per_second"].as_u64().unwrap() > 0);
+    assert!(mill.rows(&["jobs", "--json"]).is_empty());
+    mill.enqueue(&["k"]);
+    mill.run(&["bench", "--jobs", "200"]).code(5).says("store_in_use");
+}
+
+#[test]
+fn the_bench_leaves_nothing_in_sqlite() {
+    bench(&Mill::sqlite());
+}
+
+#[test]
+fn the_bench_leaves_nothing_in_postgres() {
+    bench(&Mill::postgres());
+}

@@ -1,0 +1,61 @@
+//! Looking at jobs and changing what becomes of them.
+
+use crate::mill::{Mill, PATIENCE, stop};
+
+#[test]
+fn jobs_are_found_by_what_they_are() {
+    let mill = Mill::sqlite();
+    let late = mill.enqueue(&["a", "--delay", "1h", "--tenant", "t", "--key", "c:1"]);
+    let ready = mill.enqueue(&["b", "--queue", "q"]);
+    for (filter, expected) in [
+        (vec!["--state", "scheduled"], vec![&late]),
+        (vec!["--kind", "b"], vec![&ready]),
+        (vec!["--queue", "q"], vec![&ready]),
+        (vec!["--tenant", "t"], vec![&late]),
+        (vec!["--key", "c:1"], vec![&late]),
+        (vec!["--before", &*ready], vec![&late]),
+        (vec!["--limit", "1"], vec![&ready]),
+        (vec![], vec![&ready, &late]),
+    ] {
+        let rows = mill.rows(&[vec!["jobs", "list", "--json"], filter.clone()].concat());
+        let ids: Vec<_> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
+        assert_eq!(ids, expected, "{filter:?}");
+    }
+    mill.run(&["jobs"]).ok().says(&late).says("due in");
+}
+
+#[test]
+fn a_scheduled_job_is_made_due_and_others_say_why_not() {
+    let mill = Mill::sqlite();
+    let late = mill.enqueue(&["k", "--delay", "1h"]);
+    mill.run(&["jobs", "retry", &late]).ok().says("is due now");
+    mill.run(&["jobs", "retry", &late]).code(5).says("is ready already");
+    mill.run(&["jobs", "cancel", &late]).ok().says("cancelled");
+    mill.run(&["jobs", "cancel", &late]).code(5).says("had finished already");
+    mill.run(&["jobs", "retry", &late]).code(5).says("was cancelled");
+}
+
+#[test]
+fn an_unknown_job_is_not_found() {
+    let mill = Mill::sqlite();
+    mill.run(&["migrate"]).ok();
+    let id = "019a3c1e-7c11-7bbb-8000-5fd1e2a0c0de";
+    mill.run(&["jobs", "show", id]).code(3).says("job_unknown");
+    mill.run(&["jobs", "wait", id]).code(3);
+    mill.run(&["jobs", "cancel", id]).code(3);
+    mill.run(&["jobs", "retry", id]).code(3);
+    mill.run(&["dead", "show", id]).code(3).says("dead_letter_unknown");
+    mill.run(&["jobs", "show", "nonsense"]).code(2);
+}
+
+#[test]
+fn cancelling_reaches_a_running_command() {
+    let mill = Mill::sqlite();
+    let id = mill.enqueue(&["slow"]);
+    let worker =
+        mill.work(&["--exec", "echo progress 1 started >&2; sleep 1000", "--kind", "slow"]);
+    worker.wait_for_line("started", PATIENCE).unwrap();
+    mill.run(&["jobs", "cancel", &id]).ok().says("its handler is told");
+    mill.run(&["jobs", "wait", &id, "--timeout", "30s"]).code(1).says("is cancelled");
+    stop(worker);
+}

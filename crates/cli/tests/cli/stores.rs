@@ -1,0 +1,62 @@
+//! Stores that are there, that are not, and what is known of their health.
+
+use crate::mill::Mill;
+
+#[test]
+fn an_unknown_store_is_refused() {
+    let mill = Mill::sqlite();
+    mill.run(&["--store", "mysql://root:secret@host/db", "queues"])
+        .code(2)
+        .says("store_url_unknown");
+    let ended = mill.run(&["--store", "mysql://root:secret@host/db", "queues", "--json"]);
+    assert!(!ended.stderr.contains("secret"), "{ended:?}");
+    let error: serde_json::Value = serde_json::from_str(&ended.stderr).unwrap();
+    assert_eq!(error["error"]["code"], "store_url_unknown");
+}
+
+#[test]
+fn a_database_that_is_away_is_unavailable() {
+    let mill = Mill::sqlite();
+    let nowhere = "postgres://nobody@127.0.0.1:1/nowhere";
+    mill.run(&["--store", nowhere, "queues"]).code(6).says("store_unavailable");
+}
+
+#[test]
+fn looking_makes_no_database() {
+    let mill = Mill::sqlite();
+    for args in [vec!["jobs"], vec!["dead"], vec!["queues"], vec!["workers"], vec!["doctor"]] {
+        mill.run(&args).code(6).says("store_missing");
+    }
+    assert!(!std::path::Path::new(&mill.file("test.db")).exists());
+}
+
+fn upkeep(mill: &Mill) {
+    mill.run(&["migrate"]).ok().says("migrated from version 0");
+    mill.run(&["migrate"]).ok().says("up to date");
+    mill.run(&["doctor"]).ok().says("all is well");
+    assert!(mill.rows(&["doctor", "--json"]).iter().all(|finding| finding["ok"] == true));
+    mill.run(&["queues", "set", "q", "--retain", "7d", "--retain-max", "1000"]).ok();
+    mill.run(&["queues", "set", "q", "--retain-dead", "30d"]).ok();
+    mill.run(&["queues"]).ok().says("7d max 1,000, dead 30d");
+    mill.run(&["queues", "unset", "q"]).ok();
+    assert!(mill.rows(&["queues", "--json"]).is_empty());
+    mill.run(&["queues", "set", "q"]).code(2);
+}
+
+#[test]
+fn sqlite_is_migrated_examined_and_given_rules() {
+    upkeep(&Mill::sqlite());
+}
+
+#[test]
+fn postgres_is_migrated_examined_and_given_rules() {
+    upkeep(&Mill::postgres());
+}
+
+#[test]
+fn completions_are_printed_for_every_shell() {
+    let mill = Mill::sqlite();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        mill.run(&["completions", shell]).ok().says("tidemill");
+    }
+}

@@ -1,0 +1,133 @@
+//! Any program as a handler.
+
+use std::fs;
+use std::path::Path;
+
+use tidemill_testkit::eventually::until;
+
+use crate::mill::{Mill, PATIENCE, stop};
+
+#[test]
+fn exit_codes_become_states_and_classes() {
+    let mill = Mill::sqlite();
+    let id_of = |code: &str| mill.enqueue(&["k", code]);
+    let cases = [
+        ("0", "done", None),
+        ("65", "dead", Some("permanent")),
+        ("100", "dead", Some("permanent")),
+        ("75", "scheduled", Some("transient")),
+        ("1", "scheduled", Some("transient")),
+        ("76", "scheduled", Some("rate_limited")),
+        ("101", "scheduled", Some("ambiguous")),
+        ("79", "scheduled", None),
+        ("80", "cancelled", None),
+    ];
+    let ids: Vec<_> = cases.iter().map(|(code, ..)| id_of(code)).collect();
+    let exec = "read code; echo retry-after 600 >&2; echo because $code >&2; exit $code";
+    let worker = mill.work(&["--exec", exec, "--kind", "k", "--concurrency", "4"]);
+    for _ in cases {
+        worker.wait_for_line("done", PATIENCE).unwrap();
+    }
+    stop(worker);
+    for ((code, state, class), id) in cases.iter().zip(ids) {
+        let shown = mill.json(&["jobs", "show", &id, "--json"]);
+        assert_eq!(shown["job"]["state"], *state, "{code}: {shown}");
+        let last = shown["attempts"].as_array().unwrap().last().cloned().unwrap_or_default();
+        if let Some(class) = class {
+            assert_eq!(last["class"], *class, "{code}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn a_command_is_alone_and_knows_its_job() {
+    let mill = Mill::sqlite();
+    let id = mill.enqueue(&["k", "--tenant", "acme"]);
+    let exec = "echo $TIDEMILL_JOB_ID $TIDEMILL_KIND $TIDEMILL_ATTEMPT $TIDEMILL_TENANT \
+                $TIDEMILL_QUEUE [$SECRET] $PASSED $(ls | wc -l) && test \"$HOME\" = \"$(pwd)\"";
+    let mut command =
+        mill.command(&["work", "--json", "--exec", exec, "--kind", "k", "--env", "PASSED"]);
+    command.env("SECRET", "s").env("PASSED", "p");
+    let worker = tidemill_testkit::Process::spawn(&mut command).unwrap();
+    let ended = mill.run(&["jobs", "wait", &id, "--timeout", "30s"]).ok();
+    assert_eq!(ended.stdout.trim(), format!("\"{id} k 1 acme default [] p 0\""));
+    stop(worker);
+}
+
+#[test]
+fn the_last_words_of_a_command_are_its_error() {
+    let mill = Mill::sqlite();
+    let id = mill.enqueue(&["k"]);
+    let exec = "echo progress 40 reading rows >&2; echo first >&2; echo last >&2; exit 65";
+    let worker = mill.work(&["--exec", exec, "--kind", "k"]);
+    worker.wait_for_line("reading rows", PATIENCE).unwrap();
+    mill.run(&["jobs", "wait", &id, "--timeout", "30s"]).code(1);
+    stop(worker);
+    assert_eq!(mill.state(&id)["error"], "last\nfirst");
+}
+
+#[test]
+fn too_much_output_is_permanent() {
+    let mill = Mill::sqlite();
+    let id = mill.enqueue(&["k"]);
+    let worker = mill.work(&["--exec", "yes", "--kind", "k", "--max-output-bytes", "1000"]);
+    mill.run(&["jobs", "wait", &id, "--timeout", "30s"]).code(1).says("more than 1000 bytes");
+    stop(worker);
+}
+
+/// Whether a process runs; one that nobody has collected does not.
+fn runs(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim().chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+/// Runs a command that leaves a grandchild behind, and answers the grandchild's id.
+fn grandchild(mill: &Mill) -> String {
+    let path = mill.file("pid");
+    let text =
+        until(PATIENCE, || fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n')));
+    text.expect("the grandchild writes its id").trim().to_owned()
+}
+
+#[test]
+fn a_timeout_kills_grandchildren_that_ignore_it() {
+    let mill = Mill::sqlite();
+    let pid = mill.file("pid");
+    let exec =
+        format!("trap '' TERM; sleep 1000 & echo $! > {pid}.new; mv {pid}.new {pid}; wait; wait");
+    let id = mill.enqueue(&["k", "--attempts", "1", "--run-timeout", "300ms"]);
+    let worker = mill.work(&["--exec", &exec, "--kind", "k", "--grace", "100ms"]);
+    mill.run(&["jobs", "wait", &id, "--timeout", "30s"]).code(1).says("longer than its limit");
+    let pid = grandchild(&mill);
+    assert!(until(PATIENCE, || (!runs(&pid)).then_some(())).is_some(), "{pid} still runs");
+    stop(worker);
+}
+
+#[test]
+fn what_a_finished_command_left_behind_is_killed() {
+    let mill = Mill::sqlite();
+    let pid = mill.file("pid");
+    let exec = format!("sleep 1000 & echo $! > {pid}; echo 1");
+    let id = mill.enqueue(&["k"]);
+    let worker = mill.work(&["--exec", &exec, "--kind", "k"]);
+    mill.run(&["jobs", "wait", &id, "--timeout", "30s"]).ok().says("1");
+    let pid = grandchild(&mill);
+    assert!(until(PATIENCE, || (!runs(&pid)).then_some(())).is_some(), "{pid} still runs");
+    stop(worker);
+}
+
+#[test]
+fn a_stop_gives_back_what_does_not_end_in_time() {
+    let mill = Mill::sqlite();
+    let pid = mill.file("pid");
+    let exec = format!("echo $$ > {pid}; echo progress 1 started >&2; sleep 1000");
+    let id = mill.enqueue(&["k"]);
+    let worker = mill.work(&["--exec", &exec, "--kind", "k", "--drain", "0s"]);
+    worker.wait_for_line("started", PATIENCE).unwrap();
+    stop(worker);
+    assert!(!runs(&grandchild(&mill)));
+    let view = mill.state(&id);
+    assert_eq!((view["state"].as_str(), &view["attempt"]), (Some("ready"), &0.into()));
+    assert!(Path::new(&pid).exists());
+}
