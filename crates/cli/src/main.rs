@@ -102,7 +102,7 @@ async fn run(app: &App, command: Command) -> Outcome {
 /// A worker tells what it does; other commands say their errors themselves. `TIDEMILL_LOG` decides.
 fn log_to_stderr(is_worker: bool) {
     use tracing_subscriber::EnvFilter;
-    let default = if is_worker { "info" } else { "error" };
+    let default = if is_worker { "warn,tidemill=info" } else { "error" };
     let filter = EnvFilter::try_from_env("TIDEMILL_LOG");
     let colourful = output::Paint::stderr().is_on();
     tracing_subscriber::fmt()

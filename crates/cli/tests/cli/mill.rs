@@ -43,7 +43,7 @@ impl Mill {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidemill"));
         command.args(args).env("TIDEMILL_STORE", &self.url).env("NO_COLOR", "1");
-        command.env_remove("TIDEMILL_LOG").current_dir(self.folder.path());
+        command.env("TIDEMILL_LOG", "error").current_dir(self.folder.path());
         command
     }
 

@@ -55,14 +55,14 @@ async fn attempt(
     let ended = tokio::select! {
         ended = until_end(&mut child, &mut written) => ended,
         () = cx.cancelled() => {
-            group.end().await;
+            end(&mut child, group).await;
             return Err(Fail::cancel("called off while it ran"));
         }
     };
     let (status, early) = match ended {
         Ok(ended) => ended,
         Err(refused) => {
-            group.end().await;
+            end(&mut child, group).await;
             return Err(refused);
         }
     };
@@ -78,6 +78,11 @@ async fn attempt(
     };
     let output = written.map_or_else(|| Err("the output did not end".to_owned()), |w| w.output());
     output.map_err(Fail::permanent)
+}
+
+/// Makes the command end. It is collected meanwhile: a dead leader would pass for a living group.
+async fn end(child: &mut Child, group: Group) {
+    let _ = tokio::join!(child.wait(), group.end());
 }
 
 /// Waits for the end of the command; an output over the limit does not wait for it.
