@@ -91,8 +91,7 @@ impl From<Fault> for Error {
 /// Whether a prepared statement was not where it was left: connections are shared behind our back.
 pub(crate) fn is_shared_connection(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| {
-        *code == SqlState::INVALID_SQL_STATEMENT_NAME
-            || *code == SqlState::DUPLICATE_PSTATEMENT
+        *code == SqlState::INVALID_SQL_STATEMENT_NAME || *code == SqlState::DUPLICATE_PSTATEMENT
     })
 }
 

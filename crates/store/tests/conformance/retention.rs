@@ -14,6 +14,7 @@ over_both_stores!(
     purging_spares_a_replayed_job,
     a_kept_result_is_not_offered_again,
     a_purged_dead_letter_cannot_be_replayed,
+    a_purged_job_does_not_run_because_its_neighbour_does,
     a_sweep_goes_by_age,
     a_sweep_goes_by_the_jobs_own_wish,
     a_sweep_keeps_a_bounded_number,
@@ -115,6 +116,21 @@ async fn a_purged_dead_letter_cannot_be_replayed(kit: &Kit) {
     let replayed = kit.store.dead_replay(&[kept, plain], "ada", None).await.unwrap();
     assert!(replayed.is_empty(), "its payload is gone");
     assert_eq!(kit.state(kept).await, State::Dead);
+}
+
+async fn a_purged_job_does_not_run_because_its_neighbour_does(kit: &Kit) {
+    kit.store.enqueue(vec![job("k"), job("k")]).await.unwrap();
+    let worker = kit.worker().await;
+    let claim = kit.take(worker, 2).await;
+    kit.settle(worker, &claim, done()).await;
+    let gone = claim.jobs[0].job.id;
+    assert_eq!(kit.store.purge(&[gone]).await.unwrap(), 1);
+    assert_eq!(kit.store.unfinished().await.unwrap().running, 1);
+    assert_eq!(kit.store.queues().await.unwrap()[0].running, 1);
+    kit.settle(worker, &claim, done()).await;
+    assert_eq!(kit.store.job(gone).await.unwrap(), None, "settled again, it does not come back");
+    assert!(kit.store.finished_after(None, 9).await.unwrap().is_empty());
+    assert_eq!(kit.lose_workers().await.ready, 1);
 }
 
 async fn a_sweep_goes_by_age(kit: &Kit) {

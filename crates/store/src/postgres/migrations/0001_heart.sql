@@ -69,6 +69,7 @@ create table tidemill.outcome (
     finished_at timestamptz not null,
     retain_ms int8,
     keyed boolean not null,
+    bare boolean not null default false, -- the body was forgotten; the key keeps the result
     output json,
     error text
 );

@@ -1,3 +1,6 @@
--- A page of finished jobs after $1, oldest first.
-select id, queue, state, finished_at, retain_ms from tidemill.outcome
-where id > $1::uuid order by id limit $2::int8;
+-- A page of finished jobs after $1, oldest first. Bare results that a key still keeps are left out.
+select o.id, o.queue, o.state, o.finished_at, o.retain_ms from tidemill.outcome o
+where o.id > $1::uuid and not (o.bare and exists (
+    select from tidemill.job j join tidemill.unique_key u on u.key = j.unique_key and u.id = j.id
+    where j.id = o.id))
+order by o.id limit $2::int8;

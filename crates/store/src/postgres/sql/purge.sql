@@ -1,4 +1,5 @@
 -- Forgets finished jobs. Of a job whose unique key is still held, the result and an empty body stay.
+-- A lease that still names one lets it go: without its outcome it would seem to run.
 with over as materialized (
     select o.id, o.keyed from tidemill.outcome o where o.id = any ($1::uuid[]) for update
 ), kept as materialized (
@@ -7,12 +8,19 @@ with over as materialized (
         select from tidemill.job j join tidemill.unique_key u on u.key = j.unique_key and u.id = j.id
         where j.id = v.id)
 ), stripped as (
+    update tidemill.outcome set bare = true
+    where id = any (array(select id from kept)) and not bare returning id
+), emptied as (
     update tidemill.job set payload = 'null', options = null
-    where id = any (array(select id from kept)) and payload::text <> 'null' returning id
+    where id = any (array(select id from stripped))
 ), bodies as (
     delete from tidemill.job where id = any (array(select id from over except select id from kept)) returning id
 ), results as (
     delete from tidemill.outcome where id = any (array(select id from over except select id from kept)) returning id
+), let_go as (
+    update tidemill.lease l
+    set gone = l.gone || array(select i from unnest(l.ids) i where i = any (array(select id from results)))
+    where l.ids && array(select id from results)
 ), attempts as (
     delete from tidemill.attempt where id = any (array(select id from over))
 ), letters as (
