@@ -7,7 +7,6 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tidemill_core::{ErrorClass, Failure, JobId, State, WorkerId};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -135,7 +134,6 @@ async fn write(shared: &Shared, conn: &Conn<'_>, leaving: &Leaving) -> Result<Le
 struct Lease {
     token: i64,
     worker: Uuid,
-    claimed_at: Timestamp,
     /// Its jobs that it has not let go: id, attempts spent, workers lost.
     held: Vec<(Uuid, i16, i16)>,
     reasons: HashMap<Uuid, String>,
@@ -144,15 +142,14 @@ struct Lease {
 impl Lease {
     fn of(row: &Row) -> Self {
         let (ids, attempts, losts): (Vec<Uuid>, Vec<i16>, Vec<i16>) =
-            (row.get(3), row.get(4), row.get(5));
-        let gone: HashSet<Uuid> = row.get::<_, Vec<Uuid>>(6).into_iter().collect();
+            (row.get(2), row.get(3), row.get(4));
+        let gone: HashSet<Uuid> = row.get::<_, Vec<Uuid>>(5).into_iter().collect();
         let held =
             ids.into_iter().zip(attempts).zip(losts).map(|((id, spent), lost)| (id, spent, lost));
-        let reasons = row.get::<_, Vec<Uuid>>(7).into_iter().zip(row.get::<_, Vec<String>>(8));
+        let reasons = row.get::<_, Vec<Uuid>>(6).into_iter().zip(row.get::<_, Vec<String>>(7));
         Self {
             token: row.get(0),
             worker: row.get(1),
-            claimed_at: row.get::<_, At>(2).0,
             held: held.filter(|(id, _, _)| !gone.contains(id)).collect(),
             reasons: reasons.collect(),
         }
@@ -212,7 +209,7 @@ fn sort(
         state,
         attempt: spent,
         lost,
-        token: Some(lease.token),
+        token: None,
         worker: Some(lease.worker),
         output: None,
         error: Some(error),
@@ -237,7 +234,8 @@ fn sort(
             attempt: spent + 1,
             token: lease.token,
             worker: lease.worker,
-            started_at: Some(lease.claimed_at),
+            // Not its settle: if that comes after all, it must not pass for one that was answered.
+            started_at: None,
             class: is_loss.then(|| ErrorClass::Lost.word()),
             error: is_loss.then(|| "its worker was lost".to_owned()),
         });

@@ -256,9 +256,6 @@ begin
     end if;
     loop
         if exists (select from tidemill.job j where j.id = body.id) then
-            if exists (select from tidemill.unique_key u where u.next_id = body.id) then
-                put.answer := 'kept';
-            end if;
             return;
         end if;
         insert into tidemill.unique_key (key, id, scope, until)

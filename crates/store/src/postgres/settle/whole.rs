@@ -1,6 +1,6 @@
 //! Settle with all consequences, in one transaction: retries, ends, dead letters, follow-ups, keys.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use tidemill_core::{JobId, NewJob, Settlement, State, Token, WorkerId};
 use uuid::Uuid;
@@ -29,7 +29,7 @@ pub(super) async fn settle(
 ) -> Result<Vec<Settled>> {
     let mut tries = Tries::resend();
     let done = loop {
-        match settle_once(shared, worker, items).await {
+        match settle_once(shared, worker, items, tries.was_lost()).await {
             Ok(done) => break done,
             Err(fault) => tries.again(fault).await?,
         }
@@ -54,9 +54,10 @@ async fn settle_once(
     shared: &Shared,
     worker: WorkerId,
     items: &[SettleItem],
+    was_lost: bool,
 ) -> Result<Done, Fault> {
     let conn = shared.db.begin().await?;
-    match write(shared, &conn, worker, items).await {
+    match write(shared, &conn, worker, items, was_lost).await {
         Ok(done) => conn.commit().await.map(|()| done),
         Err(fault) => {
             conn.rollback().await?;
@@ -70,6 +71,7 @@ async fn write(
     conn: &Conn<'_>,
     worker: WorkerId,
     items: &[SettleItem],
+    was_lost: bool,
 ) -> Result<Done, Fault> {
     let keys = items.iter().filter_map(|item| item.job.unique_key.clone()).collect();
     lock_keys(conn, &keys).await?;
@@ -90,7 +92,8 @@ async fn write(
     let before: HashMap<_, _> = settled_before(conn, &refused).await?.into_iter().collect();
     for at in &sorted.refused {
         if let Some(cancelled) = before.get(&items[*at].job.id.0) {
-            let again = matches!(items[*at].settlement, Settlement::Again { .. });
+            // Ours, from a try whose answer was lost: it would have said the same.
+            let again = was_lost && matches!(items[*at].settlement, Settlement::Again { .. });
             answers[*at] = if *cancelled && again { Settled::Cancelled } else { Settled::Accepted };
         }
     }
@@ -184,13 +187,16 @@ struct Held {
 
 impl Held {
     async fn lock(shared: &Shared, conn: &Conn<'_>, items: &[SettleItem]) -> Result<Self, Fault> {
-        let settling: HashSet<JobId> = items.iter().map(|item| item.job.id).collect();
-        let tokens: BTreeSet<Token> = items.iter().map(|item| item.token).collect();
-        let last: HashMap<_, _> =
-            tokens.iter().map(|t| (t.0, shared.leases.is_last(*t, &settling))).collect();
-        let tokens: Vec<i64> = tokens.iter().map(|token| token.0).collect();
-        let mut held = Self { live: HashMap::new(), last, reasons: HashMap::new() };
-        let mut doubtful: HashSet<Uuid> = settling.iter().map(|id| id.0).collect();
+        // By token: a stale item may name a job that another lease of this call holds.
+        let mut settling: BTreeMap<Token, HashSet<JobId>> = BTreeMap::new();
+        for item in items {
+            settling.entry(item.token).or_default().insert(item.job.id);
+        }
+        let last =
+            settling.iter().map(|(token, ids)| (token.0, shared.leases.is_last(*token, ids)));
+        let mut held = Self { live: HashMap::new(), last: last.collect(), reasons: HashMap::new() };
+        let tokens: Vec<i64> = settling.keys().map(|token| token.0).collect();
+        let mut doubtful: HashSet<Uuid> = items.iter().map(|item| item.job.id.0).collect();
         for row in conn.query(&LEASE_LOCK, &[&tokens]).await? {
             let (token, ids): (i64, Vec<Uuid>) = (row.get(0), row.get(1));
             if held.last.get(&token).copied().flatten().is_none() {

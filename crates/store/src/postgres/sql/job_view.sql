@@ -11,8 +11,7 @@ select j.id, j.kind, j.queue, j.priority, j.tenant, j.key, j.unique_key, j.paylo
     coalesce(o.attempt, r.attempt, s.attempt, 0::int2) as attempt,
     coalesce(o.lost, r.lost, s.lost, 0::int2) as lost,
     s.run_at as due_at,
-    case when o.id is not null then o.worker else coalesce(r.worker, a.worker) end as worker,
-    case when o.id is not null then o.token else coalesce(r.token, a.token) end as token,
+    coalesce(o.worker, r.worker, a.worker) as worker, coalesce(o.token, r.token, a.token) as token,
     o.finished_at, o.output::text as output,
     case when o.id is not null then o.error else a.error end as error,
     coalesce(r.called_off, false) as cancel_requested
