@@ -18,7 +18,7 @@ pub(super) struct End<'a> {
     /// Attempts spent.
     pub attempt: u16,
     pub lost: u16,
-    /// Whose lease it was, if it ran.
+    /// Who settled it. `None` when the store ended it: then no settle of it may count as done.
     pub lease: Option<(Token, WorkerId)>,
     pub output: Option<&'a str>,
     pub error: Option<&'a str>,

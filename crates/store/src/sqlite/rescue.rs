@@ -69,7 +69,7 @@ fn give_back(
         state: State::Cancelled,
         attempt: held.spent,
         lost,
-        lease: Some((lease.token, lease.worker)),
+        lease: None,
         output: None,
         error: None,
     };

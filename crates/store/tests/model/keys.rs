@@ -45,7 +45,9 @@ impl Memory {
             Replace | Debounce if waiting => {
                 let due = new.due.resolve(self.now);
                 let job = self.job(id);
-                job.new = NewJob { id, ..new };
+                // It takes over every wish but its key, whose scope stays as it was taken.
+                let unique = job.new.unique.take();
+                job.new = NewJob { id, unique, ..new };
                 job.place = Place::Waiting { due };
                 Receipt::Replaced { id }
             }

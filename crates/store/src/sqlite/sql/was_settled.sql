@@ -1,8 +1,5 @@
 -- Whether the attempt of this token settled this job; what the store ended instead does not count.
-select case
-    when exists (
-        select 1 from tidemill_attempt where id = ?1 and token = ?2 and started_at is null
-    ) then 0
-    else exists (select 1 from tidemill_outcome where id = ?1 and token = ?2)
-        or exists (select 1 from tidemill_attempt where id = ?1 and token = ?2)
-end
+select exists (select 1 from tidemill_outcome where id = ?1 and token = ?2)
+    or exists (
+        select 1 from tidemill_attempt where id = ?1 and token = ?2 and started_at is not null
+    )
