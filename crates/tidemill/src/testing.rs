@@ -24,6 +24,7 @@ use tidemill_core::{Payload, Settlement, Token};
 use tidemill_store::{ClaimedJob, JobFilter};
 
 use crate::engine::Tidemill;
+use crate::engine::service;
 use crate::error::Result;
 use crate::worker::Worker;
 use crate::worker::execute::execute;
@@ -71,6 +72,12 @@ pub async fn drain(worker: Worker) -> Result<Drained> {
     }
     shop.mill.store().deregister(shop.worker()).await?;
     Ok(drained)
+}
+
+/// Does now what running workers do every so often: gives up workers that beat no more, redrives
+/// dead letters by their rules, and forgets finished jobs whose retention has passed.
+pub async fn tend(mill: &Tidemill) -> Result<()> {
+    service::turn_all(mill).await
 }
 
 /// Runs one attempt of a job inline, with all hooks, timeouts and checks, and touches no queue.

@@ -118,7 +118,8 @@ const CONFLICTS_MAX: u32 = 12;
 pub(crate) struct Tries {
     patience: Duration,
     conflicts: u32,
-    losses: u32,
+    pauses: u32,
+    is_doubtful: bool,
     since: Option<Instant>,
 }
 
@@ -139,12 +140,12 @@ impl Tries {
     }
 
     fn lasting(patience: Duration) -> Self {
-        Self { patience, conflicts: 0, losses: 0, since: None }
+        Self { patience, conflicts: 0, pauses: 0, is_doubtful: false, since: None }
     }
 
     /// Whether a try before this one may have taken effect.
     pub fn was_lost(&self) -> bool {
-        self.losses > 0
+        self.is_doubtful
     }
 
     /// Returns when it is time to try again, or fails for good.
@@ -154,14 +155,14 @@ impl Tries {
                 self.conflicts += 1;
                 Duration::from_micros(500) * 2_u32.pow(self.conflicts.min(8))
             }
-            Fault::Lost(_) if self.has_patience() => {
-                self.losses += 1;
-                Duration::from_millis(5) * 2_u32.pow(self.losses.min(7))
-            }
-            // Nothing was sent now, but something before: only an answer can end the doubt.
-            Fault::Away(_) if self.was_lost() && self.has_patience() => {
-                self.losses += 1;
-                Duration::from_millis(5) * 2_u32.pow(self.losses.min(7))
+            Fault::Lost(reason) | Fault::Away(reason) if self.has_patience() => {
+                if self.pauses == 0 {
+                    let patience = self.patience;
+                    tracing::warn!(reason, ?patience, "the database is away; trying again");
+                }
+                self.is_doubtful |= matches!(fault, Fault::Lost(_));
+                self.pauses += 1;
+                Duration::from_millis(5) * 2_u32.pow(self.pauses.min(7))
             }
             _ => return Err(self.last(fault)),
         };

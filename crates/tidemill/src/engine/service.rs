@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::Tidemill;
 use crate::engine::services::{redrive::Redrive, rescue::Rescue, retain::Retain};
 use crate::error::Result;
+use crate::worker::options::Options;
 
 /// One small thing that happens every so often.
 #[async_trait]
@@ -44,6 +45,14 @@ pub(crate) fn start(mill: &Tidemill, rules: Clockwork, stop: &CancellationToken)
         running.spawn(run(service, mill.clone(), stop.clone()));
     }
     running
+}
+
+/// One turn of every service, and a whole round of the one that walks in pages.
+pub(crate) async fn turn_all(mill: &Tidemill) -> Result<()> {
+    let Options { lease_ttl, lost_max, .. } = Options::default();
+    Rescue::new(lease_ttl, lost_max).turn(mill).await?;
+    Redrive.turn(mill).await?;
+    Retain::default().rounds(mill).await
 }
 
 async fn run(service: Arc<dyn Service>, mill: Tidemill, stop: CancellationToken) {

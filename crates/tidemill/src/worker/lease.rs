@@ -45,9 +45,12 @@ pub(crate) async fn beat(shop: Arc<Shop>, stop: CancellationToken) {
 
 /// One beat; `None` when the store did not answer in time.
 async fn beat_once(shop: &Shop, held_until: Instant) -> Option<Beat> {
-    let patience = Instant::now() + shop.options.beat_every();
+    let now = Instant::now();
+    let patience = now + shop.options.beat_every();
+    // While the lease lasts, its end must not be missed for the sake of an answer.
+    let deadline = if now < held_until { patience.min(held_until) } else { patience };
     let beating = shop.mill.0.store.beat(shop.worker());
-    match tokio::time::timeout_at(patience.min(held_until), beating).await {
+    match tokio::time::timeout_at(deadline, beating).await {
         Ok(Ok(beat)) => Some(beat),
         Ok(Err(error)) => {
             tracing::debug!(%error, "a heartbeat failed");

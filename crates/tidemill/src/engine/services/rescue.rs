@@ -1,8 +1,8 @@
 //! Gives up workers that beat no more, so that their jobs run elsewhere within seconds.
 //!
-//! After an outage of the database nobody has beaten, and nobody is to blame: workers first get a
-//! whole lease to beat again. Else one restart of the database would cost every running job one of
-//! its few losses, and three restarts would kill them all.
+//! After an outage of the database, or when this whole machine was asleep, nobody has beaten and
+//! nobody is to blame: workers first get a whole lease to beat again. Else one restart of the
+//! database would cost every running job one of its few losses, and three would kill them all.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -19,51 +19,31 @@ use crate::worker::shop::locked;
 
 pub struct Rescue {
     rules: RescueRules,
-    outage: Mutex<Outage>,
+    sight: Mutex<Sight>,
 }
 
-/// Whether the store answers, as far as the last turns know.
+/// When the store was seen.
 #[derive(Debug, Default, Clone, Copy)]
-enum Outage {
-    #[default]
-    None,
-    Lasts,
-    OverSince(Instant),
+struct Sight {
+    last: Option<Instant>,
+    /// Since when without a gap, if there was one.
+    whole_since: Option<Instant>,
 }
 
 impl Rescue {
     pub fn new(lease_ttl: Duration, lost_max: u16) -> Self {
-        Self { rules: RescueRules { lease_ttl, lost_max }, outage: Mutex::default() }
+        Self { rules: RescueRules { lease_ttl, lost_max }, sight: Mutex::default() }
     }
 
-    /// Whether workers still have time to beat after an outage.
-    async fn is_too_early(&self, mill: &Tidemill) -> Result<bool> {
-        let outage = *locked(&self.outage);
-        let since = match outage {
-            Outage::None => return Ok(false),
-            Outage::OverSince(since) => since,
-            Outage::Lasts => {
-                mill.0.store.now().await?;
-                Instant::now()
-            }
-        };
-        let is_too_early = since.elapsed() < self.rules.lease_ttl;
-        *locked(&self.outage) =
-            if is_too_early { Outage::OverSince(since) } else { Outage::None };
-        Ok(is_too_early)
-    }
-
-    async fn rescue(&self, mill: &Tidemill) -> Result<()> {
-        if self.is_too_early(mill).await? {
-            return Ok(());
+    /// Notes that the store answers now; says whether it has done so for a whole lease.
+    fn sees_clearly(&self) -> bool {
+        let (now, mut sight) = (Instant::now(), locked(&self.sight));
+        let gap_max = self.every() + self.rules.lease_ttl / 2;
+        if sight.last.is_some_and(|last| now - last > gap_max) {
+            sight.whole_since = Some(now);
         }
-        let rescued = mill.0.store.rescue(self.rules).await?;
-        if rescued.workers > 0 {
-            let (workers, ready) = (rescued.workers, rescued.ready);
-            tracing::warn!(workers, ready, poisoned = rescued.poisoned, "workers were lost");
-            add(&mill.0.counters.rescued, ready as usize);
-        }
-        Ok(())
+        sight.last = Some(now);
+        sight.whole_since.is_none_or(|since| now - since >= self.rules.lease_ttl)
     }
 }
 
@@ -79,10 +59,32 @@ impl Service for Rescue {
     }
 
     async fn turn(&self, mill: &Tidemill) -> Result<()> {
-        let turn = self.rescue(mill).await;
-        if turn.is_err() {
-            *locked(&self.outage) = Outage::Lasts;
+        mill.0.store.now().await?;
+        if !self.sees_clearly() {
+            return Ok(());
         }
-        turn
+        let rescued = mill.0.store.rescue(self.rules).await?;
+        if rescued.workers > 0 {
+            let (workers, ready) = (rescued.workers, rescued.ready);
+            tracing::warn!(workers, ready, poisoned = rescued.poisoned, "workers were lost");
+            add(&mill.0.counters.rescued, ready as usize);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn workers_get_a_lease_to_beat_again_after_an_outage() {
+        let second = Duration::from_secs(1);
+        let rescue = Rescue::new(6 * second, 3);
+        assert!(rescue.sees_clearly(), "at the start nothing is known of an outage");
+        for (passes, clearly) in [(1, true), (4, true), (5, false), (3, false), (3, true)] {
+            tokio::time::advance(passes * second).await;
+            assert_eq!(rescue.sees_clearly(), clearly, "after {passes} s more");
+        }
     }
 }

@@ -57,8 +57,16 @@ impl Service for Retain {
 }
 
 impl Retain {
+    /// Two rounds, after which every rule holds: a bound on the number needs one to count.
+    pub(crate) async fn rounds(&self, mill: &Tidemill) -> Result<()> {
+        for _ in 0..2 {
+            while !self.page(mill).await? {}
+        }
+        Ok(())
+    }
+
     /// One page; answers whether it was the last of the round.
-    pub(crate) async fn page(&self, mill: &Tidemill) -> Result<bool> {
+    async fn page(&self, mill: &Tidemill) -> Result<bool> {
         let mut walk = self.walk.lock().await;
         let store = &mill.0.store;
         if walk.after.is_none() {
