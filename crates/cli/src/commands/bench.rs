@@ -29,7 +29,7 @@ pub struct Args {
 }
 
 /// What was measured.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 pub struct Figures {
     /// Enqueued in thousands, jobs a second.
     pub bulk_per_second: u64,

@@ -3,7 +3,8 @@
 use crate::mill::Mill;
 
 fn lines(n: usize) -> String {
-    (0..n).map(|n| format!("{{\"kind\":\"k\",\"payload\":{n}}}\n")).collect()
+    let lines: Vec<_> = (0..n).map(|n| format!("{{\"kind\":\"k\",\"payload\":{n}}}\n")).collect();
+    lines.concat()
 }
 
 fn in_bulk(mill: &Mill) {

@@ -1,5 +1,7 @@
 //! The binary as a user meets it: real processes, real stores, exit codes and what is printed.
 
+#![expect(clippy::unwrap_used, reason = "a test has no use for the error")]
+
 mod dead;
 mod demo;
 mod enqueue;

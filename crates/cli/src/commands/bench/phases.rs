@@ -44,15 +44,21 @@ impl Phases {
 
     /// Measures everything.
     pub async fn run(&mut self) -> Outcome<Figures> {
-        let mut figures = Figures::default();
-        figures.bulk_per_second = self.bulk().await?;
-        figures.drain_per_second = self.drain().await?;
+        let bulk_per_second = self.bulk().await?;
+        let drain_per_second = self.drain().await?;
         self.stop().await;
-        figures.single_32_per_second = self.singles(PRODUCERS, self.jobs / 5).await?;
-        figures.single_1_per_second = self.singles(1, self.jobs / 50).await?;
+        let single_32_per_second = self.singles(PRODUCERS, self.jobs / 5).await?;
+        let single_1_per_second = self.singles(1, self.jobs / 50).await?;
         self.drain().await?;
-        (figures.latency_p50_us, figures.latency_p99_us) = self.latency().await?;
-        Ok(figures)
+        let (latency_p50_us, latency_p99_us) = self.latency().await?;
+        Ok(Figures {
+            bulk_per_second,
+            single_32_per_second,
+            single_1_per_second,
+            drain_per_second,
+            latency_p50_us,
+            latency_p99_us,
+        })
     }
 
     /// Stops the worker, if one runs.

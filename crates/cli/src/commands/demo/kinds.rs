@@ -75,7 +75,7 @@ kinds! {
 fn settings(kind: &str, queue: &str, priority: Priority, attempts: u16) -> Settings {
     let backoff = Backoff::Exponential { base_ms: 150, cap_ms: 1000, jitter: Jitter::Equal };
     let once = || {
-        let hour = Duration::from_secs(3600);
+        let hour = Duration::from_hours(1);
         Unique::by_fields(["email"]).for_period(hour).on_duplicate(OnDuplicate::Join)
     };
     Settings {

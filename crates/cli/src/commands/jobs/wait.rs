@@ -11,7 +11,7 @@ use crate::output::{self, Paint};
 use crate::progress::Late;
 
 /// Long enough to mean for ever, short enough to be a time.
-const FOR_EVER: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+const FOR_EVER: Duration = Duration::from_hours(10 * 366 * 24);
 
 /// How long to wait.
 #[derive(Debug, Clone, Copy, clap::Args)]

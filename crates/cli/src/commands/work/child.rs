@@ -108,13 +108,9 @@ async fn until_end(
 
 /// What a reader has, once the command has ended.
 async fn within<T>(reader: &mut tokio::task::JoinHandle<T>) -> Option<T> {
-    match tokio::time::timeout(PIPES_AFTER_END, &mut *reader).await {
-        Ok(read) => read.ok(),
-        Err(_) => {
-            reader.abort();
-            None
-        }
-    }
+    let read = tokio::time::timeout(PIPES_AFTER_END, &mut *reader).await;
+    reader.abort();
+    read.ok()?.ok()
 }
 
 /// A command that reads nothing, or not all, is no error.

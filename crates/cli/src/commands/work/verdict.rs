@@ -9,7 +9,7 @@ use tidemill::Fail;
 use super::stderr::Said;
 
 const RATE_LIMIT_DELAY: Duration = Duration::from_secs(10);
-const SNOOZE_DELAY: Duration = Duration::from_secs(60);
+const SNOOZE_DELAY: Duration = Duration::from_mins(1);
 
 /// What the command's end says of its job; `None` when it is done.
 pub fn failure(status: ExitStatus, said: &Said) -> Option<Fail> {
