@@ -101,17 +101,24 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Completes at Ctrl-C or SIGTERM.
-pub async fn interrupted() {
+/// Completes at Ctrl-C or SIGTERM. Both are heard from this call on, not first when it is awaited.
+pub fn interrupted() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
+    let heard = |kind| {
+        let signals = signal(kind).ok();
+        async move {
+            match signals {
+                Some(mut signals) => drop(signals.recv().await),
+                None => std::future::pending().await,
             }
         }
-        Err(_) => drop(tokio::signal::ctrl_c().await),
+    };
+    let (interrupt, terminate) = (heard(SignalKind::interrupt()), heard(SignalKind::terminate()));
+    async move {
+        tokio::select! {
+            () = interrupt => {}
+            () = terminate => {}
+        }
     }
 }
 

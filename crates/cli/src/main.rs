@@ -11,6 +11,7 @@ mod output;
 mod pretty;
 mod progress;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use app::App;
@@ -99,10 +100,14 @@ async fn run(app: &App, command: Command) -> Outcome {
     }
 }
 
-/// A worker tells what it does; other commands say their errors themselves. `TIDEMILL_LOG` decides.
+/// A worker tells what it does, to people in its own lines; other commands say their errors themselves. `TIDEMILL_LOG` decides.
 fn log_to_stderr(is_worker: bool) {
     use tracing_subscriber::EnvFilter;
-    let default = if is_worker { "warn,tidemill=info" } else { "error" };
+    let default = match (is_worker, std::io::stderr().is_terminal()) {
+        (true, false) => "warn,tidemill=info",
+        (true, true) => "warn",
+        (false, _) => "error",
+    };
     let filter = EnvFilter::try_from_env("TIDEMILL_LOG");
     let colourful = output::Paint::stderr().is_on();
     tracing_subscriber::fmt()

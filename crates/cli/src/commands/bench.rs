@@ -115,7 +115,7 @@ fn show(app: &App, figures: &Figures) {
             time(figures.latency_p50_us),
             "enqueue to handler, worker idle, same process",
         ),
-        ("latency, p99", time(figures.latency_p99_us), "the slowest of a hundred"),
+        ("latency, p99", time(figures.latency_p99_us), "ninety-nine of a hundred are faster"),
     ] {
         table.add_row([comfy_table::Cell::new(name), figure, output::quiet(what)]);
     }

@@ -11,6 +11,7 @@ mod summary;
 mod tally;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use tidemill::{Enqueue, Receipt, Running, Tidemill};
@@ -53,19 +54,17 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     let since = Instant::now();
     let worker = start_worker(&mill, &plan, &tally).await?;
     let board = Board::new(app, &plan);
-    let duplicates = tokio::select! {
-        duplicates = tide(&mill, &plan, &tally, &board) => Some(duplicates?),
-        () = interrupted() => None,
-    };
-    board.end();
-    if duplicates.is_none() {
-        eprintln!(
-            "stopping: what runs may finish, the rest stays in the store for the next worker"
-        );
+    let stop = interrupted();
+    tokio::select! {
+        ended = tide(&mill, &plan, &tally, &board) => ended?,
+        () = stop => eprintln!(
+            "\nstopping: what runs may finish, the rest stays in the store for the next worker"
+        ),
     }
+    board.end();
     let took = since.elapsed();
     worker.stop().await;
-    let summary = summary::Summary::read(&mill, &plan, &tally, took, duplicates).await?;
+    let summary = summary::Summary::read(&mill, &plan, &tally, took).await?;
     mill.close().await;
     summary.show(app);
     Ok(Exit::Ok)
@@ -82,22 +81,21 @@ async fn start_worker(mill: &Tidemill, plan: &Arc<Plan>, tally: &Arc<Tally>) -> 
     Ok(handlers::all(worker).start().await?)
 }
 
-/// People arrive in waves until all are here, and then everything they caused finishes. Answers
-/// how many clicks were duplicates.
-async fn tide(mill: &Tidemill, plan: &Plan, tally: &Tally, board: &Board) -> Outcome<u64> {
+/// People arrive in waves until all are here, and then everything they caused finishes.
+async fn tide(mill: &Tidemill, plan: &Plan, tally: &Tally, board: &Board) -> Outcome<()> {
     let mut ticks = tokio::time::interval(TICK);
     let since = Instant::now();
-    let (mut arrived, mut duplicates) = (0, 0);
+    let mut arrived = 0;
     loop {
         ticks.tick().await;
         let here = plan.arrived_after(since.elapsed());
         let receipts = mill.enqueue_many(clicks(plan, arrived..here)).await?;
         arrived = here;
-        duplicates +=
-            receipts.iter().filter(|r| matches!(r, Receipt::Joined { .. })).count() as u64;
+        let joined = receipts.iter().filter(|receipt| matches!(receipt, Receipt::Joined { .. }));
+        tally.joined.fetch_add(joined.count() as u64, Relaxed);
         board.show(tally, arrived);
         if arrived == plan.sign_ups && tally.finished() >= plan.jobs() {
-            return Ok(duplicates);
+            return Ok(());
         }
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tidemill::{Retry, Settings, Stop};
 use tokio_util::task::TaskTracker;
 
-use crate::app::App;
+use crate::app::{App, interrupted};
 use crate::commands::enqueue::BackoffText;
 use crate::duration::Span;
 use crate::exit::{Exit, Outcome};
@@ -127,16 +127,23 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         grace: args.grace.0,
         ending: TaskTracker::new(),
     });
-    let stop = Stop { drain: args.drain.0, ..Stop::default() };
-    let mut worker =
-        mill.worker().queues(queues).slots(slots).run_timeout(args.timeout.0).stop_as(stop);
+    let mut worker = mill
+        .worker()
+        .queues(queues)
+        .slots(slots)
+        .run_timeout(args.timeout.0)
+        .stop_as(Stop { drain: args.drain.0, ..Stop::default() });
     for kind in &args.kinds {
         let (recipe, ticker) = (Arc::clone(&recipe), Arc::clone(&ticker));
         worker = worker.handle_raw(kind, settings.clone(), move |payload, cx| {
             child::run(Arc::clone(&recipe), Arc::clone(&ticker), payload, cx)
         });
     }
-    worker.run().await?;
+    let stop = interrupted();
+    let running = worker.start().await?;
+    stop.await;
+    ticker.stop(running.busy());
+    running.stop().await;
     recipe.ending.close();
     recipe.ending.wait().await;
     mill.close().await;

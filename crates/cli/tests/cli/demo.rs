@@ -17,6 +17,12 @@ fn the_demo_ends_with_its_summary_and_can_be_run_again() {
     assert_eq!(summary["waiting"], 0);
 }
 
+#[test]
+fn the_demo_runs_on_postgres_too() {
+    let mill = Mill::postgres();
+    mill.run(&["demo", "--scale", "0.05"]).ok().says("Nothing was lost");
+}
+
 fn bench(mill: &Mill) {
     let figures = mill.json(&["bench", "--jobs", "200", "--json"]);
     assert!(figures["drain_per_second"].as_u64().unwrap() > 0);

@@ -1,6 +1,7 @@
 //! The end of the demo: what became of every job, as the store tells it, and what to try next.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -24,7 +25,7 @@ pub struct Summary {
     jobs: u64,
     jobs_per_second: u64,
     waiting: u64,
-    duplicates_joined: Option<u64>,
+    duplicates_joined: u64,
     kinds: Vec<OfKind>,
 }
 
@@ -64,7 +65,6 @@ impl Summary {
         plan: &Plan,
         tally: &Tally,
         took: Duration,
-        duplicates_joined: Option<u64>,
     ) -> Outcome<Self> {
         let states = states(mill, &plan.run).await?;
         let of = |kind: &str, state| states.get(&(kind.to_owned(), state)).copied().unwrap_or(0);
@@ -90,7 +90,7 @@ impl Summary {
             jobs: finished,
             jobs_per_second: (finished as f64 / took.as_secs_f64()) as u64,
             waiting: all - finished,
-            duplicates_joined,
+            duplicates_joined: tally.joined.load(Relaxed),
             kinds: kinds.collect(),
         })
     }
@@ -145,7 +145,7 @@ impl Summary {
             "{} were tried again, {} told to wait and lost no attempt, {} joined.",
             count(sum(|kind| kind.retried), "attempt", "attempts"),
             grouped(sum(|kind| kind.rate_limited)),
-            count(self.duplicates_joined.unwrap_or(0), "double click was", "double clicks were"),
+            count(self.duplicates_joined, "double click was", "double clicks were"),
         ));
         match self.waiting {
             0 => line(

@@ -4,6 +4,7 @@
 //! run left behind are worked off, but not counted.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -35,13 +36,15 @@ pub struct Tally {
     run: String,
     follow_up_delay: Duration,
     counts: Mutex<(BTreeMap<String, Counts>, HashSet<JobId>)>,
+    /// Clicks that joined the sign-up of the click before.
+    pub joined: AtomicU64,
 }
 
 impl Tally {
     /// Nothing yet.
     pub fn new(plan: &Plan) -> Self {
         let (run, follow_up_delay) = (plan.run.clone(), plan.follow_up_delay);
-        Self { run, follow_up_delay, counts: Mutex::default() }
+        Self { run, follow_up_delay, counts: Mutex::default(), joined: AtomicU64::new(0) }
     }
 
     /// What came of a kind.

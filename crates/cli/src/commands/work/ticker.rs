@@ -35,6 +35,16 @@ impl Ticker {
         }
     }
 
+    /// The worker stops.
+    pub fn stop(&self, busy: usize) {
+        if self.terminal && !self.json {
+            let running = output::count(busy as u64, "running job", "running jobs");
+            eprintln!("stopping: no new jobs are taken, {running} may finish");
+        } else {
+            tracing::info!(busy, "stopping: no new jobs are taken, running ones may finish");
+        }
+    }
+
     /// A command says how far it is.
     pub fn progress(&self, cx: &Context, progress: &Progress) {
         let (id, percent, text) = (cx.id(), progress.percent, progress.text.as_str());
