@@ -100,7 +100,8 @@ async fn run(app: &App, command: Command) -> Outcome {
     }
 }
 
-/// A worker tells what it does, to people in its own lines; other commands say their errors themselves. `TIDEMILL_LOG` decides.
+/// A worker tells what it does, to people in its own lines; other commands say their errors
+/// themselves. `TIDEMILL_LOG` decides.
 fn log_to_stderr(is_worker: bool) {
     use tracing_subscriber::EnvFilter;
     let default = match (is_worker, std::io::stderr().is_terminal()) {
