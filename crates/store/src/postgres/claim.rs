@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use tidemill_core::{JobId, Token};
+use tidemill_core::Token;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -55,7 +55,8 @@ pub(crate) async fn claim(shared: &Shared, ask: ClaimRequest) -> Result<Claim> {
         let part = match look(shared, &ask, &plan, taken.as_ref(), missing).await {
             Ok(part) => part,
             Err(error) => match taken.filter(|claim| !claim.jobs.is_empty()) {
-                // Safe under its lease, which may hold more than we know: it is not in the book.
+                // Safe under its lease, unless that was widened and has another token now. Then it is
+                // given back, and these attempts will be refused. So it is not in the book.
                 Some(claim) if error.is_unknown() => return Ok(claim),
                 Some(claim) => return Ok(noted(shared, &ask, claim)),
                 None => return Err(error),
@@ -91,13 +92,10 @@ pub(crate) async fn claim(shared: &Shared, ask: ClaimRequest) -> Result<Claim> {
 /// Puts the lease of a claim into the book.
 fn noted(shared: &Shared, ask: &ClaimRequest, claim: Claim) -> Claim {
     if let Some(token) = claim.token {
-        shared.leases.opened(token, ask.worker, ids(&claim).into_iter());
+        let ids = claim.jobs.iter().map(|taken| taken.job.id);
+        shared.leases.opened(token, ask.worker, ids);
     }
     claim
-}
-
-fn ids(claim: &Claim) -> Vec<JobId> {
-    claim.jobs.iter().map(|taken| taken.job.id).collect()
 }
 
 /// What one statement took.
@@ -123,8 +121,7 @@ async fn look(
             Ok(rows) => return Ok(read(shared, ask, plan, &rows, began.elapsed())),
             Err(fault) => {
                 if matches!(fault, Fault::Lost(_)) {
-                    let widened = before.and_then(|claim| Some((claim.token?, ids(claim))));
-                    shared.leases.strayed(Stray { worker: ask.worker, ask: asked, widened });
+                    shared.leases.strayed(Stray { worker: ask.worker, ask: asked });
                 }
                 tries.again(fault).await?;
             }
@@ -203,7 +200,7 @@ fn join(taken: &mut Option<Claim>, part: Claim) -> &mut Claim {
     match taken {
         None => taken.insert(part),
         Some(claim) => {
-            claim.token = claim.token.or(part.token);
+            claim.token = part.token.or(claim.token);
             claim.jobs.extend(part.jobs);
             claim.next_due = part.next_due;
             claim

@@ -31,8 +31,6 @@ pub(crate) struct Stray {
     pub worker: WorkerId,
     /// The claim that was lost.
     pub ask: Uuid,
-    /// The lease that it would have widened, and what was known to be in it.
-    pub widened: Option<(Token, Vec<JobId>)>,
 }
 
 #[derive(Default)]

@@ -28,7 +28,7 @@ const REMOVE: Statement = sql!("worker_remove", UUID);
 const LEASE_TAKE: Statement = sql!("lease_take", UUID_ARRAY);
 const LEASE_ORPHANS: Statement = sql!("lease_orphans");
 const LEASE_SWEEP: Statement = sql!("lease_sweep", TIMESTAMPTZ);
-const LEASE_STRAYS: Statement = sql!("lease_strays", UUID, UUID_ARRAY, INT8_ARRAY);
+const LEASE_STRAYS: Statement = sql!("lease_strays", UUID, UUID_ARRAY);
 const LEASE_LET_GO: Statement = sql!("lease_let_go", INT8_ARRAY, UUID_ARRAY);
 const JOB_UNFINISHED: Statement = sql!("job_unfinished", UUID_ARRAY);
 
@@ -249,20 +249,9 @@ pub(crate) async fn give_back_strays(
     strays: &[Stray],
 ) -> Result<()> {
     let asks: Vec<Uuid> = strays.iter().map(|stray| stray.ask).collect();
-    let known: HashMap<i64, HashSet<Uuid>> = strays
-        .iter()
-        .filter_map(|stray| stray.widened.as_ref())
-        .map(|(token, ids)| (token.0, ids.iter().map(|id| id.0).collect()))
-        .collect();
-    let tokens: Vec<i64> = known.keys().copied().collect();
     let conn = shared.db.begin().await?;
-    let rows = conn.query(&LEASE_STRAYS, &[&worker.0, &asks, &tokens]).await?;
-    let mut leases: Vec<_> = rows.iter().map(Lease::of).collect();
-    for lease in &mut leases {
-        if let Some(known) = known.get(&lease.token) {
-            lease.held.retain(|(id, ..)| !known.contains(id));
-        }
-    }
+    let rows = conn.query(&LEASE_STRAYS, &[&worker.0, &asks]).await?;
+    let leases: Vec<_> = rows.iter().map(Lease::of).collect();
     let left = put_back(&conn, shared.db.manual_now(), &leases, None).await?;
     let gone = leases.iter().flat_map(|l| l.held.iter().map(|(id, ..)| (l.token, *id)));
     let (tokens, ids): (Vec<i64>, Vec<Uuid>) = gone.unzip();

@@ -1,5 +1,6 @@
 -- Takes due jobs of these lanes, each under exactly one lease, for a registered worker. Waits for nobody.
--- $3 is a lease of this worker to widen; without it one is made. $6 is, per lane, where to begin looking.
+-- $3 is a lease of this worker, known to nobody yet, to widen; without it one is made. Either way the token
+-- is new: another may have had one of these jobs, under a newer token, since the lease was made. $6 is, per lane, where to begin looking.
 with present as materialized (
     select coalesce($1::timestamptz, now()) as now
 ), worker as materialized (
@@ -43,7 +44,7 @@ with present as materialized (
     returning token
 ), widened as (
     update tidemill.lease l
-    set ids = l.ids || array(select id from job), attempts = l.attempts || array(select attempt from job),
+    set token = default, ask = $10, ids = l.ids || array(select id from job), attempts = l.attempts || array(select attempt from job),
         losts = l.losts || array(select lost from job)
     where l.token = $3 and exists (select from job)
     returning l.token
