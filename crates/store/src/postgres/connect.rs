@@ -27,6 +27,9 @@ use crate::postgres::statement::{At, Param, Statement};
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 const WAIT_MAX: Duration = Duration::from_secs(30);
+/// Whoever falls silent in the middle of a transaction (frozen, cut off) holds locks that the rescue of
+/// its jobs waits for; the server ends it. Only for this transaction: nothing stays in the session.
+const BEGIN: &str = "begin; set local idle_in_transaction_session_timeout = '2s'";
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Where the database is, and the connections to it.
@@ -81,7 +84,7 @@ impl Db {
     pub async fn begin(&self) -> Result<Conn<'_>, Fault> {
         let mut conn = self.conn().await?;
         conn.in_transaction = true;
-        conn.batch("begin").await?;
+        conn.batch(BEGIN).await?;
         Ok(conn)
     }
 

@@ -40,7 +40,7 @@ impl From<tokio_postgres::Error> for Fault {
         };
         let code = answer.code();
         match code.code() {
-            "40001" | "40P01" | "26000" | "42P05" | "0A000" => Self::Again(reason),
+            "40001" | "40P01" | "26000" | "42P05" | "0A000" | "25P03" => Self::Again(reason),
             "23505" => Self::Duplicate(reason),
             "25006" => Self::Refused(Error::ReadOnly { reason }),
             "53100" => Self::Refused(Error::DiskFull { reason }),
