@@ -25,7 +25,7 @@ pub struct ReplayPace {
 
 impl Default for ReplayPace {
     fn default() -> Self {
-        Self { jobs_per_second: 50, canary: true, canary_wait: Duration::from_secs(60) }
+        Self { jobs_per_second: 50, canary: true, canary_wait: Duration::from_mins(1) }
     }
 }
 

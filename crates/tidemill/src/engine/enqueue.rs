@@ -4,6 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use tidemill_core::{Error as Invalid, NewJob};
+#[cfg(feature = "sqlite")]
+use tidemill_store::rusqlite::Connection;
 use tidemill_store::{Hint, Receipt};
 
 use crate::engine::Tidemill;
@@ -58,7 +60,7 @@ impl Tidemill {
     #[cfg(feature = "sqlite")]
     pub fn enqueue_in_rusqlite(
         &self,
-        connection: &tidemill_store::rusqlite::Connection,
+        connection: &Connection,
         job: impl Into<Enqueue>,
     ) -> Result<Receipt> {
         self.same_store("sqlite")?;
@@ -184,6 +186,11 @@ mod postgres {
 #[cfg(any(feature = "sqlx-postgres", feature = "sqlx-sqlite"))]
 mod sqlx {
     use super::{NewJob, Putting, Target};
+    use tidemill_store::sqlx::Transaction;
+    #[cfg(feature = "sqlx-postgres")]
+    use tidemill_store::sqlx::{PgConnection, Postgres};
+    #[cfg(feature = "sqlx-sqlite")]
+    use tidemill_store::sqlx::{Sqlite, SqliteConnection};
 
     macro_rules! target {
         ($feature:literal, $backend:literal, $connection:ty, $database:ty, $put:path) => {
@@ -197,7 +204,7 @@ mod sqlx {
                 }
             }
             #[cfg(feature = $feature)]
-            impl<'t> Target<'t> for &'t mut tidemill_store::sqlx::Transaction<'_, $database> {
+            impl<'t> Target<'t> for &'t mut Transaction<'_, $database> {
                 fn backend(&self) -> &'static str {
                     $backend
                 }
@@ -211,15 +218,15 @@ mod sqlx {
     target!(
         "sqlx-postgres",
         "postgres",
-        tidemill_store::sqlx::PgConnection,
-        tidemill_store::sqlx::Postgres,
+        PgConnection,
+        Postgres,
         tidemill_store::postgres::adapter::enqueue_in_sqlx_postgres
     );
     target!(
         "sqlx-sqlite",
         "sqlite",
-        tidemill_store::sqlx::SqliteConnection,
-        tidemill_store::sqlx::Sqlite,
+        SqliteConnection,
+        Sqlite,
         tidemill_store::sqlite::adapter::enqueue_in_sqlx_sqlite
     );
 }

@@ -42,8 +42,8 @@ impl Context {
         states: States,
         slot: Slot,
     ) -> Self {
-        let (follow_ups, _slot) = (Mutex::default(), slot);
-        Self(Arc::new(Inner { mill, job, attempt, token, cancel, states, follow_ups, _slot }))
+        let follow_ups = Mutex::default();
+        Self(Arc::new(Inner { mill, job, attempt, token, cancel, states, follow_ups, _slot: slot }))
     }
 
     /// The job's id.

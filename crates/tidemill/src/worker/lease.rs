@@ -17,13 +17,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::worker::shop::{Shop, Why};
 
-/// Beats until `stop`.
-pub(crate) async fn beat(shop: Arc<Shop>, stop: CancellationToken) {
+/// Beats until `done`.
+pub(crate) async fn beat(shop: Arc<Shop>, done: CancellationToken) {
     let mut hints = shop.mill.0.store.wake().listen();
     let mut held_until = Instant::now() + shop.options.lease_ttl;
     loop {
         tokio::select! {
-            () = stop.cancelled() => return,
+            () = done.cancelled() => return,
             () = tokio::time::sleep(shop.options.beat_every()) => {}
             () = called_off(&shop, &mut hints) => {}
         }
@@ -34,7 +34,7 @@ pub(crate) async fn beat(shop: Arc<Shop>, stop: CancellationToken) {
                 shop.end(&cancelled, Why::Cancelled);
             }
             Some(Beat { lost: true, .. }) => {
-                start_anew(&shop, &stop).await;
+                start_anew(&shop, &done).await;
                 held_until = Instant::now() + shop.options.lease_ttl;
             }
             None if Instant::now() >= held_until => shop.end_all(Why::CutOff),
@@ -61,14 +61,14 @@ async fn beat_once(shop: &Shop, held_until: Instant) -> Option<Beat> {
 }
 
 /// Drops everything that runs and registers as a new worker, for as long as that takes.
-async fn start_anew(shop: &Shop, stop: &CancellationToken) {
+async fn start_anew(shop: &Shop, done: &CancellationToken) {
     tracing::warn!(worker = %shop.worker(), "the lease is lost: running handlers are dropped");
     shop.end_all(Why::LeaseLost);
     shop.renew();
     let mut pause = Duration::from_millis(50);
     while shop.register().await.is_err() {
         tokio::select! {
-            () = stop.cancelled() => return,
+            () = done.cancelled() => return,
             () = tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)) => {}
         }
         pause = (pause * 2).min(shop.options.lease_ttl);

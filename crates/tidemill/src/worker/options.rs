@@ -28,7 +28,7 @@ impl Default for Options {
             queues: Vec::new(),
             slots: 100,
             claim_jobs_max: 500,
-            run_timeout: Duration::from_secs(3600),
+            run_timeout: Duration::from_hours(1),
             lease_ttl: Duration::from_secs(6),
             lost_max: 3,
             cancel_grace: Duration::from_secs(5),
