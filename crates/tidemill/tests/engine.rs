@@ -1,0 +1,37 @@
+//! The engine and the worker, over both stores: every promise of the library, with a test that
+//! could fail.
+//!
+//! Each test is a function over a [`engine::kit::Kit`]; `over_both_stores!` makes one test of it for
+//! SQLite and one for Postgres. What needs a server of its own is in `outage` and `bouncer`.
+
+#![expect(clippy::unwrap_used, reason = "a test has no use for the error")]
+
+mod engine {
+    #[macro_use]
+    pub mod kit;
+
+    mod bouncer;
+    mod cancel;
+    mod dead;
+    mod deadline;
+    mod enqueue;
+    mod follow_up;
+    mod handler;
+    mod helpers;
+    mod middleware;
+    mod outage;
+    mod outcome;
+    pub mod processes;
+    mod read_only;
+    mod refused;
+    mod result;
+    mod retention;
+    mod stop;
+    mod two_workers;
+}
+
+/// Not a test of its own: what the processes run that `processes` starts.
+#[test]
+fn role() {
+    engine::processes::run();
+}

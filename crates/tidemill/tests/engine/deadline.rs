@@ -1,0 +1,94 @@
+//! The three timeouts: of one run, to start, and in all.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tidemill::testing::drain;
+use tidemill::{Backoff, Enqueue, Fail, JobId, JobView, Retry, State, Tidemill, Worker};
+
+use super::kit::{Echo, Kit};
+
+over_both_stores!(
+    run_timeout_ends_the_attempt_and_tells_the_handler,
+    run_timeout_of_the_worker_holds_where_nobody_says_otherwise,
+    job_that_started_too_late_is_dead_without_a_run,
+    job_that_cannot_finish_in_time_is_dead,
+);
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn view(mill: &Tidemill, id: JobId) -> JobView {
+    mill.job(id).await.unwrap().unwrap()
+}
+
+fn done(mill: &Tidemill) -> Worker {
+    mill.worker().handle(|echo: Echo, _cx| async move { Ok(echo.text) })
+}
+
+fn failing(mill: &Tidemill) -> Worker {
+    mill.worker().handle(|_: Echo, _cx| async move { Err(Fail::transient("no")) })
+}
+
+async fn run_timeout_ends_the_attempt_and_tells_the_handler(kit: Kit) {
+    let mill = kit.open_still().await;
+    let told = Arc::new(AtomicBool::new(false));
+    let inner = Arc::clone(&told);
+    let worker = mill.worker().handle_blocking(move |echo: Echo, cx| {
+        while !cx.is_cancelled() {
+            std::thread::yield_now();
+        }
+        inner.store(true, Ordering::Release);
+        Ok(echo.text)
+    });
+    let job = Enqueue::from(Echo::new("x")).run_timeout(Duration::from_millis(20));
+    let id = mill.enqueue(job).await.unwrap().id();
+    assert_eq!(drain(worker).await.unwrap().again, 1);
+    let view = view(&mill, id).await;
+    assert_eq!((view.state, view.attempt), (State::Scheduled, 1));
+    assert_eq!(view.error.as_deref(), Some("it ran longer than its limit of 20ms"));
+    tidemill_testkit::eventually::until(30 * SECOND, || told.load(Ordering::Acquire).then_some(()))
+        .expect("the thread is told");
+}
+
+async fn run_timeout_of_the_worker_holds_where_nobody_says_otherwise(kit: Kit) {
+    let mill = kit.open_still().await;
+    let id = mill.enqueue(Echo::new("x")).await.unwrap().id();
+    let worker = mill
+        .worker()
+        .run_timeout(Duration::from_millis(5))
+        .handle(|_: Echo, _cx| std::future::pending::<Result<String, Fail>>());
+    assert_eq!(drain(worker).await.unwrap().again, 1);
+    assert_eq!(view(&mill, id).await.attempt, 1);
+}
+
+async fn job_that_started_too_late_is_dead_without_a_run(kit: Kit) {
+    let mill = kit.open_still().await;
+    let job = || Enqueue::from(Echo::new("x")).start_within(10 * SECOND).delay(5 * SECOND);
+    let early = mill.enqueue(job()).await.unwrap().id();
+    kit.advance(14 * SECOND);
+    assert_eq!(drain(done(&mill)).await.unwrap().done, 1, "the deadline counts from its due time");
+    assert_eq!(view(&mill, early).await.state, State::Done);
+    let late = mill.enqueue(job()).await.unwrap().id();
+    kit.advance(15 * SECOND);
+    assert_eq!(drain(done(&mill)).await.unwrap().dead, 1);
+    let view = view(&mill, late).await;
+    assert_eq!(view.state, State::Dead);
+    assert_eq!(view.error.as_deref(), Some("it did not start within its deadline"));
+}
+
+async fn job_that_cannot_finish_in_time_is_dead(kit: Kit) {
+    let mill = kit.open_still().await;
+    let retry = Retry::default().backoff(Backoff::Fixed { delay_ms: 60_000 });
+    let job = || Enqueue::from(Echo::new("x")).retry(retry.clone()).finish_within(100 * SECOND);
+    let retried = mill.enqueue(job()).await.unwrap().id();
+    assert_eq!(drain(failing(&mill)).await.unwrap().again, 1);
+    kit.advance(60 * SECOND);
+    assert_eq!(drain(failing(&mill)).await.unwrap().dead, 1, "the next retry comes too late");
+    assert_eq!(view(&mill, retried).await.error.as_deref(), Some("no"));
+    let waited = mill.enqueue(job()).await.unwrap().id();
+    kit.advance(100 * SECOND);
+    assert_eq!(drain(done(&mill)).await.unwrap().dead, 1);
+    let error = view(&mill, waited).await.error;
+    assert_eq!(error.as_deref(), Some("it did not finish within its deadline"));
+}

@@ -1,0 +1,117 @@
+//! Enqueue: one, many, many at once; kinds that are declared, and kinds that nobody knows.
+
+use futures::future::join_all;
+use tidemill::{Enqueue, JobFilter, JobId, Priority, Receipt, State, Tidemill};
+use tidemill_testkit::eventually::eventually;
+
+use super::kit::{Echo, Kit, SOON};
+
+over_both_stores!(
+    job_is_there_for_others_when_enqueue_answers,
+    ten_thousand_jobs_are_answered_in_order,
+    concurrent_enqueues_all_stand,
+    same_id_is_enqueued_once,
+    wishes_survive,
+    large_integers_stay_exact,
+    undeclared_kind_is_refused_where_kinds_are_declared,
+    kind_that_no_worker_knows_waits_in_sight,
+);
+
+async fn job_is_there_for_others_when_enqueue_answers(kit: Kit) {
+    let (one, other) = (kit.open().await, kit.open().await);
+    let receipt = one.enqueue(Echo::new("hello")).await.unwrap();
+    assert!(matches!(receipt, Receipt::Enqueued { .. }));
+    let view = other.job(receipt.id()).await.unwrap().unwrap();
+    assert_eq!((view.state, view.attempt), (State::Ready, 0));
+    assert_eq!(view.job.payload.read::<Echo>().unwrap(), Echo::new("hello"));
+    assert_eq!(one.counts().enqueued, 1);
+}
+
+async fn ten_thousand_jobs_are_answered_in_order(kit: Kit) {
+    let mill = kit.open().await;
+    let ids: Vec<_> = (0..10_000).map(|_| JobId::new()).collect();
+    let jobs = ids.iter().map(|id| Enqueue::from(Echo::new("x")).id(*id));
+    let receipts = mill.enqueue_many(jobs).await.unwrap();
+    assert!(receipts.iter().map(Receipt::id).eq(ids.iter().copied()));
+    assert!(receipts.iter().all(Receipt::is_new));
+    assert_eq!(mill.unfinished().await.unwrap().waiting, 10_000);
+}
+
+async fn concurrent_enqueues_all_stand(kit: Kit) {
+    let mill = kit.open().await;
+    let ids: Vec<_> = (0..300).map(|_| JobId::new()).collect();
+    let calls = ids.iter().map(|id| mill.enqueue(Enqueue::from(Echo::new("x")).id(*id)));
+    for (id, receipt) in ids.iter().zip(join_all(calls).await) {
+        assert_eq!(receipt.unwrap(), Receipt::Enqueued { id: *id });
+    }
+    assert_eq!(mill.unfinished().await.unwrap().waiting, 300);
+}
+
+async fn same_id_is_enqueued_once(kit: Kit) {
+    let mill = kit.open().await;
+    let id = JobId::new();
+    let job = || Enqueue::from(Echo::new("x")).id(id);
+    assert_eq!(mill.enqueue(job()).await.unwrap(), Receipt::Enqueued { id });
+    assert_eq!(mill.enqueue(job()).await.unwrap(), Receipt::Enqueued { id });
+    assert_eq!(mill.enqueue_many([job(), job()]).await.unwrap().len(), 2);
+    assert_eq!(mill.unfinished().await.unwrap().waiting, 1);
+}
+
+async fn wishes_survive(kit: Kit) {
+    let mill = kit.open().await;
+    let job = Enqueue::from(Echo::new("x"))
+        .queue("mail")
+        .priority(Priority::High)
+        .tenant("acme")
+        .key("customer:42")
+        .delay(SOON)
+        .tag("onboarding")
+        .tag("emea")
+        .trace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    let id = mill.enqueue(job).await.unwrap().id();
+    let view = mill.job(id).await.unwrap().unwrap();
+    assert_eq!((view.job.queue.as_str(), view.job.priority), ("mail", Priority::High));
+    assert_eq!(view.job.tenant.as_deref(), Some("acme"));
+    assert_eq!(view.job.key.as_deref(), Some("customer:42"));
+    assert_eq!(view.state, State::Scheduled);
+    assert_eq!(view.due_at.unwrap().duration_since(view.job.created_at).unsigned_abs(), SOON);
+    assert_eq!(view.job.options.tags, ["onboarding", "emea"]);
+    assert!(view.job.options.trace.unwrap().starts_with("00-0af"));
+    let filter = JobFilter { tag: Some("emea".into()), ..JobFilter::default() };
+    assert_eq!(mill.jobs(&filter).await.unwrap().len(), 1);
+}
+
+async fn large_integers_stay_exact(kit: Kit) {
+    let mill = kit.open().await;
+    let text = r#"{"n":9007199254740993,"z":-0.10,"a":123456789012345678901234567890}"#;
+    let id = mill.enqueue(Enqueue::raw("k", text)).await.unwrap().id();
+    assert_eq!(mill.job(id).await.unwrap().unwrap().job.payload.as_str(), text);
+}
+
+async fn undeclared_kind_is_refused_where_kinds_are_declared(kit: Kit) {
+    let mill = Tidemill::builder().kind::<Echo>().open(&kit.url).await.unwrap();
+    let error = mill.enqueue(Enqueue::raw("ecko", "{}")).await.unwrap_err();
+    assert_eq!(error.code(), "kind_unknown");
+    assert!(error.to_string().contains("ecko") && error.to_string().contains("echo"));
+    let batch = [Enqueue::from(Echo::new("x")), Enqueue::raw("ecko", "{}")];
+    assert_eq!(mill.enqueue_many(batch).await.unwrap_err().code(), "kind_unknown");
+    assert_eq!(mill.unfinished().await.unwrap().waiting, 0);
+    assert!(mill.enqueue(Echo::new("x")).await.unwrap().is_new());
+}
+
+async fn kind_that_no_worker_knows_waits_in_sight(kit: Kit) {
+    let mill = kit.open().await;
+    let lonely = mill.enqueue(Enqueue::raw("nobody_knows", "1")).await.unwrap().id();
+    let worker = mill.worker().handle(|echo: Echo, _cx| async move { Ok(echo.text) });
+    let running = worker.start().await.unwrap();
+    let known = mill.enqueue(Echo::new("x")).await.unwrap().id();
+    assert_eq!(mill.wait(known, SOON).await.unwrap().state, State::Done);
+    let view = mill.job(lonely).await.unwrap().unwrap();
+    assert_eq!((view.state, view.attempt, view.lost), (State::Ready, 0, 0));
+    eventually("the queue to show the orphan", SOON, async || {
+        let queues = mill.queues().await.unwrap();
+        queues.iter().any(|q| q.orphan_kinds == ["nobody_knows"]).then_some(())
+    })
+    .await;
+    running.stop().await;
+}

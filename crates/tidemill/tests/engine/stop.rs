@@ -1,0 +1,126 @@
+//! Stopping: quiet, drain, tell, give back unspent. Nothing is lost and nothing is left running.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidemill::{Fail, JobId, Running, State, Stop, Tidemill, Worker};
+use tokio::sync::Notify;
+
+use super::kit::{Echo, Kit, SOON};
+
+over_both_stores!(
+    short_job_finishes_while_the_worker_stops,
+    long_job_is_told_and_given_back_unspent,
+    deaf_job_is_dropped_and_given_back_unspent,
+    stop_without_patience_ends_also_right_after_a_claim,
+    stopped_worker_takes_nothing_more,
+);
+
+/// Drain for so long, then grace for so long.
+fn stop(drain: Duration, grace: Duration) -> Stop {
+    Stop { drain, grace }
+}
+
+async fn start_one(mill: &Tidemill, worker: Worker, started: &Notify) -> (JobId, Running) {
+    let running = worker.start().await.unwrap();
+    let id = mill.enqueue(Echo::new("x")).await.unwrap().id();
+    started.notified().await;
+    (id, running)
+}
+
+/// Nobody has it, nothing was spent, and the next worker runs it as its first attempt.
+async fn was_given_back(mill: &Tidemill, id: JobId) {
+    let view = mill.job(id).await.unwrap().unwrap();
+    assert_eq!((view.state, view.attempt, view.lost), (State::Ready, 0, 0));
+    assert_eq!(mill.unfinished().await.unwrap().running, 0);
+    assert!(mill.workers().await.unwrap().is_empty());
+    let next = mill.worker().handle(|_: Echo, cx| async move { Ok(cx.attempt().to_string()) });
+    let running = next.start().await.unwrap();
+    assert_eq!(mill.result::<Echo>(id, SOON).await.unwrap(), "1");
+    running.stop().await;
+}
+
+async fn short_job_finishes_while_the_worker_stops(kit: Kit) {
+    let mill = kit.open().await;
+    let (started, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (starts, goes_on) = (Arc::clone(&started), Arc::clone(&go_on));
+    let worker = mill.worker().stop_as(stop(SOON, SOON)).handle(move |echo: Echo, _cx| {
+        let (starts, goes_on) = (Arc::clone(&starts), Arc::clone(&goes_on));
+        async move {
+            starts.notify_one();
+            goes_on.notified().await;
+            Ok(echo.text)
+        }
+    });
+    let (id, running) = start_one(&mill, worker, &started).await;
+    let stopping = tokio::spawn(running.stop());
+    go_on.notify_one();
+    stopping.await.unwrap();
+    assert_eq!(mill.job(id).await.unwrap().unwrap().state, State::Done);
+    assert!(mill.workers().await.unwrap().is_empty());
+}
+
+async fn long_job_is_told_and_given_back_unspent(kit: Kit) {
+    let mill = kit.open().await;
+    let started = Arc::new(Notify::new());
+    let starts = Arc::clone(&started);
+    let worker = mill.worker().stop_as(stop(Duration::ZERO, SOON)).handle(move |_: Echo, cx| {
+        let starts = Arc::clone(&starts);
+        async move {
+            starts.notify_one();
+            cx.cancelled().await;
+            Err::<String, _>(Fail::permanent("cleaned up; not to be taken for a failure"))
+        }
+    });
+    let (id, running) = start_one(&mill, worker, &started).await;
+    running.stop().await;
+    was_given_back(&mill, id).await;
+}
+
+async fn deaf_job_is_dropped_and_given_back_unspent(kit: Kit) {
+    let mill = kit.open().await;
+    let started = Arc::new(Notify::new());
+    let alive = Arc::new(());
+    let (starts, lives) = (Arc::clone(&started), Arc::clone(&alive));
+    let stop = stop(Duration::from_millis(5), Duration::from_millis(5));
+    let worker = mill.worker().stop_as(stop).handle(move |_: Echo, _cx| {
+        let (starts, lives) = (Arc::clone(&starts), Arc::clone(&lives));
+        async move {
+            starts.notify_one();
+            std::future::pending::<()>().await;
+            drop(lives);
+            Ok(String::new())
+        }
+    });
+    let (id, running) = start_one(&mill, worker, &started).await;
+    running.stop().await;
+    assert_eq!(Arc::strong_count(&alive), 1, "the handler is gone");
+    was_given_back(&mill, id).await;
+}
+
+async fn stop_without_patience_ends_also_right_after_a_claim(kit: Kit) {
+    let mill = kit.open().await;
+    for _ in 0..20 {
+        let worker = mill
+            .worker()
+            .stop_as(stop(Duration::ZERO, Duration::ZERO))
+            .handle(|_: Echo, _cx| std::future::pending::<Result<String, Fail>>());
+        let running = worker.start().await.unwrap();
+        mill.enqueue_many((0..5).map(|_| Echo::new("x"))).await.unwrap();
+        running.stop().await;
+    }
+    let unfinished = mill.unfinished().await.unwrap();
+    assert_eq!((unfinished.waiting, unfinished.running), (100, 0));
+}
+
+async fn stopped_worker_takes_nothing_more(kit: Kit) {
+    let mill = kit.open().await;
+    let worker = mill.worker().handle(|echo: Echo, _cx| async move { Ok(echo.text) });
+    let running = worker.start().await.unwrap();
+    let known = mill.workers().await.unwrap();
+    assert_eq!((known.len(), known[0].id), (1, running.id()));
+    assert_eq!((known[0].kinds.as_slice(), known[0].slots), (&["echo".to_owned()][..], 100));
+    running.stop().await;
+    let id = mill.enqueue(Echo::new("x")).await.unwrap().id();
+    assert_eq!(mill.job(id).await.unwrap().unwrap().state, State::Ready);
+}
