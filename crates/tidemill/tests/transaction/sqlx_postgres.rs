@@ -1,0 +1,62 @@
+//! Postgres by sqlx.
+
+use sqlx::{Connection, PgConnection};
+use tidemill::{Receipt, Tidemill};
+use tidemill_testkit::databases::fresh_postgres_url;
+
+use super::ask::{Ask, COUNT, CREATE, End, INSERT, Way};
+use super::meaning::every_way_means_the_same;
+
+struct Sqlx(String);
+
+impl Sqlx {
+    async fn open() -> Self {
+        let url = fresh_postgres_url();
+        Tidemill::open(&url).await.unwrap().close().await;
+        let way = Self(url);
+        sqlx::query(CREATE).execute(&mut way.connect().await).await.unwrap();
+        way
+    }
+
+    async fn connect(&self) -> PgConnection {
+        PgConnection::connect(&self.0).await.unwrap()
+    }
+}
+
+impl Way for Sqlx {
+    async fn run(&self, mill: &Tidemill, asks: &[Ask], end: End) -> Vec<Receipt> {
+        let mut connection = self.connect().await;
+        let mut transaction = connection.begin().await.unwrap();
+        sqlx::query(INSERT[0]).execute(&mut *transaction).await.unwrap();
+        let mut receipts = Vec::new();
+        for ask in asks {
+            receipts.push(mill.enqueue_in(&mut transaction, ask.job()).await.unwrap());
+        }
+        sqlx::query(INSERT[1]).execute(&mut *transaction).await.unwrap();
+        match end {
+            End::Commit => transaction.commit().await.unwrap(),
+            End::RollBack => transaction.rollback().await.unwrap(),
+        }
+        receipts
+    }
+
+    async fn rows(&self) -> i64 {
+        sqlx::query_scalar(COUNT).fetch_one(&mut self.connect().await).await.unwrap()
+    }
+
+    fn url(&self) -> &str {
+        &self.0
+    }
+}
+
+every_way_means_the_same!(Sqlx);
+
+/// A plain connection is a transaction of one statement.
+#[tokio::test]
+async fn connection_without_a_transaction_will_do() {
+    let way = Sqlx::open().await;
+    let mill = Tidemill::open(&way.0).await.unwrap();
+    let ask = Ask::new("x");
+    mill.enqueue_in(&mut way.connect().await, ask.job()).await.unwrap();
+    assert!(mill.job(ask.id).await.unwrap().is_some());
+}
