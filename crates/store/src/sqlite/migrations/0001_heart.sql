@@ -153,8 +153,8 @@ with recursive byte (number) as (select 0 union all select number + 1 from byte 
 insert into tidemill_byte (number, hex, byte)
 select number, printf('%02x', number), unhex(printf('%02x', number)) from byte;
 
--- A job on its way in: what was asked, in the store's words, and what was decided about it. A row
--- lives for one statement, or until its receipt is read in the same transaction.
+-- A job on its way in: what was asked, in the store's words, and what is done about it. A row lives
+-- for one statement, or until its receipt is read in the same transaction.
 create table tidemill_inbox (
     number integer primary key,
     id blob not null,
@@ -172,16 +172,13 @@ create table tidemill_inbox (
     payload text not null,
     options text,
     now integer not null,
-    receipt text,
+    receipt text, -- a word of the library's, by which it finds its answers
     holder blob, -- who holds the key
     next_id blob, -- who is kept for after it
-    finished integer, -- whether the holder has finished
     due integer, -- where the holder waits, if it does
     spent integer,
     lost integer,
-    act text, -- write, keep, replace, refresh, join, reject, again
-    answer text,
-    answer_id blob
+    act text -- write, keep, replace, refresh, join, reject, again
 );
 
 create view tidemill_enqueue as
@@ -192,81 +189,92 @@ select
     null as whole_key, null as now_us, null as receipt
 where 0;
 
--- Checks and words: from what the caller wrote to what the store keeps.
+-- Checks and words: from what the caller wrote to what the store keeps. What the library sends, with
+-- a receipt, it has checked itself, against limits that may be others.
 create trigger tidemill_enqueue_insert instead of insert on tidemill_enqueue
 begin
-    select raise(abort, 'tidemill: name_empty: the kind is empty')
-    where coalesce(new.kind, '') = '';
-    select raise(abort, 'tidemill: name_empty: the queue is empty') where new.queue = '';
-    select raise(abort, 'tidemill: name_empty: the unique key is empty') where new.unique_key = '';
-    select raise(abort, 'tidemill: name_too_long: a kind, queue, tenant or key has at most 200 bytes')
-    where max(
-        length(cast(new.kind as blob)),
-        coalesce(length(cast(new.queue as blob)), 0),
-        coalesce(length(cast(new.tenant as blob)), 0),
-        coalesce(length(cast(new.key as blob)), 0)
-    ) > 200;
-    select raise(abort, 'tidemill: name_too_long: a unique key has at most 500 bytes')
-    where length(cast(new.unique_key as blob)) > 500;
-    select raise(abort, 'tidemill: name_invalid: a name contains a control character')
+    select case
+        when coalesce(new.kind, '') = ''
+            then raise(abort, 'tidemill: name_empty: the kind is empty')
+        when new.queue = '' then raise(abort, 'tidemill: name_empty: the queue is empty')
+        when new.tenant = '' then raise(abort, 'tidemill: name_empty: the tenant is empty')
+        when new.key = '' then raise(abort, 'tidemill: name_empty: the key is empty')
+        when new.unique_key = '' then raise(abort, 'tidemill: name_empty: the unique key is empty')
+        when length(cast(new.kind as blob)) > 200
+            then raise(abort, 'tidemill: name_too_long: the kind has more than 200 bytes')
+        when length(cast(new.queue as blob)) > 200
+            then raise(abort, 'tidemill: name_too_long: the queue has more than 200 bytes')
+        when length(cast(new.tenant as blob)) > 200
+            then raise(abort, 'tidemill: name_too_long: the tenant has more than 200 bytes')
+        when length(cast(new.key as blob)) > 200
+            then raise(abort, 'tidemill: name_too_long: the key has more than 200 bytes')
+        when length(cast(new.unique_key as blob)) > 500
+            then raise(abort, 'tidemill: name_too_long: the unique key has more than 500 bytes')
+        when names glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+            or instr(names, char(0)) > 0
+            then raise(abort, 'tidemill: name_invalid: a name contains a control character')
+        when case typeof(new.id)
+                when 'null' then 0
+                when 'blob' then length(new.id) <> 16
+                else length(replace(new.id, '-', '')) <> 32
+                    or replace(new.id, '-', '') glob '*[^0-9A-Fa-f]*'
+            end
+            then raise(abort, 'tidemill: id_invalid: the id is not a UUID')
+        when length(cast(new.payload as blob)) > 1048576
+            then raise(abort, 'tidemill: payload_too_large: the payload has more than 1048576 bytes; store large data elsewhere and enqueue a reference to it')
+        when new.payload is not null and not json_valid(cast(new.payload as text))
+            then raise(abort, 'tidemill: payload_not_json: the payload is not JSON')
+        when instr(replace(cast(new.payload as text), '\\', ''), '\u0000') > 0
+            then raise(abort, 'tidemill: payload_nul: the payload contains the character U+0000, which databases cannot keep as text')
+        when new.options is not null
+                and (not json_valid(new.options) or json_type(new.options) <> 'object')
+            then raise(abort, 'tidemill: options_invalid: the options are not a JSON object')
+        when new.options is not null and exists (
+                select 1 from json_each(new.options)
+                where key not in (
+                    'retry', 'run_timeout_ms', 'start_within_ms', 'finish_within_ms', 'tags',
+                    'trace', 'retain_ms'
+                )
+            )
+            then raise(abort, 'tidemill: word_unknown: an option is one of retry, run_timeout_ms, start_within_ms, finish_within_ms, tags, trace, retain_ms')
+        when new.options is not null and (
+                exists (
+                    select 1 from json_each(new.options)
+                    where type <> case key
+                        when 'retry' then 'object' when 'tags' then 'array' when 'trace' then 'text'
+                        else 'integer'
+                    end or (type = 'integer' and value < 0)
+                )
+                or exists (select 1 from json_each(new.options, '$.tags') where type <> 'text')
+            )
+            then raise(abort, 'tidemill: options_invalid: an option has a value that no worker could read')
+        when lower(cast(new.priority as text))
+                not in ('urgent', 'high', 'normal', 'low', '0', '1', '2', '3')
+            then raise(abort, 'tidemill: word_unknown: the priority is one of urgent, high, normal, low, or 0 to 3')
+        when new.unique_scope not in ('unfinished', 'period', 'forever')
+            then raise(abort, 'tidemill: word_unknown: the unique scope is one of unfinished, period, forever')
+        when new.on_duplicate
+                not in ('reject', 'join', 'replace', 'debounce', 'throttle', 'run_once_more')
+            then raise(abort, 'tidemill: word_unknown: on_duplicate is one of reject, join, replace, debounce, throttle, run_once_more')
+        when new.delay_ms is not null
+                and (typeof(new.delay_ms) <> 'integer' or new.delay_ms not between 0 and 3155760000000)
+            then raise(abort, 'tidemill: duration_invalid: the delay is not a number of milliseconds below 100 years')
+        when new.unique_period_ms is null and new.unique_scope = 'period'
+            then raise(abort, 'tidemill: duration_invalid: the scope period needs unique_period_ms')
+        when new.unique_period_ms is not null and (
+                typeof(new.unique_period_ms) <> 'integer'
+                or new.unique_period_ms not between 0 and 3155760000000
+            )
+            then raise(abort, 'tidemill: duration_invalid: the period is not a number of milliseconds below 100 years')
+        when typeof(new.run_at) in ('text', 'blob') and new.run_at glob '*[^0-9]*'
+                and julianday(new.run_at) is null
+            then raise(abort, 'tidemill: time_invalid: run_at is a time as in RFC 3339, or microseconds since 1970')
+    end
     from (
         select new.kind || coalesce(new.queue, '') || coalesce(new.tenant, '')
             || coalesce(new.key, '') || coalesce(new.unique_key, '') as names
     )
-    where names glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
-        or instr(names, char(0)) > 0;
-    select raise(abort, 'tidemill: id_invalid: the id is not a UUID')
-    where new.id is not null and case typeof(new.id)
-        when 'blob' then length(new.id) <> 16
-        else length(replace(new.id, '-', '')) <> 32 or replace(new.id, '-', '') glob '*[^0-9A-Fa-f]*'
-    end;
-    select raise(abort, 'tidemill: payload_not_json: the payload is not JSON')
-    where new.payload is not null and not json_valid(cast(new.payload as text));
-    select raise(abort, 'tidemill: payload_too_large: the payload has more than 1048576 bytes; store large data elsewhere and enqueue a reference to it')
-    where length(cast(new.payload as blob)) > 1048576 and new.receipt is null;
-    select raise(abort, 'tidemill: payload_nul: the payload contains the character U+0000')
-    where instr(replace(cast(new.payload as text), '\\', ''), '\u0000') > 0;
-    select raise(abort, 'tidemill: options_invalid: the options are not a JSON object as documented')
-    where new.options is not null and case
-        when not json_valid(new.options) then 1
-        when json_type(new.options) <> 'object' then 1
-        else coalesce(json_type(new.options, '$.retry') not in ('object', 'null'), 0)
-            or coalesce(json_type(new.options, '$.run_timeout_ms') not in ('integer', 'null'), 0)
-            or coalesce(json_type(new.options, '$.start_within_ms') not in ('integer', 'null'), 0)
-            or coalesce(json_type(new.options, '$.finish_within_ms') not in ('integer', 'null'), 0)
-            or coalesce(json_type(new.options, '$.retain_ms') not in ('integer', 'null'), 0)
-            or coalesce(json_type(new.options, '$.tags') <> 'array', 0)
-            or coalesce(json_type(new.options, '$.trace') not in ('text', 'null'), 0)
-            or exists (select 1 from json_each(new.options, '$.tags') where type <> 'text')
-    end;
-    select raise(abort, 'tidemill: word_unknown: the options are retry, run_timeout_ms, start_within_ms, finish_within_ms, tags, trace, retain_ms')
-    where exists (
-        select 1 from json_each(new.options)
-        where key not in (
-            'retry', 'run_timeout_ms', 'start_within_ms', 'finish_within_ms', 'tags', 'trace', 'retain_ms'
-        )
-    );
-    select raise(abort, 'tidemill: word_unknown: the priority is one of urgent, high, normal, low, or 0 to 3')
-    where lower(cast(new.priority as text))
-        not in ('urgent', 'high', 'normal', 'low', '0', '1', '2', '3');
-    select raise(abort, 'tidemill: word_unknown: the unique scope is one of unfinished, period, forever')
-    where new.unique_scope not in ('unfinished', 'period', 'forever');
-    select raise(abort, 'tidemill: word_unknown: on_duplicate is one of reject, join, replace, debounce, throttle, run_once_more')
-    where new.on_duplicate
-        not in ('reject', 'join', 'replace', 'debounce', 'throttle', 'run_once_more');
-    select raise(abort, 'tidemill: duration_invalid: a delay or period is a number of milliseconds, not negative, below 100 years')
-    where (
-            new.delay_ms is not null
-            and (typeof(new.delay_ms) <> 'integer' or new.delay_ms not between 0 and 3155760000000)
-        )
-        or (
-            new.unique_period_ms is not null
-            and (typeof(new.unique_period_ms) <> 'integer' or new.unique_period_ms not between 0 and 3155760000000)
-        )
-        or (new.unique_scope = 'period' and new.unique_period_ms is null);
-    select raise(abort, 'tidemill: time_invalid: run_at is a time as in RFC 3339, or microseconds since 1970')
-    where typeof(new.run_at) in ('text', 'blob') and new.run_at glob '*[^0-9]*'
-        and julianday(new.run_at) is null;
+    where new.receipt is null;
 
     insert into tidemill_inbox (
         id, kind, queue, priority, tenant, key, unique_key, scope, until, on_duplicate, force,
@@ -320,8 +328,8 @@ begin
         cast(new.tenant as text),
         cast(new.key as text),
         coalesce(new.whole_key, new.kind || '=' || new.unique_key),
-        coalesce(new.unique_scope, case when new.unique_period_ms is null then 'unfinished' else 'period' end),
-        case when coalesce(new.unique_scope, 'period') = 'period' then at.now + new.unique_period_ms * 1000 end,
+        coalesce(new.unique_scope, 'unfinished'),
+        iif(new.unique_scope = 'period', at.now + new.unique_period_ms * 1000, null),
         coalesce(new.on_duplicate, 'reject'),
         coalesce(new.force, 0) <> 0,
         max(at.now, case
@@ -344,119 +352,105 @@ begin
     ) as at;
 end;
 
--- The verdict on a job that comes in, and all it causes.
+-- The verdict on a job that comes in. Each act has a trigger of its own, below.
 create trigger tidemill_inbox_insert after insert on tidemill_inbox
 begin
     select raise(abort, 'tidemill: due_too_far: the due time is more than 20 years away')
     where new.run_at > new.now + 632448000000000 and new.receipt is null;
-    -- Who holds the key.
+    -- The holder of the key has finished (it has an outcome), waits (it has a ready row), or runs.
     update tidemill_inbox
-    set (holder, next_id) = (
-        select id, next_id from tidemill_unique_key
-        where key = new.unique_key and (until is null or until > new.now)
+    set (holder, next_id, due, spent, lost, act) = (
+        select
+            held.id, held.next_id, ready.run_at, ready.spent, ready.lost,
+            case
+                when exists (select 1 from tidemill_job where id = new.id) then 'again'
+                when held.id is null or new.force then 'write'
+                when new.on_duplicate = 'reject' then 'reject'
+                when outcome.id is not null then 'join'
+                when new.on_duplicate in ('join', 'throttle') then 'join'
+                when ready.id is not null and new.on_duplicate = 'run_once_more' then 'join'
+                when ready.id is not null then 'replace'
+                when new.on_duplicate = 'replace' then 'join'
+                when held.next_id is null then 'keep'
+                else 'refresh'
+            end
+        from (select new.unique_key as key) as wish
+        left join tidemill_unique_key as held
+            on held.key = wish.key and (held.until is null or held.until > new.now)
+        left join tidemill_outcome as outcome on outcome.id = held.id
+        left join tidemill_job as job on job.id = held.id
+        left join tidemill_ready as ready
+            on ready.queue = job.queue and ready.priority = job.priority and ready.id = job.id
+            and ready.run_at = coalesce(
+                (select next_at from tidemill_attempt where id = job.id order by token desc limit 1),
+                job.run_at
+            )
     )
-    where number = new.number and new.unique_key is not null;
-    -- Where the holder stands: finished, waiting (it has a due time), or else running.
-    update tidemill_inbox
-    set finished = exists (select 1 from tidemill_outcome where id = tidemill_inbox.holder),
-        (due, spent, lost) = (
-            select ready.run_at, ready.spent, ready.lost
-            from tidemill_job as job
-            join tidemill_ready as ready
-                on ready.queue = job.queue and ready.priority = job.priority and ready.id = job.id
-                and ready.run_at = coalesce(
-                    (select next_at from tidemill_attempt where id = job.id order by token desc limit 1),
-                    job.run_at
-                )
-            where job.id = tidemill_inbox.holder
-        )
-    where number = new.number and holder is not null;
-    update tidemill_inbox
-    set act = case
-        when exists (select 1 from tidemill_job where id = new.id) then 'again'
-        when holder is null or new.force then 'write'
-        when new.on_duplicate = 'reject' then 'reject'
-        when finished or new.on_duplicate in ('join', 'throttle') then 'join'
-        when due is not null and new.on_duplicate = 'run_once_more' then 'join'
-        when due is not null then 'replace'
-        when new.on_duplicate = 'replace' then 'join'
-        when next_id is null then 'keep'
-        else 'refresh'
-    end
     where number = new.number;
-    update tidemill_inbox
-    set answer = case act
-            when 'again' then 'enqueued' when 'write' then 'enqueued' when 'keep' then 'kept'
-            when 'replace' then 'replaced' when 'reject' then 'rejected' else 'joined'
-        end,
-        answer_id = case act
-            when 'again' then new.id when 'write' then new.id when 'keep' then new.id
-            when 'refresh' then next_id else holder
-        end
-    where number = new.number;
+    delete from tidemill_inbox where number = new.number and new.receipt is null;
+end;
 
-    -- Write: whoever is kept for after an old holder must not be lost when the key changes hands.
+-- Write: the job waits, and its key, if it has one, is its own.
+create trigger tidemill_inbox_write after update of act on tidemill_inbox when new.act = 'write'
+begin
+    -- Whoever is kept for after an old holder must not be lost when the key changes hands.
     insert into tidemill_ready (queue, priority, run_at, id, kind, spent, lost)
     select job.queue, job.priority, max(job.run_at, new.now), job.id, job.kind, 0, 0
-    from tidemill_inbox as inbox
-    join tidemill_unique_key as held on held.key = new.unique_key
+    from tidemill_unique_key as held
     join tidemill_job as job on job.id = held.next_id
-    where inbox.number = new.number and inbox.act = 'write';
+    where held.key = new.unique_key;
     update tidemill_job set run_at = max(run_at, new.now)
-    where id = (
-        select held.next_id from tidemill_inbox as inbox
-        join tidemill_unique_key as held on held.key = new.unique_key
-        where inbox.number = new.number and inbox.act = 'write'
-    );
-    delete from tidemill_unique_key
-    where key = new.unique_key
-        and exists (select 1 from tidemill_inbox where number = new.number and act = 'write');
+    where id = (select next_id from tidemill_unique_key where key = new.unique_key);
+    delete from tidemill_unique_key where key = new.unique_key;
     insert into tidemill_unique_key (key, id, scope, until)
-    select new.unique_key, new.id, new.scope, new.until from tidemill_inbox
-    where number = new.number and act = 'write' and new.unique_key is not null;
-
-    -- Keep: the body waits, blocked, for the holder to finish.
-    update tidemill_unique_key set next_id = new.id
-    where key = new.unique_key
-        and exists (select 1 from tidemill_inbox where number = new.number and act = 'keep');
+    select new.unique_key, new.id, new.scope, new.until where new.unique_key is not null;
     insert into tidemill_job (
         id, kind, queue, priority, tenant, key, unique_key, run_at, payload, options, created_at
     )
-    select
+    values (
         new.id, new.kind, new.queue, new.priority, new.tenant, new.key, new.unique_key, new.run_at,
         new.payload, new.options, new.now
-    from tidemill_inbox where number = new.number and act in ('write', 'keep');
-    insert into tidemill_ready (queue, priority, run_at, id, kind, spent, lost)
-    select new.queue, new.priority, new.run_at, new.id, new.kind, 0, 0
-    from tidemill_inbox where number = new.number and act = 'write';
-
-    -- Replace: the holder takes everything over, and its ready row moves.
-    delete from tidemill_ready
-    where (queue, priority, run_at, id) = (
-        select job.queue, job.priority, inbox.due, job.id
-        from tidemill_inbox as inbox join tidemill_job as job on job.id = inbox.holder
-        where inbox.number = new.number and inbox.act = 'replace'
     );
     insert into tidemill_ready (queue, priority, run_at, id, kind, spent, lost)
-    select new.queue, new.priority, new.run_at, holder, new.kind, spent, lost
-    from tidemill_inbox where number = new.number and act = 'replace';
+    values (new.queue, new.priority, new.run_at, new.id, new.kind, 0, 0);
+end;
+
+-- Keep: the body is there, blocked, until the holder has finished.
+create trigger tidemill_inbox_keep after update of act on tidemill_inbox when new.act = 'keep'
+begin
+    update tidemill_unique_key set next_id = new.id where key = new.unique_key;
+    insert into tidemill_job (
+        id, kind, queue, priority, tenant, key, unique_key, run_at, payload, options, created_at
+    )
+    values (
+        new.id, new.kind, new.queue, new.priority, new.tenant, new.key, new.unique_key, new.run_at,
+        new.payload, new.options, new.now
+    );
+end;
+
+-- Replace: the holder takes everything over, and its ready row moves.
+create trigger tidemill_inbox_replace after update of act on tidemill_inbox when new.act = 'replace'
+begin
+    delete from tidemill_ready
+    where queue = (select queue from tidemill_job where id = new.holder)
+        and priority = (select priority from tidemill_job where id = new.holder)
+        and run_at = new.due and id = new.holder;
+    insert into tidemill_ready (queue, priority, run_at, id, kind, spent, lost)
+    values (new.queue, new.priority, new.run_at, new.holder, new.kind, new.spent, new.lost);
     update tidemill_job
     set kind = new.kind, queue = new.queue, priority = new.priority, tenant = new.tenant,
         key = new.key, run_at = new.run_at, payload = new.payload, options = new.options
-    where id = (select holder from tidemill_inbox where number = new.number and act = 'replace');
+    where id = new.holder;
     update tidemill_attempt set next_at = new.run_at
-    where (id, token) = (
-        select attempt.id, max(attempt.token)
-        from tidemill_inbox as inbox join tidemill_attempt as attempt on attempt.id = inbox.holder
-        where inbox.number = new.number and inbox.act = 'replace'
-        group by attempt.id
-    );
+    where id = new.holder
+        and token = (select max(token) from tidemill_attempt where id = new.holder);
+end;
 
-    -- Refresh: the one that is kept takes the newer payload; debounced, its time counts anew.
+-- Refresh: the one that is kept takes the newer payload; debounced, its time counts anew.
+create trigger tidemill_inbox_refresh after update of act on tidemill_inbox when new.act = 'refresh'
+begin
     update tidemill_job
     set payload = new.payload, options = new.options,
         run_at = iif(new.on_duplicate = 'debounce', new.run_at, run_at)
-    where id = (select next_id from tidemill_inbox where number = new.number and act = 'refresh');
-
-    delete from tidemill_inbox where number = new.number and new.receipt is null;
+    where id = new.next_id;
 end;

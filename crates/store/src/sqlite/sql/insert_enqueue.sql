@@ -4,7 +4,7 @@ insert into tidemill_enqueue (
     unique_period_ms, on_duplicate, force, options, whole_key, now_us, receipt
 )
 select
-    value ->> 'id', value ->> 'kind', value ->> 'payload', value ->> 'queue', value ->> 'priority',
+    unhex(value ->> 'id'), value ->> 'kind', value ->> 'payload', value ->> 'queue', value ->> 'priority',
     value ->> 'run_at', value ->> 'delay_ms', value ->> 'tenant', value ->> 'key',
     value ->> 'unique_scope', value ->> 'unique_period_ms', value ->> 'on_duplicate',
     value ->> 'force', value ->> 'options', value ->> 'whole_key', ?2, ?3
