@@ -37,6 +37,8 @@ const CLAIM: Statement = sql!(
 
 /// How often one claim looks again because others held what is due.
 const LOOKS_MAX: u32 = 3;
+/// A claim takes some milliseconds; whoever holds a sheaf lets it go soon.
+const LOOK_PAUSE: Duration = Duration::from_millis(1);
 /// When to come back if they still do.
 const HELD_PAUSE: Duration = Duration::from_millis(20);
 
@@ -45,7 +47,7 @@ pub(crate) async fn claim(shared: &Shared, ask: ClaimRequest) -> Result<Claim> {
     let mut plan = shared.marks.plan(&ask);
     if shared.db.is_manual() {
         // Marks go by the database's clock; one set by hand may stand still or jump.
-        plan.from_heads();
+        plan.begin_at_heads();
     }
     let mut taken: Option<Claim> = None;
     let mut looks = 0;
@@ -71,6 +73,7 @@ pub(crate) async fn claim(shared: &Shared, ask: ClaimRequest) -> Result<Claim> {
             plan.sheaves = (plan.sheaves * 4).max(16);
         } else if more && looks < LOOKS_MAX {
             looks += 1;
+            tokio::time::sleep(LOOK_PAUSE * looks).await;
         } else if more {
             claim.next_due = Some(earlier(claim.next_due, claim.now + HELD_PAUSE));
             break;
@@ -80,7 +83,7 @@ pub(crate) async fn claim(shared: &Shared, ask: ClaimRequest) -> Result<Claim> {
                 claim.next_due = Some(earlier(claim.next_due, claim.now + wait));
                 break;
             }
-            plan.from_heads();
+            plan.begin_at_heads();
         } else {
             break;
         }

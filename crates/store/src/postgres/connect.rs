@@ -290,10 +290,8 @@ fn parse(url: &str) -> Result<(Config, Option<bool>)> {
             _ => theirs.push(option),
         }
     }
-    let url = match theirs.is_empty() {
-        true => place.to_owned(),
-        false => format!("{place}?{}", theirs.join("&")),
-    };
+    let url =
+        if theirs.is_empty() { place.to_owned() } else { format!("{place}?{}", theirs.join("&")) };
     let mut config = Config::from_str(&url).map_err(|_| unknown())?;
     if config.get_ssl_mode() == SslMode::Require {
         return Err(no_tls());

@@ -29,9 +29,11 @@ pub(crate) enum Fault {
 impl From<tokio_postgres::Error> for Fault {
     fn from(error: tokio_postgres::Error) -> Self {
         let Some(answer) = error.as_db_error() else {
-            return match is_local(&error) {
-                true => Self::Refused(Error::Database { reason: chain(&error) }),
-                false => Self::Lost(chain(&error)),
+            let reason = chain(&error);
+            return if is_local(&error) {
+                Self::Refused(Error::Database { reason })
+            } else {
+                Self::Lost(reason)
             };
         };
         let reason = match answer.detail() {

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::request::SettleItem;
 
 /// How long a claim whose answer was lost is looked for.
-const STRAY_FOR: Duration = Duration::from_secs(60);
+const STRAY_FOR: Duration = Duration::from_mins(1);
 
 struct Lease {
     worker: WorkerId,

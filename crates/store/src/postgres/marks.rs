@@ -20,6 +20,8 @@ const LANES_MAX: usize = 10_000;
 const HEAD_EVERY: Duration = Duration::from_secs(1);
 const HEAD_SHARE: u32 = 20;
 const SHEAF_IDS_GUESS: f64 = 10.0;
+/// What taking one job costs, on a busy machine.
+const JOB_COST: Duration = Duration::from_micros(30);
 
 /// One asker's view of a lane: who knows other kinds finds other heads.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -33,7 +35,7 @@ struct Mark {
     from: Option<Timestamp>,
     head_seen: Instant,
     head_cost: Duration,
-    sheaf_ids: f64,
+    sheaf_ids: Option<f64>,
 }
 
 /// The marks of this process.
@@ -62,6 +64,13 @@ pub(crate) struct Found {
     pub now: Timestamp,
 }
 
+impl Found {
+    /// About how long the way to the first sheaf was, the work on the jobs left aside.
+    fn walk(&self) -> Duration {
+        self.took.saturating_sub(JOB_COST * self.ids as u32)
+    }
+}
+
 impl Plan {
     /// Whether something may be passed over.
     pub fn is_partial(&self) -> bool {
@@ -69,7 +78,7 @@ impl Plan {
     }
 
     /// The same lanes from their heads.
-    pub fn from_heads(&mut self) {
+    pub fn begin_at_heads(&mut self) {
         self.from.fill(None);
     }
 }
@@ -87,7 +96,8 @@ impl Marks {
         let known: Vec<_> = keys.iter().map(|key| marks.get(key)).collect();
         let overdue = known.iter().flatten().any(|mark| mark.head_seen.elapsed() >= HEAD_EVERY);
         let from = known.iter().map(|mark| mark.filter(|_| !overdue).and_then(|mark| mark.from));
-        let ids = known.iter().flatten().map(|mark| mark.sheaf_ids).fold(f64::INFINITY, f64::min);
+        let ids =
+            known.iter().flatten().filter_map(|mark| mark.sheaf_ids).fold(f64::INFINITY, f64::min);
         let sheaves = sheaves(ask.jobs_max, if ids.is_finite() { ids } else { SHEAF_IDS_GUESS });
         Plan { from: from.collect(), keys, sheaves }
     }
@@ -112,18 +122,18 @@ impl Marks {
             let mark = marks.entry(key.clone()).or_insert(Mark {
                 from: None,
                 head_seen: Instant::now(),
-                head_cost: found.took,
-                sheaf_ids: SHEAF_IDS_GUESS,
+                head_cost: found.walk(),
+                sheaf_ids: None,
             });
             if from.is_none() && (head.is_some() || !found.is_cut) {
-                (mark.head_seen, mark.head_cost) = (Instant::now(), found.took);
+                (mark.head_seen, mark.head_cost) = (Instant::now(), found.walk());
                 mark.from = Some(head.unwrap_or(found.now));
             } else if head.is_some() {
                 mark.from = *head;
             }
             if head.is_some() {
-                let ids = found.ids as f64 / found.sheaves.max(1) as f64;
-                mark.sheaf_ids = (mark.sheaf_ids * 0.6 + ids * 0.4).max(1.0);
+                let ids = (found.ids as f64 / found.sheaves.max(1) as f64).max(1.0);
+                mark.sheaf_ids = Some(mark.sheaf_ids.map_or(ids, |known| known * 0.6 + ids * 0.4));
             }
         }
     }

@@ -243,7 +243,7 @@ async fn put_back(conn: &Conn<'_>, now: Option<At>, backs: &[Back]) -> Result<()
     let tenants: Vec<Option<&str>> = heads.iter().map(|b| b.body.tenant.as_deref()).collect();
     let sheaf_delays: Vec<i64> = heads.iter().map(|b| b.delay_us).collect();
     let spents: Vec<i16> = heads.iter().map(|b| b.spent).collect();
-    let losts: Vec<i16> = heads.iter().map(|b| b.lost).collect();
+    let lost_counts: Vec<i16> = heads.iter().map(|b| b.lost).collect();
     let tokens: Vec<i64> = backs.iter().map(|b| b.token).collect();
     let attempts: Vec<i16> = backs.iter().map(|b| b.attempt).collect();
     let workers: Vec<Uuid> = backs.iter().map(|b| b.worker).collect();
@@ -262,7 +262,7 @@ async fn put_back(conn: &Conn<'_>, now: Option<At>, backs: &[Back]) -> Result<()
             &tenants,
             &sheaf_delays,
             &spents,
-            &losts,
+            &lost_counts,
             &firsts,
             &lasts,
             &tokens,

@@ -16,11 +16,12 @@ with over as materialized (
 ), bodies as (
     delete from tidemill.job where id = any (array(select id from over except select id from kept)) returning id
 ), results as (
-    delete from tidemill.outcome where id = any (array(select id from over except select id from kept)) returning id
+    delete from tidemill.outcome where id = any (array(select id from over except select id from kept))
+    returning id, finished_at
 ), let_go as (
     update tidemill.lease l
     set gone = l.gone || array(select i from unnest(l.ids) i where i = any (array(select id from results)))
-    where l.ids && array(select id from results)
+    where l.claimed_at <= (select max(finished_at) from results) and l.ids && array(select id from results)
 ), attempts as (
     delete from tidemill.attempt where id = any (array(select id from over))
 ), letters as (
