@@ -14,7 +14,7 @@ use crate::postgres::error::Fault;
 use crate::postgres::statement::{At, Statement, sql};
 
 const ENQUEUE: Statement = sql!(
-    "enqueue",
+    "insert_job",
     TIMESTAMPTZ,
     UUID_ARRAY,
     TEXT_ARRAY,

@@ -18,14 +18,14 @@ use crate::postgres::statement::{Statement, sql};
 use crate::request::CancelAnswer;
 use crate::wake::Hint;
 
-const FIND: Statement = sql!("cancel_find", UUID_ARRAY);
-const OUTCOME_KNOWN: Statement = sql!("outcome_known", UUID_ARRAY);
-const SHEAF_LOCK: Statement = sql!("sheaf_lock", INT8_ARRAY);
-const SHEAF_DROP: Statement = sql!("sheaf_drop", INT8_ARRAY);
-const SHEAF_KEEP: Statement = sql!("sheaf_keep", INT8, UUID_ARRAY);
-const KEY_UNKEEP: Statement = sql!("key_unkeep", TEXT_ARRAY, UUID_ARRAY);
-const LEASE_FIND: Statement = sql!("lease_find", UUID_ARRAY);
-const LEASE_CANCEL: Statement = sql!("lease_cancel", INT8_ARRAY, UUID_ARRAY, TEXT);
+const FIND: Statement = sql!("select_to_cancel", UUID_ARRAY);
+const OUTCOME_KNOWN: Statement = sql!("select_outcome", UUID_ARRAY);
+const SHEAF_LOCK: Statement = sql!("select_ready", INT8_ARRAY);
+const SHEAF_DROP: Statement = sql!("delete_ready", INT8_ARRAY);
+const SHEAF_KEEP: Statement = sql!("keep_in_sheaf", INT8, UUID_ARRAY);
+const KEY_UNKEEP: Statement = sql!("forget_next", TEXT_ARRAY, UUID_ARRAY);
+const LEASE_FIND: Statement = sql!("select_leases_holding", UUID_ARRAY);
+const LEASE_CANCEL: Statement = sql!("mark_lease_cancelled", INT8_ARRAY, UUID_ARRAY, TEXT);
 const RUN_NOW: Statement = sql!("run_now", TIMESTAMPTZ, UUID);
 
 /// Looks before a job that keeps moving is given up.

@@ -15,7 +15,7 @@ use crate::view::{DeadGroup, DeadLetter, Note};
 use crate::wake::Hint;
 
 const LIST: Statement = sql!(
-    "dead_list",
+    "select_dead",
     UUID_ARRAY,
     TEXT,
     TEXT,
@@ -33,7 +33,7 @@ const LIST: Statement = sql!(
     INT8,
 );
 const GROUPS: Statement = sql!(
-    "dead_groups",
+    "select_dead_groups",
     UUID_ARRAY,
     TEXT,
     TEXT,
@@ -48,14 +48,14 @@ const GROUPS: Statement = sql!(
     TEXT,
     BOOL,
 );
-const NOTES: Statement = sql!("dead_notes", UUID_ARRAY);
-const NOTE: Statement = sql!("dead_note", TIMESTAMPTZ, UUID_ARRAY, TEXT, TEXT, INT2, BOOL);
-const REPLAY: Statement = sql!("dead_replay", TIMESTAMPTZ, UUID_ARRAY, TEXT, TEXT);
-const RULES: Statement = sql!("redrive_rules");
-const RULE_SET: Statement = sql!("redrive_rule_set", TEXT, TEXT);
-const RULE_UNSET: Statement = sql!("redrive_rule_unset", TEXT);
+const NOTES: Statement = sql!("select_notes", UUID_ARRAY);
+const NOTE: Statement = sql!("triage_dead", TIMESTAMPTZ, UUID_ARRAY, TEXT, TEXT, INT2, BOOL);
+const REPLAY: Statement = sql!("redrive_dead", TIMESTAMPTZ, UUID_ARRAY, TEXT, TEXT);
+const RULES: Statement = sql!("select_redrive_rules");
+const RULE_SET: Statement = sql!("upsert_redrive_rule", TEXT, TEXT);
+const RULE_UNSET: Statement = sql!("delete_redrive_rule", TEXT);
 const REDRIVABLE: Statement =
-    sql!("redrivable", TIMESTAMPTZ, INT8, INT2, TEXT, TEXT, TEXT, TEXT, INT8);
+    sql!("select_redrivable", TIMESTAMPTZ, INT8, INT2, TEXT, TEXT, TEXT, TEXT, INT8);
 
 /// A filter in the shape that the statements take.
 struct Wanted<'a> {

@@ -18,7 +18,7 @@ use crate::postgres::{Shared, unique};
 use crate::request::Receipt;
 use crate::wake::Hint;
 
-const KNOWN: Statement = sql!("job_known", UUID_ARRAY);
+const KNOWN: Statement = sql!("select_known", UUID_ARRAY);
 
 /// Calls with at most this many jobs share commits with others.
 const SMALL_JOBS_MAX: usize = 100;

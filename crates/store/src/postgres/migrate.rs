@@ -7,10 +7,10 @@ use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{Statement, sql};
 
-const VERSIONS: Statement = sql!("schema_versions");
-const VERSION_TABLE: Statement = sql!("schema_table");
-const VERSION_ADD: Statement = sql!("schema_add", INT4, TEXT);
-const LOCK: Statement = sql!("schema_lock");
+const VERSIONS: Statement = sql!("schema_version");
+const VERSION_TABLE: Statement = sql!("create_schema_version");
+const VERSION_ADD: Statement = sql!("insert_schema_version", INT4, TEXT);
+const LOCK: Statement = sql!("lock_schema");
 const PRESENT: Statement = sql!("schema_present");
 
 /// All migrations, by number from 1.

@@ -12,21 +12,21 @@ use crate::postgres::connect::Db;
 use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::view::{AttemptView, JobFilter, JobView, Unfinished};
 
-const JOB_VIEW: Statement = sql!("job_view", TIMESTAMPTZ, UUID_ARRAY);
-const ATTEMPTS: Statement = sql!("attempts", UUID);
-const UNFINISHED: Statement = sql!("unfinished");
-const READY_DEPTH: Statement = sql!("ready_depth", INT8);
+const JOB_VIEW: Statement = sql!("select_job", TIMESTAMPTZ, UUID_ARRAY);
+const ATTEMPTS: Statement = sql!("select_attempts", UUID);
+const UNFINISHED: Statement = sql!("count_unfinished");
+const READY_DEPTH: Statement = sql!("count_sheaves", INT8);
 
-const JOBS_ANY: Statement = sql!("jobs_any", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
-const JOBS_DONE: Statement = sql!("jobs_done", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
-const JOBS_CANCELLED: Statement = sql!("jobs_cancelled", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
-const JOBS_DEAD: Statement = sql!("jobs_dead", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
-const JOBS_RUNNING: Statement = sql!("jobs_running", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
-const JOBS_BLOCKED: Statement = sql!("jobs_blocked", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
+const JOBS_ANY: Statement = sql!("list_jobs", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
+const JOBS_DONE: Statement = sql!("list_done", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
+const JOBS_CANCELLED: Statement = sql!("list_cancelled", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
+const JOBS_DEAD: Statement = sql!("list_dead", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
+const JOBS_RUNNING: Statement = sql!("list_running", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
+const JOBS_BLOCKED: Statement = sql!("list_blocked", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
 const JOBS_WAITING: Statement =
-    sql!("jobs_waiting", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, TIMESTAMPTZ, BOOL);
+    sql!("list_waiting", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, TIMESTAMPTZ, BOOL);
 const JOBS_WAITING_DEEP: Statement =
-    sql!("jobs_waiting_deep", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, TIMESTAMPTZ, BOOL);
+    sql!("list_waiting_deep", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, TIMESTAMPTZ, BOOL);
 
 /// Beyond this many sheaves it is quicker to walk the jobs, newest first, than all sheaves.
 const SHEAVES_FEW: i64 = 20_000;

@@ -10,13 +10,13 @@ use crate::postgres::statement::{At, Statement, sql};
 use crate::postgres::workers;
 use crate::view::{QueueRules, QueueView};
 
-const WAITING: Statement = sql!("queue_waiting", TIMESTAMPTZ);
-const RUNNING: Statement = sql!("queue_running");
-const BLOCKED: Statement = sql!("queue_blocked");
-const DEAD: Statement = sql!("queue_dead");
-const RULES: Statement = sql!("queue_rules");
-const SET: Statement = sql!("queue_set", TEXT, TEXT);
-const UNSET: Statement = sql!("queue_unset", TEXT);
+const WAITING: Statement = sql!("count_waiting", TIMESTAMPTZ);
+const RUNNING: Statement = sql!("count_running");
+const BLOCKED: Statement = sql!("list_blocked_queues");
+const DEAD: Statement = sql!("count_dead");
+const RULES: Statement = sql!("select_queue_rules");
+const SET: Statement = sql!("upsert_queue_rules", TEXT, TEXT);
+const UNSET: Statement = sql!("delete_queue_rules", TEXT);
 
 /// All queues that have jobs, dead letters or rules.
 pub(crate) async fn list(db: &Db) -> Result<Vec<QueueView>> {

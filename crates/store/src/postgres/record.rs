@@ -16,7 +16,7 @@ use crate::postgres::error::Fault;
 use crate::postgres::statement::{At, Statement, sql};
 
 const OUTCOME_WRITE: Statement = sql!(
-    "outcome_write",
+    "insert_outcome",
     TIMESTAMPTZ,
     UUID_ARRAY,
     TEXT_ARRAY,
@@ -31,7 +31,7 @@ const OUTCOME_WRITE: Statement = sql!(
     TEXT_ARRAY,
 );
 const DEAD_WRITE: Statement = sql!(
-    "dead_write",
+    "upsert_dead",
     TIMESTAMPTZ,
     UUID_ARRAY,
     TEXT_ARRAY,
@@ -43,7 +43,7 @@ const DEAD_WRITE: Statement = sql!(
     INT2_ARRAY,
 );
 const PUT_BACK: Statement = sql!(
-    "put_back",
+    "insert_attempt",
     TIMESTAMPTZ,
     UUID_ARRAY,
     TEXT_ARRAY,
@@ -64,8 +64,8 @@ const PUT_BACK: Statement = sql!(
     INT8_ARRAY,
     INT4_ARRAY,
 );
-const KEY_LOCK: Statement = sql!("key_lock", TEXT_ARRAY);
-const KEY_RELEASE: Statement = sql!("key_release", TEXT_ARRAY, UUID_ARRAY, TIMESTAMPTZ);
+const KEY_LOCK: Statement = sql!("lock_unique_keys", TEXT_ARRAY);
+const KEY_RELEASE: Statement = sql!("release_unique_key", TEXT_ARRAY, UUID_ARRAY, TIMESTAMPTZ);
 
 /// What is needed of a job's body.
 #[derive(Debug, Clone)]

@@ -22,15 +22,15 @@ use crate::postgres::statement::{At, Statement, sql};
 use crate::request::{RescueRules, Rescued};
 use crate::wake::Hint;
 
-const SILENT: Statement = sql!("worker_silent", TIMESTAMPTZ, INT8);
-const GIVE_UP: Statement = sql!("worker_give_up", TIMESTAMPTZ, INT8);
-const REMOVE: Statement = sql!("worker_remove", UUID);
-const LEASE_TAKE: Statement = sql!("lease_take", UUID_ARRAY);
-const LEASE_ORPHANS: Statement = sql!("lease_orphans");
-const LEASE_SWEEP: Statement = sql!("lease_sweep", TIMESTAMPTZ);
-const LEASE_STRAYS: Statement = sql!("lease_strays", UUID, UUID_ARRAY);
-const LEASE_LET_GO: Statement = sql!("lease_let_go", INT8_ARRAY, UUID_ARRAY);
-const JOB_UNFINISHED: Statement = sql!("job_unfinished", UUID_ARRAY);
+const SILENT: Statement = sql!("select_silent_workers", TIMESTAMPTZ, INT8);
+const GIVE_UP: Statement = sql!("give_up_workers", TIMESTAMPTZ, INT8);
+const REMOVE: Statement = sql!("delete_worker", UUID);
+const LEASE_TAKE: Statement = sql!("take_leases", UUID_ARRAY);
+const LEASE_ORPHANS: Statement = sql!("select_orphans");
+const LEASE_SWEEP: Statement = sql!("sweep_leases", TIMESTAMPTZ);
+const LEASE_STRAYS: Statement = sql!("select_strays", UUID, UUID_ARRAY);
+const LEASE_LET_GO: Statement = sql!("update_lease", INT8_ARRAY, UUID_ARRAY);
+const JOB_UNFINISHED: Statement = sql!("select_unfinished", UUID_ARRAY);
 
 /// How often leases are looked at that no worker's death would bring up.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);

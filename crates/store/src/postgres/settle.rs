@@ -34,7 +34,7 @@ const SETTLE_DONE: Statement = sql!(
     INT8_ARRAY,
     INT8_ARRAY,
 );
-const SETTLED_BEFORE: Statement = sql!("settled_before", UUID_ARRAY, INT8_ARRAY);
+const SETTLED_BEFORE: Statement = sql!("was_settled", UUID_ARRAY, INT8_ARRAY);
 
 /// Records attempts that ended; answers in their order.
 pub(crate) async fn settle(

@@ -10,8 +10,8 @@ use crate::postgres::connect::Db;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Statement, sql};
 
-const FINISHED_AFTER: Statement = sql!("finished_after", UUID, INT8);
-const KEY_EXPIRE: Statement = sql!("key_expire", TIMESTAMPTZ);
+const FINISHED_AFTER: Statement = sql!("select_finished", UUID, INT8);
+const KEY_EXPIRE: Statement = sql!("delete_expired_keys", TIMESTAMPTZ);
 const PURGE: Statement = sql!("purge", UUID_ARRAY);
 
 /// A page of finished jobs after this one, oldest first.

@@ -16,7 +16,7 @@ use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Statement, sql};
 use crate::request::Receipt;
 
-pub(crate) const ENQUEUE_UNIQUE: Statement = sql!("enqueue_unique", TEXT, TIMESTAMPTZ);
+pub(crate) const ENQUEUE_UNIQUE: Statement = sql!("insert_enqueue", TEXT, TIMESTAMPTZ);
 
 /// Writes a batch in which some have unique keys, all or none.
 pub(crate) async fn enqueue(db: &Db, jobs: &[NewJob]) -> Result<Vec<Receipt>> {

@@ -20,11 +20,11 @@ use crate::request::{Beat, WorkerCard};
 use crate::view::WorkerView;
 
 const REGISTER: Statement =
-    sql!("worker_register", TIMESTAMPTZ, UUID, TEXT, TEXT_ARRAY, TEXT_ARRAY, INT4);
-const BEAT: Statement = sql!("worker_beat", TIMESTAMPTZ, UUID);
-const LIST: Statement = sql!("worker_list");
-const LEASE_CLOSE: Statement = sql!("lease_close", INT8_ARRAY);
-const DUTY_TAKE: Statement = sql!("duty_take", TIMESTAMPTZ, TEXT, UUID, INT8);
+    sql!("insert_worker", TIMESTAMPTZ, UUID, TEXT, TEXT_ARRAY, TEXT_ARRAY, INT4);
+const BEAT: Statement = sql!("update_beat", TIMESTAMPTZ, UUID);
+const LIST: Statement = sql!("select_workers");
+const LEASE_CLOSE: Statement = sql!("delete_lease", INT8_ARRAY);
+const DUTY_TAKE: Statement = sql!("take_duty", TIMESTAMPTZ, TEXT, UUID, INT8);
 
 /// A connection kept for one purpose; made again when it is lost.
 #[derive(Default)]

@@ -16,10 +16,10 @@ use crate::postgres::{Shared, enqueue, unique};
 use crate::request::{SettleItem, Settled};
 use crate::wake::Hint;
 
-const LEASE_LOCK: Statement = sql!("lease_lock", INT8_ARRAY);
-const LEASE_LET_GO: Statement = sql!("lease_let_go", INT8_ARRAY, UUID_ARRAY);
-const LEASE_CLOSE: Statement = sql!("lease_close", INT8_ARRAY);
-const OUTCOME_KNOWN: Statement = sql!("outcome_known", UUID_ARRAY);
+const LEASE_LOCK: Statement = sql!("select_lease", INT8_ARRAY);
+const LEASE_LET_GO: Statement = sql!("update_lease", INT8_ARRAY, UUID_ARRAY);
+const LEASE_CLOSE: Statement = sql!("delete_lease", INT8_ARRAY);
+const OUTCOME_KNOWN: Statement = sql!("select_outcome", UUID_ARRAY);
 
 /// Settles items of every sort; answers in their order.
 pub(super) async fn settle(

@@ -1,4 +1,4 @@
--- As jobs_waiting, for a deep backlog: walks the jobs, newest first, until the page is full.
+-- As list_waiting, for a deep backlog: walks the jobs, newest first, until the page is full.
 select j.id from tidemill.job j
 where j.id < $1::uuid and exists (
         select from tidemill.ready s
