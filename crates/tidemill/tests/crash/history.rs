@@ -1,8 +1,9 @@
 //! What the processes say they did, in files that only grow.
 //!
-//! A line is written by one `write` on a file opened for appending, so that a process killed at any
-//! moment leaves whole lines, and lines of several processes never mix. What reached the kernel
-//! survives the death of its process.
+//! A line is written by one `write` on a file opened for appending, so that lines of several
+//! processes never mix, and what reached the kernel survives the death of its process. Only where a
+//! line crosses a page can a kill cut it short; so each begins with a line break and ends with a
+//! semicolon, and a torn one is what its writer did not live to say.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -65,8 +66,7 @@ impl Log {
     }
 
     pub fn write(&self, line: &impl Serialize) {
-        let mut text = serde_json::to_string(line).unwrap();
-        text.push('\n');
+        let text = format!("\n{};\n", serde_json::to_string(line).unwrap());
         (&self.0).write_all(text.as_bytes()).unwrap();
     }
 }
@@ -84,7 +84,8 @@ impl Folder {
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> Vec<T> {
         let text = fs::read_to_string(self.0.join(name)).unwrap_or_default();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let whole = text.lines().filter_map(|line| line.strip_suffix(';'));
+        whole.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }
 
