@@ -13,7 +13,7 @@ use crate::postgres::connect::Conn;
 use crate::postgres::error::Fault;
 use crate::postgres::statement::{At, Statement, sql};
 
-const ENQUEUE: Statement = sql!(
+pub(crate) const ENQUEUE: Statement = sql!(
     "insert_job",
     TIMESTAMPTZ,
     UUID_ARRAY,

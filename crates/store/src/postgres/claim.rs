@@ -71,6 +71,10 @@ pub(crate) async fn claim(shared: &Shared, ask: ClaimRequest) -> Result<Claim> {
         }
         if more && is_cut {
             plan.sheaves = (plan.sheaves * 4).max(16);
+        } else if !claim.jobs.is_empty() && (more || plan.is_partial()) {
+            // What is there need not wait for what may be there: ask again, once these have started.
+            claim.next_due = Some(claim.now);
+            break;
         } else if more && looks < LOOKS_MAX {
             looks += 1;
             tokio::time::sleep(LOOK_PAUSE * looks).await;

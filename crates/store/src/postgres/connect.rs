@@ -211,6 +211,14 @@ impl Conn<'_> {
         })
     }
 
+    /// Prepares a statement, unless that was done or would be in vain.
+    pub async fn prepare(&self, sql: &Statement) -> Result<(), Fault> {
+        if self.db.named.load(Ordering::Relaxed) {
+            self.client()?.prepare_typed_cached(sql.text, sql.types).await?;
+        }
+        Ok(())
+    }
+
     pub async fn batch(&self, text: &str) -> Result<(), Fault> {
         Ok(self.client()?.batch_execute(text).await?)
     }

@@ -10,10 +10,11 @@ use tidemill_core::NewJob;
 use uuid::Uuid;
 
 use crate::error::Result;
-use crate::postgres::batch::{STATEMENT_JOBS_MAX, write};
+use crate::postgres::batch::{ENQUEUE, STATEMENT_JOBS_MAX, write};
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
-use crate::postgres::statement::{Statement, sql};
+use crate::postgres::notify::NOTIFY;
+use crate::postgres::statement::{Param, Statement, sql};
 use crate::postgres::{Shared, unique};
 use crate::request::Receipt;
 use crate::wake::Hint;
@@ -29,29 +30,29 @@ pub(crate) async fn enqueue(shared: &Arc<Shared>, jobs: Vec<NewJob>) -> Result<V
         return Ok(Vec::new());
     }
     let queues: BTreeSet<_> = jobs.iter().map(|job| job.queue.clone()).collect();
-    let receipts = if jobs.iter().any(|job| job.unique.is_some()) {
-        unique::enqueue(&shared.db, &jobs).await?
-    } else {
-        let receipts = jobs.iter().map(|job| Receipt::Enqueued { id: job.id }).collect();
-        if jobs.len() <= SMALL_JOBS_MAX {
-            shared.gather.enqueue(&shared.db, jobs).await?;
-        } else {
-            write_all(&shared.db, &jobs.iter().collect::<Vec<_>>()).await?;
-        }
-        receipts
-    };
-    for queue in queues {
-        shared.hint(Hint::Ready { queue });
+    if jobs.iter().any(|job| job.unique.is_some()) {
+        let receipts = unique::enqueue(&shared.db, &jobs).await?;
+        queues.into_iter().for_each(|queue| shared.hint(Hint::Ready { queue }));
+        return Ok(receipts);
     }
+    let receipts = jobs.iter().map(|job| Receipt::Enqueued { id: job.id }).collect();
+    if jobs.len() <= SMALL_JOBS_MAX {
+        shared.gather.enqueue(shared, jobs).await?;
+    } else {
+        let told = shared.notifier.ready(queues.iter().map(String::as_str));
+        write_all(&shared.db, &jobs.iter().collect::<Vec<_>>(), &told).await?;
+    }
+    queues.into_iter().for_each(|queue| shared.wake.tell(Hint::Ready { queue }));
     Ok(receipts)
 }
 
 /// Writes jobs without unique keys, all or none. Ids that were written before stay as they are.
-pub(crate) async fn write_all(db: &Db, jobs: &[&NewJob]) -> Result<()> {
+/// `told` goes to other processes right behind the commit.
+pub(crate) async fn write_all(db: &Db, jobs: &[&NewJob], told: &[String]) -> Result<()> {
     let mut tries = Tries::resend();
     let mut doubtful = false;
     loop {
-        match write_once(db, jobs, doubtful).await {
+        match write_once(db, jobs, doubtful, told).await {
             Ok(()) => return Ok(()),
             Err(fault) => {
                 doubtful |= matches!(fault, Fault::Duplicate(_) | Fault::Lost(_));
@@ -61,13 +62,37 @@ pub(crate) async fn write_all(db: &Db, jobs: &[&NewJob]) -> Result<()> {
     }
 }
 
-async fn write_once(db: &Db, jobs: &[&NewJob], doubtful: bool) -> Result<(), Fault> {
+async fn write_once(
+    db: &Db,
+    jobs: &[&NewJob],
+    doubtful: bool,
+    told: &[String],
+) -> Result<(), Fault> {
     if !doubtful && jobs.len() <= STATEMENT_JOBS_MAX {
-        return write(&db.conn().await?, db.manual_now(), jobs).await;
+        let conn = db.conn().await?;
+        // Prepared before anything is sent, so that the two go out in this order.
+        conn.prepare(&ENQUEUE).await?;
+        conn.prepare(&NOTIFY).await?;
+        let hints: [Param<'_>; 1] = [&told];
+        let telling = async {
+            let _ = conn.query(&NOTIFY, &hints).await;
+            std::future::pending().await
+        };
+        // Both are on their way; only the first is waited for.
+        return tokio::select! {
+            biased;
+            written = write(&conn, db.manual_now(), jobs) => written,
+            () = telling => Ok(()),
+        };
     }
     let conn = db.begin().await?;
     match write_new(&conn, db, jobs).await {
-        Ok(()) => conn.commit().await,
+        Ok(()) => {
+            conn.commit().await?;
+            // A hint that is lost only costs time.
+            let _ = db.query(&NOTIFY, &[&told]).await;
+            Ok(())
+        }
         Err(fault) => {
             conn.rollback().await?;
             Err(fault)

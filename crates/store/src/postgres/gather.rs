@@ -9,7 +9,7 @@ use tidemill_core::NewJob;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
-use crate::postgres::connect::Db;
+use crate::postgres::Shared;
 use crate::postgres::enqueue::write_all;
 
 /// Jobs in one shared commit.
@@ -34,7 +34,7 @@ pub(crate) struct Gather(Arc<Mutex<Waiting>>);
 
 impl Gather {
     /// Writes the jobs of one call, with whatever else waits.
-    pub async fn enqueue(&self, db: &Arc<Db>, jobs: Vec<NewJob>) -> Result<()> {
+    pub async fn enqueue(&self, shared: &Arc<Shared>, jobs: Vec<NewJob>) -> Result<()> {
         let (answer, answered) = oneshot::channel();
         let starts = {
             let mut waiting = self.lock();
@@ -45,7 +45,7 @@ impl Gather {
         };
         if starts {
             // A task of its own: the caller may go away, the others' jobs must not.
-            tokio::spawn(self.clone().fly(Arc::clone(db)));
+            tokio::spawn(self.clone().fly(Arc::clone(shared)));
         }
         answered.await.unwrap_or_else(|_| {
             let reason = "the store was closed meanwhile".to_owned();
@@ -53,9 +53,9 @@ impl Gather {
         })
     }
 
-    async fn fly(self, db: Arc<Db>) {
+    async fn fly(self, shared: Arc<Shared>) {
         while let Some(calls) = self.next() {
-            settle(&db, calls).await;
+            settle(&shared, calls).await;
         }
     }
 
@@ -80,9 +80,10 @@ impl Gather {
     }
 }
 
-async fn settle(db: &Db, calls: Vec<Call>) {
+async fn settle(shared: &Shared, calls: Vec<Call>) {
     let all: Vec<_> = calls.iter().flat_map(|call| &call.jobs).collect();
-    let written = write_all(db, &all).await;
+    let told = shared.notifier.ready(all.iter().map(|job| job.queue.as_str()));
+    let written = write_all(&shared.db, &all, &told).await;
     let alone = calls.len() == 1;
     match written {
         Err(error) if alone || error.is_temporary() => {
@@ -95,7 +96,7 @@ async fn settle(db: &Db, calls: Vec<Call>) {
         Err(_) => {
             for call in calls {
                 let jobs: Vec<_> = call.jobs.iter().collect();
-                let _ = call.answer.send(write_all(db, &jobs).await);
+                let _ = call.answer.send(write_all(&shared.db, &jobs, &told).await);
             }
         }
         Ok(()) => {

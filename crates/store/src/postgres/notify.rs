@@ -3,6 +3,10 @@
 //! NOTIFY takes a lock of the whole server at commit, so it is never part of a transaction that
 //! writes, and what gathers while one is in flight goes with the next. Nobody waits for it, and one
 //! that is lost only costs time: whoever polls finds the job.
+//!
+//! One exception: the gathered enqueues of small calls send it right behind their own statement, as a
+//! transaction of its own on the same connection. The commit is then told without first going back
+//! to the client, which a job on an idle queue would wait for.
 
 use std::collections::HashSet;
 
@@ -14,7 +18,7 @@ use crate::postgres::statement::{Statement, sql};
 use crate::postgres::workers::Reserved;
 use crate::wake::Hint;
 
-const NOTIFY: Statement = sql!("notify", TEXT_ARRAY);
+pub(crate) const NOTIFY: Statement = sql!("notify", TEXT_ARRAY);
 
 /// Hints in one NOTIFY; more than this many different ones become `Any`.
 const HINTS_MAX: usize = 500;
@@ -43,6 +47,15 @@ impl Notifier {
     pub fn hear(&self, payload: &str) -> Option<Hint> {
         let (process, hint) = payload.split_once(' ')?;
         if process == self.process { None } else { read(hint) }
+    }
+
+    /// What tells other processes that these queues may have jobs.
+    pub fn ready<'a>(&self, queues: impl Iterator<Item = &'a str>) -> Vec<String> {
+        let queues: HashSet<_> = queues.collect();
+        if queues.len() > HINTS_MAX {
+            return vec![format!("{} {}", self.process, write(&Hint::Any))];
+        }
+        queues.iter().map(|queue| format!("{} r:{queue}", self.process)).collect()
     }
 
     /// The mark of this process on its payloads.
