@@ -32,7 +32,9 @@ pub(crate) async fn enqueue(shared: &Arc<Shared>, jobs: Vec<NewJob>) -> Result<V
     let queues: BTreeSet<_> = jobs.iter().map(|job| job.queue.clone()).collect();
     if jobs.iter().any(|job| job.unique.is_some()) {
         let receipts = unique::enqueue(&shared.db, &jobs).await?;
-        queues.into_iter().for_each(|queue| shared.hint(Hint::Ready { queue }));
+        for queue in queues {
+            shared.hint(Hint::Ready { queue });
+        }
         return Ok(receipts);
     }
     let receipts = jobs.iter().map(|job| Receipt::Enqueued { id: job.id }).collect();
@@ -42,7 +44,9 @@ pub(crate) async fn enqueue(shared: &Arc<Shared>, jobs: Vec<NewJob>) -> Result<V
         let told = shared.notifier.ready(queues.iter().map(String::as_str));
         write_all(&shared.db, &jobs.iter().collect::<Vec<_>>(), &told).await?;
     }
-    queues.into_iter().for_each(|queue| shared.wake.tell(Hint::Ready { queue }));
+    for queue in queues {
+        shared.wake.tell(Hint::Ready { queue });
+    }
     Ok(receipts)
 }
 
@@ -76,7 +80,7 @@ async fn write_once(
         let hints: [Param<'_>; 1] = [&told];
         let telling = async {
             let _ = conn.query(&NOTIFY, &hints).await;
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         // Both are on their way; only the first is waited for.
         return tokio::select! {

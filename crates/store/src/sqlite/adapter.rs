@@ -22,7 +22,9 @@ const PERIOD_MS_MAX: i64 = 3_155_760_000_000;
 /// Enqueues on a rusqlite connection or transaction; receipts stand in the order of the jobs.
 ///
 /// ```
-/// # fn example(conn: &mut rusqlite::Connection, job: tidemill_core::NewJob) -> Result<(), Box<dyn std::error::Error>> {
+/// # use tidemill_core::NewJob;
+/// # type Res = Result<(), Box<dyn std::error::Error>>;
+/// # fn example(conn: &mut rusqlite::Connection, job: NewJob) -> Res {
 /// let tx = conn.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
 /// tx.execute("insert into user (name) values ('ada')", [])?;
 /// tidemill_store::sqlite::adapter::enqueue_in_rusqlite(&tx, &[job])?;
