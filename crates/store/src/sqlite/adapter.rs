@@ -5,7 +5,6 @@
 //! that outlives the call. Workers learn of the jobs by the file's change, after her commit.
 
 use rusqlite::{Connection, params};
-use serde_json::{Value, json};
 use tidemill_core::{Due, JobId, NewJob};
 use uuid::Uuid;
 
@@ -14,10 +13,8 @@ use crate::request::Receipt;
 use crate::sqlite::enqueue::due;
 use crate::sqlite::rows::write_options;
 
-const INSERT: &str = include_str!("sql/insert_enqueue.sql");
-const RECEIPTS: &str = include_str!("sql/take_receipts.sql");
 /// A period beyond a century is one for ever; SQL refuses longer ones.
-const PERIOD_MS_MAX: i64 = 3_155_760_000_000;
+const MS_MAX: i64 = 3_155_760_000_000;
 
 /// Enqueues on a rusqlite connection or transaction; receipts stand in the order of the jobs.
 ///
@@ -35,6 +32,7 @@ const PERIOD_MS_MAX: i64 = 3_155_760_000_000;
 pub fn enqueue_in_rusqlite(conn: &Connection, jobs: &[NewJob]) -> Result<Vec<Receipt>> {
     conn.execute_batch("savepoint tidemill_enqueue")?;
     let receipts = enqueue(conn, None, jobs);
+    // A full or failing disk may have rolled back the caller's whole transaction already.
     if receipts.is_err() && !conn.is_autocommit() {
         conn.execute_batch("rollback to tidemill_enqueue")?;
     }
@@ -44,40 +42,6 @@ pub fn enqueue_in_rusqlite(conn: &Connection, jobs: &[NewJob]) -> Result<Vec<Rec
     receipts
 }
 
-/// Enqueues on a sqlx connection or transaction; receipts stand in the order of the jobs.
-#[cfg(feature = "sqlx-sqlite")]
-pub async fn enqueue_in_sqlx_sqlite(
-    conn: &mut sqlx::SqliteConnection,
-    jobs: &[NewJob],
-) -> Result<Vec<Receipt>> {
-    use sqlx::{Connection as _, Row as _};
-
-    let receipt = Uuid::now_v7().to_string();
-    let mut savepoint = conn.begin().await.map_err(of_sqlx)?;
-    sqlx::query(INSERT)
-        .bind(rows(jobs, None))
-        .bind(None::<i64>)
-        .bind(&receipt)
-        .execute(&mut *savepoint)
-        .await
-        .map_err(of_sqlx)?;
-    let taken =
-        sqlx::query(RECEIPTS).bind(&receipt).fetch_all(&mut *savepoint).await.map_err(of_sqlx)?;
-    let answers = taken.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)));
-    let answers: std::result::Result<Vec<_>, sqlx::Error> = answers.collect();
-    let receipts = receipts(answers.map_err(of_sqlx)?, jobs.len())?;
-    savepoint.commit().await.map_err(of_sqlx)?;
-    Ok(receipts)
-}
-
-#[cfg(feature = "sqlx-sqlite")]
-fn of_sqlx(error: sqlx::Error) -> Error {
-    match error {
-        sqlx::Error::Database(error) => Error::Database { reason: error.to_string() },
-        other => Error::Unavailable { reason: other.to_string(), unknown: true },
-    }
-}
-
 /// Enqueues through the view. Without `now` the view reads the clock.
 pub(super) fn enqueue(
     conn: &Connection,
@@ -85,56 +49,148 @@ pub(super) fn enqueue(
     jobs: &[NewJob],
 ) -> Result<Vec<Receipt>> {
     let receipt = Uuid::now_v7().to_string();
-    conn.prepare_cached(INSERT)?.execute(params![rows(jobs, now), now, receipt])?;
-    let mut take = conn.prepare_cached(RECEIPTS)?;
+    let mut insert = conn.prepare_cached(include_str!("sql/enqueue_one.sql"))?;
+    for job in jobs {
+        let wish = Wish::new(job, now);
+        let unique = job.unique.as_ref();
+        insert.execute(params![
+            job.id.0.as_bytes(),
+            job.kind,
+            job.payload.as_str(),
+            job.queue,
+            job.priority.band(),
+            wish.run_at,
+            wish.delay_ms,
+            job.tenant,
+            job.key,
+            wish.options,
+            unique.map(|unique| &unique.key),
+            unique.map(|unique| unique.scope.word()),
+            wish.period_ms,
+            unique.map(|unique| unique.on_duplicate.word()),
+            unique.is_some_and(|unique| unique.force),
+            now,
+            receipt
+        ])?;
+    }
+    let mut take = conn.prepare_cached(include_str!("sql/take_receipts.sql"))?;
     let taken = take.query_map([&receipt], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    let answers: rusqlite::Result<Vec<_>> = taken.collect();
-    receipts(answers?, jobs.len())
+    receipts(taken.collect::<rusqlite::Result<_>>()?, jobs.len())
 }
 
-/// The jobs as one JSON text. Payloads are strings in it, so that no digit of them changes.
-fn rows(jobs: &[NewJob], now: Option<i64>) -> String {
-    let rows: Vec<Value> = jobs.iter().map(|job| row(job, now)).collect();
-    Value::from(rows).to_string()
+/// What of a job must be worked out for SQL.
+struct Wish {
+    run_at: Option<i64>,
+    delay_ms: Option<i64>,
+    period_ms: Option<i64>,
+    options: Option<String>,
 }
 
-fn row(job: &NewJob, now: Option<i64>) -> Value {
-    let (run_at, delay_ms) = match (job.due, now) {
-        (_, Some(now)) => (Some(due(job, now)), None),
-        (Due::Now, None) => (None, None),
-        (Due::In(delay), None) => (None, i64::try_from(delay.as_millis()).ok()),
-        (Due::At(at), None) => (Some(at.as_microsecond()), None),
-    };
-    let unique = job.unique.as_ref();
-    json!({
-        "id": job.id.0.simple().to_string(),
-        "kind": job.kind,
-        "payload": job.payload.as_str(),
-        "queue": job.queue,
-        "priority": job.priority.band(),
-        "run_at": run_at,
-        "delay_ms": delay_ms.map(|ms: i64| ms.min(PERIOD_MS_MAX)),
-        "tenant": job.tenant,
-        "key": job.key,
-        "options": write_options(&job.options),
-        "whole_key": unique.map(|unique| &unique.key),
-        "unique_scope": unique.map(|unique| unique.scope.word()),
-        "unique_period_ms": unique
-            .and_then(|unique| unique.scope.period_ms())
-            .map(|ms| ms.min(PERIOD_MS_MAX)),
-        "on_duplicate": unique.map(|unique| unique.on_duplicate.word()),
-        "force": unique.is_some_and(|unique| unique.force),
-    })
+impl Wish {
+    fn new(job: &NewJob, now: Option<i64>) -> Self {
+        let (run_at, delay_ms) = match (job.due, now) {
+            (_, Some(now)) => (Some(due(job, now)), None),
+            (Due::Now, None) => (None, None),
+            (Due::In(delay), None) => {
+                (None, Some(i64::try_from(delay.as_millis()).map_or(MS_MAX, |ms| ms.min(MS_MAX))))
+            }
+            (Due::At(at), None) => (Some(at.as_microsecond()), None),
+        };
+        let period_ms = job.unique.as_ref().and_then(|unique| unique.scope.period_ms());
+        let period_ms = period_ms.map(|ms| ms.min(MS_MAX));
+        Self { run_at, delay_ms, period_ms, options: write_options(&job.options) }
+    }
 }
 
 /// Puts the answers in order and reads them.
-fn receipts(mut answers: Vec<(i64, String, Vec<u8>)>, jobs: usize) -> Result<Vec<Receipt>> {
+fn receipts(mut answers: Vec<(i64, String, [u8; 16])>, jobs: usize) -> Result<Vec<Receipt>> {
     answers.sort_unstable_by_key(|(number, _, _)| *number);
-    let read = |(_, word, id): &(i64, String, Vec<u8>)| {
-        Receipt::of_word(word, JobId(Uuid::from_slice(id).ok()?))
-    };
-    let receipts: Option<Vec<_>> = answers.iter().map(read).collect();
+    let receipts: Option<Vec<_>> = answers
+        .into_iter()
+        .map(|(_, word, id)| Receipt::of_word(&word, JobId(Uuid::from_bytes(id))))
+        .collect();
     receipts.filter(|receipts| receipts.len() == jobs).ok_or_else(|| Error::Database {
-        reason: "the view tidemill_enqueue gave no receipt; was its trigger changed?".to_owned(),
+        reason: "the view tidemill_enqueue gave no receipt; were its triggers changed?".to_owned(),
     })
+}
+
+#[cfg(feature = "sqlx-sqlite")]
+pub use of_sqlx::enqueue_in_sqlx_sqlite;
+
+/// The same for sqlx, whose every statement is a message to another thread: one for all jobs.
+#[cfg(feature = "sqlx-sqlite")]
+mod of_sqlx {
+    use serde_json::{Value, json};
+    use sqlx::{Connection as _, Row as _, SqliteConnection};
+    use tidemill_core::NewJob;
+    use uuid::Uuid;
+
+    use super::{Wish, receipts};
+    use crate::error::{Error, Result};
+    use crate::request::Receipt;
+
+    /// Enqueues on a sqlx connection or transaction; receipts stand in the order of the jobs.
+    pub async fn enqueue_in_sqlx_sqlite(
+        conn: &mut SqliteConnection,
+        jobs: &[NewJob],
+    ) -> Result<Vec<Receipt>> {
+        write(conn, jobs).await.map_err(error)?
+    }
+
+    async fn write(
+        conn: &mut SqliteConnection,
+        jobs: &[NewJob],
+    ) -> sqlx::Result<Result<Vec<Receipt>>> {
+        let receipt = Uuid::now_v7().to_string();
+        let mut savepoint = conn.begin().await?;
+        sqlx::query(include_str!("sql/enqueue_json.sql"))
+            .bind(rows(jobs))
+            .bind(&receipt)
+            .execute(&mut *savepoint)
+            .await?;
+        let take = sqlx::query(include_str!("sql/take_receipts.sql")).bind(&receipt);
+        let taken = take.fetch_all(&mut *savepoint).await?;
+        savepoint.commit().await?;
+        let answer = |row: &sqlx::sqlite::SqliteRow| -> sqlx::Result<_> {
+            let id: Vec<u8> = row.try_get(2)?;
+            Ok((row.try_get(0)?, row.try_get(1)?, id.try_into().unwrap_or_default()))
+        };
+        let answers: sqlx::Result<Vec<_>> = taken.iter().map(answer).collect();
+        Ok(receipts(answers?, jobs.len()))
+    }
+
+    fn error(error: sqlx::Error) -> Error {
+        match error {
+            sqlx::Error::Database(error) => Error::Database { reason: error.to_string() },
+            other => Error::Unavailable { reason: other.to_string(), unknown: true },
+        }
+    }
+
+    /// The jobs as one JSON text. Payloads are strings in it, so that no digit of them changes.
+    fn rows(jobs: &[NewJob]) -> String {
+        let rows: Vec<Value> = jobs.iter().map(row).collect();
+        Value::from(rows).to_string()
+    }
+
+    fn row(job: &NewJob) -> Value {
+        let wish = Wish::new(job, None);
+        let unique = job.unique.as_ref();
+        json!({
+            "id": job.id.0.simple().to_string(),
+            "kind": job.kind,
+            "payload": job.payload.as_str(),
+            "queue": job.queue,
+            "priority": job.priority.band(),
+            "run_at": wish.run_at,
+            "delay_ms": wish.delay_ms,
+            "tenant": job.tenant,
+            "key": job.key,
+            "options": wish.options,
+            "whole_key": unique.map(|unique| &unique.key),
+            "unique_scope": unique.map(|unique| unique.scope.word()),
+            "unique_period_ms": wish.period_ms,
+            "on_duplicate": unique.map(|unique| unique.on_duplicate.word()),
+            "force": unique.is_some_and(|unique| unique.force),
+        })
+    }
 }
