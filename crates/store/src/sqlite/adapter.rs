@@ -49,7 +49,7 @@ pub(super) fn enqueue(
     jobs: &[NewJob],
 ) -> Result<Vec<Receipt>> {
     let receipt = Uuid::now_v7().to_string();
-    let mut insert = conn.prepare_cached(include_str!("sql/enqueue_one.sql"))?;
+    let mut insert = conn.prepare_cached(include_str!("sql/insert_enqueue.sql"))?;
     for job in jobs {
         let wish = Wish::new(job, now);
         let unique = job.unique.as_ref();
