@@ -33,7 +33,6 @@ mod watch;
 mod workers;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -77,7 +76,7 @@ struct Shared {
     marks: marks::Marks,
     watched: watch::Watched,
     beats: workers::Reserved,
-    listening: AtomicBool,
+    listening: tokio::sync::watch::Sender<bool>,
     swept: Mutex<Option<Instant>>,
 }
 
@@ -106,7 +105,7 @@ impl Postgres {
             marks: marks::Marks::default(),
             watched: watch::Watched::default(),
             beats: workers::Reserved::default(),
-            listening: AtomicBool::new(false),
+            listening: tokio::sync::watch::Sender::new(false),
             swept: Mutex::new(None),
         });
         let sending = tokio::spawn(async move { notify::send(&db, &process, told).await });
@@ -316,7 +315,7 @@ impl Store for Postgres {
         for task in tasks {
             task.abort();
         }
-        self.shared.listening.store(false, Ordering::Relaxed);
+        self.shared.listening.send_replace(false);
         self.shared.beats.close().await;
         self.shared.db.close();
     }

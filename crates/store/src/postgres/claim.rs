@@ -198,7 +198,10 @@ fn read(shared: &Shared, ask: &ClaimRequest, plan: &Plan, rows: &[Row], took: Du
     }
     let is_cut = sheaves >= plan.sheaves;
     let now = claim.now;
-    shared.marks.learn(plan, &Found { heads, sheaves, ids, is_cut, took, now });
+    // What is due is in other hands, and may come back to where it was.
+    if sheaves > 0 || !more {
+        shared.marks.learn(plan, &Found { heads, sheaves, ids, is_cut, took, now });
+    }
     Part { claim, is_cut, more }
 }
 

@@ -53,6 +53,7 @@ impl Db {
     /// Connects, and looks who answers.
     pub async fn open(url: &str, options: &OpenOptions) -> Result<Self> {
         let (config, prepare) = parse(url)?;
+        let config = by_index(config).await;
         let manager = Manager::from_connect(
             config.clone(),
             Quiet,
@@ -280,6 +281,22 @@ impl Connect for Quiet {
     ) -> futures::future::BoxFuture<'_, Result<(Client, JoinHandle<()>), tokio_postgres::Error>>
     {
         Box::pin(Self::connect(config.clone()))
+    }
+}
+
+/// Statements go by an index wherever there is one. A plan that was made while a queue was empty
+/// would read whole tables instead, and be kept long after a million jobs have come.
+///
+/// A pooler that knows no such option refuses it, and goes without: behind one every statement is
+/// planned anew, by the size the tables have then.
+async fn by_index(config: Config) -> Config {
+    let theirs = config.get_options().unwrap_or_default();
+    let mut wished = config.clone();
+    // Without an index a table is still walked, at a price that would set off the compiler.
+    wished.options(format!("{theirs} -c enable_seqscan=off -c jit=off").trim());
+    match Quiet::connect(wished.clone()).await {
+        Err(error) if error.as_db_error().is_some() => config,
+        _ => wished,
     }
 }
 

@@ -1,6 +1,6 @@
 //! A look at the health of the database: what would lose jobs, slow claims down, or keep hints away.
 
-use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio_postgres::Row;
 
@@ -11,6 +11,7 @@ use crate::view::Finding;
 
 const EXAMINE: Statement = sql!("examine");
 
+const LISTEN_WAIT: Duration = Duration::from_secs(2);
 const SKEW_MAX_MS: i128 = 1000;
 const TRANSACTION_MAX_S: i64 = 300;
 const DEAD_ROWS_MAX: i64 = 100_000;
@@ -30,7 +31,7 @@ pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>> {
         transaction(row),
     ];
     findings.extend(["ready", "lease"].map(|table| bloat(row, table)));
-    findings.push(listener(shared));
+    findings.push(listener(shared).await);
     Ok(findings)
 }
 
@@ -82,12 +83,16 @@ fn bloat(row: &Row, table: &str) -> Finding {
     judged(&format!("table {table}"), found, dead <= DEAD_ROWS_MAX, hint)
 }
 
-fn listener(shared: &Shared) -> Finding {
+async fn listener(shared: &Shared) -> Finding {
     if shared.db.is_behind_pooler() {
         let found = "a pooler shares connections: jobs of other processes are found by looking";
         return good("hints", found.into());
     }
-    let ok = shared.listening.load(Ordering::Relaxed);
+    // A store that was just opened is still about to listen.
+    let mut listening = shared.listening.subscribe();
+    let ok = tokio::time::timeout(LISTEN_WAIT, listening.wait_for(|on| *on))
+        .await
+        .is_ok_and(|on| on.is_ok());
     let found = if ok { "heard at once" } else { "not heard" };
     judged("hints", found.into(), ok, "jobs of other processes start up to a second later")
 }

@@ -6,7 +6,6 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio_postgres::{AsyncMessage, NoTls};
@@ -32,7 +31,7 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
         let began = Instant::now();
         let error = hear(&shared, first).await;
         first = false;
-        shared.listening.store(false, Ordering::Relaxed);
+        shared.listening.send_replace(false);
         if said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
             tracing::warn!(%error, "other processes are not heard; looking instead");
             said = Some(Instant::now());
@@ -56,7 +55,7 @@ async fn hear(shared: &Shared, first: bool) -> String {
         if let Err(error) = client.batch_execute(LISTEN.text).await {
             return error.to_string();
         }
-        shared.listening.store(true, Ordering::Relaxed);
+        shared.listening.send_replace(true);
         if !first {
             shared.wake.tell(Hint::Any);
         }

@@ -46,9 +46,9 @@ pub(crate) async fn beat(shop: Arc<Shop>, done: CancellationToken) {
 /// One beat; `None` when the store did not answer in time.
 async fn beat_once(shop: &Shop, held_until: Instant) -> Option<Beat> {
     let now = Instant::now();
-    let patience = now + shop.options.beat_every();
-    // While the lease lasts, its end must not be missed for the sake of an answer.
-    let deadline = if now < held_until { patience.min(held_until) } else { patience };
+    // To the end of the lease and no further. Sooner would not help: a beat that waits behind others
+    // for a busy database would lose its place, and be late again.
+    let deadline = if now < held_until { held_until } else { now + shop.options.lease_ttl };
     let beating = shop.mill.0.store.beat(shop.worker());
     match tokio::time::timeout_at(deadline, beating).await {
         Ok(Ok(beat)) => Some(beat),

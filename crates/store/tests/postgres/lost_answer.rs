@@ -1,0 +1,94 @@
+//! Answers that get lost on the way: what was done is not done twice, and nothing is forgotten.
+
+use std::sync::Arc;
+
+use tidemill_core::{NewJob, OnDuplicate, Scope, State, UniqueKey};
+use tidemill_store::{CancelAnswer, Receipt, Settled, Store};
+use tidemill_testkit::databases::fresh_postgres_url;
+
+use super::kit::{ask, done, ids, items, job, retry, store, worker};
+use super::proxy::Proxy;
+
+/// A store behind a wire that can lose an answer, and one beside it that hears everything.
+async fn pair() -> (Proxy, Arc<dyn Store>, Arc<dyn Store>) {
+    let url = fresh_postgres_url();
+    let proxy = Proxy::start(&url).await;
+    let lossy = store(proxy.url()).await;
+    (proxy, lossy, store(&url).await)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_enqueue_is_there_once() {
+    let (proxy, lossy, store) = pair().await;
+    for size in [1, 5, 300] {
+        let jobs: Vec<_> = (0..size).map(|_| job()).collect();
+        proxy.lose_answer_to("Writes a batch");
+        let receipts = lossy.enqueue(jobs.clone()).await.unwrap();
+        assert!(!proxy.is_armed(), "the answer was lost");
+        assert!(receipts.iter().zip(&jobs).all(|(r, job)| *r == Receipt::Enqueued { id: job.id }));
+    }
+    assert_eq!(store.unfinished().await.unwrap().waiting, 306);
+    let worker = worker(&store).await;
+    assert_eq!(store.claim(ask(worker, 500)).await.unwrap().jobs.len(), 306);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_enqueue_with_a_key_is_no_duplicate_of_itself() {
+    let (proxy, lossy, store) = pair().await;
+    for on_duplicate in OnDuplicate::ALL {
+        let key = format!("k={}", on_duplicate.word());
+        let unique = UniqueKey { key, scope: Scope::Forever, on_duplicate, force: false };
+        let job = NewJob { unique: Some(unique), ..job() };
+        proxy.lose_answer_to("Writes a batch");
+        let receipt = lossy.enqueue(vec![job.clone()]).await.unwrap()[0];
+        assert_eq!(receipt, Receipt::Enqueued { id: job.id }, "{on_duplicate:?}");
+    }
+    assert_eq!(store.unfinished().await.unwrap().waiting, 6);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settle_is_accepted_once() {
+    let (proxy, lossy, store) = pair().await;
+    let worker = worker(&lossy).await;
+    for (how, lost, state) in
+        [(done(), "Settles attempts", State::Done), (retry(), "commit", State::Ready)]
+    {
+        let id = job().id;
+        lossy.enqueue(vec![NewJob { id, ..job() }]).await.unwrap();
+        let claim = lossy.claim(ask(worker, 1)).await.unwrap();
+        proxy.lose_answer_to(lost);
+        let answers = lossy.settle(worker, items(&claim, &how)).await.unwrap();
+        assert!(!proxy.is_armed(), "the answer was lost");
+        assert_eq!(answers, [Settled::Accepted]);
+        assert_eq!(store.job(id).await.unwrap().unwrap().state, state);
+    }
+    let again = lossy.claim(ask(worker, 9)).await.unwrap();
+    assert_eq!(again.jobs.len(), 1, "the retry waits once");
+    assert_eq!(again.jobs[0].attempt, 2);
+    assert_eq!(store.attempts(again.jobs[0].job.id).await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_that_was_called_off_is_cancelled_for_both_tries() {
+    let (proxy, lossy, store) = pair().await;
+    let worker = worker(&lossy).await;
+    lossy.enqueue(vec![job()]).await.unwrap();
+    let claim = lossy.claim(ask(worker, 1)).await.unwrap();
+    store.cancel(ids(&claim), "enough").await.unwrap();
+    proxy.lose_answer_to("commit");
+    let answers = lossy.settle(worker, items(&claim, &retry())).await.unwrap();
+    assert_eq!(answers, [Settled::Cancelled]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancel_answers_what_it_did() {
+    let (proxy, lossy, store) = pair().await;
+    let jobs: Vec<_> = (0..3).map(|_| job()).collect();
+    let sent: Vec<_> = jobs.iter().map(|job| job.id).collect();
+    lossy.enqueue(jobs).await.unwrap();
+    proxy.lose_answer_to("commit");
+    let answers = lossy.cancel(sent[..2].to_vec(), "enough").await.unwrap();
+    assert!(!proxy.is_armed(), "the answer was lost");
+    assert_eq!(answers, [CancelAnswer::Cancelled; 2]);
+    assert_eq!(store.unfinished().await.unwrap().waiting, 1);
+}

@@ -1,0 +1,91 @@
+//! Plans: a claim must be quick on an empty database, a full one, and one with stale statistics,
+//! because a prepared statement keeps its plan while the tables grow.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tidemill_testkit::databases::fresh_postgres_url;
+use tokio_postgres::Client;
+
+use super::kit::{connect, store};
+
+/// Scans that would walk a table that may be huge.
+const BAD: [&str; 3] = ["Seq Scan on ready", "Seq Scan on job", "Seq Scan on outcome"];
+
+fn statements() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/postgres/sql")
+}
+
+fn text(name: &str) -> String {
+    fs::read_to_string(statements().join(name)).unwrap()
+}
+
+#[tokio::test]
+async fn every_statement_prepares() {
+    let url = fresh_postgres_url();
+    store(&url).await.close().await;
+    let client = connect(&url).await;
+    let mut names = 0;
+    for entry in fs::read_dir(statements()).unwrap() {
+        let path = entry.unwrap().path();
+        let prepared = client.prepare(&fs::read_to_string(&path).unwrap()).await;
+        assert!(prepared.is_ok(), "{}: {:?}", path.display(), prepared.err());
+        names += 1;
+    }
+    assert!(names > 50);
+}
+
+const SETTLE_ARGUMENTS: &str = "null, gen_random_uuid(), array[gen_random_uuid()], array['default'], \
+     array[1], array[1]::int2[], array[0]::int2[], array['null'], array[1], array[2], '{}', array[0]";
+const CLAIM_ARGUMENTS: &str = "null, gen_random_uuid(), null, \
+     array['default','default'], array[1,2]::int2[], array[null,null]::timestamptz[], null, 500, 500, \
+     gen_random_uuid()";
+
+/// The plan that a prepared statement has when it does not look at its arguments.
+async fn plan(client: &Client, name: &str, arguments: &str) -> String {
+    let as_ours =
+        "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; deallocate all";
+    client.batch_execute(as_ours).await.unwrap();
+    client.batch_execute(&format!("prepare it as {}", text(name))).await.unwrap();
+    let rows = client.query(&format!("explain execute it({arguments})"), &[]).await.unwrap();
+    rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n")
+}
+
+async fn check(client: &Client, when: &str) {
+    let plan_of_claim = plan(client, "claim.sql", CLAIM_ARGUMENTS).await;
+    let uses = plan_of_claim.matches("using ready_claim").count();
+    assert!(uses >= 3, "{when}: the search, what is left and what is next\n{plan_of_claim}");
+    assert!(plan_of_claim.contains("using job_pkey"), "{when}: {plan_of_claim}");
+    let plan_of_settle = plan(client, "settle_done.sql", SETTLE_ARGUMENTS).await;
+    for bad in BAD {
+        assert!(!plan_of_claim.contains(bad), "{when}: {plan_of_claim}");
+        assert!(!plan_of_settle.contains(bad), "{when}: {plan_of_settle}");
+    }
+}
+
+/// A hundred thousand jobs in sheaves of one: the most rows there can be for as many jobs.
+const FILL: &str = "
+    with made as materialized (select tidemill.uuid7() as id, n from generate_series(1, 100000) n),
+    waiting as (
+        insert into tidemill.ready (seq, queue, priority, run_at, kind, ids)
+        select n * 16384, 'default', 2, now(), 'k', array[id] from made)
+    insert into tidemill.job (id, kind, queue, priority, sheaf, payload, created_at)
+    select id, 'k', 'default', 2, n * 16384, '{}', now() from made";
+
+#[tokio::test]
+async fn claim_and_settle_never_walk_a_table() {
+    let url = fresh_postgres_url();
+    store(&url).await.close().await;
+    let client = connect(&url).await;
+    for table in ["ready", "job", "outcome", "lease"] {
+        let quiet = format!("alter table tidemill.{table} set (autovacuum_enabled = off)");
+        client.batch_execute(&quiet).await.unwrap();
+    }
+    check(&client, "empty, never analysed").await;
+    client.batch_execute("analyze").await.unwrap();
+    check(&client, "analysed when empty").await;
+    client.batch_execute(FILL).await.unwrap();
+    check(&client, "full, by statistics of an empty database").await;
+    client.batch_execute("analyze").await.unwrap();
+    check(&client, "full and analysed").await;
+}
