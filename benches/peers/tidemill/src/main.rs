@@ -142,7 +142,7 @@ async fn tell_count(seen: Arc<Seen>) {
     }
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Res<()> {
     let options: Value =
         serde_json::from_str(&std::env::var("BENCH_OPTIONS").unwrap_or("{}".into()))?;
