@@ -16,6 +16,7 @@ mod finish;
 mod group;
 mod lease;
 mod letters;
+mod marks;
 mod migrate;
 mod news;
 mod open;
@@ -27,6 +28,7 @@ mod rescue;
 mod rows;
 mod settle;
 mod sweep;
+mod unheard;
 mod watch;
 mod workers;
 mod writer;
@@ -56,6 +58,7 @@ use crate::wake::{Hint, Wake};
 use news::Listeners;
 use open::Place;
 use readers::Readers;
+use unheard::Unheard;
 use watch::Watch;
 use writer::{Durability, Turn, Writer};
 
@@ -139,7 +142,12 @@ impl Store for Sqlite {
     }
 
     async fn claim(&self, ask: ClaimRequest) -> Result<Claim> {
-        self.writer.write(Durability::Lazy, move |turn| claim::claim(turn, &ask)).await
+        let writer = self.writer.clone();
+        let claim = move |turn: &mut Turn<'_>| claim::claim(turn, &ask);
+        let hand = move |claim: Claim| (Unheard::new(claim.token, writer), claim);
+        let (unheard, claim) = self.writer.write_for(Durability::Lazy, claim, hand).await?;
+        unheard.hear();
+        Ok(claim)
     }
 
     async fn settle(&self, worker: WorkerId, items: Vec<SettleItem>) -> Result<Vec<Settled>> {

@@ -4,6 +4,7 @@
 //! no second look is needed. Refuses workers that are not registered, and leaves jobs of kinds that
 //! the worker does not know where they are.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
@@ -29,7 +30,7 @@ pub(super) fn claim(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Claim> {
     if !workers::is_registered(conn, ask.worker)? {
         return Ok(claim);
     }
-    let taken = take_all(conn, now, ask)?;
+    let taken = take_all(turn, ask)?;
     if !taken.is_empty() {
         let held: Vec<_> = taken.iter().map(|taken| taken.held).collect();
         claim.token = Some(Lease::insert(conn, ask.worker, now, &held)?);
@@ -41,8 +42,9 @@ pub(super) fn claim(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Claim> {
     Ok(claim)
 }
 
-fn take_all(conn: &Connection, now: i64, ask: &ClaimRequest) -> Result<Vec<Taken>> {
-    let kinds = ask.kinds.as_ref().map(|kinds| serde_json::json!(**kinds).to_string());
+fn take_all(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Vec<Taken>> {
+    let (conn, now) = (turn.conn, turn.now);
+    let words = ask.kinds.as_ref().map(|kinds| serde_json::json!(**kinds).to_string());
     let mut delete = conn.prepare_cached(include_str!("sql/delete_ready.sql"))?;
     let mut taken = Vec::new();
     for lane in &ask.lanes {
@@ -50,33 +52,41 @@ fn take_all(conn: &Connection, now: i64, ask: &ClaimRequest) -> Result<Vec<Taken
         if room == 0 {
             break;
         }
-        let due = due(conn, now, lane, kinds.as_deref(), room)?;
+        let due = match ask.kinds.as_ref().zip(words.as_deref()) {
+            None => due(conn, now, lane, room)?,
+            Some((kinds, words)) => {
+                let from = turn.marks.begin(now, lane, kinds);
+                let due = due_of_kinds(conn, from..=now, lane, words, room)?;
+                let last = due.get(room - 1).map(|last| last.run_at);
+                turn.marks.seen(lane, kinds, last.unwrap_or(now));
+                due
+            }
+        };
         take(&mut delete, lane, &due)?;
         taken.extend(due);
     }
     Ok(taken)
 }
 
-fn due(
+fn due(conn: &Connection, now: i64, lane: &Lane, room: usize) -> Result<Vec<Taken>> {
+    let Lane { queue, priority } = lane;
+    let mut select = conn.prepare_cached(include_str!("sql/select_due.sql"))?;
+    let due = select.query_map(params![queue, priority.band(), now, room as i64], Taken::of_row)?;
+    Ok(due.collect::<rusqlite::Result<_>>()?)
+}
+
+fn due_of_kinds(
     conn: &Connection,
-    now: i64,
+    times: RangeInclusive<i64>,
     lane: &Lane,
-    kinds: Option<&str>,
+    kinds: &str,
     room: usize,
 ) -> Result<Vec<Taken>> {
-    let Lane { queue, priority } = lane;
-    let (band, room) = (priority.band(), room as i64);
-    let found: rusqlite::Result<Vec<_>> = match kinds {
-        None => conn
-            .prepare_cached(include_str!("sql/select_due.sql"))?
-            .query_map(params![queue, band, now, room], Taken::of_row)?
-            .collect(),
-        Some(kinds) => conn
-            .prepare_cached(include_str!("sql/select_due_of_kinds.sql"))?
-            .query_map(params![queue, band, now, room, kinds], Taken::of_row)?
-            .collect(),
-    };
-    Ok(found?)
+    let (Lane { queue, priority }, (from, now)) = (lane, times.into_inner());
+    let mut select = conn.prepare_cached(include_str!("sql/select_due_of_kinds.sql"))?;
+    let asked = params![queue, priority.band(), now, room as i64, kinds, from];
+    let due = select.query_map(asked, Taken::of_row)?;
+    Ok(due.collect::<rusqlite::Result<_>>()?)
 }
 
 impl Taken {
@@ -121,4 +131,50 @@ fn next_due(conn: &Connection, now: i64, lanes: &[Lane]) -> Result<Option<i64>> 
         next = [next, due].into_iter().flatten().min();
     }
     Ok(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+    use tidemill_core::{Clock, NewJob, Payload, WorkerId};
+
+    use super::*;
+    use crate::request::WorkerCard;
+    use crate::sqlite::adapter;
+    use crate::sqlite::marks::Marks;
+    use crate::sqlite::migrate::migrate;
+    use crate::sqlite::news::News;
+    use crate::sqlite::open::{self, Place};
+
+    #[test]
+    fn unknown_kinds_at_the_head_are_walked_over_once() -> Result<()> {
+        let conn = open::writer(&Place::Memory)?;
+        migrate(&conn, true)?;
+        let (worker, start) = (WorkerId::new(), Clock::default().now().as_microsecond());
+        let (mut news, mut marks) = (News::default(), Marks::default());
+        let mut turn = Turn { conn: &conn, now: start, news: &mut news, marks: &mut marks };
+        let (queues, kinds) = (vec!["default".to_owned()], vec!["mine".to_owned()]);
+        let name = "w".to_owned();
+        let card = WorkerCard { id: worker, name, queues, kinds: kinds.clone(), slots: 1 };
+        workers::register(&turn, &card)?;
+        let job = |kind| NewJob::new(kind, Payload::null());
+        let others: Vec<_> = (0..1000).map(|_| job("other")).collect();
+        adapter::enqueue(&conn, Some(start), &others)?;
+        let lanes = vec![Lane { queue: "default".into(), priority: Priority::Normal }];
+        let ask = ClaimRequest { worker, lanes, kinds: Some(Arc::new(kinds)), jobs_max: 1 };
+        let mut steps = |after_us| -> Result<(usize, i32)> {
+            turn.now = start + after_us;
+            let taken = claim(&mut turn, &ask)?.jobs.len();
+            let select = conn.prepare_cached(include_str!("sql/select_due_of_kinds.sql"))?;
+            Ok((taken, select.reset_status(StatementStatus::VmStep)))
+        };
+        let (taken, walk) = steps(6_000_000)?;
+        assert!(taken == 0 && walk > 1000, "{walk} steps over all the others");
+        adapter::enqueue(&conn, Some(start + 6_500_000), &[job("mine"), job("mine")])?;
+        for _ in 0..2 {
+            let (taken, walk) = steps(7_000_000)?;
+            assert!(taken == 1 && walk < 300, "{walk} steps straight to it");
+        }
+        Ok(())
+    }
 }

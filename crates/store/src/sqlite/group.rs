@@ -6,6 +6,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
+use crate::sqlite::marks::Marks;
 use crate::sqlite::news::{Listeners, News};
 use crate::sqlite::writer::{Durability, Turn};
 
@@ -18,55 +19,69 @@ pub(super) trait Act: Send {
     /// Whether anybody still waits for the answer.
     fn is_wanted(&self) -> bool;
     /// Runs it; its answer is kept until the commit. May be called again after a rollback.
-    fn run(&mut self, conn: &Connection, now: i64) -> Result<()>;
+    fn run(&mut self, conn: &Connection, now: i64, marks: &mut Marks) -> Result<()>;
     /// Answers, after the commit or its failure.
     fn answer(self: Box<Self>, committed: Result<()>, listeners: &Listeners);
 }
 
-/// An operation with the channel of its answer.
-pub(super) struct Pending<T, F> {
+/// An operation, and how it is answered.
+pub(super) struct Pending<T, U, F, H> {
     act: F,
     durability: Durability,
     made: Option<Result<T>>,
     news: News,
-    reply: oneshot::Sender<Result<T>>,
+    hand: H,
+    reply: Option<oneshot::Sender<Result<U>>>,
 }
 
-impl<T, F> Pending<T, F> {
-    pub fn new(act: F, durability: Durability, reply: oneshot::Sender<Result<T>>) -> Self {
-        Self { act, durability, made: None, news: News::default(), reply }
+impl<T, U, F, H> Pending<T, U, F, H> {
+    /// Once it is committed, `hand` makes the answer of what was made. Without a `reply`, nobody
+    /// waits for it and it is done all the same.
+    pub fn new(
+        durability: Durability,
+        act: F,
+        hand: H,
+        reply: Option<oneshot::Sender<Result<U>>>,
+    ) -> Self {
+        Self { act, durability, made: None, news: News::default(), hand, reply }
     }
 }
 
-impl<T, F> Act for Pending<T, F>
+impl<T, U, F, H> Act for Pending<T, U, F, H>
 where
     T: Send,
+    U: Send,
     F: FnMut(&mut Turn<'_>) -> Result<T> + Send,
+    H: FnOnce(T) -> U + Send,
 {
     fn durability(&self) -> Durability {
         self.durability
     }
 
     fn is_wanted(&self) -> bool {
-        !self.reply.is_closed()
+        self.reply.as_ref().is_none_or(|reply| !reply.is_closed())
     }
 
-    fn run(&mut self, conn: &Connection, now: i64) -> Result<()> {
+    fn run(&mut self, conn: &Connection, now: i64, marks: &mut Marks) -> Result<()> {
         self.news = News::default();
-        let made = (self.act)(&mut Turn { conn, now, news: &mut self.news });
+        let made = (self.act)(&mut Turn { conn, now, news: &mut self.news, marks });
         let ran = made.as_ref().map(|_| ()).map_err(Error::clone);
         self.made = Some(made);
         ran
     }
 
     fn answer(self: Box<Self>, committed: Result<()>, listeners: &Listeners) {
-        let Self { made, news, reply, .. } = *self;
+        let Self { made, news, hand, reply, .. } = *self;
         let made = committed.and_then(|()| made.unwrap_or_else(|| Err(not_run())));
         if made.is_ok() {
             listeners.tell(news);
         }
-        // Whoever asked may have gone meanwhile; what was written stays.
-        let _ = reply.send(made);
+        match (made.map(hand), reply) {
+            // Whoever asked may have gone meanwhile; what was written stays.
+            (answer, Some(reply)) => drop(reply.send(answer)),
+            (Err(error), None) => tracing::warn!(%error, "what nobody waits for was not written"),
+            (Ok(_), None) => {}
+        }
     }
 }
 
@@ -115,32 +130,33 @@ impl Group {
     }
 
     /// Runs all and commits. An error means that nothing of the group was written.
-    pub fn run(&mut self, conn: &Connection, now: i64) -> Result<()> {
-        let all_ran = self.acts.iter_mut().all(|act| act.run(conn, now).is_ok());
+    pub fn run(&mut self, conn: &Connection, now: i64, marks: &mut Marks) -> Result<()> {
+        let all_ran = self.acts.iter_mut().all(|act| act.run(conn, now, marks).is_ok());
         let ran = if all_ran {
             Ok(())
         } else {
-            roll_back(conn);
-            self.run_apart(conn, now)
+            roll_back(conn, marks);
+            self.run_apart(conn, now, marks)
         };
         let committed = ran.and_then(|()| step(conn, "commit"));
         if committed.is_err() {
-            roll_back(conn);
+            roll_back(conn, marks);
         }
         committed
     }
 
     /// Runs each in its savepoint: whoever fails, fails alone.
-    fn run_apart(&mut self, conn: &Connection, now: i64) -> Result<()> {
+    fn run_apart(&mut self, conn: &Connection, now: i64, marks: &mut Marks) -> Result<()> {
         Self::begin(conn)?;
         for act in &mut self.acts {
             step(conn, "savepoint tidemill_act")?;
-            if let Err(error) = act.run(conn, now) {
+            if let Err(error) = act.run(conn, now, marks) {
                 if conn.is_autocommit() {
                     // A full or failing disk rolls back the whole transaction by itself.
                     return Err(error);
                 }
                 step(conn, "rollback to tidemill_act")?;
+                marks.forget();
             }
             step(conn, "release tidemill_act")?;
         }
@@ -160,7 +176,8 @@ fn step(conn: &Connection, statement: &str) -> Result<()> {
     Ok(())
 }
 
-fn roll_back(conn: &Connection) {
+fn roll_back(conn: &Connection, marks: &mut Marks) {
+    marks.forget();
     if !conn.is_autocommit() {
         // If even this fails, the next BEGIN will say so.
         let _ = conn.execute_batch("rollback");

@@ -150,11 +150,34 @@ fn unpack(bytes: &[u8]) -> Vec<Held> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sqlite::migrate::migrate;
+    use crate::sqlite::open::{self, Place};
 
     #[test]
     fn held_jobs_survive_their_bytes() {
         let held = |spent, lost| Held { id: JobId::new(), spent, lost };
         let jobs = vec![held(0, 0), held(1, 2), held(u16::MAX, u16::MAX)];
         assert_eq!(unpack(&pack(&jobs)), jobs);
+    }
+
+    #[test]
+    fn a_token_that_a_power_cut_took_is_not_given_again() -> Result<()> {
+        let database = || -> Result<Connection> {
+            let conn = open::writer(&Place::Memory)?;
+            migrate(&conn, true)?;
+            Ok(conn)
+        };
+        // Before the cut, and after it: without anything of what was not synced.
+        let (before, after) = (database()?, database()?);
+        let (worker, now) = (WorkerId::new(), 1_700_000_000_000_000);
+        let first = Lease::insert(&before, worker, now, &[])?;
+        let second = Lease::insert(&before, worker, now, &[])?;
+        assert!(second > first, "also within one microsecond");
+        assert!(Lease::insert(&before, worker, now - 9, &[])? > second, "also when clocks go back");
+        assert!(
+            Lease::insert(&after, worker, now + 9, &[])? > second,
+            "a power cut takes its time"
+        );
+        Ok(())
     }
 }

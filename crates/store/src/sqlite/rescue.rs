@@ -4,7 +4,7 @@
 //! kills them: it dies (`poison`). A worker that says goodbye costs its jobs nothing.
 
 use rusqlite::params;
-use tidemill_core::{ErrorClass, Failure, Job, State, WorkerId};
+use tidemill_core::{ErrorClass, Failure, Job, State, Token, WorkerId};
 
 use crate::error::Result;
 use crate::request::{RescueRules, Rescued};
@@ -36,6 +36,12 @@ pub(super) fn deregister(turn: &mut Turn<'_>, worker: WorkerId) -> Result<Rescue
     Ok(rescued)
 }
 
+/// Gives back what a claim took that nobody heard of.
+pub(super) fn undo_claim(turn: &mut Turn<'_>, token: Token) -> Result<()> {
+    let lease = Lease::find(turn.conn, token)?;
+    lease.map_or(Ok(()), |lease| end(turn, &lease, None, &mut Rescued::default()))
+}
+
 /// Gives back all that a worker has. With `lost_max`, its jobs count it as lost.
 fn give_up(
     turn: &mut Turn<'_>,
@@ -47,12 +53,21 @@ fn give_up(
     let mut delete = conn.prepare_cached(include_str!("sql/delete_worker.sql"))?;
     rescued.workers += delete.execute([worker.0.as_bytes()])? as u64;
     for lease in Lease::of_worker(conn, worker)? {
-        for held in &lease.jobs {
-            give_back(turn, &lease, *held, lost_max, rescued)?;
-        }
-        lease.delete(conn)?;
+        end(turn, &lease, lost_max, rescued)?;
     }
     Ok(())
+}
+
+fn end(
+    turn: &mut Turn<'_>,
+    lease: &Lease,
+    lost_max: Option<u16>,
+    rescued: &mut Rescued,
+) -> Result<()> {
+    for held in &lease.jobs {
+        give_back(turn, lease, *held, lost_max, rescued)?;
+    }
+    lease.delete(turn.conn)
 }
 
 fn give_back(

@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
 use crate::sqlite::group::{Act, Group, Pending};
+use crate::sqlite::marks::Marks;
 use crate::sqlite::news::{Listeners, News};
 
 /// One operation's place in a transaction.
@@ -31,6 +32,8 @@ pub(super) struct Turn<'a> {
     pub now: i64,
     /// What is told once it is durable.
     pub news: &'a mut News,
+    /// Where claims begin to look.
+    pub marks: &'a mut Marks,
 }
 
 /// Whether a commit must be on the disk before it is answered.
@@ -72,9 +75,30 @@ impl Writer {
         durability: Durability,
         act: impl FnMut(&mut Turn<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        self.write_for(durability, act, |made| made).await
+    }
+
+    /// As `write`; `hand` makes the answer of what was committed, and nothing of what was not.
+    pub async fn write_for<T: Send + 'static, U: Send + 'static>(
+        &self,
+        durability: Durability,
+        act: impl FnMut(&mut Turn<'_>) -> Result<T> + Send + 'static,
+        hand: impl FnOnce(T) -> U + Send + 'static,
+    ) -> Result<U> {
         let (reply, answer) = oneshot::channel();
-        self.send(Message::Write(Box::new(Pending::new(act, durability, reply))))?;
+        let pending = Pending::new(durability, act, hand, Some(reply));
+        self.send(Message::Write(Box::new(pending)))?;
         answer.await.map_err(|_| closed())?
+    }
+
+    /// Has a write done that nobody waits for. A store that is closed does not do it.
+    pub fn post(
+        &self,
+        durability: Durability,
+        act: impl FnMut(&mut Turn<'_>) -> Result<()> + Send + 'static,
+    ) {
+        let pending = Pending::new(durability, act, |()| (), None);
+        let _ = self.send(Message::Write(Box::new(pending)));
     }
 
     /// Runs a read on the writer's own connection, between transactions.
@@ -122,7 +146,8 @@ fn closed() -> Error {
 }
 
 fn serve(conn: &Connection, inbox: &Receiver<Message>, clock: &Clock, listeners: &Listeners) {
-    let mut level = Durability::Full;
+    let mut desk =
+        Desk { conn, clock, listeners, level: Durability::Full, marks: Marks::default() };
     while let Ok(message) = inbox.recv() {
         let mut group = Group::default();
         let mut rest = sort(message, &mut group);
@@ -131,8 +156,7 @@ fn serve(conn: &Connection, inbox: &Receiver<Message>, clock: &Clock, listeners:
             rest = sort(message, &mut group);
         }
         if !group.is_empty() {
-            let more = || inbox.try_recv().ok();
-            rest = commit(conn, &mut level, clock, listeners, group, rest, more);
+            rest = desk.commit(group, rest, || inbox.try_recv().ok());
         }
         match rest {
             Some(Message::Read(look)) => look(conn),
@@ -153,23 +177,32 @@ fn sort(message: Message, group: &mut Group) -> Option<Message> {
     }
 }
 
-/// Commits a group and answers it. What arrives while it waits for the lock goes along.
-fn commit(
-    conn: &Connection,
-    level: &mut Durability,
-    clock: &Clock,
-    listeners: &Listeners,
-    mut group: Group,
-    mut rest: Option<Message>,
-    mut more: impl FnMut() -> Option<Message>,
-) -> Option<Message> {
-    let begun = group.set_level(conn, level).and_then(|()| Group::begin(conn));
-    while *level == Durability::Full && rest.is_none() && !group.is_full() {
-        let Some(message) = more() else { break };
-        rest = sort(message, &mut group);
+/// What the writer thread works with.
+struct Desk<'a> {
+    conn: &'a Connection,
+    clock: &'a Clock,
+    listeners: &'a Listeners,
+    level: Durability,
+    marks: Marks,
+}
+
+impl Desk<'_> {
+    /// Commits a group and answers it. What arrives while it waits for the lock goes along.
+    fn commit(
+        &mut self,
+        mut group: Group,
+        mut rest: Option<Message>,
+        mut more: impl FnMut() -> Option<Message>,
+    ) -> Option<Message> {
+        let set = group.set_level(self.conn, &mut self.level);
+        let begun = set.and_then(|()| Group::begin(self.conn));
+        while self.level == Durability::Full && rest.is_none() && !group.is_full() {
+            let Some(message) = more() else { break };
+            rest = sort(message, &mut group);
+        }
+        let now = self.clock.now().as_microsecond();
+        let committed = begun.and_then(|()| group.run(self.conn, now, &mut self.marks));
+        group.answer(&committed, self.listeners);
+        rest
     }
-    let now = clock.now().as_microsecond();
-    let committed = begun.and_then(|()| group.run(conn, now));
-    group.answer(&committed, listeners);
-    rest
 }

@@ -1,0 +1,78 @@
+//! How far the head of a lane holds only jobs of kinds that a worker does not know.
+//!
+//! Such jobs pile up where nobody knows their kind any more, and every claim would walk over all of
+//! them: 100,000 cost it 10 ms. So the writer remembers up to which due time there was nothing left
+//! for these kinds. What is written later is due later, so a mark that stays behind the present
+//! hides nothing.
+//!
+//! Still a mark is only a hint: it is forgotten every ten seconds, when the clock goes back, and
+//! when what was taken comes back by a rollback.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::request::Lane;
+
+/// A transaction may have read the clock this long before it got the lock.
+const MARGIN_US: i64 = 5_000_000;
+const TTL_US: i64 = 10_000_000;
+const LANES_MAX: usize = 1000;
+
+type Kinds = Arc<Vec<String>>;
+
+/// What the writer remembers between two claims.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    since: i64,
+    latest: i64,
+    marks: HashMap<(Lane, Kinds), i64>,
+}
+
+impl Marks {
+    /// The due time from which on it is worth looking.
+    pub fn begin(&mut self, now: i64, lane: &Lane, kinds: &Kinds) -> i64 {
+        if now < self.latest || now - self.since >= TTL_US || self.marks.len() > LANES_MAX {
+            self.forget();
+            self.since = now;
+        }
+        self.latest = now;
+        self.marks.get(&(lane.clone(), Arc::clone(kinds))).copied().unwrap_or(i64::MIN)
+    }
+
+    /// Everything due before `until` was looked at, and what fits was taken.
+    pub fn seen(&mut self, lane: &Lane, kinds: &Kinds, until: i64) {
+        let mark = until.min(self.latest - MARGIN_US);
+        self.marks.insert((lane.clone(), Arc::clone(kinds)), mark);
+    }
+
+    /// What was taken may be there again.
+    pub fn forget(&mut self) {
+        self.marks.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemill_core::Priority;
+
+    use super::*;
+
+    const SECOND: i64 = 1_000_000;
+
+    #[test]
+    fn a_mark_stays_behind_the_present_and_is_forgotten() {
+        let lane = Lane { queue: "q".into(), priority: Priority::Normal };
+        let (kinds, others) = (Arc::new(vec!["a".to_owned()]), Arc::new(vec!["b".to_owned()]));
+        let mut marks = Marks::default();
+        let now = 100 * SECOND;
+        assert_eq!(marks.begin(now, &lane, &kinds), i64::MIN);
+        marks.seen(&lane, &kinds, now);
+        assert_eq!(marks.begin(now, &lane, &kinds), now - MARGIN_US);
+        assert_eq!(marks.begin(now, &lane, &others), i64::MIN, "others know other kinds");
+        marks.seen(&lane, &kinds, 7);
+        assert_eq!(marks.begin(now + 3 * SECOND, &lane, &kinds), 7);
+        assert_eq!(marks.begin(now + 2 * SECOND, &lane, &kinds), i64::MIN, "the clock went back");
+        marks.seen(&lane, &kinds, 7);
+        assert_eq!(marks.begin(now + 2 * SECOND + TTL_US, &lane, &kinds), i64::MIN, "too old");
+    }
+}
