@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tidemill_core::{NewJob, OnDuplicate, Scope, State, UniqueKey};
 use tidemill_store::{CancelAnswer, Receipt, Settled, Store};
 use tidemill_testkit::databases::fresh_postgres_url;
+use tidemill_testkit::eventually::eventually;
 
-use super::kit::{ask, done, ids, items, job, retry, store, worker};
+use super::kit::{SOON, ask, done, ids, items, job, retry, store, worker};
 use super::proxy::Proxy;
 
 /// A store behind a wire that can lose an answer, and one beside it that hears everything.
@@ -91,4 +92,33 @@ async fn a_cancel_answers_what_it_did() {
     assert!(!proxy.is_armed(), "the answer was lost");
     assert_eq!(answers, [CancelAnswer::Cancelled; 2]);
     assert_eq!(store.unfinished().await.unwrap().waiting, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_claim_took_is_given_back_at_the_next_beat() {
+    let (proxy, lossy, store) = pair().await;
+    let (unlucky, other) = (worker(&lossy).await, worker(&store).await);
+    let jobs: Vec<_> = (0..5).map(|_| job()).collect();
+    let mut sent: Vec<_> = jobs.iter().map(|job| job.id).collect();
+    sent.sort_unstable();
+    store.enqueue(jobs).await.unwrap();
+
+    proxy.lose_answer_to("Takes due jobs");
+    let error = lossy.claim(ask(unlucky, 9)).await.map(|_| ()).unwrap_err();
+    assert!(!proxy.is_armed(), "the answer was lost");
+    assert!(error.is_unknown(), "{error:?}");
+    assert_eq!(store.unfinished().await.unwrap().running, 5, "the server had done it");
+    assert!(store.claim(ask(other, 9)).await.unwrap().jobs.is_empty(), "they have a lease");
+
+    assert!(!lossy.beat(unlucky).await.unwrap().lost, "the worker lives, and keeps its place");
+    let claim = eventually("the jobs to come back", SOON, async || {
+        let claim = store.claim(ask(other, 9)).await.unwrap();
+        (!claim.jobs.is_empty()).then_some(claim)
+    })
+    .await;
+    let mut taken = ids(&claim);
+    taken.sort_unstable();
+    assert_eq!(taken, sent, "all of them, and each once");
+    assert!(claim.jobs.iter().all(|taken| taken.attempt == 1 && taken.lost == 0), "unspent");
+    assert!(lossy.claim(ask(unlucky, 9)).await.unwrap().jobs.is_empty());
 }
