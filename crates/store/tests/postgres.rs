@@ -8,6 +8,7 @@
 mod postgres {
     pub mod kit;
 
+    mod deadlock;
     mod late_commit;
     mod lost_answer;
     mod outage;

@@ -3,6 +3,9 @@
 //! Leases are ended by one statement and looked at by the next. A settle that was in flight has then
 //! either committed, and its outcomes are seen, or it finds its lease gone. In one statement the old
 //! snapshot would miss outcomes it had just waited for, and run a job twice.
+//!
+//! Unique keys are locked before leases, as everywhere: a settle of the same jobs waits for us, or we
+//! for it, and never both.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -17,7 +20,7 @@ use crate::postgres::batch::delay_us;
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::leases::Stray;
-use crate::postgres::record::{Back, Body, End, Record, lock_keys};
+use crate::postgres::record::{Back, Body, End, Record};
 use crate::postgres::statement::{At, Statement, sql};
 use crate::request::{RescueRules, Rescued};
 use crate::wake::Hint;
@@ -25,6 +28,7 @@ use crate::wake::Hint;
 const SILENT: Statement = sql!("select_silent_workers", TIMESTAMPTZ, INT8);
 const GIVE_UP: Statement = sql!("give_up_workers", TIMESTAMPTZ, INT8);
 const REMOVE: Statement = sql!("delete_worker", UUID);
+const KEY_LOCK: Statement = sql!("lock_keys_of_workers", UUID_ARRAY);
 const LEASE_TAKE: Statement = sql!("take_leases", UUID_ARRAY);
 const LEASE_ORPHANS: Statement = sql!("select_orphans");
 const LEASE_SWEEP: Statement = sql!("sweep_leases", TIMESTAMPTZ);
@@ -121,6 +125,7 @@ async fn write(shared: &Shared, conn: &Conn<'_>, leaving: &Leaving) -> Result<Le
         }
         Leaving::Unknown(rules) => (ids(conn.query(&LEASE_ORPHANS, &[]).await?), Some(*rules)),
     };
+    conn.query(&KEY_LOCK, &[&workers]).await?;
     let rows = conn.query(&LEASE_TAKE, &[&workers]).await?;
     let leases: Vec<_> = rows.iter().map(Lease::of).collect();
     let mut left = put_back(conn, now, &leases, rules).await?;
@@ -156,7 +161,8 @@ impl Lease {
     }
 }
 
-/// Puts back what these leases held and nobody finished. With `rules`, each has lost a worker.
+/// Puts back what these leases held and nobody finished; their keys are locked. With `rules`, each
+/// has lost a worker.
 async fn put_back(
     conn: &Conn<'_>,
     now: Option<At>,
@@ -179,8 +185,6 @@ async fn put_back(
         }
     }
     record.backs.sort_by(|a, b| sheaf_order(a).cmp(&sheaf_order(b)));
-    let keys = record.ends.iter().filter_map(|end| end.body.unique_key.clone()).collect();
-    lock_keys(conn, &keys).await?;
     left.queues = record.write(conn, now).await?;
     left.finished = record.ends.iter().map(|end| JobId(end.body.id)).collect();
     Ok(left)
@@ -250,6 +254,7 @@ pub(crate) async fn give_back_strays(
 ) -> Result<()> {
     let asks: Vec<Uuid> = strays.iter().map(|stray| stray.ask).collect();
     let conn = shared.db.begin().await?;
+    conn.query(&KEY_LOCK, &[&vec![worker.0]]).await?;
     let rows = conn.query(&LEASE_STRAYS, &[&worker.0, &asks]).await?;
     let leases: Vec<_> = rows.iter().map(Lease::of).collect();
     let left = put_back(&conn, shared.db.manual_now(), &leases, None).await?;
