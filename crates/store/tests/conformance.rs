@@ -20,6 +20,7 @@ mod conformance {
     mod duty;
     mod enqueue;
     mod migrate;
+    mod plain_sql;
     mod query;
     mod queues;
     mod rescue;

@@ -477,6 +477,30 @@ begin
     end if;
 end $$;
 
+create function tidemill.check_duration(what text, ms int8) returns void language plpgsql as $$
+begin
+    if ms not between 0 and 3155760000000 then
+        perform tidemill.refuse('duration_invalid',
+            format('the %s is not a number of milliseconds below 100 years', what));
+    end if;
+end $$;
+
+-- Reads a time, or refuses it.
+create function tidemill.read_time(run_at text) returns timestamptz language plpgsql as $$
+begin
+    return run_at::timestamptz;
+exception when data_exception then
+    perform tidemill.refuse('time_invalid', format('run_at is a time as in RFC 3339, not "%s"', run_at));
+end $$;
+
+-- Whether it reads as JSON, escapes not looked into.
+create function tidemill.is_json(payload text) returns boolean language plpgsql as $$
+begin
+    return payload::json is not null;
+exception when invalid_text_representation then
+    return false;
+end $$;
+
 -- Refuses what is not JSON, and what a text column cannot keep.
 create function tidemill.check_payload(payload text) returns void language plpgsql as $$
 begin
@@ -492,20 +516,26 @@ exception
         perform tidemill.refuse('payload_nul',
             'the payload contains the character U+0000, which databases cannot keep as text');
     when invalid_text_representation then
-        if payload ~ '\\u[dD][89a-fA-F]' and sqlerrm ~ 'json' and (payload::json) is not null then
-            perform tidemill.refuse('payload_surrogate', 'the payload contains half of a surrogate pair');
+        if tidemill.is_json(payload) then
+            -- The only thing that json lets pass and jsonb does not.
+            perform tidemill.refuse('payload_surrogate',
+                'the payload contains half of a surrogate pair: it is not Unicode text');
         end if;
         perform tidemill.refuse('payload_not_json', 'the payload is not JSON: ' || sqlerrm);
 end $$;
 
 -- Refuses options that no worker could read.
-create function tidemill.check_options(options json) returns void language plpgsql as $$
+create function tidemill.check_options(given text) returns void language plpgsql as $$
 declare
+    options json;
     name text;
     value json;
     fits boolean;
 begin
-    if json_typeof(options) <> 'object' then
+    if tidemill.is_json(given) then
+        options := given::json;
+    end if;
+    if given is not null and json_typeof(options) is distinct from 'object' then
         perform tidemill.refuse('options_invalid', 'the options are not a JSON object');
     end if;
     for name, value in select o.key, o.value from json_each(options) o loop
@@ -539,7 +569,7 @@ begin
     perform tidemill.check_name('key', wish.key, 200);
     perform tidemill.check_name('unique key', wish.unique_key, 500);
     perform tidemill.check_payload(coalesce(wish.payload, 'null'));
-    perform tidemill.check_options(wish.options::json);
+    perform tidemill.check_options(wish.options);
     wish.priority := coalesce(bands[case when wish.priority ~ '^[0-3]$' then wish.priority::int + 1 end],
         wish.priority, 'normal');
     wish.unique_scope := coalesce(wish.unique_scope, 'unfinished');
@@ -548,10 +578,12 @@ begin
     perform tidemill.check_word('scope', wish.unique_scope, array['unfinished', 'period', 'forever']);
     perform tidemill.check_word('policy for duplicates', wish.on_duplicate,
         array['reject', 'join', 'replace', 'debounce', 'throttle', 'run_once_more']);
-    if wish.unique_scope = 'period' and wish.unique_period_ms is null or wish.unique_period_ms < 0 then
+    if wish.unique_scope = 'period' and wish.unique_period_ms is null then
         perform tidemill.refuse('duration_invalid', 'the scope period needs unique_period_ms');
     end if;
-    due := greatest(present, coalesce(wish.run_at::timestamptz, present + wish.delay_ms * interval '1 ms'));
+    perform tidemill.check_duration('period', wish.unique_period_ms);
+    perform tidemill.check_duration('delay', wish.delay_ms);
+    due := greatest(present, coalesce(tidemill.read_time(wish.run_at), present + wish.delay_ms * interval '1 ms'));
     if due > present + interval '20 years' then
         perform tidemill.refuse('due_too_far', format('the due time %s is more than 20 years away', due));
     end if;

@@ -226,6 +226,20 @@ begin
             then raise(abort, 'tidemill: payload_not_json: the payload is not JSON')
         when instr(replace(cast(new.payload as text), '\\', ''), '\u0000') > 0
             then raise(abort, 'tidemill: payload_nul: the payload contains the character U+0000, which databases cannot keep as text')
+        when instr(lower(cast(new.payload as text)), '\ud') > 0 and exists (
+                -- First halves written as U+0001 and second ones as U+0002, which JSON cannot hold as
+                -- they are; two digits follow each. A first one needs a second one right behind it,
+                -- a second one needs a first one right before it.
+                select 1 from (
+                    select '---' || replace(replace(replace(replace(replace(replace(replace(replace(
+                        replace(lower(cast(new.payload as text)), '\\', '--'),
+                        '\ud8', char(1)), '\ud9', char(1)), '\uda', char(1)), '\udb', char(1)),
+                        '\udc', char(2)), '\udd', char(2)), '\ude', char(2)), '\udf', char(2)) as text
+                )
+                where text glob '*' || char(1) || '??[^' || char(2) || ']*'
+                    or text glob '*[^' || char(1) || ']??' || char(2) || '*'
+            )
+            then raise(abort, 'tidemill: payload_surrogate: the payload contains half of a surrogate pair: it is not Unicode text')
         when new.options is not null
                 and (not json_valid(new.options) or json_type(new.options) <> 'object')
             then raise(abort, 'tidemill: options_invalid: the options are not a JSON object')

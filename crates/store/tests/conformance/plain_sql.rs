@@ -1,0 +1,153 @@
+//! A plain `INSERT` into the view: the same text on both databases, taken or refused as the library
+//! takes or refuses it, with the same code, and nothing written when it is refused.
+
+use rusqlite::Connection;
+use tidemill_core::{JobId, Limits, Payload, Priority, State};
+use tidemill_store::JobFilter;
+
+use super::kit::{HOUR, Kit};
+
+over_both_stores!(
+    payloads_are_judged_as_by_the_library,
+    bad_rows_are_refused_with_their_code,
+    a_bad_row_takes_the_good_rows_of_its_statement_with_it,
+    every_column_is_a_wish,
+);
+
+/// Runs a statement as a stranger would; answers what the database said if it said no.
+async fn run(kit: &Kit, sql: &str) -> Result<(), String> {
+    if let Some(file) = kit.url.strip_prefix("sqlite:") {
+        let done = Connection::open(file).unwrap().execute(sql, []);
+        return done.map(|_| ()).map_err(|error| error.to_string());
+    }
+    let (client, connection) =
+        tokio_postgres::connect(&kit.url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let done = client.execute(sql, &[]).await;
+    done.map(|_| ()).map_err(|error| error.as_db_error().unwrap().message().to_owned())
+}
+
+/// Inserts one row; answers the code with which it was refused.
+async fn insert(kit: &Kit, columns: &str, values: &str) -> Option<String> {
+    let sql = format!("INSERT INTO tidemill_enqueue ({columns}) VALUES ({values})");
+    let said = run(kit, &sql).await.err()?;
+    let code = said.strip_prefix("tidemill: ").and_then(|said| said.split(':').next());
+    Some(code.unwrap_or_else(|| panic!("no code in {said:?} of {sql}")).to_owned())
+}
+
+/// What is and what is not JSON that a database can keep.
+const PAYLOADS: [&str; 34] = [
+    "null",
+    " \t{\"a\": [1, 2.50, 1e400, 9007199254740993]}\n",
+    r#""été \u00e9 ☕""#,
+    r#""\ud83d\ude00""#,
+    r#""\uD83D\uDE00\ud83D\uDe00""#,
+    r#"{"\ud83d\ude00":"\udbff\udfff"}"#,
+    r#""\ud7ff\ue000 \\ud800 \\\\udc00""#,
+    r#""\\u0000 \n\"\/\b\f\r\t""#,
+    // Halves of pairs.
+    r#""\ud800""#,
+    r#""\uDFFF""#,
+    r#""a\ud83d""#,
+    r#""a\ud83db""#,
+    r#""a\ude00b""#,
+    r#""\ude00\ud83d""#,
+    r#""\ud83d\ud83d\ude00""#,
+    r#""\ud83d\ude00\ude00""#,
+    r#""\ud83d \ude00""#,
+    r#""\ud83d\\\ude00""#,
+    r#""\ud83d\u0041""#,
+    r#""\\\ud800""#,
+    r#"["\ud83d","\ude00"]"#,
+    r#"{"\ud800":1}"#,
+    r#"{"a":{"b":["\udc00"]}}"#,
+    // The character that no text column keeps.
+    r#""\u0000""#,
+    r#"{"a\u0000":1}"#,
+    r#""\\\u0000""#,
+    // Not JSON.
+    "",
+    "{",
+    "nul",
+    "01",
+    "{'a':1}",
+    "\"a\u{1}b\"",
+    r#"{"a":"\ud83d\ude00""#,
+    r#""\ud8""#,
+];
+
+async fn payloads_are_judged_as_by_the_library(kit: &Kit) {
+    for text in PAYLOADS {
+        let parsed = Payload::parse(text, &Limits::default());
+        let id = JobId::new();
+        let quoted = text.replace('\'', "''");
+        let refused = insert(kit, "id, kind, payload", &format!("'{id}', 'k', '{quoted}'")).await;
+        let expected = parsed.as_ref().err().map(|error| error.code().to_owned());
+        assert_eq!(refused, expected, "{text:?}");
+        let kept = kit.store.job(id).await.unwrap().map(|view| view.job.payload);
+        assert_eq!(kept, parsed.ok(), "{text:?} arrives as it was, or not at all");
+    }
+}
+
+async fn bad_rows_are_refused_with_their_code(kit: &Kit) {
+    let long = format!("'{}'", "k".repeat(201));
+    for (columns, values, code) in [
+        ("payload", "'null'", "name_empty"),
+        ("kind", "''", "name_empty"),
+        ("kind, queue", "'k', ''", "name_empty"),
+        ("kind, unique_key", "'k', ''", "name_empty"),
+        ("kind", &*long, "name_too_long"),
+        ("kind, key", &*format!("'k', {long}"), "name_too_long"),
+        ("kind, tenant", "'k', 'a\tb'", "name_invalid"),
+        ("kind, priority", "'k', 'fast'", "word_unknown"),
+        ("kind, priority", "'k', '4'", "word_unknown"),
+        ("kind, unique_key, unique_scope", "'k', 'u', 'today'", "word_unknown"),
+        ("kind, unique_key, on_duplicate", "'k', 'u', 'shrug'", "word_unknown"),
+        ("kind, unique_key, unique_scope", "'k', 'u', 'period'", "duration_invalid"),
+        ("kind, delay_ms", "'k', -1", "duration_invalid"),
+        ("kind, delay_ms", "'k', 9000000000000000000", "duration_invalid"),
+        ("kind, unique_period_ms", "'k', -1", "duration_invalid"),
+        ("kind, run_at", "'k', 'someday'", "time_invalid"),
+        ("kind, run_at", "'k', '2026-13-01T00:00:00Z'", "time_invalid"),
+        ("kind, run_at", "'k', '2999-01-01T00:00:00Z'", "due_too_far"),
+        ("kind, options", "'k', '{'", "options_invalid"),
+        ("kind, options", "'k', 'null'", "options_invalid"),
+        ("kind, options", "'k', '[]'", "options_invalid"),
+        ("kind, options", "'k', '{\"tags\":1}'", "options_invalid"),
+        ("kind, options", "'k', '{\"tag\":[]}'", "word_unknown"),
+    ] {
+        let refused = insert(kit, columns, values).await;
+        assert_eq!(refused.as_deref(), Some(code), "({columns}) ({values})");
+    }
+    assert_eq!(kit.store.unfinished().await.unwrap().waiting, 0);
+}
+
+async fn a_bad_row_takes_the_good_rows_of_its_statement_with_it(kit: &Kit) {
+    assert_eq!(insert(kit, "kind", "'a'), ('b'), (''").await.as_deref(), Some("name_empty"));
+    assert_eq!(kit.store.unfinished().await.unwrap().waiting, 0);
+    assert_eq!(insert(kit, "kind", "'a'), ('b'), ('c'").await, None);
+    assert_eq!(kit.store.unfinished().await.unwrap().waiting, 3);
+}
+
+async fn every_column_is_a_wish(kit: &Kit) {
+    let id = JobId::new();
+    let columns = "id, kind, payload, queue, priority, delay_ms, tenant, key, unique_key, \
+                   unique_scope, unique_period_ms, on_duplicate, force, options";
+    let values = format!(
+        "'{id}', 'k', '{{\"a\":1}}', 'mail', 'urgent', 3600000, 't', 'c:1', 'u', 'period', 60000, \
+         'join', false, '{{\"tags\":[\"blue\"],\"retain_ms\":5}}'"
+    );
+    // The second time it is sent it is there already.
+    for _ in 0..2 {
+        assert_eq!(insert(kit, columns, &values).await, None);
+    }
+    let job = kit.store.jobs(&JobFilter::default()).await.unwrap().remove(0);
+    assert_eq!((job.job.id, job.state), (id, State::Scheduled));
+    assert_eq!(job.due_at.unwrap(), job.job.created_at + HOUR);
+    let job = job.job;
+    assert_eq!((&*job.queue, job.priority), ("mail", Priority::Urgent));
+    assert_eq!((job.tenant.as_deref(), job.key.as_deref()), (Some("t"), Some("c:1")));
+    assert_eq!(job.unique_key.as_deref(), Some("k=u"));
+    assert_eq!((job.payload.as_str(), job.options.retain_ms), (r#"{"a":1}"#, Some(5)));
+    assert_eq!(job.options.tags, ["blue"]);
+}
