@@ -61,6 +61,17 @@ pub enum Error {
         /// What the driver said.
         reason: String,
     },
+    /// The disk refused or failed, other than by being full.
+    #[error(
+        "the disk failed: {reason}; look at quotas, limits on file sizes, free space and the \
+         disk's health"
+    )]
+    DiskFailed {
+        /// What the driver said.
+        reason: String,
+        /// Whether the call may have taken effect all the same.
+        unknown: bool,
+    },
     /// Others kept the database locked for too long.
     #[error("the database stayed locked by others: {reason}")]
     Busy {
@@ -91,6 +102,7 @@ impl Error {
             Self::SchemaOlder { .. } => "schema_older",
             Self::ReadOnly { .. } => "store_read_only",
             Self::DiskFull { .. } => "store_disk_full",
+            Self::DiskFailed { .. } => "store_disk_failed",
             Self::Busy { .. } => "store_busy",
             Self::SqliteTooOld { .. } => "sqlite_too_old",
             Self::Database { .. } => "store_refused",
@@ -99,11 +111,20 @@ impl Error {
 
     /// Whether the same call may work later.
     pub fn is_temporary(&self) -> bool {
-        matches!(self, Self::Unavailable { .. } | Self::Busy { .. } | Self::DiskFull { .. })
+        matches!(
+            self,
+            Self::Unavailable { .. }
+                | Self::Busy { .. }
+                | Self::DiskFull { .. }
+                | Self::DiskFailed { .. }
+        )
     }
 
     /// Whether the call may have taken effect although it failed.
     pub fn is_unknown(&self) -> bool {
-        matches!(self, Self::Unavailable { unknown: true, .. })
+        matches!(
+            self,
+            Self::Unavailable { unknown: true, .. } | Self::DiskFailed { unknown: true, .. }
+        )
     }
 }

@@ -1,6 +1,6 @@
 //! From what SQLite says to the store's own words.
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 
 use crate::error::Error;
 
@@ -12,8 +12,12 @@ impl From<rusqlite::Error> for Error {
             Some(ErrorCode::DiskFull) => Self::DiskFull { reason },
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly { reason },
             Some(ErrorCode::CannotOpen) => Self::Unavailable { reason, unknown: false },
-            // A write or an fsync that failed: what reached the disk, nobody can say.
-            Some(ErrorCode::SystemIoFailure) => Self::Unavailable { reason, unknown: true },
+            Some(ErrorCode::SystemIoFailure) => {
+                // A write that is refused (a quota, a limit on file sizes) leaves no whole commit in
+                // the log. After any other failure, what reached the disk nobody can say.
+                let code = error.sqlite_error().map(|error| error.extended_code);
+                Self::DiskFailed { reason, unknown: code != Some(ffi::SQLITE_IOERR_WRITE) }
+            }
             _ => Self::Database { reason },
         }
     }
@@ -21,8 +25,6 @@ impl From<rusqlite::Error> for Error {
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::ffi;
-
     use super::*;
 
     #[test]
@@ -35,12 +37,21 @@ mod tests {
             (ffi::SQLITE_READONLY, "store_read_only"),
             (ffi::SQLITE_READONLY_DBMOVED, "store_read_only"),
             (ffi::SQLITE_CANTOPEN, "store_unavailable"),
-            (ffi::SQLITE_IOERR_FSYNC, "store_unavailable"),
+            (ffi::SQLITE_IOERR_FSYNC, "store_disk_failed"),
+            (ffi::SQLITE_IOERR_WRITE, "store_disk_failed"),
             (ffi::SQLITE_CORRUPT, "store_refused"),
             (ffi::SQLITE_NOTADB, "store_refused"),
         ] {
             let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
             assert_eq!(Error::from(error).code(), expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_refused_write_wrote_nothing_and_a_failed_flush_may_have() {
+        for (code, unknown) in [(ffi::SQLITE_IOERR_WRITE, false), (ffi::SQLITE_IOERR_FSYNC, true)] {
+            let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+            assert_eq!(Error::from(error).is_unknown(), unknown, "{code}");
         }
     }
 }

@@ -67,19 +67,34 @@ pub(super) fn writer(place: &Place) -> Result<Connection> {
             Connection::open_with_flags(file, flags).map_err(|e| cannot_open(file, e))?
         }
     };
-    set_up(&conn)?;
+    if let Place::File(file) = place {
+        // Asked before anything is read: reading would leave files beside it.
+        if conn.is_readonly("main")? {
+            return Err(read_only(file, "it may only be read"));
+        }
+        set_up_writer(&conn).and_then(|()| use_wal(&conn)).map_err(|error| match error {
+            Error::ReadOnly { reason } => read_only(file, &reason),
+            other => other,
+        })?;
+    } else {
+        set_up_writer(&conn)?;
+    }
+    Ok(conn)
+}
+
+fn set_up_writer(conn: &Connection) -> Result<()> {
+    set_up(conn)?;
     // 8 MiB at most; an idle worker touches little of it.
     conn.execute_batch(
         "pragma cache_size=-8192; pragma synchronous=full; pragma journal_size_limit=67108864",
     )?;
-    if let Place::File(file) = place {
-        if conn.is_readonly("main")? {
-            let reason = format!("the file {} may not be written to", file.display());
-            return Err(Error::ReadOnly { reason });
-        }
-        use_wal(&conn)?;
-    }
-    Ok(conn)
+    Ok(())
+}
+
+fn read_only(file: &Path, reason: &str) -> Error {
+    let reason =
+        format!("the file {}, or its folder, may not be written to ({reason})", file.display());
+    Error::ReadOnly { reason }
 }
 
 /// Opens a connection that only reads.

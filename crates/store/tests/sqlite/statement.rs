@@ -1,0 +1,37 @@
+//! Statements: each is one, and each fits the schema, also those that few calls reach.
+
+use std::fs;
+use std::path::Path;
+
+use super::kit::Place;
+
+#[tokio::test]
+async fn every_statement_prepares() {
+    let place = Place::with_a_job().await;
+    let conn = place.connect();
+    let statements = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite/sql");
+    let mut names = 0;
+    for entry in fs::read_dir(statements).unwrap() {
+        let path = entry.unwrap().path();
+        // A second statement in the same file is an error as well.
+        let prepared = conn.prepare(&fs::read_to_string(&path).unwrap());
+        assert!(prepared.is_ok(), "{}: {:?}", path.display(), prepared.err());
+        names += 1;
+    }
+    assert!(names > 50);
+    assert!(conn.prepare("select 1; select 2").is_err());
+}
+
+/// A trigger's text is looked into only when it runs; `explain` makes SQLite do so.
+#[tokio::test]
+async fn every_trigger_compiles() {
+    let place = Place::with_a_job().await;
+    let conn = place.connect();
+    for sql in [
+        "explain insert into tidemill_enqueue (kind) values ('k')",
+        "explain insert into tidemill_inbox (kind) values ('k')",
+        "explain update tidemill_inbox set act = 'write'",
+    ] {
+        assert!(conn.prepare(sql).is_ok(), "{sql}: {:?}", conn.prepare(sql).err());
+    }
+}
