@@ -19,12 +19,20 @@ pub struct Retention {
     pub finished_max: Option<u64>,
     /// Dead letters go after this many milliseconds. Defaults to 90 days.
     pub dead_ms: u64,
+    /// At most this many bytes of dead letters are kept, payloads and errors as they are stored;
+    /// the oldest jobs go first. Defaults to no bound.
+    pub dead_bytes_max: Option<u64>,
 }
 
 impl Default for Retention {
     fn default() -> Self {
         const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-        Self { finished_ms: 3 * DAY_MS, finished_max: None, dead_ms: 90 * DAY_MS }
+        Self {
+            finished_ms: 3 * DAY_MS,
+            finished_max: None,
+            dead_ms: 90 * DAY_MS,
+            dead_bytes_max: None,
+        }
     }
 }
 
@@ -41,6 +49,8 @@ pub struct Finished {
     pub finished_at: Timestamp,
     /// The job's own retention in milliseconds, before its queue's.
     pub retain_ms: Option<u64>,
+    /// What a dead letter takes, payload and error, as it is stored; 0 of a job that is not dead.
+    pub dead_bytes: u64,
 }
 
 impl Finished {
@@ -54,13 +64,26 @@ impl Finished {
 
 /// Walks all finished jobs, oldest first, a page at a time, and says which may go.
 ///
-/// Age is judged at once. A bound on the number needs the number: one round counts, the next
-/// lets the surplus go, oldest first. So no index and no counter burdens the hot path, and the
+/// Age is judged at once. A bound on the number, or on the bytes, needs a sum: one round counts, the
+/// next lets the surplus go, oldest first. So no index and no counter burdens the hot path, and the
 /// bound holds within two rounds.
 #[derive(Debug, Default)]
 pub struct Sweep {
-    counted: HashMap<String, u64>,
-    surplus: HashMap<String, u64>,
+    counted: HashMap<Sum, u64>,
+    surplus: HashMap<Sum, u64>,
+}
+
+/// What is summed up: in this queue, the bytes of dead letters, or else the number of the others.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Sum {
+    queue: String,
+    of_dead: bool,
+}
+
+impl Sum {
+    fn bound(&self, rules: &Retention) -> Option<u64> {
+        if self.of_dead { rules.dead_bytes_max } else { rules.finished_max }
+    }
 }
 
 impl Sweep {
@@ -71,28 +94,30 @@ impl Sweep {
         rules: impl Fn(&str) -> Retention,
         now: Timestamp,
     ) -> Vec<JobId> {
-        let mut gone = Vec::new();
-        for job in page {
+        let goes = |job: &&Finished| {
             let rules = rules(&job.queue);
-            if job.is_over(&rules, now) || self.is_surplus(job, &rules) {
-                gone.push(job.id);
-            } else if rules.finished_max.is_some() && job.state != State::Dead {
-                *self.counted.entry(job.queue.clone()).or_default() += 1;
-            }
-        }
-        gone
+            job.is_over(&rules, now) || self.is_surplus(job, &rules)
+        };
+        page.iter().filter(goes).map(|job| job.id).collect()
     }
 
+    /// Whether the last round found too much for this job to stay; if not, it is counted.
     fn is_surplus(&mut self, job: &Finished, rules: &Retention) -> bool {
-        if rules.finished_max.is_none() || job.state == State::Dead {
+        let of_dead = job.state == State::Dead;
+        let sum = Sum { queue: job.queue.clone(), of_dead };
+        if sum.bound(rules).is_none() {
             return false;
         }
-        match self.surplus.get_mut(&job.queue) {
+        let size = if of_dead { job.dead_bytes } else { 1 };
+        match self.surplus.get_mut(&sum) {
             Some(left) if *left > 0 => {
-                *left -= 1;
+                *left = left.saturating_sub(size);
                 true
             }
-            _ => false,
+            _ => {
+                *self.counted.entry(sum).or_default() += size;
+                false
+            }
         }
     }
 
@@ -100,9 +125,9 @@ impl Sweep {
     pub fn end_round(&mut self, rules: impl Fn(&str) -> Retention) {
         self.surplus = std::mem::take(&mut self.counted)
             .into_iter()
-            .filter_map(|(queue, kept)| {
-                let over = kept.saturating_sub(rules(&queue).finished_max?);
-                (over > 0).then_some((queue, over))
+            .filter_map(|(sum, kept)| {
+                let over = kept.saturating_sub(sum.bound(&rules(&sum.queue))?);
+                (over > 0).then_some((sum, over))
             })
             .collect();
     }
@@ -114,7 +139,8 @@ mod tests {
 
     fn finished(minutes_ago: i64, state: State, retain_ms: Option<u64>) -> Finished {
         let finished_at = Timestamp::UNIX_EPOCH - jiff::SignedDuration::from_mins(minutes_ago);
-        Finished { id: JobId::new(), queue: "q".into(), state, finished_at, retain_ms }
+        let dead_bytes = if state == State::Dead { 100 } else { 0 };
+        Finished { id: JobId::new(), queue: "q".into(), state, finished_at, retain_ms, dead_bytes }
     }
 
     #[test]
@@ -144,6 +170,21 @@ mod tests {
         sweep.end_round(rules);
         assert_eq!(sweep.page(&jobs, rules, Timestamp::UNIX_EPOCH), oldest);
         jobs.drain(..7);
+        sweep.end_round(rules);
+        assert!(sweep.page(&jobs, rules, Timestamp::UNIX_EPOCH).is_empty());
+    }
+
+    #[test]
+    fn a_bound_on_bytes_lets_the_oldest_dead_letters_go_and_nothing_else() {
+        let rules = |_: &str| Retention { dead_bytes_max: Some(250), ..Retention::default() };
+        let mut jobs: Vec<_> = (0..5).map(|_| finished(0, State::Dead, None)).collect();
+        jobs.insert(0, finished(0, State::Done, None));
+        let oldest: Vec<_> = jobs[1..4].iter().map(|j| j.id).collect();
+        let mut sweep = Sweep::default();
+        assert!(sweep.page(&jobs, rules, Timestamp::UNIX_EPOCH).is_empty());
+        sweep.end_round(rules);
+        assert_eq!(sweep.page(&jobs, rules, Timestamp::UNIX_EPOCH), oldest, "two fit, three not");
+        jobs.drain(1..4);
         sweep.end_round(rules);
         assert!(sweep.page(&jobs, rules, Timestamp::UNIX_EPOCH).is_empty());
     }

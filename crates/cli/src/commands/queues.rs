@@ -46,6 +46,9 @@ struct Set {
     /// Keep dead letters this long [default: 90d]
     #[arg(long, value_name = "DURATION")]
     retain_dead: Option<Span>,
+    /// Keep at most this many bytes of dead letters, the newest [default: no bound]
+    #[arg(long, value_name = "BYTES")]
+    retain_dead_bytes: Option<u64>,
 }
 
 /// Runs the verb.
@@ -122,27 +125,32 @@ fn row(queue: &QueueView, now: Timestamp) -> Vec<Cell> {
 fn kept(retention: &Retention) -> String {
     let ms = |ms| short(Duration::from_millis(ms));
     let most = retention.finished_max.map(|max| format!(" max {}", output::grouped(max)));
+    let bytes = retention.dead_bytes_max.map(|max| format!(" max {} bytes", output::grouped(max)));
     let (done, dead) = (ms(retention.finished_ms), ms(retention.dead_ms));
-    format!("{done}{}, dead {dead}", most.unwrap_or_default())
+    format!("{done}{}, dead {dead}{}", most.unwrap_or_default(), bytes.unwrap_or_default())
 }
 
 async fn change(app: &App, set: Set) -> Outcome {
-    if set.retain.is_none() && set.retain_max.is_none() && set.retain_dead.is_none() {
+    let Set { queue, retain, retain_max, retain_dead, retain_dead_bytes } = set;
+    let is_empty = retain.is_none() && retain_dead.is_none();
+    if is_empty && retain_max.is_none() && retain_dead_bytes.is_none() {
         return Err(Failure::usage("there is no rule to set")
-            .hint("give --retain, --retain-max or --retain-dead"));
+            .hint("give --retain, --retain-max, --retain-dead or --retain-dead-bytes"));
     }
     let mill = app.open().await?;
-    let mut rules = present(&mill, &set.queue).await?;
+    let mut rules = present(&mill, &queue).await?;
+    let retention = &mut rules.retention;
     let ms = |span: Span| span.0.as_millis() as u64;
-    rules.retention.finished_ms = set.retain.map_or(rules.retention.finished_ms, ms);
-    rules.retention.dead_ms = set.retain_dead.map_or(rules.retention.dead_ms, ms);
-    rules.retention.finished_max = set.retain_max.or(rules.retention.finished_max);
-    mill.set_queue(&set.queue, Some(rules.clone())).await?;
+    retention.finished_ms = retain.map_or(retention.finished_ms, ms);
+    retention.dead_ms = retain_dead.map_or(retention.dead_ms, ms);
+    retention.finished_max = retain_max.or(retention.finished_max);
+    retention.dead_bytes_max = retain_dead_bytes.or(retention.dead_bytes_max);
+    mill.set_queue(&queue, Some(rules.clone())).await?;
     mill.close().await;
     if app.json {
-        output::json(&serde_json::json!({ "name": set.queue, "rules": rules }));
+        output::json(&serde_json::json!({ "name": queue, "rules": rules }));
     } else {
-        output::line(format!("{} keeps {}", set.queue, kept(&rules.retention)));
+        output::line(format!("{queue} keeps {}", kept(&rules.retention)));
     }
     Ok(Exit::Ok)
 }

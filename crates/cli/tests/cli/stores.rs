@@ -38,6 +38,9 @@ fn upkeep(mill: &Mill) {
     mill.run(&["queues", "set", "q", "--retain", "7d", "--retain-max", "1000"]).ok();
     mill.run(&["queues", "set", "q", "--retain-dead", "30d"]).ok();
     mill.run(&["queues"]).ok().says("7d max 1,000, dead 30d");
+    mill.run(&["queues", "set", "q", "--retain-dead-bytes", "5000"])
+        .ok()
+        .says("dead 30d max 5,000 bytes");
     mill.run(&["queues", "unset", "q"]).ok();
     assert!(mill.rows(&["queues", "--json"]).is_empty());
     mill.run(&["queues", "set", "q"]).code(2);

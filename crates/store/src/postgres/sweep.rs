@@ -28,6 +28,7 @@ pub(crate) async fn finished_after(
         state: State::of_number(row.get(2)).unwrap_or(State::Done),
         finished_at: row.get::<_, At>(3).0,
         retain_ms: row.get::<_, Option<i64>>(4).map(|ms| ms as u64),
+        dead_bytes: row.get::<_, i64>(5) as u64,
     };
     Ok(rows.iter().map(finished).collect())
 }

@@ -34,6 +34,7 @@ fn finished(row: &Row<'_>) -> rusqlite::Result<Finished> {
         state: State::of_number(row.get(2)?).unwrap_or(State::Done),
         finished_at: time_at(row, 3)?,
         retain_ms: row.get::<_, Option<i64>>(4)?.and_then(|ms| u64::try_from(ms).ok()),
+        dead_bytes: row.get::<_, i64>(5)?.unsigned_abs(),
     })
 }
 

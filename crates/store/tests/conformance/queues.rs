@@ -69,8 +69,14 @@ async fn kinds_that_nobody_knows_are_shown(kit: &Kit) {
 }
 
 async fn rules_are_kept_until_taken_away(kit: &Kit) {
-    let rules =
-        QueueRules { retention: Retention { finished_ms: 5, finished_max: Some(7), dead_ms: 9 } };
+    let rules = QueueRules {
+        retention: Retention {
+            finished_ms: 5,
+            finished_max: Some(7),
+            dead_ms: 9,
+            dead_bytes_max: Some(11),
+        },
+    };
     kit.store.set_queue("q", Some(rules.clone())).await.unwrap();
     assert_eq!(queue(kit, "q").await.unwrap().rules, Some(rules.clone()), "also without jobs");
     let other = QueueRules::default();

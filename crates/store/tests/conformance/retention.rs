@@ -5,7 +5,9 @@ use tidemill_core::retention::{Finished, Retention, Sweep};
 use tidemill_core::{JobId, NewJob, OnDuplicate, Options, Scope, State};
 use tidemill_store::JobFilter;
 
-use super::kit::{HOUR, Kit, SECOND, cancelled, dead, done, ids, item, job, retry, unique};
+use super::kit::{
+    HOUR, Kit, SECOND, cancelled, dead, done, ids, item, job, retry, unique, with_payload,
+};
 
 over_both_stores!(
     every_finished_job_is_listed_once_oldest_first,
@@ -18,6 +20,7 @@ over_both_stores!(
     a_sweep_goes_by_age,
     a_sweep_goes_by_the_jobs_own_wish,
     a_sweep_keeps_a_bounded_number,
+    a_sweep_keeps_a_bounded_number_of_bytes_of_dead_letters,
 );
 
 /// One round of the sweep over everything, as the clockwork does it.
@@ -44,12 +47,18 @@ async fn every_finished_job_is_listed_once_oldest_first(kit: &Kit) {
             let options = retain_ms.map(|_| keep.clone()).unwrap_or_default();
             let id = kit.finish(NewJob { options, ..job("k") }, end.clone()).await;
             let finished_at = kit.clock.now();
-            expected.push(Finished { id, queue: "default".into(), state, finished_at, retain_ms });
+            let (queue, dead_bytes) = ("default".into(), 0);
+            expected.push(Finished { id, queue, state, finished_at, retain_ms, dead_bytes });
             kit.clock.advance(SECOND);
         }
     }
     kit.put(job("k")).await;
-    assert_eq!(kit.store.finished_after(None, 100).await.unwrap(), expected);
+    let mut found = kit.store.finished_after(None, 100).await.unwrap();
+    for job in &mut found {
+        assert_eq!(job.dead_bytes > 0, job.state == State::Dead, "{job:?}");
+        job.dead_bytes = 0;
+    }
+    assert_eq!(found, expected);
     let mut seen = Vec::new();
     while let page = kit.store.finished_after(seen.last().copied(), 4).await.unwrap()
         && !page.is_empty()
@@ -134,7 +143,7 @@ async fn a_purged_job_does_not_run_because_its_neighbour_does(kit: &Kit) {
 }
 
 async fn a_sweep_goes_by_age(kit: &Kit) {
-    let hour = Retention { finished_ms: 3_600_000, finished_max: None, dead_ms: 7_200_000 };
+    let hour = Retention { finished_ms: 3_600_000, dead_ms: 7_200_000, ..Retention::default() };
     let old = kit.finish(job("k"), done()).await;
     let old_dead = kit.finish(job("k"), dead("x")).await;
     kit.clock.advance(HOUR / 2);
@@ -178,4 +187,24 @@ async fn a_sweep_keeps_a_bounded_number(kit: &Kit) {
     let left: Vec<_> = kit.store.finished_after(None, 99).await.unwrap();
     let left: Vec<_> = left.into_iter().map(|job| job.id).collect();
     assert_eq!(left, sent[6..], "the youngest stay");
+}
+
+async fn a_sweep_keeps_a_bounded_number_of_bytes_of_dead_letters(kit: &Kit) {
+    let large = |bytes: usize| with_payload(job("k"), &format!("\"{}\"", "x".repeat(bytes)));
+    let other = kit.finish(large(1500), done()).await;
+    let mut letters = Vec::new();
+    for _ in 0..6 {
+        letters.push(kit.finish(large(1000), dead("x")).await);
+    }
+    // A store may keep a few bytes more with each value.
+    let bounded = Retention { dead_bytes_max: Some(3200), ..Retention::default() };
+    let mut sweep = Sweep::default();
+    assert_eq!(round(kit, &mut sweep, bounded).await, 0, "the first round counts");
+    assert_eq!(round(kit, &mut sweep, bounded).await, 3);
+    assert_eq!(round(kit, &mut sweep, bounded).await, 0, "what is left fits");
+    let kept = kit.store.dead(&DeadFilter::default(), 0, 9).await.unwrap();
+    let mut kept: Vec<_> = kept.into_iter().map(|letter| letter.id).collect();
+    kept.sort();
+    assert_eq!(kept, letters[3..], "the oldest go first");
+    assert_eq!(kit.state(other).await, State::Done, "the bound is on dead letters alone");
 }

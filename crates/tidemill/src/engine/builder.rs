@@ -52,8 +52,8 @@ impl Builder {
         self
     }
 
-    /// How long finished jobs are kept where their queue has no rule. Defaults to 3 days, dead
-    /// letters 90.
+    /// How long, and how much of, finished jobs are kept where their queue has no rule. Defaults to 3
+    /// days, dead letters 90, without a bound on their number or bytes.
     #[must_use]
     pub fn retention(self, retention: Retention) -> Self {
         Self { retention, ..self }

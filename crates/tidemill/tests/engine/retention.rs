@@ -12,6 +12,7 @@ use super::kit::{Echo, Kit, SOON};
 over_both_stores!(
     finished_jobs_go_after_three_days_and_dead_letters_after_ninety,
     queue_keeps_its_latest_jobs,
+    queue_keeps_its_latest_dead_letters_within_bytes,
     job_can_wish_for_its_own_retention,
     retention_of_the_instance_holds_where_a_queue_has_no_rule,
     running_worker_tends_by_itself,
@@ -63,6 +64,23 @@ async fn queue_keeps_its_latest_jobs(kit: Kit) {
     let filter = JobFilter { queue: Some("busy".into()), ..JobFilter::default() };
     let kept: Vec<_> = mill.jobs(&filter).await.unwrap().iter().map(|view| view.job.id).collect();
     assert_eq!(kept, [ids[4], ids[3]]);
+    assert!(is_kept(&mill, elsewhere).await);
+}
+
+async fn queue_keeps_its_latest_dead_letters_within_bytes(kit: Kit) {
+    let mill = kit.open_still().await;
+    let retention = Retention { dead_bytes_max: Some(100), ..Retention::default() };
+    mill.set_queue("busy", Some(QueueRules { retention })).await.unwrap();
+    let bad = || Enqueue::from(Echo::new("bad"));
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(mill.enqueue(bad().queue("busy")).await.unwrap().id());
+    }
+    let elsewhere = mill.enqueue(bad()).await.unwrap().id();
+    drain(worker(&mill)).await.unwrap();
+    tend(&mill).await.unwrap();
+    // Each takes some thirty bytes.
+    assert!(!is_kept(&mill, ids[0]).await && is_kept(&mill, ids[4]).await);
     assert!(is_kept(&mill, elsewhere).await);
 }
 

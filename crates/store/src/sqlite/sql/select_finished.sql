@@ -1,5 +1,12 @@
 -- A page of finished jobs, oldest first. Bare results that a key still keeps are left out.
-select outcome.id, outcome.queue, outcome.state, outcome.finished_at, outcome.retain_ms
+-- The size of a dead letter stands in its row's header: its payload is not read for it.
+select
+    outcome.id, outcome.queue, outcome.state, outcome.finished_at, outcome.retain_ms,
+    iif(outcome.state = 6, coalesce(
+        octet_length(outcome.error)
+            + (select octet_length(payload) from tidemill_job where id = outcome.id),
+        0
+    ), 0)
 from tidemill_outcome as outcome
 where outcome.id > coalesce(?1, x'')
     and (outcome.keyed < 2 or not exists (
