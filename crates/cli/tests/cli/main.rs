@@ -5,6 +5,7 @@
 mod dead;
 mod demo;
 mod enqueue;
+mod full;
 mod jobs;
 mod lines;
 mod mill;

@@ -52,18 +52,7 @@ impl Mill {
     }
 
     pub fn run_with(&self, args: &[&str], stdin: &str) -> Ended {
-        let mut command = self.command(args);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut pipe = child.stdin.take().unwrap();
-        let text = stdin.to_owned();
-        // A command may end before it has read all.
-        let feeder = std::thread::spawn(move || pipe.write_all(text.as_bytes()));
-        let output = child.wait_with_output().unwrap();
-        let _ = feeder.join().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        let code = output.status.code().unwrap_or(-1);
-        Ended { code, stdout: text(output.stdout), stderr: text(output.stderr) }
+        feed(self.command(args), stdin)
     }
 
     /// Runs a command that must work, and reads its one document.
@@ -92,6 +81,21 @@ impl Mill {
     pub fn work(&self, args: &[&str]) -> Process {
         Process::spawn(&mut self.command(&[&["work", "--json"], args].concat())).unwrap()
     }
+}
+
+/// Runs a command to its end, with this on its stdin.
+pub fn feed(mut command: Command, stdin: &str) -> Ended {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    let text = stdin.to_owned();
+    // A command may end before it has read all.
+    let feeder = std::thread::spawn(move || pipe.write_all(text.as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    let _ = feeder.join().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let code = output.status.code().unwrap_or(-1);
+    Ended { code, stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
 impl Ended {

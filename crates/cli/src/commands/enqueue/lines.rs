@@ -29,9 +29,10 @@ pub async fn run(app: &App, mill: &Tidemill, limits: &Limits) -> Outcome {
             Err(failure) => return Err(tally.stopped(failure)),
         };
         let first = lines.number - batch.len().min(lines.number);
-        let receipts = mill.enqueue_many(batch).await.map_err(|error| {
-            tally.stopped(Failure::from(error).at(format!("the lines after {first}")))
-        })?;
+        let receipts = match mill.enqueue_many(batch).await {
+            Ok(receipts) => receipts,
+            Err(error) => return Err(tally.interrupted(error, first)),
+        };
         tally.add(&receipts);
         bar.set(tally.all);
         if end {
@@ -58,11 +59,30 @@ impl Tally {
         }
     }
 
+    /// A line was bad.
     fn stopped(&self, failure: Failure) -> Failure {
-        let before = count(self.all, "job was", "jobs were");
+        let before = self.before();
         failure.hint(format!(
-            "{before} enqueued before, nothing of this batch; mend the line and send it and the rest"
+            "{before}, nothing of this batch; mend the line and send it and the rest"
         ))
+    }
+
+    /// The store could not take the lines after `first`.
+    fn interrupted(&self, error: tidemill::Error, first: usize) -> Failure {
+        let is_unknown = matches!(&error, tidemill::Error::Store(error) if error.is_unknown());
+        let before = self.before();
+        let hint = if is_unknown {
+            format!(
+                "{before}; whether this batch was is unknown: lines with an id can be sent again"
+            )
+        } else {
+            format!("{before}, nothing of this batch; send the rest when the store is well again")
+        };
+        Failure::from(error).at(format!("the lines after {first}")).hint(hint)
+    }
+
+    fn before(&self) -> String {
+        format!("{} enqueued before", count(self.all, "job was", "jobs were"))
     }
 
     fn show(&self, app: &App) {
