@@ -3,7 +3,8 @@
 //! The test binary starts itself again as workers and producers (`role`). A nemesis, seeded, kills
 //! them, and on Postgres the server as well, while all of them write down what they did in
 //! append-only files. After the last fault healthy workers drain what is left, and what the store
-//! says is held against the files: nothing lost, nothing unknown, every job one outcome.
+//! says is held against the files: nothing lost, nothing unknown, every job one outcome. That the
+//! rules it is held against can be broken, and are then named, is shown by `planted`.
 //!
 //! `TIDEMILL_SEED=N` repeats a run's faults; `TIDEMILL_TORTURE_MINUTES=N` runs that long per store.
 
@@ -14,6 +15,7 @@ mod crash {
     pub mod field;
     pub mod history;
     pub mod nemesis;
+    mod planted;
     pub mod poison;
     pub mod producer;
     pub mod role;

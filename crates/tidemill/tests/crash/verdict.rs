@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidemill::{JobFilter, JobId, State, Tidemill, Timestamp, Token};
+use tidemill::{JobFilter, JobId, JobView, State, Tidemill, Timestamp, Token};
 
 use super::check::{Books, all_jobs};
 use super::field::Field;
@@ -14,20 +14,48 @@ const SHOWN_MAX: usize = 20;
 
 /// Finished jobs that were seen on the way: they must stay as they were.
 #[derive(Debug, Default)]
-pub struct Remembered(BTreeMap<JobId, (State, Option<Token>, Option<Timestamp>)>);
+pub struct Remembered(BTreeMap<JobId, Ending>);
 
 impl Remembered {
     /// Looks at the latest finished jobs. While the database is away there is nothing to see.
     pub async fn look(&mut self, mill: &Tidemill) {
         for state in [State::Done, State::Dead] {
             let filter = JobFilter { state: Some(state), limit: 1000, ..JobFilter::default() };
-            for view in mill.jobs(&filter).await.unwrap_or_default() {
-                let seen = (view.state, view.token, view.finished_at);
-                let before = *self.0.entry(view.job.id).or_insert(seen);
-                assert_eq!(before, seen, "job {} left its final state", view.job.id);
-            }
+            let wrong = self.see(&mill.jobs(&filter).await.unwrap_or_default());
+            assert!(wrong.is_empty(), "{wrong:?}");
         }
     }
+
+    /// Holds jobs against what was seen of them before, and remembers those that are new.
+    pub fn see(&mut self, jobs: &[JobView]) -> Vec<String> {
+        let finished = jobs.iter().filter(|view| view.state.is_final());
+        let changed = finished.filter_map(|view| {
+            let seen = ending(view);
+            let before = *self.0.entry(view.job.id).or_insert(seen);
+            (before != seen).then(|| changed(view.job.id, &before, Some(&seen)))
+        });
+        changed.collect()
+    }
+
+    /// Those that are not as they were, or not there any more.
+    pub fn changed(&self, jobs: &BTreeMap<JobId, JobView>) -> Vec<String> {
+        let gone = self.0.iter().filter_map(|(id, before)| {
+            let now = jobs.get(id).map(ending);
+            (now != Some(*before)).then(|| changed(*id, before, now.as_ref()))
+        });
+        gone.collect()
+    }
+}
+
+/// How a job ended, which is for ever.
+type Ending = (State, Option<Token>, Option<Timestamp>);
+
+fn ending(view: &JobView) -> Ending {
+    (view.state, view.token, view.finished_at)
+}
+
+fn changed(id: JobId, before: &Ending, now: Option<&Ending>) -> String {
+    format!("{id} left its final state: it was {before:?} and is {now:?}")
 }
 
 pub struct Verdict;
@@ -44,12 +72,7 @@ impl Verdict {
             Books { history: &history, jobs: &jobs, ledger: &ledger, frozen: &field.frozen };
         let mut wrong = books.audit();
         wrong.extend(Self::left_over(field).await);
-        for (id, seen) in &remembered.0 {
-            let now = jobs.get(id).map(|view| (view.state, view.token, view.finished_at));
-            if now != Some(*seen) {
-                wrong.push(format!("job {id} was {seen:?} and is {now:?}"));
-            }
-        }
+        wrong.extend(remembered.changed(&jobs));
         if history.stale == 0 {
             wrong.push("no stale write was ever refused: no zombie was put to the test".into());
         }
