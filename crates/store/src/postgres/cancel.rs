@@ -22,7 +22,7 @@ const FIND: Statement = sql!("select_to_cancel", UUID_ARRAY);
 const OUTCOME_KNOWN: Statement = sql!("select_outcome", UUID_ARRAY);
 const SHEAF_LOCK: Statement = sql!("select_ready", INT8_ARRAY);
 const SHEAF_DROP: Statement = sql!("delete_ready", INT8_ARRAY);
-const SHEAF_KEEP: Statement = sql!("keep_in_sheaf", INT8, UUID_ARRAY);
+const SHEAF_TAKE: Statement = sql!("take_from_sheaves", INT8_ARRAY, UUID_ARRAY);
 const KEY_UNKEEP: Statement = sql!("forget_next", TEXT_ARRAY, UUID_ARRAY);
 const LEASE_FIND: Statement = sql!("select_leases_holding", UUID_ARRAY);
 const LEASE_CANCEL: Statement = sql!("mark_lease_cancelled", INT8_ARRAY, UUID_ARRAY, TEXT);
@@ -158,7 +158,7 @@ impl Search {
         let open = found.iter().filter(|(id, _)| !self.answers.contains_key(id));
         let sheaves: BTreeSet<i64> = open.map(|(_, (_, sheaf))| *sheaf).collect();
         let sheaves: Vec<i64> = sheaves.into_iter().collect();
-        let mut empty = Vec::new();
+        let (mut empty, mut changed, mut taken) = (Vec::new(), Vec::new(), Vec::<Uuid>::new());
         for row in conn.query(&SHEAF_LOCK, &[&sheaves]).await? {
             let (seq, ids, attempt, lost): (i64, Vec<Uuid>, i16, i16) =
                 (row.get(0), row.get(1), row.get(2), row.get(3));
@@ -167,7 +167,8 @@ impl Search {
             if others.is_empty() {
                 empty.push(seq);
             } else if !meant.is_empty() {
-                conn.query(&SHEAF_KEEP, &[&seq, &others]).await?;
+                changed.push(seq);
+                taken.extend(&meant);
             }
             for id in meant {
                 self.end(&found[&id].0, attempt, lost, reason);
@@ -175,6 +176,9 @@ impl Search {
         }
         if !empty.is_empty() {
             conn.query(&SHEAF_DROP, &[&empty]).await?;
+        }
+        if !changed.is_empty() {
+            conn.query(&SHEAF_TAKE, &[&changed, &taken]).await?;
         }
         Ok(())
     }
@@ -213,7 +217,7 @@ impl Search {
         let (mut tokens, mut marked) = (Vec::new(), Vec::new());
         for lease in &leases {
             let (token, worker): (i64, Uuid) = (lease.get(0), lease.get(1));
-            let before: Vec<Uuid> = lease.get(3);
+            let before: HashSet<Uuid> = lease.get::<_, Vec<Uuid>>(3).into_iter().collect();
             for id in lease.get::<_, Vec<Uuid>>(2) {
                 if self.answers.contains_key(&id) {
                     continue;

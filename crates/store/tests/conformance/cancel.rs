@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use tidemill_core::{Due, JobId, NewJob, OnDuplicate, Scope, State};
-use tidemill_store::{CancelAnswer, Hint, Receipt};
+use tidemill_store::{CancelAnswer, Hint, JobFilter, Receipt};
 
 use super::kit::{
     HOUR, Kit, SECOND, TTL, ask, card, dead, done, hears, ids, job, ready, retry, rules, unique,
@@ -16,6 +16,7 @@ over_both_stores!(
     a_finished_job_stays_as_it_is,
     answers_stand_in_the_order_of_the_ids,
     one_of_many_in_a_batch_is_cancelled,
+    many_are_called_off_at_once_and_no_others,
     cancelling_frees_the_key,
     cancel_and_claim_at_the_same_time_agree,
     a_scheduled_job_can_be_run_now,
@@ -103,6 +104,31 @@ async fn one_of_many_in_a_batch_is_cancelled(kit: &Kit) {
     assert_eq!(cancel(kit, sent[29]).await, CancelAnswer::Requested);
     let rest: Vec<_> = sent[30..].iter().copied().filter(|id| !off.contains(id)).collect();
     assert_eq!(ids(&kit.take(worker, 999).await), rest);
+}
+
+async fn many_are_called_off_at_once_and_no_others(kit: &Kit) {
+    let worker = kit.worker().await;
+    kit.store.enqueue((0..400).map(|_| job("k")).collect()).await.unwrap();
+    let mut running = ids(&kit.take(worker, 150).await);
+    running.extend(ids(&kit.take(worker, 150).await));
+    let ready = JobFilter { state: Some(State::Ready), limit: 100, ..JobFilter::default() };
+    let waiting = kit.store.jobs(&ready).await.unwrap();
+    let waiting: Vec<_> = waiting.into_iter().map(|view| view.job.id).collect();
+    // More than half of the second lease, nothing of the first, and every second one that waits.
+    let mut meant: Vec<_> = running[160..].to_vec();
+    let told = meant.len();
+    meant.extend(waiting.iter().step_by(2));
+    let answers = kit.store.cancel(meant.clone(), "enough").await.unwrap();
+    assert!(answers[..told].iter().all(|answer| *answer == CancelAnswer::Requested));
+    assert!(answers[told..].iter().all(|answer| *answer == CancelAnswer::Cancelled));
+    let mut called_off = kit.store.beat(worker).await.unwrap().cancelled;
+    called_off.sort();
+    let mut expected = running[160..].to_vec();
+    expected.sort();
+    assert_eq!(called_off, expected);
+    let mut left: Vec<_> = waiting.iter().skip(1).step_by(2).copied().collect();
+    left.sort();
+    assert_eq!(ids(&kit.take(worker, 400).await), left, "the others are in their order");
 }
 
 async fn cancelling_frees_the_key(kit: &Kit) {

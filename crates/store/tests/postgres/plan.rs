@@ -35,6 +35,20 @@ async fn every_statement_prepares() {
     assert!(names > 50);
 }
 
+#[tokio::test]
+async fn what_runs_and_is_called_off_is_found_by_one_hash_table() {
+    let url = fresh_postgres_url();
+    store(&url).await.close().await;
+    let client = connect(&url).await;
+    for (name, arguments) in [
+        ("select_leases_holding.sql", "array[gen_random_uuid()]"),
+        ("take_from_sheaves.sql", "array[1], array[gen_random_uuid()]"),
+    ] {
+        let plan = plan(&client, name, arguments).await;
+        assert!(plan.contains("hashed SubPlan") && !plan.contains("Join"), "{name}: {plan}");
+    }
+}
+
 const SETTLE_ARGUMENTS: &str = "null, gen_random_uuid(), array[gen_random_uuid()], array['default'], \
      array[1], array[1]::int2[], array[0]::int2[], array['null'], array[1], array[2], '{}', array[0]";
 const CLAIM_ARGUMENTS: &str = "null, gen_random_uuid(), null, \
