@@ -183,14 +183,14 @@ const BUGS: [Bug; 18] = [
     (
         "a job that nobody asked for",
         |story, _| drop(story.jobs.insert(STRANGER, lone())),
-        |_| format!("unexpected: {}", STRANGER),
+        |_| format!("unexpected: {STRANGER}"),
     ),
     (
         "an effect of a job that never was",
         |story, _| {
             story.attempt(STRANGER, 1, 1);
         },
-        |_| format!("unknown: an effect of {}", STRANGER),
+        |_| format!("unknown: an effect of {STRANGER}"),
     ),
     (
         "a child of a parent that is not done",
@@ -306,9 +306,9 @@ fn a_final_state_that_changes_is_named() {
         |view| view.finished_at = Some(Timestamp::MAX),
     ];
     for change in changes {
-        let mut changed = story.jobs[&cast.plain].clone();
-        change(&mut changed);
-        assert!(remembered.see(&[changed])[0].contains(&name));
+        let mut other = story.jobs[&cast.plain].clone();
+        change(&mut other);
+        assert!(remembered.see(&[other])[0].contains(&name));
     }
     story.job(cast.plain).state = State::Ready;
     assert!(remembered.changed(&story.jobs)[0].contains(&name), "one that runs again");
