@@ -14,6 +14,8 @@ const CHECKED_BYTES_MAX: i64 = 512 * 1024 * 1024;
 const WAL_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Free pages below this are no waste: they are used again.
 const FREE_BYTES_MAX: i64 = 256 * 1024 * 1024;
+/// The log alone may need that much before it is reused.
+const DISK_BYTES_MIN: u64 = WAL_BYTES_MAX;
 const MIB: i64 = 1024 * 1024;
 
 /// Looks at the database through a reader's connection.
@@ -30,6 +32,7 @@ pub(super) fn examine(conn: &Connection, file: Option<&Path>) -> Result<Vec<Find
         integrity(conn, bytes)?,
     ];
     findings.extend(file.map(wal));
+    findings.extend(file.and_then(disk_bytes).map(disk));
     Ok(findings)
 }
 
@@ -90,4 +93,44 @@ fn wal(file: &Path) -> Finding {
             .to_owned()
     });
     finding("write-ahead log", format!("{} MiB", bytes / MIB as u64), hint)
+}
+
+/// What the disk of the file has left for us; `None` where nobody can say.
+#[cfg(unix)]
+fn disk_bytes(file: &Path) -> Option<u64> {
+    let disk = nix::sys::statvfs::statvfs(file).ok()?;
+    // Their types differ between systems.
+    Some((disk.blocks_available() as u64).saturating_mul(disk.fragment_size() as u64))
+}
+
+#[cfg(not(unix))]
+fn disk_bytes(_: &Path) -> Option<u64> {
+    None
+}
+
+fn disk(bytes: u64) -> Finding {
+    let hint = (bytes < DISK_BYTES_MIN)
+        .then(|| "make room: nothing can be enqueued or settled on a full disk".to_owned());
+    finding("free space on the disk", format!("{} MiB", bytes / MIB as u64), hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_is_nearly_full_is_a_finding() {
+        assert!(disk(DISK_BYTES_MIN).ok);
+        let full = disk(DISK_BYTES_MIN - 1);
+        assert_eq!((full.ok, full.found.as_str(), full.hint.is_some()), (false, "255 MiB", true));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_disk_of_a_file_says_what_it_has_left() -> std::io::Result<()> {
+        let file = tempfile::NamedTempFile::new()?;
+        assert!(disk_bytes(file.path()).is_some());
+        assert_eq!(disk_bytes(Path::new("/no/such/file")), None);
+        Ok(())
+    }
 }

@@ -25,29 +25,29 @@ type Kinds = Arc<Vec<String>>;
 pub(super) struct Marks {
     since: i64,
     latest: i64,
-    marks: HashMap<(Lane, Kinds), i64>,
+    begins: HashMap<(Lane, Kinds), i64>,
 }
 
 impl Marks {
     /// The due time from which on it is worth looking.
     pub fn begin(&mut self, now: i64, lane: &Lane, kinds: &Kinds) -> i64 {
-        if now < self.latest || now - self.since >= TTL_US || self.marks.len() > LANES_MAX {
+        if now < self.latest || now - self.since >= TTL_US || self.begins.len() > LANES_MAX {
             self.forget();
             self.since = now;
         }
         self.latest = now;
-        self.marks.get(&(lane.clone(), Arc::clone(kinds))).copied().unwrap_or(i64::MIN)
+        self.begins.get(&(lane.clone(), Arc::clone(kinds))).copied().unwrap_or(i64::MIN)
     }
 
     /// Everything due before `until` was looked at, and what fits was taken.
     pub fn seen(&mut self, lane: &Lane, kinds: &Kinds, until: i64) {
         let mark = until.min(self.latest - MARGIN_US);
-        self.marks.insert((lane.clone(), Arc::clone(kinds)), mark);
+        self.begins.insert((lane.clone(), Arc::clone(kinds)), mark);
     }
 
     /// What was taken may be there again.
     pub fn forget(&mut self) {
-        self.marks.clear();
+        self.begins.clear();
     }
 }
 
