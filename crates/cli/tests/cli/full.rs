@@ -50,7 +50,8 @@ fn waiting(ended: &Ended) -> u64 {
 }
 
 /// Fills the disk; answers how many jobs are there, which are those that were acknowledged.
-fn fill(code: &str, limited: impl Fn(&[&str], &str) -> Ended) -> usize {
+/// `findings` is what the doctor says of it.
+fn fill(code: &str, findings: &str, limited: impl Fn(&[&str], &str) -> Ended) -> usize {
     limited(&["migrate"], "").ok();
     let ended = limited(&["enqueue", "--lines"], &lines(0)).code(6).says(code);
     let before = acknowledged(&ended);
@@ -58,7 +59,8 @@ fn fill(code: &str, limited: impl Fn(&[&str], &str) -> Ended) -> usize {
     assert!(ended.stderr.contains("nothing of this batch"), "{ended:?}");
     // Whoever looks while the disk is full is not turned away.
     assert_eq!(waiting(&limited(&["queues", "--json"], "").ok()), before as u64);
-    limited(&["doctor"], "").ok().says("all is well");
+    let is_well = findings == "all is well";
+    limited(&["doctor"], "").code(i32::from(!is_well)).says("integrity").says(findings);
     // Nor does a second try do harm.
     limited(&["enqueue", "--lines"], &lines(before)).code(6).says(code);
     before
@@ -70,7 +72,7 @@ fn a_limit_on_file_sizes_is_named_and_loses_nothing() {
     let limited = |args: &[&str], stdin: &str| {
         feed(through(&["sh", "-c", LIMIT, "sh"], &mill.command(args)), stdin)
     };
-    fill("store_disk_failed", limited);
+    fill("store_disk_failed", "all is well", limited);
     let there = waiting(&mill.run(&["queues", "--json"]).ok());
     mill.run_with(&["enqueue", "--lines"], &lines(usize::try_from(there).unwrap())).ok();
     assert_eq!(waiting(&mill.run(&["queues", "--json"]).ok()), JOBS as u64);
@@ -93,7 +95,12 @@ fn a_full_disk_is_named_and_loses_nothing_and_workers_go_on() {
     let pid = holder.id().to_string();
     let enter = ["nsenter", "--target", &pid, "--user", "--mount", "--preserve-credentials"];
     let inside = |args: &[&str], stdin: &str| feed(through(&enter, &mill.command(args)), stdin);
-    fill("store_disk_full", inside);
+    // The space that is left, and nothing else.
+    fill(
+        "store_disk_full",
+        "make room: nothing can be enqueued or settled on a full disk\n1 finding",
+        inside,
+    );
 
     let work = ["work", "--json", "--exec", "cat", "--kind", "last"];
     let worker = Process::spawn(&mut through(&enter, &mill.command(&work))).unwrap();
@@ -107,7 +114,7 @@ fn a_full_disk_is_named_and_loses_nothing_and_workers_go_on() {
     inside(&["enqueue", "--lines"], &lines(from)).code(6).says("store_disk_full");
 
     let mut more = Command::new("mount");
-    more.args(["-o", "remount,size=64m", &folder]);
+    more.args(["-o", "remount,size=512m", &folder]);
     feed(through(&enter, &more), "").ok();
     inside(&["enqueue", "--lines"], &lines(from)).ok();
     assert_eq!(waiting(&inside(&["queues", "--json"], "").ok()), JOBS as u64);
