@@ -95,7 +95,7 @@ impl Postgres {
         let db = Arc::new(connect::Db::open(url, &options).await?);
         migrate::run(&db, options.migrate).await?;
         let (notifier, told) = notify::Notifier::new();
-        let process = notifier.process().to_owned();
+        let (process, told_at) = (notifier.process().to_owned(), notifier.told_at());
         let shared = Arc::new(Shared {
             db: Arc::clone(&db),
             wake: Wake::default(),
@@ -108,7 +108,8 @@ impl Postgres {
             listening: tokio::sync::watch::Sender::new(false),
             swept: Mutex::new(None),
         });
-        let sending = tokio::spawn(async move { notify::send(&db, &process, told).await });
+        let sending =
+            tokio::spawn(async move { notify::send(&db, &process, &told_at, told).await });
         let listening = tokio::spawn(listen::listen(Arc::clone(&shared)));
         Ok(Self { shared, tasks: Mutex::new(vec![sending, listening]) })
     }

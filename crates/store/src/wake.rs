@@ -4,7 +4,7 @@
 //! Postgres by NOTIFY on a connection of its own, SQLite by watching the file.
 
 use tidemill_core::JobId;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 /// Something may have changed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -35,23 +35,35 @@ pub enum Hint {
 
 /// Where hints are heard in this process.
 #[derive(Debug, Clone)]
-pub struct Wake(broadcast::Sender<Hint>);
+pub struct Wake {
+    hints: broadcast::Sender<Hint>,
+    wanted: watch::Sender<bool>,
+}
 
 impl Default for Wake {
     fn default() -> Self {
-        Self(broadcast::Sender::new(1024))
+        Self { hints: broadcast::Sender::new(1024), wanted: watch::Sender::new(false) }
     }
 }
 
 impl Wake {
     /// Hears every hint from now on. A listener that falls behind should act as on `Any`.
     pub fn listen(&self) -> broadcast::Receiver<Hint> {
-        self.0.subscribe()
+        let heard = self.hints.subscribe();
+        self.wanted.send_replace(true);
+        heard
+    }
+
+    /// Waits until somebody in this process has ever listened. Before that, other processes need not
+    /// be heard: a hint wakes every process that hears it, and one that only enqueues has no use for it.
+    pub async fn wanted(&self) {
+        // It cannot be closed while it is borrowed.
+        let _ = self.wanted.subscribe().wait_for(|wanted| *wanted).await;
     }
 
     /// Tells all listeners of this process.
     pub fn tell(&self, hint: Hint) {
         // No listener is no error: a hint is only for those who are there.
-        let _ = self.0.send(hint);
+        let _ = self.hints.send(hint);
     }
 }

@@ -13,7 +13,7 @@ use crate::postgres::connect::Conn;
 use crate::postgres::error::Fault;
 use crate::postgres::statement::{At, Statement, sql};
 
-pub(crate) const ENQUEUE: Statement = sql!(
+const ENQUEUE: Statement = sql!(
     "insert_job",
     TIMESTAMPTZ,
     UUID_ARRAY,
@@ -35,13 +35,36 @@ pub(crate) const ENQUEUE: Statement = sql!(
     TEXT_ARRAY,
 );
 
+const ENQUEUE_ONE: Statement = sql!(
+    "insert_one_job",
+    TIMESTAMPTZ,
+    UUID,
+    TEXT,
+    TEXT,
+    INT2,
+    TEXT,
+    TEXT,
+    TIMESTAMPTZ,
+    INT8,
+    TEXT,
+    TEXT,
+);
+
 /// Ids in one ready row.
 pub(crate) const SHEAF_IDS_MAX: usize = 100;
 /// Jobs in one statement: fewer than the steps of the sequence that numbers sheaves.
 pub(crate) const STATEMENT_JOBS_MAX: usize = 10_000;
 
+/// The statement that writes this many jobs.
+pub(crate) fn statement(jobs: usize) -> &'static Statement {
+    if jobs == 1 { &ENQUEUE_ONE } else { &ENQUEUE }
+}
+
 /// Writes at most [`STATEMENT_JOBS_MAX`] jobs without unique keys in one statement.
 pub(crate) async fn write(conn: &Conn<'_>, now: Option<At>, jobs: &[&NewJob]) -> Result<(), Fault> {
+    if let [job] = jobs {
+        return write_one(conn, now, job).await;
+    }
     let columns = Columns::of(jobs);
     let Columns {
         ids,
@@ -92,6 +115,28 @@ pub(crate) async fn write(conn: &Conn<'_>, now: Option<At>, jobs: &[&NewJob]) ->
     Ok(())
 }
 
+async fn write_one(conn: &Conn<'_>, now: Option<At>, job: &NewJob) -> Result<(), Fault> {
+    let due = DueKey::of(job.due);
+    conn.query(
+        &ENQUEUE_ONE,
+        &[
+            &now,
+            &job.id.0,
+            &job.kind,
+            &job.queue,
+            &job.priority.band(),
+            &job.tenant,
+            &job.key,
+            &due_at(due),
+            &due_delay_us(due),
+            &job.payload.as_str(),
+            &options_text(&job.options),
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
 /// What the jobs of one sheaf share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct SheafKey<'a> {
@@ -108,6 +153,16 @@ enum DueKey {
     Now,
     In(Duration),
     At(jiff::Timestamp),
+}
+
+impl DueKey {
+    fn of(due: Due) -> Self {
+        match due {
+            Due::Now => Self::Now,
+            Due::In(delay) => Self::In(delay),
+            Due::At(at) => Self::At(at),
+        }
+    }
 }
 
 struct Sheaf<'a> {
@@ -171,11 +226,7 @@ fn groups<'a>(jobs: &[&'a NewJob]) -> Vec<(SheafKey<'a>, Vec<&'a NewJob>)> {
             priority: job.priority,
             kind: &job.kind,
             tenant: job.tenant.as_deref(),
-            due: match job.due {
-                Due::Now => DueKey::Now,
-                Due::In(delay) => DueKey::In(delay),
-                Due::At(at) => DueKey::At(at),
-            },
+            due: DueKey::of(job.due),
         };
         // Most batches are of one sort: the hash is for the others.
         if groups.get(last).is_none_or(|(known, _)| *known != key) {

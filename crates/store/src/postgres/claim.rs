@@ -1,8 +1,6 @@
 //! Claim: one statement takes sheaves of ids, cuts the last one, and writes one lease for all.
 //!
-//! Nobody waits: sheaves in the hands of others are passed over. When that, or too small a number of
-//! sheaves, leaves a claim short, the lease it made is widened by a second look, so that a short
-//! claim means that there is no more.
+//! Nobody waits: sheaves in the hands of others are passed over, and asked for again soon after.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,27 +10,27 @@ use tidemill_core::Token;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::postgres::Shared;
 use crate::postgres::body::body;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::leases::Stray;
 use crate::postgres::marks::{Found, Plan};
 use crate::postgres::statement::{At, Statement, sql};
-use crate::request::{Claim, ClaimRequest, ClaimedJob};
+use crate::request::{Claim, ClaimRequest, ClaimedJob, Lane};
 
 const CLAIM: Statement = sql!(
     "claim",
     TIMESTAMPTZ,
     UUID,
-    INT8,
+    UUID,
     TEXT_ARRAY,
     INT2_ARRAY,
     TIMESTAMPTZ_ARRAY,
+    BOOL,
     TEXT_ARRAY,
-    INT8,
-    INT8,
-    UUID,
+    INT4,
+    INT4,
 );
 
 /// How often one claim looks again because others held what is due.
@@ -49,82 +47,53 @@ pub(crate) async fn claim(shared: &Shared, ask: ClaimRequest) -> Result<Claim> {
         // Marks go by the database's clock; one set by hand may stand still or jump.
         plan.begin_at_heads();
     }
-    let mut taken: Option<Claim> = None;
     let mut looks = 0;
     loop {
-        let missing = ask.jobs_max - taken.as_ref().map_or(0, |claim| claim.jobs.len());
-        plan.sheaves = plan.sheaves.min(missing);
-        let part = match look(shared, &ask, &plan, taken.as_ref(), missing).await {
-            Ok(part) => part,
-            Err(error) => match taken.filter(|claim| !claim.jobs.is_empty()) {
-                // Safe under its lease, unless that was widened and has another token now. Then it is
-                // given back, and these attempts will be refused. So it is not in the book.
-                Some(claim) if error.is_unknown() => return Ok(claim),
-                Some(claim) => return Ok(noted(shared, &ask, claim)),
-                None => return Err(error),
-            },
-        };
-        let (is_cut, more) = (part.is_cut, part.more);
-        let claim = join(&mut taken, part.claim);
-        if claim.jobs.len() >= ask.jobs_max {
-            break;
+        let Look { mut claim, is_whole, due } = look(shared, &ask, &mut plan).await?;
+        if let Some(token) = claim.token {
+            let ids = claim.jobs.iter().map(|taken| taken.job.id);
+            shared.leases.opened(token, ask.worker, ids);
         }
-        if more && is_cut {
-            plan.sheaves = (plan.sheaves * 4).max(16);
-        } else if !claim.jobs.is_empty() && (more || plan.is_partial()) {
-            // What is there need not wait for what may be there: ask again, once these have started.
-            claim.next_due = Some(claim.now);
-            break;
-        } else if more && looks < LOOKS_MAX {
+        if claim.jobs.len() >= ask.jobs_max {
+            return Ok(claim);
+        }
+        if !claim.jobs.is_empty() {
+            if due || !is_whole {
+                // What is there need not wait for what may be there: ask again, once these have started.
+                claim.next_due = Some(claim.now);
+            }
+            return Ok(claim);
+        }
+        if due && looks < LOOKS_MAX {
             looks += 1;
             tokio::time::sleep(LOOK_PAUSE * looks).await;
-        } else if more {
-            claim.next_due = Some(earlier(claim.next_due, claim.now + HELD_PAUSE));
-            break;
-        } else if plan.is_partial() {
-            let wait = shared.marks.heads_in(&plan);
-            if wait > Duration::ZERO {
-                claim.next_due = Some(earlier(claim.next_due, claim.now + wait));
-                break;
-            }
-            plan.begin_at_heads();
-        } else {
-            break;
+            continue;
         }
+        if due {
+            claim.next_due = Some(earlier(claim.next_due, claim.now + HELD_PAUSE));
+        } else if !is_whole {
+            let wait = shared.marks.heads_in(&plan);
+            claim.next_due = Some(earlier(claim.next_due, claim.now + wait));
+        }
+        return Ok(claim);
     }
-    let claim = taken.ok_or_else(|| Error::Database { reason: "a claim had no answer".into() })?;
-    Ok(noted(shared, &ask, claim))
 }
 
-/// Puts the lease of a claim into the book.
-fn noted(shared: &Shared, ask: &ClaimRequest, claim: Claim) -> Claim {
-    if let Some(token) = claim.token {
-        let ids = claim.jobs.iter().map(|taken| taken.job.id);
-        shared.leases.opened(token, ask.worker, ids);
-    }
-    claim
-}
-
-/// What one statement took.
-struct Part {
+/// What one statement took and saw.
+struct Look {
     claim: Claim,
-    is_cut: bool,
-    more: bool,
+    /// Whether it looked from the heads of the lanes.
+    is_whole: bool,
+    /// Whether something is due that is in other hands.
+    due: bool,
 }
 
-async fn look(
-    shared: &Shared,
-    ask: &ClaimRequest,
-    plan: &Plan,
-    before: Option<&Claim>,
-    missing: usize,
-) -> Result<Part> {
+async fn look(shared: &Shared, ask: &ClaimRequest, plan: &mut Plan) -> Result<Look> {
     let asked = Uuid::now_v7();
-    let token = before.and_then(|claim| claim.token).map(|token| token.0);
     let mut tries = Tries::once();
     loop {
         let began = Instant::now();
-        match look_once(shared, ask, plan, token, missing, asked).await {
+        match look_once(shared, ask, plan, asked).await {
             Ok(rows) => return Ok(read(shared, ask, plan, &rows, began.elapsed())),
             Err(fault) => {
                 if matches!(fault, Fault::Lost(_)) {
@@ -140,8 +109,6 @@ async fn look_once(
     shared: &Shared,
     ask: &ClaimRequest,
     plan: &Plan,
-    token: Option<i64>,
-    missing: usize,
     asked: Uuid,
 ) -> Result<Vec<Row>, Fault> {
     let queues: Vec<&str> = ask.lanes.iter().map(|lane| lane.queue.as_str()).collect();
@@ -155,67 +122,70 @@ async fn look_once(
             &[
                 &shared.db.manual_now(),
                 &ask.worker.0,
-                &token,
+                &asked,
                 &queues,
                 &bands,
                 &from,
+                &shared.marks.heads_in(plan).is_zero(),
                 &kinds,
-                &(plan.sheaves as i64),
-                &(missing as i64),
-                &asked,
+                &(plan.sheaves as i32),
+                &(ask.jobs_max as i32),
             ],
         )
         .await
 }
 
-fn read(shared: &Shared, ask: &ClaimRequest, plan: &Plan, rows: &[Row], took: Duration) -> Part {
+fn read(
+    shared: &Shared,
+    ask: &ClaimRequest,
+    plan: &mut Plan,
+    rows: &[Row],
+    took: Duration,
+) -> Look {
     let mut claim =
         Claim { token: None, now: Timestamp::UNIX_EPOCH, jobs: Vec::new(), next_due: None };
-    let mut heads = vec![None; ask.lanes.len()];
-    let (mut sheaves, mut ids, mut more) = (0, 0, false);
-    if let Some(head) = rows.first() {
-        claim.now = head.get::<_, At>(0).0;
-        sheaves = head.get::<_, i64>(1) as usize;
-        ids = head.get::<_, i64>(2) as usize;
-        claim.next_due = head.get::<_, Option<At>>(3).map(|at| at.0);
-        more = head.get(4);
-        claim.token = head.get::<_, Option<i64>>(5).map(Token);
+    let Some((head, jobs)) = rows.split_first() else {
+        return Look { claim, is_whole: true, due: false };
+    };
+    claim.now = head.get::<_, At>(0).0;
+    claim.token = head.get::<_, Option<i64>>(1).map(Token);
+    let (is_whole, due): (bool, bool) = (head.get(2), head.get(5));
+    claim.next_due = head.get::<_, Option<At>>(6).map(|at| at.0);
+    claim.jobs.extend(jobs.iter().map(|row| ClaimedJob {
+        job: Arc::new(body(row, 10)),
+        attempt: row.get::<_, i16>(8) as u16 + 1,
+        lost: row.get::<_, i16>(9) as u16,
+        due_at: row.get::<_, At>(7).0,
+    }));
+    if is_whole {
+        plan.begin_at_heads();
     }
-    if claim.token.is_some() {
-        claim.jobs.reserve(rows.len());
-        for row in rows {
-            let due_at = row.get::<_, At>(7).0;
-            if let Some(head) = heads.get_mut(row.get::<_, i64>(6) as usize - 1) {
-                head.get_or_insert(due_at);
-            }
-            claim.jobs.push(ClaimedJob {
-                job: Arc::new(body(row, 10)),
-                attempt: row.get::<_, i16>(8) as u16 + 1,
-                lost: row.get::<_, i16>(9) as u16,
-                due_at,
-            });
-        }
+    // What is due and in other hands may come back to where it was: nothing is learned from that.
+    if claim.token.is_some() || !due {
+        let (sheaves, ids) = (head.get::<_, i32>(3) as usize, head.get::<_, i32>(4) as usize);
+        let is_cut = claim.jobs.len() >= ask.jobs_max;
+        let heads = heads(ask, &claim.jobs);
+        shared.marks.learn(plan, &Found { heads, sheaves, ids, is_cut, took, now: claim.now });
     }
-    let is_cut = sheaves >= plan.sheaves;
-    let now = claim.now;
-    // What is due is in other hands, and may come back to where it was.
-    if sheaves > 0 || !more {
-        shared.marks.learn(plan, &Found { heads, sheaves, ids, is_cut, took, now });
-    }
-    Part { claim, is_cut, more }
+    Look { claim, is_whole, due }
 }
 
-/// Adds a part to what was taken before.
-fn join(taken: &mut Option<Claim>, part: Claim) -> &mut Claim {
-    match taken {
-        None => taken.insert(part),
-        Some(claim) => {
-            claim.token = part.token.or(claim.token);
-            claim.jobs.extend(part.jobs);
-            claim.next_due = part.next_due;
-            claim
+/// Per lane, the due time of the first job taken from it.
+fn heads(ask: &ClaimRequest, jobs: &[ClaimedJob]) -> Vec<Option<Timestamp>> {
+    let mut heads = vec![None; ask.lanes.len()];
+    let mut last: Option<&Lane> = None;
+    for taken in jobs {
+        let is_of =
+            |lane: &Lane| lane.queue == taken.job.queue && lane.priority == taken.job.priority;
+        if last.is_some_and(is_of) {
+            continue;
+        }
+        if let Some(place) = ask.lanes.iter().position(is_of) {
+            heads[place] = Some(taken.due_at);
+            last = Some(&ask.lanes[place]);
         }
     }
+    heads
 }
 
 fn earlier(one: Option<Timestamp>, other: Timestamp) -> Timestamp {

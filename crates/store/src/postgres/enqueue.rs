@@ -10,7 +10,7 @@ use tidemill_core::NewJob;
 use uuid::Uuid;
 
 use crate::error::Result;
-use crate::postgres::batch::{ENQUEUE, STATEMENT_JOBS_MAX, write};
+use crate::postgres::batch::{STATEMENT_JOBS_MAX, statement, write};
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::notify::NOTIFY;
@@ -41,8 +41,7 @@ pub(crate) async fn enqueue(shared: &Arc<Shared>, jobs: Vec<NewJob>) -> Result<V
     if jobs.len() <= SMALL_JOBS_MAX {
         shared.gather.enqueue(shared, jobs).await?;
     } else {
-        let told = shared.notifier.ready(queues.iter().map(String::as_str));
-        write_all(&shared.db, &jobs.iter().collect::<Vec<_>>(), &told).await?;
+        write_all(shared, &jobs.iter().collect::<Vec<_>>()).await?;
     }
     for queue in queues {
         shared.wake.tell(Hint::Ready { queue });
@@ -50,53 +49,62 @@ pub(crate) async fn enqueue(shared: &Arc<Shared>, jobs: Vec<NewJob>) -> Result<V
     Ok(receipts)
 }
 
-/// Writes jobs without unique keys, all or none. Ids that were written before stay as they are.
-/// `told` goes to other processes right behind the commit.
-pub(crate) async fn write_all(db: &Db, jobs: &[&NewJob], told: &[String]) -> Result<()> {
+/// Writes jobs without unique keys, all or none, and tells other processes. Ids that were written
+/// before stay as they are.
+pub(crate) async fn write_all(shared: &Shared, jobs: &[&NewJob]) -> Result<()> {
+    let queues: BTreeSet<&str> = jobs.iter().map(|job| job.queue.as_str()).collect();
+    let mut told = shared.notifier.ready_now(&queues);
     let mut tries = Tries::resend();
     let mut doubtful = false;
     loop {
-        match write_once(db, jobs, doubtful, told).await {
-            Ok(()) => return Ok(()),
+        let written = if doubtful || jobs.len() > STATEMENT_JOBS_MAX {
+            told = None;
+            write_carefully(&shared.db, jobs).await
+        } else {
+            write_once(&shared.db, jobs, told.as_deref()).await
+        };
+        match written {
+            Ok(()) => break,
             Err(fault) => {
                 doubtful |= matches!(fault, Fault::Duplicate(_) | Fault::Lost(_));
                 tries.again(fault).await?;
             }
         }
     }
+    if told.is_none() {
+        for queue in queues {
+            shared.notifier.tell(Hint::Ready { queue: queue.to_owned() });
+        }
+    }
+    Ok(())
 }
 
-async fn write_once(
-    db: &Db,
-    jobs: &[&NewJob],
-    doubtful: bool,
-    told: &[String],
-) -> Result<(), Fault> {
-    if !doubtful && jobs.len() <= STATEMENT_JOBS_MAX {
-        let conn = db.conn().await?;
-        // Prepared before anything is sent, so that the two go out in this order.
-        conn.prepare(&ENQUEUE).await?;
-        conn.prepare(&NOTIFY).await?;
-        let hints: [Param<'_>; 1] = [&told];
-        let telling = async {
-            let _ = conn.query(&NOTIFY, &hints).await;
-            std::future::pending::<()>().await;
-        };
-        // Both are on their way; only the first is waited for.
-        return tokio::select! {
-            biased;
-            written = write(&conn, db.manual_now(), jobs) => written,
-            () = telling => Ok(()),
-        };
+/// Writes jobs in one statement, and sends `told` right behind it.
+async fn write_once(db: &Db, jobs: &[&NewJob], told: Option<&[String]>) -> Result<(), Fault> {
+    let conn = db.conn().await?;
+    let Some(told) = told else { return write(&conn, db.manual_now(), jobs).await };
+    // Prepared before anything is sent, so that the two go out in this order.
+    conn.prepare(statement(jobs.len())).await?;
+    conn.prepare(&NOTIFY).await?;
+    let hints: [Param<'_>; 1] = [&told];
+    let telling = async {
+        let _ = conn.query(&NOTIFY, &hints).await;
+        std::future::pending::<()>().await;
+    };
+    // Both are on their way; only the first is waited for.
+    tokio::select! {
+        biased;
+        written = write(&conn, db.manual_now(), jobs) => written,
+        () = telling => Ok(()),
     }
+}
+
+/// Writes what is not there yet of jobs that may have been written before, or are too many for one
+/// statement.
+async fn write_carefully(db: &Db, jobs: &[&NewJob]) -> Result<(), Fault> {
     let conn = db.begin().await?;
     match write_new(&conn, db, jobs).await {
-        Ok(()) => {
-            conn.commit().await?;
-            // A hint that is lost only costs time.
-            let _ = db.query(&NOTIFY, &[&told]).await;
-            Ok(())
-        }
+        Ok(()) => conn.commit().await,
         Err(fault) => {
             conn.rollback().await?;
             Err(fault)

@@ -88,7 +88,8 @@ async fn listener(shared: &Shared) -> Finding {
         let found = "a pooler shares connections: jobs of other processes are found by looking";
         return good("hints", found.into());
     }
-    // A store that was just opened is still about to listen.
+    // A store that nobody has listened to yet is only now about to.
+    let _heard = shared.wake.listen();
     let mut listening = shared.listening.subscribe();
     let ok = tokio::time::timeout(LISTEN_WAIT, listening.wait_for(|on| *on))
         .await

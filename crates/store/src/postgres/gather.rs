@@ -82,8 +82,7 @@ impl Gather {
 
 async fn settle(shared: &Shared, calls: Vec<Call>) {
     let all: Vec<_> = calls.iter().flat_map(|call| &call.jobs).collect();
-    let told = shared.notifier.ready(all.iter().map(|job| job.queue.as_str()));
-    let written = write_all(&shared.db, &all, &told).await;
+    let written = write_all(shared, &all).await;
     let alone = calls.len() == 1;
     match written {
         Err(error) if alone || error.is_temporary() => {
@@ -96,7 +95,7 @@ async fn settle(shared: &Shared, calls: Vec<Call>) {
         Err(_) => {
             for call in calls {
                 let jobs: Vec<_> = call.jobs.iter().collect();
-                let _ = call.answer.send(write_all(&shared.db, &jobs, &told).await);
+                let _ = call.answer.send(write_all(shared, &jobs).await);
             }
         }
         Ok(()) => {

@@ -1,7 +1,7 @@
 //! Hearing other processes: LISTEN on a connection of its own, for ever.
 //!
-//! The connection is made again whenever it is lost, with growing pauses, said once a minute. What
-//! was missed meanwhile is made good by one `Any`. Behind a pooler that shares connections LISTEN
+//! The connection is made when somebody in this process first wants to hear, and again whenever it is
+//! lost, with growing pauses, said once a minute. What was missed meanwhile is made good by one `Any`. Behind a pooler that shares connections LISTEN
 //! would belong to somebody else's connection, so it is not tried: polling is enough.
 
 use std::future::poll_fn;
@@ -24,13 +24,12 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
     if shared.db.is_behind_pooler() {
         return;
     }
+    shared.wake.wanted().await;
     let mut pause = PAUSE_MIN;
     let mut said: Option<Instant> = None;
-    let mut first = true;
     loop {
         let began = Instant::now();
-        let error = hear(&shared, first).await;
-        first = false;
+        let error = hear(&shared).await;
         shared.listening.send_replace(false);
         if said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
             tracing::warn!(%error, "other processes are not heard; looking instead");
@@ -45,7 +44,7 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
 }
 
 /// Listens on one connection; answers why it ended.
-async fn hear(shared: &Shared, first: bool) -> String {
+async fn hear(shared: &Shared) -> String {
     let (client, mut connection) = match shared.db.config().connect(NoTls).await {
         Ok(connected) => connected,
         Err(error) => return error.to_string(),
@@ -56,9 +55,7 @@ async fn hear(shared: &Shared, first: bool) -> String {
             return error.to_string();
         }
         shared.listening.send_replace(true);
-        if !first {
-            shared.wake.tell(Hint::Any);
-        }
+        shared.wake.tell(Hint::Any);
         std::future::pending().await
     };
     let hearing = async {

@@ -72,11 +72,6 @@ impl Found {
 }
 
 impl Plan {
-    /// Whether something may be passed over.
-    pub fn is_partial(&self) -> bool {
-        self.from.iter().any(Option::is_some)
-    }
-
     /// The same lanes from their heads.
     pub fn begin_at_heads(&mut self) {
         self.from.fill(None);
@@ -170,7 +165,7 @@ mod tests {
     fn a_claim_begins_where_the_last_one_found_something() {
         let (marks, head) = (Marks::default(), Timestamp::UNIX_EPOCH);
         let plan = marks.plan(&ask());
-        assert!(!plan.is_partial());
+        assert_eq!(plan.from, [None]);
         marks.learn(&plan, &found(Some(head), Duration::ZERO));
         let plan = marks.plan(&ask());
         assert_eq!(plan.from, [Some(head)]);

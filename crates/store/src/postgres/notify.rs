@@ -4,11 +4,15 @@
 //! writes, and what gathers while one is in flight goes with the next. Nobody waits for it, and one
 //! that is lost only costs time: whoever polls finds the job.
 //!
-//! One exception: the gathered enqueues of small calls send it right behind their own statement, as a
-//! transaction of its own on the same connection. The commit is then told without first going back
-//! to the client, which a job on an idle queue would wait for.
+//! One exception: an enqueue after a silence sends it right behind its own statement, as a transaction
+//! of its own on the same connection. The commit is then told without first going back to the client,
+//! which a job on an idle queue would wait for. After it there is silence for a millisecond: what comes
+//! meanwhile is told together. A hint wakes every process that listens, so a producer in a loop would
+//! else wake them all ten thousand times a second.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tidemill_core::{JobId, WorkerId};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -20,21 +24,52 @@ use crate::wake::Hint;
 
 pub(crate) const NOTIFY: Statement = sql!("notify", TEXT_ARRAY);
 
+/// The silence after a hint.
+const SILENCE: Duration = Duration::from_millis(1);
 /// Hints in one NOTIFY; more than this many different ones become `Any`.
 const HINTS_MAX: usize = 500;
+/// Hints looked at for one NOTIFY; most of them are the same.
+const GATHERED_MAX: usize = 10_000;
 
 /// Where hints for other processes go.
 #[derive(Debug)]
 pub(crate) struct Notifier {
     process: String,
     hints: UnboundedSender<Hint>,
+    told_at: Arc<ToldAt>,
+}
+
+/// When other processes were last told something.
+#[derive(Debug, Default)]
+pub(crate) struct ToldAt(Mutex<Option<Instant>>);
+
+impl ToldAt {
+    /// Breaks the silence, if it lasted; else answers until when it must.
+    fn break_silence(&self) -> Result<(), Instant> {
+        let mut at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match at.map(|at| at + SILENCE) {
+            Some(until) if until > Instant::now() => Err(until),
+            _ => {
+                *at = Some(Instant::now());
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits for the silence, and breaks it.
+    async fn wait(&self) {
+        while let Err(until) = self.break_silence() {
+            tokio::time::sleep_until(until.into()).await;
+        }
+    }
 }
 
 impl Notifier {
     /// A notifier, and what it is told.
     pub fn new() -> (Self, UnboundedReceiver<Hint>) {
         let (hints, told) = unbounded_channel();
-        (Self { process: format!("{:08x}", fastrand::u32(..)), hints }, told)
+        let process = format!("{:08x}", fastrand::u32(..));
+        (Self { process, hints, told_at: Arc::default() }, told)
     }
 
     /// Passes a hint on.
@@ -49,13 +84,18 @@ impl Notifier {
         if process == self.process { None } else { read(hint) }
     }
 
-    /// What tells other processes that these queues may have jobs.
-    pub fn ready<'a>(&self, queues: impl Iterator<Item = &'a str>) -> Vec<String> {
-        let queues: HashSet<_> = queues.collect();
-        if queues.len() > HINTS_MAX {
-            return vec![format!("{} {}", self.process, write(&Hint::Any))];
+    /// What tells other processes that these queues may have jobs, to be sent right behind the commit;
+    /// nothing, if they were told something just now: then pass it on once it is written.
+    pub fn ready_now(&self, queues: &BTreeSet<&str>) -> Option<Vec<String>> {
+        if queues.len() > HINTS_MAX || self.told_at.break_silence().is_err() {
+            return None;
         }
-        queues.iter().map(|queue| format!("{} r:{queue}", self.process)).collect()
+        Some(queues.iter().map(|queue| format!("{} r:{queue}", self.process)).collect())
+    }
+
+    /// When other processes were last told something.
+    pub fn told_at(&self) -> Arc<ToldAt> {
+        Arc::clone(&self.told_at)
     }
 
     /// The mark of this process on its payloads.
@@ -65,9 +105,20 @@ impl Notifier {
 }
 
 /// Sends what it is told, until nobody can tell it anything any more.
-pub(crate) async fn send(db: &Db, process: &str, mut told: UnboundedReceiver<Hint>) {
+pub(crate) async fn send(
+    db: &Db,
+    process: &str,
+    told_at: &ToldAt,
+    mut told: UnboundedReceiver<Hint>,
+) {
     let (connection, mut gathered) = (Reserved::default(), Vec::new());
-    while told.recv_many(&mut gathered, 10_000).await > 0 {
+    while told.recv_many(&mut gathered, GATHERED_MAX).await > 0 {
+        told_at.wait().await;
+        while gathered.len() < GATHERED_MAX
+            && let Ok(hint) = told.try_recv()
+        {
+            gathered.push(hint);
+        }
         let mut hints: HashSet<Hint> = gathered.drain(..).collect();
         if hints.len() > HINTS_MAX {
             hints = HashSet::from([Hint::Any]);

@@ -21,9 +21,9 @@ async fn pair() -> (Proxy, Arc<dyn Store>, Arc<dyn Store>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_enqueue_is_there_once() {
     let (proxy, lossy, store) = pair().await;
-    for size in [1, 5, 300] {
+    for (size, lost) in [(1, "Writes one job"), (5, "Writes a batch"), (300, "Writes a batch")] {
         let jobs: Vec<_> = (0..size).map(|_| job()).collect();
-        proxy.lose_answer_to("Writes a batch");
+        proxy.lose_answer_to(lost);
         let receipts = lossy.enqueue(jobs.clone()).await.unwrap();
         assert!(!proxy.is_armed(), "the answer was lost");
         assert!(receipts.iter().zip(&jobs).all(|(r, job)| *r == Receipt::Enqueued { id: job.id }));

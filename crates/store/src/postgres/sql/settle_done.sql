@@ -1,12 +1,11 @@
 -- Settles attempts that finished well, each only if its lease is still there and has not let it go.
 -- $9 are leases that stay, $10 those whose last job this is, $11 those that were settled to the end before.
--- A lease is locked or deleted first, so that a rescue either waits for this or makes it stale.
-with held as materialized (
-    select token, gone from tidemill.lease where token = any ($9::int8[]) for share
+-- Leases are locked first, by token as a rescue does, so that a rescue either waits for this or makes it stale.
+with valid as materialized (
+    select token, gone from tidemill.lease where token = any ($9::int8[] || $10::int8[] || $11::int8[])
+    order by token for no key update
 ), closed as (
-    delete from tidemill.lease where token = any ($10::int8[] || $11::int8[]) returning token, gone
-), valid as materialized (
-    select token, gone from held union all select token, gone from closed
+    delete from tidemill.lease where token = any ($10 || $11)
 )
 insert into tidemill.outcome (
     id, queue, state, attempt, lost, token, worker, finished_at, retain_ms, keyed, output)
