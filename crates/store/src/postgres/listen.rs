@@ -1,8 +1,9 @@
 //! Hearing other processes: LISTEN on a connection of its own, for ever.
 //!
 //! The connection is made when somebody in this process first wants to hear, and again whenever it is
-//! lost, with growing pauses, said once a minute. What was missed meanwhile is made good by one `Any`. Behind a pooler that shares connections LISTEN
-//! would belong to somebody else's connection, so it is not tried: polling is enough.
+//! lost, with growing pauses, said once a minute. What was missed meanwhile is made good by one `Any`.
+//! Behind a pooler that shares connections LISTEN would belong to somebody else's connection, so it is
+//! not tried: polling is enough.
 
 use std::future::poll_fn;
 use std::sync::Arc;
