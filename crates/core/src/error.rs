@@ -118,6 +118,14 @@ pub enum Error {
         /// The words known.
         known: &'static str,
     },
+    /// A rule that cannot be followed.
+    #[error("the rule of {rule} is refused: {reason}")]
+    RuleInvalid {
+        /// Which rule.
+        rule: &'static str,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
     /// A unique key was asked for over a field that the payload does not have.
     #[error("the unique key is made of the field {field:?}, which the payload does not have")]
     UniqueFieldMissing {
@@ -143,6 +151,7 @@ impl Error {
             Self::BatchTooLarge { .. } => "batch_too_large",
             Self::TagsTooMany { .. } => "tags_too_many",
             Self::WordUnknown { .. } => "word_unknown",
+            Self::RuleInvalid { .. } => "rule_invalid",
             Self::UniqueFieldMissing { .. } => "unique_field_missing",
         }
     }

@@ -14,6 +14,7 @@ pub mod name;
 pub mod payload;
 pub mod retention;
 pub mod retry;
+pub mod share;
 
 pub use clock::{Clock, ManualClock};
 pub use error::{Error, Result};
@@ -26,3 +27,4 @@ pub use limit::Limits;
 pub use payload::Payload;
 pub use retention::Retention;
 pub use retry::{Backoff, Jitter, Retry};
+pub use share::BandWeights;

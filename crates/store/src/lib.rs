@@ -20,7 +20,7 @@ pub use error::{Error, Result};
 pub use open::{OpenOptions, open};
 pub use request::{
     CancelAnswer, Claim, ClaimRequest, ClaimedJob, Lane, Receipt, Rescued, SettleItem, Settled,
-    WorkerCard,
+    Share, WorkerCard,
 };
 pub use store::Store;
 pub use view::{DeadGroup, DeadLetter, JobFilter, JobView, QueueView, WorkerView};

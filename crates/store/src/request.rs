@@ -1,5 +1,6 @@
 //! What the engine asks of a store, and what it is answered.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,10 +85,23 @@ pub struct ClaimRequest {
     pub worker: WorkerId,
     /// Where to take from, in this order, until `jobs_max` are taken.
     pub lanes: Vec<Lane>,
+    /// How lanes and tenants share them.
+    pub share: Share,
     /// Only these kinds; `None` means all. Jobs of other kinds stay where they are.
     pub kinds: Option<Arc<Vec<String>>>,
     /// At most this many.
     pub jobs_max: usize,
+}
+
+/// How those that have work share a claim.
+#[derive(Debug, Clone, Default)]
+pub struct Share {
+    /// One weight per lane: lanes that have something due share the claim by it, and what cannot be
+    /// divided goes to the first ones. Empty: each lane is emptied before the next.
+    pub weights: Vec<u32>,
+    /// Tenants whose weight is not 1, by queue. The tenants of a lane take turns, whatever they have
+    /// waiting; jobs without a tenant count as one.
+    pub tenants: Arc<BTreeMap<(String, String), u32>>,
 }
 
 /// A job with a lease on it.

@@ -28,6 +28,7 @@ mod rescue;
 mod rows;
 mod settle;
 mod sweep;
+mod tenants;
 mod unheard;
 mod watch;
 mod workers;

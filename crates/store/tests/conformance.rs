@@ -27,6 +27,7 @@ mod conformance {
     mod retention;
     mod settle;
     mod settle_stale;
+    mod share;
     mod survive;
     mod unique;
     mod unique_kept;

@@ -26,9 +26,13 @@ const CLAIM: Statement = sql!(
     UUID,
     TEXT_ARRAY,
     INT2_ARRAY,
+    INT4_ARRAY,
     TIMESTAMPTZ_ARRAY,
     BOOL,
     TEXT_ARRAY,
+    TEXT_ARRAY,
+    TEXT_ARRAY,
+    INT4_ARRAY,
     INT4,
     INT4,
 );
@@ -115,6 +119,11 @@ async fn look_once(
     let bands: Vec<i16> = ask.lanes.iter().map(|lane| lane.priority.band()).collect();
     let from: Vec<Option<At>> = plan.from.iter().map(|from| from.map(At)).collect();
     let kinds: Option<&Vec<String>> = ask.kinds.as_deref();
+    let weights: Vec<i32> = ask.share.weights.iter().map(|weight| *weight as i32).collect();
+    let weights = (!weights.is_empty()).then_some(weights);
+    let favoured: Vec<String> =
+        ask.share.tenants.keys().map(|(queue, tenant)| format!("{queue}\u{1f}{tenant}")).collect();
+    let favours: Vec<i32> = ask.share.tenants.values().map(|weight| *weight as i32).collect();
     shared
         .db
         .query(
@@ -125,9 +134,13 @@ async fn look_once(
                 &asked,
                 &queues,
                 &bands,
+                &weights,
                 &from,
                 &shared.marks.heads_in(plan).is_zero(),
                 &kinds,
+                &plan.served,
+                &favoured,
+                &favours,
                 &(plan.sheaves as i32),
                 &(ask.jobs_max as i32),
             ],
@@ -152,10 +165,10 @@ fn read(
     let (is_whole, due): (bool, bool) = (head.get(2), head.get(5));
     claim.next_due = head.get::<_, Option<At>>(6).map(|at| at.0);
     claim.jobs.extend(jobs.iter().map(|row| ClaimedJob {
-        job: Arc::new(body(row, 10)),
-        attempt: row.get::<_, i16>(8) as u16 + 1,
-        lost: row.get::<_, i16>(9) as u16,
-        due_at: row.get::<_, At>(7).0,
+        job: Arc::new(body(row, 11)),
+        attempt: row.get::<_, i16>(9) as u16 + 1,
+        lost: row.get::<_, i16>(10) as u16,
+        due_at: row.get::<_, At>(8).0,
     }));
     if is_whole {
         plan.begin_at_heads();
@@ -164,24 +177,25 @@ fn read(
     if claim.token.is_some() || !due {
         let (sheaves, ids) = (head.get::<_, i32>(3) as usize, head.get::<_, i32>(4) as usize);
         let is_cut = claim.jobs.len() >= ask.jobs_max;
-        let heads = heads(ask, &claim.jobs);
-        shared.marks.learn(plan, &Found { heads, sheaves, ids, is_cut, took, now: claim.now });
+        let (heads, served) = (heads(ask, &claim.jobs), head.get(7));
+        let now = claim.now;
+        shared.marks.learn(plan, &Found { heads, served, sheaves, ids, is_cut, took, now });
     }
     Look { claim, is_whole, due }
 }
 
-/// Per lane, the due time of the first job taken from it.
+/// Per lane, the due time of the first job without a tenant that was taken from it.
 fn heads(ask: &ClaimRequest, jobs: &[ClaimedJob]) -> Vec<Option<Timestamp>> {
     let mut heads = vec![None; ask.lanes.len()];
     let mut last: Option<&Lane> = None;
     for taken in jobs {
         let is_of =
             |lane: &Lane| lane.queue == taken.job.queue && lane.priority == taken.job.priority;
-        if last.is_some_and(is_of) {
+        if taken.job.tenant.is_some() || last.is_some_and(is_of) {
             continue;
         }
         if let Some(place) = ask.lanes.iter().position(is_of) {
-            heads[place] = Some(taken.due_at);
+            heads[place].get_or_insert(taken.due_at);
             last = Some(&ask.lanes[place]);
         }
     }

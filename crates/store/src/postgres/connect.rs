@@ -33,7 +33,8 @@ const BEGIN: &str = "begin; set local idle_in_transaction_session_timeout = '2s'
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Plans by index, made once per connection: planning anew costs a claim as much as its work. Without an
 /// index a table is still walked, at a price that would set off the compiler.
-const BY_INDEX: &str = "-c enable_seqscan=off -c jit=off -c plan_cache_mode=force_generic_plan";
+const BY_INDEX: &str = "-c enable_seqscan=off -c enable_bitmapscan=off -c jit=off \
+                        -c plan_cache_mode=force_generic_plan";
 
 /// Where the database is, and the connections to it.
 pub(crate) struct Db {

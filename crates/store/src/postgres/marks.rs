@@ -30,9 +30,11 @@ struct Key {
     kinds: Option<u64>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Mark {
     from: Option<Timestamp>,
+    /// The tenant that was served last.
+    served: String,
     head_seen: Instant,
     head_cost: Duration,
     sheaf_ids: Option<f64>,
@@ -47,6 +49,8 @@ pub(crate) struct Plan {
     keys: Vec<Key>,
     /// Per lane, where to begin; `None` is its head.
     pub from: Vec<Option<Timestamp>>,
+    /// Per lane, the tenant that was served last.
+    pub served: Vec<String>,
     /// How many sheaves are likely to be enough.
     pub sheaves: usize,
 }
@@ -55,6 +59,8 @@ pub(crate) struct Plan {
 pub(crate) struct Found {
     /// Per lane, the due time of the first sheaf.
     pub heads: Vec<Option<Timestamp>>,
+    /// Per lane, the tenant served last.
+    pub served: Vec<String>,
     /// How many sheaves, with how many ids.
     pub sheaves: usize,
     pub ids: usize,
@@ -94,7 +100,11 @@ impl Marks {
         let ids =
             known.iter().flatten().filter_map(|mark| mark.sheaf_ids).fold(f64::INFINITY, f64::min);
         let sheaves = sheaves(ask.jobs_max, if ids.is_finite() { ids } else { SHEAF_IDS_GUESS });
-        Plan { from: from.collect(), keys, sheaves }
+        let from = from.collect();
+        let served =
+            known.iter().map(|mark| mark.map_or(String::new(), |mark| mark.served.clone()));
+        let served = served.collect();
+        Plan { keys, from, served, sheaves }
     }
 
     /// How long until this plan's lanes may be looked at from their heads.
@@ -112,14 +122,16 @@ impl Marks {
         if marks.len() > LANES_MAX {
             marks.clear();
         }
-        let lanes = plan.keys.iter().zip(&plan.from).zip(&found.heads);
-        for ((key, from), head) in lanes {
+        let lanes = plan.keys.iter().zip(&plan.from).zip(&found.heads).zip(&found.served);
+        for (((key, from), head), served) in lanes {
             let mark = marks.entry(key.clone()).or_insert(Mark {
+                served: String::new(),
                 from: None,
                 head_seen: Instant::now(),
                 head_cost: found.walk(),
                 sheaf_ids: None,
             });
+            mark.served.clone_from(served);
             if from.is_none() && (head.is_some() || !found.is_cut) {
                 (mark.head_seen, mark.head_cost) = (Instant::now(), found.walk());
                 mark.from = Some(head.unwrap_or(found.now));
@@ -149,16 +161,19 @@ fn sheaves(jobs_max: usize, ids: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::Share;
     use tidemill_core::{Priority, WorkerId};
 
     fn ask() -> ClaimRequest {
         let lanes = vec![Lane { queue: "q".into(), priority: Priority::Normal }];
-        ClaimRequest { worker: WorkerId::new(), lanes, kinds: None, jobs_max: 100 }
+        let share = Share::default();
+        ClaimRequest { worker: WorkerId::new(), lanes, share, kinds: None, jobs_max: 100 }
     }
 
     fn found(head: Option<Timestamp>, took: Duration) -> Found {
         let now = Timestamp::UNIX_EPOCH;
-        Found { heads: vec![head], sheaves: 1, ids: 1, is_cut: false, took, now }
+        let served = vec![String::new()];
+        Found { heads: vec![head], served, sheaves: 1, ids: 1, is_cut: false, took, now }
     }
 
     #[test]

@@ -7,15 +7,16 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
-use tidemill_core::{JobId, Priority};
+use rusqlite::{Connection, Row, params};
+use tidemill_core::JobId;
+use tidemill_core::share::allot;
 
 use crate::error::Result;
 use crate::request::{Claim, ClaimRequest, ClaimedJob, Lane};
 use crate::sqlite::lease::{Held, Lease};
 use crate::sqlite::rows::{Body, job_id, time};
-use crate::sqlite::workers;
 use crate::sqlite::writer::Turn;
+use crate::sqlite::{tenants, workers};
 
 /// A ready row that was taken.
 struct Taken {
@@ -42,36 +43,124 @@ pub(super) fn claim(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Claim> {
     Ok(claim)
 }
 
+/// A lane that has something due.
+struct DueLane<'a> {
+    lane: &'a Lane,
+    /// Whether it is (also) of tenants.
+    crowded: bool,
+    quota: usize,
+}
+
 fn take_all(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Vec<Taken>> {
-    let (conn, now) = (turn.conn, turn.now);
     let words = ask.kinds.as_ref().map(|kinds| serde_json::json!(**kinds).to_string());
-    let mut delete = conn.prepare_cached(include_str!("sql/delete_ready.sql"))?;
-    let mut taken = Vec::new();
-    for lane in &ask.lanes {
-        let room = ask.jobs_max - taken.len();
-        if room == 0 {
-            break;
+    let lanes = due_lanes(turn.conn, turn.now, ask)?;
+    let mut hand = Hand { turn, ask, words, taken: Vec::new() };
+    // By quota first; then what is left, in order.
+    for lane in &lanes {
+        hand.take_from(lane, lane.quota)?;
+    }
+    for lane in &lanes {
+        hand.take_from(lane, ask.jobs_max)?;
+    }
+    Ok(hand.taken)
+}
+
+fn due_lanes<'a>(conn: &Connection, now: i64, ask: &'a ClaimRequest) -> Result<Vec<DueLane<'a>>> {
+    let mut select = conn.prepare_cached(include_str!("sql/due_of_lane.sql"))?;
+    let (mut lanes, mut weights) = (Vec::new(), Vec::new());
+    for (number, lane) in ask.lanes.iter().enumerate() {
+        let asked = params![lane.queue, lane.priority.band(), now];
+        let (open, crowded) = select.query_one(asked, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        if open || crowded {
+            lanes.push(DueLane { lane, crowded, quota: 0 });
+            weights.extend(ask.share.weights.get(number));
         }
-        let due = match ask.kinds.as_ref().zip(words.as_deref()) {
-            None => due(conn, now, lane, room)?,
+    }
+    for (lane, quota) in lanes.iter_mut().zip(allot(ask.jobs_max, &weights)) {
+        lane.quota = quota;
+    }
+    Ok(lanes)
+}
+
+/// Takes from one lane after another, until it has enough.
+struct Hand<'a, 'b> {
+    turn: &'a mut Turn<'b>,
+    ask: &'a ClaimRequest,
+    words: Option<String>,
+    taken: Vec<Taken>,
+}
+
+impl Hand<'_, '_> {
+    fn take_from(
+        &mut self,
+        DueLane { lane, crowded, .. }: &DueLane<'_>,
+        most: usize,
+    ) -> Result<()> {
+        let mut wanted = most.min(self.ask.jobs_max - self.taken.len());
+        if !crowded {
+            self.take(lane, "", wanted)?;
+            return Ok(());
+        }
+        let mut visits = 0;
+        while wanted > 0 {
+            let visits_max = wanted + tenants::SPARE_VISITS;
+            let round = tenants::in_turn(self.turn, lane, visits_max)?;
+            let of = |name: &String| (lane.queue.clone(), name.clone());
+            let weight = |name| self.ask.share.tenants.get(&of(name)).copied().unwrap_or(1);
+            let shares = allot(wanted, &round.tenants.iter().map(weight).collect::<Vec<_>>());
+            let (before, mut last) = (wanted, None);
+            for (tenant, share) in round.tenants.into_iter().zip(shares) {
+                wanted -= self.take(lane, &tenant, share.max(1).min(wanted))?;
+                last = Some(tenant);
+                if wanted == 0 {
+                    break;
+                }
+            }
+            visits += visits_max;
+            let served = if wanted == 0 { last } else { round.last };
+            self.turn.marks.serve(lane, served.unwrap_or_default());
+            if (round.is_whole && wanted == before) || visits > tenants::VISITS_MAX {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes up to `most` jobs of one tenant; answers how many.
+    fn take(&mut self, lane: &Lane, tenant: &str, most: usize) -> Result<usize> {
+        if most == 0 {
+            return Ok(0);
+        }
+        let (conn, now) = (self.turn.conn, self.turn.now);
+        let due = match self.ask.kinds.as_ref().zip(self.words.as_deref()) {
+            None => due(conn, now, lane, tenant, most)?,
+            Some((_, words)) if !tenant.is_empty() => {
+                due_of_kinds(conn, i64::MIN..=now, lane, tenant, words, most)?
+            }
             Some((kinds, words)) => {
-                let from = turn.marks.begin(now, lane, kinds);
-                let due = due_of_kinds(conn, from..=now, lane, words, room)?;
-                let last = due.get(room - 1).map(|last| last.run_at);
-                turn.marks.seen(lane, kinds, last.unwrap_or(now));
+                let from = self.turn.marks.begin(now, lane, kinds);
+                let due = due_of_kinds(conn, from..=now, lane, tenant, words, most)?;
+                let last = due.get(most - 1).map(|last| last.run_at);
+                self.turn.marks.seen(lane, kinds, last.unwrap_or(now));
                 due
             }
         };
-        take(&mut delete, lane, &due)?;
-        taken.extend(due);
+        let mut delete = conn.prepare_cached(include_str!("sql/delete_ready.sql"))?;
+        let band = lane.priority.band();
+        for Taken { run_at, held: Held { id: JobId(id), .. } } in &due {
+            delete.execute(params![lane.queue, band, tenant, run_at, id.as_bytes()])?;
+        }
+        let taken = due.len();
+        self.taken.extend(due);
+        Ok(taken)
     }
-    Ok(taken)
 }
 
-fn due(conn: &Connection, now: i64, lane: &Lane, room: usize) -> Result<Vec<Taken>> {
+fn due(conn: &Connection, now: i64, lane: &Lane, tenant: &str, most: usize) -> Result<Vec<Taken>> {
     let Lane { queue, priority } = lane;
     let mut select = conn.prepare_cached(include_str!("sql/select_due.sql"))?;
-    let due = select.query_map(params![queue, priority.band(), now, room as i64], Taken::of_row)?;
+    let asked = params![queue, priority.band(), tenant, now, most as i64];
+    let due = select.query_map(asked, Taken::of_row)?;
     Ok(due.collect::<rusqlite::Result<_>>()?)
 }
 
@@ -79,12 +168,13 @@ fn due_of_kinds(
     conn: &Connection,
     times: RangeInclusive<i64>,
     lane: &Lane,
+    tenant: &str,
     kinds: &str,
-    room: usize,
+    most: usize,
 ) -> Result<Vec<Taken>> {
     let (Lane { queue, priority }, (from, now)) = (lane, times.into_inner());
     let mut select = conn.prepare_cached(include_str!("sql/select_due_of_kinds.sql"))?;
-    let asked = params![queue, priority.band(), now, room as i64, kinds, from];
+    let asked = params![queue, priority.band(), tenant, now, most as i64, kinds, from];
     let due = select.query_map(asked, Taken::of_row)?;
     Ok(due.collect::<rusqlite::Result<_>>()?)
 }
@@ -94,15 +184,6 @@ impl Taken {
         let held = Held { id: job_id(row, 1)?, spent: row.get(2)?, lost: row.get(3)? };
         Ok(Self { run_at: row.get(0)?, held })
     }
-}
-
-fn take(delete: &mut CachedStatement<'_>, lane: &Lane, due: &[Taken]) -> Result<()> {
-    let Lane { queue, priority } = lane;
-    let band: i16 = Priority::band(*priority);
-    for Taken { run_at, held: Held { id: JobId(id), .. } } in due {
-        delete.execute(params![queue, band, run_at, id.as_bytes()])?;
-    }
-    Ok(())
 }
 
 fn bodies(conn: &Connection, taken: &[Taken]) -> Result<Vec<ClaimedJob>> {
@@ -126,8 +207,8 @@ fn next_due(conn: &Connection, now: i64, lanes: &[Lane]) -> Result<Option<i64>> 
     let mut select = conn.prepare_cached(include_str!("sql/next_due.sql"))?;
     let mut next = None;
     for Lane { queue, priority } in lanes {
-        let due = select.query_one(params![queue, priority.band(), now], |row| row.get(0));
-        let due: Option<i64> = due.optional()?;
+        let due: Option<i64> =
+            select.query_one(params![queue, priority.band(), now], |row| row.get(0))?;
         next = [next, due].into_iter().flatten().min();
     }
     Ok(next)
@@ -136,10 +217,10 @@ fn next_due(conn: &Connection, now: i64, lanes: &[Lane]) -> Result<Option<i64>> 
 #[cfg(test)]
 mod tests {
     use rusqlite::StatementStatus;
-    use tidemill_core::{Clock, NewJob, Payload, WorkerId};
+    use tidemill_core::{Clock, NewJob, Payload, Priority, WorkerId};
 
     use super::*;
-    use crate::request::WorkerCard;
+    use crate::request::{Share, WorkerCard};
     use crate::sqlite::adapter;
     use crate::sqlite::marks::Marks;
     use crate::sqlite::migrate::migrate;
@@ -161,7 +242,13 @@ mod tests {
         let others: Vec<_> = (0..1000).map(|_| job("other")).collect();
         adapter::enqueue(&conn, Some(start), &others)?;
         let lanes = vec![Lane { queue: "default".into(), priority: Priority::Normal }];
-        let ask = ClaimRequest { worker, lanes, kinds: Some(Arc::new(kinds)), jobs_max: 1 };
+        let ask = ClaimRequest {
+            worker,
+            lanes,
+            share: Share::default(),
+            kinds: Some(Arc::new(kinds)),
+            jobs_max: 1,
+        };
         let mut steps = |after_us| -> Result<(usize, i32)> {
             turn.now = start + after_us;
             let taken = claim(&mut turn, &ask)?.jobs.len();

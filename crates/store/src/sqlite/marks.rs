@@ -5,6 +5,8 @@
 //! for these kinds. What is written later is due later, so a mark that stays behind the present
 //! hides nothing.
 //!
+//! It also remembers which tenant of a lane was served last, so that they take turns.
+//!
 //! Still a mark is only a hint: it is forgotten every ten seconds, when the clock goes back, and
 //! when what was taken comes back by a rollback.
 
@@ -26,6 +28,7 @@ pub(super) struct Marks {
     since: i64,
     latest: i64,
     begins: HashMap<(Lane, Kinds), i64>,
+    served: HashMap<Lane, String>,
 }
 
 impl Marks {
@@ -43,6 +46,19 @@ impl Marks {
     pub fn seen(&mut self, lane: &Lane, kinds: &Kinds, until: i64) {
         let mark = until.min(self.latest - MARGIN_US);
         self.begins.insert((lane.clone(), Arc::clone(kinds)), mark);
+    }
+
+    /// The tenant of a lane that was served last.
+    pub fn served(&self, lane: &Lane) -> String {
+        self.served.get(lane).cloned().unwrap_or_default()
+    }
+
+    /// Remembers who was served last.
+    pub fn serve(&mut self, lane: &Lane, tenant: String) {
+        if self.served.len() > LANES_MAX {
+            self.served.clear();
+        }
+        self.served.insert(lane.clone(), tenant);
     }
 
     /// What was taken may be there again.

@@ -1,6 +1,6 @@
 //! The row by which a job waits, and how it is found again.
 //!
-//! A job's ready row is named by its queue, band, due time and id. The first two stand in the body;
+//! A job's ready row is named by its queue, band, tenant, due time and id. The first three stand in the body;
 //! the due time is the `next_at` of its latest attempt, or else the body's `run_at`. So waiting
 //! jobs need no second index, and a finished or running one has no row at that place.
 
@@ -48,26 +48,27 @@ pub(super) fn last_attempt(conn: &Connection, id: JobId) -> Result<LastAttempt> 
 /// Where a job waits, if it does.
 pub(super) fn find(conn: &Connection, body: &Body, last: &LastAttempt) -> Result<Option<Waiting>> {
     let run_at = last.next_at.unwrap_or(body.run_at);
-    let Job { id, queue, priority, .. } = &body.job;
+    let Job { id, queue, priority, tenant, .. } = &body.job;
     let mut select = conn.prepare_cached(include_str!("sql/select_ready.sql"))?;
-    let found = select.query_one(params![queue, priority.band(), run_at, id.0.as_bytes()], |row| {
-        Ok(Waiting { run_at, spent: row.get(0)?, lost: row.get(1)? })
-    });
+    let place = params![queue, priority.band(), tenant, run_at, id.0.as_bytes()];
+    let found = select
+        .query_one(place, |row| Ok(Waiting { run_at, spent: row.get(0)?, lost: row.get(1)? }));
     Ok(found.optional()?)
 }
 
 pub(super) fn insert(conn: &Connection, job: &Job, waiting: Waiting) -> Result<()> {
-    let Job { id, kind, queue, priority, .. } = job;
+    let Job { id, kind, queue, priority, tenant, .. } = job;
     let Waiting { run_at, spent, lost } = waiting;
     let mut insert = conn.prepare_cached(include_str!("sql/insert_ready.sql"))?;
-    insert.execute(params![queue, priority.band(), run_at, id.0.as_bytes(), kind, spent, lost])?;
+    let (band, id) = (priority.band(), id.0.as_bytes());
+    insert.execute(params![queue, band, tenant, run_at, id, kind, spent, lost])?;
     Ok(())
 }
 
 pub(super) fn delete(conn: &Connection, job: &Job, run_at: i64) -> Result<()> {
-    let Job { id, queue, priority, .. } = job;
+    let Job { id, queue, priority, tenant, .. } = job;
     let mut delete = conn.prepare_cached(include_str!("sql/delete_ready.sql"))?;
-    delete.execute(params![queue, priority.band(), run_at, id.0.as_bytes()])?;
+    delete.execute(params![queue, priority.band(), tenant, run_at, id.0.as_bytes()])?;
     Ok(())
 }
 

@@ -42,7 +42,7 @@ mod tests {
 
     use tidemill_core::{NewJob, Payload, Priority, State, WorkerId};
 
-    use crate::request::{ClaimRequest, Lane, WorkerCard};
+    use crate::request::{ClaimRequest, Lane, Share, WorkerCard};
     use crate::sqlite::Sqlite;
     use crate::{OpenOptions, Store};
 
@@ -60,7 +60,7 @@ mod tests {
 
     fn ask(worker: WorkerId) -> ClaimRequest {
         let lanes = vec![Lane { queue: "default".into(), priority: Priority::Normal }];
-        ClaimRequest { worker, lanes, kinds: None, jobs_max: 1 }
+        ClaimRequest { worker, lanes, share: Share::default(), kinds: None, jobs_max: 1 }
     }
 
     #[tokio::test]

@@ -13,8 +13,8 @@ use tidemill_core::{
 };
 use tidemill_store::request::{RescueRules, Rescued};
 use tidemill_store::{
-    Claim, ClaimRequest, Hint, JobView, Lane, OpenOptions, Receipt, SettleItem, Settled, Store,
-    WorkerCard, open,
+    Claim, ClaimRequest, Hint, JobView, Lane, OpenOptions, Receipt, SettleItem, Settled, Share,
+    Store, WorkerCard, open,
 };
 use tidemill_testkit::databases::{fresh_postgres_url, fresh_sqlite_url};
 use tokio::sync::broadcast::Receiver;
@@ -177,7 +177,7 @@ pub fn card(id: WorkerId) -> WorkerCard {
 
 /// A wish for every band of a queue.
 pub fn ask(worker: WorkerId, queue: &str, jobs_max: usize) -> ClaimRequest {
-    ClaimRequest { worker, lanes: lanes(queue), kinds: None, jobs_max }
+    ClaimRequest { worker, lanes: lanes(queue), share: Share::default(), kinds: None, jobs_max }
 }
 
 /// Every band of a queue, first served first.

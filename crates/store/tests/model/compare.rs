@@ -9,7 +9,7 @@ use proptest::{prop_assert, prop_assert_eq};
 use tidemill_core::{
     JobId, NewJob, OnDuplicate, Payload, Priority, Scope, Settlement, State, UniqueKey, WorkerId,
 };
-use tidemill_store::{Claim, ClaimRequest, Lane, Receipt, SettleItem};
+use tidemill_store::{Claim, ClaimRequest, Lane, Receipt, SettleItem, Share};
 
 use super::memory::{Place, TTL};
 use super::ops::{End, Held};
@@ -27,7 +27,8 @@ impl Play {
     ) -> Verdict<usize> {
         let lanes = lanes(queues);
         let kinds = kind.map(|kind| Arc::new(vec![format!("k{kind}")]));
-        let ask = ClaimRequest { worker, lanes: lanes.clone(), kinds: kinds.clone(), jobs_max };
+        let (asked, share) = (lanes.clone(), Share::default());
+        let ask = ClaimRequest { worker, lanes: asked, share, kinds: kinds.clone(), jobs_max };
         let claim = fine(self.store.claim(ask).await)?;
         let place = |job: &NewJob| {
             lanes.iter().position(|lane| (&lane.queue, lane.priority) == (&job.queue, job.priority))

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_core::{ErrorClass, Failure, JobId, NewJob, Payload, Priority, Settlement, WorkerId};
-use tidemill_store::{Claim, ClaimRequest, Lane, OpenOptions, SettleItem, Store, WorkerCard, open};
+use tidemill_store::{
+    Claim, ClaimRequest, Lane, OpenOptions, SettleItem, Share, Store, WorkerCard, open,
+};
 use tokio_postgres::{Client, NoTls};
 
 /// How long anything here may take.
@@ -38,7 +40,7 @@ pub async fn worker(store: &Arc<dyn Store>) -> WorkerId {
 /// A wish for the normal band of the default queue.
 pub fn ask(worker: WorkerId, jobs_max: usize) -> ClaimRequest {
     let lanes = vec![Lane { queue: "default".into(), priority: Priority::Normal }];
-    ClaimRequest { worker, lanes, kinds: None, jobs_max }
+    ClaimRequest { worker, lanes, share: Share::default(), kinds: None, jobs_max }
 }
 
 /// The ids of a claim.

@@ -53,11 +53,12 @@ const SETTLE_ARGUMENTS: &str = "null, gen_random_uuid(), array[gen_random_uuid()
      array[1], array[1]::int2[], array[0]::int2[], array['null'], array[1], array[2], '{}', array[0]";
 const WORKER: &str = "00000000-0000-7000-8000-000000000001";
 const CLAIM_ARGUMENTS: &str = "null, '00000000-0000-7000-8000-000000000001', gen_random_uuid(), \
-     array['default','default'], array[1,2]::int2[], array[null,null]::timestamptz[], true, null, 500, 500";
+     array['default','default'], array[1,2]::int2[], array[4,2], array[null,null]::timestamptz[], true, null, \
+     array['',''], '{}', '{}', 500, 500";
 
 /// How a session of the store plans.
-const AS_OURS: &str =
-    "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; deallocate all";
+const AS_OURS: &str = "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; \
+     set enable_bitmapscan = off; deallocate all";
 
 /// The plan that a prepared statement has when it does not look at its arguments.
 async fn plan(client: &Client, name: &str, arguments: &str) -> String {
@@ -106,8 +107,8 @@ async fn check(client: &Client, when: &str) {
 const FILL: &str = "
     with made as materialized (select tidemill.uuid7() as id, n from generate_series(1, 100000) n),
     waiting as (
-        insert into tidemill.ready (seq, queue, priority, run_at, kind, ids)
-        select n * 16384, 'default', 2, now(), 'k', array[id] from made)
+        insert into tidemill.ready (seq, queue, priority, run_at, tenant, kind, ids)
+        select n * 16384, 'default', 2, now(), '', 'k', array[id] from made)
     insert into tidemill.job (id, kind, queue, priority, sheaf, payload, created_at)
     select id, 'k', 'default', 2, n * 16384, '{}', now() from made";
 
@@ -127,4 +128,53 @@ async fn claim_and_settle_never_walk_a_table() {
     check(&client, "full, by statistics of an empty database").await;
     client.batch_execute("analyze").await.unwrap();
     check(&client, "full and analysed").await;
+}
+
+/// The pages that a claim touches, by the server's own count.
+async fn pages_of_a_claim(client: &Client, arguments: &str) -> i64 {
+    client.batch_execute(AS_OURS).await.unwrap();
+    client.batch_execute(&format!("prepare it as {}", text("claim.sql"))).await.unwrap();
+    // The first one plans.
+    client.batch_execute(&format!("execute it({arguments})")).await.unwrap();
+    let explain = format!("explain (analyze, buffers, format json) execute it({arguments})");
+    let row = client.query_one(&explain, &[]).await.unwrap();
+    let explained: serde_json::Value = row.get(0);
+    let plan = &explained[0]["Plan"];
+    ["Shared Hit Blocks", "Shared Read Blocks"]
+        .map(|name| plan[name].as_i64().unwrap())
+        .iter()
+        .sum()
+}
+
+#[tokio::test]
+async fn dead_rows_that_nobody_may_remove_cost_a_claim_nothing() {
+    let url = fresh_postgres_url();
+    store(&url).await.close().await;
+    let client = connect(&url).await;
+    client
+        .batch_execute("alter table tidemill.ready set (autovacuum_enabled = off)")
+        .await
+        .unwrap();
+    client.batch_execute(FILL).await.unwrap();
+    let holder = connect(&url).await;
+    let hold = "begin isolation level repeatable read; select count(*) from tidemill.job";
+    holder.batch_execute(hold).await.unwrap();
+    // All are claimed, and the statistics are of an empty table: any plan looks as good as another.
+    for each in ["delete from tidemill.ready", "analyze tidemill.ready"] {
+        client.batch_execute(each).await.unwrap();
+    }
+    let begin = format!(
+        "begin; insert into tidemill.worker (id, name, queues, kinds, slots, started_at, beat_at)
+         values ('{WORKER}', 'w', '{{}}', '{{}}', 500, now(), now());
+         insert into tidemill.ready (seq, queue, priority, run_at, tenant, kind, ids)
+         select n, 'default', 2, now(), '', 'k', array[gen_random_uuid()] from generate_series(1, 20) n"
+    );
+    client.batch_execute(&begin).await.unwrap();
+    let arguments = CLAIM_ARGUMENTS
+        .replace("array[null,null]::timestamptz[]", "array[now(),now()]")
+        .replace("500, 500", "2, 2");
+    let pages = pages_of_a_claim(&client, &arguments).await;
+    assert!(pages < 200, "{pages} pages for a claim of two jobs");
+    client.batch_execute("rollback").await.unwrap();
+    holder.batch_execute("rollback").await.unwrap();
 }

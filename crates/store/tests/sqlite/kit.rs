@@ -8,7 +8,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tidemill_core::{NewJob, Payload, Priority, WorkerId};
-use tidemill_store::{ClaimRequest, Error, Lane, OpenOptions, Store, WorkerCard, open};
+use tidemill_store::{ClaimRequest, Error, Lane, OpenOptions, Share, Store, WorkerCard, open};
 use tidemill_testkit::Process;
 use tidemill_testkit::databases::fresh_sqlite_url;
 
@@ -109,5 +109,5 @@ pub async fn worker(store: &Arc<dyn Store>) -> WorkerId {
 /// A wish for the normal band of the default queue.
 pub fn ask(worker: WorkerId, jobs_max: usize) -> ClaimRequest {
     let lanes = vec![Lane { queue: "default".into(), priority: Priority::Normal }];
-    ClaimRequest { worker, lanes, kinds: None, jobs_max }
+    ClaimRequest { worker, lanes, share: Share::default(), kinds: None, jobs_max }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidemill_core::{JobId, Priority, Token, WorkerId};
-use tidemill_store::{ClaimRequest, Lane, SettleItem, WorkerCard};
+use tidemill_store::{ClaimRequest, Lane, SettleItem, Share, WorkerCard};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -144,6 +144,7 @@ impl Shop {
         ClaimRequest {
             worker: self.worker(),
             lanes: Priority::ALL.into_iter().flat_map(lane).collect(),
+            share: Share::default(),
             kinds: Some(Arc::clone(&self.kinds)),
             jobs_max,
         }

@@ -3,8 +3,8 @@ with present as materialized (
     select coalesce($1::timestamptz, now()) as now, nextval('tidemill.sheaf') as first
 ), sheaf as (
     insert into tidemill.ready (seq, queue, priority, run_at, kind, tenant, attempt, lost, ids)
-    select p.first + s.number, s.queue, s.priority, p.now + s.delay_us * interval '1 us', s.kind, s.tenant,
-        s.attempt, s.lost, ($2::uuid[])[s.first_at:s.last_at]
+    select p.first + s.number, s.queue, s.priority, p.now + s.delay_us * interval '1 us', s.kind,
+        coalesce(s.tenant, ''), s.attempt, s.lost, ($2::uuid[])[s.first_at:s.last_at]
     from present p,
         unnest($3::text[], $4::int2[], $5::text[], $6::text[], $7::int8[], $8::int2[], $9::int2[], $10::int4[],
             $11::int4[])

@@ -6,7 +6,7 @@ with present as materialized (
     insert into tidemill.ready (seq, queue, priority, run_at, kind, tenant, ids)
     select p.first + s.number, s.queue, s.priority,
         greatest(p.now, coalesce(s.at, p.now + s.delay_us * interval '1 us')),
-        s.kind, s.tenant, ($2::uuid[])[s.first_at:s.last_at]
+        s.kind, coalesce(s.tenant, ''), ($2::uuid[])[s.first_at:s.last_at]
     from present p,
         unnest($3::text[], $4::int2[], $5::text[], $6::text[], $7::timestamptz[], $8::int8[], $9::int4[], $10::int4[])
         with ordinality s(queue, priority, kind, tenant, at, delay_us, first_at, last_at, number)

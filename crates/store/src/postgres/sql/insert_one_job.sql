@@ -4,7 +4,7 @@ with sheaf as (
     values (nextval('tidemill.sheaf'), $4, $5,
         greatest(coalesce($1::timestamptz, now()),
             coalesce($8::timestamptz, coalesce($1::timestamptz, now()) + $9::int8 * interval '1 us')),
-        $3, $6, array[$2::uuid])
+        $3, coalesce($6, ''), array[$2::uuid])
     returning seq
 )
 insert into tidemill.job (id, kind, queue, priority, tenant, key, sheaf, payload, options, created_at)

@@ -19,17 +19,20 @@ create table tidemill_job (
     created_at integer not null
 ) without rowid;
 
--- One row per job that waits for a slot or the clock. A claim deletes it.
+-- One row per job that waits for a slot or the clock. A claim deletes it. No tenant is ''.
 create table tidemill_ready (
     queue text not null,
     priority integer not null,
+    tenant text not null,
     run_at integer not null,
     id blob not null,
     kind text not null,
     spent integer not null, -- attempts spent
     lost integer not null, -- workers lost
-    primary key (queue, priority, run_at, id)
+    primary key (queue, priority, tenant, run_at, id)
 ) without rowid;
+-- Whether anything of a tenant is due, however many of them wait for the clock. Most jobs have none, and no entry.
+create index tidemill_ready_due on tidemill_ready (queue, priority, run_at) where tenant <> '';
 
 -- One row per claim. Its key is the token; autoincrement never gives one twice.
 create table tidemill_lease (
@@ -394,7 +397,8 @@ begin
         left join tidemill_outcome as outcome on outcome.id = held.id
         left join tidemill_job as job on job.id = held.id
         left join tidemill_ready as ready
-            on ready.queue = job.queue and ready.priority = job.priority and ready.id = job.id
+            on ready.queue = job.queue and ready.priority = job.priority
+            and ready.tenant = coalesce(job.tenant, '') and ready.id = job.id
             and ready.run_at = coalesce(
                 (select next_at from tidemill_attempt where id = job.id order by token desc limit 1),
                 job.run_at
@@ -408,8 +412,8 @@ end;
 create trigger tidemill_inbox_write after update of act on tidemill_inbox when new.act = 'write'
 begin
     -- Whoever is kept for after an old holder must not be lost when the key changes hands.
-    insert into tidemill_ready (queue, priority, run_at, id, kind, spent, lost)
-    select job.queue, job.priority, max(job.run_at, new.now), job.id, job.kind, 0, 0
+    insert into tidemill_ready (queue, priority, tenant, run_at, id, kind, spent, lost)
+    select job.queue, job.priority, coalesce(job.tenant, ''), max(job.run_at, new.now), job.id, job.kind, 0, 0
     from tidemill_unique_key as held
     join tidemill_job as job on job.id = held.next_id
     where held.key = new.unique_key;
@@ -425,8 +429,8 @@ begin
         new.id, new.kind, new.queue, new.priority, new.tenant, new.key, new.unique_key, new.run_at,
         new.payload, new.options, new.now
     );
-    insert into tidemill_ready (queue, priority, run_at, id, kind, spent, lost)
-    values (new.queue, new.priority, new.run_at, new.id, new.kind, 0, 0);
+    insert into tidemill_ready (queue, priority, tenant, run_at, id, kind, spent, lost)
+    values (new.queue, new.priority, coalesce(new.tenant, ''), new.run_at, new.id, new.kind, 0, 0);
 end;
 
 -- Keep: the body is there, blocked, until the holder has finished.
@@ -448,9 +452,12 @@ begin
     delete from tidemill_ready
     where queue = (select queue from tidemill_job where id = new.holder)
         and priority = (select priority from tidemill_job where id = new.holder)
+        and tenant = (select coalesce(tenant, '') from tidemill_job where id = new.holder)
         and run_at = new.due and id = new.holder;
-    insert into tidemill_ready (queue, priority, run_at, id, kind, spent, lost)
-    values (new.queue, new.priority, new.run_at, new.holder, new.kind, new.spent, new.lost);
+    insert into tidemill_ready (queue, priority, tenant, run_at, id, kind, spent, lost)
+    values (
+        new.queue, new.priority, coalesce(new.tenant, ''), new.run_at, new.holder, new.kind, new.spent, new.lost
+    );
     update tidemill_job
     set kind = new.kind, queue = new.queue, priority = new.priority, tenant = new.tenant,
         key = new.key, run_at = new.run_at, payload = new.payload, options = new.options

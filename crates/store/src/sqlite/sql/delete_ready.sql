@@ -1,2 +1,3 @@
--- A job waits no more. Whoever deletes the row, and nobody else, decides what becomes of the job.
-delete from tidemill_ready where queue = ?1 and priority = ?2 and run_at = ?3 and id = ?4
+-- A job waits no longer at this place.
+delete from tidemill_ready
+where queue = ?1 and priority = ?2 and tenant = coalesce(?3, '') and run_at = ?4 and id = ?5

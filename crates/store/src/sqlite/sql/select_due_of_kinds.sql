@@ -1,7 +1,7 @@
--- The first due jobs of these kinds in a lane, in order of due time and age; others stay.
+-- The first due jobs of these kinds of a tenant in a lane, in order of due time and age; others stay.
 select run_at, id, spent, lost
 from tidemill_ready
-where queue = ?1 and priority = ?2 and run_at between ?6 and ?3
-    and kind in (select value from json_each(?5))
+where queue = ?1 and priority = ?2 and tenant = ?3 and run_at between ?7 and ?4
+    and kind in (select value from json_each(?6))
 order by run_at, id
-limit ?4
+limit ?5

@@ -1,3 +1,3 @@
 -- Whether a job waits at this place, and what it has behind it.
 select spent, lost from tidemill_ready
-where queue = ?1 and priority = ?2 and run_at = ?3 and id = ?4
+where queue = ?1 and priority = ?2 and tenant = coalesce(?3, '') and run_at = ?4 and id = ?5

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tidemill::core::{Payload, Settlement};
-use tidemill::store::{Claim, ClaimRequest, Lane, SettleItem, WorkerCard};
+use tidemill::store::{Claim, ClaimRequest, Lane, SettleItem, Share, WorkerCard};
 use tidemill::{Enqueue, Priority, Tidemill, Timestamp, WorkerId};
 
 use crate::Res;
@@ -52,7 +52,8 @@ impl<'a> Hand<'a> {
     pub async fn claim(&self, jobs_max: usize) -> Res<Claim> {
         let lane = |priority| Lane { queue: QUEUE.into(), priority };
         let lanes = Priority::ALL.into_iter().map(lane).collect();
-        let ask = ClaimRequest { worker: self.id, lanes, kinds: None, jobs_max };
+        let share = Share::default();
+        let ask = ClaimRequest { worker: self.id, lanes, share, kinds: None, jobs_max };
         Ok(self.mill.store().claim(ask).await?)
     }
 
@@ -125,4 +126,11 @@ async fn drain_one(mill: &Tidemill, n: u64, batch: usize) -> Res<Vec<Duration>> 
 pub fn part(sorted: &[Duration], p: f64) -> f64 {
     let at = ((sorted.len() as f64 * p) as usize).min(sorted.len().saturating_sub(1));
     sorted.get(at).map_or(0.0, |d| d.as_secs_f64() * 1e3)
+}
+
+/// Lets some time pass: what is measured here is an idle machine.
+pub async fn rest(time: Duration) {
+    let mut ticks = tokio::time::interval(time);
+    ticks.tick().await;
+    ticks.tick().await;
 }

@@ -1,11 +1,12 @@
 //! How Tidemill's verbs cost and how they grow: with the backlog, with history, under a held xmin.
 //!
-//! `measure verbs|backlog|history|held|memory [--store URL] [--jobs N] [--seconds N]`. Without a
+//! `measure verbs|backlog|history|held|memory|latency [--store URL] [--jobs N] [--seconds N]`. Without a
 //! store it starts a PostgreSQL of its own, or with `--store sqlite` uses a file of its own. It only
 //! reports; nothing here passes or fails.
 
 mod backlog;
 mod held;
+mod latency;
 mod load;
 mod memory;
 mod verbs;
@@ -79,10 +80,10 @@ async fn main() -> Res<()> {
         "backlog" => backlog::measure(&mill, options.number("jobs", 1_000_000), false).await?,
         "history" => backlog::measure(&mill, options.number("jobs", 5_000_000), true).await?,
         "held" => held::measure(&mill, &bed.url, options.number("seconds", 600)).await?,
-        "memory" => memory::measure(&mill, options.number("jobs", 1_000_000)).await?,
-        _ => {
-            return Err("measure verbs|backlog|history|held|memory [--store URL] [--jobs N]".into());
-        }
+        "memory" => memory::measure(&mill, &bed.url, options.number("jobs", 1_000_000)).await?,
+        "latency" => latency::measure(&mill, options.number("jobs", 500)).await?,
+        "fill" => drop(load::fill(&mill, options.number("jobs", 1_000_000)).await?),
+        _ => return Err("measure verbs|backlog|history|held|memory|latency [--store URL]".into()),
     }
     Ok(())
 }
