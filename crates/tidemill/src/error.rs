@@ -16,6 +16,9 @@ pub enum Error {
     /// The store could not do it.
     #[error(transparent)]
     Store(#[from] tidemill_store::Error),
+    /// A local queue did not take a task, or the task has no answer.
+    #[error(transparent)]
+    Local(#[from] crate::local::Error),
     /// This process declared its kinds, and this is none of them.
     #[error(
         "the kind {kind:?} is not one of those this process declared ({known}); declare it \
@@ -86,6 +89,7 @@ impl Error {
         match self {
             Self::Invalid(error) => error.code(),
             Self::Store(error) => error.code(),
+            Self::Local(error) => error.code(),
             Self::KindUnknown { .. } => "kind_unknown",
             Self::KindTwice { .. } => "kind_twice",
             Self::JobUnknown { .. } => "job_unknown",

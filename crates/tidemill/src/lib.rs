@@ -11,6 +11,7 @@ struct Guide;
 
 mod engine;
 mod error;
+pub mod local;
 pub mod testing;
 mod worker;
 
