@@ -103,15 +103,23 @@ where
     /// Polls the task until it ends or is interrupted; drops it before it returns.
     async fn drive(&self, task: F) -> Result<F::Output, Error> {
         let mut task = pin!(task);
+        let mut first = true;
         poll_fn(|cx| {
-            if self.is_interrupted(cx.waker()) {
+            if !first && self.is_interrupted(cx.waker()) {
                 return Poll::Ready(Err(Error::Cancelled));
             }
-            task.as_mut().poll(cx).map(Ok)
+            let polled = task.as_mut().poll(cx).map(Ok);
+            // A task that is ready at once needs nobody who could wake it.
+            if std::mem::take(&mut first) && polled.is_pending() && self.is_interrupted(cx.waker())
+            {
+                return Poll::Ready(Err(Error::Cancelled));
+            }
+            polled
         })
         .await
     }
 
+    /// Whether it is to end; if not, whom to wake when it is.
     fn is_interrupted(&self, waker: &Waker) -> bool {
         match &mut self.lock().stage {
             Stage::Running(Some(known)) => {
