@@ -126,6 +126,12 @@ pub enum Error {
         /// What is wrong, and what would be right.
         reason: String,
     },
+    /// Somebody else has set these rules since they were read.
+    #[error("the rules of {queue:?} were changed by somebody else meanwhile; read them again")]
+    RuleChanged {
+        /// Whose rules.
+        queue: String,
+    },
     /// A unique key was asked for over a field that the payload does not have.
     #[error("the unique key is made of the field {field:?}, which the payload does not have")]
     UniqueFieldMissing {
@@ -152,6 +158,7 @@ impl Error {
             Self::TagsTooMany { .. } => "tags_too_many",
             Self::WordUnknown { .. } => "word_unknown",
             Self::RuleInvalid { .. } => "rule_invalid",
+            Self::RuleChanged { .. } => "rule_changed",
             Self::UniqueFieldMissing { .. } => "unique_field_missing",
         }
     }

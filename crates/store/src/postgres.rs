@@ -241,8 +241,14 @@ impl Store for Postgres {
         queues::rules(&self.shared.db).await
     }
 
-    async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<()> {
-        queues::set(&self.shared.db, name, rules).await
+    async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<bool> {
+        let is_set = queues::set(&self.shared.db, name, rules).await?;
+        self.shared.hint(Hint::Rules);
+        Ok(is_set)
+    }
+
+    async fn queue_names(&self) -> Result<Vec<String>> {
+        queues::names(&self.shared.db).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerView>> {

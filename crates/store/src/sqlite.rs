@@ -207,9 +207,15 @@ impl Store for Sqlite {
         self.read(queues::rules).await
     }
 
-    async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<()> {
+    async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<bool> {
         let name = name.to_owned();
-        self.write(move |turn| queues::set_rules(turn, &name, rules.as_ref())).await
+        let is_set = self.write(move |turn| queues::set_rules(turn, &name, rules.as_ref())).await?;
+        self.hint(Hint::Rules);
+        Ok(is_set)
+    }
+
+    async fn queue_names(&self) -> Result<Vec<String>> {
+        self.read(queues::names).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerView>> {

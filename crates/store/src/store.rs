@@ -85,8 +85,12 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// The rules of the queues that have some.
     async fn queue_rules(&self) -> Result<Vec<(String, QueueRules)>>;
 
-    /// Sets the rules of a queue; `None` takes them away.
-    async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<()>;
+    /// Sets the rules of a queue, one version on; `None` takes them away. `false`: they were given with
+    /// a version that is not the present one, and nothing was changed. Tells `Hint::Rules`.
+    async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<bool>;
+
+    /// The queues that have jobs waiting, by name. Its cost grows with their number alone.
+    async fn queue_names(&self) -> Result<Vec<String>>;
 
     /// All workers that are registered.
     async fn workers(&self) -> Result<Vec<WorkerView>>;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+pub use tidemill_core::QueueRules;
 use tidemill_core::dead::Triage;
-use tidemill_core::{ErrorClass, Job, JobId, Payload, Priority, Retention, State, Token, WorkerId};
+use tidemill_core::{ErrorClass, Job, JobId, Payload, Priority, State, Token, WorkerId};
 
 /// A job and where it stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -152,16 +153,8 @@ pub struct DeadGroup {
     pub sample: JobId,
 }
 
-/// The rules of a queue, as stored.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct QueueRules {
-    /// How long and how many finished jobs it keeps.
-    pub retention: Retention,
-}
-
 /// A queue and what is in it now.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct QueueView {
     /// Its name.
     pub name: String,

@@ -26,6 +26,8 @@ pub enum Hint {
         /// Which job.
         id: JobId,
     },
+    /// The rules of queues have changed.
+    Rules,
     /// A running job of this worker was called off: beat now to learn which.
     Cancel {
         /// Which worker.

@@ -9,6 +9,7 @@ pub mod dead;
 pub mod enqueue;
 mod query;
 mod queue;
+pub(crate) mod rules;
 pub mod service;
 mod services;
 pub mod telemetry;
@@ -44,6 +45,7 @@ pub(crate) struct Engine {
     pub(crate) kinds: Option<BTreeSet<String>>,
     pub(crate) retention: Retention,
     pub(crate) counters: Counters,
+    pub(crate) rules: rules::Rules,
 }
 
 impl Tidemill {

@@ -28,7 +28,7 @@ pub use tidemill_core as core;
 pub use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
 pub use tidemill_core::{
     Backoff, Clock, ErrorClass, Jitter, JobId, Limits, ManualClock, OnDuplicate, Payload, Priority,
-    Retention, Retry, Scope, State, Token, Unique, WorkerId,
+    QueueRules, Retention, Retry, Scope, State, Token, Unique, WorkerId,
 };
 pub use tidemill_store as store;
 pub use tidemill_store::{CancelAnswer, JobFilter, JobView, Receipt};

@@ -20,16 +20,19 @@
 //! # Ok(()) }
 //! ```
 
+use tidemill_core::share::Turns;
 use tidemill_core::{Payload, Settlement, Token};
 use tidemill_store::{ClaimedJob, JobFilter};
 
 use crate::engine::Tidemill;
+use crate::engine::rules::look;
 use crate::engine::service;
 use crate::error::Result;
 use crate::worker::Worker;
 use crate::worker::execute::execute;
 use crate::worker::job::{Enqueue, Job};
 use crate::worker::settler::settle;
+use crate::worker::wish::Lanes;
 
 /// What a drain came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,10 +56,13 @@ pub async fn drain(worker: Worker) -> Result<Drained> {
     shop.register().await?;
     let mut drained = Drained::default();
     loop {
-        let claim = shop.mill.store().claim(shop.wish(100)).await?;
+        look(&shop.mill, &shop.options.all_queues()).await?;
+        let known = shop.mill.0.rules.known();
+        let lanes = Lanes::of(&shop.options.all_queues(), &known, &Turns::default());
+        let claim = shop.mill.store().claim(shop.wish(&lanes, &known, 100)).await?;
         let Some(token) = claim.token else { break };
         for claimed in claim.jobs {
-            let slot = shop.slots.take();
+            let slot = shop.groups[0].slots.take();
             let Some(item) = execute(&shop, claimed, token, claim.now, slot).await else {
                 continue;
             };
@@ -99,7 +105,7 @@ pub async fn run_inline(worker: Worker, job: impl Into<Enqueue>) -> Result<Settl
         created_at: now,
     };
     let claimed = ClaimedJob { job: job.into(), attempt: 1, lost: 0, due_at: now };
-    let slot = shop.slots.take();
+    let slot = shop.groups[0].slots.take();
     let item = execute(&shop, claimed, Token(1), now, slot).await;
     let nothing = || Settlement::Done { output: Payload::null(), follow_ups: Vec::new() };
     Ok(item.map_or_else(nothing, |item| item.settlement))

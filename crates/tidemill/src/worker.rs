@@ -16,6 +16,7 @@ pub(crate) mod settler;
 pub(crate) mod shop;
 mod slots;
 pub mod stop;
+pub(crate) mod wish;
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -26,12 +27,13 @@ use std::time::Duration;
 use tidemill_core::{Payload, WorkerId};
 
 use crate::engine::Tidemill;
+use crate::engine::rules::look;
 use crate::error::{Error, Result};
 use context::Context;
 use fail::Fail;
 use job::{Job, Settings};
 use middleware::{Attempted, Middleware};
-use options::Options;
+use options::{Dedicated, Options};
 use registry::Registry;
 use shop::Shop;
 use stop::{Loops, Stop};
@@ -130,18 +132,39 @@ impl Worker {
         self
     }
 
-    /// The queues to take from. Defaults to those of the kinds it knows.
+    /// The queues to take from; `mail:*` means all whose names begin so, also those that come later.
+    /// Defaults to those of the kinds it knows.
     #[must_use]
     pub fn queues<S: Into<String>>(mut self, queues: impl IntoIterator<Item = S>) -> Self {
         self.options.queues = queues.into_iter().map(Into::into).collect();
         self
     }
 
-    /// How many jobs run at once. Defaults to 100.
+    /// How many jobs run at once, besides those with [`dedicated`](Self::dedicated) slots. Defaults to 100.
     #[must_use]
     pub fn slots(mut self, slots: usize) -> Self {
         self.options.slots = slots.max(1);
         self
+    }
+
+    /// Slots that only the jobs of this queue may take, besides the shared ones, which it then does
+    /// not use: critical work has its own capacity, and takes none from the rest.
+    #[must_use]
+    pub fn dedicated(mut self, queue: impl Into<String>, slots: usize) -> Self {
+        let (queue, slots) = (queue.into(), slots.max(1));
+        self.options.dedicated.retain(|own| own.queue != queue);
+        self.options.dedicated.push(Dedicated { queue, slots, overflows: false });
+        self
+    }
+
+    /// Like [`dedicated`](Self::dedicated), but its jobs may take shared slots too.
+    #[must_use]
+    pub fn dedicated_with_overflow(self, queue: impl Into<String>, slots: usize) -> Self {
+        let mut worker = self.dedicated(queue, slots);
+        if let Some(own) = worker.options.dedicated.last_mut() {
+            own.overflows = true;
+        }
+        worker
     }
 
     /// A name for people. Defaults to host and process.
@@ -184,6 +207,7 @@ impl Worker {
     /// Starts it in the background.
     pub async fn start(self) -> Result<Running> {
         let shop = self.into_shop()?;
+        look(&shop.mill, &shop.options.all_queues()).await?;
         shop.register().await?;
         let id = shop.worker();
         tracing::info!(worker = %id, queues = ?shop.options.queues, "a worker started");
@@ -223,7 +247,7 @@ impl Running {
 
     /// How many attempts run now.
     pub fn busy(&self) -> usize {
-        self.loops.shop().slots.used()
+        self.loops.shop().used()
     }
 
     /// Stops gracefully: quiet, drain until a deadline, cancel, give back unspent.

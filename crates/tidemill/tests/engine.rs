@@ -26,6 +26,7 @@ mod engine {
     mod refused;
     mod result;
     mod retention;
+    mod share;
     mod stop;
     mod two_workers;
 }

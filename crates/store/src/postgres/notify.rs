@@ -136,6 +136,7 @@ fn write(hint: &Hint) -> String {
     match hint {
         Hint::Ready { queue } => format!("r:{queue}"),
         Hint::Any => "a:".to_owned(),
+        Hint::Rules => "q:".to_owned(),
         Hint::Watch { id } => format!("w:{id}"),
         Hint::Finished { id } => format!("f:{id}"),
         Hint::Cancel { worker } => format!("c:{worker}"),
@@ -148,6 +149,7 @@ fn read(text: &str) -> Option<Hint> {
     let id = || rest.parse::<JobId>().ok();
     Some(match sort {
         "r" => Hint::Ready { queue: rest.to_owned() },
+        "q" => Hint::Rules,
         "w" => Hint::Watch { id: id()? },
         "f" => Hint::Finished { id: id()? },
         "c" => Hint::Cancel { worker: rest.parse::<WorkerId>().ok()? },
@@ -165,6 +167,7 @@ mod tests {
         let hints = [
             Hint::Ready { queue: "a b:c".into() },
             Hint::Any,
+            Hint::Rules,
             Hint::Watch { id: JobId::new() },
             Hint::Finished { id: JobId::new() },
             Hint::Cancel { worker: WorkerId::new() },

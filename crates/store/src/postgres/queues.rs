@@ -3,19 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidemill_core::Priority;
+use tidemill_core::queue::matches;
 
 use crate::error::{Error, Result};
 use crate::postgres::connect::Db;
 use crate::postgres::statement::{At, Statement, sql};
 use crate::postgres::workers;
-use crate::view::{QueueRules, QueueView};
+use crate::view::{QueueRules, QueueView, WorkerView};
 
 const WAITING: Statement = sql!("count_waiting", TIMESTAMPTZ);
 const RUNNING: Statement = sql!("count_running");
 const BLOCKED: Statement = sql!("list_blocked_queues");
 const DEAD: Statement = sql!("count_dead");
 const RULES: Statement = sql!("select_queue_rules");
-const SET: Statement = sql!("upsert_queue_rules", TEXT, TEXT);
+const SET: Statement = sql!("upsert_queue_rules", TEXT, TEXT, INT8);
+const NAMES: Statement = sql!("queue_names");
 const UNSET: Statement = sql!("delete_queue_rules", TEXT);
 
 /// All queues that have jobs, dead letters or rules.
@@ -48,7 +50,7 @@ pub(crate) async fn list(db: &Db) -> Result<Vec<QueueView>> {
     }
     let known = Known::of(db).await?;
     for (name, kinds) in kinds {
-        let orphans = kinds.into_iter().filter(|kind| !known.contains(kind));
+        let orphans = kinds.into_iter().filter(|kind| !known.contains(&name, kind));
         queues.named(&name).orphan_kinds = orphans.collect();
     }
     Ok(queues.0.into_values().collect())
@@ -64,21 +66,19 @@ impl Queues {
     }
 }
 
-/// The kinds that live workers know.
-struct Known {
-    all: bool,
-    kinds: BTreeSet<String>,
-}
+/// What live workers know.
+struct Known(Vec<WorkerView>);
 
 impl Known {
     async fn of(db: &Db) -> Result<Self> {
-        let workers = workers::list(db).await?;
-        let all = workers.iter().any(|worker| worker.kinds.is_empty());
-        Ok(Self { all, kinds: workers.into_iter().flat_map(|worker| worker.kinds).collect() })
+        Ok(Self(workers::list(db).await?))
     }
 
-    fn contains(&self, kind: &str) -> bool {
-        self.all || self.kinds.contains(kind)
+    fn contains(&self, queue: &str, kind: &str) -> bool {
+        self.0.iter().any(|worker| {
+            worker.queues.iter().any(|own| matches(own, queue))
+                && (worker.kinds.is_empty() || worker.kinds.iter().any(|known| known == kind))
+        })
     }
 }
 
@@ -87,23 +87,28 @@ pub(crate) async fn rules(db: &Db) -> Result<Vec<(String, QueueRules)>> {
     let rows = db.read(&RULES, &[]).await?;
     let rule = |row: &tokio_postgres::Row| {
         let name: String = row.get(0);
-        let rules = serde_json::from_str(row.get(1)).map_err(|error| Error::Database {
-            reason: format!("the rules of queue {name} cannot be read: {error}"),
+        let mut rules: QueueRules = serde_json::from_str(row.get(1)).map_err(|error| {
+            Error::Database { reason: format!("the rules of queue {name} cannot be read: {error}") }
         })?;
+        rules.version = row.get::<_, i64>(2) as u64;
         Ok((name, rules))
     };
     rows.iter().map(rule).collect()
 }
 
-/// Sets the rules of a queue, or takes them away.
-pub(crate) async fn set(db: &Db, name: &str, rules: Option<QueueRules>) -> Result<()> {
-    match rules {
-        Some(rules) => {
-            let text = serde_json::to_string(&rules)
-                .map_err(|error| Error::Database { reason: error.to_string() })?;
-            db.read(&SET, &[&name, &text]).await?
-        }
-        None => db.read(&UNSET, &[&name]).await?,
+/// Sets the rules of a queue, or takes them away; `false` when they have another version by now.
+pub(crate) async fn set(db: &Db, name: &str, rules: Option<QueueRules>) -> Result<bool> {
+    let Some(rules) = rules else {
+        db.read(&UNSET, &[&name]).await?;
+        return Ok(true);
     };
-    Ok(())
+    let text = serde_json::to_string(&rules)
+        .map_err(|error| Error::Database { reason: error.to_string() })?;
+    let set = db.write(&SET, &[&name, &text, &(rules.version as i64)]).await?;
+    Ok(!set.is_empty())
+}
+
+/// The queues that have jobs waiting.
+pub(crate) async fn names(db: &Db) -> Result<Vec<String>> {
+    Ok(db.read(&NAMES, &[]).await?.iter().map(|row| row.get(0)).collect())
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use tidemill_core::Priority;
+use tidemill_core::queue::matches;
 
 use crate::error::Result;
 use crate::sqlite::lease::Lease;
@@ -43,7 +44,7 @@ fn count_waiting(conn: &Connection, now: i64, queues: &mut Queues) -> Result<()>
     let workers = workers::workers(conn)?;
     let is_known = |queue: &String, kind: &String| {
         workers.iter().any(|worker| {
-            worker.queues.contains(queue)
+            worker.queues.iter().any(|own| matches(own, queue))
                 && (worker.kinds.is_empty() || worker.kinds.contains(kind))
         })
     };
@@ -94,20 +95,27 @@ pub(super) fn unfinished(conn: &Connection) -> Result<Unfinished> {
 pub(super) fn rules(conn: &Connection) -> Result<Vec<(String, QueueRules)>> {
     let mut select = conn.prepare_cached(include_str!("sql/select_queue_rules.sql"))?;
     let rules = select.query_map([], |row| {
-        let rules = serde_json::from_str(row.get_ref(1)?.as_str()?).unwrap_or_default();
-        Ok((row.get(0)?, rules))
+        let rules: QueueRules = serde_json::from_str(row.get_ref(1)?.as_str()?).unwrap_or_default();
+        Ok((row.get(0)?, QueueRules { version: count::<i64>(row, 2)?, ..rules }))
     })?;
     Ok(rules.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn set_rules(turn: &Turn<'_>, name: &str, rules: Option<&QueueRules>) -> Result<()> {
+/// Sets the rules of a queue; `false` when they have another version by now.
+pub(super) fn set_rules(turn: &Turn<'_>, name: &str, rules: Option<&QueueRules>) -> Result<bool> {
     let conn = turn.conn;
-    if let Some(rules) = rules {
-        let mut upsert = conn.prepare_cached(include_str!("sql/upsert_queue_rules.sql"))?;
-        upsert.execute(params![name, serde_json::json!(rules).to_string()])?;
-    } else {
-        let mut delete = conn.prepare_cached(include_str!("sql/delete_queue_rules.sql"))?;
-        delete.execute([name])?;
-    }
-    Ok(())
+    let Some(rules) = rules else {
+        conn.prepare_cached(include_str!("sql/delete_queue_rules.sql"))?.execute([name])?;
+        return Ok(true);
+    };
+    let mut upsert = conn.prepare_cached(include_str!("sql/upsert_queue_rules.sql"))?;
+    let text = serde_json::json!(rules).to_string();
+    Ok(upsert.execute(params![name, text, rules.version as i64])? == 1)
+}
+
+/// The queues that have jobs waiting.
+pub(super) fn names(conn: &Connection) -> Result<Vec<String>> {
+    let mut select = conn.prepare_cached(include_str!("sql/queue_names.sql"))?;
+    let names = select.query_map([], |row| row.get(0))?;
+    Ok(names.collect::<rusqlite::Result<_>>()?)
 }

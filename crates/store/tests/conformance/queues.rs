@@ -1,6 +1,6 @@
 //! Queues and workers, as people see them.
 
-use tidemill_core::{Due, NewJob, Priority, Retention, WorkerId};
+use tidemill_core::{Due, NewJob, Priority, Retention, Retry, WorkerId};
 use tidemill_store::view::QueueRules;
 use tidemill_store::{QueueView, WorkerCard};
 
@@ -12,6 +12,8 @@ over_both_stores!(
     a_job_that_came_due_counts_as_ready,
     kinds_that_nobody_knows_are_shown,
     rules_are_kept_until_taken_away,
+    of_two_who_change_rules_one_is_told,
+    queues_with_jobs_are_named_once,
     dead_letters_count_until_archived_or_recovered,
     workers_are_shown_as_they_registered,
     registering_again_renews_the_card,
@@ -76,19 +78,45 @@ async fn rules_are_kept_until_taken_away(kit: &Kit) {
             dead_ms: 9,
             dead_bytes_max: Some(11),
         },
+        paused: true,
+        tenant_weights: [("acme".to_owned(), 3)].into(),
+        retry: Some(Retry::attempts(3)),
+        run_timeout_ms: Some(13),
+        ..QueueRules::default()
     };
-    kit.store.set_queue("q", Some(rules.clone())).await.unwrap();
-    assert_eq!(queue(kit, "q").await.unwrap().rules, Some(rules.clone()), "also without jobs");
-    let other = QueueRules::default();
-    kit.store.set_queue("q", Some(other.clone())).await.unwrap();
-    assert_eq!(queue(kit, "q").await.unwrap().rules, Some(other));
+    let first = QueueRules { version: 1, ..rules.clone() };
+    assert!(kit.store.set_queue("q", Some(rules)).await.unwrap());
+    assert_eq!(queue(kit, "q").await.unwrap().rules, Some(first), "also without jobs");
+    assert!(kit.store.set_queue("q", Some(QueueRules::default())).await.unwrap());
+    let second = QueueRules { version: 2, ..QueueRules::default() };
+    assert_eq!(queue(kit, "q").await.unwrap().rules, Some(second.clone()));
     kit.put(NewJob { queue: "without rules".into(), ..job("k") }).await;
-    let of_all = kit.store.queue_rules().await.unwrap();
-    assert_eq!(of_all, [("q".to_owned(), QueueRules::default())]);
+    assert_eq!(kit.store.queue_rules().await.unwrap(), [("q".to_owned(), second)]);
     kit.store.set_queue("q", None).await.unwrap();
     assert_eq!(queue(kit, "q").await, None);
     assert!(kit.store.queue_rules().await.unwrap().is_empty());
-    kit.store.set_queue("q", None).await.unwrap();
+    assert!(kit.store.set_queue("q", None).await.unwrap());
+}
+
+async fn of_two_who_change_rules_one_is_told(kit: &Kit) {
+    kit.store.set_queue("q", Some(QueueRules::default())).await.unwrap();
+    let read = kit.store.queue_rules().await.unwrap()[0].1.clone();
+    let one = QueueRules { paused: true, ..read.clone() };
+    let other = QueueRules { run_timeout_ms: Some(1), ..read };
+    assert!(kit.store.set_queue("q", Some(one)).await.unwrap());
+    assert!(!kit.store.set_queue("q", Some(other)).await.unwrap(), "it knew an older version");
+    let now = kit.store.queue_rules().await.unwrap()[0].1.clone();
+    assert_eq!((now.version, now.paused, now.run_timeout_ms), (2, true, None));
+}
+
+async fn queues_with_jobs_are_named_once(kit: &Kit) {
+    assert!(kit.store.queue_names().await.unwrap().is_empty());
+    for queue in ["b", "a", "b", "a:c"] {
+        kit.put(NewJob { queue: queue.into(), ..job("k") }).await;
+    }
+    let later = Due::In(HOUR);
+    kit.put(NewJob { queue: "later".into(), due: later, ..job("k") }).await;
+    assert_eq!(kit.store.queue_names().await.unwrap(), ["a", "a:c", "b", "later"]);
 }
 
 async fn dead_letters_count_until_archived_or_recovered(kit: &Kit) {

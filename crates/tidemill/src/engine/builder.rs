@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tidemill_core::{Clock, Limits, Retention};
 use tidemill_store::OpenOptions;
 
+use crate::engine::rules::Rules;
 use crate::engine::telemetry::Counters;
 use crate::engine::{Engine, Tidemill};
 use crate::error::Result;
@@ -91,6 +92,7 @@ impl Builder {
             kinds: (!self.kinds.is_empty()).then_some(self.kinds),
             retention: self.retention,
             counters: Counters::default(),
+            rules: Rules::default(),
         })))
     }
 }

@@ -1,11 +1,11 @@
 //! Queues: what is in them, and their rules.
 
-use tidemill_core::{limit, name};
+use tidemill_core::queue::QueueRules;
+use tidemill_core::{Error as Invalid, limit, name};
 use tidemill_store::QueueView;
-use tidemill_store::view::QueueRules;
 
 use crate::engine::Tidemill;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 impl Tidemill {
     /// All queues that have jobs, dead letters or rules.
@@ -13,9 +13,48 @@ impl Tidemill {
         Ok(self.0.store.queues().await?)
     }
 
-    /// Sets the rules of a queue; `None` takes them away. Holds for every process.
+    /// The rules that were set for this very name or pattern, or the default ones.
+    pub async fn queue_rules(&self, queue: &str) -> Result<QueueRules> {
+        let all = self.0.store.queue_rules().await?;
+        let own = all.into_iter().find(|(name, _)| name == queue);
+        Ok(own.map(|(_, rules)| rules).unwrap_or_default())
+    }
+
+    /// Sets the rules of a queue, or of all queues that a pattern such as `mail:*` means and that
+    /// have none of their own; `None` takes them away. They hold in every process within a second.
+    ///
+    /// Rules that were read with [`queue_rules`](Self::queue_rules) carry their version, and are
+    /// refused (`rule_changed`) when somebody else has set them meanwhile.
     pub async fn set_queue(&self, queue: &str, rules: Option<QueueRules>) -> Result<()> {
         name::check("queue", queue, limit::NAME_BYTES_MAX)?;
-        Ok(self.0.store.set_queue(queue, rules).await?)
+        if let Some(rules) = &rules {
+            rules.check()?;
+        }
+        if self.0.store.set_queue(queue, rules).await? {
+            return Ok(());
+        }
+        Err(Error::Invalid(Invalid::RuleChanged { queue: queue.to_owned() }))
+    }
+
+    /// Lets no job of a queue start any more; those that run go on.
+    pub async fn pause(&self, queue: &str) -> Result<()> {
+        self.change_queue(queue, |rules| rules.paused = true).await
+    }
+
+    /// Lets the jobs of a queue start again.
+    pub async fn resume(&self, queue: &str) -> Result<()> {
+        self.change_queue(queue, |rules| rules.paused = false).await
+    }
+
+    /// Changes the rules of a queue and nothing else of them, whoever else changes some.
+    pub async fn change_queue(&self, queue: &str, change: impl Fn(&mut QueueRules)) -> Result<()> {
+        loop {
+            let mut rules = self.queue_rules(queue).await?;
+            change(&mut rules);
+            match self.set_queue(queue, Some(rules)).await {
+                Err(Error::Invalid(Invalid::RuleChanged { .. })) => {}
+                answer => return answer,
+            }
+        }
     }
 }

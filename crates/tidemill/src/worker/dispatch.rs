@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidemill_core::queue::matches;
+use tidemill_core::share::Turns;
 use tidemill_store::{Claim, Hint};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -14,17 +16,21 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::telemetry::add;
 use crate::worker::execute::execute;
 use crate::worker::shop::Shop;
+use crate::worker::slots::Group;
+use crate::worker::wish::Lanes;
 
 const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Runs until `quiet`.
-pub(crate) async fn dispatch(shop: Arc<Shop>, quiet: CancellationToken) {
+/// Asks for jobs for one group of slots, until `quiet`.
+pub(crate) async fn dispatch(shop: Arc<Shop>, group: Arc<Group>, quiet: CancellationToken) {
     let mut hints = shop.mill.0.store.wake().listen();
-    let mut outage = Outage::default();
-    while let Some(free) = free_slots(&shop, &quiet).await {
+    let (mut outage, mut turns) = (Outage::default(), Turns::default());
+    while let Some(free) = free_slots(&shop, &group, &quiet).await {
         let asked = free.min(shop.options.claim_jobs_max);
         forget(&mut hints);
-        let wish = shop.wish(asked);
+        let known = shop.mill.0.rules.known();
+        let lanes = Lanes::of(&group.queues, &known, &turns);
+        let wish = shop.wish(&lanes, &known, asked);
         let worker = wish.worker;
         let next_due = match shop.mill.0.store.claim(wish).await {
             // Given up while it asked: whoever rescued the worker has these jobs.
@@ -32,7 +38,8 @@ pub(crate) async fn dispatch(shop: Arc<Shop>, quiet: CancellationToken) {
             Ok(claim) => {
                 outage.over();
                 let (full, next_due) = (claim.jobs.len() >= asked, wait_of(&claim));
-                start_all(&shop, claim);
+                lanes.took(&claim, &mut turns);
+                start_all(&shop, &group, claim);
                 if full {
                     continue;
                 }
@@ -45,19 +52,19 @@ pub(crate) async fn dispatch(shop: Arc<Shop>, quiet: CancellationToken) {
         tokio::select! {
             () = quiet.cancelled() => return,
             () = tokio::time::sleep(pause) => {}
-            () = heard(&shop, &mut hints) => {}
+            () = heard(&group, &mut hints) => {}
         }
     }
 }
 
 /// Waits for a free slot; `None` when the worker is to be quiet.
-async fn free_slots(shop: &Shop, quiet: &CancellationToken) -> Option<usize> {
+async fn free_slots(shop: &Shop, group: &Group, quiet: &CancellationToken) -> Option<usize> {
     loop {
-        let freed = shop.slots.freed.notified();
+        let freed = group.slots.freed.notified();
         if quiet.is_cancelled() {
             return None;
         }
-        match shop.slots.free() {
+        match group.slots.free(&shop.unsettled) {
             0 => tokio::select! {
                 () = quiet.cancelled() => return None,
                 () = freed => {}
@@ -67,15 +74,15 @@ async fn free_slots(shop: &Shop, quiet: &CancellationToken) -> Option<usize> {
     }
 }
 
-fn start_all(shop: &Arc<Shop>, claim: Claim) {
+fn start_all(shop: &Arc<Shop>, group: &Group, claim: Claim) {
     let Some(token) = claim.token else { return };
     add(&shop.mill.0.counters.claimed, claim.jobs.len());
     for claimed in claim.jobs {
-        let (shop, slot, now) = (Arc::clone(shop), shop.slots.take(), claim.now);
+        let (shop, slot, now) = (Arc::clone(shop), group.slots.take(), claim.now);
         let attempts = shop.attempts.clone();
         attempts.spawn(async move {
             if let Some(item) = execute(&shop, claimed, token, now, slot).await {
-                shop.slots.ended();
+                shop.unsettled.ended();
                 // The receiver lives as long as the worker does.
                 let _ = shop.settling.send(item);
             }
@@ -100,11 +107,13 @@ fn forget(hints: &mut Receiver<Hint>) {
 }
 
 /// Completes when there may be a job for this worker.
-async fn heard(shop: &Shop, hints: &mut Receiver<Hint>) {
+async fn heard(group: &Group, hints: &mut Receiver<Hint>) {
     loop {
         match hints.recv().await {
             Ok(Hint::Any) | Err(RecvError::Lagged(_)) => return,
-            Ok(Hint::Ready { queue }) if shop.options.queues.contains(&queue) => return,
+            Ok(Hint::Ready { queue }) if group.queues.iter().any(|own| matches(own, &queue)) => {
+                return;
+            }
             Ok(_) => {}
             Err(RecvError::Closed) => std::future::pending().await,
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use jiff::Timestamp;
 use tidemill_core::job::settle::{Attempt, Ended, expired, settle};
-use tidemill_core::{ErrorClass, Failure, Retry, Settlement, Token};
+use tidemill_core::{ErrorClass, Failure, QueueRules, Retry, Settlement, Token};
 use tidemill_store::{ClaimedJob, SettleItem};
 use tracing::Instrument;
 
@@ -51,7 +51,11 @@ async fn decide(
         return Some(Settlement::Again { delay: Duration::from_secs(1), spent, failure: None });
     };
     let ended = attempt(shop, claimed, token, handler, slot).await?;
-    let retry: &Retry = job.options.retry.as_ref().unwrap_or(&handler.settings.retry);
+    let known = shop.mill.0.rules.known();
+    let of_queue = known.book.of(&job.queue).and_then(|rules| rules.retry.as_ref());
+    let of_kind = Some(&handler.settings.retry).filter(|retry| **retry != Retry::default());
+    let retry: &Retry =
+        job.options.retry.as_ref().or(of_kind).or(of_queue).unwrap_or(&handler.settings.retry);
     let number = claimed.attempt;
     let now = shop.mill.0.clock.now();
     Some(settle(Attempt { job, number, retry }, ended, now, fastrand::f64()))
@@ -88,7 +92,9 @@ async fn attempt(
 
 fn timeout_of(shop: &Shop, claimed: &ClaimedJob, handler: &Handler) -> Duration {
     let own = claimed.job.options.run_timeout_ms.map(Duration::from_millis);
-    own.or(handler.settings.run_timeout).unwrap_or(shop.options.run_timeout)
+    let known = shop.mill.0.rules.known();
+    let of_queue = || known.book.of(&claimed.job.queue).and_then(QueueRules::run_timeout);
+    own.or(handler.settings.run_timeout).or_else(of_queue).unwrap_or(shop.options.run_timeout)
 }
 
 async fn run(

@@ -82,7 +82,7 @@ async fn called_off(shop: &Shop, hints: &mut Receiver<Hint>) {
         match hints.recv().await {
             Ok(Hint::Cancel { worker }) if worker == shop.worker() => return,
             // On SQLite other processes are heard only so; a beat is cheap.
-            Ok(Hint::Any) if shop.slots.used() > 0 => return,
+            Ok(Hint::Any) if shop.used() > 0 => return,
             Ok(_) | Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => std::future::pending().await,
         }

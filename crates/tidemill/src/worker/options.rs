@@ -9,6 +9,7 @@ pub(crate) struct Options {
     pub(crate) name: String,
     pub(crate) queues: Vec<String>,
     pub(crate) slots: usize,
+    pub(crate) dedicated: Vec<Dedicated>,
     /// Jobs asked for in one claim: a lease must stay small enough to be looked through.
     pub(crate) claim_jobs_max: usize,
     pub(crate) run_timeout: Duration,
@@ -27,6 +28,7 @@ impl Default for Options {
             name: format!("{}:{}", host(), std::process::id()),
             queues: Vec::new(),
             slots: 100,
+            dedicated: Vec::new(),
             claim_jobs_max: 500,
             run_timeout: Duration::from_hours(1),
             lease_ttl: Duration::from_secs(6),
@@ -38,7 +40,39 @@ impl Default for Options {
     }
 }
 
+/// Slots that only the jobs of one queue may take.
+#[derive(Debug, Clone)]
+pub(crate) struct Dedicated {
+    pub(crate) queue: String,
+    pub(crate) slots: usize,
+    /// Its jobs may take shared slots too.
+    pub(crate) overflows: bool,
+}
+
 impl Options {
+    /// Every queue and pattern that is taken from.
+    pub(crate) fn all_queues(&self) -> Vec<String> {
+        let mut queues = self.queues.clone();
+        for own in &self.dedicated {
+            if !queues.contains(&own.queue) {
+                queues.push(own.queue.clone());
+            }
+        }
+        queues
+    }
+
+    /// Those whose jobs may take shared slots.
+    pub(crate) fn shared_queues(&self) -> Vec<String> {
+        let overflows = |queue: &String| {
+            self.dedicated.iter().find(|own| own.queue == *queue).is_none_or(|own| own.overflows)
+        };
+        self.all_queues().into_iter().filter(overflows).collect()
+    }
+
+    pub(crate) fn all_slots(&self) -> usize {
+        self.slots + self.dedicated.iter().map(|own| own.slots).sum::<usize>()
+    }
+
     /// Three beats fit into a lease, so that one lost beat costs nothing.
     pub(crate) fn beat_every(&self) -> Duration {
         self.lease_ttl / 3

@@ -21,7 +21,7 @@ pub(crate) async fn settle_all(shop: Arc<Shop>, mut ended: UnboundedReceiver<Set
         let items = std::mem::take(&mut batch);
         let attempts = items.len();
         settle(&shop, items).await;
-        shop.slots.settled(attempts);
+        shop.settled(attempts);
     }
 }
 

@@ -4,19 +4,21 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidemill_core::{JobId, Priority, Token, WorkerId};
-use tidemill_store::{ClaimRequest, Lane, SettleItem, Share, WorkerCard};
+use tidemill_core::{JobId, Token, WorkerId};
+use tidemill_store::{ClaimRequest, SettleItem, WorkerCard};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::engine::Tidemill;
+use crate::engine::rules::Known;
 use crate::error::Result;
 use crate::worker::context::States;
 use crate::worker::middleware::Middleware;
 use crate::worker::options::Options;
 use crate::worker::registry::Registry;
-use crate::worker::slots::Slots;
+use crate::worker::slots::{Group, Slots, Unsettled};
+use crate::worker::wish::Lanes;
 
 /// Why an attempt is asked to end before its handler does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +70,8 @@ pub(crate) struct Shop {
     pub(crate) states: States,
     pub(crate) hooks: Vec<Arc<dyn Middleware>>,
     pub(crate) options: Options,
-    pub(crate) slots: Arc<Slots>,
+    pub(crate) groups: Vec<Arc<Group>>,
+    pub(crate) unsettled: Unsettled,
     pub(crate) attempts: TaskTracker,
     pub(crate) settling: mpsc::UnboundedSender<SettleItem>,
     settled: Mutex<Option<mpsc::UnboundedReceiver<SettleItem>>>,
@@ -100,7 +103,8 @@ impl Shop {
             registry,
             states: Arc::new(states),
             hooks,
-            slots: Slots::new(options.slots),
+            groups: groups(&options),
+            unsettled: Unsettled::default(),
             options,
             attempts: TaskTracker::new(),
             settling,
@@ -124,9 +128,9 @@ impl Shop {
         let card = WorkerCard {
             id: self.worker(),
             name: self.options.name.clone(),
-            queues: self.options.queues.clone(),
+            queues: self.options.all_queues(),
             kinds: self.kinds.to_vec(),
-            slots: self.options.slots as u32,
+            slots: self.options.all_slots() as u32,
         };
         Ok(self.mill.0.store.register(card).await?)
     }
@@ -136,17 +140,27 @@ impl Shop {
         *locked(&self.worker) = WorkerId::new();
     }
 
-    /// A wish for up to `jobs_max` jobs: every band of every queue, urgent ones first.
-    pub(crate) fn wish(&self, jobs_max: usize) -> ClaimRequest {
-        let lane = |priority| {
-            self.options.queues.iter().map(move |queue| Lane { queue: queue.clone(), priority })
-        };
+    /// A wish for up to `jobs_max` jobs of these lanes.
+    pub(crate) fn wish(&self, lanes: &Lanes, known: &Known, jobs_max: usize) -> ClaimRequest {
         ClaimRequest {
             worker: self.worker(),
-            lanes: Priority::ALL.into_iter().flat_map(lane).collect(),
-            share: Share::default(),
+            lanes: lanes.lanes.clone(),
+            share: lanes.share(known),
             kinds: Some(Arc::clone(&self.kinds)),
             jobs_max,
+        }
+    }
+
+    /// How many attempts run now.
+    pub(crate) fn used(&self) -> usize {
+        self.groups.iter().map(|group| group.slots.used()).sum()
+    }
+
+    /// Attempts were settled: whoever waited for that may go on.
+    pub(crate) fn settled(&self, attempts: usize) {
+        self.unsettled.settled(attempts);
+        for group in &self.groups {
+            group.slots.freed.notify_one();
         }
     }
 
@@ -195,6 +209,14 @@ impl Shop {
             attempt.abandon.cancel();
         }
     }
+}
+
+/// The shared slots, and those that belong to one queue.
+fn groups(options: &Options) -> Vec<Arc<Group>> {
+    let group = |queues, slots| Arc::new(Group { queues, slots: Slots::new(slots) });
+    let shared = group(options.shared_queues(), options.slots);
+    let own = options.dedicated.iter().map(|own| group(vec![own.queue.clone()], own.slots));
+    std::iter::once(shared).chain(own).collect()
 }
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

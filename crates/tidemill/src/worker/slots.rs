@@ -1,37 +1,41 @@
 //! How many jobs may run at once, and who wants to know when one more may.
+//!
+//! A worker has shared slots, and slots of their own for queues that must not wait for others. Each
+//! group of slots asks for its own jobs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// The slots of a worker.
+/// Some slots, and the queues whose jobs may take them.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// Names and patterns.
+    pub(crate) queues: Vec<String>,
+    pub(crate) slots: Arc<Slots>,
+}
+
+/// The slots of a group.
 #[derive(Debug)]
 pub(crate) struct Slots {
     max: usize,
     used: AtomicUsize,
-    /// Attempts that ended and are not settled yet; bounded, or a slow store would let them pile up.
-    unsettled: AtomicUsize,
     pub(crate) freed: Notify,
 }
 
 impl Slots {
     pub(crate) fn new(max: usize) -> Arc<Self> {
-        let (used, unsettled) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Self { max, used, unsettled, freed: Notify::new() })
+        Arc::new(Self { max, used: AtomicUsize::new(0), freed: Notify::new() })
     }
 
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Acquire)
     }
 
-    pub(crate) fn unsettled(&self) -> usize {
-        self.unsettled.load(Ordering::Acquire)
-    }
-
     /// How many more may start now.
-    pub(crate) fn free(&self) -> usize {
-        if self.unsettled() > 4 * self.max + 1000 {
+    pub(crate) fn free(&self, unsettled: &Unsettled) -> usize {
+        if unsettled.number() > 4 * self.max + 1000 {
             return 0;
         }
         self.max.saturating_sub(self.used())
@@ -40,15 +44,6 @@ impl Slots {
     pub(crate) fn take(self: &Arc<Self>) -> Slot {
         self.used.fetch_add(1, Ordering::AcqRel);
         Slot(Arc::clone(self))
-    }
-
-    pub(crate) fn ended(&self) {
-        self.unsettled.fetch_add(1, Ordering::AcqRel);
-    }
-
-    pub(crate) fn settled(&self, attempts: usize) {
-        self.unsettled.fetch_sub(attempts, Ordering::AcqRel);
-        self.freed.notify_one();
     }
 }
 
@@ -60,5 +55,27 @@ impl Drop for Slot {
     fn drop(&mut self) {
         self.0.used.fetch_sub(1, Ordering::AcqRel);
         self.0.freed.notify_one();
+    }
+}
+
+/// Attempts that ended and are not settled yet; bounded, or a slow store would let them pile up.
+#[derive(Debug, Default)]
+pub(crate) struct Unsettled {
+    number: AtomicUsize,
+    pub(crate) fewer: Notify,
+}
+
+impl Unsettled {
+    pub(crate) fn number(&self) -> usize {
+        self.number.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn ended(&self) {
+        self.number.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn settled(&self, attempts: usize) {
+        self.number.fetch_sub(attempts, Ordering::AcqRel);
+        self.fewer.notify_one();
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use crate::engine::rules::follow;
 use crate::engine::service::{self, Clockwork};
 use crate::worker::dispatch::dispatch;
 use crate::worker::lease::beat;
@@ -33,7 +34,8 @@ pub(crate) struct Loops {
     shop: Arc<Shop>,
     quiet: CancellationToken,
     done: CancellationToken,
-    dispatcher: JoinHandle<()>,
+    dispatchers: JoinSet<()>,
+    rules: JoinHandle<()>,
     settler: Option<JoinHandle<()>>,
     heart: JoinHandle<()>,
     services: JoinSet<()>,
@@ -45,7 +47,8 @@ impl Loops {
         let rules =
             Clockwork { lease_ttl: shop.options.lease_ttl, lost_max: shop.options.lost_max };
         Self {
-            dispatcher: tokio::spawn(dispatch(Arc::clone(&shop), quiet.clone())),
+            dispatchers: dispatchers(&shop, &quiet),
+            rules: tokio::spawn(follow(shop.mill.clone(), shop.options.all_queues(), done.clone())),
             settler: shop
                 .take_settled()
                 .map(|ended| tokio::spawn(settle_all(Arc::clone(&shop), ended))),
@@ -64,7 +67,7 @@ impl Loops {
     pub(crate) async fn stop(mut self) {
         let Stop { drain, grace } = self.shop.options.stop;
         self.quiet.cancel();
-        let _ = self.dispatcher.await;
+        while self.dispatchers.join_next().await.is_some() {}
         self.shop.attempts.close();
         if !ended_within(&self.shop, drain).await {
             self.shop.end_all(Why::Stopping);
@@ -83,6 +86,7 @@ impl Loops {
         }
         self.done.cancel();
         let _ = self.heart.await;
+        let _ = self.rules.await;
         while self.services.join_next().await.is_some() {}
         // What could not be settled (the store is away) is given back, by this or by the rescue.
         if let Err(error) = self.shop.mill.0.store.deregister(self.shop.worker()).await {
@@ -90,6 +94,15 @@ impl Loops {
         }
         tracing::info!(worker = %self.shop.worker(), "the worker stopped");
     }
+}
+
+/// One loop for each group of slots.
+fn dispatchers(shop: &Arc<Shop>, quiet: &CancellationToken) -> JoinSet<()> {
+    let mut running = JoinSet::new();
+    for group in &shop.groups {
+        running.spawn(dispatch(Arc::clone(shop), Arc::clone(group), quiet.clone()));
+    }
+    running
 }
 
 async fn ended_within(shop: &Shop, limit: Duration) -> bool {
@@ -100,15 +113,15 @@ async fn ended_within(shop: &Shop, limit: Duration) -> bool {
 async fn settled_within(shop: &Shop, limit: Duration) {
     let settled = async {
         loop {
-            let progress = shop.slots.freed.notified();
-            if shop.slots.unsettled() == 0 {
+            let progress = shop.unsettled.fewer.notified();
+            if shop.unsettled.number() == 0 {
                 return;
             }
             progress.await;
         }
     };
     if tokio::time::timeout(limit, settled).await.is_err() {
-        tracing::warn!(attempts = shop.slots.unsettled(), "some attempts could not be settled");
+        tracing::warn!(attempts = shop.unsettled.number(), "some attempts could not be settled");
     }
 }
 

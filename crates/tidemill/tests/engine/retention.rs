@@ -52,7 +52,7 @@ async fn finished_jobs_go_after_three_days_and_dead_letters_after_ninety(kit: Ki
 async fn queue_keeps_its_latest_jobs(kit: Kit) {
     let mill = kit.open_still().await;
     let retention = Retention { finished_max: Some(2), ..Retention::default() };
-    mill.set_queue("busy", Some(QueueRules { retention })).await.unwrap();
+    mill.set_queue("busy", Some(QueueRules { retention, ..QueueRules::default() })).await.unwrap();
     let mut ids = Vec::new();
     for n in 0..5 {
         let job = Enqueue::from(Echo::new(&n.to_string())).queue("busy");
@@ -70,7 +70,7 @@ async fn queue_keeps_its_latest_jobs(kit: Kit) {
 async fn queue_keeps_its_latest_dead_letters_within_bytes(kit: Kit) {
     let mill = kit.open_still().await;
     let retention = Retention { dead_bytes_max: Some(100), ..Retention::default() };
-    mill.set_queue("busy", Some(QueueRules { retention })).await.unwrap();
+    mill.set_queue("busy", Some(QueueRules { retention, ..QueueRules::default() })).await.unwrap();
     let bad = || Enqueue::from(Echo::new("bad"));
     let mut ids = Vec::new();
     for _ in 0..5 {

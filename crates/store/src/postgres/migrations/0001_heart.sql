@@ -133,7 +133,8 @@ create index note_id on tidemill.note (id);
 
 create table tidemill.queue (
     name text primary key,
-    rules json not null
+    rules json not null,
+    version int8 not null
 );
 
 create table tidemill.redrive_rule (

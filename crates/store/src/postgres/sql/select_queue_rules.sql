@@ -1,2 +1,2 @@
 -- The rules of the queues that have some.
-select name, rules::text from tidemill.queue order by name;
+select name, rules::text, version from tidemill.queue order by name;

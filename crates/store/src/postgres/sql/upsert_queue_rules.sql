@@ -1,3 +1,5 @@
--- Sets the rules of a queue.
-insert into tidemill.queue (name, rules) values ($1::text, $2::text::json)
-on conflict (name) do update set rules = excluded.rules;
+-- Sets the rules of a queue, unless $3 is given and not the version that is there. Answers the new version.
+insert into tidemill.queue as q (name, rules, version) values ($1::text, $2::text::json, 1)
+on conflict (name) do update set rules = excluded.rules, version = q.version + 1
+where $3::int8 in (0, q.version)
+returning version;

@@ -122,7 +122,8 @@ create index tidemill_note_id on tidemill_note (id);
 
 create table tidemill_queue (
     name text not null primary key,
-    rules text not null
+    rules text not null,
+    version integer not null
 ) without rowid;
 
 create table tidemill_redrive_rule (

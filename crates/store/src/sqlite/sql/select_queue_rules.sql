@@ -1,2 +1,2 @@
 -- The rules of the queues that have some, by name.
-select name, rules from tidemill_queue order by name
+select name, rules, version from tidemill_queue order by name

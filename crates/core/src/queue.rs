@@ -1,0 +1,166 @@
+//! The rules of queues: data, set for a queue or for all whose names match a pattern.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::limit::NAME_BYTES_MAX;
+use crate::name;
+use crate::retention::Retention;
+use crate::retry::Retry;
+use crate::share::{BandWeights, WEIGHT_MAX};
+
+/// Tenants of one queue with a weight of their own.
+pub const TENANT_WEIGHTS_MAX: usize = 1000;
+
+/// The rules of a queue, as stored. They hold for every process within a second.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QueueRules {
+    /// How often they were set. Set with the version that was read, they are refused when somebody
+    /// else has set them meanwhile; 0 sets them whatever is there.
+    pub version: u64,
+    /// No job of it starts. Those that run go on.
+    pub paused: bool,
+    /// How its bands share its work.
+    pub weights: BandWeights,
+    /// Tenants whose share is not that of all others, which is 1.
+    pub tenant_weights: BTreeMap<String, u32>,
+    /// How its jobs are retried, where neither the job nor its kind says so.
+    pub retry: Option<Retry>,
+    /// How long an attempt may run, where neither the job nor its kind says so.
+    pub run_timeout_ms: Option<u64>,
+    /// How long and how many finished jobs it keeps.
+    pub retention: Retention,
+}
+
+impl QueueRules {
+    /// Refuses rules that cannot be followed.
+    pub fn check(&self) -> Result<()> {
+        self.weights.check()?;
+        if self.tenant_weights.len() > TENANT_WEIGHTS_MAX {
+            return refused("tenant weights", || {
+                let number = self.tenant_weights.len();
+                format!(
+                    "{number} tenants are more than {TENANT_WEIGHTS_MAX}; give weights only to those that differ"
+                )
+            });
+        }
+        for (tenant, weight) in &self.tenant_weights {
+            name::check("tenant", tenant, NAME_BYTES_MAX)?;
+            if !(1..=WEIGHT_MAX).contains(weight) {
+                return refused("tenant weights", || {
+                    format!("the weight {weight} of {tenant:?} is not between 1 and {WEIGHT_MAX}")
+                });
+            }
+        }
+        if self.run_timeout_ms == Some(0) {
+            return refused("the run timeout", || {
+                "0 would end every attempt before it begins; give at least 1 ms".to_owned()
+            });
+        }
+        Ok(())
+    }
+
+    /// How long an attempt may run.
+    pub fn run_timeout(&self) -> Option<Duration> {
+        self.run_timeout_ms.map(Duration::from_millis)
+    }
+}
+
+fn refused(rule: &'static str, reason: impl FnOnce() -> String) -> Result<()> {
+    Err(Error::RuleInvalid { rule, reason: reason() })
+}
+
+/// Whether a queue is meant by a name or by a pattern, which ends in `*`: `mail:*`.
+pub fn matches(pattern: &str, queue: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => queue.starts_with(prefix),
+        None => pattern == queue,
+    }
+}
+
+/// Whether this is a pattern, not a name.
+pub fn is_pattern(name: &str) -> bool {
+    name.ends_with('*')
+}
+
+/// All rules that were set.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RuleBook(BTreeMap<String, QueueRules>);
+
+impl RuleBook {
+    /// The rules of these names and patterns.
+    pub fn new(rules: impl IntoIterator<Item = (String, QueueRules)>) -> Self {
+        Self(rules.into_iter().collect())
+    }
+
+    /// The rules of a queue: those of its name, or else of the longest pattern that means it.
+    pub fn of(&self, queue: &str) -> Option<&QueueRules> {
+        self.0.get(queue).or_else(|| {
+            let patterns =
+                self.0.iter().filter(|(name, _)| is_pattern(name) && matches(name, queue));
+            patterns.max_by_key(|(name, _)| name.len()).map(|(_, rules)| rules)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paused() -> QueueRules {
+        QueueRules { paused: true, ..QueueRules::default() }
+    }
+
+    #[test]
+    fn the_name_goes_before_the_longest_pattern() {
+        let long = QueueRules { version: 7, ..QueueRules::default() };
+        let book = RuleBook::new([
+            ("mail:*".to_owned(), QueueRules::default()),
+            ("mail:bulk:*".to_owned(), long.clone()),
+            ("mail:bulk:eu".to_owned(), paused()),
+        ]);
+        assert_eq!(book.of("mail:bulk:eu"), Some(&paused()));
+        assert_eq!(book.of("mail:bulk:us"), Some(&long));
+        assert_eq!(book.of("mail:one"), Some(&QueueRules::default()));
+        assert_eq!(book.of("mail"), None);
+    }
+
+    #[test]
+    fn a_pattern_is_a_prefix_and_a_star() {
+        for (pattern, queue, expected) in [
+            ("mail", "mail", true),
+            ("mail", "mail:eu", false),
+            ("mail:*", "mail:eu", true),
+            ("mail:*", "mail", false),
+            ("*", "anything", true),
+        ] {
+            assert_eq!(matches(pattern, queue), expected, "{pattern} {queue}");
+        }
+    }
+
+    #[test]
+    fn rules_that_cannot_be_followed_are_refused() {
+        let none = BandWeights { urgent: 0, high: 0, normal: 0, low: 0 };
+        let heavy = BTreeMap::from([("acme".to_owned(), WEIGHT_MAX + 1)]);
+        let weightless = BTreeMap::from([("acme".to_owned(), 0)]);
+        for rules in [
+            QueueRules { weights: none, ..QueueRules::default() },
+            QueueRules { tenant_weights: heavy, ..QueueRules::default() },
+            QueueRules { tenant_weights: weightless, ..QueueRules::default() },
+            QueueRules { run_timeout_ms: Some(0), ..QueueRules::default() },
+        ] {
+            assert_eq!(rules.check().unwrap_err().code(), "rule_invalid", "{rules:?}");
+        }
+        assert!(paused().check().is_ok());
+    }
+
+    #[test]
+    fn rules_of_before_are_read() {
+        let old: QueueRules = serde_json::from_str(r#"{"retention":{"finished_ms":5}}"#).unwrap();
+        assert_eq!((old.retention.finished_ms, old.weights), (5, BandWeights::default()));
+    }
+}

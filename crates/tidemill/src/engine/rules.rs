@@ -1,0 +1,102 @@
+//! The rules of queues as this process knows them, at most a second old.
+//!
+//! Workers act on what stands here, so that no claim and no attempt asks the store for rules. Whoever
+//! sets a rule tells; what was not heard is found by looking once a second.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tidemill_core::queue::{RuleBook, is_pattern, matches};
+use tidemill_store::Hint;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::Tidemill;
+use crate::error::Result;
+
+const LOOK_EVERY: Duration = Duration::from_millis(900);
+
+/// What is known of queues.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Known {
+    pub(crate) book: RuleBook,
+    /// Queues that have, or had, jobs waiting; for those who take from patterns.
+    pub(crate) names: Vec<String>,
+    /// Tenants with a weight of their own, by queue.
+    pub(crate) tenants: Arc<BTreeMap<(String, String), u32>>,
+}
+
+/// Where it stands.
+#[derive(Debug, Default)]
+pub(crate) struct Rules(RwLock<Arc<Known>>);
+
+impl Rules {
+    pub(crate) fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Keeps what was learnt; answers whether it is new.
+    fn learn(&self, known: Known) -> bool {
+        let mut place = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let is_new = **place != known;
+        if is_new {
+            *place = Arc::new(known);
+        }
+        is_new
+    }
+}
+
+/// Looks at the rules now; answers whether they have changed. `queues` are the names and patterns that
+/// somebody takes from.
+pub(crate) async fn look(mill: &Tidemill, queues: &[String]) -> Result<bool> {
+    let store = &mill.0.store;
+    let rules = store.queue_rules().await?;
+    let names = if queues.iter().any(|queue| is_pattern(queue)) {
+        store.queue_names().await?
+    } else {
+        Vec::new()
+    };
+    let book = RuleBook::new(rules);
+    let weights = |queue: &String| {
+        let of_tenants =
+            book.of(queue).map(|rules| rules.tenant_weights.clone()).unwrap_or_default();
+        let queue = queue.clone();
+        of_tenants.into_iter().map(move |(tenant, weight)| ((queue.clone(), tenant), weight))
+    };
+    let tenants = Arc::new(queues.iter().chain(&names).flat_map(weights).collect());
+    Ok(mill.0.rules.learn(Known { book, names, tenants }))
+}
+
+/// Follows the rules until `done`.
+pub(crate) async fn follow(mill: Tidemill, queues: Vec<String>, done: CancellationToken) {
+    let mut hints = mill.0.store.wake().listen();
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        let known = mill.0.rules.known();
+        let is_new = |queue: &String| {
+            !known.names.contains(queue)
+                && queues.iter().any(|own| is_pattern(own) && matches(own, queue))
+        };
+        let told = async {
+            loop {
+                match hints.recv().await {
+                    Ok(Hint::Rules) | Err(RecvError::Lagged(_)) => return,
+                    Ok(Hint::Ready { queue }) if is_new(&queue) => return,
+                    Ok(_) => {}
+                    Err(RecvError::Closed) => std::future::pending().await,
+                }
+            }
+        };
+        tokio::select! {
+            () = done.cancelled() => return,
+            _ = looks.tick() => {}
+            () = told => {}
+        }
+        // A store that is away is said elsewhere; until then the rules known last hold.
+        if look(&mill, &queues).await.unwrap_or(false) {
+            mill.0.store.wake().tell(Hint::Any);
+        }
+    }
+}
