@@ -16,6 +16,7 @@ pub mod queue;
 pub mod retention;
 pub mod retry;
 pub mod share;
+pub mod why;
 
 pub use clock::{Clock, ManualClock};
 pub use error::{Error, Result};

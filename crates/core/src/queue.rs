@@ -99,11 +99,18 @@ impl RuleBook {
 
     /// The rules of a queue: those of its name, or else of the longest pattern that means it.
     pub fn of(&self, queue: &str) -> Option<&QueueRules> {
-        self.0.get(queue).or_else(|| {
+        self.named(queue).map(|(_, rules)| rules)
+    }
+
+    /// As `of`, with the name or pattern that they were set for.
+    pub fn named(&self, queue: &str) -> Option<(&str, &QueueRules)> {
+        let own = self.0.get_key_value(queue);
+        let meant = || {
             let patterns =
                 self.0.iter().filter(|(name, _)| is_pattern(name) && matches(name, queue));
-            patterns.max_by_key(|(name, _)| name.len()).map(|(_, rules)| rules)
-        })
+            patterns.max_by_key(|(name, _)| name.len())
+        };
+        own.or_else(meant).map(|(name, rules)| (name.as_str(), rules))
     }
 }
 

@@ -14,6 +14,7 @@ pub mod service;
 mod services;
 pub mod telemetry;
 mod wait;
+mod why;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

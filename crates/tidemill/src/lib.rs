@@ -7,6 +7,9 @@
 /// The guide, so that its code is compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide.md")]
+#[doc = include_str!("../../../docs/isolation.md")]
+#[doc = include_str!("../../../docs/fairness.md")]
+#[doc = include_str!("../../../docs/why.md")]
 struct Guide;
 
 mod engine;

@@ -29,6 +29,7 @@ mod engine {
     mod share;
     mod stop;
     mod two_workers;
+    mod why;
 }
 
 /// Not a test of its own: what the processes run that `processes` starts.

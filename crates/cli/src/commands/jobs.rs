@@ -1,9 +1,10 @@
-//! `tidemill jobs`: list, show, cancel, retry, wait.
+//! `tidemill jobs`: list, show, why, cancel, retry, wait.
 
 mod change;
 mod list;
 pub mod show;
 pub mod wait;
+mod why;
 
 use tidemill::JobId;
 
@@ -26,6 +27,11 @@ enum Verb {
         /// The job
         id: JobId,
     },
+    /// Say why a job is not running: every gate that holds it
+    Why {
+        /// The job
+        id: JobId,
+    },
     /// Call jobs off; a running handler is told
     Cancel(change::Cancel),
     /// Run jobs again or at once: dead ones are replayed, scheduled ones are due now
@@ -44,6 +50,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     match args.verb.unwrap_or_else(|| Verb::List(list::Args::default())) {
         Verb::List(args) => list::run(app, args).await,
         Verb::Show { id } => show::run(app, id).await,
+        Verb::Why { id } => why::run(app, id).await,
         Verb::Cancel(args) => change::cancel(app, args).await,
         Verb::Retry(args) => change::retry(app, args).await,
         Verb::Wait { id, patience } => wait::run(app, id, patience).await,

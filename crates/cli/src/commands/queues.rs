@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use comfy_table::{Cell, Color};
-use tidemill::{Priority, Tidemill, Timestamp};
-use tidemill_core::Retention;
+use tidemill::{Priority, QueueRules, Retry, Timestamp};
+use tidemill_core::{BandWeights, Retention};
 use tidemill_store::QueueView;
-use tidemill_store::view::QueueRules;
 
 use crate::app::App;
 use crate::duration::{Span, short};
@@ -24,7 +23,17 @@ pub struct Args {
 enum Verb {
     /// Show what is in the queues (the default)
     List,
-    /// Set the rules of a queue, in every process
+    /// Let no job of a queue start any more; those that run go on
+    Pause {
+        /// The queue, or a pattern such as 'mail:*'
+        queue: String,
+    },
+    /// Let the jobs of a queue start again
+    Resume {
+        /// The queue, or a pattern such as 'mail:*'
+        queue: String,
+    },
+    /// Set the rules of a queue, in every process within a second
     Set(Set),
     /// Take the rules of a queue away
     Unset {
@@ -35,8 +44,20 @@ enum Verb {
 
 #[derive(Debug, clap::Args)]
 struct Set {
-    /// The queue
+    /// The queue, or a pattern such as 'mail:*'
     queue: String,
+    /// How urgent, high, normal and low work share the queue [default: 8:4:2:1]
+    #[arg(long, value_name = "U:H:N:L", value_parser = weights)]
+    weights: Option<BandWeights>,
+    /// Give a tenant another share than 1; may be given more than once
+    #[arg(long, value_name = "TENANT=WEIGHT", value_parser = tenant_weight)]
+    tenant_weight: Vec<(String, u32)>,
+    /// Attempts of jobs whose kind does not say how often [default: 20]
+    #[arg(long, value_name = "ATTEMPTS")]
+    attempts: Option<u16>,
+    /// How long an attempt may run where neither the job nor its kind says
+    #[arg(long, value_name = "DURATION")]
+    run_timeout: Option<Span>,
     /// Keep done and cancelled jobs this long [default: 3d]
     #[arg(long, value_name = "DURATION")]
     retain: Option<Span>,
@@ -55,6 +76,22 @@ struct Set {
 pub async fn run(app: &App, args: Args) -> Outcome {
     match args.verb.unwrap_or(Verb::List) {
         Verb::List => list(app).await,
+        Verb::Pause { queue } => {
+            let mill = app.open().await?;
+            mill.pause(&queue).await?;
+            mill.close().await;
+            eprintln!(
+                "no job of {queue} starts any more; `tidemill queues resume {queue}` lets them"
+            );
+            Ok(Exit::Ok)
+        }
+        Verb::Resume { queue } => {
+            let mill = app.open().await?;
+            mill.resume(&queue).await?;
+            mill.close().await;
+            eprintln!("the jobs of {queue} start again");
+            Ok(Exit::Ok)
+        }
         Verb::Set(set) => change(app, set).await,
         Verb::Unset { queue } => {
             let mill = app.open_existing().await?;
@@ -89,7 +126,7 @@ async fn list(app: &App) -> Outcome {
         "DEAD",
         "OLDEST WAITS",
         "NO WORKER KNOWS",
-        "KEEPS",
+        "RULES",
     ]);
     for queue in &queues {
         table.add_row(row(queue, now));
@@ -116,7 +153,8 @@ fn row(queue: &QueueView, now: Timestamp) -> Vec<Cell> {
         kinds => Cell::new(kinds.join(" ")).fg(Color::Yellow),
     });
     row.push(match &queue.rules {
-        Some(rules) => Cell::new(kept(&rules.retention)),
+        Some(rules) if rules.paused => Cell::new(said(rules)).fg(Color::Yellow),
+        Some(rules) => Cell::new(said(rules)),
         None => output::quiet("default"),
     });
     row
@@ -130,33 +168,88 @@ fn kept(retention: &Retention) -> String {
     format!("{done}{}, dead {dead}{}", most.unwrap_or_default(), bytes.unwrap_or_default())
 }
 
+/// The rules in a line: what differs from the defaults.
+fn said(rules: &QueueRules) -> String {
+    let BandWeights { urgent, high, normal, low } = rules.weights;
+    let usual = QueueRules::default();
+    let mut parts = Vec::new();
+    if rules.paused {
+        parts.push("paused".to_owned());
+    }
+    if rules.weights != usual.weights {
+        parts.push(format!("weights {urgent}:{high}:{normal}:{low}"));
+    }
+    parts.extend(rules.tenant_weights.iter().map(|(tenant, weight)| format!("{tenant}={weight}")));
+    parts.extend(rules.retry.as_ref().map(|retry| format!("{} attempts", retry.attempts_max)));
+    parts.extend(rules.run_timeout().map(|timeout| format!("at most {}", short(timeout))));
+    if rules.retention != usual.retention {
+        parts.push(format!("keeps {}", kept(&rules.retention)));
+    }
+    if parts.is_empty() { "default".to_owned() } else { parts.join(", ") }
+}
+
 async fn change(app: &App, set: Set) -> Outcome {
-    let Set { queue, retain, retain_max, retain_dead, retain_dead_bytes } = set;
-    let is_empty = retain.is_none() && retain_dead.is_none();
-    if is_empty && retain_max.is_none() && retain_dead_bytes.is_none() {
-        return Err(Failure::usage("there is no rule to set")
-            .hint("give --retain, --retain-max, --retain-dead or --retain-dead-bytes"));
+    if set.is_empty() {
+        return Err(Failure::usage("there is no rule to set").hint(
+            "give --weights, --tenant-weight, --attempts, --run-timeout or one of --retain…",
+        ));
     }
     let mill = app.open().await?;
-    let mut rules = present(&mill, &queue).await?;
-    let retention = &mut rules.retention;
-    let ms = |span: Span| span.0.as_millis() as u64;
-    retention.finished_ms = retain.map_or(retention.finished_ms, ms);
-    retention.dead_ms = retain_dead.map_or(retention.dead_ms, ms);
-    retention.finished_max = retain_max.or(retention.finished_max);
-    retention.dead_bytes_max = retain_dead_bytes.or(retention.dead_bytes_max);
-    mill.set_queue(&queue, Some(rules.clone())).await?;
+    mill.change_queue(&set.queue, |rules| set.apply(rules)).await?;
+    let rules = mill.queue_rules(&set.queue).await?;
     mill.close().await;
     if app.json {
-        output::json(&serde_json::json!({ "name": queue, "rules": rules }));
+        output::json(&serde_json::json!({ "name": set.queue, "rules": rules }));
     } else {
-        output::line(format!("{queue} keeps {}", kept(&rules.retention)));
+        output::line(format!("{}: {}", set.queue, said(&rules)));
     }
     Ok(Exit::Ok)
 }
 
-/// The rules that hold now: what is not set again stays.
-async fn present(mill: &Tidemill, queue: &str) -> Outcome<QueueRules> {
-    let all = mill.store().queue_rules().await?;
-    Ok(all.into_iter().find(|(name, _)| name == queue).map(|(_, rules)| rules).unwrap_or_default())
+impl Set {
+    fn is_empty(&self) -> bool {
+        let retains = self.retain.is_some() || self.retain_dead.is_some();
+        let bounds = self.retain_max.is_some() || self.retain_dead_bytes.is_some();
+        let shares = self.weights.is_some() || !self.tenant_weight.is_empty();
+        !(retains || bounds || shares || self.attempts.is_some() || self.run_timeout.is_some())
+    }
+
+    /// Changes what was given; all else stays.
+    fn apply(&self, rules: &mut QueueRules) {
+        let ms = |span: &Span| span.0.as_millis() as u64;
+        rules.weights = self.weights.unwrap_or(rules.weights);
+        for (tenant, weight) in &self.tenant_weight {
+            if *weight == 1 {
+                rules.tenant_weights.remove(tenant);
+            } else {
+                rules.tenant_weights.insert(tenant.clone(), *weight);
+            }
+        }
+        if let Some(attempts) = self.attempts {
+            let retry = rules.retry.take().unwrap_or_default();
+            rules.retry = Some(Retry { attempts_max: attempts, ..retry });
+        }
+        rules.run_timeout_ms = self.run_timeout.as_ref().map(ms).or(rules.run_timeout_ms);
+        let retention = &mut rules.retention;
+        retention.finished_ms = self.retain.as_ref().map_or(retention.finished_ms, ms);
+        retention.dead_ms = self.retain_dead.as_ref().map_or(retention.dead_ms, ms);
+        retention.finished_max = self.retain_max.or(retention.finished_max);
+        retention.dead_bytes_max = self.retain_dead_bytes.or(retention.dead_bytes_max);
+    }
+}
+
+fn weights(text: &str) -> Result<BandWeights, String> {
+    let numbers: Vec<u32> = text.split(':').filter_map(|number| number.parse().ok()).collect();
+    match numbers.as_slice() {
+        [urgent, high, normal, low] if text.split(':').count() == 4 => {
+            Ok(BandWeights { urgent: *urgent, high: *high, normal: *normal, low: *low })
+        }
+        _ => Err("four numbers for urgent, high, normal and low, such as 8:4:2:1".to_owned()),
+    }
+}
+
+fn tenant_weight(text: &str) -> Result<(String, u32), String> {
+    let wrong = || "a tenant and its weight, such as acme=3".to_owned();
+    let (tenant, weight) = text.rsplit_once('=').ok_or_else(wrong)?;
+    Ok((tenant.to_owned(), weight.parse().map_err(|_| wrong())?))
 }

@@ -41,6 +41,18 @@ fn upkeep(mill: &Mill) {
     mill.run(&["queues", "set", "q", "--retain-dead-bytes", "5000"])
         .ok()
         .says("dead 30d max 5,000 bytes");
+    mill.run(&["queues", "set", "q", "--weights", "4:3:2:1", "--tenant-weight", "acme=3"])
+        .ok()
+        .says("weights 4:3:2:1, acme=3, keeps 7d");
+    mill.run(&["queues", "set", "q", "--tenant-weight", "acme=1", "--attempts", "2"])
+        .ok()
+        .says("q: weights 4:3:2:1, 2 attempts, keeps");
+    mill.run(&["queues", "pause", "q"]).ok();
+    assert_eq!(mill.rows(&["queues", "--json"])[0]["rules"]["paused"], true);
+    mill.run(&["queues", "resume", "q"]).ok();
+    assert_eq!(mill.rows(&["queues", "--json"])[0]["rules"]["paused"], false);
+    mill.run(&["queues", "set", "q", "--weights", "0:0:0:0"]).code(2).says("rule_invalid");
+    mill.run(&["queues", "set", "q", "--weights", "1:2:3"]).code(2);
     mill.run(&["queues", "unset", "q"]).ok();
     assert!(mill.rows(&["queues", "--json"]).is_empty());
     mill.run(&["queues", "set", "q"]).code(2);

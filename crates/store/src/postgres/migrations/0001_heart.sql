@@ -230,7 +230,9 @@ declare
     held tidemill.unique_key;
 begin
     for held in
-        select u.* from tidemill.unique_key u where u.key = any (keys) order by u.key for update
+        select u.* from (select distinct k collate "C" as key from unnest(keys) k order by 1) k, lateral (
+            select * from tidemill.unique_key u where u.key = k.key for update
+        ) u
     loop
         if not held.id = any (holders) then
             continue;

@@ -1,3 +1,5 @@
--- Locks leases, in order, and says what they still hold and which of it was called off, and why.
-select token, array(select i from unnest(ids) i where i <> all (gone)) as held, cancelled, reasons
-from tidemill.lease where token = any ($1::int8[]) order by token for update;
+-- Locks leases, in order, each by a look of its own; says what they still hold, and what was called off and why.
+select l.token, array(select i from unnest(l.ids) i where i <> all (l.gone)) as held, l.cancelled, l.reasons
+from (select distinct t from unnest($1::int8[]) t order by t) t, lateral (
+    select * from tidemill.lease l where l.token = t.t for update
+) l;

@@ -1,9 +1,12 @@
 -- Settles attempts that finished well, each only if its lease is still there and has not let it go.
 -- $9 are leases that stay, $10 those whose last job this is, $11 those that were settled to the end before.
--- Leases are locked first, by token as a rescue does, so that a rescue either waits for this or makes it stale.
+-- Leases are locked first, by token as a rescue does, so that a rescue either waits for this or makes it stale; each
+-- by a look of its own: to sort what `any` finds, a plan may walk the whole index, and most of that may be dead.
 with valid as materialized (
-    select token, gone from tidemill.lease where token = any ($9::int8[] || $10::int8[] || $11::int8[])
-    order by token for no key update
+    select l.token, l.gone
+    from (select distinct t from unnest($9::int8[] || $10::int8[] || $11::int8[]) t order by t) t, lateral (
+        select l.token, l.gone from tidemill.lease l where l.token = t.t for no key update
+    ) l
 ), closed as (
     delete from tidemill.lease where token = any ($10 || $11)
 )

@@ -1,6 +1,6 @@
 //! How Tidemill's verbs cost and how they grow: with the backlog, with history, under a held xmin.
 //!
-//! `measure verbs|backlog|history|held|memory|latency [--store URL] [--jobs N] [--seconds N]`. Without a
+//! `measure verbs|backlog|history|held|memory|latency|tenants [--store URL] [--jobs N] [--seconds N]`. Without a
 //! store it starts a PostgreSQL of its own, or with `--store sqlite` uses a file of its own. It only
 //! reports; nothing here passes or fails.
 
@@ -9,6 +9,7 @@ mod held;
 mod latency;
 mod load;
 mod memory;
+mod tenants;
 mod verbs;
 
 use std::collections::HashMap;
@@ -81,9 +82,10 @@ async fn main() -> Res<()> {
         "history" => backlog::measure(&mill, options.number("jobs", 5_000_000), true).await?,
         "held" => held::measure(&mill, &bed.url, options.number("seconds", 600)).await?,
         "memory" => memory::measure(&mill, &bed.url, options.number("jobs", 1_000_000)).await?,
+        "tenants" => tenants::measure(&mill).await?,
         "latency" => latency::measure(&mill, options.number("jobs", 500)).await?,
         "fill" => drop(load::fill(&mill, options.number("jobs", 1_000_000)).await?),
-        _ => return Err("measure verbs|backlog|history|held|memory|latency [--store URL]".into()),
+        _ => return Err("measure verbs|backlog|history|held|memory|latency|tenants [--store URL]".into()),
     }
     Ok(())
 }

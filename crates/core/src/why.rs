@@ -1,0 +1,151 @@
+//! Why a job is not running: every gate that holds it, in a sentence and as a structure.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{JobId, WorkerId};
+use crate::job::state::State;
+
+/// Something that keeps a job from running now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "gate", rename_all = "snake_case")]
+pub enum Gate {
+    /// It has finished.
+    Finished {
+        /// Done, cancelled or dead.
+        state: State,
+        /// When.
+        at: Option<Timestamp>,
+    },
+    /// It runs already.
+    Running {
+        /// Who has it.
+        worker: Option<WorkerId>,
+        /// Whether it was called off meanwhile.
+        called_off: bool,
+    },
+    /// It is kept until the job that holds its unique key has finished.
+    Blocked,
+    /// It waits for the clock.
+    Due {
+        /// Until when.
+        at: Timestamp,
+        /// How many attempts are behind it: more than none is the pause before a retry.
+        attempt: u16,
+    },
+    /// Its queue is paused.
+    Paused {
+        /// Its queue.
+        queue: String,
+        /// The name or pattern whose rules say so.
+        rule: String,
+    },
+    /// No live worker takes from its queue.
+    NoWorker {
+        /// Its queue.
+        queue: String,
+    },
+    /// Workers take from its queue, but none of them knows its kind.
+    KindUnknown {
+        /// Its kind.
+        kind: String,
+        /// How many workers take from its queue.
+        workers: usize,
+    },
+    /// It is due, and waits for its turn and a free slot.
+    Slot {
+        /// Workers that would run it.
+        workers: usize,
+        /// How many jobs they run at once, all their queues together.
+        slots: u64,
+        /// Jobs of its queue that could start now, this one included, of all bands and tenants.
+        ready: u64,
+    },
+}
+
+/// Why a job is not running.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Why {
+    /// Which job.
+    pub id: JobId,
+    /// Where it stands.
+    pub state: State,
+    /// Everything that holds it; each must open before it starts.
+    pub gates: Vec<Gate>,
+    /// When it will start, where that can be known.
+    pub expected_at: Option<Timestamp>,
+}
+
+impl fmt::Display for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finished { state, at: Some(at) } => {
+                write!(f, "it is {} since {at}", state.word())
+            }
+            Self::Finished { state, at: None } => write!(f, "it is {}", state.word()),
+            Self::Running { called_off: true, .. } => {
+                write!(f, "it runs, and was called off: its handler is being told")
+            }
+            Self::Running { worker: Some(worker), .. } => write!(f, "it runs, at worker {worker}"),
+            Self::Running { .. } => write!(f, "it runs"),
+            Self::Blocked => {
+                write!(f, "it is kept until the job that holds its unique key has finished")
+            }
+            Self::Due { at, attempt: 0 } => write!(f, "it is not due before {at}"),
+            Self::Due { at, attempt } => {
+                write!(
+                    f,
+                    "its attempt {attempt} failed or was put off, and the next is due at {at}"
+                )
+            }
+            Self::Paused { queue, rule } if queue == rule => {
+                write!(f, "its queue {queue} is paused")
+            }
+            Self::Paused { queue, rule } => {
+                write!(f, "its queue {queue} is paused by the rules of {rule}")
+            }
+            Self::NoWorker { queue } => write!(f, "no live worker takes from its queue {queue}"),
+            Self::KindUnknown { kind, workers } => {
+                write!(f, "none of the {workers} workers of its queue knows the kind {kind}")
+            }
+            Self::Slot { workers, slots, ready } => write!(
+                f,
+                "it waits for its turn: {ready} jobs of its queue could start, \
+                 for {slots} slots of {workers} workers"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, gate) in self.gates.iter().enumerate() {
+            write!(f, "{}{gate}", if number > 0 { "; " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_gates_are_one_sentence() {
+        let (queue, rule) = ("mail:eu".to_owned(), "mail:*".to_owned());
+        let gates = vec![
+            Gate::Due { at: Timestamp::UNIX_EPOCH, attempt: 2 },
+            Gate::Paused { queue: queue.clone(), rule },
+            Gate::NoWorker { queue },
+        ];
+        let why = Why { id: JobId::new(), state: State::Scheduled, gates, expected_at: None };
+        assert_eq!(
+            why.to_string(),
+            "its attempt 2 failed or was put off, and the next is due at 1970-01-01T00:00:00Z; \
+             its queue mail:eu is paused by the rules of mail:*; \
+             no live worker takes from its queue mail:eu"
+        );
+    }
+}

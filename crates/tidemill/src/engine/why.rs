@@ -1,0 +1,88 @@
+//! Why a job is not running: looks at every gate there is, and names those that hold it.
+
+use tidemill_core::queue::{RuleBook, matches};
+use tidemill_core::why::{Gate, Why};
+use tidemill_core::{JobId, State};
+use tidemill_store::{JobView, WorkerView};
+
+use crate::engine::Tidemill;
+use crate::error::{Error, Result};
+
+impl Tidemill {
+    /// Why this job is not running: every gate that holds it, and when it will start, where that can
+    /// be known. It looks at the store as it is now; its cost grows with what waits.
+    pub async fn why(&self, id: JobId) -> Result<Why> {
+        let store = &self.0.store;
+        let view = store.job(id).await?.ok_or(Error::JobUnknown { id })?;
+        let mut gates: Vec<Gate> = standing(&view).into_iter().collect();
+        let waits = matches!(view.state, State::Scheduled | State::Ready | State::Blocked);
+        if waits {
+            let book = RuleBook::new(store.queue_rules().await?);
+            gates.extend(paused(&book, &view));
+            gates.extend(unserved(&store.workers().await?, &view));
+        }
+        if gates.is_empty() {
+            gates.push(self.slot(&view).await?);
+        }
+        let expected_at = match gates.as_slice() {
+            [Gate::Due { at, .. }] => Some(*at),
+            _ => None,
+        };
+        Ok(Why { id, state: view.state, gates, expected_at })
+    }
+
+    async fn slot(&self, view: &JobView) -> Result<Gate> {
+        let workers = self.0.store.workers().await?;
+        let queues = self.0.store.queues().await?;
+        let serving = || workers.iter().filter(|worker| takes(worker, view) && knows(worker, view));
+        let queue = queues.iter().find(|queue| queue.name == view.job.queue);
+        Ok(Gate::Slot {
+            workers: serving().count(),
+            slots: serving().map(|worker| u64::from(worker.slots)).sum(),
+            ready: queue.map_or(0, |queue| queue.ready.values().sum()),
+        })
+    }
+}
+
+/// What its state alone says.
+fn standing(view: &JobView) -> Option<Gate> {
+    match view.state {
+        State::Ready => None,
+        State::Blocked => Some(Gate::Blocked),
+        State::Scheduled => {
+            let at = view.due_at?;
+            Some(Gate::Due { at, attempt: view.attempt })
+        }
+        State::Running => {
+            let (worker, called_off) = (view.worker, view.cancel_requested);
+            Some(Gate::Running { worker, called_off })
+        }
+        state @ (State::Done | State::Cancelled | State::Dead) => {
+            Some(Gate::Finished { state, at: view.finished_at })
+        }
+    }
+}
+
+fn paused(book: &RuleBook, view: &JobView) -> Option<Gate> {
+    let queue = &view.job.queue;
+    let (rule, rules) = book.named(queue)?;
+    rules.paused.then(|| Gate::Paused { queue: queue.clone(), rule: rule.to_owned() })
+}
+
+fn unserved(workers: &[WorkerView], view: &JobView) -> Option<Gate> {
+    let taking: Vec<_> = workers.iter().filter(|worker| takes(worker, view)).collect();
+    if taking.is_empty() {
+        return Some(Gate::NoWorker { queue: view.job.queue.clone() });
+    }
+    let is_known = taking.iter().any(|worker| knows(worker, view));
+    let kind = view.job.kind.clone();
+    (!is_known).then_some(Gate::KindUnknown { kind, workers: taking.len() })
+}
+
+fn takes(worker: &WorkerView, view: &JobView) -> bool {
+    worker.queues.iter().any(|own| matches(own, &view.job.queue))
+}
+
+fn knows(worker: &WorkerView, view: &JobView) -> bool {
+    worker.kinds.is_empty() || worker.kinds.contains(&view.job.kind)
+}

@@ -1,0 +1,153 @@
+//! Why a job is not running: each gate, alone and with others, and none that is not there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidemill::core::why::Gate;
+use tidemill::{Enqueue, Fail, JobId, Running, Settings, State, Tidemill};
+use tidemill_testkit::eventually::eventually;
+use tokio::sync::Notify;
+
+use super::kit::{Echo, Kit, SOON};
+
+over_both_stores!(
+    a_job_that_nobody_takes_says_so,
+    a_kind_that_nobody_knows_is_named,
+    a_pause_is_named_with_its_rule,
+    the_clock_is_named_and_the_start_is_expected,
+    all_gates_that_hold_are_named_together,
+    a_full_worker_is_a_matter_of_turns,
+    what_runs_or_has_finished_says_so,
+    a_retry_says_what_it_waits_for,
+);
+
+const HOUR: Duration = Duration::from_hours(1);
+
+fn echo(queue: &str) -> Enqueue {
+    Enqueue::from(Echo::new("x")).queue(queue)
+}
+
+async fn gates(mill: &Tidemill, id: JobId) -> Vec<Gate> {
+    mill.why(id).await.unwrap().gates
+}
+
+async fn worker(mill: &Tidemill, queue: &str) -> Running {
+    let handler = |echo: Echo, _| async move { Ok(echo.text) };
+    mill.worker().queues([queue]).handle(handler).start().await.unwrap()
+}
+
+async fn a_job_that_nobody_takes_says_so(kit: Kit) {
+    let mill = kit.open().await;
+    let id = mill.enqueue(echo("q")).await.unwrap().id();
+    assert_eq!(gates(&mill, id).await, [Gate::NoWorker { queue: "q".into() }]);
+    let elsewhere = worker(&mill, "r*").await;
+    assert_eq!(gates(&mill, id).await, [Gate::NoWorker { queue: "q".into() }]);
+    elsewhere.stop().await;
+    let unknown = mill.why(JobId::new()).await.unwrap_err();
+    assert_eq!(unknown.code(), "job_unknown");
+}
+
+async fn a_kind_that_nobody_knows_is_named(kit: Kit) {
+    let mill = kit.open().await;
+    let worker = worker(&mill, "*").await;
+    let id = mill.enqueue(Enqueue::raw("strange", "1").queue("q")).await.unwrap().id();
+    assert_eq!(gates(&mill, id).await, [Gate::KindUnknown { kind: "strange".into(), workers: 1 }]);
+    worker.stop().await;
+}
+
+async fn a_pause_is_named_with_its_rule(kit: Kit) {
+    let mill = kit.open().await;
+    mill.pause("mail:*").await.unwrap();
+    let worker = worker(&mill, "mail:*").await;
+    let id = mill.enqueue(echo("mail:eu")).await.unwrap().id();
+    let paused = Gate::Paused { queue: "mail:eu".into(), rule: "mail:*".into() };
+    assert_eq!(gates(&mill, id).await, [paused]);
+    mill.resume("mail:*").await.unwrap();
+    mill.result::<Echo>(id, SOON).await.unwrap();
+    worker.stop().await;
+}
+
+async fn the_clock_is_named_and_the_start_is_expected(kit: Kit) {
+    let mill = kit.open().await;
+    let worker = worker(&mill, "q").await;
+    let id = mill.enqueue(echo("q").delay(HOUR)).await.unwrap().id();
+    let at = mill.job(id).await.unwrap().unwrap().due_at.unwrap();
+    let why = mill.why(id).await.unwrap();
+    assert_eq!(why.gates, [Gate::Due { at, attempt: 0 }]);
+    assert_eq!((why.state, why.expected_at), (State::Scheduled, Some(at)));
+    worker.stop().await;
+}
+
+async fn all_gates_that_hold_are_named_together(kit: Kit) {
+    let mill = kit.open().await;
+    mill.pause("q").await.unwrap();
+    let id = mill.enqueue(echo("q").delay(HOUR)).await.unwrap().id();
+    let why = mill.why(id).await.unwrap();
+    let at = mill.job(id).await.unwrap().unwrap().due_at.unwrap();
+    let (queue, rule) = ("q".to_owned(), "q".to_owned());
+    let all = [
+        Gate::Due { at, attempt: 0 },
+        Gate::Paused { queue: queue.clone(), rule },
+        Gate::NoWorker { queue },
+    ];
+    assert_eq!(why.gates, all);
+    assert_eq!(why.expected_at, None, "nobody knows when a pause ends");
+}
+
+async fn a_full_worker_is_a_matter_of_turns(kit: Kit) {
+    let (mill, go) = (kit.open().await, Arc::new(Notify::new()));
+    let held = Arc::clone(&go);
+    let handler = move |echo: Echo, _| {
+        let held = Arc::clone(&held);
+        async move {
+            held.notified().await;
+            Ok(echo.text)
+        }
+    };
+    let worker = mill.worker().queues(["q"]).slots(1).handle(handler).start().await.unwrap();
+    let first = mill.enqueue(echo("q")).await.unwrap().id();
+    eventually("the first to run", SOON, async || {
+        let view = mill.job(first).await.unwrap().unwrap();
+        (view.state == State::Running).then_some(())
+    })
+    .await;
+    let second = mill.enqueue(echo("q")).await.unwrap().id();
+    assert_eq!(gates(&mill, second).await, [Gate::Slot { workers: 1, slots: 1, ready: 1 }]);
+    let expected = Gate::Running { worker: Some(worker.id()), called_off: false };
+    assert_eq!(gates(&mill, first).await, [expected]);
+    go.notify_one();
+    mill.result::<Echo>(first, SOON).await.unwrap();
+    go.notify_one();
+    mill.result::<Echo>(second, SOON).await.unwrap();
+    worker.stop().await;
+}
+
+async fn what_runs_or_has_finished_says_so(kit: Kit) {
+    let mill = kit.open().await;
+    let worker = worker(&mill, "q").await;
+    let id = mill.enqueue(echo("q")).await.unwrap().id();
+    mill.result::<Echo>(id, SOON).await.unwrap();
+    let at = mill.job(id).await.unwrap().unwrap().finished_at;
+    assert_eq!(gates(&mill, id).await, [Gate::Finished { state: State::Done, at }]);
+    worker.stop().await;
+}
+
+async fn a_retry_says_what_it_waits_for(kit: Kit) {
+    let mill = kit.open().await;
+    let failing = |_, _| async { Err(Fail::transient("no").retry_after(HOUR)) };
+    let worker = mill
+        .worker()
+        .queues(["q"])
+        .handle_raw("k", Settings::default(), failing)
+        .start()
+        .await
+        .unwrap();
+    let id = mill.enqueue(Enqueue::raw("k", "1").queue("q")).await.unwrap().id();
+    let at = eventually("the retry to wait", SOON, async || {
+        let view = mill.job(id).await.unwrap().unwrap();
+        view.due_at.filter(|_| view.state == State::Scheduled)
+    })
+    .await;
+    assert_eq!(gates(&mill, id).await, [Gate::Due { at, attempt: 1 }]);
+    worker.stop().await;
+}
