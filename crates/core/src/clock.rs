@@ -64,6 +64,11 @@ impl ManualClock {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Puts it anywhere, as a wrong clock is put right: also back.
+    pub fn set(&self, to: Timestamp) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Self::at(to).now();
+    }
+
     /// Moves it forward.
     pub fn advance(&self, by: Duration) {
         let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,6 +3,7 @@
 //! A code never changes its meaning; each has a page in `docs/errors/`. Values that are part of
 //! normal life (a duplicate, a lost lease) are not errors and do not appear here.
 
+use jiff::Timestamp;
 use thiserror::Error;
 
 /// The result of checking an input.
@@ -138,6 +139,87 @@ pub enum Error {
         /// The field.
         field: String,
     },
+    /// A cron expression that is none.
+    #[error(
+        "the cron expression {cron:?} is not understood: {reason}; write five fields (minute hour \
+         day month weekday), or six with seconds first"
+    )]
+    ScheduleCronInvalid {
+        /// What was given.
+        cron: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A schedule without a single slot.
+    #[error(
+        "the schedule {name:?} never fires: no moment between its start and its end fits its rule; \
+         look at the day and month (`0 0 30 2 *` has no day), the start, the end and the exceptions"
+    )]
+    ScheduleNeverFires {
+        /// Which schedule.
+        name: String,
+    },
+    /// A schedule whose time has passed already.
+    #[error(
+        "the schedule {name:?} is over: its last slot is not after {now}; give it a later time"
+    )]
+    ScheduleOver {
+        /// Which schedule.
+        name: String,
+        /// The present.
+        now: Timestamp,
+    },
+    /// A time zone that nobody knows.
+    #[error(
+        "the time zone {zone:?} is not known; give an IANA name like Europe/Berlin, \
+         America/New_York or UTC"
+    )]
+    ScheduleZoneUnknown {
+        /// What was given.
+        zone: String,
+    },
+    /// A schedule that ends before it starts.
+    #[error("the schedule ends at {end}, which is not after its start at {start}")]
+    ScheduleEndBeforeStart {
+        /// Its start.
+        start: Timestamp,
+        /// Its end.
+        end: Timestamp,
+    },
+    /// An interval that is too short or too long.
+    #[error(
+        "every {every_ms} ms is not an interval; it is 1 second at least, {years_max} years at most"
+    )]
+    ScheduleEveryInvalid {
+        /// What was given.
+        every_ms: u64,
+        /// The limit.
+        years_max: u32,
+    },
+    /// Wishes of a schedule that contradict each other.
+    #[error("the schedule contradicts itself: {what}; {instead}")]
+    ScheduleContradiction {
+        /// What is wrong.
+        what: &'static str,
+        /// What would be right.
+        instead: &'static str,
+    },
+    /// A backfill of more slots than one call may fire.
+    #[error("the backfill has more than {slots_max} slots; split it into shorter ranges")]
+    BackfillTooLarge {
+        /// The limit.
+        slots_max: usize,
+    },
+    /// A backfill whose range is none.
+    #[error("the backfill from {from} to {to} is no range of the past; now is {now}")]
+    BackfillRangeInvalid {
+        /// Its start.
+        from: Timestamp,
+        /// Its end.
+        to: Timestamp,
+        /// The present.
+        now: Timestamp,
+    },
 }
 
 impl Error {
@@ -160,6 +242,15 @@ impl Error {
             Self::RuleInvalid { .. } => "rule_invalid",
             Self::RuleChanged { .. } => "rule_changed",
             Self::UniqueFieldMissing { .. } => "unique_field_missing",
+            Self::ScheduleCronInvalid { .. } => "schedule_cron_invalid",
+            Self::ScheduleNeverFires { .. } => "schedule_never_fires",
+            Self::ScheduleOver { .. } => "schedule_over",
+            Self::ScheduleZoneUnknown { .. } => "schedule_zone_unknown",
+            Self::ScheduleEndBeforeStart { .. } => "schedule_end_before_start",
+            Self::ScheduleEveryInvalid { .. } => "schedule_every_invalid",
+            Self::ScheduleContradiction { .. } => "schedule_contradiction",
+            Self::BackfillTooLarge { .. } => "backfill_too_large",
+            Self::BackfillRangeInvalid { .. } => "backfill_range_invalid",
         }
     }
 }

@@ -92,6 +92,17 @@ impl Due {
         }
     }
 
+    /// This much later.
+    #[must_use]
+    pub fn later(self, by: Duration) -> Self {
+        match self {
+            due if by.is_zero() => due,
+            Self::Now => Self::In(by),
+            Self::In(delay) => Self::In(delay.saturating_add(by)),
+            Self::At(at) => Self::At(at.checked_add(by).unwrap_or(Timestamp::MAX)),
+        }
+    }
+
     fn check(self, limits: &Limits, now: Timestamp) -> Result<()> {
         let horizon = SignedDuration::from_hours(i64::from(limits.due_years_max) * 366 * 24);
         let far = match self {

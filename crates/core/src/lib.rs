@@ -15,6 +15,7 @@ pub mod payload;
 pub mod queue;
 pub mod retention;
 pub mod retry;
+pub mod schedule;
 pub mod share;
 pub mod why;
 

@@ -195,7 +195,7 @@ impl Unique {
 }
 
 /// A unique key and what it means, as the store gets it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UniqueKey {
     /// The key in the store's words.
     pub key: String,
