@@ -10,6 +10,7 @@ mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod request;
+pub mod schedule;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod store;
@@ -22,6 +23,7 @@ pub use request::{
     CancelAnswer, Claim, ClaimRequest, ClaimedJob, Lane, Receipt, Rescued, SettleItem, Settled,
     Share, WorkerCard,
 };
+pub use schedule::{FireView, ScheduleView};
 pub use store::Store;
 pub use view::{DeadGroup, DeadLetter, JobFilter, JobView, QueueView, WorkerView};
 pub use wake::{Hint, Wake};

@@ -15,6 +15,7 @@ mod dead;
 mod enqueue;
 mod error;
 mod examine;
+mod fire;
 mod gather;
 mod leases;
 mod listen;
@@ -25,6 +26,7 @@ mod query;
 mod queues;
 mod record;
 mod rescue;
+mod schedules;
 mod settle;
 mod statement;
 mod sweep;
@@ -50,6 +52,7 @@ use crate::request::{
     Beat, CancelAnswer, Claim, ClaimRequest, Receipt, RescueRules, Rescued, SettleItem, Settled,
     WorkerCard,
 };
+use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
 use crate::view::{
     AttemptView, DeadGroup, DeadLetter, Finding, JobFilter, JobView, QueueRules, QueueView,
@@ -298,6 +301,22 @@ impl Store for Postgres {
 
     async fn redrivable(&self, rule: &RedriveRule, limit: usize) -> Result<Vec<JobId>> {
         dead::redrivable(&self.shared.db, rule, limit).await
+    }
+
+    async fn schedules(&self, which: &Which) -> Result<Vec<ScheduleView>> {
+        schedules::list(&self.shared.db, which).await
+    }
+
+    async fn change_schedules(&self, changes: Vec<ScheduleChange>) -> Result<bool> {
+        schedules::change(&self.shared, &changes).await
+    }
+
+    async fn fire(&self, ask: FireRequest) -> Result<FireAnswer> {
+        fire::fire(&self.shared, &ask).await
+    }
+
+    async fn fires(&self, name: &str, limit: usize) -> Result<Vec<FireView>> {
+        schedules::history(&self.shared.db, name, limit).await
     }
 
     async fn finished_after(&self, after: Option<JobId>, limit: usize) -> Result<Vec<Finished>> {

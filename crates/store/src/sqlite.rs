@@ -13,6 +13,7 @@ mod enqueue;
 mod error;
 mod examine;
 mod finish;
+mod fire;
 mod group;
 mod lease;
 mod letters;
@@ -26,6 +27,7 @@ mod readers;
 mod ready;
 mod rescue;
 mod rows;
+mod schedules;
 mod settle;
 mod sweep;
 mod tenants;
@@ -50,6 +52,7 @@ use crate::request::{
     Beat, CancelAnswer, Claim, ClaimRequest, Receipt, RescueRules, Rescued, SettleItem, Settled,
     WorkerCard,
 };
+use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
 use crate::view::{
     AttemptView, DeadGroup, DeadLetter, Finding, JobFilter, JobView, QueueRules, QueueView,
@@ -271,6 +274,24 @@ impl Store for Sqlite {
     async fn redrivable(&self, rule: &RedriveRule, limit: usize) -> Result<Vec<JobId>> {
         let (now, rule) = (self.now_us(), rule.clone());
         self.read(move |conn| dead::redrivable(conn, now, &rule, limit)).await
+    }
+
+    async fn schedules(&self, which: &Which) -> Result<Vec<ScheduleView>> {
+        let which = which.clone();
+        self.read(move |conn| schedules::list(conn, &which)).await
+    }
+
+    async fn change_schedules(&self, changes: Vec<ScheduleChange>) -> Result<bool> {
+        self.write(move |turn| schedules::change(turn, &changes)).await
+    }
+
+    async fn fire(&self, ask: FireRequest) -> Result<FireAnswer> {
+        self.write(move |turn| fire::fire(turn, &ask)).await
+    }
+
+    async fn fires(&self, name: &str, limit: usize) -> Result<Vec<FireView>> {
+        let name = name.to_owned();
+        self.read(move |conn| schedules::history(conn, &name, limit)).await
     }
 
     async fn finished_after(&self, after: Option<JobId>, limit: usize) -> Result<Vec<Finished>> {

@@ -14,6 +14,7 @@ use crate::request::{
     Beat, CancelAnswer, Claim, ClaimRequest, Receipt, RescueRules, Rescued, SettleItem, Settled,
     WorkerCard,
 };
+use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::view::{
     AttemptView, DeadGroup, DeadLetter, Finding, JobFilter, JobView, QueueRules, QueueView,
     Unfinished, WorkerView,
@@ -132,6 +133,21 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// Dead letters that this rule may send on now: triage `new`, their delay over, below the
     /// bound. At most `limit`.
     async fn redrivable(&self, rule: &RedriveRule, limit: usize) -> Result<Vec<JobId>>;
+
+    /// The schedules that are meant.
+    async fn schedules(&self, which: &Which) -> Result<Vec<ScheduleView>>;
+
+    /// Changes schedules, all or none: `false`, and nothing is written, when one of them has not the
+    /// version its change was made of. Tells `Hint::Schedules`.
+    async fn change_schedules(&self, changes: Vec<ScheduleChange>) -> Result<bool>;
+
+    /// Fires slots: the step to the next slot, the jobs and the history commit together, and only if
+    /// the schedule has this version, does not rest, and waits for the slot that the step is from and
+    /// that has come. So each slot fires once, whoever tries and whatever the clock does.
+    async fn fire(&self, ask: FireRequest) -> Result<FireAnswer>;
+
+    /// The history of a schedule, latest first, at most `limit`. It is kept for 1,000 entries.
+    async fn fires(&self, name: &str, limit: usize) -> Result<Vec<FireView>>;
 
     /// A page of finished jobs after this one, oldest first, for the sweep.
     async fn finished_after(&self, after: Option<JobId>, limit: usize) -> Result<Vec<Finished>>;

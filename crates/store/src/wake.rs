@@ -28,6 +28,8 @@ pub enum Hint {
     },
     /// The rules of queues have changed.
     Rules,
+    /// Schedules were set, changed or deleted: their next slots may be others.
+    Schedules,
     /// A running job of this worker was called off: beat now to learn which.
     Cancel {
         /// Which worker.

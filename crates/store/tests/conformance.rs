@@ -25,6 +25,7 @@ mod conformance {
     mod queues;
     mod rescue;
     mod retention;
+    mod schedules;
     mod settle;
     mod settle_stale;
     mod share;

@@ -47,15 +47,21 @@ pub(crate) async fn cancel(
             Err(fault) => tries.again(fault).await?,
         }
     };
-    shared.finished(search.record.ends.iter().map(|end| JobId(end.body.id)));
-    for queue in search.queues {
-        shared.hint(Hint::Ready { queue });
-    }
-    for worker in search.workers {
-        shared.hint(Hint::Cancel { worker: WorkerId(worker) });
-    }
+    search.tell(shared);
     let answer = |id: &JobId| search.answers.get(&id.0).copied().unwrap_or(CancelAnswer::Unknown);
     Ok(ids.iter().map(answer).collect())
+}
+
+/// Calls a job off in the caller's transaction. What it comes to is told once that is committed.
+pub(crate) async fn cancel_in(
+    shared: &Shared,
+    conn: &Conn<'_>,
+    id: JobId,
+    reason: &str,
+) -> Result<Search, Fault> {
+    let mut search = Search::default();
+    search.run(shared, conn, &[id], reason).await?;
+    Ok(search)
 }
 
 async fn cancel_once(
@@ -77,7 +83,7 @@ async fn cancel_once(
 
 /// What was found so far.
 #[derive(Default)]
-struct Search {
+pub(crate) struct Search {
     answers: HashMap<Uuid, CancelAnswer>,
     record: Record,
     queues: BTreeSet<String>,
@@ -86,6 +92,17 @@ struct Search {
 }
 
 impl Search {
+    /// Tells those who wait for it what was committed.
+    pub fn tell(&self, shared: &Shared) {
+        shared.finished(self.record.ends.iter().map(|end| JobId(end.body.id)));
+        for queue in &self.queues {
+            shared.hint(Hint::Ready { queue: queue.clone() });
+        }
+        for worker in &self.workers {
+            shared.hint(Hint::Cancel { worker: WorkerId(*worker) });
+        }
+    }
+
     async fn run(
         &mut self,
         shared: &Shared,

@@ -137,6 +137,7 @@ fn write(hint: &Hint) -> String {
         Hint::Ready { queue } => format!("r:{queue}"),
         Hint::Any => "a:".to_owned(),
         Hint::Rules => "q:".to_owned(),
+        Hint::Schedules => "s:".to_owned(),
         Hint::Watch { id } => format!("w:{id}"),
         Hint::Finished { id } => format!("f:{id}"),
         Hint::Cancel { worker } => format!("c:{worker}"),
@@ -150,6 +151,7 @@ fn read(text: &str) -> Option<Hint> {
     Some(match sort {
         "r" => Hint::Ready { queue: rest.to_owned() },
         "q" => Hint::Rules,
+        "s" => Hint::Schedules,
         "w" => Hint::Watch { id: id()? },
         "f" => Hint::Finished { id: id()? },
         "c" => Hint::Cancel { worker: rest.parse::<WorkerId>().ok()? },
@@ -168,6 +170,7 @@ mod tests {
             Hint::Ready { queue: "a b:c".into() },
             Hint::Any,
             Hint::Rules,
+            Hint::Schedules,
             Hint::Watch { id: JobId::new() },
             Hint::Finished { id: JobId::new() },
             Hint::Cancel { worker: WorkerId::new() },

@@ -8,7 +8,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::{Error, Result};
 
-const MIGRATIONS: &[(i64, &str)] = &[(1, include_str!("migrations/0001_heart.sql"))];
+const MIGRATIONS: &[(i64, &str)] = &[
+    (1, include_str!("migrations/0001_heart.sql")),
+    (2, include_str!("migrations/0002_schedules.sql")),
+];
 
 /// The version this program needs.
 pub(super) const KNOWN: i64 = MIGRATIONS.len() as i64;

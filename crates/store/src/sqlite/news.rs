@@ -23,6 +23,8 @@ pub(super) struct News {
     pub finished: Vec<JobId>,
     /// Workers that have a job which was called off.
     pub called_off: BTreeSet<WorkerId>,
+    /// Whether schedules were changed.
+    pub schedules: bool,
 }
 
 impl News {
@@ -61,6 +63,9 @@ impl Listeners {
         }
         for worker in news.called_off {
             self.wake.tell(Hint::Cancel { worker });
+        }
+        if news.schedules {
+            self.wake.tell(Hint::Schedules);
         }
         if news.finished.is_empty() {
             return;

@@ -1,0 +1,2 @@
+-- Deletes a schedule.
+delete from tidemill.schedule where name = $1::text;

@@ -1,0 +1,2 @@
+-- Deletes a schedule.
+delete from tidemill_schedule where name = ?1

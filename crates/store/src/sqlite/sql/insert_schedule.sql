@@ -1,0 +1,3 @@
+-- Makes a schedule; fails when there is one of its name.
+insert into tidemill_schedule (name, owner, version, paused, definition, next_at, made_at, changed_at)
+values (?2, ?3, 1, ?4, ?5, ?6, ?1, ?1)
