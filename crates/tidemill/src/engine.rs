@@ -10,6 +10,7 @@ pub mod enqueue;
 mod query;
 mod queue;
 pub(crate) mod rules;
+pub mod schedule;
 pub mod service;
 mod services;
 pub mod telemetry;

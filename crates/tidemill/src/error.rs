@@ -70,6 +70,31 @@ pub enum Error {
         /// What the parser said.
         reason: String,
     },
+    /// There is no such schedule.
+    #[error("there is no schedule {name:?}")]
+    ScheduleUnknown {
+        /// Which schedule.
+        name: String,
+    },
+    /// The schedule is another owner's.
+    #[error(
+        "the schedule {name:?} belongs to {owner:?}, not to {by:?}; choose another name, or act as \
+         its owner"
+    )]
+    ScheduleOwned {
+        /// Which schedule.
+        name: String,
+        /// Whose it is.
+        owner: String,
+        /// Who tried.
+        by: String,
+    },
+    /// One declaration names a schedule twice.
+    #[error("the schedule {name:?} is declared twice; give each its own name")]
+    ScheduleTwice {
+        /// Which schedule.
+        name: String,
+    },
     /// The caller's transaction is on another database than the store.
     #[error(
         "the connection is {given}, the store is {store}: a job can only be enqueued in a \
@@ -96,6 +121,9 @@ impl Error {
             Self::WaitTimeout { .. } => "wait_timeout",
             Self::NotDone { .. } => "job_not_done",
             Self::OutputUnreadable { .. } => "output_unreadable",
+            Self::ScheduleUnknown { .. } => "schedule_unknown",
+            Self::ScheduleOwned { .. } => "schedule_owned",
+            Self::ScheduleTwice { .. } => "schedule_twice",
             Self::TransactionElsewhere { .. } => "transaction_elsewhere",
         }
     }

@@ -4,6 +4,11 @@
 //! `worker/` has the hands. Rules are in `tidemill-core`, memory is in `tidemill-store`.
 #![doc = include_str!("../../../README.md")]
 
+/// The page on schedules, so that its code is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/schedules.md")]
+struct SchedulesPage;
+
 /// The guide, so that its code is compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide.md")]
@@ -23,12 +28,16 @@ pub use engine::Tidemill;
 pub use engine::builder::Builder;
 pub use engine::dead::{Dead, ReplayPace, ReplayReport};
 pub use engine::enqueue::Target;
+pub use engine::schedule::ask::{Backfill, ComingSlot, PastSlot};
+pub use engine::schedule::new::Schedule;
+pub use engine::schedule::{Declared, Schedules};
 pub use engine::service::Service;
 pub use engine::telemetry::Counts;
 pub use error::{Error, Result};
 pub use jiff::Timestamp;
 pub use tidemill_core as core;
 pub use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
+pub use tidemill_core::schedule::{Missed, Overlap, Rule, slot_of};
 pub use tidemill_core::{
     Backoff, Clock, ErrorClass, Jitter, JobId, Limits, ManualClock, OnDuplicate, Payload, Priority,
     QueueRules, Retention, Retry, Scope, State, Token, Unique, WorkerId,

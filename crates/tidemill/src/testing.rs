@@ -81,7 +81,8 @@ pub async fn drain(worker: Worker) -> Result<Drained> {
 }
 
 /// Does now what running workers do every so often: gives up workers that beat no more, redrives
-/// dead letters by their rules, and forgets finished jobs whose retention has passed.
+/// dead letters by their rules, fires the slots of schedules that are due, and forgets finished jobs
+/// whose retention has passed.
 pub async fn tend(mill: &Tidemill) -> Result<()> {
     service::turn_all(mill).await
 }

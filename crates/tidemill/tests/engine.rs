@@ -26,6 +26,8 @@ mod engine {
     mod refused;
     mod result;
     mod retention;
+    mod schedule;
+    pub mod schedule_kills;
     mod share;
     mod stop;
     mod two_workers;
@@ -36,4 +38,5 @@ mod engine {
 #[test]
 fn role() {
     engine::processes::run();
+    engine::schedule_kills::run();
 }

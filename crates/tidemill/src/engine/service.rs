@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Tidemill;
-use crate::engine::services::{redrive::Redrive, rescue::Rescue, retain::Retain};
+use crate::engine::services::{redrive::Redrive, rescue::Rescue, retain::Retain, schedule};
 use crate::error::Result;
 use crate::worker::options::Options;
 
@@ -44,6 +44,7 @@ pub(crate) fn start(mill: &Tidemill, rules: Clockwork, stop: &CancellationToken)
     for service in services {
         running.spawn(run(service, mill.clone(), stop.clone()));
     }
+    running.spawn(schedule::run(mill.clone(), stop.clone()));
     running
 }
 
@@ -52,6 +53,7 @@ pub(crate) async fn turn_all(mill: &Tidemill) -> Result<()> {
     let Options { lease_ttl, lost_max, .. } = Options::default();
     Rescue::new(lease_ttl, lost_max).turn(mill).await?;
     Redrive.turn(mill).await?;
+    schedule::fire_due(mill).await?;
     Retain::default().rounds(mill).await
 }
 

@@ -3,3 +3,4 @@
 pub mod redrive;
 pub mod rescue;
 pub mod retain;
+pub mod schedule;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tidemill_core::schedule::spread;
 use tidemill_core::{Due, JobId, Limits, NewJob, Options, Payload, Priority, Retry, Unique};
 
 use crate::error::Result;
@@ -92,6 +93,7 @@ pub struct Enqueue {
     key: Option<String>,
     unique: Option<Unique>,
     options: Options,
+    spread: Option<Duration>,
 }
 
 /// A payload that is checked when its limits are known.
@@ -137,6 +139,7 @@ impl Enqueue {
             key: None,
             unique: None,
             options: Options::default(),
+            spread: None,
         }
     }
 
@@ -168,6 +171,26 @@ impl Enqueue {
     #[must_use]
     pub fn run_at(self, at: Timestamp) -> Self {
         Self { due: Due::At(at), ..self }
+    }
+
+    /// It is due within this window after its time, at a place that its key, else its tenant, else its
+    /// payload decides: always the same. So a crowd that is enqueued at once is not due at once.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> tidemill::Result<()> {
+    /// # let mill = tidemill::Tidemill::open("sqlite::memory:").await?;
+    /// use std::time::Duration;
+    /// use tidemill::Enqueue;
+    /// let hour = Duration::from_secs(3600);
+    /// let nightly = |tenant: u64| {
+    ///     Enqueue::raw("digest", "{}").tenant(format!("tenant:{tenant}")).spread(hour)
+    /// };
+    /// mill.enqueue_many((0..1000).map(nightly)).await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn spread(self, window: Duration) -> Self {
+        Self { spread: Some(window), ..self }
     }
 
     /// Whose job it is.
@@ -247,12 +270,16 @@ impl Enqueue {
             }
         };
         let unique = self.unique.map(|u| u.resolve(&self.kind, &payload)).transpose()?;
+        let place = self.spread.map_or(Duration::ZERO, |window| {
+            let key = self.key.as_deref().or(self.tenant.as_deref());
+            spread::place(key.unwrap_or(payload.as_str()), millis(window))
+        });
         let job = NewJob {
             id: self.id,
             kind: self.kind,
             queue: self.queue,
             priority: self.priority,
-            due: self.due,
+            due: self.due.later(place),
             tenant: self.tenant,
             key: self.key,
             unique,

@@ -1,0 +1,261 @@
+//! Schedules: set, declare, look ahead, pause, run now, fill gaps.
+//!
+//! Every change is made of a version and counts only for it; who comes second looks again. The slots
+//! themselves are fired by `services/schedule`.
+
+pub mod ask;
+pub mod new;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use tidemill_core::schedule::Definition;
+use tidemill_core::schedule::slot::Slots;
+use tidemill_core::{Error as Invalid, limit, name};
+use tidemill_store::schedule::{NextAt, ScheduleChange, Which};
+use tidemill_store::{FireView, ScheduleView};
+
+use crate::engine::Tidemill;
+use crate::engine::telemetry::verb;
+use crate::error::{Error, Result};
+use new::Schedule;
+
+/// Looks before a schedule that others keep changing is given up.
+const LOOKS_MAX: usize = 20;
+
+/// The schedules of a store; see [`Tidemill::schedules`].
+#[derive(Debug, Clone)]
+pub struct Schedules<'a>(pub(super) &'a Tidemill);
+
+/// What a declaration came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Declared {
+    /// New ones.
+    pub made: Vec<String>,
+    /// Those that are different now.
+    pub changed: Vec<String>,
+    /// Those that were so already.
+    pub unchanged: Vec<String>,
+    /// Those of this owner that were not declared any more.
+    pub deleted: Vec<String>,
+}
+
+impl Tidemill {
+    /// The schedules.
+    pub fn schedules(&self) -> Schedules<'_> {
+        Schedules(self)
+    }
+}
+
+impl Schedules<'_> {
+    /// Sets a schedule by its name: makes it, or changes it if it is this owner's. One that is set
+    /// again unchanged stays as it is; a change that leaves the time alone loses no slot.
+    pub async fn set(&self, schedule: Schedule) -> Result<ScheduleView> {
+        let (definition, slots) = self.checked(schedule)?;
+        let name = definition.name.clone();
+        for _ in 0..LOOKS_MAX {
+            let now = self.0.now().await?;
+            let known = self.find(&name).await?;
+            let change = change(&definition, &slots, known.as_ref(), now)?;
+            let Some(change) = change else {
+                return known.ok_or(Error::ScheduleUnknown { name });
+            };
+            if starts_over(&change) {
+                return Err(Invalid::ScheduleOver { name, now }.into());
+            }
+            if self.change("set_schedule", vec![change]).await? {
+                return self.get(&name).await;
+            }
+        }
+        Err(busy(&name))
+    }
+
+    /// Makes the schedules of this owner exactly these: new ones are made, others changed, those not
+    /// named any more deleted, all or none. Schedules of other owners are not touched, so a service
+    /// can call it whenever it starts.
+    pub async fn declare(
+        &self,
+        owner: &str,
+        schedules: impl IntoIterator<Item = Schedule>,
+    ) -> Result<Declared> {
+        name::check("owner", owner, limit::NAME_BYTES_MAX)?;
+        let wanted: Vec<_> = schedules
+            .into_iter()
+            .map(|schedule| self.checked(schedule.owner(owner)))
+            .collect::<Result<_>>()?;
+        let mut names: Vec<_> = wanted.iter().map(|(definition, _)| &definition.name).collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Error::ScheduleTwice { name: pair[0].clone() });
+        }
+        for _ in 0..LOOKS_MAX {
+            let (changes, declared) = self.declaration(owner, &wanted).await?;
+            if changes.is_empty() || self.change("declare_schedules", changes).await? {
+                return Ok(declared);
+            }
+        }
+        Err(busy(owner))
+    }
+
+    async fn declaration(
+        &self,
+        owner: &str,
+        wanted: &[(Definition, Slots)],
+    ) -> Result<(Vec<ScheduleChange>, Declared)> {
+        let now = self.0.now().await?;
+        let (mut changes, mut declared) = (Vec::new(), Declared::default());
+        for (definition, slots) in wanted {
+            let known = self.find(&definition.name).await?;
+            let change = change(definition, slots, known.as_ref(), now)?;
+            let list = match (&change, known.is_some()) {
+                (None, _) => &mut declared.unchanged,
+                (Some(_), true) => &mut declared.changed,
+                (Some(_), false) => &mut declared.made,
+            };
+            list.push(definition.name.clone());
+            changes.extend(change);
+        }
+        for view in self.list(Some(owner)).await? {
+            let name = view.definition.name;
+            if !wanted.iter().any(|(definition, _)| definition.name == name) {
+                declared.deleted.push(name.clone());
+                changes.push(ScheduleChange::Delete { name, version: view.version });
+            }
+        }
+        Ok((changes, declared))
+    }
+
+    /// Deletes a schedule of this owner, and its history. Jobs it has made stay.
+    pub async fn delete(&self, name: &str, owner: &str) -> Result<()> {
+        self.changing(name, |view, _| {
+            owned(&view, owner)?;
+            Ok(Some(ScheduleChange::Delete { name: name.to_owned(), version: view.version }))
+        })
+        .await
+    }
+
+    /// Lets a schedule rest: no slot fires until it is resumed.
+    pub async fn pause(&self, name: &str) -> Result<()> {
+        self.changing(name, |view, _| {
+            let next_at = NextAt::Keep;
+            Ok((!view.paused).then(|| ScheduleChange::Put {
+                version: view.version,
+                paused: true,
+                next_at,
+                definition: Box::new(view.definition),
+            }))
+        })
+        .await
+    }
+
+    /// Ends a pause. What would have fired meanwhile is not caught up: see
+    /// [`backfill`](Self::backfill). The next slot is the first from now.
+    pub async fn resume(&self, name: &str) -> Result<()> {
+        self.changing(name, |view, now| {
+            let slots = Slots::of(&view.definition)?;
+            let next_at = NextAt::At(slots.next(now));
+            Ok(view.paused.then(|| ScheduleChange::Put {
+                version: view.version,
+                paused: false,
+                next_at,
+                definition: Box::new(view.definition),
+            }))
+        })
+        .await
+    }
+
+    /// One schedule.
+    pub async fn get(&self, name: &str) -> Result<ScheduleView> {
+        let found = self.find(name).await?;
+        found.ok_or_else(|| Error::ScheduleUnknown { name: name.to_owned() })
+    }
+
+    /// All schedules, or those of an owner, by name.
+    pub async fn list(&self, owner: Option<&str>) -> Result<Vec<ScheduleView>> {
+        let which = owner.map_or(Which::All, |owner| Which::OwnedBy(owner.to_owned()));
+        Ok(self.0.0.store.schedules(&which).await?)
+    }
+
+    /// What became of its slots, latest first, at most `limit`. The last 1,000 entries are kept.
+    pub async fn history(&self, name: &str, limit: usize) -> Result<Vec<FireView>> {
+        self.get(name).await?;
+        Ok(self.0.0.store.fires(name, limit).await?)
+    }
+
+    pub(super) fn checked(&self, schedule: Schedule) -> Result<(Definition, Slots)> {
+        schedule.check(self.0, self.0.0.clock.now())
+    }
+
+    async fn find(&self, name: &str) -> Result<Option<ScheduleView>> {
+        let found = self.0.0.store.schedules(&Which::Named(name.to_owned())).await?;
+        Ok(found.into_iter().next())
+    }
+
+    async fn change(&self, what: &'static str, changes: Vec<ScheduleChange>) -> Result<bool> {
+        let n = changes.len();
+        Ok(verb(what, n, self.0.0.store.change_schedules(changes)).await?)
+    }
+
+    /// Changes a schedule that is there; looks again when somebody else was faster.
+    async fn changing(
+        &self,
+        name: &str,
+        decide: impl Fn(ScheduleView, Timestamp) -> Result<Option<ScheduleChange>>,
+    ) -> Result<()> {
+        for _ in 0..LOOKS_MAX {
+            let view = self.get(name).await?;
+            let Some(change) = decide(view, self.0.now().await?)? else { return Ok(()) };
+            if self.change("change_schedule", vec![change]).await? {
+                return Ok(());
+            }
+        }
+        Err(busy(name))
+    }
+}
+
+/// What makes a schedule this; nothing if it is so already.
+fn change(
+    definition: &Definition,
+    slots: &Slots,
+    known: Option<&ScheduleView>,
+    now: Timestamp,
+) -> Result<Option<ScheduleChange>> {
+    let Some(known) = known else {
+        let next_at = NextAt::At(slots.next(now));
+        let definition = Box::new(definition.clone());
+        return Ok(Some(ScheduleChange::Put { definition, version: 0, paused: false, next_at }));
+    };
+    owned(known, &definition.owner)?;
+    if known.definition == *definition {
+        return Ok(None);
+    }
+    let next_at = if definition.keeps_time_of(&known.definition) {
+        NextAt::Keep
+    } else {
+        NextAt::At(slots.next(now.max(known.last_slot.unwrap_or(now))))
+    };
+    Ok(Some(ScheduleChange::Put {
+        definition: Box::new(definition.clone()),
+        version: known.version,
+        paused: known.paused,
+        next_at,
+    }))
+}
+
+/// Whether nothing would ever come of a change, because its time has passed.
+fn starts_over(change: &ScheduleChange) -> bool {
+    matches!(change, ScheduleChange::Put { next_at: NextAt::At(None), .. })
+}
+
+fn owned(view: &ScheduleView, by: &str) -> Result<()> {
+    let (name, owner) = (&view.definition.name, &view.definition.owner);
+    if owner != by {
+        let (name, owner) = (name.clone(), owner.clone());
+        return Err(Error::ScheduleOwned { name, owner, by: by.to_owned() });
+    }
+    Ok(())
+}
+
+pub(super) fn busy(name: &str) -> Error {
+    let reason = format!("others kept changing the schedules of {name}");
+    Error::Store(tidemill_store::Error::Busy { reason })
+}

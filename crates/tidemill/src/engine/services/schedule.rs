@@ -1,0 +1,139 @@
+//! Fires slots when their time has come.
+//!
+//! It sleeps until the next slot by the store's clock, and wakes when schedules change. Every process
+//! that works runs it, and all of them try: the store lets one of them fire each slot, so no leader
+//! is needed and none can be lost.
+//!
+//! It refuses to look all the time: without news it looks every half minute, in case a hint was lost.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tidemill_core::schedule::due::due;
+use tidemill_core::schedule::slot::Slots;
+use tidemill_store::schedule::{Advance, FireAnswer, FireRequest, How, SlotJobs, What, Which};
+use tidemill_store::{Hint, ScheduleView};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::Tidemill;
+use crate::engine::telemetry::{add, verb};
+use crate::error::Result;
+
+/// Schedules looked at in one go.
+const PAGE: usize = 100;
+/// A hint may be lost, and a clock may be put right: then it is noticed after this long.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+/// After a failure, and for a schedule that this machine cannot fire.
+const FAILED_PAUSE: Duration = Duration::from_secs(5);
+/// News of a SQLite file do not say of what: they are looked at once a second.
+const ANY_PAUSE: Duration = Duration::from_secs(1);
+/// The store's clock and ours do not tick together.
+const TICK: Duration = Duration::from_millis(2);
+
+/// Fires slots until `stop`.
+pub(crate) async fn run(mill: Tidemill, stop: CancellationToken) {
+    let mut heard = mill.0.store.wake().listen();
+    let mut failing = false;
+    loop {
+        let looked = Instant::now();
+        let pause = match fire_due(&mill).await {
+            Ok(next) => {
+                failing = false;
+                next.map_or(IDLE_MAX, |next| next.clamp(TICK, IDLE_MAX))
+            }
+            Err(error) => {
+                if !failing {
+                    tracing::warn!(service = "schedule", %error, "a service failed; it goes on trying");
+                }
+                failing = true;
+                FAILED_PAUSE
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+            () = news(&mut heard, looked) => {}
+        }
+    }
+}
+
+/// Waits for news of schedules.
+async fn news(heard: &mut Receiver<Hint>, looked: Instant) {
+    loop {
+        match heard.recv().await {
+            Ok(Hint::Schedules) => return,
+            Ok(Hint::Any) | Err(RecvError::Lagged(_)) => {
+                return tokio::time::sleep_until(looked + ANY_PAUSE).await;
+            }
+            Ok(_) => {}
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+/// Fires all that is due; answers how long it is to the next slot, if there is one.
+pub(crate) async fn fire_due(mill: &Tidemill) -> Result<Option<Duration>> {
+    loop {
+        let next = mill.0.store.schedules(&Which::Next(PAGE)).await?;
+        let now = mill.0.store.now().await?;
+        let (mut fired, mut failed) = (0, false);
+        for view in &next {
+            match view.next_at {
+                Some(next_at) if next_at <= now => match fire(mill, view, next_at, now).await {
+                    Ok(()) => fired += 1,
+                    Err(crate::Error::Invalid(error)) => {
+                        let name = &view.definition.name;
+                        tracing::warn!(schedule = name, %error, "a schedule cannot be fired here");
+                        failed = true;
+                    }
+                    Err(error) => return Err(error),
+                },
+                Some(next_at) if fired == 0 => {
+                    let wait = Duration::try_from(next_at.duration_since(now)).unwrap_or_default();
+                    return Ok(Some(if failed { wait.min(FAILED_PAUSE) } else { wait }));
+                }
+                _ => break,
+            }
+        }
+        if fired == 0 {
+            return Ok(failed.then_some(FAILED_PAUSE));
+        }
+    }
+}
+
+async fn fire(
+    mill: &Tidemill,
+    view: &ScheduleView,
+    next_at: Timestamp,
+    now: Timestamp,
+) -> Result<()> {
+    let definition = &view.definition;
+    let due = due(definition, &Slots::of(definition)?, next_at, now);
+    let jobs_of = |slot| SlotJobs { slot, jobs: definition.jobs_of(view.made_at, Some(slot)) };
+    let ask = FireRequest {
+        name: definition.name.clone(),
+        version: view.version,
+        how: How::Slot,
+        advance: Some(Advance { from: next_at, to: due.next }),
+        overlap: definition.overlap,
+        slots: due.fire.into_iter().map(jobs_of).collect(),
+        missed: due.missed,
+    };
+    let jobs = ask.slots.iter().map(|slot| slot.jobs.len()).sum();
+    let answer = verb("fire", jobs, mill.0.store.fire(ask)).await?;
+    if let FireAnswer::Done(fired) = answer {
+        for slot in fired.iter().filter(|fired| fired.what != What::Fired) {
+            let what = slot.what.word();
+            tracing::info!(schedule = definition.name, slot = %slot.slot, what, "no job was made");
+        }
+        if let Some(missed) = due.missed {
+            let slots = missed.slots;
+            tracing::warn!(schedule = definition.name, slots, "slots were missed");
+        }
+        add(&mill.0.counters.enqueued, fired.iter().map(|fired| fired.jobs as usize).sum());
+    }
+    Ok(())
+}
