@@ -9,5 +9,6 @@ pub mod enqueue;
 pub mod jobs;
 pub mod migrate;
 pub mod queues;
+pub mod schedules;
 pub mod work;
 pub mod workers;

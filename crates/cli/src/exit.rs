@@ -92,6 +92,11 @@ impl From<tidemill::Error> for Failure {
             E::Store(error) => error.into(),
             E::JobUnknown { .. } => Self::new(Exit::NotFound, code, message)
                 .hint("`tidemill jobs list` shows the jobs that are kept"),
+            E::ScheduleUnknown { .. } => Self::new(Exit::NotFound, code, message)
+                .hint("`tidemill schedules list` shows those there are"),
+            E::ScheduleOwned { .. } => {
+                Self::new(Exit::Conflict, code, message).hint("--owner names the owner to act as")
+            }
             E::WaitTimeout { .. } => Self::new(Exit::Timeout, code, message)
                 .hint("`tidemill queues` shows whether a worker knows its kind"),
             E::NotDone { .. } | E::OutputUnreadable { .. } => {

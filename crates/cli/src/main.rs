@@ -17,7 +17,8 @@ use std::process::ExitCode;
 use app::App;
 use clap::{Parser, Subcommand};
 use commands::{
-    bench, completions, dead, demo, doctor, enqueue, jobs, migrate, queues, work, workers,
+    bench, completions, dead, demo, doctor, enqueue, jobs, migrate, queues, schedules, work,
+    workers,
 };
 use exit::{Exit, Failure, Outcome};
 
@@ -55,6 +56,8 @@ enum Command {
     Dead(dead::Args),
     /// What is in the queues, and their rules
     Queues(queues::Args),
+    /// Schedules: when they fire, and what became of their slots
+    Schedules(schedules::Args),
     /// The workers that are alive
     Workers,
     /// Bring the store's schema up to date
@@ -89,6 +92,7 @@ async fn run(app: &App, command: Command) -> Outcome {
         Command::Jobs(args) => jobs::run(app, args).await,
         Command::Dead(args) => dead::run(app, args).await,
         Command::Queues(args) => queues::run(app, args).await,
+        Command::Schedules(args) => schedules::run(app, args).await,
         Command::Workers => workers::run(app).await,
         Command::Migrate => migrate::run(app).await,
         Command::Doctor => doctor::run(app).await,

@@ -16,7 +16,7 @@ use crate::app::App;
 use crate::commands::jobs::wait::{self, Patience};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
-use wishes::Wishes;
+pub use wishes::Wishes;
 
 const AFTER_HELP: &str = "\
 Examples:

@@ -9,5 +9,6 @@ mod full;
 mod jobs;
 mod lines;
 mod mill;
+mod schedules;
 mod stores;
 mod work;

@@ -33,6 +33,9 @@ pub struct Wishes {
     /// Start at this time (RFC 3339); one that has passed means now
     #[arg(long, value_name = "TIME")]
     run_at: Option<Timestamp>,
+    /// Start within this window after that, at a place its key or tenant decides
+    #[arg(long, value_name = "DURATION")]
+    spread: Option<Span>,
     /// Whose job it is
     #[arg(long)]
     tenant: Option<String>,
@@ -92,6 +95,11 @@ impl PartialEq for Wishes {
 }
 
 impl Wishes {
+    /// Takes the window out: what a schedule makes is spread by the schedule.
+    pub fn take_spread(&mut self) -> Option<std::time::Duration> {
+        self.spread.take().map(|span| span.0)
+    }
+
     /// The job they describe.
     pub fn job(self, kind: String, payload: String) -> Outcome<Enqueue> {
         let unique = self.unique()?;
@@ -107,6 +115,7 @@ impl Wishes {
             self.priority => priority,
             self.delay.map(|span| span.0) => delay,
             self.run_at => run_at,
+            self.spread.map(|span| span.0) => spread,
             self.tenant => tenant,
             self.key => key,
             unique => unique,
