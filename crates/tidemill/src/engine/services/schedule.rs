@@ -14,7 +14,7 @@ use tidemill_core::schedule::slot::Slots;
 use tidemill_store::schedule::{Advance, FireAnswer, FireRequest, How, SlotJobs, What, Which};
 use tidemill_store::{Hint, ScheduleView};
 use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +30,8 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 const FAILED_PAUSE: Duration = Duration::from_secs(5);
 /// News of a SQLite file do not say of what: they are looked at once a second.
 const ANY_PAUSE: Duration = Duration::from_secs(1);
+/// How long hints of other things gather.
+const GATHER: Duration = Duration::from_millis(10);
 /// The store's clock and ours do not tick together.
 const TICK: Duration = Duration::from_millis(2);
 
@@ -60,17 +62,28 @@ pub(crate) async fn run(mill: Tidemill, stop: CancellationToken) {
     }
 }
 
-/// Waits for news of schedules.
+/// Waits for news of schedules. Most hints are of jobs, ten thousand a second at times: they are
+/// passed over together, so that they do not wake this task one by one.
 async fn news(heard: &mut Receiver<Hint>, looked: Instant) {
     loop {
-        match heard.recv().await {
-            Ok(Hint::Schedules) => return,
-            Ok(Hint::Any) | Err(RecvError::Lagged(_)) => {
-                return tokio::time::sleep_until(looked + ANY_PAUSE).await;
-            }
-            Ok(_) => {}
+        let mut hint = match heard.recv().await {
+            Ok(hint) => Some(hint),
+            Err(RecvError::Lagged(_)) => Some(Hint::Any),
             Err(RecvError::Closed) => std::future::pending().await,
+        };
+        while let Some(told) = hint {
+            match told {
+                Hint::Schedules => return,
+                Hint::Any => return tokio::time::sleep_until(looked + ANY_PAUSE).await,
+                _ => {}
+            }
+            hint = match heard.try_recv() {
+                Ok(hint) => Some(hint),
+                Err(TryRecvError::Lagged(_)) => Some(Hint::Any),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => None,
+            };
         }
+        tokio::time::sleep(GATHER).await;
     }
 }
 
