@@ -17,8 +17,9 @@ pub const WEIGHT_MAX: u32 = 1000;
 
 /// How much of the work each band gets while all have some. A band of weight 0 gets what is left.
 ///
-/// A band of weight `w` gets at least `w` of every `W` starts, where `W` is the sum of the weights: by
-/// default the oldest `low` job starts after at most 15 others, however many urgent ones come.
+/// A band of weight `w` gets `w` of every `W` starts, where `W` is the sum of the weights: by default the
+/// oldest `low` job of a worker with one slot starts after at most 15 others, however many urgent ones
+/// come. With more slots, what is taken at once comes on top.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BandWeights {

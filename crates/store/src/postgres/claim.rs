@@ -165,10 +165,10 @@ fn read(
     let (is_whole, due): (bool, bool) = (head.get(2), head.get(5));
     claim.next_due = head.get::<_, Option<At>>(6).map(|at| at.0);
     claim.jobs.extend(jobs.iter().map(|row| ClaimedJob {
-        job: Arc::new(body(row, 11)),
-        attempt: row.get::<_, i16>(9) as u16 + 1,
-        lost: row.get::<_, i16>(10) as u16,
-        due_at: row.get::<_, At>(8).0,
+        job: Arc::new(body(row, 12)),
+        attempt: row.get::<_, i16>(10) as u16 + 1,
+        lost: row.get::<_, i16>(11) as u16,
+        due_at: row.get::<_, At>(9).0,
     }));
     if is_whole {
         plan.begin_at_heads();
@@ -176,10 +176,14 @@ fn read(
     // What is due and in other hands may come back to where it was: nothing is learned from that.
     if claim.token.is_some() || !due {
         let (sheaves, ids) = (head.get::<_, i32>(3) as usize, head.get::<_, i32>(4) as usize);
-        let is_cut = claim.jobs.len() >= ask.jobs_max;
+        let lanes: Option<Vec<i32>> = head.get(8);
+        let mut is_due = vec![false; ask.lanes.len()];
+        for lane in lanes.into_iter().flatten() {
+            is_due[lane as usize - 1] = true;
+        }
         let (heads, served) = (heads(ask, &claim.jobs), head.get(7));
         let now = claim.now;
-        shared.marks.learn(plan, &Found { heads, served, sheaves, ids, is_cut, took, now });
+        shared.marks.learn(plan, &Found { heads, is_due, served, sheaves, ids, took, now });
     }
     Look { claim, is_whole, due }
 }

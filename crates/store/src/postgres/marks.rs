@@ -59,13 +59,13 @@ pub(crate) struct Plan {
 pub(crate) struct Found {
     /// Per lane, the due time of the first sheaf.
     pub heads: Vec<Option<Timestamp>>,
+    /// Per lane, whether something was due there, taken or not.
+    pub is_due: Vec<bool>,
     /// Per lane, the tenant served last.
     pub served: Vec<String>,
     /// How many sheaves, with how many ids.
     pub sheaves: usize,
     pub ids: usize,
-    /// Whether the number of sheaves asked for was what ended the search.
-    pub is_cut: bool,
     pub took: Duration,
     pub now: Timestamp,
 }
@@ -122,8 +122,9 @@ impl Marks {
         if marks.len() > LANES_MAX {
             marks.clear();
         }
-        let lanes = plan.keys.iter().zip(&plan.from).zip(&found.heads).zip(&found.served);
-        for (((key, from), head), served) in lanes {
+        let lanes = plan.keys.iter().zip(&plan.from).zip(&found.heads);
+        let lanes = lanes.zip(found.is_due.iter().zip(&found.served));
+        for (((key, from), head), (is_due, served)) in lanes {
             let mark = marks.entry(key.clone()).or_insert(Mark {
                 served: String::new(),
                 from: None,
@@ -132,9 +133,13 @@ impl Marks {
                 sheaf_ids: None,
             });
             mark.served.clone_from(served);
-            if from.is_none() && (head.is_some() || !found.is_cut) {
+            if from.is_none() {
+                // Seen, whatever came of it: a lane that a full claim did not get to would otherwise
+                // be overdue for ever, and every claim would look at all lanes from their heads.
                 (mark.head_seen, mark.head_cost) = (Instant::now(), found.walk());
-                mark.from = Some(head.unwrap_or(found.now));
+                if head.is_some() || !is_due {
+                    mark.from = Some(head.unwrap_or(found.now));
+                }
             } else if head.is_some() {
                 mark.from = *head;
             }
@@ -173,7 +178,8 @@ mod tests {
     fn found(head: Option<Timestamp>, took: Duration) -> Found {
         let now = Timestamp::UNIX_EPOCH;
         let served = vec![String::new()];
-        Found { heads: vec![head], served, sheaves: 1, ids: 1, is_cut: false, took, now }
+        let is_due = vec![head.is_some()];
+        Found { heads: vec![head], is_due, served, sheaves: 1, ids: 1, took, now }
     }
 
     #[test]
@@ -185,6 +191,18 @@ mod tests {
         let plan = marks.plan(&ask());
         assert_eq!(plan.from, [Some(head)]);
         assert_eq!(marks.heads_in(&plan), Duration::ZERO, "a cheap look is free");
+    }
+
+    #[test]
+    fn a_lane_that_a_full_claim_did_not_get_to_is_seen_all_the_same() {
+        let marks = Marks::default();
+        let plan = marks.plan(&ask());
+        let mut full = found(None, Duration::from_millis(40));
+        full.is_due = vec![true];
+        marks.learn(&plan, &full);
+        let plan = marks.plan(&ask());
+        assert_eq!(plan.from, [None], "its head is not known");
+        assert!(marks.heads_in(&plan) > Duration::ZERO, "but it was looked at just now");
     }
 
     #[test]

@@ -471,19 +471,18 @@ $$;
 -- `lows` says where in each lane to begin; where nothing is found so and `heads` allows it, a second look
 -- begins at the heads. `behinds` are, per lane, the tenants served last; `favoured` ones (by queue and name) have
 -- another weight than 1. The first row tells about the claim (`is_whole`: it looked from the heads; `sheaves` with
--- `ids` were found; `due`: something is due, but in the hands of another; `served`: the tenants served last); the
--- others are its jobs. What a claim that took something from a mark left behind is not told: ask again.
+-- `ids` were found; `due`: something is due, but in the hands of another; `served`: the tenants served last;
+-- `lanes`: those that had something due); the others are its jobs. What a claim that took something from a mark left behind is not told: ask again.
 create function tidemill.claim(
     at timestamptz, asker uuid, ask uuid, queues text[], bands int2[], weights int4[], lows timestamptz[],
     heads boolean, kinds text[], behinds text[], favoured text[], favours int4[], sheaves_max int4, jobs_max int4
 ) returns table (
     present timestamptz, token int8, is_whole boolean, sheaves int4, ids int4, due boolean, next_due timestamptz,
-    served text[], run_at timestamptz, attempt int2, lost int2, id uuid, kind text, queue text, priority int2,
+    served text[], lanes int4[], run_at timestamptz, attempt int2, lost int2, id uuid, kind text, queue text, priority int2,
     tenant text, key text, unique_key text, payload text, options text, created_at timestamptz
 ) language plpgsql as $$
 #variable_conflict use_column
 declare
-    lanes int4[];
     crowded boolean[];
     quotas int4[];
     lane int4;
@@ -520,20 +519,20 @@ begin
         return;
     end if;
     loop
-        select coalesce(array_agg(d.lane), '{}'), array_agg(d.crowded) into lanes, crowded
+        select coalesce(array_agg(d.lane), '{}'), array_agg(d.crowded) into claim.lanes, crowded
         from tidemill.due_lanes(claim.present, queues, bands, lows, kinds) d;
-        exit when cardinality(lanes) > 0 or claim.is_whole or not heads;
+        exit when cardinality(claim.lanes) > 0 or claim.is_whole or not heads;
         claim.is_whole := true;
         lows := array_fill(null::timestamptz, array[cardinality(queues)]);
     end loop;
-    if weights is not null and cardinality(lanes) > 1 then
-        quotas := tidemill.allot(jobs_max, array(select weights[l] from unnest(lanes) l));
+    if weights is not null and cardinality(claim.lanes) > 1 then
+        quotas := tidemill.allot(jobs_max, array(select weights[l] from unnest(claim.lanes) l));
         first_round := 1;
     end if;
     -- By quota first, if there is one; then what is left, in order.
     for round in first_round..2 loop
-        for at_lane in 1..cardinality(lanes) loop
-            lane := lanes[at_lane];
+        for at_lane in 1..cardinality(claim.lanes) loop
+            lane := claim.lanes[at_lane];
             wanted := case when round = 1 then least(quotas[at_lane], missing) else missing end;
             found_max := sheaves_max;
             visits := 0;
@@ -627,7 +626,7 @@ begin
     return next;
     return query
     select null::timestamptz, null::int8, null::boolean, null::int4, null::int4, null::boolean, null::timestamptz,
-        null::text[], i.run_at, i.attempt, i.lost, b.id, b.kind, b.queue, b.priority, b.tenant, b.key, b.unique_key,
+        null::text[], null::int4[], i.run_at, i.attempt, i.lost, b.id, b.kind, b.queue, b.priority, b.tenant, b.key, b.unique_key,
         b.payload::text, b.options::text, b.created_at
     from unnest(taken, attempts, losts, dues) i(id, attempt, lost, run_at), lateral (
         select b.* from tidemill.job b where b.id = i.id limit 1

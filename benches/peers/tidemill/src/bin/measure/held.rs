@@ -10,19 +10,21 @@ use crate::load::{Hand, drain, fill, job, part};
 
 const TICK: Duration = Duration::from_millis(10);
 const JOBS_PER_TICK: u64 = 20;
+const DRAINED: u64 = 300_000;
 const REPORT: Duration = Duration::from_secs(30);
 
 pub async fn measure(mill: &Tidemill, url: &str, seconds: u64) -> Res<()> {
-    fill(mill, 50_000).await?;
-    let (before, _) = drain(mill, 50_000, 500).await?;
+    // Long enough that a drain looks from the heads more than once.
+    fill(mill, DRAINED).await?;
+    let (before, _) = drain(mill, DRAINED, 500).await?;
     println!("max drain before: {before:.0}/s");
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     let connection = tokio::spawn(connection);
     let hold = "begin isolation level repeatable read; select pg_current_xact_id(), count(*) from pg_class";
     client.batch_execute(hold).await?;
     pass(mill, Duration::from_secs(seconds)).await?;
-    fill(mill, 50_000).await?;
-    let (after, _) = drain(mill, 50_000, 500).await?;
+    fill(mill, DRAINED).await?;
+    let (after, _) = drain(mill, DRAINED, 500).await?;
     println!("max drain after, still held: {after:.0}/s, {:.2} of before", after / before);
     client.batch_execute("rollback").await?;
     drop(client);
