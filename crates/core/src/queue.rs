@@ -99,18 +99,19 @@ impl RuleBook {
 
     /// The rules of a queue: those of its name, or else of the longest pattern that means it.
     pub fn of(&self, queue: &str) -> Option<&QueueRules> {
-        self.named(queue).map(|(_, rules)| rules)
-    }
-
-    /// As `of`, with the name or pattern that they were set for.
-    pub fn named(&self, queue: &str) -> Option<(&str, &QueueRules)> {
-        let own = self.0.get_key_value(queue);
         let meant = || {
             let patterns =
                 self.0.iter().filter(|(name, _)| is_pattern(name) && matches(name, queue));
-            patterns.max_by_key(|(name, _)| name.len())
+            patterns.max_by_key(|(name, _)| name.len()).map(|(_, rules)| rules)
         };
-        own.or_else(meant).map(|(name, rules)| (name.as_str(), rules))
+        self.0.get(queue).or_else(meant)
+    }
+
+    /// The name or pattern by whose rules a queue is paused. Any that means the queue is enough: who
+    /// pauses `mail:*` must not find some of it running, because another rule was set for a part.
+    pub fn paused_by(&self, queue: &str) -> Option<&str> {
+        let pausing = |(name, rules): &(&String, &QueueRules)| rules.paused && matches(name, queue);
+        self.0.iter().find(pausing).map(|(name, _)| name.as_str())
     }
 }
 
@@ -134,6 +135,17 @@ mod tests {
         assert_eq!(book.of("mail:bulk:us"), Some(&long));
         assert_eq!(book.of("mail:one"), Some(&QueueRules::default()));
         assert_eq!(book.of("mail"), None);
+    }
+
+    #[test]
+    fn any_rule_that_means_a_queue_pauses_it() {
+        let book = RuleBook::new([
+            ("mail:*".to_owned(), paused()),
+            ("mail:eu".to_owned(), QueueRules::default()),
+            ("post".to_owned(), QueueRules::default()),
+        ]);
+        assert_eq!(book.paused_by("mail:eu"), Some("mail:*"));
+        assert_eq!(book.paused_by("post"), None);
     }
 
     #[test]

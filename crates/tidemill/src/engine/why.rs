@@ -65,8 +65,8 @@ fn standing(view: &JobView) -> Option<Gate> {
 
 fn paused(book: &RuleBook, view: &JobView) -> Option<Gate> {
     let queue = &view.job.queue;
-    let (rule, rules) = book.named(queue)?;
-    rules.paused.then(|| Gate::Paused { queue: queue.clone(), rule: rule.to_owned() })
+    let rule = book.paused_by(queue)?.to_owned();
+    Some(Gate::Paused { queue: queue.clone(), rule })
 }
 
 fn unserved(workers: &[WorkerView], view: &JobView) -> Option<Gate> {

@@ -24,11 +24,10 @@ impl Lanes {
     pub(crate) fn of(queues: &[String], known: &Known, turns: &Turns<Lane>) -> Self {
         let mut lanes: Vec<(f64, Lane, u32)> = Vec::new();
         for queue in names(queues, known) {
-            let rules = known.book.of(queue);
-            if rules.is_some_and(|rules| rules.paused) {
+            if known.book.paused_by(queue).is_some() {
                 continue;
             }
-            let weights = rules.map(|rules| rules.weights).unwrap_or_default();
+            let weights = known.book.of(queue).map(|rules| rules.weights).unwrap_or_default();
             for priority in Priority::ALL {
                 let lane = Lane { queue: queue.to_owned(), priority };
                 let weight = of_queue(&weights, priority);
