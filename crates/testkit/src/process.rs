@@ -26,7 +26,7 @@ use crate::eventually::until;
 /// use std::time::Duration;
 /// use tidemill_testkit::Process;
 ///
-/// let mut child = Process::spawn(Command::new("sh").args(["-c", "echo ready; exec cat"]))?;
+/// let mut child = Process::spawn(Command::new("sh").args(["-c", "echo ready; exec sleep 60"]))?;
 /// child.wait_for_line("ready", Duration::from_secs(5))?;
 /// child.kill_9()?;
 /// assert!(!child.wait(Duration::from_secs(5))?.success());
