@@ -173,7 +173,11 @@ fn read(
     if is_whole {
         plan.begin_at_heads();
     }
-    // What is due and in other hands may come back to where it was: nothing is learned from that.
+    // Whose turn it is moves on in any case: a claim that only met tenants who wait for the clock
+    // must not meet the same ones again.
+    plan.served = head.get(7);
+    shared.marks.serve(plan);
+    // What is due and in other hands may come back to where it was: nothing else is learned from that.
     if claim.token.is_some() || !due {
         let (sheaves, ids) = (head.get::<_, i32>(3) as usize, head.get::<_, i32>(4) as usize);
         let lanes: Option<Vec<i32>> = head.get(8);
@@ -181,9 +185,8 @@ fn read(
         for lane in lanes.into_iter().flatten() {
             is_due[lane as usize - 1] = true;
         }
-        let (heads, served) = (heads(ask, &claim.jobs), head.get(7));
-        let now = claim.now;
-        shared.marks.learn(plan, &Found { heads, is_due, served, sheaves, ids, took, now });
+        let (heads, now) = (heads(ask, &claim.jobs), claim.now);
+        shared.marks.learn(plan, &Found { heads, is_due, sheaves, ids, took, now });
     }
     Look { claim, is_whole, due }
 }

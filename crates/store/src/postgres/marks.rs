@@ -40,6 +40,13 @@ struct Mark {
     sheaf_ids: Option<f64>,
 }
 
+impl Mark {
+    fn new(head_cost: Duration) -> Self {
+        let (from, served, sheaf_ids) = (None, String::new(), None);
+        Self { from, served, head_seen: Instant::now(), head_cost, sheaf_ids }
+    }
+}
+
 /// The marks of this process.
 #[derive(Default)]
 pub(crate) struct Marks(Mutex<HashMap<Key, Mark>>);
@@ -61,8 +68,6 @@ pub(crate) struct Found {
     pub heads: Vec<Option<Timestamp>>,
     /// Per lane, whether something was due there, taken or not.
     pub is_due: Vec<bool>,
-    /// Per lane, the tenant served last.
-    pub served: Vec<String>,
     /// How many sheaves, with how many ids.
     pub sheaves: usize,
     pub ids: usize,
@@ -116,23 +121,30 @@ impl Marks {
         waits.max().unwrap_or_default()
     }
 
+    /// Remembers whom a claim by this plan served last.
+    pub fn serve(&self, plan: &Plan) {
+        let mut marks = self.lock();
+        for (key, served) in plan.keys.iter().zip(&plan.served) {
+            match marks.get_mut(key) {
+                Some(mark) => mark.served.clone_from(served),
+                None if served.is_empty() => {}
+                None => {
+                    let mark = Mark { served: served.clone(), ..Mark::new(Duration::ZERO) };
+                    marks.insert(key.clone(), mark);
+                }
+            }
+        }
+    }
+
     /// Remembers what a claim by this plan found.
     pub fn learn(&self, plan: &Plan, found: &Found) {
         let mut marks = self.lock();
         if marks.len() > LANES_MAX {
             marks.clear();
         }
-        let lanes = plan.keys.iter().zip(&plan.from).zip(&found.heads);
-        let lanes = lanes.zip(found.is_due.iter().zip(&found.served));
-        for (((key, from), head), (is_due, served)) in lanes {
-            let mark = marks.entry(key.clone()).or_insert(Mark {
-                served: String::new(),
-                from: None,
-                head_seen: Instant::now(),
-                head_cost: found.walk(),
-                sheaf_ids: None,
-            });
-            mark.served.clone_from(served);
+        let lanes = plan.keys.iter().zip(&plan.from).zip(&found.heads).zip(&found.is_due);
+        for (((key, from), head), is_due) in lanes {
+            let mark = marks.entry(key.clone()).or_insert_with(|| Mark::new(found.walk()));
             if from.is_none() {
                 // Seen, whatever came of it: a lane that a full claim did not get to would otherwise
                 // be overdue for ever, and every claim would look at all lanes from their heads.
@@ -177,9 +189,8 @@ mod tests {
 
     fn found(head: Option<Timestamp>, took: Duration) -> Found {
         let now = Timestamp::UNIX_EPOCH;
-        let served = vec![String::new()];
         let is_due = vec![head.is_some()];
-        Found { heads: vec![head], is_due, served, sheaves: 1, ids: 1, took, now }
+        Found { heads: vec![head], is_due, sheaves: 1, ids: 1, took, now }
     }
 
     #[test]

@@ -31,13 +31,15 @@ pub(super) fn claim(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Claim> {
     if !workers::is_registered(conn, ask.worker)? {
         return Ok(claim);
     }
-    let taken = take_all(turn, ask)?;
+    let (taken, is_left) = take_all(turn, ask)?;
     if !taken.is_empty() {
         let held: Vec<_> = taken.iter().map(|taken| taken.held).collect();
         claim.token = Some(Lease::insert(conn, ask.worker, now, &held)?);
         claim.jobs = bodies(conn, &taken)?;
     }
-    if taken.len() < ask.jobs_max {
+    if is_left {
+        claim.next_due = Some(claim.now);
+    } else if taken.len() < ask.jobs_max {
         claim.next_due = next_due(conn, now, &ask.lanes)?.map(time);
     }
     Ok(claim)
@@ -51,10 +53,11 @@ struct DueLane<'a> {
     quota: usize,
 }
 
-fn take_all(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Vec<Taken>> {
+/// Takes from all lanes; also answers whether it left something, because it may look at only so many tenants.
+fn take_all(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<(Vec<Taken>, bool)> {
     let words = ask.kinds.as_ref().map(|kinds| serde_json::json!(**kinds).to_string());
     let lanes = due_lanes(turn.conn, turn.now, ask)?;
-    let mut hand = Hand { turn, ask, words, taken: Vec::new() };
+    let mut hand = Hand { turn: &mut *turn, ask, words, taken: Vec::new(), is_cut: false };
     // By quota first; then what is left, in order.
     for lane in &lanes {
         hand.take_from(lane, lane.quota)?;
@@ -62,7 +65,10 @@ fn take_all(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Vec<Taken>> {
     for lane in &lanes {
         hand.take_from(lane, ask.jobs_max)?;
     }
-    Ok(hand.taken)
+    let Hand { taken, is_cut, .. } = hand;
+    let is_left =
+        is_cut && taken.len() < ask.jobs_max && !due_lanes(turn.conn, turn.now, ask)?.is_empty();
+    Ok((taken, is_left))
 }
 
 fn due_lanes<'a>(conn: &Connection, now: i64, ask: &'a ClaimRequest) -> Result<Vec<DueLane<'a>>> {
@@ -88,6 +94,7 @@ struct Hand<'a, 'b> {
     ask: &'a ClaimRequest,
     words: Option<String>,
     taken: Vec<Taken>,
+    is_cut: bool,
 }
 
 impl Hand<'_, '_> {
@@ -119,7 +126,11 @@ impl Hand<'_, '_> {
             visits += visits_max;
             let served = if wanted == 0 { last } else { round.last };
             self.turn.marks.serve(lane, served.unwrap_or_default());
-            if (round.is_whole && wanted == before) || visits > tenants::VISITS_MAX {
+            if round.is_whole && wanted == before {
+                break;
+            }
+            if visits > tenants::VISITS_MAX {
+                self.is_cut = true;
                 break;
             }
         }

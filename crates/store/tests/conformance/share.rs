@@ -13,8 +13,10 @@ over_both_stores!(
     a_single_slot_goes_to_the_first_lane_that_has_work,
     small_tenants_do_not_wait_behind_a_large_one,
     tenants_take_turns_from_claim_to_claim,
+    jobs_without_a_tenant_take_turns_with_the_others,
     a_favoured_tenant_gets_its_weight,
     tenants_that_wait_for_the_clock_keep_nobody_waiting,
+    behind_more_tenants_than_one_claim_visits_a_job_is_found_by_the_next_ones,
     a_lane_is_emptied_however_its_tenants_are_spread,
     a_tenant_whose_kind_is_unknown_holds_up_nobody,
     a_retried_job_of_a_tenant_stays_in_its_turn,
@@ -108,6 +110,21 @@ async fn tenants_take_turns_from_claim_to_claim(kit: &Kit) {
     assert_eq!(served.values().copied().collect::<Vec<_>>(), [5; 5], "{served:?}");
 }
 
+async fn jobs_without_a_tenant_take_turns_with_the_others(kit: &Kit) {
+    let worker = kit.worker().await;
+    fill(kit, &job("k"), 40).await;
+    for tenant in ["a", "b"] {
+        fill(kit, &of(tenant), 40).await;
+    }
+    let mut served = BTreeMap::new();
+    for _ in 0..30 {
+        for (tenant, number) in by_tenant(&kit.take(worker, 1).await) {
+            *served.entry(tenant).or_insert(0) += number;
+        }
+    }
+    assert_eq!(served.values().copied().collect::<Vec<_>>(), [10; 3], "{served:?}");
+}
+
 async fn a_favoured_tenant_gets_its_weight(kit: &Kit) {
     let worker = kit.worker().await;
     for tenant in ["a", "b"] {
@@ -134,6 +151,23 @@ async fn tenants_that_wait_for_the_clock_keep_nobody_waiting(kit: &Kit) {
     assert_eq!(claim.next_due, Some(kit.clock.now() + HOUR));
     kit.clock.advance(HOUR);
     assert_eq!(by_tenant(&kit.take(worker, 700).await).len(), 700);
+}
+
+async fn behind_more_tenants_than_one_claim_visits_a_job_is_found_by_the_next_ones(kit: &Kit) {
+    let worker = kit.worker().await;
+    let later = (0..10_000).map(|n| NewJob { due: Due::In(HOUR), ..of(&format!("t{n:04}")) });
+    kit.store.enqueue(later.collect()).await.unwrap();
+    let due = kit.put(of("z")).await;
+    for claims in 1.. {
+        let claim = kit.take(worker, 1).await;
+        if let Some(taken) = claim.jobs.first() {
+            assert_eq!(taken.job.id, due);
+            break;
+        }
+        assert!(claims < 10, "it goes on where it stopped");
+        let soon = kit.clock.now() + SECOND;
+        assert!(claim.next_due.is_some_and(|at| at < soon), "whoever asks is told to ask again");
+    }
 }
 
 async fn a_lane_is_emptied_however_its_tenants_are_spread(kit: &Kit) {

@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(900);
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Known {
     pub(crate) book: RuleBook,
-    /// Queues that have, or had, jobs waiting; for those who take from patterns.
+    /// Queues that have jobs waiting; for those who take from patterns.
     pub(crate) names: Vec<String>,
     /// Tenants with a weight of their own, by queue.
     pub(crate) tenants: Arc<BTreeMap<(String, String), u32>>,

@@ -3,7 +3,7 @@
 use tidemill_core::queue::{RuleBook, matches};
 use tidemill_core::why::{Gate, Why};
 use tidemill_core::{JobId, State};
-use tidemill_store::{JobView, WorkerView};
+use tidemill_store::{JobView, QueueView, WorkerView};
 
 use crate::engine::Tidemill;
 use crate::error::{Error, Result};
@@ -15,32 +15,20 @@ impl Tidemill {
         let store = &self.0.store;
         let view = store.job(id).await?.ok_or(Error::JobUnknown { id })?;
         let mut gates: Vec<Gate> = standing(&view).into_iter().collect();
-        let waits = matches!(view.state, State::Scheduled | State::Ready | State::Blocked);
-        if waits {
+        if matches!(view.state, State::Scheduled | State::Ready | State::Blocked) {
             let book = RuleBook::new(store.queue_rules().await?);
+            let workers = store.workers().await?;
             gates.extend(paused(&book, &view));
-            gates.extend(unserved(&store.workers().await?, &view));
-        }
-        if gates.is_empty() {
-            gates.push(self.slot(&view).await?);
+            gates.extend(unserved(&workers, &view));
+            if gates.is_empty() {
+                gates.push(slot(&workers, &store.queues().await?, &view));
+            }
         }
         let expected_at = match gates.as_slice() {
             [Gate::Due { at, .. }] => Some(*at),
             _ => None,
         };
         Ok(Why { id, state: view.state, gates, expected_at })
-    }
-
-    async fn slot(&self, view: &JobView) -> Result<Gate> {
-        let workers = self.0.store.workers().await?;
-        let queues = self.0.store.queues().await?;
-        let serving = || workers.iter().filter(|worker| takes(worker, view) && knows(worker, view));
-        let queue = queues.iter().find(|queue| queue.name == view.job.queue);
-        Ok(Gate::Slot {
-            workers: serving().count(),
-            slots: serving().map(|worker| u64::from(worker.slots)).sum(),
-            ready: queue.map_or(0, |queue| queue.ready.values().sum()),
-        })
     }
 }
 
@@ -77,6 +65,16 @@ fn unserved(workers: &[WorkerView], view: &JobView) -> Option<Gate> {
     let is_known = taking.iter().any(|worker| knows(worker, view));
     let kind = view.job.kind.clone();
     (!is_known).then_some(Gate::KindUnknown { kind, workers: taking.len() })
+}
+
+fn slot(workers: &[WorkerView], queues: &[QueueView], view: &JobView) -> Gate {
+    let serving = || workers.iter().filter(|worker| takes(worker, view) && knows(worker, view));
+    let queue = queues.iter().find(|queue| queue.name == view.job.queue);
+    Gate::Slot {
+        workers: serving().count(),
+        slots: serving().map(|worker| u64::from(worker.slots)).sum(),
+        ready: queue.map_or(0, |queue| queue.ready.values().sum()),
+    }
 }
 
 fn takes(worker: &WorkerView, view: &JobView) -> bool {

@@ -591,7 +591,6 @@ begin
                 claim.sheaves := claim.sheaves + found_here;
                 if not crowded[at_lane] then
                     exit when found_here < found_max;
-                    found_max := found_max * 4;
                 elsif wanted = 0 then
                     claim.served[lane] := last_tenant;
                 else
@@ -599,6 +598,7 @@ begin
                     visits := visits + wanted + 64;
                     exit when is_round and found_here = 0 or visits > 4 * jobs_max + 2000;
                 end if;
+                found_max := least(found_max * 4, 10000);
             end loop;
             exit when missing = 0;
         end loop;
