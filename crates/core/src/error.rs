@@ -139,6 +139,12 @@ pub enum Error {
         /// The field.
         field: String,
     },
+    /// A job asks for order and names no key to order it by.
+    #[error(
+        "the job asks for order but has no key; give the key whose jobs are to run one after the \
+         other, such as order:42, or do not ask for order"
+    )]
+    KeyMissing,
     /// A cron expression that is none.
     #[error(
         "the cron expression {cron:?} is not understood: {reason}; write five fields (minute hour \
@@ -242,6 +248,7 @@ impl Error {
             Self::RuleInvalid { .. } => "rule_invalid",
             Self::RuleChanged { .. } => "rule_changed",
             Self::UniqueFieldMissing { .. } => "unique_field_missing",
+            Self::KeyMissing => "key_missing",
             Self::ScheduleCronInvalid { .. } => "schedule_cron_invalid",
             Self::ScheduleNeverFires { .. } => "schedule_never_fires",
             Self::ScheduleOver { .. } => "schedule_over",

@@ -1,5 +1,6 @@
 //! A job: a kind, a payload, and how to treat it.
 
+pub mod ordered;
 pub mod outcome;
 pub mod settle;
 pub mod state;
@@ -16,6 +17,7 @@ use crate::limit::{Limits, NAME_BYTES_MAX, TRACE_BYTES_MAX};
 use crate::name;
 use crate::payload::Payload;
 use crate::retry::Retry;
+use ordered::OnDead;
 use unique::UniqueKey;
 
 /// The queue of jobs that name none.
@@ -150,6 +152,10 @@ pub struct Options {
     /// Kept this long after it finished, before its queue's rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retain_ms: Option<u64>,
+    /// Jobs of its queue and key run one at a time, in the order of their enqueue; and what it does
+    /// to those behind it when it is dead. Needs a key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<OnDead>,
 }
 
 impl Options {
@@ -224,6 +230,7 @@ impl NewJob {
         if let Some(key) = &self.key {
             name::check("key", key, NAME_BYTES_MAX)?;
         }
+        self.check_order()?;
         self.due.check(limits, now)?;
         self.options.check(limits)
     }
@@ -270,6 +277,7 @@ mod tests {
     fn absurd_wishes_are_refused() {
         let far = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(24 * 366 * 30);
         let past = Timestamp::UNIX_EPOCH - SignedDuration::from_hours(1);
+        let ordered = || Options { ordered: Some(OnDead::Block), ..Options::default() };
         let tags = |n| Options { tags: vec!["t".into(); n], ..Options::default() };
         for (job, expected) in [
             (new_job(), None),
@@ -281,6 +289,8 @@ mod tests {
             (NewJob { tenant: Some("a\0".into()), ..new_job() }, Some("name_invalid")),
             (NewJob { options: tags(32), ..new_job() }, None),
             (NewJob { options: tags(33), ..new_job() }, Some("tags_too_many")),
+            (NewJob { options: ordered(), ..new_job() }, Some("key_missing")),
+            (NewJob { options: ordered(), key: Some("c:1".into()), ..new_job() }, None),
         ] {
             assert_eq!(code(&job), expected, "{job:?}");
         }

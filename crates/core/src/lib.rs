@@ -22,6 +22,7 @@ pub mod why;
 pub use clock::{Clock, ManualClock};
 pub use error::{Error, Result};
 pub use id::{JobId, Token, WorkerId};
+pub use job::ordered::{Line, OnDead};
 pub use job::outcome::{ErrorClass, Failure, Settlement};
 pub use job::state::State;
 pub use job::unique::{OnDuplicate, Scope, Unique, UniqueKey};

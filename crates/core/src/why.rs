@@ -28,6 +28,17 @@ pub enum Gate {
     },
     /// It is kept until the job that holds its unique key has finished.
     Blocked,
+    /// It waits for its turn among the jobs of its queue and key.
+    Line {
+        /// Its key.
+        key: String,
+        /// How many are before it.
+        ahead: u64,
+        /// The first of them.
+        head: JobId,
+        /// Whether that one is dead and blocks the others.
+        dead: bool,
+    },
     /// It waits for the clock.
     Due {
         /// Until when.
@@ -93,6 +104,18 @@ impl fmt::Display for Gate {
             Self::Blocked => {
                 write!(f, "it is kept until the job that holds its unique key has finished")
             }
+            Self::Line { key, ahead, head, dead } => {
+                let number = ahead.saturating_add(1);
+                write!(f, "it is number {number} of the line of key {key}; first is {head}, ")?;
+                if *dead {
+                    write!(
+                        f,
+                        "which is dead and blocks the others until it is replayed or given up"
+                    )
+                } else {
+                    write!(f, "which has not finished")
+                }
+            }
             Self::Due { at, attempt: 0 } => write!(f, "it is not due before {at}"),
             Self::Due { at, attempt } => {
                 write!(
@@ -131,6 +154,15 @@ impl fmt::Display for Why {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_in_line_says_who_is_first() {
+        let head = JobId::new();
+        let line = |dead| Gate::Line { key: "order:42".into(), ahead: 2, head, dead }.to_string();
+        let place = format!("it is number 3 of the line of key order:42; first is {head}");
+        assert_eq!(line(false), format!("{place}, which has not finished"));
+        assert!(line(true).starts_with(&format!("{place}, which is dead and blocks")));
+    }
 
     #[test]
     fn several_gates_are_one_sentence() {

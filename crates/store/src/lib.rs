@@ -25,7 +25,7 @@ pub use request::{
 };
 pub use schedule::{FireView, ScheduleView};
 pub use store::Store;
-pub use view::{DeadGroup, DeadLetter, JobFilter, JobView, QueueView, WorkerView};
+pub use view::{DeadGroup, DeadLetter, JobFilter, JobView, LineView, QueueView, WorkerView};
 pub use wake::{Hint, Wake};
 
 // The drivers that the adapters speak, so that a caller can name the very same version.

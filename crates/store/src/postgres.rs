@@ -18,6 +18,7 @@ mod examine;
 mod fire;
 mod gather;
 mod leases;
+mod lines;
 mod listen;
 mod marks;
 mod migrate;
@@ -55,8 +56,8 @@ use crate::request::{
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
 use crate::view::{
-    AttemptView, DeadGroup, DeadLetter, Finding, JobFilter, JobView, QueueRules, QueueView,
-    Unfinished, WorkerView,
+    AttemptView, DeadGroup, DeadLetter, Finding, JobFilter, JobView, LineView, QueueRules,
+    QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 use statement::{At, Statement, sql};
@@ -228,6 +229,10 @@ impl Store for Postgres {
         query::jobs(&self.shared.db, filter).await
     }
 
+    async fn line(&self, id: JobId) -> Result<Option<LineView>> {
+        lines::place(&self.shared.db, id).await
+    }
+
     async fn attempts(&self, id: JobId) -> Result<Vec<AttemptView>> {
         query::attempts(&self.shared.db, id).await
     }
@@ -279,7 +284,7 @@ impl Store for Postgres {
         triage: Option<Triage>,
         archived: Option<bool>,
     ) -> Result<u64> {
-        dead::note(&self.shared.db, ids, by, text, triage, archived).await
+        dead::note(&self.shared, ids, by, text, triage, archived).await
     }
 
     async fn dead_replay(
@@ -324,7 +329,7 @@ impl Store for Postgres {
     }
 
     async fn purge(&self, ids: &[JobId]) -> Result<u64> {
-        sweep::purge(&self.shared.db, ids).await
+        sweep::purge(&self.shared, ids).await
     }
 
     async fn take_duty(&self, name: &str, holder: WorkerId, ttl: Duration) -> Result<bool> {

@@ -17,6 +17,7 @@ mod fire;
 mod group;
 mod lease;
 mod letters;
+mod lines;
 mod marks;
 mod migrate;
 mod news;
@@ -55,8 +56,8 @@ use crate::request::{
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
 use crate::view::{
-    AttemptView, DeadGroup, DeadLetter, Finding, JobFilter, JobView, QueueRules, QueueView,
-    Unfinished, WorkerView,
+    AttemptView, DeadGroup, DeadLetter, Finding, JobFilter, JobView, LineView, QueueRules,
+    QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 use news::Listeners;
@@ -191,6 +192,10 @@ impl Store for Sqlite {
     async fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobView>> {
         let (now, filter) = (self.now_us(), filter.clone());
         self.read(move |conn| query::jobs(conn, now, &filter)).await
+    }
+
+    async fn line(&self, id: JobId) -> Result<Option<LineView>> {
+        self.read(move |conn| lines::place(conn, id)).await
     }
 
     async fn attempts(&self, id: JobId) -> Result<Vec<AttemptView>> {

@@ -16,8 +16,8 @@ use crate::request::{
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::view::{
-    AttemptView, DeadGroup, DeadLetter, Finding, JobFilter, JobView, QueueRules, QueueView,
-    Unfinished, WorkerView,
+    AttemptView, DeadGroup, DeadLetter, Finding, JobFilter, JobView, LineView, QueueRules,
+    QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 
@@ -38,7 +38,9 @@ pub trait Store: Send + Sync + Debug + 'static {
     async fn now(&self) -> Result<Timestamp>;
 
     /// Writes jobs. Sending a job again under the same id writes nothing and answers `Enqueued`.
-    /// Answers stand in the order of the jobs. Tells `Hint::Ready` for every queue that got one.
+    /// Answers stand in the order of the jobs. Those that ask for order stand in their line in this
+    /// order, behind all that were committed before; each starts only after the one before it has
+    /// ended. Tells `Hint::Ready` for every queue that got one.
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>>;
 
     /// Takes due jobs, each under exactly one lease, in order of lane, due time and age.
@@ -74,6 +76,9 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// A page of jobs, newest first.
     async fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobView>>;
 
+    /// Where a job stands in the line of its queue and key, while others are before it.
+    async fn line(&self, id: JobId) -> Result<Option<LineView>>;
+
     /// The attempts of a job that are kept, oldest first.
     async fn attempts(&self, id: JobId) -> Result<Vec<AttemptView>>;
 
@@ -103,8 +108,8 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// How many dead letters there are of each fingerprint, most numerous first.
     async fn dead_groups(&self, filter: &DeadFilter) -> Result<Vec<DeadGroup>>;
 
-    /// Notes something on dead letters and, if given, sets their triage or puts them aside.
-    /// Answers how many there were.
+    /// Notes something on dead letters and, if given, sets their triage or puts them aside. One that is
+    /// abandoned or put aside lets those behind it in its line pass. Answers how many there were.
     async fn dead_note(
         &self,
         ids: &[JobId],
@@ -153,7 +158,8 @@ pub trait Store: Send + Sync + Debug + 'static {
     async fn finished_after(&self, after: Option<JobId>, limit: usize) -> Result<Vec<Finished>>;
 
     /// Forgets finished jobs: body, attempts, dead letter and notes. The result of a job whose
-    /// unique key is still held stays. Also forgets keys whose period is over. Answers how many.
+    /// unique key is still held stays. A dead one lets those behind it in its line pass. Also forgets
+    /// keys whose period is over. Answers how many.
     async fn purge(&self, ids: &[JobId]) -> Result<u64>;
 
     /// Takes or keeps a duty that one node at a time should have. `false`: another has it.

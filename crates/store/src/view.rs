@@ -36,6 +36,19 @@ pub struct JobView {
     pub cancel_requested: bool,
 }
 
+/// Where a job stands in the line of its queue and key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LineView {
+    /// The key.
+    pub key: String,
+    /// How many are before it.
+    pub ahead: u64,
+    /// The first of them.
+    pub head: JobId,
+    /// Whether that one is dead and blocks the others.
+    pub dead: bool,
+}
+
 /// One attempt that did not finish its job, or finished it after others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptView {

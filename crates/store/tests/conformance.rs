@@ -20,6 +20,10 @@ mod conformance {
     mod duty;
     mod enqueue;
     mod migrate;
+    mod ordered;
+    mod ordered_ends;
+    mod ordered_many;
+    mod ordered_unique;
     mod plain_sql;
     mod query;
     mod queues;

@@ -39,8 +39,8 @@ pub use tidemill_core as core;
 pub use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
 pub use tidemill_core::schedule::{Missed, Overlap, Rule, slot_of};
 pub use tidemill_core::{
-    Backoff, Clock, ErrorClass, Jitter, JobId, Limits, ManualClock, OnDuplicate, Payload, Priority,
-    QueueRules, Retention, Retry, Scope, State, Token, Unique, WorkerId,
+    Backoff, Clock, ErrorClass, Jitter, JobId, Limits, ManualClock, OnDead, OnDuplicate, Payload,
+    Priority, QueueRules, Retention, Retry, Scope, State, Token, Unique, WorkerId,
 };
 pub use tidemill_store as store;
 pub use tidemill_store::{CancelAnswer, JobFilter, JobView, Receipt};

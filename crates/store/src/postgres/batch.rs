@@ -60,7 +60,7 @@ pub(crate) fn statement(jobs: usize) -> &'static Statement {
     if jobs == 1 { &ENQUEUE_ONE } else { &ENQUEUE }
 }
 
-/// Writes at most [`STATEMENT_JOBS_MAX`] jobs without unique keys in one statement.
+/// Writes at most [`STATEMENT_JOBS_MAX`] plain jobs in one statement.
 pub(crate) async fn write(conn: &Conn<'_>, now: Option<At>, jobs: &[&NewJob]) -> Result<(), Fault> {
     if let [job] = jobs {
         return write_one(conn, now, job).await;

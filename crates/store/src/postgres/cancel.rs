@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::postgres::Shared;
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
+use crate::postgres::lines;
 use crate::postgres::record::{Body, End, Record, lock_keys};
 use crate::postgres::statement::{Statement, sql};
 use crate::request::CancelAnswer;
@@ -103,6 +104,20 @@ impl Search {
         }
     }
 
+    /// Finds the jobs and locks what they belong to: unique keys, and then lines. A job that has a key
+    /// may have gone to another line until its key was locked, so it is looked at once more.
+    async fn lock(conn: &Conn<'_>, ids: &[Uuid]) -> Result<HashMap<Uuid, (Body, i64)>, Fault> {
+        let mut found = find(conn, ids).await?;
+        let keys: BTreeSet<_> =
+            found.values().filter_map(|(body, _)| body.unique_key.clone()).collect();
+        lock_keys(conn, &keys).await?;
+        if !keys.is_empty() && found.values().any(|(body, _)| body.line().is_some()) {
+            found = find(conn, ids).await?;
+        }
+        lines::lock(conn, &found.values().filter_map(|(body, _)| body.line()).collect()).await?;
+        Ok(found)
+    }
+
     async fn run(
         &mut self,
         shared: &Shared,
@@ -112,18 +127,12 @@ impl Search {
     ) -> Result<(), Fault> {
         let ids: BTreeSet<Uuid> = ids.iter().map(|id| id.0).collect();
         let mut left: Vec<Uuid> = ids.into_iter().collect();
-        let mut locked = false;
-        for _ in 0..LOOKS_MAX {
-            let rows = conn.query(&FIND, &[&left]).await?;
-            let found: HashMap<Uuid, (Body, i64)> =
-                rows.iter().map(|row| (row.get(0), (Body::read(row, 0), row.get(7)))).collect();
-            if !locked {
-                let keys = found.values().filter_map(|(body, _)| body.unique_key.clone()).collect();
-                lock_keys(conn, &keys).await?;
-                locked = true;
-            }
+        for look in 0..LOOKS_MAX {
+            let found =
+                if look == 0 { Self::lock(conn, &left).await? } else { find(conn, &left).await? };
             self.finished(conn, &left, reason).await?;
             self.waiting(conn, &found, reason).await?;
+            self.lined(conn, &found, reason).await?;
             self.kept(conn, &found, reason).await?;
             self.running(conn, &left, reason).await?;
             left.retain(|id| found.contains_key(id) && !self.answers.contains_key(id));
@@ -200,6 +209,23 @@ impl Search {
         Ok(())
     }
 
+    /// Those that wait behind others in a line, which is locked.
+    async fn lined(
+        &mut self,
+        conn: &Conn<'_>,
+        found: &HashMap<Uuid, (Body, i64)>,
+        reason: &str,
+    ) -> Result<(), Fault> {
+        let open = found.iter().filter(|(id, _)| !self.answers.contains_key(id));
+        let open = open.filter(|(_, (body, _))| body.line().is_some()).map(|(id, _)| *id);
+        for id in lines::waiting(conn, &open.collect::<Vec<_>>()).await? {
+            if let Some((body, _)) = found.get(&id) {
+                self.end(body, 0, 0, reason);
+            }
+        }
+        Ok(())
+    }
+
     /// Those that are kept for after another.
     async fn kept(
         &mut self,
@@ -252,6 +278,12 @@ impl Search {
         }
         Ok(())
     }
+}
+
+/// The bodies, as far as needed, and the sheaf that each is in if it waits.
+async fn find(conn: &Conn<'_>, ids: &[Uuid]) -> Result<HashMap<Uuid, (Body, i64)>, Fault> {
+    let rows = conn.query(&FIND, &[&ids]).await?;
+    Ok(rows.iter().map(|row| (row.get(0), (Body::read(row, 0), row.get(9)))).collect())
 }
 
 /// Makes a job that waits for the clock due now.

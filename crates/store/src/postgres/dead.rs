@@ -10,6 +10,8 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::postgres::Shared;
 use crate::postgres::connect::Db;
+use crate::postgres::error::{Fault, Tries};
+use crate::postgres::lines;
 use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::view::{DeadGroup, DeadLetter, Note};
 use crate::wake::Hint;
@@ -161,19 +163,50 @@ pub(crate) async fn groups(db: &Db, filter: &DeadFilter) -> Result<Vec<DeadGroup
     Ok(rows.iter().map(group).collect())
 }
 
-/// Notes something, and sets the triage or puts aside if asked.
+/// Notes something, and sets the triage or puts aside if asked. Those that are given up let others pass.
 pub(crate) async fn note(
-    db: &Db,
+    shared: &Shared,
     ids: &[JobId],
     by: &str,
     text: &str,
     triage: Option<Triage>,
     archived: Option<bool>,
 ) -> Result<u64> {
+    let db = &shared.db;
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-    let triage = triage.map(Triage::number);
-    let rows = db.write(&NOTE, &[&db.manual_now(), &ids, &by, &text, &triage, &archived]).await?;
-    Ok(rows.len() as u64)
+    let gives_up = triage == Some(Triage::Abandoned) || archived == Some(true);
+    let (now, triage) = (db.manual_now(), triage.map(Triage::number));
+    let params: [Param<'_>; 6] = [&now, &ids, &by, &text, &triage, &archived];
+    if !gives_up {
+        return Ok(db.write(&NOTE, &params).await?.len() as u64);
+    }
+    let mut tries = Tries::once();
+    let (noted, queues) = loop {
+        match give_up(db, &ids, &params).await {
+            Ok(done) => break done,
+            Err(fault) => tries.again(fault).await?,
+        }
+    };
+    for queue in queues {
+        shared.hint(Hint::Ready { queue });
+    }
+    Ok(noted)
+}
+
+/// Lets those pass who wait behind these, and notes it, in one transaction.
+async fn give_up(db: &Db, ids: &[Uuid], note: &[Param<'_>]) -> Result<(u64, Vec<String>), Fault> {
+    let conn = db.begin().await?;
+    let done = async {
+        let queues = lines::let_pass(&conn, db.manual_now(), ids).await?;
+        Ok((conn.query(&NOTE, note).await?.len() as u64, queues))
+    };
+    match done.await {
+        Ok(done) => conn.commit().await.map(|()| done),
+        Err(fault) => {
+            conn.rollback().await?;
+            Err(fault)
+        }
+    }
 }
 
 /// Sends dead letters on their way again; answers those that were dead.

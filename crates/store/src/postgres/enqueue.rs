@@ -30,7 +30,7 @@ pub(crate) async fn enqueue(shared: &Arc<Shared>, jobs: Vec<NewJob>) -> Result<V
         return Ok(Vec::new());
     }
     let queues: BTreeSet<_> = jobs.iter().map(|job| job.queue.clone()).collect();
-    if jobs.iter().any(|job| job.unique.is_some()) {
+    if !jobs.iter().all(is_plain) {
         let receipts = unique::enqueue(&shared.db, &jobs).await?;
         for queue in queues {
             shared.hint(Hint::Ready { queue });
@@ -49,7 +49,12 @@ pub(crate) async fn enqueue(shared: &Arc<Shared>, jobs: Vec<NewJob>) -> Result<V
     Ok(receipts)
 }
 
-/// Writes jobs without unique keys, all or none, and tells other processes. Ids that were written
+/// Nothing but its own row decides what becomes of it: it has no unique key, and is in no line.
+pub(crate) fn is_plain(job: &NewJob) -> bool {
+    job.unique.is_none() && job.line().is_none()
+}
+
+/// Writes plain jobs, all or none, and tells other processes. Ids that were written
 /// before stay as they are.
 pub(crate) async fn write_all(shared: &Shared, jobs: &[&NewJob]) -> Result<()> {
     let queues: BTreeSet<&str> = jobs.iter().map(|job| job.queue.as_str()).collect();

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::error::Result;
 use crate::postgres::cancel::{Search, cancel_in};
 use crate::postgres::connect::Conn;
-use crate::postgres::enqueue::write_new;
+use crate::postgres::enqueue::{is_plain, write_new};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Statement, sql};
 use crate::postgres::{Shared, unique};
@@ -164,7 +164,7 @@ async fn fire_slot(
 
 /// Enqueues in this transaction.
 async fn enqueue(shared: &Shared, conn: &Conn<'_>, jobs: &[NewJob]) -> Result<Vec<Receipt>, Fault> {
-    if jobs.iter().any(|job| job.unique.is_some()) {
+    if !jobs.iter().all(is_plain) {
         let text = unique::lines(jobs).map_err(Fault::Refused)?;
         return unique::put(conn, shared.db.manual_now(), &text).await;
     }

@@ -1,18 +1,20 @@
-//! What settling, rescuing and calling off write alike: ends, dead letters, jobs put back, freed keys.
+//! What settling, rescuing and calling off write alike: ends, dead letters, jobs put back, freed keys,
+//! lines that go on.
 //!
 //! Every function writes in its caller's transaction, whole columns at a time. The caller holds the
-//! locks that make it true: unique keys first, then sheaves or leases.
+//! locks that make it true: unique keys first, then lines, then sheaves or leases.
 
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use tidemill_core::{Failure, Job, State};
+use tidemill_core::{Failure, Job, Line, OnDead, State};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::postgres::batch::{SHEAF_IDS_MAX, STATEMENT_JOBS_MAX};
 use crate::postgres::connect::Conn;
 use crate::postgres::error::Fault;
+use crate::postgres::lines;
 use crate::postgres::statement::{At, Statement, sql};
 
 const OUTCOME_WRITE: Statement = sql!(
@@ -77,10 +79,13 @@ pub(crate) struct Body {
     pub tenant: Option<String>,
     pub unique_key: Option<String>,
     pub retain_ms: Option<i64>,
+    pub key: Option<String>,
+    pub ordered: Option<OnDead>,
 }
 
 impl Body {
-    /// Reads seven columns, from `at` on: id, kind, queue, priority, tenant, unique_key, retain_ms.
+    /// Reads nine columns, from `at` on: id, kind, queue, priority, tenant, unique_key, retain_ms, key,
+    /// ordered.
     pub fn read(row: &Row, at: usize) -> Self {
         Self {
             id: row.get(at),
@@ -90,7 +95,17 @@ impl Body {
             tenant: row.get(at + 4),
             unique_key: row.get(at + 5),
             retain_ms: row.get(at + 6),
+            key: row.get(at + 7),
+            ordered: row
+                .get::<_, Option<&str>>(at + 8)
+                .map(|word| word.parse().unwrap_or_default()),
         }
+    }
+
+    /// The line it takes its turn in.
+    pub fn line(&self) -> Option<Line<'_>> {
+        self.ordered?;
+        Some(Line { queue: &self.queue, key: self.key.as_deref()? })
     }
 
     pub fn of(job: &Job) -> Self {
@@ -102,6 +117,8 @@ impl Body {
             tenant: job.tenant.clone(),
             unique_key: job.unique_key.clone(),
             retain_ms: job.options.retain_ms.map(|ms| ms as i64),
+            key: job.key.clone(),
+            ordered: job.options.ordered,
         }
     }
 }
@@ -119,6 +136,14 @@ pub(crate) struct End {
     pub error: Option<String>,
     /// What a dead letter says of it.
     pub failure: Option<Failure>,
+}
+
+impl End {
+    /// Whether those behind it in its line get their turn.
+    fn leaves_line(&self) -> bool {
+        let blocks = self.state == State::Dead && self.body.ordered == Some(OnDead::Block);
+        self.body.line().is_some() && !blocks
+    }
 }
 
 /// A job that goes back to where it waits.
@@ -155,6 +180,8 @@ impl Record {
         }
         let mut queues: BTreeSet<_> = self.backs.iter().map(|b| b.body.queue.clone()).collect();
         queues.extend(release_keys(conn, now, &self.ends).await?);
+        let leaving = self.ends.iter().filter(|end| end.leaves_line()).map(|end| end.body.id);
+        queues.extend(lines::leave(conn, now, &leaving.collect::<Vec<_>>()).await?);
         Ok(queues)
     }
 }

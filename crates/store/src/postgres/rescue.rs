@@ -4,7 +4,7 @@
 //! either committed, and its outcomes are seen, or it finds its lease gone. In one statement the old
 //! snapshot would miss outcomes it had just waited for, and run a job twice.
 //!
-//! Unique keys are locked before leases, as everywhere: a settle of the same jobs waits for us, or we
+//! Unique keys and lines are locked before leases, as everywhere: a settle of the same jobs waits for us, or we
 //! for it, and never both.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -20,6 +20,7 @@ use crate::postgres::batch::delay_us;
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::leases::Stray;
+use crate::postgres::lines;
 use crate::postgres::record::{Back, Body, End, Record};
 use crate::postgres::statement::{At, Statement, sql};
 use crate::request::{RescueRules, Rescued};
@@ -126,6 +127,7 @@ async fn write(shared: &Shared, conn: &Conn<'_>, leaving: &Leaving) -> Result<Le
         Leaving::Unknown(rules) => (ids(conn.query(&LEASE_ORPHANS, &[]).await?), Some(*rules)),
     };
     conn.query(&KEY_LOCK, &[&workers]).await?;
+    lines::lock_of_workers(conn, &workers).await?;
     let rows = conn.query(&LEASE_TAKE, &[&workers]).await?;
     let leases: Vec<_> = rows.iter().map(Lease::of).collect();
     let mut left = put_back(conn, now, &leases, rules).await?;
@@ -255,6 +257,7 @@ pub(crate) async fn give_back_strays(
     let asks: Vec<Uuid> = strays.iter().map(|stray| stray.ask).collect();
     let conn = shared.db.begin().await?;
     conn.query(&KEY_LOCK, &[&vec![worker.0]]).await?;
+    lines::lock_of_workers(&conn, &[worker.0]).await?;
     let rows = conn.query(&LEASE_STRAYS, &[&worker.0, &asks]).await?;
     let leases: Vec<_> = rows.iter().map(Lease::of).collect();
     let left = put_back(&conn, shared.db.manual_now(), &leases, None).await?;

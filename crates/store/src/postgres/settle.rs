@@ -1,7 +1,7 @@
 //! Settle: what attempts came to, with everything they cause, each only if its token still holds.
 //!
 //! Most attempts finish well and cause nothing more: those are one statement. All others go through
-//! one transaction that locks unique keys, then leases, and then writes. Both answer a settle that is
+//! one transaction that locks unique keys, lines and leases, and then writes. Both answer a settle that is
 //! sent again as they answered it first.
 
 mod whole;
@@ -57,7 +57,7 @@ pub(crate) async fn settle(
 fn is_plain(item: &SettleItem) -> bool {
     let simple =
         matches!(&item.settlement, Settlement::Done { follow_ups, .. } if follow_ups.is_empty());
-    simple && item.job.unique_key.is_none()
+    simple && item.job.unique_key.is_none() && item.job.line().is_none()
 }
 
 async fn settle_done(

@@ -9,6 +9,8 @@ use crate::error::Result;
 use crate::postgres::connect::Db;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Statement, sql};
+use crate::postgres::{Shared, lines};
+use crate::wake::Hint;
 
 const FINISHED_AFTER: Statement = sql!("select_finished", UUID, INT8);
 const KEY_EXPIRE: Statement = sql!("delete_expired_keys", TIMESTAMPTZ);
@@ -34,28 +36,35 @@ pub(crate) async fn finished_after(
 }
 
 /// Forgets finished jobs, and keys whose period is over. Answers how many jobs.
-pub(crate) async fn purge(db: &Db, ids: &[JobId]) -> Result<u64> {
+pub(crate) async fn purge(shared: &Shared, ids: &[JobId]) -> Result<u64> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let mut tries = Tries::once();
     loop {
-        match purge_once(db, &ids).await {
-            Ok(count) => return Ok(count),
+        match purge_once(&shared.db, &ids).await {
+            Ok((count, queues)) => {
+                for queue in queues {
+                    shared.hint(Hint::Ready { queue });
+                }
+                return Ok(count);
+            }
             Err(fault) => tries.again(fault).await?,
         }
     }
 }
 
-async fn purge_once(db: &Db, ids: &[Uuid]) -> Result<u64, Fault> {
+/// Answers how many were forgotten, and the queues in which jobs wait now that one of them held up.
+async fn purge_once(db: &Db, ids: &[Uuid]) -> Result<(u64, Vec<String>), Fault> {
     let conn = db.begin().await?;
     let purged = async {
+        let queues = lines::let_pass(&conn, db.manual_now(), ids).await?;
         // First, and by itself: what a key held back may go with it.
         conn.query(&KEY_EXPIRE, &[&db.manual_now()]).await?;
-        conn.query(&PURGE, &[&ids]).await
+        Ok((conn.query(&PURGE, &[&ids]).await?, queues))
     };
     match purged.await {
-        Ok(rows) => {
+        Ok((rows, queues)) => {
             conn.commit().await?;
-            Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64))
+            Ok((rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64), queues))
         }
         Err(fault) => {
             conn.rollback().await?;

@@ -1,4 +1,4 @@
-//! Enqueue with unique keys: one statement, decided row by row on the server.
+//! Enqueue with unique keys or in lines: one statement, decided on the server.
 //!
 //! The same function serves a caller's own transaction and plain SQL, so a duplicate is treated alike
 //! whichever way it comes.
@@ -18,7 +18,7 @@ use crate::request::Receipt;
 
 pub(crate) const ENQUEUE_UNIQUE: Statement = sql!("insert_enqueue", TEXT, TIMESTAMPTZ);
 
-/// Writes a batch in which some have unique keys, all or none.
+/// Writes a batch in which some have unique keys or take turns in lines, all or none.
 pub(crate) async fn enqueue(db: &Db, jobs: &[NewJob]) -> Result<Vec<Receipt>> {
     let text = lines(jobs)?;
     let mut tries = Tries::resend();

@@ -9,6 +9,7 @@ use tidemill_core::{Failure, Job, JobId, Payload};
 
 use crate::error::Result;
 use crate::sqlite::finish::take_back;
+use crate::sqlite::lines;
 use crate::sqlite::ready::{self, Waiting};
 use crate::sqlite::rows::job_id;
 use crate::sqlite::writer::Turn;
@@ -29,9 +30,10 @@ pub(super) fn bury(turn: &Turn<'_>, job: &Job, failure: &Failure, attempt: u16) 
     Ok(())
 }
 
-/// Notes something on dead letters, and sets their triage or puts them aside if given.
+/// Notes something on dead letters, and sets their triage or puts them aside if given. One that is
+/// given up lets those behind it in its line pass.
 pub(super) fn note(
-    turn: &Turn<'_>,
+    turn: &mut Turn<'_>,
     ids: &[JobId],
     by: &str,
     text: &str,
@@ -39,11 +41,15 @@ pub(super) fn note(
     archived: Option<bool>,
 ) -> Result<u64> {
     let mut update = turn.conn.prepare_cached(include_str!("sql/triage_dead.sql"))?;
+    let gives_up = triage == Some(Triage::Abandoned) || archived == Some(true);
     let mut noted = 0;
     for JobId(id) in ids {
         let triage = triage.map(Triage::number);
         if update.execute(params![id.as_bytes(), triage, archived])? == 1 {
             write_note(turn, JobId(*id), by, text)?;
+            if gives_up {
+                lines::let_pass(turn, JobId(*id))?;
+            }
             noted += 1;
         }
     }
@@ -86,10 +92,14 @@ fn replay_one(turn: &mut Turn<'_>, id: JobId, by: &str, payload: Option<&Payload
     }
     let text = if payload.is_some() { "replayed with another payload" } else { "replayed" };
     write_note(turn, id, by, text)?;
-    if let Some(body) = ready::body(conn, id)? {
+    let Some(body) = ready::body(conn, id)? else { return Ok(true) };
+    take_back(conn, &body.job)?;
+    if body.job.line().is_some() {
+        // It is still the first of a line that it blocks; else it goes to the end.
+        lines::start(turn, &body.job)?;
+    } else {
         ready::insert(conn, &body.job, Waiting { run_at: now, spent: 0, lost: 0 })?;
         ready::point(conn, id, now)?;
-        take_back(conn, &body.job)?;
         turn.news.ready(&body.job.queue);
     }
     Ok(true)

@@ -1,8 +1,9 @@
 //! Writes jobs: bodies and the rows by which they wait.
 //!
-//! A job without a unique key needs two inserts. One with a key goes through the view that plain
-//! SQL uses, so that the policies for duplicates exist once. Refuses nothing: jobs were checked
-//! before they came here, and one that is sent again under its id is answered as the first time.
+//! A job without a unique key and outside of lines needs two inserts. Any other goes through the view
+//! that plain SQL uses, so that the policies for duplicates and the rules of lines exist once.
+//! Refuses nothing: jobs were checked before they came here, and one that is sent again under its id
+//! is answered as the first time.
 
 use rusqlite::{Connection, params};
 use tidemill_core::{JobId, NewJob};
@@ -15,17 +16,18 @@ use crate::sqlite::writer::Turn;
 
 /// Writes jobs; answers in their order.
 pub(super) fn enqueue(turn: &mut Turn<'_>, jobs: &[NewJob]) -> Result<Vec<Receipt>> {
-    let receipts = if jobs.iter().all(|job| job.unique.is_none()) {
+    let receipts = if jobs.iter().all(is_plain) {
         write(turn.conn, turn.now, jobs)?
     } else if jobs.len() == 1 {
         adapter::enqueue(turn.conn, Some(turn.now), jobs)?
     } else {
-        // Keyed and plain jobs take turns as they came: their order is their age.
+        // They take turns as they came: their order is their age.
         let mut receipts = Vec::with_capacity(jobs.len());
-        for run in jobs.chunk_by(|a, b| a.unique.is_some() == b.unique.is_some()) {
-            receipts.extend(match run.first().and_then(|job| job.unique.as_ref()) {
-                None => write(turn.conn, turn.now, run)?,
-                Some(_) => adapter::enqueue(turn.conn, Some(turn.now), run)?,
+        for run in jobs.chunk_by(|a, b| is_plain(a) == is_plain(b)) {
+            receipts.extend(if run.iter().all(is_plain) {
+                write(turn.conn, turn.now, run)?
+            } else {
+                adapter::enqueue(turn.conn, Some(turn.now), run)?
             });
         }
         receipts
@@ -38,7 +40,12 @@ pub(super) fn enqueue(turn: &mut Turn<'_>, jobs: &[NewJob]) -> Result<Vec<Receip
     Ok(receipts)
 }
 
-/// Writes jobs that have no unique key.
+/// Nothing but its own row decides what becomes of it.
+fn is_plain(job: &NewJob) -> bool {
+    job.unique.is_none() && job.line().is_none()
+}
+
+/// Writes jobs that have no unique key and are in no line.
 fn write(conn: &Connection, now: i64, jobs: &[NewJob]) -> Result<Vec<Receipt>> {
     let mut insert_job = conn.prepare_cached(include_str!("sql/insert_job.sql"))?;
     let mut insert_ready = conn.prepare_cached(include_str!("sql/insert_ready.sql"))?;

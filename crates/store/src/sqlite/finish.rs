@@ -1,4 +1,4 @@
-//! The end of a job: its outcome is written, and its unique key is let go.
+//! The end of a job: its outcome is written, its unique key is let go, and its line goes on.
 //!
 //! Settling, cancelling and rescuing all end jobs here, in their own transaction. Refuses to end a
 //! job twice: the outcome's key would be there already, and the whole call fails.
@@ -7,9 +7,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 use tidemill_core::{Job, JobId, State, Token, WorkerId};
 
 use crate::error::Result;
-use crate::sqlite::ready::{self, Waiting};
 use crate::sqlite::rows::{job_id, job_id_opt};
 use crate::sqlite::writer::Turn;
+use crate::sqlite::{lines, ready};
 
 /// How a job ended.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct End<'a> {
     pub error: Option<&'a str>,
 }
 
-/// Writes the outcome of a job and lets go of its unique key.
+/// Writes the outcome of a job and lets go of its unique key and its line.
 pub(super) fn finish(turn: &mut Turn<'_>, job: &Job, end: &End<'_>) -> Result<()> {
     let (token, worker) = end.lease.unzip();
     turn.conn.prepare_cached(include_str!("sql/insert_outcome.sql"))?.execute(params![
@@ -42,10 +42,10 @@ pub(super) fn finish(turn: &mut Turn<'_>, job: &Job, end: &End<'_>) -> Result<()
         end.error
     ])?;
     turn.news.finished.push(job.id);
-    match &job.unique_key {
-        Some(key) => let_go(turn, job.id, key),
-        None => Ok(()),
+    if let Some(key) = &job.unique_key {
+        let_go(turn, job.id, key)?;
     }
+    lines::end(turn, job, end.state)
 }
 
 /// Lets go of a key: whoever is kept for afterwards has it now and may start; else a key that is
@@ -60,19 +60,10 @@ fn let_go(turn: &mut Turn<'_>, id: JobId, key: &str) -> Result<()> {
     }
     if let Some(next) = next {
         conn.prepare_cached(include_str!("sql/pass_unique_key.sql"))?.execute([key])?;
-        return start(turn, next);
+        let body = ready::body(conn, next)?;
+        return body.map_or(Ok(()), |body| lines::start(turn, &body.job));
     }
     conn.prepare_cached(include_str!("sql/release_unique_key.sql"))?.execute([key])?;
-    Ok(())
-}
-
-/// A job that was kept for afterwards waits no longer for another one.
-fn start(turn: &mut Turn<'_>, id: JobId) -> Result<()> {
-    let Some(body) = ready::body(turn.conn, id)? else { return Ok(()) };
-    let run_at = body.run_at.max(turn.now);
-    ready::insert(turn.conn, &body.job, Waiting { run_at, spent: 0, lost: 0 })?;
-    ready::point(turn.conn, id, run_at)?;
-    turn.news.ready(&body.job.queue);
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use tidemill_core::retention::Finished;
 use tidemill_core::{JobId, State};
 
 use crate::error::Result;
+use crate::sqlite::lines;
 use crate::sqlite::rows::{job_id, time_at};
 use crate::sqlite::writer::Turn;
 
@@ -39,23 +40,27 @@ fn finished(row: &Row<'_>) -> rusqlite::Result<Finished> {
 }
 
 /// Forgets finished jobs; answers how many.
-pub(super) fn purge(turn: &Turn<'_>, ids: &[JobId]) -> Result<u64> {
+pub(super) fn purge(turn: &mut Turn<'_>, ids: &[JobId]) -> Result<u64> {
     let conn = turn.conn;
     let mut expired = conn.prepare_cached(include_str!("sql/delete_expired_keys.sql"))?;
     expired.execute([turn.now, KEYS_MAX])?;
     let mut purged = 0;
     for id in ids {
-        purged += u64::from(purge_one(conn, turn.now, *id)?);
+        purged += u64::from(purge_one(turn, *id)?);
     }
     Ok(purged)
 }
 
-fn purge_one(conn: &Connection, now: i64, JobId(id): JobId) -> Result<bool> {
-    let id = id.as_bytes();
+fn purge_one(turn: &mut Turn<'_>, job: JobId) -> Result<bool> {
+    let (conn, id) = (turn.conn, job.0.as_bytes());
     let mut select = conn.prepare_cached(include_str!("sql/select_purgeable.sql"))?;
-    let found = select.query_one(params![id, now], |row| Ok((row.get(0)?, row.get(1)?)));
-    let Some((keyed, is_held)) = found.optional()? else { return Ok(false) };
-    let (keyed, is_held): (i64, bool) = (keyed, is_held);
+    let found =
+        select.query_one(params![id, turn.now], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+    let Some((keyed, is_held, state)) = found.optional()? else { return Ok(false) };
+    let (keyed, is_held, state): (i64, bool, i16) = (keyed, is_held, state);
+    if state == State::Dead.number() {
+        lines::let_pass(turn, job)?;
+    }
     if is_held && keyed == ONLY_RESULT {
         return Ok(false);
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tidemill_core::{
-    Clock, ErrorClass, Failure, JobId, Limits, ManualClock, NewJob, OnDuplicate, Payload, Priority,
-    Scope, Settlement, State, UniqueKey, WorkerId,
+    Clock, ErrorClass, Failure, JobId, Limits, ManualClock, NewJob, OnDead, OnDuplicate, Options,
+    Payload, Priority, Scope, Settlement, State, UniqueKey, WorkerId,
 };
 use tidemill_store::request::{RescueRules, Rescued};
 use tidemill_store::{
@@ -199,6 +199,12 @@ pub fn json(text: &str) -> Payload {
 pub fn unique(key: &str, scope: Scope, on_duplicate: OnDuplicate) -> NewJob {
     let key = UniqueKey { key: UniqueKey::given("k", key), scope, on_duplicate, force: false };
     NewJob { unique: Some(key), ..job("k") }
+}
+
+/// A job that takes its turn in the line of this key.
+pub fn ordered(key: &str, on_dead: OnDead) -> NewJob {
+    let options = Options { ordered: Some(on_dead), ..Options::default() };
+    NewJob { key: Some(key.into()), options, ..job("k") }
 }
 
 /// The same job with another payload.

@@ -2,7 +2,7 @@
 //! takes or refuses it, with the same code, and nothing written when it is refused.
 
 use rusqlite::Connection;
-use tidemill_core::{JobId, Limits, Payload, Priority, State};
+use tidemill_core::{JobId, Limits, OnDead, Payload, Priority, State};
 use tidemill_store::JobFilter;
 
 use super::kit::{HOUR, Kit};
@@ -12,6 +12,7 @@ over_both_stores!(
     bad_rows_are_refused_with_their_code,
     a_bad_row_takes_the_good_rows_of_its_statement_with_it,
     every_column_is_a_wish,
+    order_is_a_column_or_an_option,
 );
 
 /// Runs a statement as a stranger would; answers what the database said if it said no.
@@ -115,6 +116,11 @@ async fn bad_rows_are_refused_with_their_code(kit: &Kit) {
         ("kind, options", "'k', '[]'", "options_invalid"),
         ("kind, options", "'k', '{\"tags\":1}'", "options_invalid"),
         ("kind, options", "'k', '{\"tag\":[]}'", "word_unknown"),
+        ("kind, ordered", "'k', 'block'", "key_missing"),
+        ("kind, options", "'k', '{\"ordered\":\"skip\"}'", "key_missing"),
+        ("kind, key, ordered", "'k', 'a', 'shrug'", "word_unknown"),
+        ("kind, key, options", "'k', 'a', '{\"ordered\":\"shrug\"}'", "word_unknown"),
+        ("kind, key, options", "'k', 'a', '{\"ordered\":1}'", "options_invalid"),
     ] {
         let refused = insert(kit, columns, values).await;
         assert_eq!(refused.as_deref(), Some(code), "({columns}) ({values})");
@@ -150,4 +156,28 @@ async fn every_column_is_a_wish(kit: &Kit) {
     assert_eq!(job.unique_key.as_deref(), Some("k=u"));
     assert_eq!((job.payload.as_str(), job.options.retain_ms), (r#"{"a":1}"#, Some(5)));
     assert_eq!(job.options.tags, ["blue"]);
+}
+
+async fn order_is_a_column_or_an_option(kit: &Kit) {
+    for (columns, values) in [
+        ("kind, key, ordered", "'a', 'c:1', 'block'"),
+        ("kind, key, options", "'b', 'c:1', '{\"ordered\":\"skip\"}'"),
+        ("kind, key, ordered, options", "'c', 'c:1', 'block', '{\"retain_ms\":5}'"),
+        // The column goes before the option.
+        ("kind, key, ordered, options", "'d', 'c:1', 'skip', '{\"ordered\":\"block\"}'"),
+        ("kind, key", "'e', 'c:1'"),
+    ] {
+        assert_eq!(insert(kit, columns, values).await, None, "({columns}) ({values})");
+    }
+    let mut jobs = kit.store.jobs(&JobFilter::default()).await.unwrap();
+    jobs.sort_by(|a, b| a.job.kind.cmp(&b.job.kind));
+    let wishes: Vec<_> = jobs.iter().map(|view| view.job.options.ordered).collect();
+    let (block, skip) = (Some(OnDead::Block), Some(OnDead::Skip));
+    assert_eq!(wishes, [block, skip, block, skip, None]);
+    assert_eq!(jobs[2].job.options.retain_ms, Some(5));
+    let blocked: Vec<_> = jobs.iter().map(|view| view.state == State::Blocked).collect();
+    assert_eq!(blocked, [false, true, true, true, false]);
+    for (view, ahead) in jobs[1..4].iter().zip(1..) {
+        assert_eq!(kit.store.line(view.job.id).await.unwrap().unwrap().ahead, ahead);
+    }
 }

@@ -1,8 +1,8 @@
 //! What was sent is what arrives: every wish and every character of a payload, exactly.
 
 use tidemill_core::{
-    Backoff, Due, Jitter, Job, NewJob, OnDuplicate, Options, Payload, Priority, Retry, Scope,
-    Settlement,
+    Backoff, Due, Jitter, Job, NewJob, OnDead, OnDuplicate, Options, Payload, Priority, Retry,
+    Scope, Settlement,
 };
 
 use super::kit::{HOUR, Kit, SECOND, ask, item, job, json, unique};
@@ -25,6 +25,7 @@ fn wishes() -> Options {
         tags: vec!["blue".into(), "a \"b\" \\ c".into(), "été ☕".into()],
         trace: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into()),
         retain_ms: Some(0),
+        ordered: Some(OnDead::Skip),
     }
 }
 

@@ -3,7 +3,7 @@
 use tidemill_core::queue::{RuleBook, matches};
 use tidemill_core::why::{Gate, Why};
 use tidemill_core::{JobId, State};
-use tidemill_store::{JobView, QueueView, WorkerView};
+use tidemill_store::{JobView, LineView, QueueView, WorkerView};
 
 use crate::engine::Tidemill;
 use crate::error::{Error, Result};
@@ -15,6 +15,12 @@ impl Tidemill {
         let store = &self.0.store;
         let view = store.job(id).await?.ok_or(Error::JobUnknown { id })?;
         let mut gates: Vec<Gate> = standing(&view).into_iter().collect();
+        if view.state == State::Blocked
+            && let Some(line) = store.line(id).await?
+        {
+            let LineView { key, ahead, head, dead } = line;
+            gates = vec![Gate::Line { key, ahead, head, dead }];
+        }
         if matches!(view.state, State::Scheduled | State::Ready | State::Blocked) {
             let book = RuleBook::new(store.queue_rules().await?);
             let workers = store.workers().await?;

@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidemill_core::schedule::spread;
-use tidemill_core::{Due, JobId, Limits, NewJob, Options, Payload, Priority, Retry, Unique};
+use tidemill_core::{
+    Due, JobId, Limits, NewJob, OnDead, Options, Payload, Priority, Retry, Unique,
+};
 
 use crate::error::Result;
 
@@ -203,6 +205,19 @@ impl Enqueue {
     #[must_use]
     pub fn key(self, key: impl Into<String>) -> Self {
         Self { key: Some(key.into()), ..self }
+    }
+
+    /// Jobs of its queue and key that ask for order run one at a time, in the order of their enqueue.
+    /// Needs a [`key`](Self::key). The policy says what happens to those behind it when it is dead.
+    ///
+    /// ```
+    /// use tidemill::{Enqueue, OnDead};
+    /// let job = Enqueue::raw("ship", "{}").key("order:42").ordered(OnDead::Block);
+    /// ```
+    #[must_use]
+    pub fn ordered(mut self, on_dead: OnDead) -> Self {
+        self.options.ordered = Some(on_dead);
+        self
     }
 
     /// What makes it the same as another, and what then happens.

@@ -5,7 +5,7 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tidemill::{Enqueue, JobId, OnDuplicate, Priority, Retry, Scope, Timestamp, Unique};
+use tidemill::{Enqueue, JobId, OnDead, OnDuplicate, Priority, Retry, Scope, Timestamp, Unique};
 
 use super::backoff::BackoffText;
 use crate::duration::Span;
@@ -42,6 +42,16 @@ pub struct Wishes {
     /// What per-key limits and ordering count by
     #[arg(long)]
     key: Option<String>,
+    /// Jobs of its queue and key run one at a time, in order; when it is dead, it blocks those behind
+    /// it, or lets them pass: block or skip [default: block]
+    #[arg(
+        long,
+        value_name = "POLICY",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "block"
+    )]
+    ordered: Option<OnDead>,
     /// What makes two jobs of this kind the same
     #[arg(long, value_name = "KEY", conflicts_with = "unique_by")]
     unique_key: Option<String>,
@@ -118,6 +128,7 @@ impl Wishes {
             self.spread.map(|span| span.0) => spread,
             self.tenant => tenant,
             self.key => key,
+            self.ordered => ordered,
             unique => unique,
             retry => retry,
             self.run_timeout.map(|span| span.0) => run_timeout,

@@ -105,6 +105,27 @@ create table tidemill.unique_key (
 create index unique_key_next on tidemill.unique_key (next_id) where next_id is not null;
 create index unique_key_until on tidemill.unique_key (until) where scope = 1;
 
+-- Lines: jobs of one queue and key that run one at a time. The head waits for a slot or the clock, runs, or is dead
+-- and blocks the others. Whoever enters or leaves a line locks its row first.
+create table tidemill.line (
+    queue text collate "C" not null,
+    key text collate "C" not null,
+    head uuid not null,
+    primary key (queue, key)
+);
+
+-- Those behind the head, in order; they are in no sheaf. Numbers are given under the line's lock, so they grow in the
+-- order of commits.
+create table tidemill.line_waiting (
+    queue text collate "C" not null,
+    key text collate "C" not null,
+    number int8 generated always as identity,
+    id uuid not null,
+    due timestamptz not null,
+    primary key (queue, key, number)
+);
+create unique index line_waiting_id on tidemill.line_waiting (id);
+
 create table tidemill.dead (
     id uuid primary key,
     kind text not null,
@@ -160,6 +181,8 @@ create table tidemill.duty (
 
 -- Small tables with many dead rows: let vacuum come early and cheaply.
 alter table tidemill.ready set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+alter table tidemill.line set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+alter table tidemill.line_waiting set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 alter table tidemill.lease set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 
 -- Enqueue, once, for everybody: the store's own batches with unique keys, a caller's transaction, plain SQL.
@@ -199,16 +222,137 @@ begin
     return null;
 end $$;
 
--- Writes a job and its sheaf, unless a job of this id was written before.
-create function tidemill.write(body tidemill.job, run_at timestamptz) returns void language plpgsql as $$
+-- Whether a job takes its turn in the line of its queue and key.
+create function tidemill.is_ordered(body tidemill.job) returns boolean language sql immutable as $$
+    select ($1).key is not null and ($1).options ->> 'ordered' is not null
+$$;
+
+-- Locks lines, in order, each by a look of its own: behind unique keys, before sheaves and leases.
+create function tidemill.lock_lines(queues text[], keys text[]) returns void language plpgsql as $$
 begin
-    body.sheaf := nextval('tidemill.sheaf');
+    perform from (
+        select distinct l.queue collate "C" as queue, l.key collate "C" as key
+        from unnest(queues, keys) l(queue, key) order by 1, 2
+    ) i, lateral (
+        select from tidemill.line l where l.queue = i.queue and l.key = i.key for update
+    ) l;
+end $$;
+
+-- The same for the lines of these jobs, as far as they are in one.
+create function tidemill.lock_lines_of(ids uuid[]) returns void language plpgsql as $$
+declare
+    queues text[];
+    keys text[];
+begin
+    select array_agg(j.queue), array_agg(j.key) into queues, keys
+    from unnest(ids) i(id), lateral (select * from tidemill.job j where j.id = i.id limit 1) j
+    where tidemill.is_ordered(j);
+    if queues is not null then
+        perform tidemill.lock_lines(queues, keys);
+    end if;
+end $$;
+
+-- Lets jobs that ask for order, whose bodies are written, wait for their turns in this order: who is the first of its
+-- line for a slot or the clock, the others behind it. Whoever is first already stays so.
+create function tidemill.line_up(ids uuid[], dues timestamptz[], at timestamptz) returns void language plpgsql as $$
+begin
+    -- A line that is there is locked, and nothing else; so two batches wait for each other in one order.
+    insert into tidemill.line as l (queue, key, head)
+    select distinct on (j.queue collate "C", j.key collate "C") j.queue, j.key, j.id
+    from unnest(line_up.ids) with ordinality i(id, place), lateral (
+        select * from tidemill.job j where j.id = i.id limit 1
+    ) j
+    order by j.queue collate "C", j.key collate "C", i.place
+    on conflict on constraint line_pkey do update set head = l.head where false;
+    -- Only now: those who held the locks before us are visible to these statements.
+    insert into tidemill.line_waiting (queue, key, id, due)
+    select j.queue, j.key, j.id, i.due
+    from unnest(line_up.ids, line_up.dues) with ordinality i(id, due, place), lateral (
+        select * from tidemill.job j where j.id = i.id limit 1
+    ) j, lateral (
+        select l.head from tidemill.line l where l.queue = j.queue and l.key = j.key limit 1
+    ) l
+    where l.head <> j.id
+    order by i.place;
+    perform tidemill.start(i.id, i.due, line_up.at)
+    from unnest(line_up.ids, line_up.dues) i(id, due), lateral (
+        select * from tidemill.job j where j.id = i.id limit 1
+    ) j, lateral (
+        select l.head from tidemill.line l where l.queue = j.queue and l.key = j.key limit 1
+    ) l
+    where l.head = j.id;
+end $$;
+
+-- Takes jobs out of their lines; behind one that was the first, the next gets its turn. Answers the queues of those.
+create function tidemill.leave_lines(ids uuid[], at timestamptz) returns setof text language plpgsql as $$
+declare
+    line tidemill.line;
+    following tidemill.line_waiting;
+begin
+    perform tidemill.lock_lines_of(ids);
+    delete from tidemill.line_waiting w where w.id = any (ids);
+    for line in
+        select l.* from (
+            select distinct j.queue, j.key
+            from unnest(ids) i(id), lateral (select * from tidemill.job j where j.id = i.id limit 1) j
+            where tidemill.is_ordered(j)
+        ) i, lateral (
+            select * from tidemill.line l where l.queue = i.queue and l.key = i.key limit 1
+        ) l
+        where l.head = any (ids)
+    loop
+        -- It waits for whoever replaces that one now, and sees its new due time.
+        delete from tidemill.line_waiting w
+        where w.queue = line.queue and w.key = line.key and w.number = (
+            select n.number from tidemill.line_waiting n where n.queue = line.queue and n.key = line.key
+            order by n.number limit 1)
+        returning w.* into following;
+        if found then
+            update tidemill.line l set head = following.id where l.queue = line.queue and l.key = line.key;
+            return next tidemill.start(following.id, following.due, leave_lines.at);
+        else
+            delete from tidemill.line l where l.queue = line.queue and l.key = line.key;
+        end if;
+    end loop;
+end $$;
+
+-- Lets those pass who wait behind dead letters that are given up. Answers their queues.
+create function tidemill.let_pass(ids uuid[], at timestamptz) returns setof text language plpgsql as $$
+declare
+    dead uuid[] := array(select o.id from tidemill.outcome o where o.id = any (ids) and o.state = 6);
+begin
+    perform tidemill.lock_lines_of(dead);
+    -- Only now: one that was replayed meanwhile is not dead any more.
+    return query select tidemill.leave_lines(
+        array(select o.id from tidemill.outcome o where o.id = any (dead) and o.state = 6), let_pass.at);
+end $$;
+
+-- Writes a job and its sheaf, unless a job of this id was written before. One that asks for order is written without a
+-- sheaf: whether it has still to be lined up is answered.
+create function tidemill.write(body tidemill.job, run_at timestamptz) returns boolean language plpgsql as $$
+declare
+    is_ordered boolean := tidemill.is_ordered(body);
+begin
+    body.sheaf := case when is_ordered then 0 else nextval('tidemill.sheaf') end;
     insert into tidemill.job select body.* on conflict (id) do nothing;
-    if found then
+    if found and not is_ordered then
         insert into tidemill.ready (seq, queue, priority, run_at, kind, tenant, ids)
         values (body.sheaf, body.queue, body.priority, write.run_at, body.kind, coalesce(body.tenant, ''),
             array[body.id]);
     end if;
+    return found and is_ordered;
+end $$;
+
+-- Lets a job whose body is there wait for a slot or the clock; answers its queue.
+create function tidemill.start(id uuid, due timestamptz, at timestamptz) returns text language plpgsql as $$
+declare
+    body tidemill.job;
+begin
+    select j.* into strict body from tidemill.job j where j.id = start.id;
+    update tidemill.job j set sheaf = tidemill.place(
+        body.id, body.queue, body.priority, greatest(start.due, start.at), body.kind, body.tenant, 0::int2, 0::int2)
+    where j.id = start.id;
+    return body.queue;
 end $$;
 
 -- Lets a kept job wait for its turn; answers its queue.
@@ -217,10 +361,11 @@ declare
     body tidemill.job;
 begin
     select j.* into strict body from tidemill.job j where j.id = promote.id;
-    update tidemill.job j set sheaf = tidemill.place(
-        body.id, body.queue, body.priority, greatest(promote.due, promote.at), body.kind, body.tenant, 0::int2, 0::int2)
-    where j.id = promote.id;
-    return body.queue;
+    if tidemill.is_ordered(body) then
+        perform tidemill.line_up(array[promote.id], array[promote.due], promote.at);
+        return body.queue;
+    end if;
+    return tidemill.start(promote.id, promote.due, promote.at);
 end $$;
 
 -- Frees the keys of jobs that have finished; who was kept for afterwards gets its turn. Answers their queues.
@@ -248,18 +393,24 @@ end $$;
 
 -- Writes one job, obeying its unique key. A duplicate is an answer, never an error. Sent again under the
 -- same id it writes nothing. The key's row is locked first, so that no two callers decide at once.
+-- `lines_up`: the caller must still line up the job that is answered. It does so for a whole batch at once, because
+-- lines are locked in order, and behind all unique keys.
 create function tidemill.put(
     body tidemill.job, run_at timestamptz, scope int2, until timestamptz, on_duplicate text, forced boolean,
-    at timestamptz, out id uuid, out answer text
+    at timestamptz, out id uuid, out answer text, out lines_up boolean
 ) language plpgsql as $$
 declare
     held tidemill.unique_key;
     sheaf tidemill.ready;
+    former tidemill.job;
+    stays boolean;
+    in_line boolean := false;
 begin
     put.id := body.id;
     put.answer := 'enqueued';
+    put.lines_up := false;
     if body.unique_key is null then
-        perform tidemill.write(body, put.run_at);
+        put.lines_up := tidemill.write(body, put.run_at);
         return;
     end if;
     loop
@@ -269,7 +420,7 @@ begin
         insert into tidemill.unique_key (key, id, scope, until)
         values (body.unique_key, body.id, put.scope, put.until) on conflict (key) do nothing;
         if found then
-            perform tidemill.write(body, put.run_at);
+            put.lines_up := tidemill.write(body, put.run_at);
             return;
         end if;
         select u.* into held from tidemill.unique_key u where u.key = body.unique_key for update;
@@ -286,7 +437,7 @@ begin
         update tidemill.unique_key u
         set id = body.id, next_id = null, next_due = null, scope = put.scope, until = put.until
         where u.key = held.key;
-        perform tidemill.write(body, put.run_at);
+        put.lines_up := tidemill.write(body, put.run_at);
         return;
     end if;
     put.id := held.id;
@@ -295,19 +446,43 @@ begin
         or exists (select from tidemill.outcome o where o.id = held.id) then
         return;
     end if;
+    -- A job goes from its place in a line to a sheaf, and never back: it is looked for in this order.
     if on_duplicate = 'run_once_more' then
+        perform from tidemill.line_waiting w where w.id = held.id;
+        if found then
+            return;
+        end if;
         select r.* into sheaf from tidemill.ready r
         where r.seq = tidemill.sheaf_of(held.id) and held.id = any (r.ids[r.taken + 1:]);
         if found then
             return;
         end if;
     else
-        sheaf := tidemill.take_out(held.id);
-        if sheaf.seq is not null then
+        select j.* into former from tidemill.job j where j.id = held.id;
+        stays := tidemill.is_ordered(former) and tidemill.is_ordered(body)
+            and former.queue = body.queue and former.key = body.key;
+        if tidemill.is_ordered(former) then
+            if not stays then
+                perform tidemill.lock_lines(array[former.queue], array[former.key]);
+            end if;
+            update tidemill.line_waiting w set due = put.run_at where w.id = held.id;
+            in_line := found;
+        end if;
+        if not in_line then
+            sheaf := tidemill.take_out(held.id);
+        end if;
+        if in_line or sheaf.seq is not null then
+            if tidemill.is_ordered(former) and not stays then
+                perform tidemill.leave_lines(array[held.id], put.at);
+            end if;
+            put.lines_up := tidemill.is_ordered(body) and not stays;
             update tidemill.job j
             set payload = body.payload, options = body.options, queue = body.queue, priority = body.priority,
-                tenant = body.tenant, key = body.key, sheaf = tidemill.place(
-                    held.id, body.queue, body.priority, put.run_at, body.kind, body.tenant, sheaf.attempt, sheaf.lost)
+                tenant = body.tenant, key = body.key, sheaf = case
+                    when put.lines_up or in_line and stays then 0
+                    else tidemill.place(held.id, body.queue, body.priority, put.run_at, body.kind, body.tenant,
+                        coalesce(sheaf.attempt, 0::int2), coalesce(sheaf.lost, 0::int2))
+                end
             where j.id = held.id;
             put.answer := 'replaced';
             return;
@@ -323,7 +498,8 @@ begin
         put.id := body.id;
         put.answer := 'kept';
     else
-        update tidemill.job j set payload = body.payload, options = body.options where j.id = held.next_id;
+        update tidemill.job j set payload = body.payload, options = body.options, key = body.key
+        where j.id = held.next_id;
         if on_duplicate = 'debounce' then
             update tidemill.unique_key u set next_due = put.run_at where u.key = held.key;
         end if;
@@ -349,19 +525,24 @@ begin
     return null;
 end $$;
 
--- Sends dead letters on their way again, with all attempts unspent, and notes it. Answers those that were dead.
+-- Sends dead letters on their way again, with all attempts unspent, and notes it. Answers those that were dead. One
+-- that blocks its line is still its first; one that did not goes to the end of its line.
 create function tidemill.replay(ids uuid[], by_whom text, payload json, at timestamptz)
 returns table (id uuid, queue text) language plpgsql as $$
 declare
     body tidemill.job;
+    ordered uuid[] := '{}';
 begin
+    insert into tidemill.unique_key (key, id, scope)
+    select j.unique_key, j.id, 0 from tidemill.job j
+    where j.id = any (replay.ids) and j.unique_key is not null
+        and exists (select from tidemill.dead d where d.id = j.id)
+    order by j.unique_key collate "C", j.id
+    on conflict (key) do nothing;
+    perform tidemill.lock_lines_of(replay.ids);
     for body in select j.* from tidemill.job j where j.id = any (replay.ids) order by j.unique_key, j.id loop
         if not exists (select from tidemill.dead d where d.id = body.id) then
             continue;
-        end if;
-        if body.unique_key is not null then
-            insert into tidemill.unique_key (key, id, scope) values (body.unique_key, body.id, 0)
-            on conflict (key) do nothing;
         end if;
         delete from tidemill.outcome o where o.id = body.id and o.state = 6;
         if not found then
@@ -370,9 +551,13 @@ begin
             continue;
         end if;
         update tidemill.job j
-        set payload = coalesce(replay.payload, j.payload), sheaf = tidemill.place(
-            body.id, body.queue, body.priority, replay.at, body.kind, body.tenant, 0::int2, 0::int2)
+        set payload = coalesce(replay.payload, j.payload), sheaf = case when tidemill.is_ordered(body) then 0
+            else tidemill.place(
+                body.id, body.queue, body.priority, replay.at, body.kind, body.tenant, 0::int2, 0::int2) end
         where j.id = body.id;
+        if tidemill.is_ordered(body) then
+            ordered := ordered || body.id;
+        end if;
         update tidemill.dead d set triage = 2, redrives = d.redrives + 1 where d.id = body.id;
         insert into tidemill.note (id, at, by_whom, text) values (body.id, replay.at, replay.by_whom,
             case when replay.payload is null then 'replayed' else 'replayed with another payload' end);
@@ -380,6 +565,9 @@ begin
         replay.queue := body.queue;
         return next;
     end loop;
+    if cardinality(ordered) > 0 then
+        perform tidemill.line_up(ordered, array_fill(replay.at, array[cardinality(ordered)]), replay.at);
+    end if;
 end $$;
 
 -- Divides slots by weight. What cannot be divided goes, one by one, to the first ones; a weight of 0 gets nothing,
@@ -641,6 +829,10 @@ returns table (ord int8, id uuid, answer text) language plpgsql as $$
 declare
     present timestamptz := coalesce(enqueue_json.at, now());
     line record;
+    up_ids uuid[] := '{}';
+    up_dues timestamptz[] := '{}';
+    up_ords int8[] := '{}';
+    lines_up boolean;
 begin
     with base as materialized (
         select nextval('tidemill.sheaf') as first
@@ -652,7 +844,8 @@ begin
             key text, unique_key text, payload text, options json
         )) with ordinality as l(
             id, kind, queue, priority, run_at, delay_us, tenant, key, unique_key, payload, options, ord)
-        where l.unique_key is null and not exists (select from tidemill.job j where j.id = l.id)
+        where l.unique_key is null and (l.key is null or l.options ->> 'ordered' is null)
+            and not exists (select from tidemill.job j where j.id = l.id)
     ), part as (
         select *, (row_number() over (partition by l.queue, l.priority, l.kind, l.tenant, l.due order by l.ord) - 1)
             / 100 as part
@@ -671,6 +864,28 @@ begin
     select l.id, l.kind, l.queue, l.priority, l.tenant, l.key, l.sheaf, l.payload::json, l.options, present
     from placed l order by l.ord;
 
+    -- Bodies of those that take turns; all of the batch are lined up at its end.
+    if position('"ordered":' in jobs) > 0 then
+        with line as materialized (
+            select distinct on (l.id) l.*,
+                greatest(present, coalesce(l.run_at, present + l.delay_us * interval '1 us')) as due
+            from rows from (json_to_recordset(jobs::json) as (
+                id uuid, kind text, queue text, priority int2, run_at timestamptz, delay_us int8, tenant text,
+                key text, unique_key text, payload text, options json
+            )) with ordinality as l(
+                id, kind, queue, priority, run_at, delay_us, tenant, key, unique_key, payload, options, ord)
+            where l.unique_key is null and l.key is not null and l.options ->> 'ordered' is not null
+            order by l.id, l.ord
+        ), written as (
+            insert into tidemill.job (id, kind, queue, priority, tenant, key, sheaf, payload, options, created_at)
+            select l.id, l.kind, l.queue, l.priority, l.tenant, l.key, 0, l.payload::json, l.options, present
+            from line l order by l.ord
+            on conflict on constraint job_pkey do nothing returning job.id
+        )
+        select coalesce(array_agg(l.id), '{}'), coalesce(array_agg(l.due), '{}'), coalesce(array_agg(l.ord), '{}')
+        into up_ids, up_dues, up_ords from line l join written w on w.id = l.id;
+    end if;
+
     for line in
         select l.* from rows from (json_to_recordset(jobs::json) as (
             id uuid, kind text, queue text, priority int2, run_at timestamptz, delay_us int8, tenant text,
@@ -685,22 +900,33 @@ begin
         id := line.id;
         answer := 'enqueued';
         if line.unique_key is not null then
-            select p.id, p.answer into enqueue_json.id, enqueue_json.answer
+            select p.id, p.answer, p.lines_up into enqueue_json.id, enqueue_json.answer, lines_up
             from tidemill.put(
                 row(line.id, line.kind, line.queue, line.priority, line.tenant, line.key, line.unique_key, 0,
                     line.payload::json, line.options, present)::tidemill.job,
                 greatest(present, coalesce(line.run_at, present + line.delay_us * interval '1 us')),
                 line.scope, present + line.period_us * interval '1 us', line.on_duplicate, line.force, present) p;
+            if lines_up then
+                up_ids := up_ids || enqueue_json.id;
+                up_dues := up_dues || greatest(present,
+                    coalesce(line.run_at, present + line.delay_us * interval '1 us'));
+                up_ords := up_ords || line.ord;
+            end if;
         end if;
         return next;
     end loop;
+    if cardinality(up_ids) > 0 then
+        perform tidemill.line_up(array_agg(u.id order by u.ord), array_agg(u.due order by u.ord), present)
+        from unnest(up_ids, up_dues, up_ords) u(id, due, ord);
+    end if;
 end $$;
 
 -- Plain SQL: what an INSERT into the view tidemill_enqueue, or tidemill.enqueue(), may wish for.
 
 create type tidemill.wish as (
     id uuid, kind text, payload text, queue text, priority text, run_at text, delay_ms int8, tenant text, key text,
-    unique_key text, unique_scope text, unique_period_ms int8, on_duplicate text, force boolean, options text
+    unique_key text, unique_scope text, unique_period_ms int8, on_duplicate text, force boolean, options text,
+    ordered text
 );
 
 -- A UUIDv7, for callers that bring no id.
@@ -799,16 +1025,20 @@ begin
     end if;
     for name, value in select o.key, o.value from json_each(options) o loop
         perform tidemill.check_word('known option', name, array[
-            'retry', 'run_timeout_ms', 'start_within_ms', 'finish_within_ms', 'tags', 'trace', 'retain_ms']);
+            'retry', 'run_timeout_ms', 'start_within_ms', 'finish_within_ms', 'tags', 'trace', 'retain_ms',
+            'ordered']);
         fits := case
             when name = 'retry' then json_typeof(value) = 'object'
-            when name = 'trace' then json_typeof(value) = 'string'
+            when name in ('trace', 'ordered') then json_typeof(value) = 'string'
             when name = 'tags' then json_typeof(value) = 'array' and not exists (
                 select from json_array_elements(value) t where json_typeof(t) <> 'string')
             else value::text ~ '^[0-9]{1,18}$'
         end;
         if fits is not true then
             perform tidemill.refuse('options_invalid', format('the option %s cannot be %s', name, value));
+        end if;
+        if name = 'ordered' then
+            perform tidemill.check_word('policy for those behind a dead job', value #>> '{}', array['block', 'skip']);
         end if;
     end loop;
 end $$;
@@ -829,6 +1059,12 @@ begin
     perform tidemill.check_name('unique key', wish.unique_key, 500);
     perform tidemill.check_payload(coalesce(wish.payload, 'null'));
     perform tidemill.check_options(wish.options);
+    perform tidemill.check_word('policy for those behind a dead job', wish.ordered, array['block', 'skip']);
+    wish.ordered := coalesce(wish.ordered, wish.options::json ->> 'ordered');
+    if wish.ordered is not null and wish.key is null then
+        perform tidemill.refuse('key_missing', 'the job asks for order but has no key; give the key whose jobs are to '
+            'run one after the other, such as order:42, or do not ask for order');
+    end if;
     wish.priority := coalesce(bands[case when wish.priority ~ '^[0-3]$' then wish.priority::int + 1 end],
         wish.priority, 'normal');
     wish.unique_scope := coalesce(wish.unique_scope, 'unfinished');
@@ -854,11 +1090,15 @@ begin
     body.key := wish.key;
     body.unique_key := wish.kind || '=' || wish.unique_key;
     body.payload := trim(coalesce(wish.payload, 'null'), E' \n\r\t')::json;
-    body.options := wish.options::json;
+    body.options := case when wish.ordered is null then wish.options::json
+        else (coalesce(wish.options, '{}')::jsonb || jsonb_build_object('ordered', wish.ordered))::json end;
     body.created_at := present;
     select p.* into answered from tidemill.put(
         body, due, (array_position(array['unfinished', 'period', 'forever'], wish.unique_scope) - 1)::int2,
         present + wish.unique_period_ms * interval '1 ms', wish.on_duplicate, coalesce(wish.force, false), present) p;
+    if answered.lines_up then
+        perform tidemill.line_up(array[answered.id], array[due], present);
+    end if;
     return answered.id;
 end $$;
 
@@ -889,7 +1129,7 @@ language plpgsql as $$
 declare
     wish tidemill.wish;
     columns text[] := array['id', 'queue', 'priority', 'run_at', 'delay_ms', 'tenant', 'key', 'unique_key',
-        'unique_scope', 'unique_period_ms', 'on_duplicate', 'force'];
+        'unique_scope', 'unique_period_ms', 'on_duplicate', 'force', 'ordered'];
 begin
     wish := json_populate_record(null::tidemill.wish, options::json);
     wish.kind := enqueue.kind;

@@ -1,8 +1,8 @@
-//! Settle with all consequences, in one transaction: retries, ends, dead letters, follow-ups, keys.
+//! Settle with all consequences, in one transaction: retries, ends, dead letters, follow-ups, keys, lines.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use tidemill_core::{JobId, NewJob, Settlement, State, Token, WorkerId};
+use tidemill_core::{JobId, Line, NewJob, Settlement, State, Token, WorkerId};
 use uuid::Uuid;
 
 use super::settled_before;
@@ -12,7 +12,7 @@ use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::record::{Back, Body, End, Record, lock_keys};
 use crate::postgres::statement::{Statement, sql};
-use crate::postgres::{Shared, enqueue, unique};
+use crate::postgres::{Shared, enqueue, lines, unique};
 use crate::request::{SettleItem, Settled};
 use crate::wake::Hint;
 
@@ -75,6 +75,7 @@ async fn write(
 ) -> Result<Done, Fault> {
     let keys = items.iter().filter_map(|item| item.job.unique_key.clone()).collect();
     lock_keys(conn, &keys).await?;
+    lines::lock(conn, &items.iter().flat_map(lines_of).collect()).await?;
     let mut held = Held::lock(shared, conn, items).await?;
     let mut sorted = Sorted::default();
     for (at, item) in items.iter().enumerate() {
@@ -103,6 +104,15 @@ async fn write(
     let closed = held.let_go(conn, &sorted).await?;
     let finished = sorted.record.ends.iter().map(|end| JobId(end.body.id)).collect();
     Ok(Done { answers, closed, finished, queues })
+}
+
+/// The lines that an item may change: its own, and those of what follows it.
+fn lines_of(item: &SettleItem) -> impl Iterator<Item = Line<'_>> {
+    let follow_ups: &[NewJob] = match &item.settlement {
+        Settlement::Done { follow_ups, .. } => follow_ups,
+        _ => &[],
+    };
+    item.job.line().into_iter().chain(follow_ups.iter().filter_map(NewJob::line))
 }
 
 /// Items by what is to be written for them.
@@ -251,14 +261,14 @@ async fn follow_up(
     conn: &Conn<'_>,
     jobs: &[&NewJob],
 ) -> Result<Vec<String>, Fault> {
-    let (keyed, plain): (Vec<&NewJob>, Vec<&NewJob>) =
-        jobs.iter().copied().partition(|job| job.unique.is_some());
+    let (plain, others): (Vec<&NewJob>, Vec<&NewJob>) =
+        jobs.iter().copied().partition(|job| enqueue::is_plain(job));
     if !plain.is_empty() {
         enqueue::write_new(conn, &shared.db, &plain).await?;
     }
-    if !keyed.is_empty() {
-        let keyed: Vec<NewJob> = keyed.into_iter().cloned().collect();
-        let text = unique::lines(&keyed).map_err(Fault::Refused)?;
+    if !others.is_empty() {
+        let others: Vec<NewJob> = others.into_iter().cloned().collect();
+        let text = unique::lines(&others).map_err(Fault::Refused)?;
         unique::put(conn, shared.db.manual_now(), &text).await?;
     }
     Ok(jobs.iter().map(|job| job.queue.clone()).collect())

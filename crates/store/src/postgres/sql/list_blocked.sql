@@ -1,6 +1,10 @@
--- A page of jobs that are kept for after another, newest first, made before $1.
-select j.id from tidemill.unique_key u join tidemill.job j on j.id = u.next_id
-where u.next_id is not null and u.next_id < $1::uuid
+-- A page of jobs that wait for another one, newest first, made before $1: kept for after the holder of their unique
+-- key, or behind the first of their line.
+select j.id from (
+    select u.next_id as id from tidemill.unique_key u where u.next_id is not null
+    union all select w.id from tidemill.line_waiting w
+) b join tidemill.job j on j.id = b.id
+where b.id < $1::uuid
     and ($3::text is null or j.kind = $3) and ($4::text is null or j.queue = $4)
     and ($5::text is null or j.tenant = $5) and ($6::text is null or j.key = $6)
     and ($7::text is null or (j.options::jsonb -> 'tags') ? $7)

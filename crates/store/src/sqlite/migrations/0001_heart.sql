@@ -95,6 +95,24 @@ create table tidemill_unique_key (
 create index tidemill_unique_key_next on tidemill_unique_key (next_id) where next_id is not null;
 create index tidemill_unique_key_until on tidemill_unique_key (until) where until is not null;
 
+-- Lines: jobs of one queue and key that run one at a time. The head waits for a slot or the clock,
+-- runs, or is dead and blocks the others.
+create table tidemill_line (
+    queue text not null,
+    key text not null,
+    head blob not null,
+    primary key (queue, key)
+) without rowid;
+
+-- Those behind the head, in order. They have no ready row.
+create table tidemill_line_waiting (
+    number integer primary key,
+    queue text not null,
+    key text not null,
+    id blob not null unique
+);
+create index tidemill_line_waiting_line on tidemill_line_waiting (queue, key, number);
+
 create table tidemill_dead (
     id blob not null primary key,
     kind text not null,
@@ -175,6 +193,7 @@ create table tidemill_inbox (
     run_at integer not null,
     payload text not null,
     options text,
+    ordered integer not null, -- 1: it takes its turn in the line of its queue and key
     now integer not null,
     receipt text, -- a word of the library's, by which it finds its answers
     holder blob, -- who holds the key
@@ -189,7 +208,7 @@ create view tidemill_enqueue as
 select
     null as id, null as kind, null as payload, null as queue, null as priority, null as run_at,
     null as delay_ms, null as tenant, null as key, null as unique_key, null as unique_scope,
-    null as unique_period_ms, null as on_duplicate, null as force, null as options,
+    null as unique_period_ms, null as on_duplicate, null as force, null as options, null as ordered,
     null as whole_key, null as now_us, null as receipt
 where 0;
 
@@ -251,21 +270,26 @@ begin
                 select 1 from json_each(new.options)
                 where key not in (
                     'retry', 'run_timeout_ms', 'start_within_ms', 'finish_within_ms', 'tags',
-                    'trace', 'retain_ms'
+                    'trace', 'retain_ms', 'ordered'
                 )
             )
-            then raise(abort, 'tidemill: word_unknown: an option is one of retry, run_timeout_ms, start_within_ms, finish_within_ms, tags, trace, retain_ms')
+            then raise(abort, 'tidemill: word_unknown: an option is one of retry, run_timeout_ms, start_within_ms, finish_within_ms, tags, trace, retain_ms, ordered')
         when new.options is not null and (
                 exists (
                     select 1 from json_each(new.options)
                     where type <> case key
                         when 'retry' then 'object' when 'tags' then 'array' when 'trace' then 'text'
-                        else 'integer'
+                        when 'ordered' then 'text' else 'integer'
                     end or (type = 'integer' and value < 0)
                 )
                 or exists (select 1 from json_each(new.options, '$.tags') where type <> 'text')
             )
             then raise(abort, 'tidemill: options_invalid: an option has a value that no worker could read')
+        when new.ordered not in ('block', 'skip')
+                or json_extract(new.options, '$.ordered') not in ('block', 'skip')
+            then raise(abort, 'tidemill: word_unknown: ordered is one of block, skip')
+        when new.key is null and coalesce(new.ordered, json_extract(new.options, '$.ordered')) is not null
+            then raise(abort, 'tidemill: key_missing: the job asks for order but has no key; give the key whose jobs are to run one after the other, such as order:42, or do not ask for order')
         when lower(cast(new.priority as text))
                 not in ('urgent', 'high', 'normal', 'low', '0', '1', '2', '3')
             then raise(abort, 'tidemill: word_unknown: the priority is one of urgent, high, normal, low, or 0 to 3')
@@ -296,7 +320,7 @@ begin
 
     insert into tidemill_inbox (
         id, kind, queue, priority, tenant, key, unique_key, scope, until, on_duplicate, force,
-        run_at, payload, options, now, receipt
+        run_at, payload, options, ordered, now, receipt
     )
     select
         case
@@ -357,7 +381,15 @@ begin
             else cast(new.run_at as integer)
         end),
         coalesce(trim(cast(new.payload as text), char(9, 10, 13, 32)), 'null'),
-        nullif(json(new.options), '{}'),
+        nullif(
+            iif(
+                new.ordered is null, json(new.options),
+                json_set(coalesce(new.options, '{}'), '$.ordered', cast(new.ordered as text))
+            ),
+            '{}'
+        ),
+        new.key is not null
+            and coalesce(new.ordered, json_extract(new.options, '$.ordered')) is not null,
         at.now,
         new.receipt
     from (
@@ -375,7 +407,8 @@ create trigger tidemill_inbox_insert after insert on tidemill_inbox
 begin
     select raise(abort, 'tidemill: due_too_far: the due time is more than 20 years away')
     where new.run_at > new.now + 632448000000000 and new.receipt is null;
-    -- The holder of the key has finished (it has an outcome), waits (it has a ready row), or runs.
+    -- The holder of the key has finished (it has an outcome), waits (it has a ready row, or a place in
+    -- a line), or runs.
     update tidemill_inbox
     set (holder, next_id, due, spent, lost, act) = (
         select
@@ -386,8 +419,9 @@ begin
                 when new.on_duplicate = 'reject' then 'reject'
                 when outcome.id is not null then 'join'
                 when new.on_duplicate in ('join', 'throttle') then 'join'
-                when ready.id is not null and new.on_duplicate = 'run_once_more' then 'join'
-                when ready.id is not null then 'replace'
+                when coalesce(ready.id, line.id) is not null and new.on_duplicate = 'run_once_more'
+                    then 'join'
+                when coalesce(ready.id, line.id) is not null then 'replace'
                 when new.on_duplicate = 'replace' then 'join'
                 when held.next_id is null then 'keep'
                 else 'refresh'
@@ -404,22 +438,89 @@ begin
                 (select next_at from tidemill_attempt where id = job.id order by token desc limit 1),
                 job.run_at
             )
+        left join tidemill_line_waiting as line on line.id = held.id
     )
     where number = new.number;
     delete from tidemill_inbox where number = new.number and new.receipt is null;
+end;
+
+-- Two acts that several triggers and the library share. SQLite has no procedures: to insert the id of
+-- a job is to call one.
+
+-- Start: a job whose body is there waits for a slot or the clock; one that asks for order and is not
+-- the first of its line waits behind the others, without a ready row.
+create view tidemill_start as select null as id, null as now where 0;
+create trigger tidemill_start_insert instead of insert on tidemill_start
+begin
+    insert into tidemill_line (queue, key, head)
+    select job.queue, job.key, job.id
+    from tidemill_job as job
+    where job.id = new.id and job.key is not null
+        and json_extract(job.options, '$.ordered') is not null
+        and not exists (select 1 from tidemill_line where queue = job.queue and key = job.key);
+    insert into tidemill_line_waiting (queue, key, id)
+    select line.queue, line.key, job.id
+    from tidemill_job as job
+    join tidemill_line as line on line.queue = job.queue and line.key = job.key
+    where job.id = new.id and line.head <> job.id
+        and json_extract(job.options, '$.ordered') is not null;
+    update tidemill_job set run_at = max(run_at, new.now) where id = new.id;
+    update tidemill_attempt set next_at = (select run_at from tidemill_job where id = new.id)
+    where id = new.id and token = (select max(token) from tidemill_attempt where id = new.id);
+    insert into tidemill_ready (queue, priority, tenant, run_at, id, kind, spent, lost)
+    select job.queue, job.priority, coalesce(job.tenant, ''), job.run_at, job.id, job.kind, 0, 0
+    from tidemill_job as job
+    where job.id = new.id and not exists (
+        select 1
+        from tidemill_line_waiting as place
+        join tidemill_line as line on line.queue = place.queue and line.key = place.key
+        where place.id = job.id and line.head <> job.id
+    );
+end;
+
+-- Leave: a job that has ended, or goes elsewhere, leaves its line; if it was the first, the next one starts.
+create view tidemill_leave as select null as id, null as now where 0;
+create trigger tidemill_leave_insert instead of insert on tidemill_leave
+begin
+    delete from tidemill_line_waiting where id = new.id;
+    delete from tidemill_line
+    where head = new.id
+        and (queue, key) = (select queue, key from tidemill_job where id = new.id)
+        and not exists (
+            select 1 from tidemill_line_waiting as next
+            where next.queue = tidemill_line.queue and next.key = tidemill_line.key
+        );
+    update tidemill_line
+    set head = (
+        select next.id from tidemill_line_waiting as next
+        where next.queue = tidemill_line.queue and next.key = tidemill_line.key
+        order by next.number
+        limit 1
+    )
+    where head = new.id and (queue, key) = (select queue, key from tidemill_job where id = new.id);
+    -- Only a new head still has the row by which it waited.
+    insert into tidemill_start (id, now)
+    select place.id, new.now
+    from tidemill_job as job
+    join tidemill_line as line on line.queue = job.queue and line.key = job.key
+    join tidemill_line_waiting as place on place.id = line.head
+    where job.id = new.id;
+    delete from tidemill_line_waiting
+    where id = (
+        select line.head
+        from tidemill_job as job
+        join tidemill_line as line on line.queue = job.queue and line.key = job.key
+        where job.id = new.id
+    );
 end;
 
 -- Write: the job waits, and its key, if it has one, is its own.
 create trigger tidemill_inbox_write after update of act on tidemill_inbox when new.act = 'write'
 begin
     -- Whoever is kept for after an old holder must not be lost when the key changes hands.
-    insert into tidemill_ready (queue, priority, tenant, run_at, id, kind, spent, lost)
-    select job.queue, job.priority, coalesce(job.tenant, ''), max(job.run_at, new.now), job.id, job.kind, 0, 0
-    from tidemill_unique_key as held
-    join tidemill_job as job on job.id = held.next_id
-    where held.key = new.unique_key;
-    update tidemill_job set run_at = max(run_at, new.now)
-    where id = (select next_id from tidemill_unique_key where key = new.unique_key);
+    insert into tidemill_start (id, now)
+    select next_id, new.now from tidemill_unique_key
+    where key = new.unique_key and next_id is not null;
     delete from tidemill_unique_key where key = new.unique_key;
     insert into tidemill_unique_key (key, id, scope, until)
     select new.unique_key, new.id, new.scope, new.until where new.unique_key is not null;
@@ -431,7 +532,9 @@ begin
         new.payload, new.options, new.now
     );
     insert into tidemill_ready (queue, priority, tenant, run_at, id, kind, spent, lost)
-    values (new.queue, new.priority, coalesce(new.tenant, ''), new.run_at, new.id, new.kind, 0, 0);
+    select new.queue, new.priority, coalesce(new.tenant, ''), new.run_at, new.id, new.kind, 0, 0
+    where not new.ordered;
+    insert into tidemill_start (id, now) select new.id, new.now where new.ordered;
 end;
 
 -- Keep: the body is there, blocked, until the holder has finished.
@@ -447,7 +550,8 @@ begin
     );
 end;
 
--- Replace: the holder takes everything over, and its ready row moves.
+-- Replace: the holder takes everything over, and its ready row moves. In a line it keeps its place,
+-- unless it goes to another.
 create trigger tidemill_inbox_replace after update of act on tidemill_inbox when new.act = 'replace'
 begin
     delete from tidemill_ready
@@ -455,10 +559,11 @@ begin
         and priority = (select priority from tidemill_job where id = new.holder)
         and tenant = (select coalesce(tenant, '') from tidemill_job where id = new.holder)
         and run_at = new.due and id = new.holder;
-    insert into tidemill_ready (queue, priority, tenant, run_at, id, kind, spent, lost)
-    values (
-        new.queue, new.priority, coalesce(new.tenant, ''), new.run_at, new.holder, new.kind, new.spent, new.lost
-    );
+    insert into tidemill_leave (id, now)
+    select job.id, new.now from tidemill_job as job
+    where job.id = new.holder and job.key is not null
+        and json_extract(job.options, '$.ordered') is not null
+        and not (new.ordered and job.queue = new.queue and job.key = new.key);
     update tidemill_job
     set kind = new.kind, queue = new.queue, priority = new.priority, tenant = new.tenant,
         key = new.key, run_at = new.run_at, payload = new.payload, options = new.options
@@ -466,13 +571,29 @@ begin
     update tidemill_attempt set next_at = new.run_at
     where id = new.holder
         and token = (select max(token) from tidemill_attempt where id = new.holder);
+    insert into tidemill_ready (queue, priority, tenant, run_at, id, kind, spent, lost)
+    select
+        new.queue, new.priority, coalesce(new.tenant, ''), new.run_at, new.holder, new.kind, new.spent, new.lost
+    where new.due is not null and (not new.ordered or exists (
+        select 1 from tidemill_line
+        where queue = new.queue and key = new.key and head = new.holder
+    ));
+    -- It came from a place in a line, or goes to one.
+    insert into tidemill_start (id, now)
+    select new.holder, new.now
+    where (new.due is null or new.ordered)
+        and not exists (select 1 from tidemill_line_waiting where id = new.holder)
+        and not exists (
+            select 1 from tidemill_line
+            where queue = new.queue and key = new.key and head = new.holder
+        );
 end;
 
 -- Refresh: the one that is kept takes the newer payload; debounced, its time counts anew.
 create trigger tidemill_inbox_refresh after update of act on tidemill_inbox when new.act = 'refresh'
 begin
     update tidemill_job
-    set payload = new.payload, options = new.options,
+    set payload = new.payload, options = new.options, key = new.key,
         run_at = iif(new.on_duplicate = 'debounce', new.run_at, run_at)
     where id = new.next_id;
 end;

@@ -1,4 +1,4 @@
--- A finished job, and whether its key is still held and so keeps its result.
+-- A finished job, whether its key is still held and so keeps its result, and how it ended.
 select
     outcome.keyed,
     outcome.keyed > 0 and exists (
@@ -6,6 +6,7 @@ select
         from tidemill_job as job
         join tidemill_unique_key as held on held.key = job.unique_key and held.id = job.id
         where job.id = outcome.id and (held.until is null or held.until > ?2)
-    )
+    ),
+    outcome.state
 from tidemill_outcome as outcome
 where outcome.id = ?1
