@@ -11,6 +11,7 @@ mod model {
     mod apply;
     mod compare;
     mod keys;
+    mod lines;
     mod memory;
     mod ops;
     mod play;

@@ -1,6 +1,6 @@
 //! Order and uniqueness together: who is replaced keeps its place, who is kept gets one when it comes.
 
-use tidemill_core::{Due, NewJob, OnDead, OnDuplicate, Options, Scope, State, UniqueKey};
+use tidemill_core::{Due, JobId, NewJob, OnDead, OnDuplicate, Options, Scope, State, UniqueKey};
 use tidemill_store::{CancelAnswer, Receipt};
 
 use super::kit::{HOUR, Kit, SECOND, dead, done, ids, job, json, ordered, with_payload};
@@ -17,6 +17,7 @@ over_both_stores!(
     a_forced_one_sets_the_kept_one_free_into_its_line,
     a_kept_one_is_called_off_before_it_enters,
     rejected_and_joined_ones_take_no_place,
+    duplicates_within_one_batch_are_treated_as_ever,
 );
 
 /// A job of a line with a unique key.
@@ -193,4 +194,40 @@ async fn rejected_and_joined_ones_take_no_place(kit: &Kit) {
     assert_eq!(kit.store.unfinished().await.unwrap().waiting, 1);
     kit.run_to(first, done()).await;
     kit.finish(NewJob { unique: None, ..job("k") }, done()).await;
+}
+
+async fn duplicates_within_one_batch_are_treated_as_ever(kit: &Kit) {
+    for (policy, receipt) in [
+        (OnDuplicate::Reject, (|id| Receipt::Rejected { id }) as fn(JobId) -> Receipt),
+        (OnDuplicate::Join, |id| Receipt::Joined { id }),
+        (OnDuplicate::RunOnceMore, |id| Receipt::Joined { id }),
+        (OnDuplicate::Replace, |id| Receipt::Replaced { id }),
+        (OnDuplicate::Debounce, |id| Receipt::Replaced { id }),
+    ] {
+        let first = both("a", "u", policy);
+        let batch = vec![
+            ordered("a", OnDead::Block),
+            first.clone(),
+            ordered("a", OnDead::Block),
+            with_payload(both("a", "u", policy), "2"),
+        ];
+        let all = [batch[0].id, first.id, batch[2].id];
+        let receipts = kit.store.enqueue(batch).await.unwrap();
+        assert_eq!(receipts[3], receipt(first.id), "{policy:?}");
+        assert_eq!(kit.store.unfinished().await.unwrap().waiting, 3, "{policy:?}");
+        for id in all {
+            kit.run_to(id, done()).await;
+        }
+    }
+    // It ceases to ask for order, or goes to another line, within the batch.
+    for other in [plain(both("a", "u", OnDuplicate::Replace)), both("b", "u", OnDuplicate::Replace)]
+    {
+        let first = both("a", "u", OnDuplicate::Replace);
+        let batch = vec![ordered("a", OnDead::Block), first.clone(), other];
+        let head = batch[0].id;
+        kit.store.enqueue(batch).await.unwrap();
+        assert_eq!(states(kit, [head, first.id]).await, [State::Ready; 2]);
+        kit.store.cancel(vec![head], "enough").await.unwrap();
+        kit.run_to(first.id, done()).await;
+    }
 }

@@ -69,7 +69,7 @@ impl Memory {
                 *called_off = true;
                 CancelAnswer::Requested
             }
-            Place::Blocked { .. } | Place::Waiting { .. } => {
+            Place::Blocked { .. } | Place::Lined { .. } | Place::Waiting { .. } => {
                 self.finish(id, State::Cancelled);
                 CancelAnswer::Cancelled
             }
@@ -125,7 +125,6 @@ impl Memory {
         if job.place != Place::Finished(State::Dead) || job.purged {
             return false;
         }
-        job.place = Place::Waiting { due: now };
         (job.attempt, job.lost) = (0, 0);
         job.redrives += 1;
         let settled = std::mem::take(&mut job.settled);
@@ -135,7 +134,16 @@ impl Memory {
             let again = Holder { id, next: None, held: Held::Unfinished, until: None };
             self.keys.entry(unique.key).or_insert(again);
         }
+        self.admit(id, now);
         true
+    }
+
+    /// Abandons a dead letter: those behind it pass.
+    pub(super) fn give_up(&mut self, id: JobId) {
+        let job = self.job(id);
+        if job.place == Place::Finished(State::Dead) && !job.purged {
+            self.leave(id);
+        }
     }
 
     /// Forgets a finished job; expired keys go with any purge.
@@ -150,6 +158,7 @@ impl Memory {
             self.keys.remove(&key);
         }
         let stays = self.result_stays(id);
+        self.give_up(id);
         let job = self.job(id);
         if matches!(job.place, Place::Finished(_)) {
             job.purged = true;

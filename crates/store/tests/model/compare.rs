@@ -140,6 +140,10 @@ impl Play {
                     waiting += 1;
                 }
                 Place::Blocked { .. } => waiting += 1,
+                Place::Lined { .. } => {
+                    self.compare_place(*id).await?;
+                    waiting += 1;
+                }
                 Place::Running { worker, token, called_off } => {
                     prop_assert_eq!((view.worker, view.token), (Some(worker), Some(token)));
                     prop_assert_eq!(view.cancel_requested, called_off);
@@ -150,6 +154,17 @@ impl Play {
         }
         let count = fine(self.store.unfinished().await)?;
         prop_assert_eq!((count.waiting, count.running), (waiting, running), "unfinished");
+        Ok(())
+    }
+
+    async fn compare_place(&self, id: JobId) -> Verdict {
+        let line = self.memory.lines.values().find(|line| line.contains(&id));
+        let line = line.expect("who is behind others is in a line");
+        let place = fine(self.store.line(id).await)?;
+        let found = place.map(|place| (place.head, place.ahead as usize, place.dead));
+        let ahead = line.iter().position(|other| *other == id).unwrap_or_default();
+        let dead = self.memory.state(line[0]) == State::Dead;
+        prop_assert_eq!(found, Some((line[0], ahead, dead)), "the place of {}", id);
         Ok(())
     }
 
@@ -202,6 +217,9 @@ impl Play {
         self.advance(TTL * 10);
         self.rescue().await?;
         self.slots = [None; 3];
+        for id in self.memory.order.clone() {
+            self.give_up(id).await?;
+        }
         let worker = self.worker(0).await?;
         while self.claim(worker, 100, 3, None).await? > 0 {
             let held: BTreeSet<JobId> =

@@ -17,6 +17,7 @@ impl Memory {
         let due = new.due.resolve(self.now);
         let Some(unique) = new.unique.clone() else {
             self.write(new, Place::Waiting { due });
+            self.admit(id, due);
             return Receipt::Enqueued { id };
         };
         match self.keys.get(&unique.key).cloned() {
@@ -29,6 +30,7 @@ impl Memory {
                 }
                 self.keys.insert(unique.key.clone(), self.hold(id, &unique));
                 self.write(new, Place::Waiting { due });
+                self.admit(id, due);
                 Receipt::Enqueued { id }
             }
         }
@@ -38,21 +40,37 @@ impl Memory {
         use OnDuplicate::{Debounce, Join, Reject, Replace, RunOnceMore, Throttle};
         let id = holder.id;
         let place = self.jobs.get(&id).map(|job| job.place.clone());
-        let waiting = matches!(place, Some(Place::Waiting { .. }));
+        let waiting = matches!(place, Some(Place::Waiting { .. } | Place::Lined { .. }));
         let running = matches!(place, Some(Place::Running { .. }));
         match unique.on_duplicate {
             Reject => Receipt::Rejected { id },
             Replace | Debounce if waiting => {
-                let due = new.due.resolve(self.now);
-                let job = self.job(id);
-                // It takes over every wish but its key, whose scope stays as it was taken.
-                let unique = job.new.unique.take();
-                job.new = NewJob { id, unique, ..new };
-                job.place = Place::Waiting { due };
+                self.replace(id, new);
                 Receipt::Replaced { id }
             }
             Debounce | RunOnceMore if running => self.keep(new, unique, holder),
             Join | Throttle | Replace | Debounce | RunOnceMore => Receipt::Joined { id },
+        }
+    }
+
+    /// It takes over every wish but its key, whose scope stays as it was taken. In a line it keeps its
+    /// place, unless it goes to another.
+    fn replace(&mut self, id: JobId, new: NewJob) {
+        let due = new.due.resolve(self.now);
+        let stays = self.jobs[&id].new.line() == new.line();
+        if !stays {
+            self.leave(id);
+        }
+        let job = self.job(id);
+        let unique = job.new.unique.take();
+        job.new = NewJob { id, unique, ..new };
+        if stays && matches!(job.place, Place::Lined { .. }) {
+            job.place = Place::Lined { due };
+        } else if stays || job.new.line().is_none() {
+            job.place = Place::Waiting { due };
+        } else {
+            (job.attempt, job.lost) = (0, 0);
+            self.admit(id, due);
         }
     }
 
@@ -63,6 +81,7 @@ impl Memory {
             let kept = self.job(next);
             kept.new.payload = new.payload;
             kept.new.options = new.options;
+            kept.new.key = new.key;
             if unique.on_duplicate == OnDuplicate::Debounce {
                 kept.place = Place::Blocked { due };
             }
@@ -115,9 +134,8 @@ impl Memory {
     /// A kept job comes to its turn.
     fn set_free(&mut self, id: JobId) {
         let now = self.now;
-        let job = self.job(id);
-        if let Place::Blocked { due } = job.place {
-            job.place = Place::Waiting { due: due.max(now) };
+        if let Place::Blocked { due } = self.job(id).place {
+            self.admit(id, due.max(now));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tidemill_core::{JobId, NewJob, State, Token, WorkerId};
+use tidemill_core::{JobId, NewJob, OnDead, State, Token, WorkerId};
 
 use super::ops::Held;
 
@@ -20,6 +20,10 @@ pub(super) const LOST_MAX: u16 = 3;
 pub(super) enum Place {
     /// Kept for afterwards; when its turn comes it still waits for this.
     Blocked {
+        due: Timestamp,
+    },
+    /// Behind others in its line; when its turn comes it still waits for this.
+    Lined {
         due: Timestamp,
     },
     Waiting {
@@ -67,6 +71,8 @@ pub(super) struct Memory {
     /// Jobs in the order they were written, for picks.
     pub(super) order: Vec<JobId>,
     pub(super) keys: BTreeMap<String, Holder>,
+    /// Who is in each line, by queue and key, the first first.
+    pub(super) lines: BTreeMap<(String, String), Vec<JobId>>,
     pub(super) beats: BTreeMap<WorkerId, Timestamp>,
     pub(super) last_token: Option<Token>,
 }
@@ -105,7 +111,7 @@ impl Memory {
 
     pub(super) fn state(&self, id: JobId) -> State {
         match self.jobs[&id].place {
-            Place::Blocked { .. } => State::Blocked,
+            Place::Blocked { .. } | Place::Lined { .. } => State::Blocked,
             Place::Waiting { due } if due > self.now => State::Scheduled,
             Place::Waiting { .. } => State::Ready,
             Place::Running { .. } => State::Running,
@@ -113,13 +119,17 @@ impl Memory {
         }
     }
 
-    /// Ends a job: its key is freed or goes to the one kept for afterwards.
+    /// Ends a job: its key is freed or goes to the one kept for afterwards, and its line goes on.
     pub(super) fn finish(&mut self, id: JobId, state: State) {
         let job = self.job(id);
         job.place = Place::Finished(state);
         let key = job.new.unique.as_ref().map(|unique| unique.key.clone());
+        let blocks = state == State::Dead && job.new.options.ordered == Some(OnDead::Block);
         if let Some(key) = key {
             self.release(&key, id);
+        }
+        if !blocks {
+            self.leave(id);
         }
     }
 

@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use tidemill_core::{OnDuplicate, Priority};
+use tidemill_core::{OnDead, OnDuplicate, Priority};
 
 /// How long a key is held in the model, as [`tidemill_core::Scope`] but small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub(super) struct Wish {
     pub(super) delay_s: u8,
     pub(super) payload: u8,
     pub(super) unique: Option<Key>,
+    /// The key of its line, and what it does there when it is dead.
+    pub(super) line: Option<(u8, OnDead)>,
 }
 
 /// Its unique key.
@@ -33,6 +35,13 @@ pub(super) struct Key {
     pub(super) held: Held,
     pub(super) policy: OnDuplicate,
     pub(super) force: bool,
+}
+
+impl Key {
+    /// Whether a job may be kept for after the holder.
+    fn keeps(self) -> bool {
+        matches!(self.policy, OnDuplicate::Debounce | OnDuplicate::RunOnceMore)
+    }
 }
 
 /// How an attempt ends.
@@ -86,6 +95,10 @@ pub(super) enum Op {
     Purge {
         pick: u16,
     },
+    /// Abandons a dead letter.
+    GiveUp {
+        pick: u16,
+    },
 }
 
 /// A sequence of about forty.
@@ -109,6 +122,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => Just(Op::Rescue),
         2 => any::<u16>().prop_map(|pick| Op::Replay { pick }),
         2 => any::<u16>().prop_map(|pick| Op::Purge { pick }),
+        1 => any::<u16>().prop_map(|pick| Op::GiveUp { pick }),
     ]
 }
 
@@ -126,13 +140,17 @@ fn wish() -> impl Strategy<Value = Wish> {
     let unique = prop::option::weighted(0.7, key());
     let priority = select(vec![Priority::Normal, Priority::High]);
     let delay_s = prop_oneof![3 => Just(0), 1 => 1_u8..20];
-    (0_u8..2, 0_u8..2, priority, delay_s, any::<u8>(), unique).prop_map(
-        |(queue, kind, priority, delay_s, payload, unique)| Wish {
+    let line = prop::option::weighted(0.4, (0_u8..2, select(OnDead::ALL.to_vec())));
+    (0_u8..2, 0_u8..2, priority, delay_s, any::<u8>(), unique, line).prop_map(
+        |(queue, kind, priority, delay_s, payload, unique, line)| Wish {
             queue,
             kind,
             priority,
             delay_s,
             payload,
+            // When several jobs end in one call, the order in which those kept for afterwards enter
+            // their lines is open: none that is kept has one.
+            line: line.filter(|_| unique.is_none_or(|key: Key| !key.keeps())),
             unique,
         },
     )

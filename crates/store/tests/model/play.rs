@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use proptest::test_runner::TestCaseError;
 use proptest::{prop_assert, prop_assert_eq};
+use tidemill_core::dead::Triage;
 use tidemill_core::{
-    Due, ErrorClass, Failure, JobId, ManualClock, NewJob, Payload, Scope, Settlement, UniqueKey,
-    WorkerId,
+    Due, ErrorClass, Failure, JobId, ManualClock, NewJob, Options, Payload, Scope, Settlement,
+    UniqueKey, WorkerId,
 };
 use tidemill_store::request::{RescueRules, Rescued};
 use tidemill_store::{CancelAnswer, Receipt, SettleItem, Store, WorkerCard};
@@ -70,6 +71,10 @@ impl Play {
             Op::Rescue => self.rescue().await,
             Op::Replay { pick } => self.replay(pick).await,
             Op::Purge { pick } => self.purge(pick).await,
+            Op::GiveUp { pick } => match self.memory.pick(pick) {
+                Some(id) => self.give_up(id).await,
+                None => Ok(()),
+            },
         }
     }
 
@@ -207,6 +212,13 @@ impl Play {
         Ok(())
     }
 
+    /// Abandons a dead letter, if it is one.
+    pub(super) async fn give_up(&mut self, id: JobId) -> Verdict {
+        self.memory.give_up(id);
+        let triage = Some(Triage::Abandoned);
+        fine(self.store.dead_note(&[id], "model", "", triage, None).await).map(drop)
+    }
+
     async fn purge(&mut self, pick: u16) -> Verdict {
         let Some(id) = self.memory.pick(pick) else { return Ok(()) };
         self.memory.purge(id);
@@ -232,6 +244,8 @@ pub(super) fn new_job(wish: &Wish) -> NewJob {
         priority: wish.priority,
         due: Due::In(Duration::from_secs(wish.delay_s.into())),
         unique,
+        key: wish.line.map(|(key, _)| format!("line{key}")),
+        options: Options { ordered: wish.line.map(|(_, on_dead)| on_dead), ..Options::default() },
         ..NewJob::new(kind, Payload::trusted(wish.payload.to_string()))
     }
 }

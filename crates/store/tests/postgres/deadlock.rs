@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_core::{NewJob, OnDuplicate, Scope, UniqueKey};
+use tidemill_core::{NewJob, OnDead, OnDuplicate, Options, Payload, Scope, Settlement, UniqueKey};
 use tidemill_store::Settled;
 use tidemill_store::request::{RescueRules, Rescued};
 use tidemill_testkit::databases::fresh_postgres_url;
@@ -101,6 +101,53 @@ async fn settles_and_rescues_of_many_keyed_jobs_meet_without_a_deadlock() {
         let accepted = settled.unwrap().iter().filter(|a| **a == Settled::Accepted).count();
         assert_eq!(accepted as u64 + rescued.unwrap().poisoned, 20, "each has one way");
     }
+    one.close().await;
+    two.close().await;
+    assert_eq!(deadlocks(&looking).await, 0);
+}
+
+fn ordered(key: usize) -> NewJob {
+    let options = Options { ordered: Some(OnDead::Skip), ..Options::default() };
+    NewJob { key: Some(format!("line {key}")), options, ..job() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn batches_settles_cancels_and_rescues_of_lines_meet_without_a_deadlock() {
+    const LINES: usize = 8;
+    let url = fresh_postgres_url();
+    let (one, two) = (store(&url).await, store(&url).await);
+    let looking = connect(&url).await;
+    for _ in 0..30 {
+        let up: Vec<_> = (0..LINES * 3).map(|n| ordered(n % LINES)).collect();
+        let down: Vec<_> = (0..LINES * 3).map(|n| ordered(LINES - 1 - n % LINES)).collect();
+        let called_off: Vec<_> = up.iter().step_by(2).map(|job| job.id).collect();
+        one.enqueue(up).await.unwrap();
+        let (mine, lost) = (worker(&one).await, worker(&two).await);
+        let first = one.claim(ask(mine, LINES / 2)).await.unwrap();
+        two.claim(ask(lost, LINES)).await.unwrap();
+        let mut all = items(&first, &done());
+        all.reverse();
+        let follow_ups = vec![ordered(1), ordered(0)];
+        all[0].settlement = Settlement::Done { output: Payload::null(), follow_ups };
+        let (sent, settled, cancelled, rescued) = tokio::join!(
+            two.enqueue(down),
+            one.settle(mine, all),
+            two.cancel(called_off, "enough"),
+            one.rescue(AT_ONCE),
+        );
+        assert!(sent.is_ok() && settled.is_ok() && cancelled.is_ok() && rescued.is_ok());
+    }
+    // Whatever they did to each other, no line has lost its first.
+    let mine = worker(&one).await;
+    loop {
+        let claim = one.claim(ask(mine, 100)).await.unwrap();
+        if claim.jobs.is_empty() {
+            break;
+        }
+        one.settle(mine, items(&claim, &done())).await.unwrap();
+    }
+    assert_eq!(one.unfinished().await.unwrap().waiting, 0);
+    assert_eq!(count(&looking, "select count(*) from tidemill.line").await, 0);
     one.close().await;
     two.close().await;
     assert_eq!(deadlocks(&looking).await, 0);

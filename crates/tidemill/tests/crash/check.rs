@@ -52,6 +52,9 @@ impl Books<'_> {
         for key in self.history.unique_keys() {
             wrong.extend(self.doubled(key));
         }
+        for (line, ids) in self.history.lines() {
+            wrong.extend(self.misordered(line, &ids));
+        }
         wrong
     }
 
@@ -138,6 +141,13 @@ impl Books<'_> {
         lives.sort_unstable();
         let overlapping = lives.windows(2).filter(|pair| pair[0].1 >= pair[1].0);
         overlapping.map(|pair| format!("two live jobs of {key:?}: {pair:?}")).collect()
+    }
+
+    /// Jobs of one line live one after another, in the order of their enqueue.
+    fn misordered(&self, line: &str, ids: &[JobId]) -> Vec<String> {
+        let lives: Vec<_> = ids.iter().filter_map(|id| self.life(*id)).collect();
+        let wrong = lives.windows(2).filter(|pair| pair[0].1 >= pair[1].0);
+        wrong.map(|pair| format!("out of order in {line:?}: {pair:?}")).collect()
     }
 
     /// The first and last token of a job's attempts.

@@ -22,6 +22,8 @@ pub struct Intent {
     pub id: JobId,
     pub plan: Plan,
     pub unique: Option<String>,
+    /// The key of the line it takes its turn in; only one task of one process enqueues there.
+    pub line: Option<String>,
     /// How it is enqueued.
     pub way: Way,
 }
@@ -114,6 +116,18 @@ impl History {
             effects.entry(effect.id).or_default().push(effect);
         }
         Self { intents, acks, effects, effects_in_all, stale: stale.values().sum() }
+    }
+
+    /// What was acknowledged in each line, in the order of the enqueues: an id is made after the
+    /// answer to the one before it.
+    pub fn lines(&self) -> BTreeMap<&str, Vec<JobId>> {
+        let mut lines: BTreeMap<&str, Vec<JobId>> = BTreeMap::new();
+        for intent in self.intents.values().filter(|intent| self.acks.contains_key(&intent.id)) {
+            if let Some(line) = &intent.line {
+                lines.entry(line).or_default().push(intent.id);
+            }
+        }
+        lines
     }
 
     /// The keys that were used.

@@ -26,7 +26,8 @@ struct Story {
 
 impl Story {
     /// A plain job, a flaky one, a parent with its child, a fatal one, one in a transaction, one
-    /// rolled back, and two of a key, the second joined to the first; a third lived after them.
+    /// rolled back, and two of a key, the second joined to the first; a third lived after them. And two
+    /// of one line.
     fn well_told() -> (Self, Cast) {
         let history = History {
             intents: BTreeMap::new(),
@@ -46,7 +47,12 @@ impl Story {
             first: story.run(Plan::Plain, Some("key"), Way::Plainly),
             rolled_back: new_id(),
             joined: new_id(),
+            in_front: story.run(Plan::Plain, None, Way::Plainly),
         };
+        let behind = story.run(Plan::Plain, None, Way::Plainly);
+        for id in [cast.in_front, behind] {
+            story.history.intents.get_mut(&id).unwrap().line = Some("line".to_owned());
+        }
         story.run(Plan::Plain, Some("key"), Way::Plainly);
         story.ledger.insert(cast.committed);
         story.intend(cast.rolled_back, Plan::Plain, None, Way::RolledBack);
@@ -58,7 +64,7 @@ impl Story {
 
     fn intend(&mut self, id: JobId, plan: Plan, unique: Option<&str>, way: Way) {
         let unique = unique.map(str::to_owned);
-        self.history.intents.insert(id, Intent { id, plan, unique, way });
+        self.history.intents.insert(id, Intent { id, plan, unique, line: None, way });
     }
 
     /// A job from its intent to its end.
@@ -113,6 +119,7 @@ struct Cast {
     rolled_back: JobId,
     first: JobId,
     joined: JobId,
+    in_front: JobId,
 }
 
 fn new_id() -> JobId {
@@ -164,7 +171,7 @@ fn a_history_in_which_all_is_well_is_accepted() {
 
 type Bug = (&'static str, fn(&mut Story, &Cast), fn(&Cast) -> String);
 
-const BUGS: [Bug; 18] = [
+const BUGS: [Bug; 19] = [
     (
         "an acknowledged job that is not there",
         |story, cast| drop(story.jobs.remove(&cast.plain)),
@@ -261,6 +268,14 @@ const BUGS: [Bug; 18] = [
             story.job(cast.first).token = Some(last);
         },
         |_| "two live jobs of \"key\"".to_owned(),
+    ),
+    (
+        "a job that ran after the one behind it in its line",
+        |story, cast| {
+            let last = story.attempt(cast.in_front, 1, 2);
+            story.job(cast.in_front).token = Some(last);
+        },
+        |_| "out of order in \"line\"".to_owned(),
     ),
     (
         "a committed transaction without its job's row",

@@ -1,12 +1,12 @@
 //! The producer that is killed: it writes down what it is about to enqueue, and what it was told.
 //!
-//! Several tasks enqueue at once: single jobs, batches, unique ones, and jobs in a transaction of
-//! the producer's own. An enqueue that fails is one of which nobody knows; it goes on.
+//! Several tasks enqueue at once: single jobs, batches, unique ones, ordered ones, and jobs in a
+//! transaction of the producer's own. An enqueue that fails is one of which nobody knows; it goes on.
 
 use std::time::Duration;
 
 use fastrand::Rng;
-use tidemill::{Enqueue, JobId, OnDuplicate, Receipt, Tidemill, Unique};
+use tidemill::{Enqueue, JobId, OnDead, OnDuplicate, Receipt, Tidemill, Unique};
 use tidemill_testkit::eventually::eventually;
 
 use super::history::{Ack, Intent, Log, Way};
@@ -24,7 +24,10 @@ pub async fn produce(orders: &Orders) {
     let mill = open(orders).await;
     let (intents, acks) = (Log::open(&orders.folder, "intents"), Log::open(&orders.folder, "acks"));
     let desk = Desk { mill, intents, acks, url: orders.url.clone() };
-    let tasks = (0..TASKS).map(|task| desk.fill(Rng::with_seed(orders.seed * 31 + task)));
+    let tasks = (0..TASKS).map(|task| {
+        let line = format!("line {} {task}", orders.seed);
+        desk.fill(Rng::with_seed(orders.seed * 31 + task), line)
+    });
     futures::future::join_all(tasks).await;
 }
 
@@ -36,12 +39,13 @@ struct Desk {
 }
 
 impl Desk {
-    async fn fill(&self, mut rng: Rng) {
+    async fn fill(&self, mut rng: Rng, line: String) {
         let mut ledger = Ledger::new(&self.url);
         loop {
             self.wait_for_room().await;
             match rng.u8(..100) {
-                0..60 => self.one(&mut rng).await,
+                0..45 => self.one(&mut rng).await,
+                45..60 => self.ordered(&mut rng, &line).await,
                 60..72 => self.batch(&mut rng).await,
                 72..88 => self.unique(&mut rng).await,
                 _ => self.in_transaction(&mut rng, &mut ledger).await,
@@ -61,6 +65,20 @@ impl Desk {
         let (id, job) = self.job(rng, None, Way::Plainly);
         if let Ok(receipt) = self.mill.enqueue(job).await {
             self.acks.write(&Ack { id, receipt });
+        }
+    }
+
+    async fn ordered(&self, rng: &mut Rng, line: &str) {
+        let n = rng.usize(1..4);
+        let line = format!("{line} {}", rng.u8(..3));
+        let (ids, jobs): (Vec<_>, Vec<_>) = (0..n)
+            .map(|_| {
+                let (id, job) = self.job_of(rng, None, Some(&line), Way::Plainly);
+                (id, job.key(&line).ordered(OnDead::Skip))
+            })
+            .unzip();
+        if let Ok(receipts) = self.mill.enqueue_many(jobs).await {
+            self.acknowledge(&ids, &receipts);
         }
     }
 
@@ -100,8 +118,18 @@ impl Desk {
         }
     }
 
-    /// A job, written down before anybody is asked to take it.
     fn job(&self, rng: &mut Rng, unique: Option<&str>, way: Way) -> (JobId, Enqueue) {
+        self.job_of(rng, unique, None, way)
+    }
+
+    /// A job, written down before anybody is asked to take it.
+    fn job_of(
+        &self,
+        rng: &mut Rng,
+        unique: Option<&str>,
+        line: Option<&str>,
+        way: Way,
+    ) -> (JobId, Enqueue) {
         let plan = match rng.u8(..100) {
             0..60 => Plan::Plain,
             60..75 => Plan::Flaky(rng.u16(1..4)),
@@ -112,7 +140,8 @@ impl Desk {
         let id = JobId(uuid::Uuid::from_u128(JobId::new().0.as_u128() & !1));
         // A few run long enough to outlive a stop's patience, or a kill's.
         let takes_ms = if rng.u8(..50) == 0 { rng.u64(500..900) } else { rng.u64(..40) };
-        self.intents.write(&Intent { id, plan, unique: unique.map(str::to_owned), way });
+        let (unique, line) = (unique.map(str::to_owned), line.map(str::to_owned));
+        self.intents.write(&Intent { id, plan, unique, line, way });
         (id, Enqueue::from(Work { plan, takes_ms }).id(id).retry(retry()))
     }
 }

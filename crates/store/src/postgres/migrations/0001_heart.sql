@@ -253,7 +253,8 @@ begin
 end $$;
 
 -- Lets jobs that ask for order, whose bodies are written, wait for their turns in this order: who is the first of its
--- line for a slot or the clock, the others behind it. Whoever is first already stays so.
+-- line for a slot or the clock, the others behind it. Whoever is first already stays so; one that has ceased to ask for
+-- order waits for a slot or the clock.
 create function tidemill.line_up(ids uuid[], dues timestamptz[], at timestamptz) returns void language plpgsql as $$
 begin
     -- A line that is there is locked, and nothing else; so two batches wait for each other in one order.
@@ -262,6 +263,7 @@ begin
     from unnest(line_up.ids) with ordinality i(id, place), lateral (
         select * from tidemill.job j where j.id = i.id limit 1
     ) j
+    where tidemill.is_ordered(j)
     order by j.queue collate "C", j.key collate "C", i.place
     on conflict on constraint line_pkey do update set head = l.head where false;
     -- Only now: those who held the locks before us are visible to these statements.
@@ -272,15 +274,14 @@ begin
     ) j, lateral (
         select l.head from tidemill.line l where l.queue = j.queue and l.key = j.key limit 1
     ) l
-    where l.head <> j.id
+    where tidemill.is_ordered(j) and l.head <> j.id
     order by i.place;
     perform tidemill.start(i.id, i.due, line_up.at)
     from unnest(line_up.ids, line_up.dues) i(id, due), lateral (
         select * from tidemill.job j where j.id = i.id limit 1
-    ) j, lateral (
-        select l.head from tidemill.line l where l.queue = j.queue and l.key = j.key limit 1
-    ) l
-    where l.head = j.id;
+    ) j
+    where not tidemill.is_ordered(j) or exists (
+        select from tidemill.line l where l.queue = j.queue and l.key = j.key and l.head = j.id);
 end $$;
 
 -- Takes jobs out of their lines; behind one that was the first, the next gets its turn. Answers the queues of those.
@@ -321,6 +322,9 @@ create function tidemill.let_pass(ids uuid[], at timestamptz) returns setof text
 declare
     dead uuid[] := array(select o.id from tidemill.outcome o where o.id = any (ids) and o.state = 6);
 begin
+    if cardinality(dead) = 0 then
+        return;
+    end if;
     perform tidemill.lock_lines_of(dead);
     -- Only now: one that was replayed meanwhile is not dead any more.
     return query select tidemill.leave_lines(
@@ -394,10 +398,10 @@ end $$;
 -- Writes one job, obeying its unique key. A duplicate is an answer, never an error. Sent again under the
 -- same id it writes nothing. The key's row is locked first, so that no two callers decide at once.
 -- `lines_up`: the caller must still line up the job that is answered. It does so for a whole batch at once, because
--- lines are locked in order, and behind all unique keys.
+-- lines are locked in order, and behind all unique keys; `pending` are those of the batch that wait for it.
 create function tidemill.put(
     body tidemill.job, run_at timestamptz, scope int2, until timestamptz, on_duplicate text, forced boolean,
-    at timestamptz, out id uuid, out answer text, out lines_up boolean
+    at timestamptz, pending uuid[], out id uuid, out answer text, out lines_up boolean
 ) language plpgsql as $$
 declare
     held tidemill.unique_key;
@@ -447,7 +451,17 @@ begin
         return;
     end if;
     -- A job goes from its place in a line to a sheaf, and never back: it is looked for in this order.
-    if on_duplicate = 'run_once_more' then
+    if held.id = any (pending) then
+        if on_duplicate <> 'run_once_more' then
+            update tidemill.job j
+            set payload = body.payload, options = body.options, queue = body.queue, priority = body.priority,
+                tenant = body.tenant, key = body.key
+            where j.id = held.id;
+            put.answer := 'replaced';
+            put.lines_up := true;
+        end if;
+        return;
+    elsif on_duplicate = 'run_once_more' then
         perform from tidemill.line_waiting w where w.id = held.id;
         if found then
             return;
@@ -833,6 +847,7 @@ declare
     up_dues timestamptz[] := '{}';
     up_ords int8[] := '{}';
     lines_up boolean;
+    place int4;
 begin
     with base as materialized (
         select nextval('tidemill.sheaf') as first
@@ -905,12 +920,15 @@ begin
                 row(line.id, line.kind, line.queue, line.priority, line.tenant, line.key, line.unique_key, 0,
                     line.payload::json, line.options, present)::tidemill.job,
                 greatest(present, coalesce(line.run_at, present + line.delay_us * interval '1 us')),
-                line.scope, present + line.period_us * interval '1 us', line.on_duplicate, line.force, present) p;
+                line.scope, present + line.period_us * interval '1 us', line.on_duplicate, line.force, present,
+                up_ids) p;
             if lines_up then
-                up_ids := up_ids || enqueue_json.id;
-                up_dues := up_dues || greatest(present,
+                -- One that was replaced within the batch keeps its place.
+                place := coalesce(array_position(up_ids, enqueue_json.id), cardinality(up_ids) + 1);
+                up_ids[place] := enqueue_json.id;
+                up_dues[place] := greatest(present,
                     coalesce(line.run_at, present + line.delay_us * interval '1 us'));
-                up_ords := up_ords || line.ord;
+                up_ords[place] := coalesce(up_ords[place], line.ord);
             end if;
         end if;
         return next;
@@ -1095,7 +1113,8 @@ begin
     body.created_at := present;
     select p.* into answered from tidemill.put(
         body, due, (array_position(array['unfinished', 'period', 'forever'], wish.unique_scope) - 1)::int2,
-        present + wish.unique_period_ms * interval '1 ms', wish.on_duplicate, coalesce(wish.force, false), present) p;
+        present + wish.unique_period_ms * interval '1 ms', wish.on_duplicate, coalesce(wish.force, false), present,
+        '{}') p;
     if answered.lines_up then
         perform tidemill.line_up(array[answered.id], array[due], present);
     end if;
