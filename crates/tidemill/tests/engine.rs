@@ -19,6 +19,7 @@ mod engine {
     mod handler;
     mod helpers;
     mod middleware;
+    mod ordered;
     mod outage;
     mod outcome;
     pub mod processes;

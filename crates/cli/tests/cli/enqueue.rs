@@ -53,6 +53,31 @@ fn duplicates_are_rejected_joined_or_forced() {
     assert_ne!(forced, first);
 }
 
+fn takes_its_turn(mill: &Mill) {
+    let first = mill.enqueue(&["k", "--key", "order:42", "--ordered"]);
+    let second = mill.enqueue(&["k", "--key", "order:42", "--ordered=skip", "--queue", "default"]);
+    assert_eq!(mill.state(&first)["state"], "ready");
+    assert_eq!(mill.state(&second)["state"], "blocked");
+    mill.run(&["jobs", "why", &second])
+        .ok()
+        .says(&format!("number 2 of the line of key order:42; first is {first}"));
+    mill.run(&["jobs", "retry", &second]).code(5);
+    mill.run(&["jobs", "cancel", &first]).ok();
+    assert_eq!(mill.state(&second)["state"], "ready");
+    mill.run(&["enqueue", "k", "--ordered"]).code(2).says("key_missing");
+    mill.run(&["enqueue", "k", "--key", "a", "--ordered=shrug"]).code(2);
+}
+
+#[test]
+fn a_job_takes_its_turn_on_sqlite() {
+    takes_its_turn(&Mill::sqlite());
+}
+
+#[test]
+fn a_job_takes_its_turn_on_postgres() {
+    takes_its_turn(&Mill::postgres());
+}
+
 #[test]
 fn bad_input_is_refused_with_its_code_and_writes_nothing() {
     let mill = Mill::sqlite();

@@ -308,6 +308,10 @@ impl Enqueue {
     pub(crate) fn kind(&self) -> &str {
         &self.kind
     }
+
+    pub(crate) fn has_key(&self) -> bool {
+        self.key.is_some()
+    }
 }
 
 fn millis(duration: Duration) -> u64 {

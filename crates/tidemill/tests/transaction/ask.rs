@@ -1,7 +1,7 @@
 //! One transaction, as every way runs it: a row of the caller's, some jobs, another row, the end.
 
 use serde::{Deserialize, Serialize};
-use tidemill::{Enqueue, Job, JobId, OnDuplicate, Receipt, Tidemill, Unique};
+use tidemill::{Enqueue, Job, JobId, OnDead, OnDuplicate, Receipt, Tidemill, Unique};
 
 /// The caller's own table.
 pub const CREATE: &str = "CREATE TABLE IF NOT EXISTS mine (text text NOT NULL)";
@@ -26,20 +26,30 @@ pub struct Ask {
     pub id: JobId,
     pub text: String,
     pub unique: Option<(String, OnDuplicate)>,
+    pub line: Option<String>,
 }
 
 impl Ask {
     pub fn new(text: &str) -> Self {
-        Self { id: JobId::new(), text: text.to_owned(), unique: None }
+        Self { id: JobId::new(), text: text.to_owned(), unique: None, line: None }
     }
 
     pub fn unique(self, key: &str, on_duplicate: OnDuplicate) -> Self {
         Self { unique: Some((key.to_owned(), on_duplicate)), ..self }
     }
 
+    /// It takes its turn among those of this key.
+    pub fn in_line(self, key: &str) -> Self {
+        Self { line: Some(key.to_owned()), ..self }
+    }
+
     /// For the library.
     pub fn job(&self) -> Enqueue {
         let job = Enqueue::from(Echo { text: self.text.clone() }).id(self.id);
+        let job = match &self.line {
+            Some(key) => job.key(key).ordered(OnDead::Block),
+            None => job,
+        };
         match &self.unique {
             Some((key, policy)) => job.unique(Unique::by_key(key).on_duplicate(*policy)),
             None => job,
@@ -48,13 +58,17 @@ impl Ask {
 
     /// For the view, the same text on both databases.
     pub fn insert(&self) -> String {
-        let Self { id, text, unique } = self;
-        let (columns, values) = match unique {
+        let Self { id, text, unique, line } = self;
+        let (mut columns, mut values) = match unique {
             Some((key, policy)) => {
-                (", unique_key, on_duplicate", format!(", '{key}', '{}'", policy.word()))
+                (", unique_key, on_duplicate".to_owned(), format!(", '{key}', '{}'", policy.word()))
             }
-            None => ("", String::new()),
+            None => (String::new(), String::new()),
         };
+        if let Some(key) = line {
+            columns.push_str(", key, ordered");
+            values.push_str(&format!(", '{key}', 'block'"));
+        }
         format!(
             r#"INSERT INTO tidemill_enqueue (id, kind, payload{columns})
                VALUES ('{id}', 'echo', '{{"text":"{text}"}}'{values})"#
@@ -63,11 +77,15 @@ impl Ask {
 
     /// For the function of Postgres.
     pub fn call(&self) -> String {
-        let Self { id, text, unique } = self;
+        let Self { id, text, unique, line } = self;
         let mut options = serde_json::json!({ "id": id });
         if let Some((key, policy)) = unique {
             options["unique_key"] = key.as_str().into();
             options["on_duplicate"] = policy.word().into();
+        }
+        if let Some(key) = line {
+            options["key"] = key.as_str().into();
+            options["ordered"] = "block".into();
         }
         format!(r#"SELECT tidemill.enqueue('echo', '{{"text":"{text}"}}', '{options}')"#)
     }

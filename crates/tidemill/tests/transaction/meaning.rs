@@ -27,6 +27,10 @@ macro_rules! every_way_means_the_same {
         async fn policies_hold() {
             crate::transaction::meaning::policies_hold(<$way>::open().await).await;
         }
+        #[tokio::test]
+        async fn order_holds() {
+            crate::transaction::meaning::order_holds(<$way>::open().await).await;
+        }
     };
 }
 pub(super) use every_way_means_the_same;
@@ -106,6 +110,24 @@ pub async fn policies_hold(way: impl Way) {
         assert_eq!(view.job.payload.read::<Echo>().unwrap().text, left, "{policy:?}");
         assert!(mill.job(new.id).await.unwrap().is_none(), "{policy:?}");
         mill.cancel(old.id(), "next policy").await.unwrap();
+    }
+}
+
+pub async fn order_holds(way: impl Way) {
+    let mill = open(&way).await;
+    let first = Ask::new("first").in_line("order:42");
+    let behind = ["second", "third"].map(|text| Ask::new(text).in_line("order:42"));
+    way.run(&mill, std::slice::from_ref(&first), End::Commit).await;
+    way.run(&mill, &[Ask::new("never").in_line("order:42")], End::RollBack).await;
+    way.run(&mill, &behind, End::Commit).await;
+    for (ask, gate) in behind.iter().zip(["number 2 of", "number 3 of"]) {
+        let why = mill.why(ask.id).await.unwrap();
+        assert_eq!(why.state, State::Blocked);
+        assert!(why.to_string().contains(gate), "{why}");
+    }
+    for ask in [&first, &behind[0], &behind[1]] {
+        assert_eq!(mill.job(ask.id).await.unwrap().unwrap().state, State::Ready);
+        mill.cancel(ask.id, "next in line").await.unwrap();
     }
 }
 

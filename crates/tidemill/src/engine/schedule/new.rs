@@ -137,7 +137,16 @@ impl Schedule {
 
     /// Checks everything and makes the definition the store gets.
     pub(crate) fn check(self, mill: &Tidemill, now: Timestamp) -> Result<(Definition, Slots)> {
-        let job = Template::of(mill.checked(self.job)?)?;
+        // Each job bears one of the keys: one that asks for order need not name it.
+        let keys = self.definition.spread.as_ref().map_or(&[][..], |spread| &spread.keys);
+        let lent = keys.first().filter(|_| !self.job.has_key()).cloned();
+        let mut job = Template::of(mill.checked(match &lent {
+            Some(key) => self.job.key(key),
+            None => self.job,
+        })?)?;
+        if lent.is_some() {
+            job.key = None;
+        }
         let definition = Definition { job, ..self.definition }.normalised()?;
         let slots = definition.check(&mill.0.limits, now)?;
         Ok((definition, slots))
