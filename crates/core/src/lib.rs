@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod dead;
 pub mod error;
+pub mod gate;
 pub mod id;
 pub mod job;
 pub mod limit;
@@ -21,6 +22,7 @@ pub mod why;
 
 pub use clock::{Clock, ManualClock};
 pub use error::{Error, Result};
+pub use gate::{Breaker, Limit, Per, QueueLimit, Rate};
 pub use id::{JobId, Token, WorkerId};
 pub use job::ordered::{Line, OnDead};
 pub use job::outcome::{ErrorClass, Failure, Settlement};

@@ -6,12 +6,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::gate::{self, Counts, Limit, Per, QueueLimit, Rate};
 use crate::limit::NAME_BYTES_MAX;
 use crate::name;
 use crate::retention::Retention;
 use crate::retry::Retry;
 use crate::share::{BandWeights, WEIGHT_MAX};
 
+/// Named limits in the rules of one queue or pattern.
+pub const LIMITS_MAX: usize = 20;
 /// Tenants of one queue with a weight of their own.
 pub const TENANT_WEIGHTS_MAX: usize = 1000;
 
@@ -32,6 +35,17 @@ pub struct QueueRules {
     pub retry: Option<Retry>,
     /// How long an attempt may run, where neither the job nor its kind says so.
     pub run_timeout_ms: Option<u64>,
+    /// How many of its jobs may run at once, in the whole cluster.
+    pub concurrency: Option<u32>,
+    /// How often one of its jobs may start, in the whole cluster.
+    pub rate: Option<Rate>,
+    /// Who waits when a handler was told to come back later: the whole queue (`all`), the tenant or the
+    /// key. Nobody but the job, when not given.
+    pub hold: Option<Per>,
+    /// How many retries a hundred first attempts pay for. A slot that no first attempt wants is free.
+    pub retry_percent: Option<u32>,
+    /// Limits with a name, for all jobs of the queues that these rules mean, together.
+    pub limits: BTreeMap<String, Limit>,
     /// How long and how many finished jobs it keeps.
     pub retention: Retention,
 }
@@ -61,7 +75,20 @@ impl QueueRules {
                 "0 would end every attempt before it begins; give at least 1 ms".to_owned()
             });
         }
-        Ok(())
+        gate::check_concurrency(self.concurrency)?;
+        gate::check_rate(self.rate.as_ref())?;
+        if self.retry_percent.is_some_and(|percent| !(1..=100).contains(&percent)) {
+            return refused("the retry budget", || {
+                "give between 1 and 100 per cent; to have no retries, set the attempts to 1"
+                    .to_owned()
+            });
+        }
+        if self.limits.len() > LIMITS_MAX {
+            return refused("the limits", || {
+                format!("more than {LIMITS_MAX} slow every claim down")
+            });
+        }
+        self.limits.iter().try_for_each(|(name, limit)| limit.check(name))
     }
 
     /// How long an attempt may run.
@@ -107,12 +134,77 @@ impl RuleBook {
         self.0.get(queue).or_else(meant)
     }
 
+    /// Whether any rule limits anything.
+    pub fn has_limits(&self) -> bool {
+        let limits = |rules: &QueueRules| {
+            let QueueRules { concurrency, rate, hold, retry_percent, limits, .. } = rules;
+            concurrency.is_some()
+                || rate.is_some()
+                || hold.is_some()
+                || retry_percent.is_some()
+                || !limits.is_empty()
+        };
+        self.0.values().any(limits)
+    }
+
+    /// All limits that mean jobs of a queue, from the finest to the coarsest: its own, and those with a
+    /// name of every rule that means it.
+    pub fn limits(&self, queue: &str) -> Vec<QueueLimit> {
+        let mut limits = Vec::new();
+        if let Some(rules) = self.of(queue) {
+            limits.extend(own_limits(queue, rules));
+        }
+        for (rule, rules) in self.0.iter().filter(|(name, _)| matches(name, queue)) {
+            limits.extend(rules.limits.iter().map(|(name, limit)| QueueLimit {
+                queue: queue.to_owned(),
+                gate: format!("{rule}/{name}"),
+                kind: limit.kind.clone(),
+                counts: Counts::Per(limit.per),
+                concurrency: limit.concurrency,
+                rate: limit.rate,
+                hold: limit.hold,
+                breaker: limit.breaker,
+            }));
+        }
+        limits.sort_by_key(QueueLimit::order);
+        limits
+    }
+
     /// The name or pattern by whose rules a queue is paused. Any that means the queue is enough: who
     /// pauses `mail:*` must not find some of it running, because another rule was set for a part.
     pub fn paused_by(&self, queue: &str) -> Option<&str> {
         let pausing = |(name, rules): &(&String, &QueueRules)| rules.paused && matches(name, queue);
         self.0.iter().find(pausing).map(|(name, _)| name.as_str())
     }
+}
+
+fn own_limits(queue: &str, rules: &QueueRules) -> Vec<QueueLimit> {
+    let own = |gate: &str, counts| QueueLimit {
+        queue: queue.to_owned(),
+        gate: format!("{queue}/{gate}"),
+        kind: None,
+        counts,
+        concurrency: None,
+        rate: None,
+        hold: false,
+        breaker: None,
+    };
+    let mut limits = Vec::new();
+    if rules.concurrency.is_some() || rules.rate.is_some() || rules.hold == Some(Per::All) {
+        limits.push(QueueLimit {
+            concurrency: rules.concurrency,
+            rate: rules.rate,
+            hold: rules.hold == Some(Per::All),
+            ..own("", Counts::Per(Per::All))
+        });
+    }
+    if let Some(per @ (Per::Tenant | Per::Key)) = rules.hold {
+        limits.push(QueueLimit { hold: true, ..own("hold", Counts::Per(per)) });
+    }
+    if let Some(percent) = rules.retry_percent {
+        limits.push(own("retries", Counts::Retry { percent }));
+    }
+    limits
 }
 
 #[cfg(test)]
@@ -149,6 +241,35 @@ mod tests {
     }
 
     #[test]
+    fn limits_of_every_rule_that_means_a_queue_apply_to_it_finest_first() {
+        let limit = |per| Limit { per, concurrency: Some(1), ..Limit::default() };
+        let named = |name: &str, per| BTreeMap::from([(name.to_owned(), limit(per))]);
+        let book = RuleBook::new([
+            (
+                "*".to_owned(),
+                QueueRules { limits: named("all", Per::All), ..QueueRules::default() },
+            ),
+            (
+                "mail:*".to_owned(),
+                QueueRules {
+                    concurrency: Some(5),
+                    hold: Some(Per::Tenant),
+                    retry_percent: Some(20),
+                    limits: named("one", Per::Key),
+                    ..QueueRules::default()
+                },
+            ),
+        ]);
+        let gates =
+            |queue| book.limits(queue).into_iter().map(|limit| limit.gate).collect::<Vec<_>>();
+        assert_eq!(
+            gates("mail:eu"),
+            ["mail:*/one", "mail:eu/hold", "mail:eu/retries", "mail:eu/", "*/all"]
+        );
+        assert_eq!(gates("post"), ["*/all"]);
+    }
+
+    #[test]
     fn a_pattern_is_a_prefix_and_a_star() {
         for (pattern, queue, expected) in [
             ("mail", "mail", true),
@@ -171,6 +292,16 @@ mod tests {
             QueueRules { tenant_weights: heavy, ..QueueRules::default() },
             QueueRules { tenant_weights: weightless, ..QueueRules::default() },
             QueueRules { run_timeout_ms: Some(0), ..QueueRules::default() },
+            QueueRules { concurrency: Some(0), ..QueueRules::default() },
+            QueueRules {
+                rate: Some(Rate { jobs: 0, per_ms: 1, burst: 1 }),
+                ..QueueRules::default()
+            },
+            QueueRules { retry_percent: Some(0), ..QueueRules::default() },
+            QueueRules {
+                limits: BTreeMap::from([("x".to_owned(), Limit::default())]),
+                ..QueueRules::default()
+            },
         ] {
             assert_eq!(rules.check().unwrap_err().code(), "rule_invalid", "{rules:?}");
         }

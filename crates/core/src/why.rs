@@ -65,6 +65,21 @@ pub enum Gate {
         /// How many workers take from its queue.
         workers: usize,
     },
+    /// A limit lets nobody like it pass.
+    Limit {
+        /// The name of the gate.
+        limit: String,
+        /// Jobs inside of it now.
+        inside: u64,
+        /// How many may be, if that is limited.
+        most: Option<u32>,
+        /// Workers that run them.
+        workers: Vec<WorkerId>,
+        /// Whether too many attempts failed there: it spares the other side, and then probes.
+        is_broken: bool,
+        /// When the clock opens it, if that is what it waits for.
+        opens_at: Option<Timestamp>,
+    },
     /// It is due, and waits for its turn and a free slot.
     Slot {
         /// Workers that would run it.
@@ -133,6 +148,27 @@ impl fmt::Display for Gate {
             Self::KindUnknown { kind, workers } => {
                 write!(f, "none of the {workers} workers of its queue knows the kind {kind}")
             }
+            Self::Limit { limit, is_broken: true, opens_at: Some(at), .. } => {
+                write!(
+                    f,
+                    "too much failed at {limit}: it is spared until {at}, then one job probes it"
+                )
+            }
+            Self::Limit { limit, is_broken: true, .. } => {
+                write!(f, "too much failed at {limit}: a probe decides")
+            }
+            Self::Limit { limit, opens_at: Some(at), .. } => {
+                write!(f, "{limit} lets nobody pass before {at}")
+            }
+            Self::Limit { limit, inside, most: Some(most), workers, .. } => {
+                write!(f, "{limit} is full: {inside} of {most} run")?;
+                match workers.as_slice() {
+                    [] => Ok(()),
+                    [one] => write!(f, ", at worker {one}"),
+                    [one, rest @ ..] => write!(f, ", at worker {one} and {} others", rest.len()),
+                }
+            }
+            Self::Limit { limit, .. } => write!(f, "it waits at {limit}"),
             Self::Slot { workers, slots, ready } => write!(
                 f,
                 "it waits for its turn: {ready} jobs of its queue could start, \

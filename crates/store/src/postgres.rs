@@ -12,6 +12,7 @@ mod cancel;
 mod claim;
 mod connect;
 mod dead;
+mod doors;
 mod enqueue;
 mod error;
 mod examine;
@@ -42,6 +43,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
+use tidemill_core::gate::GateView;
 use tidemill_core::retention::Finished;
 use tidemill_core::{JobId, NewJob, Payload, WorkerId};
 use tokio::task::JoinHandle;
@@ -77,11 +79,13 @@ struct Shared {
     notifier: notify::Notifier,
     gather: gather::Gather,
     leases: leases::Leases,
+    doors: doors::Doors,
     marks: marks::Marks,
     watched: watch::Watched,
     beats: workers::Reserved,
     listening: tokio::sync::watch::Sender<bool>,
     swept: Mutex<Option<Instant>>,
+    unstuck: Mutex<Option<Instant>>,
 }
 
 impl fmt::Debug for Postgres {
@@ -106,11 +110,13 @@ impl Postgres {
             notifier,
             gather: gather::Gather::default(),
             leases: leases::Leases::default(),
+            doors: doors::Doors::default(),
             marks: marks::Marks::default(),
             watched: watch::Watched::default(),
             beats: workers::Reserved::default(),
             listening: tokio::sync::watch::Sender::new(false),
             swept: Mutex::new(None),
+            unstuck: Mutex::new(None),
         });
         let sending =
             tokio::spawn(async move { notify::send(&db, &process, &told_at, told).await });
@@ -155,13 +161,22 @@ impl Shared {
 
     /// Whether this process should sweep leases now; says so once per period.
     fn sweep_is_due(&self, every: Duration) -> bool {
-        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = swept.is_none_or(|swept| swept.elapsed() >= every);
-        if due {
-            *swept = Some(Instant::now());
-        }
-        due
+        is_due(&self.swept, every)
     }
+
+    /// Whether this process should look for gates that are stuck; says so once per period.
+    fn unstick_is_due(&self, every: Duration) -> bool {
+        is_due(&self.unstuck, every)
+    }
+}
+
+fn is_due(last: &Mutex<Option<Instant>>, every: Duration) -> bool {
+    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    let due = last.is_none_or(|last| last.elapsed() >= every);
+    if due {
+        *last = Some(Instant::now());
+    }
+    due
 }
 
 #[async_trait]
@@ -257,6 +272,10 @@ impl Store for Postgres {
 
     async fn queue_names(&self) -> Result<Vec<String>> {
         queues::names(&self.shared.db).await
+    }
+
+    async fn gates(&self, names: &[String]) -> Result<Vec<GateView>> {
+        doors::views(&self.shared.db, names).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerView>> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tidemill_core::{Job, JobId, Priority, Settlement, Token, WorkerId};
+use tidemill_core::{Breaker, Job, JobId, Priority, QueueLimit, Settlement, Token, WorkerId};
 
 /// What became of one enqueued job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,6 +87,8 @@ pub struct ClaimRequest {
     pub lanes: Vec<Lane>,
     /// How lanes and tenants share them.
     pub share: Share,
+    /// The limits of these lanes' queues, from the finest to the coarsest.
+    pub limits: Arc<Vec<QueueLimit>>,
     /// Only these kinds; `None` means all. Jobs of other kinds stay where they are.
     pub kinds: Option<Arc<Vec<String>>>,
     /// At most this many.
@@ -115,6 +117,26 @@ pub struct ClaimedJob {
     pub lost: u16,
     /// When it was due.
     pub due_at: Timestamp,
+    /// The gates it went through; its settle names them.
+    pub gates: Vec<String>,
+}
+
+/// A gate that an attempt comes out of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GateEnd {
+    /// Its name.
+    pub gate: String,
+    /// Nobody may pass for so long: the other side asked for it.
+    pub shut_for: Option<Duration>,
+    /// By which rule the end of the attempt counts for or against the other side.
+    pub breaker: Option<Breaker>,
+}
+
+impl GateEnd {
+    /// One that nothing but the end is to be said of.
+    pub fn new(gate: impl Into<String>) -> Self {
+        Self { gate: gate.into(), shut_for: None, breaker: None }
+    }
 }
 
 /// What a claim took. All its jobs are under one token.
@@ -144,8 +166,24 @@ pub struct SettleItem {
     pub lost: u16,
     /// When the handler started, by the worker's clock; for the history only.
     pub started_at: Timestamp,
+    /// The gates that its claim named.
+    pub gates: Vec<GateEnd>,
     /// What is to be written.
     pub settlement: Settlement,
+}
+
+impl SettleItem {
+    /// Whether the attempt speaks for (`true`) or against the health of the other side, if it does.
+    pub fn is_well(&self) -> Option<bool> {
+        use tidemill_core::ErrorClass::{Ambiguous, Transient};
+        match &self.settlement {
+            Settlement::Done { .. } => Some(true),
+            Settlement::Again { failure: Some(failure), .. } | Settlement::Dead { failure } => {
+                matches!(failure.class, Transient | Ambiguous).then_some(false)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// What became of one settle.

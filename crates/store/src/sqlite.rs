@@ -9,11 +9,13 @@ pub mod adapter;
 mod cancel;
 mod claim;
 mod dead;
+mod doors;
 mod enqueue;
 mod error;
 mod examine;
 mod finish;
 mod fire;
+mod gates;
 mod group;
 mod lease;
 mod letters;
@@ -44,6 +46,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use rusqlite::Connection;
 use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
+use tidemill_core::gate::GateView;
 use tidemill_core::retention::Finished;
 use tidemill_core::{Clock, JobId, NewJob, Payload, WorkerId};
 
@@ -224,6 +227,11 @@ impl Store for Sqlite {
 
     async fn queue_names(&self) -> Result<Vec<String>> {
         self.read(queues::names).await
+    }
+
+    async fn gates(&self, names: &[String]) -> Result<Vec<GateView>> {
+        let names = names.to_vec();
+        self.read(move |conn| names.iter().map(|name| gates::view(conn, name)).collect()).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerView>> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
+use tidemill_core::gate::GateView;
 use tidemill_core::retention::Finished;
 use tidemill_core::{JobId, NewJob, Payload, WorkerId};
 
@@ -97,6 +98,9 @@ pub trait Store: Send + Sync + Debug + 'static {
 
     /// The queues that have jobs waiting, by name. Its cost grows with their number alone.
     async fn queue_names(&self) -> Result<Vec<String>>;
+
+    /// These gates, as far as anything is known of them.
+    async fn gates(&self, names: &[String]) -> Result<Vec<GateView>>;
 
     /// All workers that are registered.
     async fn workers(&self) -> Result<Vec<WorkerView>>;

@@ -22,6 +22,9 @@ pub struct JobView {
     pub lost: u16,
     /// When it may start, while it waits.
     pub due_at: Option<Timestamp>,
+    /// The gate that holds it, while it waits at one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub gate: Option<String>,
     /// Who runs it, or ran it last.
     pub worker: Option<WorkerId>,
     /// The token of that lease.

@@ -19,6 +19,7 @@ mod conformance {
     mod dead_replay;
     mod duty;
     mod enqueue;
+    mod limits;
     mod migrate;
     mod ordered;
     mod ordered_ends;

@@ -105,7 +105,8 @@ pub async fn run_inline(worker: Worker, job: impl Into<Enqueue>) -> Result<Settl
         options: new.options,
         created_at: now,
     };
-    let claimed = ClaimedJob { job: job.into(), attempt: 1, lost: 0, due_at: now };
+    let claimed =
+        ClaimedJob { job: job.into(), attempt: 1, lost: 0, due_at: now, gates: Vec::new() };
     let slot = shop.groups[0].slots.take();
     let item = execute(&shop, claimed, Token(1), now, slot).await;
     let nothing = || Settlement::Done { output: Payload::null(), follow_ups: Vec::new() };

@@ -1,6 +1,6 @@
 //! A batch of jobs as columns: what one enqueue statement takes, whatever the batch's size.
 //!
-//! Jobs of one queue, band, kind, tenant and due time share a ready row, a sheaf, of at most a
+//! Jobs of one queue, band, kind, tenant, key and due time share a ready row, a sheaf, of at most a
 //! hundred ids: that stays out of TOAST, and a claim of any size needs few rows.
 
 use std::collections::HashMap;
@@ -31,6 +31,7 @@ const ENQUEUE: Statement = sql!(
     TEXT_ARRAY,
     TEXT_ARRAY,
     INT4_ARRAY,
+    TEXT_ARRAY,
     TEXT_ARRAY,
     TEXT_ARRAY,
 );
@@ -83,6 +84,7 @@ pub(crate) async fn write(conn: &Conn<'_>, now: Option<At>, jobs: &[&NewJob]) ->
     let sheaf_queues: Vec<&str> = sheaves.iter().map(|s| s.key.queue).collect();
     let sheaf_kinds: Vec<&str> = sheaves.iter().map(|s| s.key.kind).collect();
     let sheaf_tenants: Vec<Option<&str>> = sheaves.iter().map(|s| s.key.tenant).collect();
+    let sheaf_keys: Vec<Option<&str>> = sheaves.iter().map(|s| s.key.key).collect();
     let sheaf_priorities: Vec<i16> = sheaf(|key| key.priority.band());
     let ats: Vec<Option<At>> = sheaves.iter().map(|s| due_at(s.key.due)).collect();
     let delays: Vec<Option<i64>> = sheaves.iter().map(|s| due_delay_us(s.key.due)).collect();
@@ -109,6 +111,7 @@ pub(crate) async fn write(conn: &Conn<'_>, now: Option<At>, jobs: &[&NewJob]) ->
             numbers,
             payloads,
             options,
+            &sheaf_keys,
         ],
     )
     .await?;
@@ -144,6 +147,7 @@ struct SheafKey<'a> {
     priority: Priority,
     kind: &'a str,
     tenant: Option<&'a str>,
+    key: Option<&'a str>,
     due: DueKey,
 }
 
@@ -226,6 +230,7 @@ fn groups<'a>(jobs: &[&'a NewJob]) -> Vec<(SheafKey<'a>, Vec<&'a NewJob>)> {
             priority: job.priority,
             kind: &job.kind,
             tenant: job.tenant.as_deref(),
+            key: job.key.as_deref(),
             due: DueKey::of(job.due),
         };
         // Most batches are of one sort: the hash is for the others.

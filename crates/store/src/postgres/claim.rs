@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use tidemill_core::Token;
+use serde_json::{Value, json};
+use tidemill_core::gate::{Counts, Per, RETRY_CREDIT};
+use tidemill_core::{QueueLimit, Token};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -35,6 +37,7 @@ const CLAIM: Statement = sql!(
     INT4_ARRAY,
     INT4,
     INT4,
+    TEXT,
 );
 
 /// How often one claim looks again because others held what is due.
@@ -143,6 +146,7 @@ async fn look_once(
                 &favours,
                 &(plan.sheaves as i32),
                 &(ask.jobs_max as i32),
+                &under(&ask.limits),
             ],
         )
         .await
@@ -165,10 +169,11 @@ fn read(
     let (is_whole, due): (bool, bool) = (head.get(2), head.get(5));
     claim.next_due = head.get::<_, Option<At>>(6).map(|at| at.0);
     claim.jobs.extend(jobs.iter().map(|row| ClaimedJob {
-        job: Arc::new(body(row, 12)),
+        job: Arc::new(body(row, 13)),
         attempt: row.get::<_, i16>(10) as u16 + 1,
         lost: row.get::<_, i16>(11) as u16,
         due_at: row.get::<_, At>(9).0,
+        gates: gates(row.get(12)),
     }));
     if is_whole {
         plan.begin_at_heads();
@@ -207,6 +212,43 @@ fn heads(ask: &ClaimRequest, jobs: &[ClaimedJob]) -> Vec<Option<Timestamp>> {
         }
     }
     heads
+}
+
+/// The limits in the words of the function; `None` when there are none, which is the fast way.
+fn under(limits: &[QueueLimit]) -> Option<String> {
+    let per = |limit: &QueueLimit| match limit.counts {
+        Counts::Per(Per::All) => 0,
+        Counts::Per(Per::Tenant) => 1,
+        Counts::Per(Per::Key) => 2,
+        Counts::Retry { .. } => 3,
+    };
+    let percent = |limit: &QueueLimit| match limit.counts {
+        Counts::Retry { percent } => Some(percent),
+        Counts::Per(_) => None,
+    };
+    let words = |limit: &QueueLimit| {
+        json!({
+            "queue": limit.queue,
+            "gate": limit.gate,
+            "kind": limit.kind,
+            "per": per(limit),
+            "most": limit.concurrency,
+            "every_us": limit.rate.map(|rate| rate.every_us()),
+            "burst": limit.rate.map_or(RETRY_CREDIT, |rate| rate.burst),
+            "probe_us": limit.open().map(|open| open.as_micros() as u64),
+            "percent": percent(limit),
+        })
+    };
+    (!limits.is_empty()).then(|| limits.iter().map(words).collect::<Value>().to_string())
+}
+
+/// The names that the function has put together.
+fn gates(names: Option<&str>) -> Vec<String> {
+    names
+        .into_iter()
+        .flat_map(|names| names.split_terminator('\u{1e}'))
+        .map(str::to_owned)
+        .collect()
 }
 
 fn earlier(one: Option<Timestamp>, other: Timestamp) -> Timestamp {

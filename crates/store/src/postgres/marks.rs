@@ -184,7 +184,14 @@ mod tests {
     fn ask() -> ClaimRequest {
         let lanes = vec![Lane { queue: "q".into(), priority: Priority::Normal }];
         let share = Share::default();
-        ClaimRequest { worker: WorkerId::new(), lanes, share, kinds: None, jobs_max: 100 }
+        ClaimRequest {
+            worker: WorkerId::new(),
+            lanes,
+            share,
+            limits: std::sync::Arc::default(),
+            kinds: None,
+            jobs_max: 100,
+        }
     }
 
     fn found(head: Option<Timestamp>, took: Duration) -> Found {

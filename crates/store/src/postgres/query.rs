@@ -90,6 +90,7 @@ fn view(row: &Row) -> JobView {
         output: payload(row.get(17)),
         error: row.get(18),
         cancel_requested: row.get(19),
+        gate: row.get(20),
     }
 }
 

@@ -65,6 +65,7 @@ const PUT_BACK: Statement = sql!(
     TEXT_ARRAY,
     INT8_ARRAY,
     INT4_ARRAY,
+    TEXT_ARRAY,
 );
 const KEY_LOCK: Statement = sql!("lock_unique_keys", TEXT_ARRAY);
 const KEY_RELEASE: Statement = sql!("release_unique_key", TEXT_ARRAY, UUID_ARRAY, TIMESTAMPTZ);
@@ -250,7 +251,7 @@ fn fits(one: &Back, other: &Back) -> bool {
         && b.unique_key.is_none()
         && (a.priority, one.spent, one.lost, one.delay_us)
             == (b.priority, other.spent, other.lost, other.delay_us)
-        && (&a.queue, &a.kind, &a.tenant) == (&b.queue, &b.kind, &b.tenant)
+        && (&a.queue, &a.kind, &a.tenant, &a.key) == (&b.queue, &b.kind, &b.tenant, &b.key)
 }
 
 async fn put_back(conn: &Conn<'_>, now: Option<At>, backs: &[Back]) -> Result<(), Fault> {
@@ -268,6 +269,7 @@ async fn put_back(conn: &Conn<'_>, now: Option<At>, backs: &[Back]) -> Result<()
     let priorities: Vec<i16> = heads.iter().map(|b| b.body.priority).collect();
     let kinds: Vec<&str> = heads.iter().map(|b| b.body.kind.as_str()).collect();
     let tenants: Vec<Option<&str>> = heads.iter().map(|b| b.body.tenant.as_deref()).collect();
+    let keys: Vec<Option<&str>> = heads.iter().map(|b| b.body.key.as_deref()).collect();
     let sheaf_delays: Vec<i64> = heads.iter().map(|b| b.delay_us).collect();
     let spents: Vec<i16> = heads.iter().map(|b| b.spent).collect();
     let lost_counts: Vec<i16> = heads.iter().map(|b| b.lost).collect();
@@ -300,6 +302,7 @@ async fn put_back(conn: &Conn<'_>, now: Option<At>, backs: &[Back]) -> Result<()
             &errors,
             &delays,
             &numbers,
+            &keys,
         ],
     )
     .await?;

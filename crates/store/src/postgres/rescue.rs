@@ -18,6 +18,7 @@ use crate::error::Result;
 use crate::postgres::Shared;
 use crate::postgres::batch::delay_us;
 use crate::postgres::connect::Conn;
+use crate::postgres::doors;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::leases::Stray;
 use crate::postgres::lines;
@@ -30,6 +31,7 @@ const SILENT: Statement = sql!("select_silent_workers", TIMESTAMPTZ, INT8);
 const GIVE_UP: Statement = sql!("give_up_workers", TIMESTAMPTZ, INT8);
 const REMOVE: Statement = sql!("delete_worker", UUID);
 const KEY_LOCK: Statement = sql!("lock_keys_of_workers", UUID_ARRAY);
+const GATES_OPEN: Statement = sql!("open_gates", UUID_ARRAY, TIMESTAMPTZ);
 const LEASE_TAKE: Statement = sql!("take_leases", UUID_ARRAY);
 const LEASE_ORPHANS: Statement = sql!("select_orphans");
 const LEASE_SWEEP: Statement = sql!("sweep_leases", TIMESTAMPTZ);
@@ -39,6 +41,8 @@ const JOB_UNFINISHED: Statement = sql!("select_unfinished", UUID_ARRAY);
 
 /// How often leases are looked at that no worker's death would bring up.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
+/// How often gates are looked at that nobody inside will open.
+const UNSTICK_EVERY: Duration = Duration::from_secs(5);
 
 /// Who left, and how.
 enum Leaving {
@@ -57,6 +61,11 @@ pub(crate) async fn rescue(shared: &Shared, rules: RescueRules) -> Result<Rescue
     let silent = shared.db.read(&SILENT, &[&now, &delay_us(rules.lease_ttl)]).await?;
     if silent.first().is_some_and(|row| row.get(0)) {
         rescued = leave(shared, &Leaving::Silent(rules)).await?;
+    }
+    if shared.unstick_is_due(UNSTICK_EVERY) {
+        for queue in doors::unstick(shared).await? {
+            shared.hint(Hint::Ready { queue });
+        }
     }
     if shared.sweep_is_due(SWEEP_EVERY) {
         shared.db.read(&LEASE_SWEEP, &[&now]).await?;
@@ -128,6 +137,7 @@ async fn write(shared: &Shared, conn: &Conn<'_>, leaving: &Leaving) -> Result<Le
     };
     conn.query(&KEY_LOCK, &[&workers]).await?;
     lines::lock_of_workers(conn, &workers).await?;
+    conn.query(&GATES_OPEN, &[&workers, &now]).await?;
     let rows = conn.query(&LEASE_TAKE, &[&workers]).await?;
     let leases: Vec<_> = rows.iter().map(Lease::of).collect();
     let mut left = put_back(conn, now, &leases, rules).await?;
@@ -193,10 +203,10 @@ async fn put_back(
 }
 
 /// Jobs that may share a sheaf stand side by side; within one, in the order of their making.
-fn sheaf_order(back: &Back) -> (&str, i16, &str, Option<&str>, i16, i16, Uuid) {
+fn sheaf_order(back: &Back) -> (&str, i16, &str, Option<&str>, Option<&str>, i16, i16, Uuid) {
     let body = &back.body;
-    let tenant = body.tenant.as_deref();
-    (&body.queue, body.priority, &body.kind, tenant, back.spent, back.lost, body.id)
+    let (tenant, key) = (body.tenant.as_deref(), body.key.as_deref());
+    (&body.queue, body.priority, &body.kind, tenant, key, back.spent, back.lost, body.id)
 }
 
 /// Decides what becomes of one job.

@@ -7,6 +7,7 @@
 mod whole;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use tidemill_core::{Settlement, WorkerId};
 use uuid::Uuid;
@@ -33,12 +34,15 @@ const SETTLE_DONE: Statement = sql!(
     INT8_ARRAY,
     INT8_ARRAY,
     INT8_ARRAY,
+    UUID_ARRAY,
+    INT8_ARRAY,
+    TEXT_ARRAY,
 );
 const SETTLED_BEFORE: Statement = sql!("was_settled", UUID_ARRAY, INT8_ARRAY);
 
 /// Records attempts that ended; answers in their order.
 pub(crate) async fn settle(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     worker: WorkerId,
     items: Vec<SettleItem>,
 ) -> Result<Vec<Settled>> {
@@ -61,7 +65,7 @@ fn is_plain(item: &SettleItem) -> bool {
 }
 
 async fn settle_done(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     worker: WorkerId,
     items: &[SettleItem],
     flight: Flight<'_>,
@@ -85,6 +89,7 @@ async fn settle_done(
         }
     }
     shared.leases.settled(flight);
+    shared.doors.came_out(shared, items);
     shared.finished(items.iter().map(|item| item.job.id));
     let answer = |item: &SettleItem| {
         let id = item.job.id.0;
@@ -112,6 +117,14 @@ async fn write_done(
         |tokens: &[tidemill_core::Token]| -> Vec<i64> { tokens.iter().map(|t| t.0).collect() };
     let (open, closing) = (numbers(&flight.open), numbers(&flight.closing));
     let swept = numbers(&flight.swept);
+    let (mut inside, mut of_tokens, mut gates) = (Vec::new(), Vec::new(), Vec::new());
+    for item in items.iter().filter(|item| !flight.closing.contains(&item.token)) {
+        for end in &item.gates {
+            inside.push(item.job.id.0);
+            of_tokens.push(item.token.0);
+            gates.push(end.gate.as_str());
+        }
+    }
     let rows = db
         .query(
             &SETTLE_DONE,
@@ -128,6 +141,9 @@ async fn write_done(
                 &closing,
                 &swept,
                 &retains,
+                &inside,
+                &of_tokens,
+                &gates,
             ],
         )
         .await?;

@@ -13,15 +13,22 @@ use tidemill_core::share::allot;
 
 use crate::error::Result;
 use crate::request::{Claim, ClaimRequest, ClaimedJob, Lane};
+use crate::sqlite::doors::{Candidate, Doors, Verdict};
 use crate::sqlite::lease::{Held, Lease};
 use crate::sqlite::rows::{Body, job_id, time};
 use crate::sqlite::writer::Turn;
 use crate::sqlite::{tenants, workers};
 
-/// A ready row that was taken.
+/// How many one claim may hold at gates; whoever asks again goes on.
+const HELD_MAX: usize = 5000;
+
+/// A ready row that was taken, or may be.
 struct Taken {
     run_at: i64,
     held: Held,
+    kind: String,
+    key: String,
+    gates: Vec<String>,
 }
 
 /// Takes what the request wishes, in order of lane, due time and age.
@@ -31,16 +38,21 @@ pub(super) fn claim(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Claim> {
     if !workers::is_registered(conn, ask.worker)? {
         return Ok(claim);
     }
-    let (taken, is_left) = take_all(turn, ask)?;
+    let mut doors = Doors::new(&ask.limits, now);
+    doors.let_through(conn)?;
+    let (taken, is_left) = take_all(turn, ask, &mut doors)?;
+    let is_short = taken.len() < ask.jobs_max;
     if !taken.is_empty() {
         let held: Vec<_> = taken.iter().map(|taken| taken.held).collect();
         claim.token = Some(Lease::insert(conn, ask.worker, now, &held)?);
-        claim.jobs = bodies(conn, &taken)?;
+        claim.jobs = bodies(conn, taken)?;
     }
+    let opening = doors.write(conn, claim.token)?;
     if is_left {
         claim.next_due = Some(claim.now);
-    } else if taken.len() < ask.jobs_max {
-        claim.next_due = next_due(conn, now, &ask.lanes)?.map(time);
+    } else if is_short {
+        let next = next_due(conn, now, &ask.lanes)?.into_iter().chain(opening).min();
+        claim.next_due = next.map(time);
     }
     Ok(claim)
 }
@@ -54,10 +66,27 @@ struct DueLane<'a> {
 }
 
 /// Takes from all lanes; also answers whether it left something, because it may look at only so many tenants.
-fn take_all(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<(Vec<Taken>, bool)> {
+fn take_all<'a>(
+    turn: &mut Turn<'_>,
+    ask: &'a ClaimRequest,
+    doors: &mut Doors<'a>,
+) -> Result<(Vec<Taken>, bool)> {
     let words = ask.kinds.as_ref().map(|kinds| serde_json::json!(**kinds).to_string());
-    let lanes = due_lanes(turn.conn, turn.now, ask)?;
-    let mut hand = Hand { turn: &mut *turn, ask, words, taken: Vec::new(), is_cut: false };
+    let mut lanes = due_lanes(turn.conn, turn.now, ask)?;
+    let is_idle = |queue: &str| !lanes.iter().any(|lane| lane.lane.queue == queue);
+    if doors.let_idle_retries(turn.conn, ask.jobs_max, is_idle)? {
+        lanes = due_lanes(turn.conn, turn.now, ask)?;
+    }
+    let mut hand = Hand {
+        turn: &mut *turn,
+        ask,
+        doors,
+        words,
+        taken: Vec::new(),
+        held: 0,
+        full: Vec::new(),
+        is_cut: false,
+    };
     // By quota first; then what is left, in order.
     for lane in &lanes {
         hand.take_from(lane, lane.quota)?;
@@ -65,9 +94,11 @@ fn take_all(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<(Vec<Taken>, bool
     for lane in &lanes {
         hand.take_from(lane, ask.jobs_max)?;
     }
-    let Hand { taken, is_cut, .. } = hand;
-    let is_left =
-        is_cut && taken.len() < ask.jobs_max && !due_lanes(turn.conn, turn.now, ask)?.is_empty();
+    let Hand { taken, full, is_cut, .. } = hand;
+    let is_left = is_cut && taken.len() < ask.jobs_max && {
+        let lanes = due_lanes(turn.conn, turn.now, ask)?;
+        lanes.iter().any(|lane| !full.contains(&lane.lane.queue))
+    };
     Ok((taken, is_left))
 }
 
@@ -89,26 +120,44 @@ fn due_lanes<'a>(conn: &Connection, now: i64, ask: &'a ClaimRequest) -> Result<V
 }
 
 /// Takes from one lane after another, until it has enough.
-struct Hand<'a, 'b> {
+struct Hand<'a, 'b, 'c> {
     turn: &'a mut Turn<'b>,
-    ask: &'a ClaimRequest,
+    ask: &'c ClaimRequest,
+    doors: &'a mut Doors<'c>,
     words: Option<String>,
     taken: Vec<Taken>,
+    /// How many it held at gates.
+    held: usize,
+    /// Queues of which nothing may pass.
+    full: Vec<String>,
     is_cut: bool,
 }
 
-impl Hand<'_, '_> {
-    fn take_from(
-        &mut self,
-        DueLane { lane, crowded, .. }: &DueLane<'_>,
-        most: usize,
-    ) -> Result<()> {
-        let mut wanted = most.min(self.ask.jobs_max - self.taken.len());
-        if !crowded {
-            self.take(lane, "", wanted)?;
-            return Ok(());
+impl Hand<'_, '_, '_> {
+    fn take_from(&mut self, lane: &DueLane<'_>, most: usize) -> Result<()> {
+        let (queue, before) = (&lane.lane.queue, self.taken.len());
+        let is_limited = self.doors.has(queue);
+        let most = most.min(self.ask.jobs_max - before);
+        let mut wanted = most - self.take_shares(lane, most)?;
+        if is_limited && wanted > 0 && self.doors.let_retries(self.turn.conn, queue, wanted)? {
+            self.doors.retries_are_free = true;
+            wanted -= self.take_shares(lane, wanted)?;
+            self.doors.retries_are_free = false;
         }
-        let mut visits = 0;
+        if is_limited && wanted < most {
+            let firsts = self.taken[before..].iter().filter(|taken| taken.held.spent == 0).count();
+            self.doors.pay(self.turn.conn, queue, firsts)?;
+        }
+        Ok(())
+    }
+
+    /// Takes from a lane, by the shares of its tenants; answers how many.
+    fn take_shares(&mut self, lane: &DueLane<'_>, most: usize) -> Result<usize> {
+        let DueLane { lane, crowded, .. } = lane;
+        if !crowded {
+            return self.take(lane, "", most);
+        }
+        let (mut wanted, mut visits) = (most, 0);
         while wanted > 0 {
             let visits_max = wanted + tenants::SPARE_VISITS;
             let round = tenants::in_turn(self.turn, lane, visits_max)?;
@@ -126,7 +175,7 @@ impl Hand<'_, '_> {
             visits += visits_max;
             let served = if wanted == 0 { last } else { round.last };
             self.turn.marks.serve(lane, served.unwrap_or_default());
-            if round.is_whole && wanted == before {
+            if (round.is_whole && wanted == before) || self.full.contains(&lane.queue) {
                 break;
             }
             if visits > tenants::VISITS_MAX {
@@ -134,36 +183,92 @@ impl Hand<'_, '_> {
                 break;
             }
         }
-        Ok(())
+        Ok(most - wanted)
     }
 
     /// Takes up to `most` jobs of one tenant; answers how many.
     fn take(&mut self, lane: &Lane, tenant: &str, most: usize) -> Result<usize> {
-        if most == 0 {
-            return Ok(0);
+        let (before, is_limited) = (self.taken.len(), self.doors.has(&lane.queue));
+        let mut wanted = most;
+        while wanted > 0 && !self.full.contains(&lane.queue) {
+            let due = self.look(lane, tenant, wanted)?;
+            let is_last = due.len() < wanted || !is_limited;
+            for one in due {
+                self.take_one(lane, tenant, one)?;
+            }
+            wanted = most - (self.taken.len() - before);
+            if self.held >= HELD_MAX {
+                self.is_cut = true;
+                break;
+            }
+            if is_last {
+                break;
+            }
         }
+        Ok(most - wanted)
+    }
+
+    /// What is due of one tenant, in order, and of kinds that are asked for.
+    fn look(&mut self, lane: &Lane, tenant: &str, most: usize) -> Result<Vec<Taken>> {
         let (conn, now) = (self.turn.conn, self.turn.now);
-        let due = match self.ask.kinds.as_ref().zip(self.words.as_deref()) {
-            None => due(conn, now, lane, tenant, most)?,
-            Some((_, words)) if !tenant.is_empty() => {
-                due_of_kinds(conn, i64::MIN..=now, lane, tenant, words, most)?
-            }
-            Some((kinds, words)) => {
-                let from = self.turn.marks.begin(now, lane, kinds);
-                let due = due_of_kinds(conn, from..=now, lane, tenant, words, most)?;
-                let last = due.get(most - 1).map(|last| last.run_at);
-                self.turn.marks.seen(lane, kinds, last.unwrap_or(now));
-                due
-            }
+        let Some((kinds, words)) = self.ask.kinds.as_ref().zip(self.words.as_deref()) else {
+            return due(conn, now, lane, tenant, most);
         };
-        let mut delete = conn.prepare_cached(include_str!("sql/delete_ready.sql"))?;
-        let band = lane.priority.band();
-        for Taken { run_at, held: Held { id: JobId(id), .. } } in &due {
-            delete.execute(params![lane.queue, band, tenant, run_at, id.as_bytes()])?;
+        if !tenant.is_empty() {
+            return due_of_kinds(conn, i64::MIN..=now, lane, tenant, words, most);
         }
-        let taken = due.len();
-        self.taken.extend(due);
-        Ok(taken)
+        let mut from = self.turn.marks.begin(now, lane, kinds);
+        if self.doors.has(&lane.queue) {
+            let mut select = conn.prepare_cached(include_str!("sql/first_let_through.sql"))?;
+            let asked = params![lane.queue, lane.priority.band()];
+            let let_through: Option<i64> = select.query_one(asked, |row| row.get(0))?;
+            from = let_through.map_or(from, |at| at.min(from));
+        }
+        let due = due_of_kinds(conn, from..=now, lane, tenant, words, most)?;
+        let last = due.get(most - 1).map(|last| last.run_at);
+        self.turn.marks.seen(lane, kinds, last.unwrap_or(now));
+        Ok(due)
+    }
+
+    /// Takes a job, if limits let it pass; else it is held at a gate, or stays.
+    fn take_one(&mut self, lane: &Lane, tenant: &str, mut one: Taken) -> Result<()> {
+        let (conn, queue, band) = (self.turn.conn, &lane.queue, lane.priority.band());
+        let JobId(id) = one.held.id;
+        if self.doors.has(queue) {
+            if self.full.contains(queue) {
+                return Ok(());
+            }
+            let is_retry = one.held.spent > 0;
+            let candidate = Candidate { kind: &one.kind, tenant, key: &one.key, is_retry };
+            match self.doors.pass(conn, queue, &candidate)? {
+                Verdict::Passes(gates) => one.gates = gates,
+                Verdict::Full => {
+                    self.full.push(queue.clone());
+                    return Ok(());
+                }
+                Verdict::Held(gate) => {
+                    self.held += 1;
+                    conn.prepare_cached(include_str!("sql/hold_ready.sql"))?.execute(params![
+                        queue,
+                        band,
+                        tenant,
+                        one.run_at,
+                        id.as_bytes(),
+                        gate
+                    ])?;
+                    return Ok(());
+                }
+            }
+        }
+        conn.prepare_cached(include_str!("sql/delete_ready.sql"))?.execute(params![
+            queue,
+            band,
+            tenant,
+            one.run_at,
+            id.as_bytes()
+        ])?;
+        self.taken.push(one);
+        Ok(())
     }
 }
 
@@ -193,20 +298,27 @@ fn due_of_kinds(
 impl Taken {
     fn of_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         let held = Held { id: job_id(row, 1)?, spent: row.get(2)?, lost: row.get(3)? };
-        Ok(Self { run_at: row.get(0)?, held })
+        Ok(Self {
+            run_at: row.get(0)?,
+            held,
+            kind: row.get(4)?,
+            key: row.get(5)?,
+            gates: Vec::new(),
+        })
     }
 }
 
-fn bodies(conn: &Connection, taken: &[Taken]) -> Result<Vec<ClaimedJob>> {
+fn bodies(conn: &Connection, taken: Vec<Taken>) -> Result<Vec<ClaimedJob>> {
     let mut select = conn.prepare_cached(include_str!("sql/select_job.sql"))?;
     let mut jobs = Vec::with_capacity(taken.len());
-    for Taken { run_at, held } in taken {
+    for Taken { run_at, held, gates, .. } in taken {
         let body = select.query_one([held.id.0.as_bytes()], Body::of_row)?;
         jobs.push(ClaimedJob {
             job: Arc::new(body.job),
             attempt: held.spent.saturating_add(1),
             lost: held.lost,
-            due_at: time(*run_at),
+            due_at: time(run_at),
+            gates,
         });
     }
     Ok(jobs)
@@ -257,6 +369,7 @@ mod tests {
             worker,
             lanes,
             share: Share::default(),
+            limits: Arc::default(),
             kinds: Some(Arc::new(kinds)),
             jobs_max: 1,
         };

@@ -66,8 +66,8 @@ fn write(conn: &Connection, now: i64, jobs: &[NewJob]) -> Result<Vec<Receipt>> {
             now
         ])?;
         if written == 1 {
-            insert_ready
-                .execute(params![job.queue, band, job.tenant, run_at, id, job.kind, 0, 0])?;
+            let NewJob { queue, tenant, kind, key, .. } = job;
+            insert_ready.execute(params![queue, band, tenant, run_at, id, kind, key, 0, 0])?;
         }
         receipts.push(Receipt::Enqueued { id: job.id });
     }

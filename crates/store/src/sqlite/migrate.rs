@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 const MIGRATIONS: &[(i64, &str)] = &[
     (1, include_str!("migrations/0001_heart.sql")),
     (2, include_str!("migrations/0002_schedules.sql")),
+    (3, include_str!("migrations/0003_claim.sql")),
 ];
 
 /// The version this program needs.

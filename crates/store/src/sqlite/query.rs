@@ -38,6 +38,7 @@ fn view(
         attempt: 0,
         lost: 0,
         due_at: None,
+        gate: None,
         worker: last.worker,
         token: last.token,
         finished_at: None,
@@ -48,6 +49,7 @@ fn view(
     if let Some(waiting) = waiting {
         view.state = if waiting.run_at <= now { State::Ready } else { State::Scheduled };
         view.due_at = Some(time(waiting.run_at));
+        view.gate = ready::gate(conn, &view.job, waiting.run_at)?;
         (view.attempt, view.lost) = (waiting.spent, waiting.lost);
     } else if let Some(running) = running(id)? {
         view.state = State::Running;
@@ -127,6 +129,7 @@ impl Outcome {
             attempt: self.attempt,
             lost: self.lost,
             due_at: None,
+            gate: None,
             worker: self.worker.or(last.worker),
             token: self.token.or(last.token),
             finished_at: Some(time(self.finished_at)),

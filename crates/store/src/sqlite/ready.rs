@@ -56,18 +56,26 @@ pub(super) fn find(conn: &Connection, body: &Body, last: &LastAttempt) -> Result
     Ok(found.optional()?)
 }
 
+/// The gate that holds a job which waits at this place, if one does.
+pub(super) fn gate(conn: &Connection, job: &Job, run_at: i64) -> Result<Option<String>> {
+    let Job { id, queue, priority, tenant, .. } = job;
+    let mut select = conn.prepare_cached(include_str!("sql/select_ready_gate.sql"))?;
+    let place = params![queue, priority.band(), tenant, run_at, id.0.as_bytes()];
+    Ok(select.query_one(place, |row| row.get(0)).optional()?)
+}
+
 pub(super) fn insert(conn: &Connection, job: &Job, waiting: Waiting) -> Result<()> {
-    let Job { id, kind, queue, priority, tenant, .. } = job;
+    let Job { id, kind, queue, priority, tenant, key, .. } = job;
     let Waiting { run_at, spent, lost } = waiting;
     let mut insert = conn.prepare_cached(include_str!("sql/insert_ready.sql"))?;
     let (band, id) = (priority.band(), id.0.as_bytes());
-    insert.execute(params![queue, band, tenant, run_at, id, kind, spent, lost])?;
+    insert.execute(params![queue, band, tenant, run_at, id, kind, key, spent, lost])?;
     Ok(())
 }
 
 pub(super) fn delete(conn: &Connection, job: &Job, run_at: i64) -> Result<()> {
     let Job { id, queue, priority, tenant, .. } = job;
-    let mut delete = conn.prepare_cached(include_str!("sql/delete_ready.sql"))?;
+    let mut delete = conn.prepare_cached(include_str!("sql/delete_waiting.sql"))?;
     delete.execute(params![queue, priority.band(), tenant, run_at, id.0.as_bytes()])?;
     Ok(())
 }

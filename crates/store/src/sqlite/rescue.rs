@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::request::{RescueRules, Rescued};
 use crate::sqlite::dead;
 use crate::sqlite::finish::{End, finish};
+use crate::sqlite::gates;
 use crate::sqlite::lease::{Held, Lease};
 use crate::sqlite::ready::{self, Waiting};
 use crate::sqlite::rows::worker_id;
@@ -26,6 +27,7 @@ pub(super) fn rescue(turn: &mut Turn<'_>, rules: RescueRules) -> Result<Rescued>
     for worker in silent {
         give_up(turn, worker, Some(rules.lost_max), &mut rescued)?;
     }
+    gates::unstick(turn)?;
     Ok(rescued)
 }
 

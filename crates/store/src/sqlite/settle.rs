@@ -15,6 +15,7 @@ use crate::request::{SettleItem, Settled};
 use crate::sqlite::dead;
 use crate::sqlite::enqueue::enqueue;
 use crate::sqlite::finish::{End, finish};
+use crate::sqlite::gates;
 use crate::sqlite::lease::{Held, Lease};
 use crate::sqlite::ready::{self, Waiting};
 use crate::sqlite::writer::Turn;
@@ -39,6 +40,7 @@ pub(super) fn settle(
         answers.push(match (lease, held) {
             (Some(lease), Some(held)) => {
                 let answer = settle_one(turn, lease, held, item)?;
+                gates::come_out(turn, item)?;
                 lease.forget_cancel(turn.conn, held.id)?;
                 answer
             }

@@ -60,7 +60,14 @@ mod tests {
 
     fn ask(worker: WorkerId) -> ClaimRequest {
         let lanes = vec![Lane { queue: "default".into(), priority: Priority::Normal }];
-        ClaimRequest { worker, lanes, share: Share::default(), kinds: None, jobs_max: 1 }
+        ClaimRequest {
+            worker,
+            lanes,
+            share: Share::default(),
+            limits: std::sync::Arc::default(),
+            kinds: None,
+            jobs_max: 1,
+        }
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use tidemill_core::{
     Clock, ErrorClass, Failure, JobId, Limits, ManualClock, NewJob, OnDead, OnDuplicate, Options,
     Payload, Priority, Scope, Settlement, State, UniqueKey, WorkerId,
 };
-use tidemill_store::request::{RescueRules, Rescued};
+use tidemill_store::request::{GateEnd, RescueRules, Rescued};
 use tidemill_store::{
     Claim, ClaimRequest, Hint, JobView, Lane, OpenOptions, Receipt, SettleItem, Settled, Share,
     Store, WorkerCard, open,
@@ -177,7 +177,14 @@ pub fn card(id: WorkerId) -> WorkerCard {
 
 /// A wish for every band of a queue.
 pub fn ask(worker: WorkerId, queue: &str, jobs_max: usize) -> ClaimRequest {
-    ClaimRequest { worker, lanes: lanes(queue), share: Share::default(), kinds: None, jobs_max }
+    ClaimRequest {
+        worker,
+        lanes: lanes(queue),
+        share: Share::default(),
+        limits: Arc::default(),
+        kinds: None,
+        jobs_max,
+    }
 }
 
 /// Every band of a queue, first served first.
@@ -246,6 +253,7 @@ pub fn item(claim: &Claim, at: usize, settlement: Settlement) -> SettleItem {
         attempt: taken.attempt,
         lost: taken.lost,
         started_at: claim.now,
+        gates: taken.gates.iter().map(GateEnd::new).collect(),
         settlement,
     }
 }

@@ -28,7 +28,14 @@ impl Play {
         let lanes = lanes(queues);
         let kinds = kind.map(|kind| Arc::new(vec![format!("k{kind}")]));
         let (asked, share) = (lanes.clone(), Share::default());
-        let ask = ClaimRequest { worker, lanes: asked, share, kinds: kinds.clone(), jobs_max };
+        let ask = ClaimRequest {
+            worker,
+            lanes: asked,
+            share,
+            limits: Arc::default(),
+            kinds: kinds.clone(),
+            jobs_max,
+        };
         let claim = fine(self.store.claim(ask).await)?;
         let place = |job: &NewJob| {
             lanes.iter().position(|lane| (&lane.queue, lane.priority) == (&job.queue, job.priority))
@@ -95,6 +102,7 @@ impl Play {
                 attempt: taken.attempt,
                 lost: taken.lost,
                 started_at: now,
+                gates: Vec::new(),
                 settlement: Settlement::Cancelled { reason: String::new() },
             };
             self.leases.push(Lease { worker, item });

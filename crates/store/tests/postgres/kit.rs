@@ -40,7 +40,14 @@ pub async fn worker(store: &Arc<dyn Store>) -> WorkerId {
 /// A wish for the normal band of the default queue.
 pub fn ask(worker: WorkerId, jobs_max: usize) -> ClaimRequest {
     let lanes = vec![Lane { queue: "default".into(), priority: Priority::Normal }];
-    ClaimRequest { worker, lanes, share: Share::default(), kinds: None, jobs_max }
+    ClaimRequest {
+        worker,
+        lanes,
+        share: Share::default(),
+        limits: Arc::default(),
+        kinds: None,
+        jobs_max,
+    }
 }
 
 /// The ids of a claim.
@@ -57,6 +64,7 @@ pub fn items(claim: &Claim, how: &Settlement) -> Vec<SettleItem> {
         attempt: taken.attempt,
         lost: taken.lost,
         started_at: claim.now,
+        gates: Vec::new(),
         settlement: how.clone(),
     };
     claim.jobs.iter().map(item).collect()

@@ -109,5 +109,12 @@ pub async fn worker(store: &Arc<dyn Store>) -> WorkerId {
 /// A wish for the normal band of the default queue.
 pub fn ask(worker: WorkerId, jobs_max: usize) -> ClaimRequest {
     let lanes = vec![Lane { queue: "default".into(), priority: Priority::Normal }];
-    ClaimRequest { worker, lanes, share: Share::default(), kinds: None, jobs_max }
+    ClaimRequest {
+        worker,
+        lanes,
+        share: Share::default(),
+        limits: Arc::default(),
+        kinds: None,
+        jobs_max,
+    }
 }

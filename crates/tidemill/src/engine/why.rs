@@ -2,8 +2,8 @@
 
 use tidemill_core::queue::{RuleBook, matches};
 use tidemill_core::why::{Gate, Why};
-use tidemill_core::{JobId, State};
-use tidemill_store::{JobView, LineView, QueueView, WorkerView};
+use tidemill_core::{JobId, QueueLimit, State};
+use tidemill_store::{JobView, LineView, QueueView, Store, WorkerView};
 
 use crate::engine::Tidemill;
 use crate::error::{Error, Result};
@@ -26,16 +26,37 @@ impl Tidemill {
             let workers = store.workers().await?;
             gates.extend(paused(&book, &view));
             gates.extend(unserved(&workers, &view));
+            gates.extend(limited(store.as_ref(), &book, &view).await?);
             if gates.is_empty() {
                 gates.push(slot(&workers, &store.queues().await?, &view));
             }
         }
         let expected_at = match gates.as_slice() {
-            [Gate::Due { at, .. }] => Some(*at),
+            [Gate::Due { at, .. } | Gate::Limit { opens_at: Some(at), is_broken: false, .. }] => {
+                Some(*at)
+            }
             _ => None,
         };
         Ok(Why { id, state: view.state, gates, expected_at })
     }
+}
+
+/// The limits that let it not pass.
+async fn limited(store: &dyn Store, book: &RuleBook, view: &JobView) -> Result<Vec<Gate>> {
+    let job = &view.job;
+    let (tenant, key) = (job.tenant.as_deref(), job.key.as_deref());
+    let (tenant, key, is_retry) =
+        (tenant.unwrap_or_default(), key.unwrap_or_default(), view.attempt > 0);
+    let through =
+        |limit: QueueLimit| Some((limit.gate_of(&job.kind, tenant, key, is_retry)?, limit));
+    let (names, limits): (Vec<_>, Vec<_>) =
+        book.limits(&job.queue).into_iter().filter_map(through).unzip();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let now = store.now().await?;
+    let gates = store.gates(&names).await?;
+    Ok(gates.iter().zip(&limits).filter_map(|(gate, limit)| gate.holds(limit, now)).collect())
 }
 
 /// What its state alone says.

@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use jiff::Timestamp;
+use tidemill_core::gate::PART;
 use tidemill_core::job::settle::{Attempt, Ended, expired, settle};
-use tidemill_core::{ErrorClass, Failure, QueueRules, Retry, Settlement, Token};
+use tidemill_core::queue::RuleBook;
+use tidemill_core::{ErrorClass, Failure, Job, QueueRules, Retry, Settlement, Token};
+use tidemill_store::request::GateEnd;
 use tidemill_store::{ClaimedJob, SettleItem};
 use tracing::Instrument;
 
@@ -30,8 +33,38 @@ pub(crate) async fn execute(
         Some(failure) => Settlement::Dead { failure },
         None => decide(shop, &claimed, token, slot).await?,
     };
-    let ClaimedJob { job, attempt, lost, .. } = claimed;
-    Some(SettleItem { job, token, attempt, lost, started_at, settlement })
+    let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
+    let gates = come_out(&shop.mill.0.rules.known().book, &job, gates, &settlement);
+    Some(SettleItem { job, token, attempt, lost, started_at, gates, settlement })
+}
+
+/// What is to be said at the gates, by the limits as they are now.
+fn come_out(
+    book: &RuleBook,
+    job: &Job,
+    gates: Vec<String>,
+    settlement: &Settlement,
+) -> Vec<GateEnd> {
+    if gates.is_empty() {
+        return Vec::new();
+    }
+    let asked_to_wait = match settlement {
+        Settlement::Again { delay, failure: Some(failure), .. } => {
+            (failure.class == ErrorClass::RateLimited).then_some(*delay)
+        }
+        _ => None,
+    };
+    let limits = book.limits(&job.queue);
+    let end = |gate: String| {
+        let base = gate.split(PART).next().unwrap_or_default();
+        let limit = limits.iter().find(|limit| limit.gate == base);
+        GateEnd {
+            shut_for: asked_to_wait.filter(|_| limit.is_some_and(|limit| limit.hold)),
+            breaker: limit.and_then(|limit| limit.breaker),
+            gate,
+        }
+    };
+    gates.into_iter().map(end).collect()
 }
 
 fn too_late(claimed: &ClaimedJob, now: Timestamp) -> Option<Failure> {

@@ -146,6 +146,7 @@ impl Shop {
             worker: self.worker(),
             lanes: lanes.lanes.clone(),
             share: lanes.share(known),
+            limits: lanes.limits(known),
             kinds: Some(Arc::clone(&self.kinds)),
             jobs_max,
         }

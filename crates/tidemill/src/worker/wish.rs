@@ -1,10 +1,11 @@
 //! What a group of slots asks for: its queues by their rules, those first that have had least.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use tidemill_core::queue::{is_pattern, matches};
 use tidemill_core::share::Turns;
-use tidemill_core::{BandWeights, Priority};
+use tidemill_core::{BandWeights, Priority, QueueLimit};
 use tidemill_store::{Claim, Lane, Share};
 
 use crate::engine::rules::Known;
@@ -46,6 +47,18 @@ impl Lanes {
     /// How they share a claim.
     pub(crate) fn share(&self, known: &Known) -> Share {
         Share { weights: self.weights.clone(), tenants: known.tenants.clone() }
+    }
+
+    /// The limits of their queues.
+    pub(crate) fn limits(&self, known: &Known) -> Arc<Vec<QueueLimit>> {
+        if !known.book.has_limits() {
+            return Arc::default();
+        }
+        let queues: BTreeSet<&str> = self.lanes.iter().map(|lane| lane.queue.as_str()).collect();
+        let mut limits: Vec<_> =
+            queues.into_iter().flat_map(|queue| known.book.limits(queue)).collect();
+        limits.sort_by_key(QueueLimit::order);
+        Arc::new(limits)
     }
 
     /// Remembers who got what.

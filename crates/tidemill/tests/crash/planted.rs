@@ -147,6 +147,7 @@ fn view(id: JobId, plan: Plan, state: State, token: Token) -> JobView {
         attempt: 1,
         lost: 0,
         due_at: None,
+        gate: None,
         worker: None,
         token: Some(token),
         finished_at: Some(Timestamp::UNIX_EPOCH),

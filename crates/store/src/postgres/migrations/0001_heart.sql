@@ -1,8 +1,8 @@
 -- The heart: bodies written once, ready work in sheaves of ids, one lease per claim, one outcome per job.
 --
 -- job      the body. Written once; changed only by a duplicate that replaces it.
--- ready    what waits: up to 100 ids of one queue, band, kind, tenant ('' for none) and due time (a sheaf).
---          The first `taken` of them are claimed already.
+-- ready    what waits: up to 100 ids of one queue, band, kind, tenant and key ('' for none) and due time (a sheaf).
+--          The first `taken` of them are claimed already. `line`: 0 in line, 1 let through a gate, 2 held at `gate`.
 -- lease    one row per claim; its key is the token. `gone`: ids it lost again (retried, snoozed, dead…).
 -- outcome  exactly one row per finished job, append-only.
 -- attempt  attempts that did not finish their job.
@@ -38,16 +38,23 @@ create table tidemill.ready (
     attempt int2 not null default 0,
     lost int2 not null default 0,
     taken int2 not null default 0,
+    line int2 not null default 0,
+    key text collate "C" not null default '',
+    gate text collate "C" not null default '',
     ids uuid[] not null
 );
 -- By `seq + 0`, so that nobody who looks for a `seq` walks over this index: to a planner whose statistics are of
 -- an empty table it looked as good as the primary key, and a claim took 190 ms.
-create index ready_claim on tidemill.ready (queue, priority, tenant, run_at, (seq + 0));
+create index ready_claim on tidemill.ready (queue, priority, tenant, run_at, (seq + 0)) where line < 2;
 -- Whether anything of a tenant is due, however many of them wait for the clock. Most jobs have none, and no entry.
-create index ready_due on tidemill.ready (queue, priority, run_at) where tenant <> '';
+create index ready_due on tidemill.ready (queue, priority, run_at) where tenant <> '' and line < 2;
+-- What was let through a gate comes back to where it stood, which claims may have passed by.
+create index ready_let_through on tidemill.ready (queue, priority, run_at) where line = 1;
+create index ready_held on tidemill.ready (gate, run_at, (seq + 0)) where line = 2;
 
+create sequence tidemill.lease_token_seq;
 create table tidemill.lease (
-    token int8 generated always as identity primary key,
+    token int8 primary key default nextval('tidemill.lease_token_seq'),
     worker uuid not null,
     ask uuid not null,
     claimed_at timestamptz not null,
@@ -56,7 +63,8 @@ create table tidemill.lease (
     losts int2[] not null,
     gone uuid[] not null default '{}',
     cancelled uuid[] not null default '{}',
-    reasons text[] not null default '{}'
+    reasons text[] not null default '{}',
+    gates text[] -- those its jobs are inside of
 ) with (fillfactor = 50);
 create index lease_worker on tidemill.lease (worker);
 -- Ids do not compress; trying cost a claim of 500 a quarter of its time.
@@ -189,10 +197,10 @@ alter table tidemill.lease set (autovacuum_vacuum_scale_factor = 0, autovacuum_v
 
 -- Puts one job into a new sheaf of its own; answers the sheaf's number.
 create function tidemill.place(
-    id uuid, queue text, priority int2, run_at timestamptz, kind text, tenant text, attempt int2, lost int2
+    id uuid, queue text, priority int2, run_at timestamptz, kind text, tenant text, key text, attempt int2, lost int2
 ) returns int8 language sql as $$
-    insert into tidemill.ready (seq, queue, priority, run_at, kind, tenant, attempt, lost, ids)
-    values (nextval('tidemill.sheaf'), $2, $3, $4, $5, coalesce($6, ''), $7, $8, array[$1])
+    insert into tidemill.ready (seq, queue, priority, run_at, kind, tenant, key, attempt, lost, ids)
+    values (nextval('tidemill.sheaf'), $2, $3, $4, $5, coalesce($6, ''), coalesce($7, ''), $8, $9, array[$1])
     returning seq
 $$;
 
@@ -340,9 +348,9 @@ begin
     body.sheaf := case when is_ordered then 0 else nextval('tidemill.sheaf') end;
     insert into tidemill.job select body.* on conflict (id) do nothing;
     if found and not is_ordered then
-        insert into tidemill.ready (seq, queue, priority, run_at, kind, tenant, ids)
+        insert into tidemill.ready (seq, queue, priority, run_at, kind, tenant, key, ids)
         values (body.sheaf, body.queue, body.priority, write.run_at, body.kind, coalesce(body.tenant, ''),
-            array[body.id]);
+            coalesce(body.key, ''), array[body.id]);
     end if;
     return found and is_ordered;
 end $$;
@@ -354,7 +362,8 @@ declare
 begin
     select j.* into strict body from tidemill.job j where j.id = start.id;
     update tidemill.job j set sheaf = tidemill.place(
-        body.id, body.queue, body.priority, greatest(start.due, start.at), body.kind, body.tenant, 0::int2, 0::int2)
+        body.id, body.queue, body.priority, greatest(start.due, start.at), body.kind, body.tenant, body.key,
+        0::int2, 0::int2)
     where j.id = start.id;
     return body.queue;
 end $$;
@@ -494,7 +503,7 @@ begin
             set payload = body.payload, options = body.options, queue = body.queue, priority = body.priority,
                 tenant = body.tenant, key = body.key, sheaf = case
                     when put.lines_up or in_line and stays then 0
-                    else tidemill.place(held.id, body.queue, body.priority, put.run_at, body.kind, body.tenant,
+                    else tidemill.place(held.id, body.queue, body.priority, put.run_at, body.kind, body.tenant, body.key,
                         coalesce(sheaf.attempt, 0::int2), coalesce(sheaf.lost, 0::int2))
                 end
             where j.id = held.id;
@@ -531,7 +540,7 @@ begin
         sheaf := tidemill.take_out(run_now.id);
         if sheaf.seq is not null then
             update tidemill.job j set sheaf = tidemill.place(run_now.id, sheaf.queue, sheaf.priority, run_now.at,
-                sheaf.kind, sheaf.tenant, sheaf.attempt, sheaf.lost)
+                sheaf.kind, sheaf.tenant, sheaf.key, sheaf.attempt, sheaf.lost)
             where j.id = run_now.id;
             return sheaf.queue;
         end if;
@@ -566,8 +575,8 @@ begin
         end if;
         update tidemill.job j
         set payload = coalesce(replay.payload, j.payload), sheaf = case when tidemill.is_ordered(body) then 0
-            else tidemill.place(
-                body.id, body.queue, body.priority, replay.at, body.kind, body.tenant, 0::int2, 0::int2) end
+            else tidemill.place(body.id, body.queue, body.priority, replay.at, body.kind, body.tenant, body.key,
+                0::int2, 0::int2) end
         where j.id = body.id;
         if tidemill.is_ordered(body) then
             ordered := ordered || body.id;
@@ -582,257 +591,6 @@ begin
     if cardinality(ordered) > 0 then
         perform tidemill.line_up(ordered, array_fill(replay.at, array[cardinality(ordered)]), replay.at);
     end if;
-end $$;
-
--- Divides slots by weight. What cannot be divided goes, one by one, to the first ones; a weight of 0 gets nothing,
--- unless all have it. As core's share.rs does.
-create function tidemill.allot(slots int4, weights int4[]) returns int4[] language plpgsql immutable as $$
-declare
-    sum int8 := (select sum(w) from unnest(weights) w);
-    shares int4[] := '{}';
-    rest int4 := slots;
-begin
-    for i in 1..cardinality(weights) loop
-        shares[i] := case when sum = 0 then slots / cardinality(weights) else slots::int8 * weights[i] / sum end;
-        rest := rest - shares[i];
-    end loop;
-    for i in 1..cardinality(weights) loop
-        exit when rest <= 0;
-        if weights[i] > 0 or sum = 0 then
-            shares[i] := shares[i] + 1;
-            rest := rest - 1;
-        end if;
-    end loop;
-    return shares;
-end $$;
-
--- Lanes that have something due, by their numbers, and whether it is (also) of tenants. `lows` says where to
--- begin to look for jobs without a tenant.
-create function tidemill.due_lanes(at timestamptz, queues text[], bands int2[], lows timestamptz[], kinds text[])
-returns table (lane int8, crowded boolean) language sql stable as $$
-    select l.lane, t.crowded
-    from unnest(queues, bands, lows) with ordinality l(queue, band, low, lane), lateral (
-        select exists (
-            select from tidemill.ready r
-            where r.queue = l.queue and r.priority = l.band and r.tenant <> '' and r.run_at <= at
-                and (kinds is null or r.kind = any (kinds))
-        ) as crowded
-    ) t
-    where t.crowded or exists (
-        select from tidemill.ready r
-        where r.queue = l.queue and r.priority = l.band and r.tenant = ''
-            and r.run_at <= at and r.run_at >= coalesce(l.low, '-infinity')
-            and (kinds is null or r.kind = any (kinds)))
-    order by l.lane
-$$;
-
--- Tenants of a lane that have something due, in turn: those behind `behind` first, then from the beginning ('' is
--- who has no tenant). Looks at no more than `visits_max`, because ten thousand may only wait for the clock;
--- `last` is the last one looked at, `is_round` says that all were.
-create function tidemill.tenants_in_turn(
-    at timestamptz, of_queue text, of_band int2, behind text, visits_max int4,
-    out tenants text[], out last text, out is_round boolean
-) language sql stable as $$
-    with recursive onward as (
-        (select r.tenant, r.run_at from tidemill.ready r
-        where r.queue = of_queue and r.priority = of_band and r.tenant > behind
-        order by r.tenant, r.run_at limit 1)
-        union all
-        (select n.* from onward v, lateral (
-            select r.tenant, r.run_at from tidemill.ready r
-            where r.queue = of_queue and r.priority = of_band and r.tenant > v.tenant
-            order by r.tenant, r.run_at limit 1
-        ) n)
-    ), first_part as materialized (
-        select v.* from onward v limit visits_max
-    ), anew as (
-        (select r.tenant, r.run_at from tidemill.ready r
-        where r.queue = of_queue and r.priority = of_band and r.tenant <= behind
-        order by r.tenant, r.run_at limit 1)
-        union all
-        (select n.* from anew v, lateral (
-            select r.tenant, r.run_at from tidemill.ready r
-            where r.queue = of_queue and r.priority = of_band and r.tenant > v.tenant and r.tenant <= behind
-            order by r.tenant, r.run_at limit 1
-        ) n)
-    ), second_part as materialized (
-        select v.* from anew v limit visits_max - (select count(*) from first_part)
-    ), visit as materialized (
-        select f.*, row_number() over () as place from (
-            select * from first_part union all select * from second_part) f
-    )
-    select coalesce(array_agg(v.tenant order by v.place) filter (where v.run_at <= at), '{}'),
-        (array_agg(v.tenant order by v.place desc))[1], count(*) < visits_max
-    from visit v
-$$;
-
--- Claims due jobs of these lanes under one new lease, for a registered worker; waits for nobody. A function,
--- because most of it is for rare cases: as one statement it cost an idle queue twice the time.
--- Lanes that have something due share `jobs_max` by `weights` (null: in their order), tenants share what their
--- lane gets; what is left goes to the lanes in their order.
--- `lows` says where in each lane to begin; where nothing is found so and `heads` allows it, a second look
--- begins at the heads. `behinds` are, per lane, the tenants served last; `favoured` ones (by queue and name) have
--- another weight than 1. The first row tells about the claim (`is_whole`: it looked from the heads; `sheaves` with
--- `ids` were found; `due`: something is due, but in the hands of another; `served`: the tenants served last;
--- `lanes`: those that had something due); the others are its jobs. What a claim that took something from a mark left behind is not told: ask again.
-create function tidemill.claim(
-    at timestamptz, asker uuid, ask uuid, queues text[], bands int2[], weights int4[], lows timestamptz[],
-    heads boolean, kinds text[], behinds text[], favoured text[], favours int4[], sheaves_max int4, jobs_max int4
-) returns table (
-    present timestamptz, token int8, is_whole boolean, sheaves int4, ids int4, due boolean, next_due timestamptz,
-    served text[], lanes int4[], run_at timestamptz, attempt int2, lost int2, id uuid, kind text, queue text, priority int2,
-    tenant text, key text, unique_key text, payload text, options text, created_at timestamptz
-) language plpgsql as $$
-#variable_conflict use_column
-declare
-    crowded boolean[];
-    quotas int4[];
-    lane int4;
-    first_round int4 := 2;
-    tenants text[];
-    last_visited text;
-    is_round boolean;
-    shares int4[];
-    sheaf record;
-    missing int4 := jobs_max;
-    wanted int4;
-    last_tenant text;
-    of_tenant int4;
-    taken_here int4;
-    visits int4;
-    found_max int4;
-    found_here int4;
-    emptied int8[];
-    taken uuid[];
-    attempts int2[];
-    losts int2[];
-    dues timestamptz[];
-begin
-    claim.present := coalesce(claim.at, now());
-    claim.sheaves := 0;
-    claim.ids := 0;
-    claim.due := false;
-    claim.served := behinds;
-    claim.is_whole := not exists (select from unnest(lows) low where low is not null);
-    -- Held to the end: whoever gives this worker up sees the lease, or there is none.
-    perform from tidemill.worker w where w.id = asker for key share;
-    if not found then
-        return next;
-        return;
-    end if;
-    loop
-        select coalesce(array_agg(d.lane), '{}'), array_agg(d.crowded) into claim.lanes, crowded
-        from tidemill.due_lanes(claim.present, queues, bands, lows, kinds) d;
-        exit when cardinality(claim.lanes) > 0 or claim.is_whole or not heads;
-        claim.is_whole := true;
-        lows := array_fill(null::timestamptz, array[cardinality(queues)]);
-    end loop;
-    if weights is not null and cardinality(claim.lanes) > 1 then
-        quotas := tidemill.allot(jobs_max, array(select weights[l] from unnest(claim.lanes) l));
-        first_round := 1;
-    end if;
-    -- By quota first, if there is one; then what is left, in order.
-    for round in first_round..2 loop
-        for at_lane in 1..cardinality(claim.lanes) loop
-            lane := claim.lanes[at_lane];
-            wanted := case when round = 1 then least(quotas[at_lane], missing) else missing end;
-            found_max := sheaves_max;
-            visits := 0;
-            while wanted > 0 loop
-                if crowded[at_lane] then
-                    select t.* into tenants, last_visited, is_round from tidemill.tenants_in_turn(
-                        claim.present, queues[lane], bands[lane], claim.served[lane], wanted + 64) t;
-                    shares := tidemill.allot(wanted, array(
-                        select coalesce(favours[array_position(favoured, queues[lane] || chr(31) || t)], 1)
-                        from unnest(tenants) t));
-                else
-                    tenants := '{""}';
-                    shares := array[wanted];
-                end if;
-                found_here := 0;
-                emptied := '{}';
-                last_tenant := null;
-                for sheaf in
-                    select r.seq, r.run_at, r.attempt, r.lost, r.ids[r.taken + 1:] as ids,
-                        cardinality(r.ids) - r.taken as number, t.tenant, t.share
-                    from unnest(tenants, shares) t(tenant, share), lateral (
-                        select * from tidemill.ready r
-                        where r.queue = queues[lane] and r.priority = bands[lane] and r.tenant = t.tenant
-                            and r.run_at <= claim.present
-                            and r.run_at >= coalesce(case t.tenant when '' then lows[lane] end, '-infinity')
-                            and (kinds is null or r.kind = any (kinds))
-                        order by r.run_at, r.seq + 0
-                        limit least(found_max, greatest(t.share, 1))
-                        for update skip locked
-                    ) r
-                loop
-                    found_here := found_here + 1;
-                    claim.ids := claim.ids + sheaf.number;
-                    if last_tenant is distinct from sheaf.tenant then
-                        last_tenant := sheaf.tenant;
-                        of_tenant := 0;
-                    end if;
-                    continue when of_tenant >= greatest(sheaf.share, 1);
-                    taken_here := least(sheaf.number, wanted, greatest(sheaf.share, 1) - of_tenant);
-                    if sheaf.number > taken_here then
-                        sheaf.ids := sheaf.ids[:taken_here];
-                        update tidemill.ready r set taken = r.taken + taken_here where r.seq = sheaf.seq;
-                    else
-                        emptied := emptied || sheaf.seq;
-                    end if;
-                    taken := taken || sheaf.ids;
-                    attempts := attempts || array_fill(sheaf.attempt, array[taken_here]);
-                    losts := losts || array_fill(sheaf.lost, array[taken_here]);
-                    dues := dues || array_fill(sheaf.run_at, array[taken_here]);
-                    missing := missing - taken_here;
-                    wanted := wanted - taken_here;
-                    of_tenant := of_tenant + taken_here;
-                    exit when wanted = 0;
-                end loop;
-                delete from tidemill.ready r where r.seq = any (emptied);
-                claim.sheaves := claim.sheaves + found_here;
-                if not crowded[at_lane] then
-                    exit when found_here < found_max;
-                elsif wanted = 0 then
-                    claim.served[lane] := last_tenant;
-                else
-                    claim.served[lane] := coalesce(last_visited, '');
-                    visits := visits + wanted + 64;
-                    exit when is_round and found_here = 0 or visits > 4 * jobs_max + 2000;
-                end if;
-                found_max := least(found_max * 4, 10000);
-            end loop;
-            exit when missing = 0;
-        end loop;
-        exit when missing = 0;
-    end loop;
-    if missing > 0 and (claim.is_whole or taken is null) then
-        claim.due := exists (select from tidemill.due_lanes(claim.present, queues, bands, lows, kinds));
-        claim.next_due := (
-            select min(n.run_at) from unnest(queues, bands) l(queue, band), lateral (
-                (select r.run_at from tidemill.ready r
-                where r.queue = l.queue and r.priority = l.band and r.tenant = '' and r.run_at > claim.present
-                order by r.run_at limit 1)
-                union all
-                (select r.run_at from tidemill.ready r
-                where r.queue = l.queue and r.priority = l.band and r.tenant <> '' and r.run_at > claim.present
-                order by r.run_at limit 1)
-            ) n);
-    end if;
-    if taken is null then
-        return next;
-        return;
-    end if;
-    insert into tidemill.lease as l (worker, ask, claimed_at, ids, attempts, losts)
-    values (asker, claim.ask, claim.present, taken, attempts, losts) returning l.token into claim.token;
-    return next;
-    return query
-    select null::timestamptz, null::int8, null::boolean, null::int4, null::int4, null::boolean, null::timestamptz,
-        null::text[], null::int4[], i.run_at, i.attempt, i.lost, b.id, b.kind, b.queue, b.priority, b.tenant, b.key, b.unique_key,
-        b.payload::text, b.options::text, b.created_at
-    from unnest(taken, attempts, losts, dues) i(id, attempt, lost, run_at), lateral (
-        select b.* from tidemill.job b where b.id = i.id limit 1
-    ) b;
 end $$;
 
 -- Writes a batch in the caller's transaction: an array of objects with the fields named below; `payload`
@@ -862,18 +620,19 @@ begin
         where l.unique_key is null and (l.key is null or l.options ->> 'ordered' is null)
             and not exists (select from tidemill.job j where j.id = l.id)
     ), part as (
-        select *, (row_number() over (partition by l.queue, l.priority, l.kind, l.tenant, l.due order by l.ord) - 1)
-            / 100 as part
+        select *, (row_number() over (partition by l.queue, l.priority, l.kind, l.tenant, l.key, l.due order by l.ord)
+            - 1) / 100 as part
         from line l
     ), lot as (
-        select *, min(p.ord) over (partition by p.queue, p.priority, p.kind, p.tenant, p.due, p.part) as lot
+        select *, min(p.ord) over (partition by p.queue, p.priority, p.kind, p.tenant, p.key, p.due, p.part) as lot
         from part p
     ), placed as materialized (
         select *, base.first + dense_rank() over (order by l.lot) as sheaf from lot l, base
     ), waiting as (
-        insert into tidemill.ready (seq, queue, priority, run_at, kind, tenant, ids)
-        select l.sheaf, l.queue, l.priority, l.due, l.kind, coalesce(l.tenant, ''), array_agg(l.id order by l.ord)
-        from placed l group by l.sheaf, l.queue, l.priority, l.due, l.kind, l.tenant
+        insert into tidemill.ready (seq, queue, priority, run_at, kind, tenant, key, ids)
+        select l.sheaf, l.queue, l.priority, l.due, l.kind, coalesce(l.tenant, ''), coalesce(l.key, ''),
+            array_agg(l.id order by l.ord)
+        from placed l group by l.sheaf, l.queue, l.priority, l.due, l.kind, l.tenant, l.key
     )
     insert into tidemill.job (id, kind, queue, priority, tenant, key, sheaf, payload, options, created_at)
     select l.id, l.kind, l.queue, l.priority, l.tenant, l.key, l.sheaf, l.payload::json, l.options, present

@@ -1,6 +1,7 @@
 //! Settle with all consequences, in one transaction: retries, ends, dead letters, follow-ups, keys, lines.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use tidemill_core::{JobId, Line, NewJob, Settlement, State, Token, WorkerId};
 use uuid::Uuid;
@@ -11,7 +12,7 @@ use crate::postgres::batch::delay_us;
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::record::{Back, Body, End, Record, lock_keys};
-use crate::postgres::statement::{Statement, sql};
+use crate::postgres::statement::{At, Statement, sql};
 use crate::postgres::{Shared, enqueue, lines, unique};
 use crate::request::{SettleItem, Settled};
 use crate::wake::Hint;
@@ -19,11 +20,13 @@ use crate::wake::Hint;
 const LEASE_LOCK: Statement = sql!("select_lease", INT8_ARRAY);
 const LEASE_LET_GO: Statement = sql!("update_lease", INT8_ARRAY, UUID_ARRAY);
 const LEASE_CLOSE: Statement = sql!("delete_lease", INT8_ARRAY);
+const PERMITS_FREE: Statement = sql!("free_permits", INT8_ARRAY, TEXT_ARRAY);
+const GATES_SHUT: Statement = sql!("shut_gates", TIMESTAMPTZ, TEXT_ARRAY, INT8_ARRAY);
 const OUTCOME_KNOWN: Statement = sql!("select_outcome", UUID_ARRAY);
 
 /// Settles items of every sort; answers in their order.
 pub(super) async fn settle(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     worker: WorkerId,
     items: &[SettleItem],
 ) -> Result<Vec<Settled>> {
@@ -35,6 +38,7 @@ pub(super) async fn settle(
         }
     };
     shared.leases.strike(items, &done.closed);
+    shared.doors.came_out(shared, items);
     shared.finished(done.finished.into_iter());
     for queue in done.queues {
         shared.hint(Hint::Ready { queue });
@@ -101,6 +105,7 @@ async fn write(
     let now = shared.db.manual_now();
     let mut queues = sorted.record.write(conn, now).await?;
     queues.extend(follow_up(shared, conn, &sorted.follow_ups).await?);
+    come_out(conn, now, items, &sorted).await?;
     let closed = held.let_go(conn, &sorted).await?;
     let finished = sorted.record.ends.iter().map(|end| JobId(end.body.id)).collect();
     Ok(Done { answers, closed, finished, queues })
@@ -253,6 +258,29 @@ impl Held {
         }
         Ok(closed.into_iter().map(Token).collect())
     }
+}
+
+/// Gives permits back, and shuts gates that are to be shut.
+async fn come_out(
+    conn: &Conn<'_>,
+    now: Option<At>,
+    items: &[SettleItem],
+    sorted: &Sorted<'_>,
+) -> Result<(), Fault> {
+    let accepted = || sorted.accepted.iter().map(|(at, _)| &items[*at]);
+    let ends = accepted().flat_map(|item| item.gates.iter().map(|end| (item.token.0, end)));
+    let (tokens, ends): (Vec<i64>, Vec<_>) = ends.unzip();
+    if ends.is_empty() {
+        return Ok(());
+    }
+    let gates: Vec<&str> = ends.iter().map(|end| end.gate.as_str()).collect();
+    conn.query(&PERMITS_FREE, &[&tokens, &gates]).await?;
+    let shut = ends.iter().filter_map(|end| Some((end.gate.as_str(), delay_us(end.shut_for?))));
+    let (gates, delays): (Vec<&str>, Vec<i64>) = shut.unzip();
+    if !gates.is_empty() {
+        conn.query(&GATES_SHUT, &[&now, &gates, &delays]).await?;
+    }
+    Ok(())
 }
 
 /// Enqueues what follows, in the same transaction; answers the queues.

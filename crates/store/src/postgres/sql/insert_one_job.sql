@@ -1,10 +1,10 @@
 -- Writes one job without a unique key, in a sheaf of its own: what insert_job.sql does, at two thirds of its price.
 with sheaf as (
-    insert into tidemill.ready (seq, queue, priority, run_at, kind, tenant, ids)
+    insert into tidemill.ready (seq, queue, priority, run_at, kind, tenant, key, ids)
     values (nextval('tidemill.sheaf'), $4, $5,
         greatest(coalesce($1::timestamptz, now()),
             coalesce($8::timestamptz, coalesce($1::timestamptz, now()) + $9::int8 * interval '1 us')),
-        $3, coalesce($6, ''), array[$2::uuid])
+        $3, coalesce($6, ''), coalesce($7, ''), array[$2::uuid])
     returning seq
 )
 insert into tidemill.job (id, kind, queue, priority, tenant, key, sheaf, payload, options, created_at)

@@ -2,6 +2,7 @@
 -- $9 are leases that stay, $10 those whose last job this is, $11 those that were settled to the end before.
 -- Leases are locked first, by token as a rescue does, so that a rescue either waits for this or makes it stale; each
 -- by a look of its own: to sort what `any` finds, a plan may walk the whole index, and most of that may be dead.
+-- $13 to $15 are permits of leases that stay, one for each job and gate; those of the others go with their lease.
 with valid as materialized (
     select l.token, l.gone
     from (select distinct t from unnest($9::int8[] || $10::int8[] || $11::int8[]) t order by t) t, lateral (
@@ -9,13 +10,23 @@ with valid as materialized (
     ) l
 ), closed as (
     delete from tidemill.lease where token = any ($10 || $11)
+), done as (
+    insert into tidemill.outcome (
+        id, queue, state, attempt, lost, token, worker, finished_at, retain_ms, keyed, output)
+    select i.id, i.queue, 4, i.attempt, i.lost, i.token, $2::uuid, coalesce($1::timestamptz, now()), i.retain_ms,
+        false, i.output::json
+    from unnest($3::uuid[], $4::text[], $5::int8[], $6::int2[], $7::int2[], $8::text[], $12::int8[])
+        i(id, queue, token, attempt, lost, output, retain_ms)
+    join valid v on v.token = i.token and i.id <> all (v.gone)
+    on conflict (id) do nothing
+    returning id
+), freed as (
+    update tidemill.permit p set held = p.held - f.number
+    from (
+        select g.gate, g.token, count(*)::int4 as number
+        from unnest($13::uuid[], $14::int8[], $15::text[]) g(id, token, gate) join done d on d.id = g.id
+        group by g.gate, g.token
+    ) f
+    where p.gate = f.gate and p.token = f.token
 )
-insert into tidemill.outcome (
-    id, queue, state, attempt, lost, token, worker, finished_at, retain_ms, keyed, output)
-select i.id, i.queue, 4, i.attempt, i.lost, i.token, $2::uuid, coalesce($1::timestamptz, now()), i.retain_ms, false,
-    i.output::json
-from unnest($3::uuid[], $4::text[], $5::int8[], $6::int2[], $7::int2[], $8::text[], $12::int8[])
-    i(id, queue, token, attempt, lost, output, retain_ms)
-join valid v on v.token = i.token and i.id <> all (v.gone)
-on conflict (id) do nothing
-returning id;
+select id from done;

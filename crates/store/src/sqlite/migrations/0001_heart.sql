@@ -19,7 +19,8 @@ create table tidemill_job (
     created_at integer not null
 ) without rowid;
 
--- One row per job that waits for a slot or the clock. A claim deletes it. No tenant is ''.
+-- One row per job that waits for a slot or the clock. A claim deletes it. No tenant, and no key, is ''.
+-- The band of a job that is held at a gate counts 10 more, so that no claim meets it.
 create table tidemill_ready (
     queue text not null,
     priority integer not null,
@@ -27,10 +28,16 @@ create table tidemill_ready (
     run_at integer not null,
     id blob not null,
     kind text not null,
+    key text not null,
     spent integer not null, -- attempts spent
     lost integer not null, -- workers lost
+    line integer not null default 0, -- 0 in line, 1 let through a gate, 2 held at `gate`
+    gate text not null default '',
     primary key (queue, priority, tenant, run_at, id)
 ) without rowid;
+-- What was let through a gate comes back to where it stood, which claims may have passed by.
+create index tidemill_ready_let_through on tidemill_ready (queue, priority, run_at) where line = 1;
+create index tidemill_ready_held on tidemill_ready (gate, run_at, id) where line = 2;
 -- Whether anything of a tenant is due, however many of them wait for the clock. Most jobs have none, and no entry.
 create index tidemill_ready_due on tidemill_ready (queue, priority, run_at) where tenant <> '';
 
@@ -432,7 +439,7 @@ begin
         left join tidemill_outcome as outcome on outcome.id = held.id
         left join tidemill_job as job on job.id = held.id
         left join tidemill_ready as ready
-            on ready.queue = job.queue and ready.priority = job.priority
+            on ready.queue = job.queue and ready.priority in (job.priority, job.priority + 10)
             and ready.tenant = coalesce(job.tenant, '') and ready.id = job.id
             and ready.run_at = coalesce(
                 (select next_at from tidemill_attempt where id = job.id order by token desc limit 1),
@@ -467,8 +474,8 @@ begin
     update tidemill_job set run_at = max(run_at, new.now) where id = new.id;
     update tidemill_attempt set next_at = (select run_at from tidemill_job where id = new.id)
     where id = new.id and token = (select max(token) from tidemill_attempt where id = new.id);
-    insert into tidemill_ready (queue, priority, tenant, run_at, id, kind, spent, lost)
-    select job.queue, job.priority, coalesce(job.tenant, ''), job.run_at, job.id, job.kind, 0, 0
+    insert into tidemill_ready (queue, priority, tenant, run_at, id, kind, key, spent, lost)
+    select job.queue, job.priority, coalesce(job.tenant, ''), job.run_at, job.id, job.kind, coalesce(job.key, ''), 0, 0
     from tidemill_job as job
     where job.id = new.id and not exists (
         select 1
@@ -531,8 +538,8 @@ begin
         new.id, new.kind, new.queue, new.priority, new.tenant, new.key, new.unique_key, new.run_at,
         new.payload, new.options, new.now
     );
-    insert into tidemill_ready (queue, priority, tenant, run_at, id, kind, spent, lost)
-    select new.queue, new.priority, coalesce(new.tenant, ''), new.run_at, new.id, new.kind, 0, 0
+    insert into tidemill_ready (queue, priority, tenant, run_at, id, kind, key, spent, lost)
+    select new.queue, new.priority, coalesce(new.tenant, ''), new.run_at, new.id, new.kind, coalesce(new.key, ''), 0, 0
     where not new.ordered;
     insert into tidemill_start (id, now) select new.id, new.now where new.ordered;
 end;
@@ -556,7 +563,10 @@ create trigger tidemill_inbox_replace after update of act on tidemill_inbox when
 begin
     delete from tidemill_ready
     where queue = (select queue from tidemill_job where id = new.holder)
-        and priority = (select priority from tidemill_job where id = new.holder)
+        and priority in (
+            select priority from tidemill_job where id = new.holder
+            union all select priority + 10 from tidemill_job where id = new.holder
+        )
         and tenant = (select coalesce(tenant, '') from tidemill_job where id = new.holder)
         and run_at = new.due and id = new.holder;
     insert into tidemill_leave (id, now)
@@ -571,9 +581,10 @@ begin
     update tidemill_attempt set next_at = new.run_at
     where id = new.holder
         and token = (select max(token) from tidemill_attempt where id = new.holder);
-    insert into tidemill_ready (queue, priority, tenant, run_at, id, kind, spent, lost)
+    insert into tidemill_ready (queue, priority, tenant, run_at, id, kind, key, spent, lost)
     select
-        new.queue, new.priority, coalesce(new.tenant, ''), new.run_at, new.holder, new.kind, new.spent, new.lost
+        new.queue, new.priority, coalesce(new.tenant, ''), new.run_at, new.holder, new.kind, coalesce(new.key, ''),
+        new.spent, new.lost
     where new.due is not null and (not new.ordered or exists (
         select 1 from tidemill_line
         where queue = new.queue and key = new.key and head = new.holder

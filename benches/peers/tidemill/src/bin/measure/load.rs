@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tidemill::core::{Payload, Settlement};
+use tidemill::store::request::GateEnd;
 use tidemill::store::{Claim, ClaimRequest, Lane, SettleItem, Share, WorkerCard};
 use tidemill::{Enqueue, Priority, Tidemill, Timestamp, WorkerId};
 
@@ -53,7 +54,7 @@ impl<'a> Hand<'a> {
         let lane = |priority| Lane { queue: QUEUE.into(), priority };
         let lanes = Priority::ALL.into_iter().map(lane).collect();
         let share = Share::default();
-        let ask = ClaimRequest { worker: self.id, lanes, share, kinds: None, jobs_max };
+        let ask = ClaimRequest { worker: self.id, lanes, share, limits: std::sync::Arc::default(), kinds: None, jobs_max };
         Ok(self.mill.store().claim(ask).await?)
     }
 
@@ -66,6 +67,7 @@ impl<'a> Hand<'a> {
             attempt: job.attempt,
             lost: job.lost,
             started_at: Timestamp::now(),
+            gates: job.gates.into_iter().map(GateEnd::new).collect(),
             settlement: done(),
         };
         let items = claim.jobs.into_iter().map(item).collect();

@@ -1,0 +1,390 @@
+//! Limits: how much may run at once, how often something may start, and what is spared while it is unwell.
+//!
+//! A limit is a rule, set with the rules of a queue or pattern. Its *gate* is where jobs pass or wait:
+//! one for all of them, or one for each tenant or key. A limit is written down in jobs and time, so
+//! that it can be checked before it is set, and explained when it holds somebody.
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::id::WorkerId;
+use crate::limit::NAME_BYTES_MAX;
+use crate::name;
+use crate::why::Gate;
+
+/// The most jobs that a limit may let run at once, or start at once.
+pub const JOBS_MAX: u32 = 1_000_000;
+/// Between the name of a limit and the tenant or key in the name of a gate.
+pub const PART: char = '\u{1f}';
+
+/// What a limit counts by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Per {
+    /// One gate for all jobs it means.
+    #[default]
+    All,
+    /// One gate for each tenant. Jobs without a tenant are not held by it.
+    Tenant,
+    /// One gate for each key. Jobs without a key are not held by it.
+    Key,
+}
+
+/// How often something may start, in the whole cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rate {
+    /// So many…
+    pub jobs: u32,
+    /// …in so many milliseconds, evenly.
+    pub per_ms: u64,
+    /// How many may start at once after a pause; 1 when not given.
+    #[serde(default = "one")]
+    pub burst: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Rate {
+    /// The time from one start to the next, in microseconds.
+    pub fn every_us(&self) -> u64 {
+        (self.per_ms * 1000 / u64::from(self.jobs.max(1))).max(1)
+    }
+
+    fn check(&self) -> Result<()> {
+        let reason = if self.jobs == 0 || self.per_ms == 0 {
+            "0 would let nothing start; pause the queue instead, or give at least 1 job per day"
+        } else if self.burst == 0 {
+            "a burst of 0 would let nothing start; give at least 1"
+        } else if self.jobs > JOBS_MAX || self.burst > JOBS_MAX || self.per_ms > 86_400_000 {
+            "give at most 1000000 jobs, in a day at most"
+        } else if self.per_ms * 1000 < u64::from(self.jobs) {
+            "more than one job in a microsecond is no limit; leave it away"
+        } else {
+            return Ok(());
+        };
+        Err(Error::RuleInvalid { rule: "the rate", reason: format!("{self}: {reason}") })
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let per = match self.per_ms {
+            1000 => "s".to_owned(),
+            60_000 => "m".to_owned(),
+            3_600_000 => "h".to_owned(),
+            86_400_000 => "d".to_owned(),
+            ms => format!("{ms}ms"),
+        };
+        write!(f, "{}/{per}", self.jobs)?;
+        if self.burst > 1 { write!(f, " burst {}", self.burst) } else { Ok(()) }
+    }
+}
+
+/// When to spare the other side: after too many failures the gate is shut for a while; then one job
+/// goes ahead as a probe, and its end decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Breaker {
+    /// It opens when at least this many per cent of the attempts in the window failed; 50.
+    pub failures_percent: u32,
+    /// The window; 10 s.
+    pub window_ms: u64,
+    /// Fewer attempts than this in the window say nothing; 10.
+    pub attempts_min: u32,
+    /// How long it spares the other side before it probes; 30 s.
+    pub open_ms: u64,
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        Self { failures_percent: 50, window_ms: 10_000, attempts_min: 10, open_ms: 30_000 }
+    }
+}
+
+impl Breaker {
+    fn check(&self) -> Result<()> {
+        let reason = if !(1..=100).contains(&self.failures_percent) {
+            format!("{} per cent is not between 1 and 100", self.failures_percent)
+        } else if self.window_ms == 0 || self.open_ms == 0 || self.attempts_min == 0 {
+            "a window, a pause or a least number of 0 means nothing; give at least 1".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(Error::RuleInvalid { rule: "the breaker", reason })
+    }
+}
+
+/// A limit with a name, as set with the rules of a queue or pattern. It means all jobs of the queues
+/// of that name or pattern, together, or those of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limit {
+    /// Only jobs of this kind.
+    pub kind: Option<String>,
+    /// What it counts by.
+    pub per: Per,
+    /// How many may run at once.
+    pub concurrency: Option<u32>,
+    /// How often one may start.
+    pub rate: Option<Rate>,
+    /// Whether a handler that was told to come back later shuts the gate for everyone until then.
+    pub hold: bool,
+    /// When to spare the other side.
+    pub breaker: Option<Breaker>,
+}
+
+impl Limit {
+    /// Refuses a limit that means nothing, or lets nothing through.
+    pub fn check(&self, name: &str) -> Result<()> {
+        name::check("limit", name, NAME_BYTES_MAX)?;
+        if ["retries", "hold"].contains(&name) {
+            return Err(Error::RuleInvalid {
+                rule: "the limit",
+                reason: format!(
+                    "{name:?} is a name that every queue uses for itself; choose another"
+                ),
+            });
+        }
+        if let Some(kind) = &self.kind {
+            name::check("kind", kind, NAME_BYTES_MAX)?;
+        }
+        check_concurrency(self.concurrency)?;
+        self.rate.iter().try_for_each(Rate::check)?;
+        self.breaker.iter().try_for_each(Breaker::check)?;
+        if self.concurrency.is_none() && self.rate.is_none() && self.breaker.is_none() && !self.hold
+        {
+            return Err(Error::RuleInvalid {
+                rule: "the limit",
+                reason: format!(
+                    "{name:?} limits nothing; give a concurrency, a rate, a breaker or hold"
+                ),
+            });
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn check_concurrency(concurrency: Option<u32>) -> Result<()> {
+    match concurrency {
+        Some(jobs) if !(1..=JOBS_MAX).contains(&jobs) => Err(Error::RuleInvalid {
+            rule: "the concurrency",
+            reason: format!(
+                "{jobs} is not between 1 and {JOBS_MAX}; to let nothing run, pause the queue"
+            ),
+        }),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn check_rate(rate: Option<&Rate>) -> Result<()> {
+    rate.map_or(Ok(()), Rate::check)
+}
+
+/// What a job counts as, to a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counts {
+    /// By all, tenant or key.
+    Per(Per),
+    /// Only as a retry: first attempts pay for retries.
+    Retry {
+        /// How many retries a hundred first attempts pay for.
+        percent: u32,
+    },
+}
+
+/// A limit on the jobs of one queue, as a claim follows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueLimit {
+    /// The queue.
+    pub queue: String,
+    /// The name of its gate, without tenant or key.
+    pub gate: String,
+    /// Only jobs of this kind.
+    pub kind: Option<String>,
+    /// What it counts by.
+    pub counts: Counts,
+    /// How many may run at once.
+    pub concurrency: Option<u32>,
+    /// How often one may start.
+    pub rate: Option<Rate>,
+    /// Whether a handler that was told to come back later shuts the gate.
+    pub hold: bool,
+    /// When to spare the other side.
+    pub breaker: Option<Breaker>,
+}
+
+/// Retries that are free of charge before any first attempt has paid.
+pub const RETRY_CREDIT: u32 = 10;
+
+impl QueueLimit {
+    /// Whether it means every job of its queue alike: then nothing of the queue need be looked at
+    /// while it lets nothing through.
+    pub fn is_wide(&self) -> bool {
+        self.kind.is_none() && self.counts == Counts::Per(Per::All)
+    }
+
+    /// From the finest to the coarsest: whoever is held by his own key should not count for all.
+    pub fn order(&self) -> u8 {
+        match self.counts {
+            Counts::Per(Per::Key) => 0,
+            Counts::Per(Per::Tenant) => 1,
+            Counts::Retry { .. } => 2,
+            Counts::Per(Per::All) => 3 + u8::from(self.kind.is_none()),
+        }
+    }
+
+    /// The gate that a job goes through; `None` when the limit does not mean it.
+    pub fn gate_of(&self, kind: &str, tenant: &str, key: &str, is_retry: bool) -> Option<String> {
+        if self.kind.as_ref().is_some_and(|own| own != kind) {
+            return None;
+        }
+        let by = |part: &str| (!part.is_empty()).then(|| format!("{}{PART}{part}", self.gate));
+        match self.counts {
+            Counts::Per(Per::All) => Some(self.gate.clone()),
+            Counts::Per(Per::Tenant) => by(tenant),
+            Counts::Per(Per::Key) => by(key),
+            Counts::Retry { .. } => is_retry.then(|| self.gate.clone()),
+        }
+    }
+
+    /// How long the other side is spared.
+    pub fn open(&self) -> Option<Duration> {
+        self.breaker.map(|breaker| Duration::from_millis(breaker.open_ms))
+    }
+}
+
+/// What a gate remembers, and who is inside.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct GateView {
+    /// Its name.
+    pub name: String,
+    /// Jobs inside, by worker.
+    pub inside: Vec<(WorkerId, u64)>,
+    /// When its rate has caught up.
+    pub tat: Option<Timestamp>,
+    /// Nobody passes before.
+    pub shut_until: Option<Timestamp>,
+    /// Whether it was shut because too much failed.
+    pub is_broken: bool,
+    /// Retries that are paid for.
+    pub credit: Option<f64>,
+    /// Jobs that are held at it.
+    pub held: u64,
+}
+
+impl GateView {
+    /// What it says to a job that its limit means, unless it lets it pass.
+    pub fn holds(&self, limit: &QueueLimit, now: Timestamp) -> Option<Gate> {
+        let inside: u64 = self.inside.iter().map(|(_, jobs)| jobs).sum();
+        let next_cell = limit.rate.zip(self.tat).and_then(|(rate, tat)| {
+            let ahead = Duration::from_micros(rate.every_us() * u64::from(rate.burst - 1));
+            tat.checked_sub(ahead).ok()
+        });
+        let opens_at = self.shut_until.into_iter().chain(next_cell).max().filter(|at| *at > now);
+        let is_full = limit.concurrency.is_some_and(|most| inside >= u64::from(most));
+        let is_unpaid = matches!(limit.counts, Counts::Retry { .. })
+            && self.credit.is_some_and(|credit| credit < 1.0);
+        let is_shut = is_full || is_unpaid || opens_at.is_some();
+        is_shut.then(|| Gate::Limit {
+            limit: describe(&self.name),
+            inside,
+            most: limit.concurrency,
+            workers: self.inside.iter().map(|(worker, _)| *worker).collect(),
+            is_broken: self.is_broken,
+            opens_at,
+        })
+    }
+}
+
+/// The name of a gate for people: `stripe of mail:* for acme`.
+pub fn describe(gate: &str) -> String {
+    let (base, part) =
+        gate.split_once(PART).map_or((gate, None), |(base, part)| (base, Some(part)));
+    let of = match base.rsplit_once('/') {
+        Some((queue, "")) => format!("the limit of queue {queue}"),
+        Some((queue, "retries")) => format!("the retry budget of queue {queue}"),
+        Some((queue, "hold")) => format!("the rest that queue {queue} was asked for"),
+        Some((rule, name)) => format!("limit {name} of {rule}"),
+        None => format!("limit {base}"),
+    };
+    part.map_or(of.clone(), |part| format!("{of} for {part}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit() -> QueueLimit {
+        QueueLimit {
+            queue: "q".into(),
+            gate: "*/stripe".into(),
+            kind: Some("charge".into()),
+            counts: Counts::Per(Per::Key),
+            concurrency: Some(1),
+            rate: None,
+            hold: false,
+            breaker: None,
+        }
+    }
+
+    #[test]
+    fn a_gate_is_named_by_what_it_counts() {
+        let per = |counts| QueueLimit { counts, ..limit() };
+        let of = |limit: &QueueLimit, kind, key| limit.gate_of(kind, "acme", key, false);
+        assert_eq!(of(&limit(), "charge", "42"), Some("*/stripe\u{1f}42".into()));
+        assert_eq!(of(&limit(), "charge", ""), None, "it has no key");
+        assert_eq!(of(&limit(), "mail", "42"), None, "another kind");
+        let tenant = per(Counts::Per(Per::Tenant));
+        assert_eq!(of(&tenant, "charge", ""), Some("*/stripe\u{1f}acme".into()));
+        assert_eq!(of(&per(Counts::Per(Per::All)), "charge", ""), Some("*/stripe".into()));
+        let retry = per(Counts::Retry { percent: 20 });
+        assert_eq!(retry.gate_of("charge", "", "", false), None);
+        assert_eq!(retry.gate_of("charge", "", "", true), Some("*/stripe".into()));
+    }
+
+    #[test]
+    fn gates_are_described_to_people() {
+        for (gate, expected) in [
+            ("mail/", "the limit of queue mail"),
+            ("mail/\u{1f}42", "the limit of queue mail for 42"),
+            ("mail:*/stripe\u{1f}acme", "limit stripe of mail:* for acme"),
+            ("mail/retries", "the retry budget of queue mail"),
+        ] {
+            assert_eq!(describe(gate), expected);
+        }
+    }
+
+    #[test]
+    fn limits_that_cannot_be_followed_are_refused() {
+        let rate = |jobs, per_ms, burst| Some(Rate { jobs, per_ms, burst });
+        let breaker = |breaker| Limit { breaker: Some(breaker), ..Limit::default() };
+        for limit in [
+            Limit::default(),
+            Limit { concurrency: Some(0), ..Limit::default() },
+            Limit { concurrency: Some(JOBS_MAX + 1), ..Limit::default() },
+            Limit { rate: rate(0, 1000, 1), ..Limit::default() },
+            Limit { rate: rate(1, 0, 1), ..Limit::default() },
+            Limit { rate: rate(1, 1000, 0), ..Limit::default() },
+            Limit { rate: rate(2000, 1, 1), ..Limit::default() },
+            breaker(Breaker { failures_percent: 0, ..Breaker::default() }),
+            breaker(Breaker { open_ms: 0, ..Breaker::default() }),
+        ] {
+            assert_eq!(limit.check("stripe").unwrap_err().code(), "rule_invalid", "{limit:?}");
+        }
+        assert!(Limit { rate: rate(100, 1000, 5), ..Limit::default() }.check("stripe").is_ok());
+        assert!(breaker(Breaker::default()).check("").is_err(), "a limit has a name");
+    }
+
+    #[test]
+    fn a_rate_is_a_time_between_starts() {
+        let rate = Rate { jobs: 100, per_ms: 1000, burst: 5 };
+        assert_eq!(rate.every_us(), 10_000);
+        assert_eq!(rate.to_string(), "100/s burst 5");
+    }
+}

@@ -1,0 +1,774 @@
+-- Claims: fair shares, and gates that let through only so much at once, per time, while the other side is well.
+--
+-- A limit is a rule; its gate has the limit's name, and one more part, behind chr(31), where the limit counts by
+-- tenant or key. Claims of one limit take turns (an advisory lock per limit, to the end of the transaction), so
+-- that what they read of a gate stays true until they commit. Settles take no turn: they only give back.
+--
+-- permit  how many jobs of a lease are inside a gate. Goes with the lease, so no crash can leak one.
+-- gate    only of gates that have something to remember:
+--         tat         when a rate has caught up (GCRA)
+--         shut_until  nobody passes before
+--         probing     1: it was shut because too much failed, the next one that passes is a probe; 2: one is out
+--         good, bad   how attempts ended since window_at
+--         credit      retries that first attempts have paid for
+--         opens_at    when it is worth looking whether those held here may pass
+--         waiters     queues whose claims were turned away before they looked at any job
+
+create table tidemill.permit (
+    gate text collate "C" not null,
+    token int8 not null,
+    held int4 not null,
+    primary key (gate, token)
+) with (fillfactor = 70);
+
+create table tidemill.gate (
+    name text collate "C" primary key,
+    base text collate "C" not null,
+    tat timestamptz,
+    shut_until timestamptz,
+    probing int2 not null default 0,
+    good int4 not null default 0,
+    bad int4 not null default 0,
+    window_at timestamptz,
+    credit float8,
+    opens_at timestamptz,
+    waiters text[] not null default '{}'
+) with (fillfactor = 70);
+create index gate_opens on tidemill.gate (base, opens_at) where opens_at is not null;
+
+alter table tidemill.permit set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+alter table tidemill.gate set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+create function tidemill.drop_permits() returns trigger language plpgsql as $$
+begin
+    delete from tidemill.permit p using ended e, unnest(e.gates) g
+    where e.gates is not null and p.gate = g and p.token = e.token;
+    return null;
+end $$;
+
+create trigger drop_permits after delete on tidemill.lease referencing old table as ended
+for each statement execute function tidemill.drop_permits();
+
+-- What a claim is told of a limit. `per`: 0 one gate for all, 1 by tenant, 2 by key, 3 for retries.
+create type tidemill.limit as (
+    queue text, gate text, kind text, per int2, most int4, every_us int8, burst int4, probe_us int8, percent int4
+);
+
+-- Waits for the turn of claims under these limits; held to the end of the transaction.
+create function tidemill.take_turn(bases text[], shared boolean) returns void language plpgsql as $$
+begin
+    if shared then
+        perform pg_advisory_xact_lock_shared(t.turn) from (
+            select distinct hashtextextended('tidemill gate ' || b, 0) as turn from unnest(bases) b order by 1) t;
+    else
+        perform pg_advisory_xact_lock(t.turn) from (
+            select distinct hashtextextended('tidemill gate ' || b, 0) as turn from unnest(bases) b order by 1) t;
+    end if;
+end $$;
+
+-- How many cells of a rate are free: GCRA, `burst` cells at once at most.
+create function tidemill.cells(tat timestamptz, at timestamptz, every_us int8, burst int4) returns int8
+language sql immutable as $$
+    select greatest(0, floor(burst - greatest(0, extract(epoch from tat - at) * 1000000) / every_us))::int8
+$$;
+
+-- When the next cell is free.
+create function tidemill.next_cell(tat timestamptz, every_us int8, burst int4) returns timestamptz
+language sql immutable as $$
+    select tat - (burst - 1) * every_us * interval '1 us'
+$$;
+
+-- How many each of these gates lets through now. The caller has the turn.
+create function tidemill.rooms(at timestamptz, gates text[], of_limit tidemill.limit)
+returns table (gate text, room int8) language sql stable as $$
+    select t.gate, least(
+        of_limit.most - i.inside,
+        case
+            when g.shut_until > rooms.at then 0
+            when g.probing > 0 then 1
+        end,
+        case when of_limit.every_us is not null then
+            coalesce(tidemill.cells(g.tat, rooms.at, of_limit.every_us, of_limit.burst), of_limit.burst)
+        end,
+        case when of_limit.percent is not null then coalesce(floor(g.credit)::int8, of_limit.burst) end,
+        2147483647)
+    from unnest(gates) t(gate) left join tidemill.gate g on g.name = t.gate, lateral (
+        select coalesce(sum(p.held), 0) as inside from tidemill.permit p where p.gate = t.gate
+    ) i
+$$;
+
+-- Who of these candidates passes the limits of their queue, from the finest limit to the coarsest: `passed` of
+-- `numbers` each, by `through` these gates (each ended by chr(30)); `stops` names the gate that holds the others.
+create function tidemill.pass(
+    at timestamptz, limits tidemill.limit[], of_queue text, numbers int4[], kinds text[], tenants text[],
+    keys text[], attempts int2[], out passed int4[], out through text[], out stops text[]
+) language plpgsql stable as $$
+declare
+    l tidemill.limit;
+begin
+    passed := numbers;
+    through := array_fill(''::text, array[cardinality(numbers)]);
+    stops := array_fill(null::text, array[cardinality(numbers)]);
+    foreach l in array limits loop
+        continue when l.queue <> of_queue;
+        with candidate as materialized (
+            select c.*, l.gate || case l.per
+                when 1 then chr(31) || nullif(c.tenant, '')
+                when 2 then chr(31) || nullif(c.key, '')
+                when 3 then case when c.attempt > 0 then '' end
+                else ''
+            end as gate
+            from unnest(pass.passed, kinds, tenants, keys, attempts, pass.through, pass.stops) with ordinality
+                c(number, kind, tenant, key, attempt, through, stop, place)
+            where l.kind is null or c.kind = l.kind
+        ), ranked as (
+            select c.*, r.room - (sum(c.number) over (partition by c.gate order by c.place) - c.number) as room
+            from candidate c join tidemill.rooms(
+                pass.at, array(select distinct c.gate from candidate c where c.gate is not null), l) r using (gate)
+        )
+        select array_agg(case when r.gate is null then c.number else greatest(0, least(r.number, r.room))::int4 end
+                order by c.place),
+            array_agg(c.through || coalesce(r.gate || chr(30), '') order by c.place),
+            array_agg(coalesce(c.stop, case when r.room < r.number then r.gate end) order by c.place)
+        into pass.passed, pass.through, pass.stops
+        from unnest(pass.passed, pass.through, pass.stops) with ordinality c(number, through, stop, place)
+        left join ranked r using (place);
+    end loop;
+end $$;
+
+-- Writes down who went in: permits, cells of rates, probes, credit for retries.
+create function tidemill.go_in(
+    at timestamptz, limits tidemill.limit[], lease int8, through text[], numbers int4[]
+) returns void language plpgsql as $$
+begin
+    with going as materialized (
+        select g.gate, l.*, g.number from (
+            select t.gate, sum(n.number)::int4 as number
+            from unnest(go_in.through, go_in.numbers) n(through, number),
+                unnest(string_to_array(rtrim(n.through, chr(30)), chr(30))) t(gate)
+            where n.number > 0 group by t.gate
+        ) g, lateral (
+            select l.most, l.every_us, l.probe_us, l.percent, l.burst, l.gate as base from unnest(limits) l
+            where l.gate = split_part(g.gate, chr(31), 1) limit 1
+        ) l
+    ), permits as (
+        insert into tidemill.permit as p (gate, token, held)
+        select g.gate, go_in.lease, g.number from going g where g.most is not null
+        on conflict (gate, token) do update set held = p.held + excluded.held
+    ), probes as (
+        update tidemill.gate x set probing = 2, shut_until = go_in.at + g.probe_us * interval '1 us'
+        from going g where x.name = g.gate and g.probe_us is not null and g.every_us is null and x.probing > 0
+    )
+    insert into tidemill.gate as x (name, base, tat, credit)
+    select g.gate, g.base, go_in.at + g.number * g.every_us * interval '1 us',
+        case when g.percent is not null then g.burst - g.number end
+    from going g where g.every_us is not null or g.percent is not null
+    on conflict (name) do update set
+        tat = greatest(x.tat, go_in.at) + (excluded.tat - go_in.at),
+        credit = greatest(0, coalesce(x.credit + excluded.credit - (
+            select min(l.burst) from unnest(limits) l where l.gate = x.base), excluded.credit)),
+        probing = sign(x.probing) * 2,
+        shut_until = case when x.probing > 0 then go_in.at + (
+            select min(l.probe_us) from unnest(limits) l where l.gate = x.base) * interval '1 us' else x.shut_until end;
+end $$;
+
+-- First attempts pay for retries: `percent` of one each, up to ten times what is there at first.
+create function tidemill.pay_for_retries(at timestamptz, limits tidemill.limit[], of_queue text, firsts int4)
+returns void language sql as $$
+    insert into tidemill.gate as x (name, base, credit, opens_at)
+    select l.gate, l.gate, l.burst + firsts * l.percent / 100.0, pay_for_retries.at from unnest(limits) l
+    where l.queue = of_queue and l.per = 3 and firsts > 0
+    on conflict (name) do update set opens_at = excluded.opens_at, credit = least(
+        10 * (select min(l.burst) from unnest(limits) l where l.gate = x.name),
+        coalesce(x.credit + excluded.credit - (select min(l.burst) from unnest(limits) l where l.gate = x.name),
+            excluded.credit))
+$$;
+
+-- Notes when the clock opens gates that turned somebody away.
+create function tidemill.note_opening(at timestamptz, limits tidemill.limit[], gates text[]) returns void
+language sql as $$
+    update tidemill.gate g set opens_at = least(coalesce(g.opens_at, o.opens), o.opens)
+    from (
+        select distinct t.gate, greatest(x.shut_until, case when l.every_us is not null then
+            tidemill.next_cell(x.tat, l.every_us, l.burst) end) as opens
+        from unnest(gates) t(gate) join tidemill.gate x on x.name = t.gate
+        join unnest(limits) l on l.gate = x.base
+    ) o
+    where g.name = o.gate and o.opens > note_opening.at
+$$;
+
+-- Lets those through that gates hold and that may pass by now; answers nothing, claims find them in their lanes.
+-- Only gates of these limits whose time has come are looked at, a thousand at once.
+create function tidemill.let_through(at timestamptz, limits tidemill.limit[]) returns void
+language plpgsql as $$
+declare
+    l tidemill.limit;
+begin
+    for l in select distinct on (u.gate) u.* from unnest(limits) u loop
+        continue when not exists (
+            select from tidemill.gate g where g.base = l.gate and g.opens_at <= let_through.at);
+        with due as materialized (
+            select g.name, g.shut_until, g.tat from tidemill.gate g
+            where g.base = l.gate and g.opens_at <= let_through.at order by g.opens_at limit 1000
+        ), room as materialized (
+            select d.*, least(r.room, 1000) as room
+            from due d join tidemill.rooms(let_through.at, array(select name from due), l) r on r.gate = d.name
+        ), pick as materialized (
+            select r.name, s.seq from room r, lateral (
+                select s.seq from tidemill.ready s where s.line = 2 and s.gate = r.name
+                order by s.run_at, s.seq + 0 limit greatest(r.room, 0) for update skip locked
+            ) s
+        ), moved as (
+            update tidemill.ready s set line = 1, gate = '' where s.seq = any (array(select seq from pick))
+        )
+        -- All of them: nobody is held any more, as far as this can be seen.
+        update tidemill.gate g set opens_at = null
+        from room r where g.name = r.name and r.room > (select count(*) from pick p where p.name = r.name);
+    end loop;
+end $$;
+
+-- Notes of open gates that let nobody through any more when the clock opens them again, if it does. A gate that
+-- still has room stays open: those who were let through may be held elsewhere, and others may pass.
+create function tidemill.close_gates(at timestamptz, limits tidemill.limit[]) returns void
+language sql as $$
+    update tidemill.gate g
+    set opens_at = case
+        when g.shut_until > close_gates.at then g.shut_until
+        when c.next_cell > close_gates.at then c.next_cell
+    end
+    from (
+        select o.name, r.room, tidemill.next_cell(o.tat, l.every_us, l.burst) as next_cell
+        from (select distinct on (l.gate) l.* from unnest(limits) l) l, lateral (
+            select o.name, o.tat from tidemill.gate o where o.base = l.gate and o.opens_at <= close_gates.at
+        ) o, tidemill.rooms(close_gates.at, array[o.name], l) r
+    ) c
+    where g.name = c.name and c.room <= 0
+$$;
+
+-- Something came out of these gates: where others are held or were turned away, it is worth looking again.
+-- Answers their queues. Comes after the settle has committed, and takes its turn behind the claims under way,
+-- so that what they hold back meanwhile is seen.
+create function tidemill.come_out(at timestamptz, gates text[]) returns setof text language plpgsql as $$
+declare
+    present timestamptz := coalesce(come_out.at, now());
+begin
+    perform tidemill.take_turn(array(select distinct split_part(g, chr(31), 1) from unnest(gates) g), true);
+    return query
+    with held as materialized (
+        select t.gate, h.queue from unnest(gates) t(gate), lateral (
+            select r.queue from tidemill.ready r where r.line = 2 and r.gate = t.gate limit 1
+        ) h
+    ), opened as (
+        insert into tidemill.gate as x (name, base, opens_at)
+        select h.gate, split_part(h.gate, chr(31), 1), present from held h order by 1
+        on conflict (name) do update set opens_at = case
+            when x.shut_until > present then x.shut_until else least(coalesce(x.opens_at, present), present) end
+    ), asked as (
+        select x.name, x.waiters from tidemill.gate x
+        where x.name = any (gates) and x.waiters <> '{}' order by x.name for update
+    ), told as (
+        update tidemill.gate x set waiters = '{}' from asked a
+        where x.name = a.name and not exists (select from held h where h.gate = x.name)
+    )
+    select h.queue from held h union select w from asked a, unnest(a.waiters) w;
+end $$;
+
+-- Counts how attempts ended, and judges: too many failures in a window shut a gate; then one probe decides.
+-- What comes in while it is shut and no probe is out began before, and says nothing new.
+create function tidemill.judge(
+    at timestamptz, gates text[], goods int4[], bads int4[], percents int4[], windows_us int8[], leasts int4[],
+    opens_us int8[]
+) returns text language plpgsql as $$
+declare
+    present timestamptz := coalesce(judge.at, now());
+    v record;
+    g tidemill.gate;
+begin
+    for v in
+        select * from unnest(gates, goods, bads, percents, windows_us, leasts, opens_us)
+            e(gate, good, bad, percent, window_us, least, open_us) order by e.gate
+    loop
+        insert into tidemill.gate (name, base) values (v.gate, split_part(v.gate, chr(31), 1)) on conflict do nothing;
+        select x.* into g from tidemill.gate x where x.name = v.gate for update;
+        if g.probing = 0 then
+            if g.window_at is null or g.window_at <= present - v.window_us * interval '1 us' then
+                g.window_at := present;
+                g.good := 0;
+                g.bad := 0;
+            end if;
+            g.good := g.good + v.good;
+            g.bad := g.bad + v.bad;
+            if g.good + g.bad >= v.least and g.bad::int8 * 100 >= v.percent::int8 * (g.good + g.bad) then
+                g.probing := 1;
+            end if;
+        elsif g.probing = 2 and v.bad > 0 then
+            g.probing := 1;
+        elsif g.probing = 2 and v.good > 0 then
+            g.probing := 0;
+            g.window_at := null;
+            g.shut_until := null;
+            g.opens_at := present;
+        else
+            continue;
+        end if;
+        if g.probing = 1 then
+            g.shut_until := present + v.open_us * interval '1 us';
+            g.opens_at := g.shut_until;
+        end if;
+        update tidemill.gate x set probing = g.probing, good = g.good, bad = g.bad, window_at = g.window_at,
+            shut_until = g.shut_until, opens_at = g.opens_at
+        where x.name = g.name;
+    end loop;
+    return null;
+end $$;
+
+-- A claim of this queue was turned away by gates of the whole lane; answers whether that is news.
+create function tidemill.turn_away(of_queue text, gates text[]) returns boolean language plpgsql as $$
+begin
+    insert into tidemill.gate as x (name, base, waiters)
+    select g, split_part(g, chr(31), 1), array[of_queue] from unnest(gates) g
+    on conflict (name) do update set waiters = x.waiters || excluded.waiters
+    where not x.waiters @> excluded.waiters;
+    return found;
+end $$;
+
+-- Divides slots by weight. What cannot be divided goes, one by one, to the first ones; a weight of 0 gets nothing,
+-- unless all have it. As core's share.rs does.
+create function tidemill.allot(slots int4, weights int4[]) returns int4[] language plpgsql immutable as $$
+declare
+    sum int8 := (select sum(w) from unnest(weights) w);
+    shares int4[] := '{}';
+    rest int4 := slots;
+begin
+    for i in 1..cardinality(weights) loop
+        shares[i] := case when sum = 0 then slots / cardinality(weights) else slots::int8 * weights[i] / sum end;
+        rest := rest - shares[i];
+    end loop;
+    for i in 1..cardinality(weights) loop
+        exit when rest <= 0;
+        if weights[i] > 0 or sum = 0 then
+            shares[i] := shares[i] + 1;
+            rest := rest - 1;
+        end if;
+    end loop;
+    return shares;
+end $$;
+
+-- Lanes that have something due, by their numbers, and whether it is (also) of tenants. `lows` says where to
+-- begin to look for jobs without a tenant.
+create function tidemill.due_lanes(at timestamptz, queues text[], bands int2[], lows timestamptz[], kinds text[])
+returns table (lane int8, crowded boolean) language sql stable as $$
+    select l.lane, t.crowded
+    from unnest(queues, bands, lows) with ordinality l(queue, band, low, lane), lateral (
+        select exists (
+            select from tidemill.ready r
+            where r.queue = l.queue and r.priority = l.band and r.tenant <> '' and r.line < 2
+                and r.run_at <= at and (kinds is null or r.kind = any (kinds))
+        ) as crowded
+    ) t
+    where t.crowded or exists (
+        select from tidemill.ready r
+        where r.queue = l.queue and r.priority = l.band and r.tenant = '' and r.line < 2
+            and r.run_at <= at and r.run_at >= coalesce(l.low, '-infinity')
+            and (kinds is null or r.kind = any (kinds)))
+    order by l.lane
+$$;
+
+-- Tenants of a lane that have something due, in turn: those behind `behind` first, then from the beginning ('' is
+-- who has no tenant). Looks at no more than `visits_max`, because ten thousand may only wait for the clock;
+-- `last` is the last one looked at, `is_round` says that all were.
+create function tidemill.tenants_in_turn(
+    at timestamptz, of_queue text, of_band int2, behind text, visits_max int4,
+    out tenants text[], out last text, out is_round boolean
+) language sql stable as $$
+    with recursive onward as (
+        (select r.tenant, r.run_at from tidemill.ready r
+        where r.queue = of_queue and r.priority = of_band and r.line < 2 and r.tenant > behind
+        order by r.tenant, r.run_at limit 1)
+        union all
+        (select n.* from onward v, lateral (
+            select r.tenant, r.run_at from tidemill.ready r
+            where r.queue = of_queue and r.priority = of_band and r.line < 2 and r.tenant > v.tenant
+            order by r.tenant, r.run_at limit 1
+        ) n)
+    ), first_part as materialized (
+        select v.* from onward v limit visits_max
+    ), anew as (
+        (select r.tenant, r.run_at from tidemill.ready r
+        where r.queue = of_queue and r.priority = of_band and r.line < 2 and r.tenant <= behind
+        order by r.tenant, r.run_at limit 1)
+        union all
+        (select n.* from anew v, lateral (
+            select r.tenant, r.run_at from tidemill.ready r
+            where r.queue = of_queue and r.priority = of_band and r.line < 2 and r.tenant > v.tenant
+                and r.tenant <= behind
+            order by r.tenant, r.run_at limit 1
+        ) n)
+    ), second_part as materialized (
+        select v.* from anew v limit visits_max - (select count(*) from first_part)
+    ), visit as materialized (
+        select f.*, row_number() over () as place from (
+            select * from first_part union all select * from second_part) f
+    )
+    select coalesce(array_agg(v.tenant order by v.place) filter (where v.run_at <= at), '{}'),
+        (array_agg(v.tenant order by v.place desc))[1], count(*) < visits_max
+    from visit v
+$$;
+
+-- Takes what waits in one lane, as far as the limits of its queue let it pass; holds the others at their gates.
+-- Looks at no more than `found_max` sheaves of each tenant; `met` of them, with `ids`, were there.
+create function tidemill.take_gated(
+    at timestamptz, limits tidemill.limit[], fine tidemill.limit[], lease int8, of_queue text, of_band int2,
+    low timestamptz, kinds text[], of_tenants text[], shares int4[], found_max int4, wanted int4, wide text,
+    out met int4, out ids int4, out last_tenant text, out taken uuid[], out attempts int2[], out losts int2[],
+    out dues timestamptz[], out passed text[]
+) language plpgsql as $$
+declare
+    c record;
+    v record;
+begin
+    with sheaf as materialized (
+        select r.seq, r.run_at, r.attempt, r.lost, r.kind, r.tenant, r.key, r.number, t.share, t.turn
+        from unnest(of_tenants, shares) with ordinality t(tenant, share, turn), lateral (
+            select r.*, cardinality(r.ids) - r.taken as number from tidemill.ready r
+            where r.queue = of_queue and r.priority = of_band and r.tenant = t.tenant
+                and r.line < 2 and r.run_at <= take_gated.at
+                and r.run_at >= coalesce(case t.tenant when '' then low end, '-infinity')
+                and (kinds is null or r.kind = any (kinds))
+            order by r.run_at, r.seq + 0
+            limit least(found_max, greatest(t.share, 1))
+            for update skip locked
+        ) r
+    ), of_tenant as (
+        select s.*, row_number() over (order by s.turn, s.run_at, s.seq) as place, least(s.number,
+            greatest(s.share, 1) - sum(s.number) over (partition by s.turn order by s.run_at, s.seq) + s.number)
+            as share_left
+        from sheaf s
+    ), of_lane as (
+        select t.*, least(t.share_left, wanted - (sum(greatest(t.share_left, 0)) over (order by t.place)
+            - greatest(t.share_left, 0))) as number_here
+        from of_tenant t
+    )
+    select count(*) as met, sum(l.number) as ids, (array_agg(l.tenant order by l.place desc))[1] as last_tenant,
+        array_agg(l.seq order by l.place) filter (where l.number_here > 0) as seqs,
+        array_agg(l.number::int4 order by l.place) filter (where l.number_here > 0) as wholes,
+        array_agg(l.number_here::int4 order by l.place) filter (where l.number_here > 0) as numbers,
+        array_agg(l.kind order by l.place) filter (where l.number_here > 0) as kinds,
+        array_agg(l.tenant order by l.place) filter (where l.number_here > 0) as tenants,
+        array_agg(l.key order by l.place) filter (where l.number_here > 0) as keys,
+        array_agg(l.attempt order by l.place) filter (where l.number_here > 0) as attempts
+    into c from of_lane l;
+    take_gated.met := c.met;
+    take_gated.ids := coalesce(c.ids, 0);
+    take_gated.last_tenant := c.last_tenant;
+    if c.seqs is null then
+        return;
+    end if;
+    select p.* into v from tidemill.pass(
+        take_gated.at, fine, of_queue, c.numbers, c.kinds, c.tenants, c.keys, c.attempts) p;
+    select array_agg(i.id order by p.place, i.at), array_agg(r.attempt order by p.place, i.at),
+        array_agg(r.lost order by p.place, i.at), array_agg(r.run_at order by p.place, i.at),
+        array_agg(wide || p.through order by p.place, i.at)
+    into take_gated.taken, take_gated.attempts, take_gated.losts, take_gated.dues, take_gated.passed
+    from unnest(c.seqs, v.passed, v.through) with ordinality p(seq, passed, through, place), lateral (
+        select * from tidemill.ready r where r.seq = p.seq limit 1
+    ) r, unnest(r.ids[r.taken + 1:r.taken + p.passed]) with ordinality i(id, at)
+    where p.passed > 0;
+    perform tidemill.go_in(take_gated.at, limits, lease, v.through, v.passed);
+    delete from tidemill.ready r where r.seq = any (array(
+        select p.seq from unnest(c.seqs, c.wholes, v.passed) p(seq, whole, passed) where p.passed = p.whole));
+    update tidemill.ready r set taken = r.taken + p.passed, gate = coalesce(p.stop, ''),
+        line = case when p.stop is null then r.line else 2 end
+    from unnest(c.seqs, c.wholes, v.passed, v.stops) p(seq, whole, passed, stop)
+    where r.seq = any (c.seqs) and r.seq = p.seq and p.passed < p.whole and (p.passed > 0 or p.stop is not null);
+    perform tidemill.note_opening(take_gated.at, limits, array(
+        select distinct s from unnest(v.stops) s where s is not null));
+end $$;
+
+-- Lets retries pass that wait for others to pay for them: there is a slot that nobody else wants.
+create function tidemill.let_retries(limits tidemill.limit[], of_queue text, number int4) returns boolean
+language plpgsql as $$
+begin
+    update tidemill.ready r set line = 1, gate = '' where r.seq = any (array(
+        select s.seq from unnest(limits) l, lateral (
+            select s.seq from tidemill.ready s where l.queue = of_queue and l.per = 3 and s.line = 2 and s.gate = l.gate
+            order by s.run_at, s.seq + 0 limit number for update skip locked
+        ) s));
+    return found;
+end $$;
+
+-- Where to begin to look in lanes, so that those are met who were let through a gate.
+create function tidemill.lower(queues text[], bands int2[], lows timestamptz[]) returns timestamptz[]
+language sql stable as $$
+    select array_agg(case when l.low is not null then least(l.low, (
+        select min(r.run_at) from tidemill.ready r
+        where r.queue = l.queue and r.priority = l.band and r.line = 1)) end order by l.lane)
+    from unnest(queues, bands, lows) with ordinality l(queue, band, low, lane)
+$$;
+
+-- Claims due jobs of these lanes under one new lease, for a registered worker; waits for nobody but, under limits,
+-- for its turn. A function, because most of it is for rare cases: as one statement it cost an idle queue twice the
+-- time. Lanes that have something due share `jobs_max` by `weights` (null: in their order), tenants share what their
+-- lane gets; what is left goes to the lanes in their order.
+-- `lows` says where in each lane to begin; where nothing is found so and `heads` allows it, a second look
+-- begins at the heads. `behinds` are, per lane, the tenants served last; `favoured` ones (by queue and name) have
+-- another weight than 1. `under` are the limits, from the finest to the coarsest. The first row tells about the claim
+-- (`is_whole`: it looked from the heads; `sheaves` with `ids` were found; `due`: something is due, but in the hands of
+-- another; `served`: the tenants served last; `lanes`: those that had something due); the others are its jobs.
+-- What a claim that took something from a mark left behind is not told: ask again.
+create function tidemill.claim(
+    at timestamptz, asker uuid, ask uuid, queues text[], bands int2[], weights int4[], lows timestamptz[],
+    heads boolean, kinds text[], behinds text[], favoured text[], favours int4[], sheaves_max int4, jobs_max int4,
+    under json
+) returns table (
+    present timestamptz, token int8, is_whole boolean, sheaves int4, ids int4, due boolean, next_due timestamptz,
+    served text[], lanes int4[], run_at timestamptz, attempt int2, lost int2, gates text, id uuid, kind text,
+    queue text, priority int2, tenant text, key text, unique_key text, payload text, options text,
+    created_at timestamptz
+) language plpgsql as $$
+#variable_conflict use_column
+declare
+    crowded boolean[];
+    quotas int4[];
+    lane int4;
+    first_round int4 := 2;
+    tenants text[];
+    last_visited text;
+    is_round boolean;
+    shares int4[];
+    sheaf record;
+    missing int4 := jobs_max;
+    wanted int4;
+    last_tenant text;
+    of_tenant int4;
+    taken_here int4;
+    visits int4;
+    found_max int4;
+    found_here int4;
+    emptied int8[];
+    taken uuid[];
+    attempts int2[];
+    losts int2[];
+    dues timestamptz[];
+    passed text[];
+    -- Under limits:
+    limits tidemill.limit[];
+    fine tidemill.limit[];
+    lease int8;
+    wide text;
+    rooms record;
+    rounds int4;
+    before int4;
+    is_news boolean := false;
+    bound int4[] := '{}';
+begin
+    claim.present := coalesce(claim.at, now());
+    claim.sheaves := 0;
+    claim.ids := 0;
+    claim.due := false;
+    claim.served := behinds;
+    claim.is_whole := not exists (select from unnest(lows) low where low is not null);
+    -- Held to the end: whoever gives this worker up sees the lease, or there is none.
+    perform from tidemill.worker w where w.id = asker for key share;
+    if not found then
+        return next;
+        return;
+    end if;
+    if under is not null then
+        limits := array(select l from json_populate_recordset(null::tidemill.limit, under) l);
+        perform tidemill.take_turn(array(select l.gate from unnest(limits) l), false);
+        perform tidemill.let_through(claim.present, limits);
+    end if;
+    loop
+        if limits is not null then
+            lows := tidemill.lower(queues, bands, lows);
+        end if;
+        select coalesce(array_agg(d.lane), '{}'), array_agg(d.crowded) into claim.lanes, crowded
+        from tidemill.due_lanes(claim.present, queues, bands, lows, kinds) d;
+        -- Who has nothing else to do has time for retries.
+        continue when limits is not null and (
+            select bool_or(tidemill.let_retries(limits, l.queue, jobs_max)) from unnest(limits) l
+            where l.per = 3 and l.queue <> all (array(select queues[d] from unnest(claim.lanes) d)));
+        exit when cardinality(claim.lanes) > 0 or claim.is_whole or not heads;
+        claim.is_whole := true;
+        lows := array_fill(null::timestamptz, array[cardinality(queues)]);
+    end loop;
+    if weights is not null and cardinality(claim.lanes) > 1 then
+        quotas := tidemill.allot(jobs_max, array(select weights[l] from unnest(claim.lanes) l));
+        first_round := 1;
+    end if;
+    -- By quota first, if there is one; then what is left, in order.
+    for round in first_round..2 loop
+        for at_lane in 1..cardinality(claim.lanes) loop
+            lane := claim.lanes[at_lane];
+            continue when lane = any (bound);
+            wanted := case when round = 1 then least(quotas[at_lane], missing) else missing end;
+            found_max := sheaves_max;
+            visits := 0;
+            if limits is not null then
+                -- Gates of the whole lane first: what they turn away stays where it is.
+                select coalesce(min(g.room), missing) as room, coalesce(string_agg(l.gate || chr(30), ''), '') as names,
+                    array_agg(l.gate) filter (where g.room <= wanted) as tight
+                into rooms from unnest(limits) l, tidemill.rooms(claim.present, array[l.gate], l) g
+                where l.queue = queues[lane] and l.kind is null and l.per = 0;
+                wide := rooms.names;
+                fine := array(select l from unnest(limits) l
+                    where l.queue = queues[lane] and not (l.kind is null and l.per = 0));
+                if rooms.room < wanted or rooms.room = wanted and round = 2 then
+                    bound := bound || lane;
+                    wanted := greatest(rooms.room, 0);
+                    is_news := tidemill.turn_away(queues[lane], rooms.tight) or is_news;
+                end if;
+                rounds := 0;
+                before := coalesce(cardinality(taken), 0);
+            end if;
+            loop
+                while wanted > 0 loop
+                    if crowded[at_lane] then
+                        select t.* into tenants, last_visited, is_round from tidemill.tenants_in_turn(
+                            claim.present, queues[lane], bands[lane], claim.served[lane], wanted + 64) t;
+                        shares := tidemill.allot(wanted, array(
+                            select coalesce(favours[array_position(favoured, queues[lane] || chr(31) || t)], 1)
+                            from unnest(tenants) t));
+                    else
+                        tenants := '{""}';
+                        shares := array[wanted];
+                    end if;
+                    found_here := 0;
+                    emptied := '{}';
+                    last_tenant := null;
+                    if cardinality(fine) > 0 then
+                        lease := coalesce(lease, nextval('tidemill.lease_token_seq'));
+                        select t.* into sheaf from tidemill.take_gated(claim.present, limits, fine, lease, queues[lane],
+                            bands[lane], lows[lane], kinds, tenants, shares, found_max, wanted, wide) t;
+                        found_here := sheaf.met;
+                        last_tenant := sheaf.last_tenant;
+                        claim.ids := claim.ids + sheaf.ids;
+                        taken_here := coalesce(cardinality(sheaf.taken), 0);
+                        taken := taken || sheaf.taken;
+                        attempts := attempts || sheaf.attempts;
+                        losts := losts || sheaf.losts;
+                        dues := dues || sheaf.dues;
+                        passed := passed || sheaf.passed;
+                        missing := missing - taken_here;
+                        wanted := wanted - taken_here;
+                        rounds := rounds + 1;
+                    else
+                        for sheaf in
+                            select r.seq, r.run_at, r.attempt, r.lost, r.ids[r.taken + 1:] as ids,
+                                cardinality(r.ids) - r.taken as number, t.tenant, t.share
+                            from unnest(tenants, shares) t(tenant, share), lateral (
+                                select * from tidemill.ready r
+                                where r.queue = queues[lane] and r.priority = bands[lane] and r.tenant = t.tenant
+                                    and r.line < 2 and r.run_at <= claim.present
+                                    and r.run_at >= coalesce(case t.tenant when '' then lows[lane] end, '-infinity')
+                                    and (kinds is null or r.kind = any (kinds))
+                                order by r.run_at, r.seq + 0
+                                limit least(found_max, greatest(t.share, 1))
+                                for update skip locked
+                            ) r
+                        loop
+                            found_here := found_here + 1;
+                            claim.ids := claim.ids + sheaf.number;
+                            if last_tenant is distinct from sheaf.tenant then
+                                last_tenant := sheaf.tenant;
+                                of_tenant := 0;
+                            end if;
+                            continue when of_tenant >= greatest(sheaf.share, 1);
+                            taken_here := least(sheaf.number, wanted, greatest(sheaf.share, 1) - of_tenant);
+                            if sheaf.number > taken_here then
+                                sheaf.ids := sheaf.ids[:taken_here];
+                                update tidemill.ready r set taken = r.taken + taken_here where r.seq = sheaf.seq;
+                            else
+                                emptied := emptied || sheaf.seq;
+                            end if;
+                            taken := taken || sheaf.ids;
+                            attempts := attempts || array_fill(sheaf.attempt, array[taken_here]);
+                            losts := losts || array_fill(sheaf.lost, array[taken_here]);
+                            dues := dues || array_fill(sheaf.run_at, array[taken_here]);
+                            if limits is not null then
+                                passed := passed || array_fill(wide, array[taken_here]);
+                            end if;
+                            missing := missing - taken_here;
+                            wanted := wanted - taken_here;
+                            of_tenant := of_tenant + taken_here;
+                            exit when wanted = 0;
+                        end loop;
+                        delete from tidemill.ready r where r.seq = any (emptied);
+                    end if;
+                    claim.sheaves := claim.sheaves + found_here;
+                    if not crowded[at_lane] then
+                        exit when found_here = 0 or found_here < found_max and coalesce(cardinality(fine), 0) = 0;
+                    elsif wanted = 0 then
+                        claim.served[lane] := last_tenant;
+                    else
+                        claim.served[lane] := coalesce(last_visited, '');
+                        visits := visits + wanted + 64;
+                        exit when is_round and found_here = 0 or visits > 4 * jobs_max + 2000;
+                    end if;
+                    exit when rounds >= 20;
+                    found_max := least(found_max * 4, 10000);
+                end loop;
+                -- A slot that nobody else wants is free for retries.
+                exit when wanted = 0 or coalesce(cardinality(fine), 0) = 0
+                    or not tidemill.let_retries(fine, queues[lane], wanted);
+                fine := array(select l from unnest(fine) l where l.per <> 3);
+                lows := tidemill.lower(queues, bands, lows);
+            end loop;
+            if limits is not null and coalesce(cardinality(taken), 0) > before then
+                lease := coalesce(lease, nextval('tidemill.lease_token_seq'));
+                perform tidemill.go_in(claim.present, limits, lease, array[wide],
+                    array[cardinality(taken) - before]);
+                perform tidemill.pay_for_retries(claim.present, limits, queues[lane], (
+                    select count(*)::int4 from unnest(attempts[before + 1:]) a where a = 0));
+            end if;
+            exit when missing = 0;
+        end loop;
+        exit when missing = 0;
+    end loop;
+    if missing > 0 and (claim.is_whole or taken is null) then
+        claim.due := exists (
+            select from tidemill.due_lanes(claim.present, queues, bands, lows, kinds) d where d.lane <> all (bound));
+        claim.next_due := (
+            select min(n.run_at) from unnest(queues, bands) l(queue, band), lateral (
+                (select r.run_at from tidemill.ready r
+                where r.queue = l.queue and r.priority = l.band and r.tenant = '' and r.line < 2
+                    and r.run_at > claim.present
+                order by r.run_at limit 1)
+                union all
+                (select r.run_at from tidemill.ready r
+                where r.queue = l.queue and r.priority = l.band and r.tenant <> '' and r.line < 2
+                    and r.run_at > claim.present
+                order by r.run_at limit 1)
+            ) n);
+    end if;
+    if limits is not null then
+        claim.due := claim.due or is_news;
+        perform tidemill.close_gates(claim.present, limits);
+        if missing > 0 then
+            perform tidemill.note_opening(claim.present, limits, array(select l.gate from unnest(limits) l
+                where l.kind is null and l.per = 0 and l.queue = any (array(select queues[b] from unnest(bound) b))));
+            claim.next_due := least(claim.next_due, (
+                select min(g.opens_at) from tidemill.gate g where g.opens_at is not null
+                    and g.base = any (array(select l.gate from unnest(limits) l))));
+        end if;
+    end if;
+    if taken is null then
+        return next;
+        return;
+    end if;
+    claim.token := coalesce(lease, nextval('tidemill.lease_token_seq'));
+    insert into tidemill.lease (token, worker, ask, claimed_at, ids, attempts, losts, gates)
+    values (claim.token, asker, claim.ask, claim.present, taken, attempts, losts,
+        case when lease is not null then array(
+            select distinct g from (select distinct p from unnest(passed) p) p,
+                unnest(string_to_array(rtrim(p.p, chr(30)), chr(30))) g) end);
+    return next;
+    return query
+    select null::timestamptz, null::int8, null::boolean, null::int4, null::int4, null::boolean, null::timestamptz,
+        null::text[], null::int4[], i.run_at, i.attempt, i.lost, i.gates, b.id, b.kind, b.queue, b.priority,
+        b.tenant, b.key, b.unique_key, b.payload::text, b.options::text, b.created_at
+    from unnest(taken, attempts, losts, dues, passed) i(id, attempt, lost, run_at, gates), lateral (
+        select b.* from tidemill.job b where b.id = i.id limit 1
+    ) b;
+end $$;

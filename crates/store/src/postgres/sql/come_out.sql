@@ -1,0 +1,4 @@
+-- Attempts came out of these gates, so many well and so many not; answers the queues that have reason to look again.
+select tidemill.judge($1, $3, $4, $5, $6, $7, $8, $9), null where cardinality($3::text[]) > 0
+union all
+select null, q from tidemill.come_out($1, $2) q;

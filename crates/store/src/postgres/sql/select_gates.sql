@@ -1,0 +1,12 @@
+-- What is known of these gates: what they remember, who is inside, by worker, and how many are held there.
+select t.name, g.tat, g.shut_until, coalesce(g.probing, 0) > 0, g.credit, i.workers, i.numbers,
+    (select coalesce(sum(cardinality(r.ids) - r.taken), 0)::int8 from tidemill.ready r
+    where r.line = 2 and r.gate = t.name)
+from unnest($1::text[]) with ordinality t(name, place)
+left join tidemill.gate g on g.name = t.name, lateral (
+    select coalesce(array_agg(p.worker), '{}') as workers, coalesce(array_agg(p.number), '{}') as numbers from (
+        select l.worker, sum(p.held)::int8 as number from tidemill.permit p join tidemill.lease l on l.token = p.token
+        where p.gate = t.name and p.held > 0 group by l.worker order by l.worker
+    ) p
+) i
+order by t.place;

@@ -1,0 +1,279 @@
+//! Who of those that a claim meets may pass the limits.
+//!
+//! A claim is alone with the database, so what it reads of a gate stays true until it commits. Each gate is
+//! read once per claim; what goes in is counted here, and written when the lease is. Whoever may not pass is
+//! held at the gate, out of the way of the claims to come; only a gate of the whole queue leaves everybody
+//! where he is, and nothing of that queue is looked at.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use rusqlite::{Connection, params};
+use tidemill_core::gate::{Counts, RETRY_CREDIT};
+use tidemill_core::{QueueLimit, Token};
+
+use crate::error::Result;
+use crate::sqlite::gates::{Gate, LET_THROUGH_MAX};
+
+/// A job that waits, as far as limits look at it.
+pub(super) struct Candidate<'a> {
+    pub kind: &'a str,
+    pub tenant: &'a str,
+    pub key: &'a str,
+    pub is_retry: bool,
+}
+
+/// What is said to a candidate.
+pub(super) enum Verdict {
+    /// It goes in, through these gates.
+    Passes(Vec<String>),
+    /// It waits at this gate.
+    Held(String),
+    /// Nothing of its queue may pass.
+    Full,
+}
+
+/// A gate that was looked at in this claim.
+struct Door<'a> {
+    gate: Gate,
+    limit: &'a QueueLimit,
+    room: i64,
+    /// How many went in.
+    inside: i64,
+    /// Whether somebody was held or turned away.
+    is_wanted: bool,
+}
+
+/// The gates of one claim.
+pub(super) struct Doors<'a> {
+    limits: &'a [QueueLimit],
+    now: i64,
+    doors: HashMap<String, Door<'a>>,
+    /// A slot that nobody else wants is free for retries.
+    pub retries_are_free: bool,
+}
+
+impl<'a> Doors<'a> {
+    pub fn new(limits: &'a [QueueLimit], now: i64) -> Self {
+        Self { limits, now, doors: HashMap::new(), retries_are_free: false }
+    }
+
+    /// Whether a queue has limits at all.
+    pub fn has(&self, queue: &str) -> bool {
+        self.limits.iter().any(|limit| limit.queue == queue)
+    }
+
+    /// Lets those through that gates hold and that may pass by now.
+    pub fn let_through(&mut self, conn: &Connection) -> Result<()> {
+        let mut seen: Vec<&str> = Vec::new();
+        for limit in self.limits {
+            if seen.contains(&&*limit.gate) {
+                continue;
+            }
+            seen.push(&limit.gate);
+            let mut select = conn.prepare_cached(include_str!("sql/select_open_gates.sql"))?;
+            let open =
+                select.query_map(params![limit.gate, self.now], |row| row.get::<_, String>(0))?;
+            for name in open.collect::<rusqlite::Result<Vec<_>>>()? {
+                let room = self.door(conn, limit, &name)?.room.clamp(0, LET_THROUGH_MAX);
+                let mut update = conn.prepare_cached(include_str!("sql/let_through.sql"))?;
+                let moved = update.execute(params![name, room])? as i64;
+                if moved < room {
+                    // All of them: nobody is held any more.
+                    let gate = &mut self.door(conn, limit, &name)?.gate;
+                    gate.opens_at = None;
+                    gate.save(conn)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn door(
+        &mut self,
+        conn: &Connection,
+        limit: &'a QueueLimit,
+        name: &str,
+    ) -> Result<&mut Door<'a>> {
+        match self.doors.entry(name.to_owned()) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(place) => {
+                let gate = Gate::load(conn, name)?;
+                let room = room(conn, limit, &gate, self.now)?;
+                Ok(place.insert(Door { gate, limit, room, inside: 0, is_wanted: false }))
+            }
+        }
+    }
+
+    /// Asks whether a candidate may pass, and counts it if so.
+    pub fn pass(&mut self, conn: &Connection, queue: &str, one: &Candidate<'_>) -> Result<Verdict> {
+        let mut names = Vec::new();
+        for limit in self.limits.iter().filter(|limit| limit.queue == queue) {
+            let is_budget = matches!(limit.counts, Counts::Retry { .. });
+            if is_budget && self.retries_are_free {
+                continue;
+            }
+            let gate = limit.gate_of(one.kind, one.tenant, one.key, one.is_retry);
+            let Some(name) = gate else { continue };
+            let door = self.door(conn, limit, &name)?;
+            if door.room <= 0 {
+                door.is_wanted = true;
+                return Ok(if limit.is_wide() { Verdict::Full } else { Verdict::Held(name) });
+            }
+            names.push(name);
+        }
+        for name in &names {
+            if let Some(door) = self.doors.get_mut(name) {
+                door.room -= 1;
+                door.inside += 1;
+            }
+        }
+        Ok(Verdict::Passes(names))
+    }
+
+    /// First attempts of a queue pay for retries.
+    pub fn pay(&mut self, conn: &Connection, queue: &str, firsts: usize) -> Result<()> {
+        for limit in self.limits.iter().filter(|limit| limit.queue == queue) {
+            let Counts::Retry { percent } = limit.counts else { continue };
+            let (credit, now) = (f64::from(RETRY_CREDIT), self.now);
+            let gate = &mut self.door(conn, limit, &limit.gate)?.gate;
+            let earned = firsts as f64 * f64::from(percent) / 100.0;
+            gate.credit = Some((gate.credit.unwrap_or(credit) + earned).min(10.0 * credit));
+            gate.opens_at = Some(now);
+            gate.save(conn)?;
+        }
+        Ok(())
+    }
+
+    /// Lets retries pass that wait for others to pay for them; answers whether there were some.
+    pub fn let_retries(&mut self, conn: &Connection, queue: &str, number: usize) -> Result<bool> {
+        let mut moved = 0;
+        for limit in self.limits.iter().filter(|limit| limit.queue == queue) {
+            if matches!(limit.counts, Counts::Retry { .. }) {
+                let mut update = conn.prepare_cached(include_str!("sql/let_through.sql"))?;
+                moved += update.execute(params![limit.gate, number as i64])?;
+            }
+        }
+        Ok(moved > 0)
+    }
+
+    /// The same for queues that have nothing else to do.
+    pub fn let_idle_retries(
+        &mut self,
+        conn: &Connection,
+        number: usize,
+        is_idle: impl Fn(&str) -> bool,
+    ) -> Result<bool> {
+        let mut is_moved = false;
+        for limit in self.limits.iter().filter(|limit| is_idle(&limit.queue)) {
+            if matches!(limit.counts, Counts::Retry { .. }) {
+                is_moved |= self.let_retries(conn, &limit.queue, number)?;
+            }
+        }
+        Ok(is_moved)
+    }
+
+    /// Writes down who went in, and when gates open that turned somebody away.
+    /// Answers when the clock opens the next gate of these limits.
+    pub fn write(self, conn: &Connection, token: Option<Token>) -> Result<Option<i64>> {
+        let (now, limits) = (self.now, self.limits);
+        for (name, mut door) in self.doors {
+            let before = door.gate.clone();
+            door.go_in(now);
+            door.close(now);
+            if let Some(token) =
+                token.filter(|_| door.inside > 0 && door.limit.concurrency.is_some())
+            {
+                conn.prepare_cached(include_str!("sql/insert_permit.sql"))?.execute(params![
+                    token.0,
+                    name,
+                    door.inside
+                ])?;
+            }
+            if door.is_wanted {
+                if door.limit.is_wide() {
+                    conn.prepare_cached(include_str!("sql/insert_turned_away.sql"))?
+                        .execute(params![name, door.limit.queue])?;
+                }
+                if let Some(at) = door.opening(now) {
+                    let opens = door.gate.opens_at.filter(|opens| *opens > now);
+                    door.gate.opens_at = Some(opens.map_or(at, |opens| opens.min(at)));
+                }
+            }
+            if door.gate != before {
+                door.gate.save(conn)?;
+            }
+        }
+        let mut select = conn.prepare_cached(include_str!("sql/next_opening.sql"))?;
+        let mut next: Option<i64> = None;
+        for limit in limits {
+            let at: Option<i64> = select.query_one([&limit.gate], |row| row.get(0))?;
+            next = next.into_iter().chain(at).min();
+        }
+        Ok(next)
+    }
+}
+
+impl Door<'_> {
+    /// Counts those that went in.
+    fn go_in(&mut self, now: i64) {
+        if self.inside == 0 {
+            return;
+        }
+        if let Some(rate) = self.limit.rate {
+            let every = rate.every_us() as i64;
+            self.gate.tat =
+                Some(self.gate.tat.map_or(now, |tat| tat.max(now)) + self.inside * every);
+        }
+        if let Counts::Retry { .. } = self.limit.counts {
+            let credit = self.gate.credit.unwrap_or(f64::from(RETRY_CREDIT));
+            self.gate.credit = Some((credit - self.inside as f64).max(0.0));
+        }
+        if let Some(open) = self.limit.open().filter(|_| self.gate.probing > 0) {
+            self.gate.probing = 2;
+            self.gate.shut_until = Some(now.saturating_add(open.as_micros() as i64));
+        }
+    }
+
+    /// When the clock opens it, if that is what it waits for.
+    fn opening(&self, now: i64) -> Option<i64> {
+        let next_cell = self
+            .limit
+            .rate
+            .zip(self.gate.tat)
+            .map(|(rate, tat)| tat - (i64::from(rate.burst) - 1) * rate.every_us() as i64);
+        self.gate.shut_until.into_iter().chain(next_cell).max().filter(|at| *at > now)
+    }
+
+    /// An open gate that lets nobody through any more waits for the clock, or for somebody to come out. One
+    /// that still has room stays open: those who were let through may be held elsewhere.
+    fn close(&mut self, now: i64) {
+        if self.room <= 0 && self.gate.opens_at.is_some_and(|at| at <= now) {
+            self.gate.opens_at = self.opening(now);
+        }
+    }
+}
+
+/// How many a gate lets through now.
+fn room(conn: &Connection, limit: &QueueLimit, gate: &Gate, now: i64) -> Result<i64> {
+    let mut room = i64::MAX;
+    if let Some(most) = limit.concurrency {
+        let mut count = conn.prepare_cached(include_str!("sql/count_inside.sql"))?;
+        room =
+            room.min(i64::from(most) - count.query_one([&gate.name], |row| row.get::<_, i64>(0))?);
+    }
+    if gate.shut_until.is_some_and(|until| until > now) {
+        room = room.min(0);
+    } else if gate.probing > 0 {
+        room = room.min(1);
+    }
+    if let Some(rate) = limit.rate {
+        let every = rate.every_us() as i64;
+        let ahead = gate.tat.map_or(0, |tat| (tat - now).max(0));
+        room = room.min((i64::from(rate.burst) * every - ahead).max(0) / every);
+    }
+    if let Counts::Retry { .. } = limit.counts {
+        room = room.min(gate.credit.unwrap_or(f64::from(RETRY_CREDIT)) as i64);
+    }
+    Ok(room)
+}

@@ -1,0 +1,185 @@
+//! What gates remember, and what happens when an attempt comes out of one.
+//!
+//! A settle gives its permits back, shuts what is to be shut, and counts for or against the other side, all
+//! in its own transaction. Who may pass next is decided by claims alone, because only they know the limits:
+//! here it is only noted that looking is worth it.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use tidemill_core::Breaker;
+use tidemill_core::gate::{GateView, PART};
+
+use crate::error::Result;
+use crate::request::SettleItem;
+use crate::sqlite::rows::{count, time, worker_id};
+use crate::sqlite::writer::Turn;
+
+/// Those let through at once by a gate that nothing else bounds.
+pub(super) const LET_THROUGH_MAX: i64 = 1000;
+
+/// What a gate remembers. Times are microseconds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Gate {
+    pub name: String,
+    pub tat: Option<i64>,
+    pub shut_until: Option<i64>,
+    /// 0: as usual; 1: the next one that passes is a probe; 2: a probe is out.
+    pub probing: u8,
+    pub good: u32,
+    pub bad: u32,
+    pub window_at: Option<i64>,
+    pub credit: Option<f64>,
+    pub opens_at: Option<i64>,
+}
+
+impl Gate {
+    pub fn load(conn: &Connection, name: &str) -> Result<Self> {
+        let read = |row: &Row<'_>| {
+            Ok(Self {
+                name: name.to_owned(),
+                tat: row.get(0)?,
+                shut_until: row.get(1)?,
+                probing: row.get(2)?,
+                good: row.get(3)?,
+                bad: row.get(4)?,
+                window_at: row.get(5)?,
+                credit: row.get(6)?,
+                opens_at: row.get(7)?,
+            })
+        };
+        let mut select = conn.prepare_cached(include_str!("sql/select_gate.sql"))?;
+        let found = select.query_one([name], read).optional()?;
+        Ok(found.unwrap_or_else(|| Self { name: name.to_owned(), ..Self::default() }))
+    }
+
+    pub fn save(&self, conn: &Connection) -> Result<()> {
+        let base = self.name.split(PART).next().unwrap_or_default();
+        conn.prepare_cached(include_str!("sql/upsert_gate.sql"))?.execute(params![
+            self.name,
+            base,
+            self.tat,
+            self.shut_until,
+            self.probing,
+            self.good,
+            self.bad,
+            self.window_at,
+            self.credit,
+            self.opens_at
+        ])?;
+        Ok(())
+    }
+
+    /// It is worth looking now whether somebody may pass; not before it opens, if it is shut.
+    pub fn open(&mut self, now: i64) {
+        let at = self.shut_until.filter(|until| *until > now).unwrap_or(now);
+        self.opens_at = Some(self.opens_at.map_or(at, |opens| opens.min(at)));
+    }
+
+    fn shut(&mut self, until: i64) {
+        let until = self.shut_until.map_or(until, |shut| shut.max(until));
+        (self.shut_until, self.opens_at) = (Some(until), Some(until));
+    }
+
+    /// Counts how an attempt ended: too many failures in a window shut the gate; then one probe decides.
+    /// What comes in while it is shut and no probe is out began before, and says nothing new.
+    fn judge(&mut self, now: i64, breaker: &Breaker, is_well: bool) {
+        let us = |ms: u64| i64::try_from(ms.saturating_mul(1000)).unwrap_or(i64::MAX);
+        match (self.probing, is_well) {
+            (0, _) => {
+                if self.window_at.is_none_or(|at| at <= now.saturating_sub(us(breaker.window_ms))) {
+                    (self.window_at, self.good, self.bad) = (Some(now), 0, 0);
+                }
+                self.good += u32::from(is_well);
+                self.bad += u32::from(!is_well);
+                let all = u64::from(self.good) + u64::from(self.bad);
+                let is_tripped = all >= u64::from(breaker.attempts_min)
+                    && u64::from(self.bad) * 100 >= u64::from(breaker.failures_percent) * all;
+                if is_tripped {
+                    self.probing = 1;
+                    self.shut(now.saturating_add(us(breaker.open_ms)));
+                }
+            }
+            (2, false) => {
+                self.probing = 1;
+                self.shut(now.saturating_add(us(breaker.open_ms)));
+            }
+            (2, true) => {
+                (self.probing, self.window_at, self.shut_until) = (0, None, None);
+                self.opens_at = Some(now);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// An attempt comes out of its gates; its settle was accepted.
+pub(super) fn come_out(turn: &mut Turn<'_>, item: &SettleItem) -> Result<()> {
+    let (conn, now) = (turn.conn, turn.now);
+    for end in &item.gates {
+        conn.prepare_cached(include_str!("sql/free_permit.sql"))?
+            .execute(params![item.token.0, end.gate])?;
+        let mut gate = Gate::load(conn, &end.gate)?;
+        let before = gate.clone();
+        if let Some(shut_for) = end.shut_for {
+            gate.shut(now.saturating_add(i64::try_from(shut_for.as_micros()).unwrap_or(i64::MAX)));
+        }
+        if let Some((breaker, is_well)) = end.breaker.zip(item.is_well()) {
+            gate.judge(now, &breaker, is_well);
+        }
+        if tell(turn, &end.gate)? {
+            gate.open(now);
+        }
+        if gate != before {
+            gate.save(conn)?;
+        }
+    }
+    Ok(())
+}
+
+/// Tells the queues that wait at a gate; answers whether it holds somebody.
+fn tell(turn: &mut Turn<'_>, gate: &str) -> Result<bool> {
+    let conn = turn.conn;
+    let mut select = conn.prepare_cached(include_str!("sql/held_queues.sql"))?;
+    let queues = select.query_map([gate], |row| row.get::<_, String>(0))?;
+    let queues: Vec<_> = queues.collect::<rusqlite::Result<_>>()?;
+    if queues.is_empty() {
+        return Ok(false);
+    }
+    for queue in queues {
+        turn.news.ready(&queue);
+    }
+    conn.prepare_cached(include_str!("sql/delete_turned_away.sql"))?.execute([gate])?;
+    let mut holds = conn.prepare_cached(include_str!("sql/is_holding.sql"))?;
+    Ok(holds.query_one([gate], |row| row.get(0))?)
+}
+
+/// Lets those through that nobody else would: their gate holds them while nobody is inside and no clock
+/// opens it. Claims look again whether they may pass.
+pub(super) fn unstick(turn: &mut Turn<'_>) -> Result<()> {
+    let conn = turn.conn;
+    let mut select = conn.prepare_cached(include_str!("sql/select_stuck_gates.sql"))?;
+    let stuck = select.query_map([turn.now], |row| row.get::<_, String>(0))?;
+    let stuck: Vec<_> = stuck.collect::<rusqlite::Result<_>>()?;
+    for gate in stuck {
+        tell(turn, &gate)?;
+        let mut update = conn.prepare_cached(include_str!("sql/let_through.sql"))?;
+        update.execute(params![gate, LET_THROUGH_MAX])?;
+    }
+    Ok(())
+}
+
+/// What is known of a gate: what it remembers, who is inside, by worker, and how many are held there.
+pub(super) fn view(conn: &Connection, name: &str) -> Result<GateView> {
+    let gate = Gate::load(conn, name)?;
+    let mut select = conn.prepare_cached(include_str!("sql/select_inside.sql"))?;
+    let inside = select.query_map([name], |row| Ok((worker_id(row, 0)?, count::<i64>(row, 1)?)))?;
+    let mut held = conn.prepare_cached(include_str!("sql/count_held.sql"))?;
+    Ok(GateView {
+        inside: inside.collect::<rusqlite::Result<_>>()?,
+        tat: gate.tat.map(time),
+        shut_until: gate.shut_until.map(time),
+        is_broken: gate.probing > 0,
+        credit: gate.credit,
+        held: held.query_one([name], |row| count::<i64>(row, 0))?,
+        name: gate.name,
+    })
+}
