@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod dead;
+pub mod depth;
 pub mod error;
 pub mod gate;
 pub mod id;
@@ -21,6 +22,7 @@ pub mod share;
 pub mod why;
 
 pub use clock::{Clock, ManualClock};
+pub use depth::Overflow;
 pub use error::{Error, Result};
 pub use gate::{Breaker, Limit, Per, QueueLimit, Rate};
 pub use id::{JobId, Token, WorkerId};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::depth::Overflow;
 use crate::error::{Error, Result};
 use crate::gate::{self, Counts, Limit, Per, QueueLimit, Rate};
 use crate::limit::NAME_BYTES_MAX;
@@ -48,6 +49,14 @@ pub struct QueueRules {
     pub limits: BTreeMap<String, Limit>,
     /// How long and how many finished jobs it keeps.
     pub retention: Retention,
+    /// How many jobs may wait in it, for a slot or the clock. A pattern gives it to each of its queues.
+    pub depth_max: Option<u64>,
+    /// What becomes of a job for which there is no room.
+    pub overflow: Overflow,
+    /// The depth at which producers should pause. Defaults to 80 % of `depth_max`.
+    pub high_water: Option<u64>,
+    /// The depth at which they may go on. Defaults to five eighths of the high one.
+    pub low_water: Option<u64>,
 }
 
 impl QueueRules {
@@ -88,7 +97,14 @@ impl QueueRules {
                 format!("more than {LIMITS_MAX} slow every claim down")
             });
         }
-        self.limits.iter().try_for_each(|(name, limit)| limit.check(name))
+        self.limits.iter().try_for_each(|(name, limit)| limit.check(name))?;
+        self.check_depth()
+    }
+
+    /// Refuses rules that this queue, or the queues of this pattern, cannot follow.
+    pub fn check_for(&self, queue: &str) -> Result<()> {
+        self.check()?;
+        self.check_divert(queue)
     }
 
     /// How long an attempt may run.

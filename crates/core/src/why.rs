@@ -1,4 +1,6 @@
-//! Why a job is not running: every gate that holds it, in a sentence and as a structure.
+//! Why a job is not running, or a queue so deep: all that holds them, in a sentence and as a structure.
+
+mod queue;
 
 use std::fmt;
 
@@ -7,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{JobId, WorkerId};
 use crate::job::state::State;
+pub use queue::{Holder, QueueWhy, TenantDepth, Trend, drains_in_ms};
 
 /// Something that keeps a job from running now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

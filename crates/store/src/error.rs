@@ -4,6 +4,8 @@
 
 use thiserror::Error;
 
+use crate::full::Full;
+
 /// The result of a store's call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -84,6 +86,9 @@ pub enum Error {
         /// The version found.
         found: String,
     },
+    /// A queue has no room for these jobs.
+    #[error("{0}")]
+    QueueFull(Full),
     /// Anything else the database said.
     #[error("the database refused: {reason}")]
     Database {
@@ -105,19 +110,21 @@ impl Error {
             Self::DiskFailed { .. } => "store_disk_failed",
             Self::Busy { .. } => "store_busy",
             Self::SqliteTooOld { .. } => "sqlite_too_old",
+            Self::QueueFull(_) => "queue_full",
             Self::Database { .. } => "store_refused",
         }
     }
 
     /// Whether the same call may work later.
     pub fn is_temporary(&self) -> bool {
-        matches!(
-            self,
+        match self {
+            Self::QueueFull(full) => full.fits_ever(),
             Self::Unavailable { .. }
-                | Self::Busy { .. }
-                | Self::DiskFull { .. }
-                | Self::DiskFailed { .. }
-        )
+            | Self::Busy { .. }
+            | Self::DiskFull { .. }
+            | Self::DiskFailed { .. } => true,
+            _ => false,
+        }
     }
 
     /// Whether the call may have taken effect although it failed.

@@ -6,6 +6,7 @@
 //! transaction, guarded by the token.
 
 pub mod error;
+pub mod full;
 mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -16,8 +17,10 @@ pub mod sqlite;
 mod store;
 pub mod view;
 pub mod wake;
+mod wanted;
 
 pub use error::{Error, Result};
+pub use full::Full;
 pub use open::{OpenOptions, open};
 pub use request::{
     CancelAnswer, Claim, ClaimRequest, ClaimedJob, Lane, Receipt, Rescued, SettleItem, Settled,
@@ -25,7 +28,9 @@ pub use request::{
 };
 pub use schedule::{FireView, ScheduleView};
 pub use store::Store;
-pub use view::{DeadGroup, DeadLetter, JobFilter, JobView, LineView, QueueView, WorkerView};
+pub use view::{
+    DeadGroup, DeadLetter, DepthView, JobFilter, JobView, LineView, QueueView, WorkerView,
+};
 pub use wake::{Hint, Wake};
 
 // The drivers that the adapters speak, so that a caller can name the very same version.

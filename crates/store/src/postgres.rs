@@ -12,6 +12,7 @@ mod cancel;
 mod claim;
 mod connect;
 mod dead;
+mod depth;
 mod doors;
 mod enqueue;
 mod error;
@@ -58,10 +59,11 @@ use crate::request::{
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
 use crate::view::{
-    AttemptView, DeadGroup, DeadLetter, Finding, JobFilter, JobView, LineView, QueueRules,
-    QueueView, Unfinished, WorkerView,
+    AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobView, LineView,
+    QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
+use crate::wanted::Wanted;
 use statement::{At, Statement, sql};
 
 const NOW: Statement = sql!("now", TIMESTAMPTZ);
@@ -82,6 +84,8 @@ struct Shared {
     doors: doors::Doors,
     marks: marks::Marks,
     watched: watch::Watched,
+    wanted: Wanted,
+    bounds: depth::Bounds,
     beats: workers::Reserved,
     listening: tokio::sync::watch::Sender<bool>,
     swept: Mutex<Option<Instant>>,
@@ -113,6 +117,8 @@ impl Postgres {
             doors: doors::Doors::default(),
             marks: marks::Marks::default(),
             watched: watch::Watched::default(),
+            wanted: Wanted::default(),
+            bounds: depth::Bounds::default(),
             beats: workers::Reserved::default(),
             listening: tokio::sync::watch::Sender::new(false),
             swept: Mutex::new(None),
@@ -136,19 +142,24 @@ impl Drop for Postgres {
 impl Shared {
     /// Tells this process at once, and the others as soon as may be.
     fn hint(&self, hint: Hint) {
-        if let Hint::Watch { id } = hint {
-            self.watched.add(id);
-        }
+        self.note(&hint);
         self.wake.tell(hint.clone());
         self.notifier.tell(hint);
+    }
+
+    /// Remembers who waits for something.
+    fn note(&self, hint: &Hint) {
+        match hint {
+            Hint::Watch { id } => self.watched.add(*id),
+            Hint::Wanted { queue } => self.wanted.add(queue),
+            _ => {}
+        }
     }
 
     /// Another process told something.
     fn heard(&self, payload: &str) {
         let Some(hint) = self.notifier.hear(payload) else { return };
-        if let Hint::Watch { id } = hint {
-            self.watched.add(id);
-        }
+        self.note(&hint);
         self.wake.tell(hint);
     }
 
@@ -205,7 +216,9 @@ impl Store for Postgres {
     }
 
     async fn claim(&self, ask: ClaimRequest) -> Result<Claim> {
-        claim::claim(&self.shared, ask).await
+        let claim = claim::claim(&self.shared, ask).await?;
+        self.shared.went(claim.jobs.iter().map(|taken| taken.job.queue.as_str()));
+        Ok(claim)
     }
 
     async fn settle(&self, worker: WorkerId, items: Vec<SettleItem>) -> Result<Vec<Settled>> {
@@ -276,6 +289,10 @@ impl Store for Postgres {
 
     async fn gates(&self, names: &[String]) -> Result<Vec<GateView>> {
         doors::views(&self.shared.db, names).await
+    }
+
+    async fn depths(&self, queues: &[String]) -> Result<Vec<DepthView>> {
+        depth::depths(&self.shared, queues).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerView>> {

@@ -6,9 +6,11 @@
 //! own database.
 
 pub mod adapter;
+mod bound;
 mod cancel;
 mod claim;
 mod dead;
+mod depth;
 mod doors;
 mod enqueue;
 mod error;
@@ -59,8 +61,8 @@ use crate::request::{
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
 use crate::view::{
-    AttemptView, DeadGroup, DeadLetter, Finding, JobFilter, JobView, LineView, QueueRules,
-    QueueView, Unfinished, WorkerView,
+    AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobView, LineView,
+    QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 use news::Listeners;
@@ -135,8 +137,10 @@ impl Store for Sqlite {
     }
 
     fn hint(&self, hint: Hint) {
-        if let Hint::Watch { id } = hint {
-            self.listeners.watch(id);
+        match &hint {
+            Hint::Watch { id } => self.listeners.watch(*id),
+            Hint::Wanted { queue } => self.listeners.wanted.add(queue),
+            _ => {}
         }
         self.listeners.wake.tell(hint);
     }
@@ -146,7 +150,8 @@ impl Store for Sqlite {
     }
 
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>> {
-        self.write(move |turn| enqueue::enqueue(turn, &jobs)).await
+        let receipts = self.write(move |turn| bound::enqueue_bounded(turn, &jobs)).await?;
+        receipts.map_err(Error::QueueFull)
     }
 
     async fn claim(&self, ask: ClaimRequest) -> Result<Claim> {
@@ -232,6 +237,12 @@ impl Store for Sqlite {
     async fn gates(&self, names: &[String]) -> Result<Vec<GateView>> {
         let names = names.to_vec();
         self.read(move |conn| names.iter().map(|name| gates::view(conn, name)).collect()).await
+    }
+
+    async fn depths(&self, queues: &[String]) -> Result<Vec<DepthView>> {
+        self.writer.write(Durability::Lazy, depth::tend).await?;
+        let (now, queues) = (self.now_us(), queues.to_vec());
+        self.read(move |conn| depth::depths(conn, now, &queues)).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerView>> {

@@ -17,8 +17,8 @@ use crate::request::{
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::view::{
-    AttemptView, DeadGroup, DeadLetter, Finding, JobFilter, JobView, LineView, QueueRules,
-    QueueView, Unfinished, WorkerView,
+    AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobView, LineView,
+    QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 
@@ -42,6 +42,8 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// Answers stand in the order of the jobs. Those that ask for order stand in their line in this
     /// order, behind all that were committed before; each starts only after the one before it has
     /// ended. Tells `Hint::Ready` for every queue that got one.
+    /// A queue that is full overflows as its rules say, or refuses the whole call (`QueueFull`); only
+    /// this call is refused, never what the store itself puts back or lets follow.
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>>;
 
     /// Takes due jobs, each under exactly one lease, in order of lane, due time and age.
@@ -101,6 +103,12 @@ pub trait Store: Send + Sync + Debug + 'static {
 
     /// These gates, as far as anything is known of them.
     async fn gates(&self, names: &[String]) -> Result<Vec<GateView>>;
+
+    /// What these queues have counted, in their order: exact, of one moment, without counting jobs.
+    /// Without any, those that are above their high watermark.
+    /// Also brings up to date what is kept of all queues: samples for rates, and watermarks, each
+    /// crossed once by whoever looks first, who tells `Hint::Watermark`. Look about once a second.
+    async fn depths(&self, queues: &[String]) -> Result<Vec<DepthView>>;
 
     /// All workers that are registered.
     async fn workers(&self) -> Result<Vec<WorkerView>>;

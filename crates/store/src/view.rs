@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 pub use tidemill_core::QueueRules;
 use tidemill_core::dead::Triage;
+use tidemill_core::depth::Sample;
+use tidemill_core::why::TenantDepth;
 use tidemill_core::{ErrorClass, Job, JobId, Payload, Priority, State, Token, WorkerId};
 
 /// A job and where it stands.
@@ -186,8 +188,34 @@ pub struct QueueView {
     pub oldest_due_at: Option<Timestamp>,
     /// Kinds that wait here and that no live worker knows.
     pub orphan_kinds: Vec<String>,
+    /// Jobs that wait in it, for a slot or the clock, as they were counted coming and going.
+    pub depth: u64,
+    /// Since when it is above its high watermark and has not been down at the low one.
+    pub above_since: Option<Timestamp>,
     /// Its stored rules, if any were set.
     pub rules: Option<QueueRules>,
+}
+
+/// What a queue has counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DepthView {
+    /// Which queue.
+    pub queue: String,
+    /// What came and went until now.
+    pub now: Sample,
+    /// What had come and gone about a minute ago, or as long as is known.
+    pub before: Option<Sample>,
+    /// Since when it is above its high watermark and has not been down at the low one.
+    pub above_since: Option<Timestamp>,
+    /// The tenants with the most jobs waiting, most first, at most ten.
+    pub tenants: Vec<TenantDepth>,
+}
+
+impl DepthView {
+    /// How many jobs wait in it.
+    pub fn depth(&self) -> u64 {
+        self.now.came.saturating_sub(self.now.went)
+    }
 }
 
 /// A worker that beats.

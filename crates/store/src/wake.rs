@@ -26,6 +26,21 @@ pub enum Hint {
         /// Which job.
         id: JobId,
     },
+    /// Somebody waits for room in this queue: whoever takes from it should say so.
+    Wanted {
+        /// Which queue.
+        queue: String,
+    },
+    /// There may be room in this queue, for which somebody waits.
+    Room {
+        /// Which queue.
+        queue: String,
+    },
+    /// This queue has crossed one of its watermarks.
+    Watermark {
+        /// Which queue.
+        queue: String,
+    },
     /// The rules of queues have changed.
     Rules,
     /// Schedules were set, changed or deleted: their next slots may be others.

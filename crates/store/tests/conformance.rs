@@ -12,11 +12,13 @@ mod conformance {
     pub mod kit;
 
     mod bad_input;
+    mod bounds;
     mod cancel;
     mod claim;
     mod dead;
     mod dead_filter;
     mod dead_replay;
+    mod depth;
     mod duty;
     mod enqueue;
     mod limits;
@@ -38,4 +40,5 @@ mod conformance {
     mod unique;
     mod unique_kept;
     mod unique_many;
+    mod watermarks;
 }

@@ -6,9 +6,11 @@
 pub mod builder;
 mod cancel;
 pub mod dead;
+pub mod depth;
 pub mod enqueue;
 mod query;
 mod queue;
+mod room;
 pub(crate) mod rules;
 pub mod schedule;
 pub mod service;
@@ -48,6 +50,7 @@ pub(crate) struct Engine {
     pub(crate) retention: Retention,
     pub(crate) counters: Counters,
     pub(crate) rules: rules::Rules,
+    pub(crate) rooms: room::Rooms,
 }
 
 impl Tidemill {

@@ -1,5 +1,7 @@
 //! The one error of the library: a sentence for people, a stable code for programs.
 
+use std::time::Duration;
+
 use thiserror::Error;
 use tidemill_core::{JobId, State};
 
@@ -109,6 +111,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// When to try again, if a queue was full and can have room for the same call later.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Store(tidemill_store::Error::QueueFull(full)) => full.retry_after(),
+            _ => None,
+        }
+    }
+
     /// The stable code of this error; `docs/errors/` has a page for each.
     pub fn code(&self) -> &'static str {
         match self {

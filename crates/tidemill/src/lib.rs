@@ -28,6 +28,7 @@ pub use async_trait::async_trait;
 pub use engine::Tidemill;
 pub use engine::builder::Builder;
 pub use engine::dead::{Dead, ReplayPace, ReplayReport};
+pub use engine::depth::{Watermark, Watermarks};
 pub use engine::enqueue::Target;
 pub use engine::schedule::ask::{Backfill, ComingSlot, PastSlot};
 pub use engine::schedule::new::Schedule;
@@ -40,8 +41,8 @@ pub use tidemill_core as core;
 pub use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
 pub use tidemill_core::schedule::{Missed, Overlap, Rule, slot_of};
 pub use tidemill_core::{
-    Backoff, Clock, ErrorClass, Jitter, JobId, Limits, ManualClock, OnDead, OnDuplicate, Payload,
-    Priority, QueueRules, Retention, Retry, Scope, State, Token, Unique, WorkerId,
+    Backoff, Clock, ErrorClass, Jitter, JobId, Limits, ManualClock, OnDead, OnDuplicate, Overflow,
+    Payload, Priority, QueueRules, Retention, Retry, Scope, State, Token, Unique, WorkerId,
 };
 pub use tidemill_store as store;
 pub use tidemill_store::{CancelAnswer, JobFilter, JobView, Receipt};

@@ -14,6 +14,7 @@ mod engine {
     mod cancel;
     mod dead;
     mod deadline;
+    mod depth;
     mod enqueue;
     mod follow_up;
     mod handler;

@@ -6,11 +6,12 @@
 
 use tidemill_core::NewJob;
 use tokio_postgres::GenericClient;
+use tokio_postgres::types::Type;
 
 use crate::error::Result;
 use crate::postgres::error::Fault;
-use crate::postgres::statement::At;
-use crate::postgres::unique::{ENQUEUE_UNIQUE, lines, receipt};
+use crate::postgres::statement::Param;
+use crate::postgres::unique::{ENQUEUE_IN, lines, receipt};
 use crate::request::Receipt;
 
 /// Enqueues on a connection or transaction of tokio-postgres. Answers stand in the order of the jobs.
@@ -18,12 +19,9 @@ pub async fn enqueue_in_postgres<C>(client: &C, jobs: &[NewJob]) -> Result<Vec<R
 where
     C: GenericClient + Sync,
 {
-    let (text, now) = (lines(jobs)?, None::<At>);
-    let types = ENQUEUE_UNIQUE.types;
-    let rows = client
-        .query_typed(ENQUEUE_UNIQUE.text, &[(&text, types[0].clone()), (&now, types[1].clone())])
-        .await
-        .map_err(Fault::from)?;
+    let text = lines(jobs)?;
+    let params: [(Param<'_>, Type); 1] = [(&text, ENQUEUE_IN.types[0].clone())];
+    let rows = client.query_typed(ENQUEUE_IN.text, &params).await.map_err(Fault::from)?;
     rows.iter().map(receipt).collect()
 }
 
@@ -36,9 +34,8 @@ pub async fn enqueue_in_sqlx_postgres(
     use crate::error::Error;
     use crate::postgres::unique::answer;
 
-    let rows: Vec<(i64, uuid::Uuid, String)> = sqlx::query_as(ENQUEUE_UNIQUE.text)
+    let rows: Vec<(i64, Option<uuid::Uuid>, String)> = sqlx::query_as(ENQUEUE_IN.text)
         .bind(lines(jobs)?)
-        .bind(None::<String>)
         .persistent(false)
         .fetch_all(connection)
         .await

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::postgres::connect::Conn;
 use crate::postgres::error::Fault;
 use crate::postgres::statement::{At, Statement, sql};
+use crate::postgres::unique::Depth;
 
 const ENQUEUE: Statement = sql!(
     "insert_job",
@@ -34,6 +35,7 @@ const ENQUEUE: Statement = sql!(
     TEXT_ARRAY,
     TEXT_ARRAY,
     TEXT_ARRAY,
+    BOOL,
 );
 
 const ENQUEUE_ONE: Statement = sql!(
@@ -49,6 +51,7 @@ const ENQUEUE_ONE: Statement = sql!(
     INT8,
     TEXT,
     TEXT,
+    BOOL,
 );
 
 /// Ids in one ready row.
@@ -61,10 +64,16 @@ pub(crate) fn statement(jobs: usize) -> &'static Statement {
     if jobs == 1 { &ENQUEUE_ONE } else { &ENQUEUE }
 }
 
-/// Writes at most [`STATEMENT_JOBS_MAX`] plain jobs in one statement.
-pub(crate) async fn write(conn: &Conn<'_>, now: Option<At>, jobs: &[&NewJob]) -> Result<(), Fault> {
+/// Writes at most [`STATEMENT_JOBS_MAX`] plain jobs in one statement. Answers `false`, and
+/// writes nothing, where one of their queues may have a bound that holds for them.
+pub(crate) async fn write(
+    conn: &Conn<'_>,
+    now: Option<At>,
+    jobs: &[&NewJob],
+    depth: Depth,
+) -> Result<bool, Fault> {
     if let [job] = jobs {
-        return write_one(conn, now, job).await;
+        return write_one(conn, now, job, depth).await;
     }
     let columns = Columns::of(jobs);
     let Columns {
@@ -90,54 +99,63 @@ pub(crate) async fn write(conn: &Conn<'_>, now: Option<At>, jobs: &[&NewJob]) ->
     let delays: Vec<Option<i64>> = sheaves.iter().map(|s| due_delay_us(s.key.due)).collect();
     let firsts: Vec<i32> = sheaves.iter().map(|s| s.first).collect();
     let lasts: Vec<i32> = sheaves.iter().map(|s| s.last).collect();
-    conn.query(
-        &ENQUEUE,
-        &[
-            &now,
-            ids,
-            &sheaf_queues,
-            &sheaf_priorities,
-            &sheaf_kinds,
-            &sheaf_tenants,
-            &ats,
-            &delays,
-            &firsts,
-            &lasts,
-            kinds,
-            queues,
-            priorities,
-            tenants,
-            keys,
-            numbers,
-            payloads,
-            options,
-            &sheaf_keys,
-        ],
-    )
-    .await?;
-    Ok(())
+    let rows = conn
+        .query(
+            &ENQUEUE,
+            &[
+                &now,
+                ids,
+                &sheaf_queues,
+                &sheaf_priorities,
+                &sheaf_kinds,
+                &sheaf_tenants,
+                &ats,
+                &delays,
+                &firsts,
+                &lasts,
+                kinds,
+                queues,
+                priorities,
+                tenants,
+                keys,
+                numbers,
+                payloads,
+                options,
+                &sheaf_keys,
+                &(depth == Depth::Free),
+            ],
+        )
+        .await?;
+    Ok(!rows.is_empty())
 }
 
-async fn write_one(conn: &Conn<'_>, now: Option<At>, job: &NewJob) -> Result<(), Fault> {
+async fn write_one(
+    conn: &Conn<'_>,
+    now: Option<At>,
+    job: &NewJob,
+    depth: Depth,
+) -> Result<bool, Fault> {
     let due = DueKey::of(job.due);
-    conn.query(
-        &ENQUEUE_ONE,
-        &[
-            &now,
-            &job.id.0,
-            &job.kind,
-            &job.queue,
-            &job.priority.band(),
-            &job.tenant,
-            &job.key,
-            &due_at(due),
-            &due_delay_us(due),
-            &job.payload.as_str(),
-            &options_text(&job.options),
-        ],
-    )
-    .await?;
-    Ok(())
+    let rows = conn
+        .query(
+            &ENQUEUE_ONE,
+            &[
+                &now,
+                &job.id.0,
+                &job.kind,
+                &job.queue,
+                &job.priority.band(),
+                &job.tenant,
+                &job.key,
+                &due_at(due),
+                &due_delay_us(due),
+                &job.payload.as_str(),
+                &options_text(&job.options),
+                &(depth == Depth::Free),
+            ],
+        )
+        .await?;
+    Ok(!rows.is_empty())
 }
 
 /// What the jobs of one sheaf share.

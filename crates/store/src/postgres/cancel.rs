@@ -96,6 +96,7 @@ impl Search {
     /// Tells those who wait for it what was committed.
     pub fn tell(&self, shared: &Shared) {
         shared.finished(self.record.ends.iter().map(|end| JobId(end.body.id)));
+        shared.went(self.record.ends.iter().map(|end| end.body.queue.as_str()));
         for queue in &self.queues {
             shared.hint(Hint::Ready { queue: queue.clone() });
         }

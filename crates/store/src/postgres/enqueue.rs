@@ -15,7 +15,8 @@ use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::notify::NOTIFY;
 use crate::postgres::statement::{Param, Statement, sql};
-use crate::postgres::{Shared, unique};
+use crate::postgres::unique::Depth;
+use crate::postgres::{Shared, depth, unique};
 use crate::request::Receipt;
 use crate::wake::Hint;
 
@@ -32,6 +33,9 @@ pub(crate) async fn enqueue(shared: &Arc<Shared>, jobs: Vec<NewJob>) -> Result<V
     let queues: BTreeSet<_> = jobs.iter().map(|job| job.queue.clone()).collect();
     if !jobs.iter().all(is_plain) {
         let receipts = unique::enqueue(&shared.db, &jobs).await?;
+        if shared.bounds.include(queues.iter().map(String::as_str)) {
+            depth::tend_soon(shared);
+        }
         for queue in queues {
             shared.hint(Hint::Ready { queue });
         }
@@ -41,7 +45,7 @@ pub(crate) async fn enqueue(shared: &Arc<Shared>, jobs: Vec<NewJob>) -> Result<V
     if jobs.len() <= SMALL_JOBS_MAX {
         shared.gather.enqueue(shared, jobs).await?;
     } else {
-        write_all(shared, &jobs.iter().collect::<Vec<_>>()).await?;
+        write_all(shared, &jobs.iter().collect::<Vec<_>>(), Depth::Bounded).await?;
     }
     for queue in queues {
         shared.wake.tell(Hint::Ready { queue });
@@ -55,26 +59,37 @@ pub(crate) fn is_plain(job: &NewJob) -> bool {
 }
 
 /// Writes plain jobs, all or none, and tells other processes. Ids that were written
-/// before stay as they are.
-pub(crate) async fn write_all(shared: &Shared, jobs: &[&NewJob]) -> Result<()> {
+/// before stay as they are. Jobs of bounded queues take another way, on which they are judged.
+pub(crate) async fn write_all(shared: &Arc<Shared>, jobs: &[&NewJob], limit: Depth) -> Result<()> {
     let queues: BTreeSet<&str> = jobs.iter().map(|job| job.queue.as_str()).collect();
     let mut told = shared.notifier.ready_now(&queues);
     let mut tries = Tries::resend();
     let mut doubtful = false;
+    let mut bounded = shared.bounds.include(queues.iter().copied());
     loop {
-        let written = if doubtful || jobs.len() > STATEMENT_JOBS_MAX {
+        let written = if bounded {
+            told = None;
+            write_bounded(&shared.db, jobs, limit).await
+        } else if doubtful || jobs.len() > STATEMENT_JOBS_MAX {
             told = None;
             write_carefully(&shared.db, jobs).await
         } else {
             write_once(&shared.db, jobs, told.as_deref()).await
         };
         match written {
-            Ok(()) => break,
+            Ok(true) => break,
+            Ok(false) => {
+                shared.bounds.learn(queues.iter().copied());
+                bounded = true;
+            }
             Err(fault) => {
                 doubtful |= matches!(fault, Fault::Duplicate(_) | Fault::Lost(_));
                 tries.again(fault).await?;
             }
         }
+    }
+    if bounded {
+        depth::tend_soon(shared);
     }
     if told.is_none() {
         for queue in queues {
@@ -84,10 +99,12 @@ pub(crate) async fn write_all(shared: &Shared, jobs: &[&NewJob]) -> Result<()> {
     Ok(())
 }
 
-/// Writes jobs in one statement, and sends `told` right behind it.
-async fn write_once(db: &Db, jobs: &[&NewJob], told: Option<&[String]>) -> Result<(), Fault> {
+/// Writes jobs in one statement, and sends `told` right behind it. `false`: one of the queues may have
+/// a bound.
+async fn write_once(db: &Db, jobs: &[&NewJob], told: Option<&[String]>) -> Result<bool, Fault> {
     let conn = db.conn().await?;
-    let Some(told) = told else { return write(&conn, db.manual_now(), jobs).await };
+    let writing = write(&conn, db.manual_now(), jobs, Depth::Bounded);
+    let Some(told) = told else { return writing.await };
     // Prepared before anything is sent, so that the two go out in this order.
     conn.prepare(statement(jobs.len())).await?;
     conn.prepare(&NOTIFY).await?;
@@ -99,17 +116,37 @@ async fn write_once(db: &Db, jobs: &[&NewJob], told: Option<&[String]>) -> Resul
     // Both are on their way; only the first is waited for.
     tokio::select! {
         biased;
-        written = write(&conn, db.manual_now(), jobs) => written,
-        () = telling => Ok(()),
+        written = writing => written,
+        () = telling => Ok(true),
     }
+}
+
+/// Writes jobs of which some are for queues with a bound.
+async fn write_bounded(db: &Db, jobs: &[&NewJob], depth: Depth) -> Result<bool, Fault> {
+    let parts = jobs.chunks(STATEMENT_JOBS_MAX).map(|part| unique::lines(part.iter().copied()));
+    let parts: Vec<String> = parts.collect::<Result<_>>().map_err(Fault::Refused)?;
+    if let [whole] = parts.as_slice() {
+        unique::put(&db.conn().await?, db.manual_now(), whole, depth).await?;
+        return Ok(true);
+    }
+    let conn = db.begin().await?;
+    for part in &parts {
+        if let Err(fault) = unique::put(&conn, db.manual_now(), part, depth).await {
+            conn.rollback().await?;
+            return Err(fault);
+        }
+    }
+    conn.commit().await?;
+    Ok(true)
 }
 
 /// Writes what is not there yet of jobs that may have been written before, or are too many for one
 /// statement.
-async fn write_carefully(db: &Db, jobs: &[&NewJob]) -> Result<(), Fault> {
+async fn write_carefully(db: &Db, jobs: &[&NewJob]) -> Result<bool, Fault> {
     let conn = db.begin().await?;
-    match write_new(&conn, db, jobs).await {
-        Ok(()) => conn.commit().await,
+    match write_new(&conn, db, jobs, Depth::Bounded).await {
+        Ok(true) => conn.commit().await.map(|()| true),
+        Ok(false) => conn.rollback().await.map(|()| false),
         Err(fault) => {
             conn.rollback().await?;
             Err(fault)
@@ -117,14 +154,22 @@ async fn write_carefully(db: &Db, jobs: &[&NewJob]) -> Result<(), Fault> {
     }
 }
 
-/// Writes those that are not there yet, in the caller's transaction.
-pub(crate) async fn write_new(conn: &Conn<'_>, db: &Db, jobs: &[&NewJob]) -> Result<(), Fault> {
+/// Writes those that are not there yet, in the caller's transaction. `false`: one of the queues may
+/// have a bound, and not all was written.
+pub(crate) async fn write_new(
+    conn: &Conn<'_>,
+    db: &Db,
+    jobs: &[&NewJob],
+    depth: Depth,
+) -> Result<bool, Fault> {
     let ids: Vec<Uuid> = jobs.iter().map(|job| job.id.0).collect();
     let known = conn.query(&KNOWN, &[&ids]).await?;
     let mut seen: HashSet<Uuid> = known.iter().map(|row| row.get(0)).collect();
     let new: Vec<_> = jobs.iter().copied().filter(|job| seen.insert(job.id.0)).collect();
     for part in new.chunks(STATEMENT_JOBS_MAX) {
-        write(conn, db.manual_now(), part).await?;
+        if !write(conn, db.manual_now(), part, depth).await? {
+            return Ok(false);
+        }
     }
-    Ok(())
+    Ok(true)
 }

@@ -11,6 +11,9 @@ use tokio_postgres::error::SqlState;
 
 use crate::error::{Error, Result};
 
+/// Our own code for a queue that is full; the detail says which, as JSON.
+const FULL: &str = "TM001";
+
 /// Why a try failed.
 #[derive(Debug)]
 pub(crate) enum Fault {
@@ -41,6 +44,11 @@ impl From<tokio_postgres::Error> for Fault {
             None => answer.message().to_owned(),
         };
         let code = answer.code();
+        if code.code() == FULL
+            && let Some(full) = answer.detail().and_then(|detail| serde_json::from_str(detail).ok())
+        {
+            return Self::Refused(Error::QueueFull(full));
+        }
         match code.code() {
             "40001" | "40P01" | "26000" | "42P05" | "0A000" | "25P03" => Self::Again(reason),
             "23505" => Self::Duplicate(reason),

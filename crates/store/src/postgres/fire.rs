@@ -17,6 +17,7 @@ use crate::postgres::connect::Conn;
 use crate::postgres::enqueue::{is_plain, write_new};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Statement, sql};
+use crate::postgres::unique::Depth;
 use crate::postgres::{Shared, unique};
 use crate::request::Receipt;
 use crate::schedule::{
@@ -166,9 +167,9 @@ async fn fire_slot(
 async fn enqueue(shared: &Shared, conn: &Conn<'_>, jobs: &[NewJob]) -> Result<Vec<Receipt>, Fault> {
     if !jobs.iter().all(is_plain) {
         let text = unique::lines(jobs).map_err(Fault::Refused)?;
-        return unique::put(conn, shared.db.manual_now(), &text).await;
+        return unique::put(conn, shared.db.manual_now(), &text, Depth::Free).await;
     }
-    write_new(conn, &shared.db, &jobs.iter().collect::<Vec<_>>()).await?;
+    write_new(conn, &shared.db, &jobs.iter().collect::<Vec<_>>(), Depth::Free).await?;
     Ok(jobs.iter().map(|job| Receipt::Enqueued { id: job.id }).collect())
 }
 

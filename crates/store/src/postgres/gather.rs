@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use crate::error::{Error, Result};
 use crate::postgres::Shared;
 use crate::postgres::enqueue::write_all;
+use crate::postgres::unique::Depth;
 
 /// Jobs in one shared commit.
 const BATCH_JOBS_MAX: usize = 1000;
@@ -80,12 +81,15 @@ impl Gather {
     }
 }
 
-async fn settle(shared: &Shared, calls: Vec<Call>) {
+async fn settle(shared: &Arc<Shared>, calls: Vec<Call>) {
     let all: Vec<_> = calls.iter().flat_map(|call| &call.jobs).collect();
-    let written = write_all(shared, &all).await;
     let alone = calls.len() == 1;
+    let depth = if alone { Depth::Bounded } else { Depth::Together };
+    let written = write_all(shared, &all, depth).await;
+    // Of those that a full queue refused together, some may fit.
+    let is_for_all = |error: &Error| error.is_temporary() && !matches!(error, Error::QueueFull(_));
     match written {
-        Err(error) if alone || error.is_temporary() => {
+        Err(error) if alone || is_for_all(&error) => {
             let reason = error.to_string();
             let mut error = Some(error);
             for call in calls {
@@ -95,7 +99,8 @@ async fn settle(shared: &Shared, calls: Vec<Call>) {
         Err(_) => {
             for call in calls {
                 let jobs: Vec<_> = call.jobs.iter().collect();
-                let _ = call.answer.send(write_all(shared, &jobs).await);
+                let written = write_all(shared, &jobs, Depth::Bounded).await;
+                let _ = call.answer.send(written);
             }
         }
         Ok(()) => {

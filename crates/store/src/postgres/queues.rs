@@ -7,7 +7,7 @@ use tidemill_core::queue::matches;
 
 use crate::error::{Error, Result};
 use crate::postgres::connect::Db;
-use crate::postgres::statement::{At, Statement, sql};
+use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::postgres::workers;
 use crate::view::{QueueRules, QueueView, WorkerView};
 
@@ -16,7 +16,9 @@ const RUNNING: Statement = sql!("count_running");
 const BLOCKED: Statement = sql!("list_blocked_queues");
 const DEAD: Statement = sql!("count_dead");
 const RULES: Statement = sql!("select_queue_rules");
-const SET: Statement = sql!("upsert_queue_rules", TEXT, TEXT, INT8);
+const SET: Statement =
+    sql!("upsert_queue_rules", TEXT, TEXT, INT8, INT8, TEXT, INT8, TEXT, INT8, INT8);
+const DEPTHS: Statement = sql!("select_depths");
 const NAMES: Statement = sql!("queue_names");
 const UNSET: Statement = sql!("delete_queue_rules", TEXT);
 
@@ -44,6 +46,11 @@ pub(crate) async fn list(db: &Db) -> Result<Vec<QueueView>> {
     }
     for row in db.read(&DEAD, &[]).await? {
         queues.named(row.get(0)).dead = row.get::<_, i64>(1) as u64;
+    }
+    for row in db.read(&DEPTHS, &[]).await? {
+        let queue = queues.named(row.get(0));
+        queue.depth = row.get::<_, i64>(1).max(0) as u64;
+        queue.above_since = row.get::<_, Option<At>>(2).map(|at| at.0);
     }
     for (name, rules) in rules(db).await? {
         queues.named(&name).rules = Some(rules);
@@ -104,7 +111,15 @@ pub(crate) async fn set(db: &Db, name: &str, rules: Option<QueueRules>) -> Resul
     };
     let text = serde_json::to_string(&rules)
         .map_err(|error| Error::Database { reason: error.to_string() })?;
-    let set = db.write(&SET, &[&name, &text, &(rules.version as i64)]).await?;
+    let number = |number: u64| number as i64;
+    let (depth_max, marks) = (rules.depth_max.map(number), rules.watermarks());
+    let overflow = depth_max.map(|_| rules.overflow.word());
+    let (wait_ms, divert) = (rules.overflow.wait_ms().map(number), rules.overflow.divert());
+    let (high, low) = marks.map(|marks| (number(marks.high), number(marks.low))).unzip();
+    let version = rules.version as i64;
+    let columns: [Param<'_>; 9] =
+        [&name, &text, &version, &depth_max, &overflow, &wait_ms, &divert, &high, &low];
+    let set = db.write(&SET, &columns).await?;
     Ok(!set.is_empty())
 }
 

@@ -16,14 +16,29 @@ use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Statement, sql};
 use crate::request::Receipt;
 
-pub(crate) const ENQUEUE_UNIQUE: Statement = sql!("insert_enqueue", TEXT, TIMESTAMPTZ);
+const ENQUEUE_UNIQUE: Statement = sql!("insert_enqueue", TEXT, TIMESTAMPTZ, BOOL, BOOL);
+pub(crate) const ENQUEUE_IN: Statement = sql!("enqueue_in", TEXT);
+
+/// Whether a queue that is full may refuse jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Somebody enqueues: yes.
+    Bounded,
+    /// Several enqueue together: yes, and if it does, each is judged alone.
+    Together,
+    /// They follow from what the system decided: no.
+    Free,
+}
 
 /// Writes a batch in which some have unique keys or take turns in lines, all or none.
-pub(crate) async fn enqueue(db: &Db, jobs: &[NewJob]) -> Result<Vec<Receipt>> {
+pub(crate) async fn enqueue<'a>(
+    db: &Db,
+    jobs: impl IntoIterator<Item = &'a NewJob>,
+) -> Result<Vec<Receipt>> {
     let text = lines(jobs)?;
     let mut tries = Tries::resend();
     loop {
-        match put(&db.conn().await?, db.manual_now(), &text).await {
+        match put(&db.conn().await?, db.manual_now(), &text, Depth::Bounded).await {
             Ok(receipts) => return Ok(receipts),
             Err(fault) => tries.again(fault).await?,
         }
@@ -35,8 +50,10 @@ pub(crate) async fn put(
     conn: &Conn<'_>,
     now: Option<At>,
     text: &str,
+    depth: Depth,
 ) -> Result<Vec<Receipt>, Fault> {
-    let rows = conn.query(&ENQUEUE_UNIQUE, &[&text, &now]).await?;
+    let (bounded, diverts) = (depth != Depth::Free, depth == Depth::Bounded);
+    let rows = conn.query(&ENQUEUE_UNIQUE, &[&text, &now, &bounded, &diverts]).await?;
     rows.iter().map(receipt).collect::<Result<_>>().map_err(Fault::Refused)
 }
 
@@ -45,8 +62,14 @@ pub(crate) fn receipt(row: &Row) -> Result<Receipt> {
     answer(row.get(2), row.get(1))
 }
 
-/// The receipt that a word and an id stand for.
-pub(crate) fn answer(word: &str, id: Uuid) -> Result<Receipt> {
+/// The receipt that a word and an id stand for; without an id it tells of a queue that is full.
+pub(crate) fn answer(word: &str, id: Option<Uuid>) -> Result<Receipt> {
+    let Some(id) = id else {
+        let full = serde_json::from_str(word);
+        return Err(
+            full.map_or_else(|e| Error::Database { reason: e.to_string() }, Error::QueueFull)
+        );
+    };
     Receipt::of_word(word, JobId(id)).ok_or_else(|| Error::Database {
         reason: format!("tidemill.enqueue_json answered {word:?}"),
     })
@@ -73,8 +96,8 @@ struct Line<'a> {
 }
 
 /// The whole batch as one JSON text.
-pub(crate) fn lines(jobs: &[NewJob]) -> Result<String> {
-    let lines: Vec<_> = jobs.iter().map(line).collect();
+pub(crate) fn lines<'a>(jobs: impl IntoIterator<Item = &'a NewJob>) -> Result<String> {
+    let lines: Vec<_> = jobs.into_iter().map(line).collect();
     serde_json::to_string(&lines).map_err(|e| Error::Database { reason: e.to_string() })
 }
 

@@ -5,11 +5,12 @@
 //! that outlives the call. Workers learn of the jobs by the file's change, after her commit.
 
 use rusqlite::{Connection, params};
-use tidemill_core::{Due, JobId, NewJob};
+use tidemill_core::{Clock, Due, JobId, NewJob};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::request::Receipt;
+use crate::sqlite::bound;
 use crate::sqlite::enqueue::due;
 use crate::sqlite::rows::write_options;
 
@@ -31,7 +32,7 @@ const MS_MAX: i64 = 3_155_760_000_000;
 /// ```
 pub fn enqueue_in_rusqlite(conn: &Connection, jobs: &[NewJob]) -> Result<Vec<Receipt>> {
     conn.execute_batch("savepoint tidemill_enqueue")?;
-    let receipts = enqueue(conn, None, jobs);
+    let receipts = enqueue_judged(conn, jobs);
     // A full or failing disk may have rolled back the caller's whole transaction already.
     if receipts.is_err() && !conn.is_autocommit() {
         conn.execute_batch("rollback to tidemill_enqueue")?;
@@ -42,11 +43,27 @@ pub fn enqueue_in_rusqlite(conn: &Connection, jobs: &[NewJob]) -> Result<Vec<Rec
     receipts
 }
 
-/// Enqueues through the view. Without `now` the view reads the clock.
+/// Enqueues what fits; says which queue is full.
+fn enqueue_judged(conn: &Connection, jobs: &[NewJob]) -> Result<Vec<Receipt>> {
+    if !bound::is_any(conn)? {
+        return enqueue(conn, None, jobs, false);
+    }
+    let now = Clock::default().now().as_microsecond();
+    let judged = bound::judge(conn, now, jobs)?;
+    if let Some(full) = judged.refused {
+        return Err(Error::QueueFull(full));
+    }
+    enqueue(conn, None, &judged.jobs, true)
+        .map_err(|error| bound::explain(conn, now, &judged.jobs, error))
+}
+
+/// Enqueues through the view. Without `now` the view reads the clock. `bounded`: a queue that is full
+/// may refuse.
 pub(super) fn enqueue(
     conn: &Connection,
     now: Option<i64>,
     jobs: &[NewJob],
+    bounded: bool,
 ) -> Result<Vec<Receipt>> {
     let receipt = Uuid::now_v7().to_string();
     let mut insert = conn.prepare_cached(include_str!("sql/insert_enqueue.sql"))?;
@@ -70,7 +87,8 @@ pub(super) fn enqueue(
             unique.map(|unique| unique.on_duplicate.word()),
             unique.is_some_and(|unique| unique.force),
             now,
-            receipt
+            receipt,
+            bounded
         ])?;
     }
     let mut take = conn.prepare_cached(include_str!("sql/take_receipts.sql"))?;
@@ -122,19 +140,53 @@ pub use of_sqlx::enqueue_in_sqlx_sqlite;
 mod of_sqlx {
     use serde_json::{Value, json};
     use sqlx::{Connection as _, Row as _, SqliteConnection};
-    use tidemill_core::NewJob;
+    use tidemill_core::depth::Sample;
+    use tidemill_core::{Clock, NewJob};
     use uuid::Uuid;
 
     use super::{Wish, receipts};
     use crate::error::{Error, Result};
     use crate::request::Receipt;
+    use crate::sqlite::bound::{self, Bound};
+    use crate::sqlite::rows::time;
 
     /// Enqueues on a sqlx connection or transaction; receipts stand in the order of the jobs.
     pub async fn enqueue_in_sqlx_sqlite(
         conn: &mut SqliteConnection,
         jobs: &[NewJob],
     ) -> Result<Vec<Receipt>> {
-        write(conn, jobs).await.map_err(error)?
+        match write(conn, jobs).await {
+            Err(refused) if refused.to_string().contains(bound::FULL) => {
+                Err(full(conn, jobs).await.unwrap_or_else(|| error(refused)))
+            }
+            answer => answer.map_err(error)?,
+        }
+    }
+
+    /// The refusal of the queue that is full.
+    async fn full(conn: &mut SqliteConnection, jobs: &[NewJob]) -> Option<Error> {
+        let now = Clock::default().now().as_microsecond();
+        for (queue, jobs) in bound::by_queue(jobs) {
+            let select = sqlx::query(include_str!("sql/select_bound.sql")).bind(&queue).bind(now);
+            let Some(row) = select.fetch_optional(&mut *conn).await.ok()? else { continue };
+            let number = |column| row.try_get::<Option<i64>, _>(column).ok().flatten();
+            let sample = |at: usize| -> Option<Sample> {
+                let (came, went) = (number(at + 1)? as u64, number(at + 2)? as u64);
+                Some(Sample { at: time(number(at)?), came, went })
+            };
+            let bound = Bound {
+                depth_max: number(0)? as u64,
+                drops: row.try_get::<Option<String>, _>(1).ok()?.as_deref() == Some("drop_oldest"),
+                wait_ms: number(2).map(|ms| ms as u64),
+                divert: row.try_get(3).ok()?,
+                now: Sample { at: time(now), came: number(4)? as u64, went: number(5)? as u64 },
+                before: sample(6),
+            };
+            if !bound.fits(jobs) {
+                return Some(Error::QueueFull(bound.full(&queue, jobs)));
+            }
+        }
+        None
     }
 
     async fn write(

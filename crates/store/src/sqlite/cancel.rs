@@ -38,7 +38,7 @@ fn cancel_one(turn: &mut Turn<'_>, id: JobId, reason: &str) -> Result<CancelAnsw
         error: Some(reason),
     };
     if let Some(waiting) = ready::find(conn, &body, &ready::last_attempt(conn, id)?)? {
-        ready::delete(conn, &body.job, waiting.run_at)?;
+        ready::delete(turn, &body.job, waiting.run_at)?;
         finish(turn, &body.job, &end(waiting.spent, waiting.lost))?;
         return Ok(CancelAnswer::Cancelled);
     }
@@ -63,8 +63,8 @@ pub(super) fn run_now(turn: &mut Turn<'_>, id: JobId) -> Result<bool> {
     let Some(body) = ready::body(conn, id)? else { return Ok(false) };
     let found = ready::find(conn, &body, &ready::last_attempt(conn, id)?)?;
     let Some(waiting) = found.filter(|waiting| waiting.run_at > now) else { return Ok(false) };
-    ready::delete(conn, &body.job, waiting.run_at)?;
-    ready::insert(conn, &body.job, Waiting { run_at: now, ..waiting })?;
+    ready::delete(turn, &body.job, waiting.run_at)?;
+    ready::insert(turn, &body.job, Waiting { run_at: now, ..waiting })?;
     ready::point(conn, id, now)?;
     turn.news.ready(&body.job.queue);
     Ok(true)

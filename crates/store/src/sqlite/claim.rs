@@ -267,6 +267,7 @@ impl Hand<'_, '_, '_> {
             one.run_at,
             id.as_bytes()
         ])?;
+        self.turn.depths.went(queue, Some(tenant), 1);
         self.taken.push(one);
         Ok(())
     }
@@ -345,7 +346,7 @@ mod tests {
     use super::*;
     use crate::request::{Share, WorkerCard};
     use crate::sqlite::adapter;
-    use crate::sqlite::marks::Marks;
+    use crate::sqlite::group::Book;
     use crate::sqlite::migrate::migrate;
     use crate::sqlite::news::News;
     use crate::sqlite::open::{self, Place};
@@ -355,15 +356,16 @@ mod tests {
         let conn = open::writer(&Place::Memory)?;
         migrate(&conn, true)?;
         let (worker, start) = (WorkerId::new(), Clock::default().now().as_microsecond());
-        let (mut news, mut marks) = (News::default(), Marks::default());
-        let mut turn = Turn { conn: &conn, now: start, news: &mut news, marks: &mut marks };
+        let (mut news, mut book) = (News::default(), Book::default());
+        let Book { marks, depths } = &mut book;
+        let mut turn = Turn { conn: &conn, now: start, news: &mut news, marks, depths };
         let (queues, kinds) = (vec!["default".to_owned()], vec!["mine".to_owned()]);
         let name = "w".to_owned();
         let card = WorkerCard { id: worker, name, queues, kinds: kinds.clone(), slots: 1 };
         workers::register(&turn, &card)?;
         let job = |kind| NewJob::new(kind, Payload::null());
         let others: Vec<_> = (0..1000).map(|_| job("other")).collect();
-        adapter::enqueue(&conn, Some(start), &others)?;
+        adapter::enqueue(&conn, Some(start), &others, false)?;
         let lanes = vec![Lane { queue: "default".into(), priority: Priority::Normal }];
         let ask = ClaimRequest {
             worker,
@@ -381,7 +383,7 @@ mod tests {
         };
         let (taken, walk) = steps(6_000_000)?;
         assert!(taken == 0 && walk > 1000, "{walk} steps over all the others");
-        adapter::enqueue(&conn, Some(start + 6_500_000), &[job("mine"), job("mine")])?;
+        adapter::enqueue(&conn, Some(start + 6_500_000), &[job("mine"), job("mine")], false)?;
         for _ in 0..2 {
             let (taken, walk) = steps(7_000_000)?;
             assert!(taken == 1 && walk < 300, "{walk} steps straight to it");

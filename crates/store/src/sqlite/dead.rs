@@ -98,7 +98,7 @@ fn replay_one(turn: &mut Turn<'_>, id: JobId, by: &str, payload: Option<&Payload
         // It is still the first of a line that it blocks; else it goes to the end.
         lines::start(turn, &body.job)?;
     } else {
-        ready::insert(conn, &body.job, Waiting { run_at: now, spent: 0, lost: 0 })?;
+        ready::insert(turn, &body.job, Waiting { run_at: now, spent: 0, lost: 0 })?;
         ready::point(conn, id, now)?;
         turn.news.ready(&body.job.queue);
     }

@@ -2,10 +2,10 @@
 //!
 //! A job without a unique key and outside of lines needs two inserts. Any other goes through the view
 //! that plain SQL uses, so that the policies for duplicates and the rules of lines exist once.
-//! Refuses nothing: jobs were checked before they came here, and one that is sent again under its id
-//! is answered as the first time.
+//! Refuses nothing (bounds are judged in `bound.rs`): jobs were checked before they came here, and one
+//! that is sent again under its id is answered as the first time.
 
-use rusqlite::{Connection, params};
+use rusqlite::params;
 use tidemill_core::{JobId, NewJob};
 
 use crate::error::Result;
@@ -17,17 +17,17 @@ use crate::sqlite::writer::Turn;
 /// Writes jobs; answers in their order.
 pub(super) fn enqueue(turn: &mut Turn<'_>, jobs: &[NewJob]) -> Result<Vec<Receipt>> {
     let receipts = if jobs.iter().all(is_plain) {
-        write(turn.conn, turn.now, jobs)?
+        write(turn, jobs)?
     } else if jobs.len() == 1 {
-        adapter::enqueue(turn.conn, Some(turn.now), jobs)?
+        adapter::enqueue(turn.conn, Some(turn.now), jobs, false)?
     } else {
         // They take turns as they came: their order is their age.
         let mut receipts = Vec::with_capacity(jobs.len());
         for run in jobs.chunk_by(|a, b| is_plain(a) == is_plain(b)) {
             receipts.extend(if run.iter().all(is_plain) {
-                write(turn.conn, turn.now, run)?
+                write(turn, run)?
             } else {
-                adapter::enqueue(turn.conn, Some(turn.now), run)?
+                adapter::enqueue(turn.conn, Some(turn.now), run, false)?
             });
         }
         receipts
@@ -41,12 +41,13 @@ pub(super) fn enqueue(turn: &mut Turn<'_>, jobs: &[NewJob]) -> Result<Vec<Receip
 }
 
 /// Nothing but its own row decides what becomes of it.
-fn is_plain(job: &NewJob) -> bool {
+pub(super) fn is_plain(job: &NewJob) -> bool {
     job.unique.is_none() && job.line().is_none()
 }
 
 /// Writes jobs that have no unique key and are in no line.
-fn write(conn: &Connection, now: i64, jobs: &[NewJob]) -> Result<Vec<Receipt>> {
+fn write(turn: &mut Turn<'_>, jobs: &[NewJob]) -> Result<Vec<Receipt>> {
+    let (conn, now) = (turn.conn, turn.now);
     let mut insert_job = conn.prepare_cached(include_str!("sql/insert_job.sql"))?;
     let mut insert_ready = conn.prepare_cached(include_str!("sql/insert_ready.sql"))?;
     let mut receipts = Vec::with_capacity(jobs.len());
@@ -68,6 +69,7 @@ fn write(conn: &Connection, now: i64, jobs: &[NewJob]) -> Result<Vec<Receipt>> {
         if written == 1 {
             let NewJob { queue, tenant, kind, key, .. } = job;
             insert_ready.execute(params![queue, band, tenant, run_at, id, kind, key, 0, 0])?;
+            turn.depths.came(queue, tenant.as_deref(), 1);
         }
         receipts.push(Receipt::Enqueued { id: job.id });
     }

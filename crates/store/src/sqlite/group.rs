@@ -6,6 +6,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
+use crate::sqlite::depth::Depths;
 use crate::sqlite::marks::Marks;
 use crate::sqlite::news::{Listeners, News};
 use crate::sqlite::writer::{Durability, Turn};
@@ -13,13 +14,28 @@ use crate::sqlite::writer::{Durability, Turn};
 /// More would make the first wait too long for the last.
 const ACTS_MAX: usize = 512;
 
+/// What the writer remembers between operations and transactions.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    pub marks: Marks,
+    pub depths: Depths,
+}
+
+impl Book {
+    /// What was done last is undone.
+    fn forget(&mut self) {
+        self.marks.forget();
+        self.depths.forget();
+    }
+}
+
 /// An operation that waits for its transaction, whatever its answer.
 pub(super) trait Act: Send {
     fn durability(&self) -> Durability;
     /// Whether anybody still waits for the answer.
     fn is_wanted(&self) -> bool;
     /// Runs it; its answer is kept until the commit. May be called again after a rollback.
-    fn run(&mut self, conn: &Connection, now: i64, marks: &mut Marks) -> Result<()>;
+    fn run(&mut self, conn: &Connection, now: i64, book: &mut Book) -> Result<()>;
     /// Answers, after the commit or its failure.
     fn answer(self: Box<Self>, committed: Result<()>, listeners: &Listeners);
 }
@@ -62,9 +78,10 @@ where
         self.reply.as_ref().is_none_or(|reply| !reply.is_closed())
     }
 
-    fn run(&mut self, conn: &Connection, now: i64, marks: &mut Marks) -> Result<()> {
+    fn run(&mut self, conn: &Connection, now: i64, book: &mut Book) -> Result<()> {
         self.news = News::default();
-        let made = (self.act)(&mut Turn { conn, now, news: &mut self.news, marks });
+        let Book { marks, depths } = book;
+        let made = (self.act)(&mut Turn { conn, now, news: &mut self.news, marks, depths });
         let ran = made.as_ref().map(|_| ()).map_err(Error::clone);
         self.made = Some(made);
         ran
@@ -130,33 +147,36 @@ impl Group {
     }
 
     /// Runs all and commits. An error means that nothing of the group was written.
-    pub fn run(&mut self, conn: &Connection, now: i64, marks: &mut Marks) -> Result<()> {
-        let all_ran = self.acts.iter_mut().all(|act| act.run(conn, now, marks).is_ok());
+    pub fn run(&mut self, conn: &Connection, now: i64, book: &mut Book) -> Result<()> {
+        let all_ran = self.acts.iter_mut().all(|act| act.run(conn, now, book).is_ok());
         let ran = if all_ran {
             Ok(())
         } else {
-            roll_back(conn, marks);
-            self.run_apart(conn, now, marks)
+            roll_back(conn, book);
+            self.run_apart(conn, now, book)
         };
-        let committed = ran.and_then(|()| step(conn, "commit"));
+        let counted = ran.and_then(|()| book.depths.write(conn, now));
+        let committed = counted.and_then(|()| step(conn, "commit"));
         if committed.is_err() {
-            roll_back(conn, marks);
+            roll_back(conn, book);
         }
         committed
     }
 
     /// Runs each in its savepoint: whoever fails, fails alone.
-    fn run_apart(&mut self, conn: &Connection, now: i64, marks: &mut Marks) -> Result<()> {
+    fn run_apart(&mut self, conn: &Connection, now: i64, book: &mut Book) -> Result<()> {
         Self::begin(conn)?;
         for act in &mut self.acts {
             step(conn, "savepoint tidemill_act")?;
-            if let Err(error) = act.run(conn, now, marks) {
+            // What it counted is written within its savepoint, so that both go or stay together.
+            let ran = act.run(conn, now, book).and_then(|()| book.depths.write(conn, now));
+            if let Err(error) = ran {
                 if conn.is_autocommit() {
                     // A full or failing disk rolls back the whole transaction by itself.
                     return Err(error);
                 }
                 step(conn, "rollback to tidemill_act")?;
-                marks.forget();
+                book.forget();
             }
             step(conn, "release tidemill_act")?;
         }
@@ -176,8 +196,8 @@ fn step(conn: &Connection, statement: &str) -> Result<()> {
     Ok(())
 }
 
-fn roll_back(conn: &Connection, marks: &mut Marks) {
-    marks.forget();
+fn roll_back(conn: &Connection, book: &mut Book) {
+    book.forget();
     if !conn.is_autocommit() {
         // If even this fails, the next BEGIN will say so.
         let _ = conn.execute_batch("rollback");

@@ -12,6 +12,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (1, include_str!("migrations/0001_heart.sql")),
     (2, include_str!("migrations/0002_schedules.sql")),
     (3, include_str!("migrations/0003_claim.sql")),
+    (4, include_str!("migrations/0004_depth.sql")),
 ];
 
 /// The version this program needs.

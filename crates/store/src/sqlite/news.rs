@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use tidemill_core::{JobId, WorkerId};
 
+use crate::sqlite::depth::DepthNews;
 use crate::wake::{Hint, Wake};
+use crate::wanted::Wanted;
 
 /// Those who wait say so again every twenty seconds.
 const WATCH_TTL: Duration = Duration::from_mins(1);
@@ -40,6 +42,7 @@ impl News {
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     pub wake: Wake,
+    pub wanted: Wanted,
     watched: Mutex<HashMap<JobId, Instant>>,
 }
 
@@ -78,6 +81,16 @@ impl Listeners {
             if watched.remove(&id).is_some() {
                 self.wake.tell(Hint::Finished { id });
             }
+        }
+    }
+
+    /// Tells what became of depths.
+    pub fn tell_depths(&self, news: DepthNews) {
+        for queue in self.wanted.of(news.went.iter().map(String::as_str)) {
+            self.wake.tell(Hint::Room { queue: queue.to_owned() });
+        }
+        for queue in news.crossed {
+            self.wake.tell(Hint::Watermark { queue });
         }
     }
 

@@ -1,7 +1,8 @@
 //! Queues: what is in them now, and their rules.
 //!
-//! Counts are counted, not kept: a counter that every job touches would cost more than all the
-//! looking. Its cost grows with what waits, and a reader pays it, not the writer.
+//! Counts by band and kind are counted, not kept: a counter that every job touches would cost more than
+//! all the looking. Its cost grows with what waits, and a reader pays it, not the writer. Only the depth
+//! is kept (`depth.rs`).
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use tidemill_core::queue::matches;
 
 use crate::error::Result;
 use crate::sqlite::lease::Lease;
-use crate::sqlite::rows::{count, time};
+use crate::sqlite::rows::{count, time, time_opt};
 use crate::sqlite::workers;
 use crate::sqlite::writer::Turn;
 use crate::view::{QueueRules, QueueView, Unfinished};
@@ -27,6 +28,13 @@ pub(super) fn queues(conn: &Connection, now: i64) -> Result<Vec<QueueView>> {
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
         queue(&mut queues, row.get(0)?).dead = count::<i64>(row, 1)?;
+    }
+    let mut select = conn.prepare_cached(include_str!("sql/select_depths.sql"))?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let view = queue(&mut queues, row.get(0)?);
+        view.depth = count::<i64>(row, 1)?;
+        view.above_since = time_opt(row, 2)?;
     }
     for (name, rules) in rules(conn)? {
         queue(&mut queues, name).rules = Some(rules);
@@ -110,8 +118,19 @@ pub(super) fn set_rules(turn: &Turn<'_>, name: &str, rules: Option<&QueueRules>)
         return Ok(true);
     };
     let mut upsert = conn.prepare_cached(include_str!("sql/upsert_queue_rules.sql"))?;
-    let text = serde_json::json!(rules).to_string();
-    Ok(upsert.execute(params![name, text, rules.version as i64])? == 1)
+    let number = |number: u64| number as i64;
+    let marks = rules.watermarks();
+    Ok(upsert.execute(params![
+        name,
+        serde_json::json!(rules).to_string(),
+        number(rules.version),
+        rules.depth_max.map(number),
+        rules.depth_max.map(|_| rules.overflow.word()),
+        rules.overflow.wait_ms().map(number),
+        rules.overflow.divert(),
+        marks.map(|marks| number(marks.high)),
+        marks.map(|marks| number(marks.low))
+    ])? == 1)
 }
 
 /// The queues that have jobs waiting.

@@ -9,6 +9,7 @@ use tidemill_core::{Job, JobId, Token, WorkerId};
 
 use crate::error::Result;
 use crate::sqlite::rows::{Body, worker_id_opt};
+use crate::sqlite::writer::Turn;
 
 /// A job that waits.
 #[derive(Debug, Clone, Copy)]
@@ -64,19 +65,22 @@ pub(super) fn gate(conn: &Connection, job: &Job, run_at: i64) -> Result<Option<S
     Ok(select.query_one(place, |row| row.get(0)).optional()?)
 }
 
-pub(super) fn insert(conn: &Connection, job: &Job, waiting: Waiting) -> Result<()> {
+pub(super) fn insert(turn: &mut Turn<'_>, job: &Job, waiting: Waiting) -> Result<()> {
     let Job { id, kind, queue, priority, tenant, key, .. } = job;
     let Waiting { run_at, spent, lost } = waiting;
-    let mut insert = conn.prepare_cached(include_str!("sql/insert_ready.sql"))?;
+    let mut insert = turn.conn.prepare_cached(include_str!("sql/insert_ready.sql"))?;
     let (band, id) = (priority.band(), id.0.as_bytes());
     insert.execute(params![queue, band, tenant, run_at, id, kind, key, spent, lost])?;
+    turn.depths.came(queue, tenant.as_deref(), 1);
     Ok(())
 }
 
-pub(super) fn delete(conn: &Connection, job: &Job, run_at: i64) -> Result<()> {
+pub(super) fn delete(turn: &mut Turn<'_>, job: &Job, run_at: i64) -> Result<()> {
     let Job { id, queue, priority, tenant, .. } = job;
-    let mut delete = conn.prepare_cached(include_str!("sql/delete_waiting.sql"))?;
-    delete.execute(params![queue, priority.band(), tenant, run_at, id.0.as_bytes()])?;
+    let mut delete = turn.conn.prepare_cached(include_str!("sql/delete_waiting.sql"))?;
+    let deleted =
+        delete.execute(params![queue, priority.band(), tenant, run_at, id.0.as_bytes()])?;
+    turn.depths.went(queue, tenant.as_deref(), deleted);
     Ok(())
 }
 

@@ -104,7 +104,7 @@ fn give_back(
         return dead::bury(turn, job, &failure, held.spent);
     }
     write_attempt(turn, lease, held, lost_max.is_some(), Some(turn.now))?;
-    ready::insert(turn.conn, job, Waiting { run_at: turn.now, spent: held.spent, lost })?;
+    ready::insert(turn, job, Waiting { run_at: turn.now, spent: held.spent, lost })?;
     turn.news.ready(&job.queue);
     rescued.ready += 1;
     Ok(())

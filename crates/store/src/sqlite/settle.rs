@@ -84,7 +84,7 @@ fn settle_one(
             let run_at = turn.now.saturating_add(delay_us);
             write_attempt(turn, lease, item, failure.as_ref(), Some(run_at))?;
             let waiting = Waiting { run_at, spent: *spent, lost: held.lost };
-            ready::insert(turn.conn, &item.job, waiting)?;
+            ready::insert(turn, &item.job, waiting)?;
             turn.news.ready(&item.job.queue);
         }
         Settlement::Cancelled { reason } => {

@@ -20,7 +20,8 @@ use tidemill_core::Clock;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
-use crate::sqlite::group::{Act, Group, Pending};
+use crate::sqlite::depth::Depths;
+use crate::sqlite::group::{Act, Book, Group, Pending};
 use crate::sqlite::marks::Marks;
 use crate::sqlite::news::{Listeners, News};
 
@@ -34,6 +35,8 @@ pub(super) struct Turn<'a> {
     pub news: &'a mut News,
     /// Where claims begin to look.
     pub marks: &'a mut Marks,
+    /// Where jobs that come to wait, or wait no longer, are counted.
+    pub depths: &'a mut Depths,
 }
 
 /// Whether a commit must be on the disk before it is answered.
@@ -146,8 +149,7 @@ fn closed() -> Error {
 }
 
 fn serve(conn: &Connection, inbox: &Receiver<Message>, clock: &Clock, listeners: &Listeners) {
-    let mut desk =
-        Desk { conn, clock, listeners, level: Durability::Full, marks: Marks::default() };
+    let mut desk = Desk { conn, clock, listeners, level: Durability::Full, book: Book::default() };
     while let Ok(message) = inbox.recv() {
         let mut group = Group::default();
         let mut rest = sort(message, &mut group);
@@ -183,7 +185,7 @@ struct Desk<'a> {
     clock: &'a Clock,
     listeners: &'a Listeners,
     level: Durability,
-    marks: Marks,
+    book: Book,
 }
 
 impl Desk<'_> {
@@ -201,8 +203,9 @@ impl Desk<'_> {
             rest = sort(message, &mut group);
         }
         let now = self.clock.now().as_microsecond();
-        let committed = begun.and_then(|()| group.run(self.conn, now, &mut self.marks));
+        let committed = begun.and_then(|()| group.run(self.conn, now, &mut self.book));
         group.answer(&committed, self.listeners);
+        self.listeners.tell_depths(self.book.depths.take_news());
         rest
     }
 }

@@ -16,7 +16,7 @@ over_both_stores!(
 );
 
 /// Runs a statement as a stranger would; answers what the database said if it said no.
-async fn run(kit: &Kit, sql: &str) -> Result<(), String> {
+pub async fn run(kit: &Kit, sql: &str) -> Result<(), String> {
     if let Some(file) = kit.url.strip_prefix("sqlite:") {
         let done = Connection::open(file).unwrap().execute(sql, []);
         return done.map(|_| ()).map_err(|error| error.to_string());

@@ -162,6 +162,12 @@ impl Play {
         }
         let count = fine(self.store.unfinished().await)?;
         prop_assert_eq!((count.waiting, count.running), (waiting, running), "unfinished");
+        let queues = ["q0", "q1"].map(str::to_owned);
+        let counted = fine(self.store.depths(&queues).await)?;
+        let jobs = self.memory.jobs.values();
+        let there = jobs.filter(|job| matches!(job.place, Place::Waiting { .. })).count() as u64;
+        let depth: u64 = counted.iter().map(tidemill_store::DepthView::depth).sum();
+        prop_assert_eq!(depth, there, "depth");
         Ok(())
     }
 

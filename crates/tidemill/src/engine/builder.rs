@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tidemill_core::{Clock, Limits, Retention};
 use tidemill_store::OpenOptions;
 
+use crate::engine::room::Rooms;
 use crate::engine::rules::Rules;
 use crate::engine::telemetry::Counters;
 use crate::engine::{Engine, Tidemill};
@@ -93,6 +94,7 @@ impl Builder {
             retention: self.retention,
             counters: Counters::default(),
             rules: Rules::default(),
+            rooms: Rooms::default(),
         })))
     }
 }

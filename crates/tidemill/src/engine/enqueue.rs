@@ -6,7 +6,7 @@ use std::pin::Pin;
 use tidemill_core::{Error as Invalid, NewJob};
 #[cfg(feature = "sqlite")]
 use tidemill_store::rusqlite::Connection;
-use tidemill_store::{Hint, Receipt};
+use tidemill_store::{Full, Hint, Receipt};
 
 use crate::engine::Tidemill;
 use crate::engine::telemetry::{add, verb};
@@ -15,6 +15,9 @@ use crate::worker::job::Enqueue;
 
 impl Tidemill {
     /// Enqueues one job. When it answers, the job is durable. Many concurrent calls share a commit.
+    ///
+    /// A queue that is full overflows as its rules say; by default it refuses (`queue_full`), and
+    /// [`Error::retry_after`] says when to try again.
     pub async fn enqueue(&self, job: impl Into<Enqueue>) -> Result<Receipt> {
         let job = self.checked(job.into())?;
         let id = job.id;
@@ -108,9 +111,9 @@ impl Tidemill {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        let receipts = verb("enqueue", jobs.len(), self.0.store.enqueue(jobs)).await?;
-        self.count(&receipts);
-        Ok(receipts)
+        let number = jobs.len();
+        let answer = verb("enqueue", number, full_is_no_failure(self.put(jobs))).await?;
+        self.counted(number, answer)
     }
 
     async fn write_in<'t>(
@@ -122,9 +125,9 @@ impl Tidemill {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        let receipts = verb("enqueue_in", jobs.len(), target.put(jobs)).await?;
-        self.count(&receipts);
-        Ok(receipts)
+        let number = jobs.len();
+        let answer = verb("enqueue_in", number, full_is_no_failure(target.put(jobs))).await?;
+        self.counted(number, answer)
     }
 
     fn same_store(&self, given: &'static str) -> Result<()> {
@@ -135,10 +138,30 @@ impl Tidemill {
         Ok(())
     }
 
-    fn count(&self, receipts: &[Receipt]) {
+    fn counted(
+        &self,
+        jobs: usize,
+        answer: std::result::Result<Vec<Receipt>, Full>,
+    ) -> Result<Vec<Receipt>> {
+        let counters = &self.0.counters;
+        let receipts = answer.map_err(|full| {
+            add(&counters.refused, jobs);
+            Error::Store(tidemill_store::Error::QueueFull(full))
+        })?;
         let new = receipts.iter().filter(|r| r.is_new()).count();
-        add(&self.0.counters.enqueued, new);
-        add(&self.0.counters.duplicates, receipts.len() - new);
+        add(&counters.enqueued, new);
+        add(&counters.duplicates, receipts.len() - new);
+        Ok(receipts)
+    }
+}
+
+/// A full queue is part of normal life: it is told to the caller, and not to the log.
+async fn full_is_no_failure<T>(
+    writing: impl Future<Output = tidemill_store::Result<T>>,
+) -> tidemill_store::Result<std::result::Result<T, Full>> {
+    match writing.await {
+        Err(tidemill_store::Error::QueueFull(full)) => Ok(Err(full)),
+        answer => answer.map(Ok),
     }
 }
 

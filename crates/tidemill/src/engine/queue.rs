@@ -28,9 +28,10 @@ impl Tidemill {
     pub async fn set_queue(&self, queue: &str, rules: Option<QueueRules>) -> Result<()> {
         name::check("queue", queue, limit::NAME_BYTES_MAX)?;
         if let Some(rules) = &rules {
-            rules.check()?;
+            rules.check_for(queue)?;
         }
         if self.0.store.set_queue(queue, rules).await? {
+            self.learn_waits().await;
             return Ok(());
         }
         Err(Error::Invalid(Invalid::RuleChanged { queue: queue.to_owned() }))

@@ -11,7 +11,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Tidemill;
-use crate::engine::services::{redrive::Redrive, rescue::Rescue, retain::Retain, schedule};
+use crate::engine::services::{
+    depth::Depth, redrive::Redrive, rescue::Rescue, retain::Retain, schedule,
+};
 use crate::error::Result;
 use crate::worker::options::Options;
 
@@ -35,8 +37,9 @@ pub(crate) struct Clockwork {
 
 /// Starts the clockwork; it runs until `stop`.
 pub(crate) fn start(mill: &Tidemill, rules: Clockwork, stop: &CancellationToken) -> JoinSet<()> {
-    let services: [Arc<dyn Service>; 3] = [
+    let services: [Arc<dyn Service>; 4] = [
         Arc::new(Rescue::new(rules.lease_ttl, rules.lost_max)),
+        Arc::new(Depth),
         Arc::new(Redrive),
         Arc::new(Retain::default()),
     ];
@@ -53,6 +56,7 @@ pub(crate) async fn turn_all(mill: &Tidemill) -> Result<()> {
     let Options { lease_ttl, lost_max, .. } = Options::default();
     Rescue::new(lease_ttl, lost_max).turn(mill).await?;
     Redrive.turn(mill).await?;
+    Depth.turn(mill).await?;
     schedule::fire_due(mill).await?;
     Retain::default().rounds(mill).await
 }

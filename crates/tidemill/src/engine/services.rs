@@ -1,5 +1,6 @@
 //! The services of the clockwork, a file each.
 
+pub mod depth;
 pub mod redrive;
 pub mod rescue;
 pub mod retain;

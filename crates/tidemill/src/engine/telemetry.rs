@@ -13,6 +13,8 @@ pub struct Counts {
     pub enqueued: u64,
     /// Jobs that stood for an existing one.
     pub duplicates: u64,
+    /// Jobs that a full queue refused.
+    pub refused: u64,
     /// Attempts claimed.
     pub claimed: u64,
     /// Attempts whose handler finished its job.
@@ -44,7 +46,9 @@ macro_rules! counters {
     };
 }
 
-counters!(enqueued, duplicates, claimed, done, again, dead, cancelled, stale, rescued, purged);
+counters!(
+    enqueued, duplicates, refused, claimed, done, again, dead, cancelled, stale, rescued, purged
+);
 
 pub(crate) fn add(counter: &AtomicU64, n: usize) {
     counter.fetch_add(n as u64, Relaxed);

@@ -410,7 +410,7 @@ end $$;
 -- lines are locked in order, and behind all unique keys; `pending` are those of the batch that wait for it.
 create function tidemill.put(
     body tidemill.job, run_at timestamptz, scope int2, until timestamptz, on_duplicate text, forced boolean,
-    at timestamptz, pending uuid[], out id uuid, out answer text, out lines_up boolean
+    at timestamptz, pending uuid[], out id uuid, out answer text, out lines_up boolean, out is_new boolean
 ) language plpgsql as $$
 declare
     held tidemill.unique_key;
@@ -422,7 +422,9 @@ begin
     put.id := body.id;
     put.answer := 'enqueued';
     put.lines_up := false;
+    put.is_new := false;
     if body.unique_key is null then
+        put.is_new := not exists (select from tidemill.job j where j.id = body.id);
         put.lines_up := tidemill.write(body, put.run_at);
         return;
     end if;
@@ -434,6 +436,7 @@ begin
         values (body.unique_key, body.id, put.scope, put.until) on conflict (key) do nothing;
         if found then
             put.lines_up := tidemill.write(body, put.run_at);
+            put.is_new := true;
             return;
         end if;
         select u.* into held from tidemill.unique_key u where u.key = body.unique_key for update;
@@ -451,6 +454,7 @@ begin
         set id = body.id, next_id = null, next_due = null, scope = put.scope, until = put.until
         where u.key = held.key;
         put.lines_up := tidemill.write(body, put.run_at);
+        put.is_new := true;
         return;
     end if;
     put.id := held.id;
@@ -595,22 +599,40 @@ end $$;
 
 -- Writes a batch in the caller's transaction: an array of objects with the fields named below; `payload`
 -- is a string that holds JSON, so that it is kept to the letter. Answers each by its place, from 1.
--- Keys are taken in order, so that two batches do not block each other.
-create function tidemill.enqueue_json(jobs text, at timestamptz default null)
-returns table (ord int8, id uuid, answer text) language plpgsql as $$
+-- Keys are taken in order, so that two batches do not block each other. `bounded`: queues that are full overflow as
+-- their rules say, or refuse the whole batch; else it is written whatever their depth. Without `diverts`, it is
+-- refused where it would have to be diverted: it is of several callers, some of whose jobs may fit. Jobs that take
+-- turns stay in their lines, and are never diverted.
+create function tidemill.enqueue_json(
+    jobs text, at timestamptz default null, bounded boolean default true, diverts boolean default true
+) returns table (ord int8, id uuid, answer text) language plpgsql as $$
 declare
     present timestamptz := coalesce(enqueue_json.at, now());
+    first_sheaf int8 := nextval('tidemill.sheaf');
+    routes jsonb; -- where each queue's jobs go, if any of the queues may have a bound
+    new_queues text[];
+    new_bands int2[];
     line record;
     up_ids uuid[] := '{}';
     up_dues timestamptz[] := '{}';
     up_ords int8[] := '{}';
-    lines_up boolean;
     place int4;
+    judged record;
 begin
+    if bounded and exists (select from tidemill.queue q where q.depth_max is not null) then
+        select jsonb_object_agg(q.queue, case when diverts then tidemill.route(q.queue, q.jobs) else q.queue end)
+        into routes
+        from (
+            select l.queue, count(*) as jobs from json_to_recordset(enqueue_json.jobs::json) as l(queue text)
+            group by l.queue
+        ) q
+        having tidemill.is_bounded(array_agg(q.queue));
+    end if;
     with base as materialized (
-        select nextval('tidemill.sheaf') as first
+        select first_sheaf as first
     ), line as materialized (
-        select distinct on (l.id) l.*,
+        select distinct on (l.id) l.id, l.kind, coalesce(routes ->> l.queue, l.queue) as queue, l.priority, l.tenant,
+            l.key, l.payload, l.options, l.ord,
             greatest(present, coalesce(l.run_at, present + l.delay_us * interval '1 us')) as due
         from rows from (json_to_recordset(jobs::json) as (
             id uuid, kind text, queue text, priority int2, run_at timestamptz, delay_us int8, tenant text,
@@ -633,10 +655,13 @@ begin
         select l.sheaf, l.queue, l.priority, l.due, l.kind, coalesce(l.tenant, ''), coalesce(l.key, ''),
             array_agg(l.id order by l.ord)
         from placed l group by l.sheaf, l.queue, l.priority, l.due, l.kind, l.tenant, l.key
+    ), written as (
+        insert into tidemill.job (id, kind, queue, priority, tenant, key, sheaf, payload, options, created_at)
+        select l.id, l.kind, l.queue, l.priority, l.tenant, l.key, l.sheaf, l.payload::json, l.options, present
+        from placed l order by l.ord
     )
-    insert into tidemill.job (id, kind, queue, priority, tenant, key, sheaf, payload, options, created_at)
-    select l.id, l.kind, l.queue, l.priority, l.tenant, l.key, l.sheaf, l.payload::json, l.options, present
-    from placed l order by l.ord;
+    select array_agg(l.queue), array_agg(l.priority) into new_queues, new_bands
+    from placed l where routes is not null;
 
     -- Bodies of those that take turns; all of the batch are lined up at its end.
     if position('"ordered":' in jobs) > 0 then
@@ -656,8 +681,9 @@ begin
             from line l order by l.ord
             on conflict on constraint job_pkey do nothing returning job.id
         )
-        select coalesce(array_agg(l.id), '{}'), coalesce(array_agg(l.due), '{}'), coalesce(array_agg(l.ord), '{}')
-        into up_ids, up_dues, up_ords from line l join written w on w.id = l.id;
+        select coalesce(array_agg(l.id), '{}'), coalesce(array_agg(l.due), '{}'), coalesce(array_agg(l.ord), '{}'),
+            new_queues || array_agg(l.queue), new_bands || array_agg(l.priority)
+        into up_ids, up_dues, up_ords, new_queues, new_bands from line l join written w on w.id = l.id;
     end if;
 
     for line in
@@ -674,20 +700,29 @@ begin
         id := line.id;
         answer := 'enqueued';
         if line.unique_key is not null then
-            select p.id, p.answer, p.lines_up into enqueue_json.id, enqueue_json.answer, lines_up
+            if line.key is null or line.options ->> 'ordered' is null then
+                line.queue := coalesce(routes ->> line.queue, line.queue);
+            end if;
+            select p.id, p.answer, p.lines_up, p.is_new into judged
             from tidemill.put(
                 row(line.id, line.kind, line.queue, line.priority, line.tenant, line.key, line.unique_key, 0,
                     line.payload::json, line.options, present)::tidemill.job,
                 greatest(present, coalesce(line.run_at, present + line.delay_us * interval '1 us')),
                 line.scope, present + line.period_us * interval '1 us', line.on_duplicate, line.force, present,
                 up_ids) p;
-            if lines_up then
+            id := judged.id;
+            answer := judged.answer;
+            if judged.lines_up then
                 -- One that was replaced within the batch keeps its place.
                 place := coalesce(array_position(up_ids, enqueue_json.id), cardinality(up_ids) + 1);
                 up_ids[place] := enqueue_json.id;
                 up_dues[place] := greatest(present,
                     coalesce(line.run_at, present + line.delay_us * interval '1 us'));
                 up_ords[place] := coalesce(up_ords[place], line.ord);
+            end if;
+            if judged.is_new and routes is not null then
+                new_queues := new_queues || line.queue;
+                new_bands := new_bands || line.priority;
             end if;
         end if;
         return next;
@@ -696,6 +731,12 @@ begin
         perform tidemill.line_up(array_agg(u.id order by u.ord), array_agg(u.due order by u.ord), present)
         from unnest(up_ids, up_dues, up_ords) u(id, due, ord);
     end if;
+    for judged in
+        select n.queue, count(*) as jobs, max(n.band) as band from unnest(new_queues, new_bands) n(queue, band)
+        where routes is not null group by n.queue order by n.queue
+    loop
+        perform tidemill.admit(judged.queue, judged.jobs, judged.band, first_sheaf, present);
+    end loop;
 end $$;
 
 -- Plain SQL: what an INSERT into the view tidemill_enqueue, or tidemill.enqueue(), may wish for.
@@ -827,6 +868,7 @@ declare
     body tidemill.job;
     due timestamptz;
     bands text[] := array['urgent', 'high', 'normal', 'low'];
+    first_sheaf int8;
     answered record;
 begin
     perform tidemill.check_name('kind', coalesce(wish.kind, ''), 200);
@@ -870,12 +912,19 @@ begin
     body.options := case when wish.ordered is null then wish.options::json
         else (coalesce(wish.options, '{}')::jsonb || jsonb_build_object('ordered', wish.ordered))::json end;
     body.created_at := present;
+    if tidemill.is_bounded(array[body.queue]) then
+        first_sheaf := nextval('tidemill.sheaf');
+        body.queue := case when tidemill.is_ordered(body) then body.queue else tidemill.route(body.queue, 1) end;
+    end if;
     select p.* into answered from tidemill.put(
         body, due, (array_position(array['unfinished', 'period', 'forever'], wish.unique_scope) - 1)::int2,
         present + wish.unique_period_ms * interval '1 ms', wish.on_duplicate, coalesce(wish.force, false), present,
         '{}') p;
     if answered.lines_up then
         perform tidemill.line_up(array[answered.id], array[due], present);
+    end if;
+    if answered.is_new and first_sheaf is not null then
+        perform tidemill.admit(body.queue, 1, body.priority, first_sheaf, present);
     end if;
     return answered.id;
 end $$;

@@ -13,6 +13,7 @@ use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::record::{Back, Body, End, Record, lock_keys};
 use crate::postgres::statement::{At, Statement, sql};
+use crate::postgres::unique::Depth;
 use crate::postgres::{Shared, enqueue, lines, unique};
 use crate::request::{SettleItem, Settled};
 use crate::wake::Hint;
@@ -292,12 +293,12 @@ async fn follow_up(
     let (plain, others): (Vec<&NewJob>, Vec<&NewJob>) =
         jobs.iter().copied().partition(|job| enqueue::is_plain(job));
     if !plain.is_empty() {
-        enqueue::write_new(conn, &shared.db, &plain).await?;
+        enqueue::write_new(conn, &shared.db, &plain, Depth::Free).await?;
     }
     if !others.is_empty() {
         let others: Vec<NewJob> = others.into_iter().cloned().collect();
         let text = unique::lines(&others).map_err(Fault::Refused)?;
-        unique::put(conn, shared.db.manual_now(), &text).await?;
+        unique::put(conn, shared.db.manual_now(), &text, Depth::Free).await?;
     }
     Ok(jobs.iter().map(|job| job.queue.clone()).collect())
 }

@@ -203,6 +203,7 @@ create table tidemill_inbox (
     ordered integer not null, -- 1: it takes its turn in the line of its queue and key
     now integer not null,
     receipt text, -- a word of the library's, by which it finds its answers
+    bounded integer not null, -- whether a full queue may refuse it
     holder blob, -- who holds the key
     next_id blob, -- who is kept for after it
     due integer, -- where the holder waits, if it does
@@ -216,7 +217,7 @@ select
     null as id, null as kind, null as payload, null as queue, null as priority, null as run_at,
     null as delay_ms, null as tenant, null as key, null as unique_key, null as unique_scope,
     null as unique_period_ms, null as on_duplicate, null as force, null as options, null as ordered,
-    null as whole_key, null as now_us, null as receipt
+    null as whole_key, null as now_us, null as receipt, null as bounded
 where 0;
 
 -- Checks and words: from what the caller wrote to what the store keeps. What the library sends, with
@@ -327,7 +328,7 @@ begin
 
     insert into tidemill_inbox (
         id, kind, queue, priority, tenant, key, unique_key, scope, until, on_duplicate, force,
-        run_at, payload, options, ordered, now, receipt
+        run_at, payload, options, ordered, now, receipt, bounded
     )
     select
         case
@@ -367,7 +368,17 @@ begin
             )
         end,
         cast(new.kind as text),
-        coalesce(cast(new.queue as text), 'default'),
+        coalesce(
+            (
+                select divert from tidemill_bound
+                where queue = coalesce(cast(new.queue as text), 'default') and depth >= depth_max
+                    and coalesce(new.bounded, 1)
+                    -- Jobs that take turns stay in their lines.
+                    and (new.key is null or coalesce(new.ordered, json_extract(new.options, '$.ordered')) is null)
+            ),
+            cast(new.queue as text),
+            'default'
+        ),
         case lower(cast(new.priority as text))
             when 'urgent' then 0 when '0' then 0
             when 'high' then 1 when '1' then 1
@@ -398,7 +409,8 @@ begin
         new.key is not null
             and coalesce(new.ordered, json_extract(new.options, '$.ordered')) is not null,
         at.now,
-        new.receipt
+        new.receipt,
+        coalesce(new.bounded, 1)
     from (
         select
             coalesce(
@@ -483,6 +495,15 @@ begin
         join tidemill_line as line on line.queue = place.queue and line.key = place.key
         where place.id = job.id and line.head <> job.id
     );
+    insert into tidemill_count (queue, tenant, came, went)
+    select job.queue, coalesce(job.tenant, ''), 1, 0
+    from tidemill_job as job
+    where job.id = new.id and not exists (
+        select 1
+        from tidemill_line_waiting as place
+        join tidemill_line as line on line.queue = place.queue and line.key = place.key
+        where place.id = job.id and line.head <> job.id
+    );
 end;
 
 -- Leave: a job that has ended, or goes elsewhere, leaves its line; if it was the first, the next one starts.
@@ -541,6 +562,8 @@ begin
     insert into tidemill_ready (queue, priority, tenant, run_at, id, kind, key, spent, lost)
     select new.queue, new.priority, coalesce(new.tenant, ''), new.run_at, new.id, new.kind, coalesce(new.key, ''), 0, 0
     where not new.ordered;
+    insert into tidemill_count (queue, tenant, came, went)
+    select new.queue, coalesce(new.tenant, ''), 1, 0 where not new.ordered;
     insert into tidemill_start (id, now) select new.id, new.now where new.ordered;
 end;
 
@@ -561,6 +584,8 @@ end;
 -- unless it goes to another.
 create trigger tidemill_inbox_replace after update of act on tidemill_inbox when new.act = 'replace'
 begin
+    insert into tidemill_count (queue, tenant, came, went)
+    select queue, coalesce(tenant, ''), 0, 1 from tidemill_job where id = new.holder and new.due is not null;
     delete from tidemill_ready
     where queue = (select queue from tidemill_job where id = new.holder)
         and priority in (
@@ -585,6 +610,12 @@ begin
     select
         new.queue, new.priority, coalesce(new.tenant, ''), new.run_at, new.holder, new.kind, coalesce(new.key, ''),
         new.spent, new.lost
+    where new.due is not null and (not new.ordered or exists (
+        select 1 from tidemill_line
+        where queue = new.queue and key = new.key and head = new.holder
+    ));
+    insert into tidemill_count (queue, tenant, came, went)
+    select new.queue, coalesce(new.tenant, ''), 1, 0
     where new.due is not null and (not new.ordered or exists (
         select 1 from tidemill_line
         where queue = new.queue and key = new.key and head = new.holder

@@ -1,0 +1,219 @@
+//! Why a queue is as deep as it is: what comes, what goes, what holds it, and when it will be empty.
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::depth::Rates;
+
+/// Rates that differ by less than this part of the larger one are the same.
+const STEADY_PART: f64 = 0.02;
+
+/// What a queue has, how that changes, and what holds it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QueueWhy {
+    /// Which queue.
+    pub queue: String,
+    /// Jobs that wait in it, for a slot or the clock.
+    pub depth: u64,
+    /// How many may.
+    pub depth_max: Option<u64>,
+    /// Since when it is above its high watermark and has not been down at the low one.
+    pub above_since: Option<Timestamp>,
+    /// The tenants with the most jobs waiting, most first.
+    pub tenants: Vec<TenantDepth>,
+    /// How fast it fills and drains, over about the last minute; unknown while it is too new.
+    pub rates: Option<Rates>,
+    /// What that comes to.
+    pub trend: Option<Trend>,
+    /// When it is empty at this rate; never, or unknown, when it is `None`.
+    pub drains_in_ms: Option<u64>,
+    /// Everything that keeps its jobs from leaving faster.
+    pub holders: Vec<Holder>,
+}
+
+/// How many jobs of a tenant wait.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantDepth {
+    /// Whose.
+    pub tenant: String,
+    /// How many.
+    pub depth: u64,
+}
+
+/// Whether more comes than goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trend {
+    /// More comes than goes.
+    Growing,
+    /// More goes than comes.
+    Shrinking,
+    /// As much comes as goes.
+    Steady,
+}
+
+/// Something that keeps the jobs of a queue from leaving.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "holder", rename_all = "snake_case")]
+pub enum Holder {
+    /// It is paused.
+    Paused {
+        /// The name or pattern whose rules say so.
+        rule: String,
+    },
+    /// No live worker takes from it.
+    NoWorker,
+}
+
+impl Trend {
+    /// What two rates come to.
+    pub fn of(rates: Rates) -> Self {
+        let Rates { in_per_s, out_per_s } = rates;
+        if (in_per_s - out_per_s).abs() <= STEADY_PART * in_per_s.max(out_per_s) {
+            Self::Steady
+        } else if in_per_s > out_per_s {
+            Self::Growing
+        } else {
+            Self::Shrinking
+        }
+    }
+
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Growing => "growing",
+            Self::Shrinking => "shrinking",
+            Self::Steady => "steady",
+        }
+    }
+}
+
+/// When a queue of this depth is empty at these rates; `None` is never.
+pub fn drains_in_ms(depth: u64, rates: Rates) -> Option<u64> {
+    let net = rates.out_per_s - rates.in_per_s;
+    match depth {
+        0 => Some(0),
+        _ if net <= 0.0 => None,
+        depth => Some((depth as f64 / net * 1000.0) as u64),
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Paused { rule } => write!(f, "paused by the rules of {rule}"),
+            Self::NoWorker => write!(f, "no live worker takes from it"),
+        }
+    }
+}
+
+impl fmt::Display for QueueWhy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "depth {}", grouped(self.depth))?;
+        if let Some(depth_max) = self.depth_max {
+            write!(f, " of {}", grouped(depth_max))?;
+        }
+        if let Some(since) = self.above_since {
+            write!(f, ", above its high watermark since {since:.0}")?;
+        }
+        if let (Some(rates), Some(trend)) = (self.rates, self.trend) {
+            let (coming, going) = (per_s(rates.in_per_s), per_s(rates.out_per_s));
+            write!(f, "; in {coming}/s, out {going}/s; {}", trend.word())?;
+        }
+        for holder in &self.holders {
+            write!(f, "; {holder}")?;
+        }
+        match (self.depth, self.rates, self.drains_in_ms) {
+            (0, _, _) => write!(f, "; empty"),
+            (_, None, _) => write!(f, "; too new to tell its rates"),
+            (_, Some(_), None) => write!(f, "; drains never at this rate"),
+            (_, Some(_), Some(ms)) => write!(f, "; drains in {} at this rate", span(ms)),
+        }
+    }
+}
+
+/// A number that people can read: 12,000.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn per_s(rate: f64) -> String {
+    if rate == 0.0 || rate >= 10.0 { grouped(rate.round() as u64) } else { format!("{rate:.1}") }
+}
+
+fn span(ms: u64) -> String {
+    let seconds = Duration::from_millis(ms).as_secs();
+    match seconds {
+        0 => "less than a second".to_owned(),
+        1..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", grouped(seconds / 86_400)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(depth: u64, rates: Option<(f64, f64)>) -> QueueWhy {
+        let rates = rates.map(|(in_per_s, out_per_s)| Rates { in_per_s, out_per_s });
+        QueueWhy {
+            queue: "mail".to_owned(),
+            depth,
+            depth_max: None,
+            above_since: None,
+            tenants: Vec::new(),
+            rates,
+            trend: rates.map(Trend::of),
+            drains_in_ms: rates.and_then(|rates| drains_in_ms(depth, rates)),
+            holders: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_queue_is_told_in_one_sentence() {
+        let growing = why(12_000, Some((300.0, 280.0)));
+        assert_eq!(
+            growing.to_string(),
+            "depth 12,000; in 300/s, out 280/s; growing; drains never at this rate"
+        );
+        let held = QueueWhy {
+            depth_max: Some(20_000),
+            holders: vec![Holder::Paused { rule: "mail:*".to_owned() }, Holder::NoWorker],
+            ..why(12_000, Some((0.0, 0.0)))
+        };
+        assert_eq!(
+            held.to_string(),
+            "depth 12,000 of 20,000; in 0/s, out 0/s; steady; paused by the rules of mail:*; \
+             no live worker takes from it; drains never at this rate"
+        );
+        for (why, ends) in [
+            (why(0, None), "depth 0; empty"),
+            (why(7, None), "depth 7; too new to tell its rates"),
+            (why(1200, Some((2.0, 4.0))), "shrinking; drains in 10 min at this rate"),
+            (why(100, Some((0.0, 2.5))), "out 2.5/s; shrinking; drains in 40 s at this rate"),
+        ] {
+            assert!(why.to_string().ends_with(ends), "{why}");
+        }
+    }
+
+    #[test]
+    fn rates_that_hardly_differ_are_steady() {
+        let trend = |in_per_s, out_per_s| Trend::of(Rates { in_per_s, out_per_s });
+        assert_eq!(trend(100.0, 99.0), Trend::Steady);
+        assert_eq!(trend(100.0, 90.0), Trend::Growing);
+        assert_eq!(trend(90.0, 100.0), Trend::Shrinking);
+    }
+}

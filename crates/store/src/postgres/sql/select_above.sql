@@ -1,0 +1,2 @@
+-- The queues that are above their high watermark.
+select queue from tidemill.depth where above_since is not null order by queue;

@@ -1,0 +1,211 @@
+-- Depth: how many jobs wait in a queue, counted as they come and go, and the bounds judged by it.
+--
+-- The writer counts in memory and writes once per transaction (`depth.rs`); plain SQL counts job by job, in the triggers
+-- of the inbox. Both go through the view `tidemill_count`, in the transaction that changes `tidemill_ready`, so the
+-- counters are exact whoever crashes when.
+
+-- What of the rules is needed here. All null where a rule has no bound and no watermarks.
+alter table tidemill_queue add column depth_max integer;
+alter table tidemill_queue add column overflow text;
+alter table tidemill_queue add column wait_ms integer;
+alter table tidemill_queue add column divert text;
+alter table tidemill_queue add column high_water integer;
+alter table tidemill_queue add column low_water integer;
+create index tidemill_queue_bounded on tidemill_queue (name) where depth_max is not null;
+create index tidemill_queue_watched on tidemill_queue (name) where high_water is not null;
+
+-- Jobs that ever came into a queue and went out of it; `above_since`: when its high watermark was reached.
+create table tidemill_depth (
+    queue text not null primary key,
+    came integer not null,
+    went integer not null,
+    above_since integer
+) without rowid;
+create index tidemill_depth_above on tidemill_depth (queue) where above_since is not null;
+
+create table tidemill_tenant_depth (
+    queue text not null,
+    tenant text not null,
+    depth integer not null,
+    primary key (queue, tenant)
+) without rowid;
+
+-- What a queue had counted at a moment, taken when that has changed: for its rates.
+create table tidemill_depth_sample (
+    queue text not null,
+    at integer not null,
+    came integer not null,
+    went integer not null,
+    primary key (queue, at)
+) without rowid;
+
+insert into tidemill_depth (queue, came, went)
+select queue, count(*), 0
+from (select queue from tidemill_ready union all select queue from tidemill_line_waiting)
+group by queue;
+insert into tidemill_tenant_depth (queue, tenant, depth)
+select queue, tenant, count(*) from tidemill_ready where tenant <> '' group by queue, tenant;
+
+-- Where everything is counted.
+create view tidemill_count as select null as queue, null as tenant, null as came, null as went where 0;
+
+create trigger tidemill_count_insert instead of insert on tidemill_count
+begin
+    insert into tidemill_depth (queue, came, went) values (new.queue, new.came, new.went)
+    on conflict (queue) do update set came = came + excluded.came, went = went + excluded.went;
+    insert into tidemill_tenant_depth (queue, tenant, depth)
+    select new.queue, new.tenant, new.came - new.went where new.tenant <> ''
+    on conflict (queue, tenant) do update set depth = depth + excluded.depth;
+    delete from tidemill_tenant_depth where queue = new.queue and tenant = new.tenant and depth = 0;
+end;
+
+-- Jobs that wait behind another of their line count for their queue. One that comes to its head counts as it did.
+create trigger tidemill_line_waiting_count_insert after insert on tidemill_line_waiting
+begin
+    insert into tidemill_count (queue, tenant, came, went) values (new.queue, '', 1, 0);
+end;
+create trigger tidemill_line_waiting_count_delete after delete on tidemill_line_waiting
+begin
+    insert into tidemill_count (queue, tenant, came, went) values (old.queue, '', -1, 0);
+end;
+
+-- The rule of every queue that ever had a job, and its depth. One that never had any is not full.
+create view tidemill_bound as
+select counted.queue, counted.came - counted.went as depth, rule.depth_max, rule.overflow, rule.divert,
+    rule.high_water, rule.low_water
+from tidemill_depth as counted
+join tidemill_queue as rule
+where rule.name = coalesce(
+    (select name from tidemill_queue where name = counted.queue),
+    (
+        select name from tidemill_queue
+        where substr(name, -1) = '*'
+            and substr(counted.queue, 1, length(name) - 1) = substr(name, 1, length(name) - 1)
+        order by length(name) desc
+        limit 1
+    )
+);
+
+-- Jobs on their way out, to make room for newer ones. A row lives for one statement.
+create table tidemill_dropped (
+    id blob not null primary key,
+    queue text not null,
+    priority integer not null,
+    tenant text not null,
+    run_at integer not null,
+    spent integer not null,
+    lost integer not null
+) without rowid;
+
+-- A job is about to be written: where its queue is full, that makes room, or refuses it.
+create trigger tidemill_inbox_admit before update of act on tidemill_inbox
+when new.act = 'write' and new.bounded and exists (
+    select 1 from tidemill_bound where queue = new.queue and depth >= depth_max
+)
+begin
+    -- Of the lowest band (one that is held at a gate has 10 more), and of none above its own, those that have been due
+    -- longest and take no turns.
+    insert into tidemill_dropped (id, queue, priority, tenant, run_at, spent, lost)
+    select id, queue, priority, tenant, run_at, spent, lost
+    from (
+            select * from (
+                select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
+                where queue = new.queue and tenant = '' and priority = (
+                    select max(band) from (select 0 as band union select 1 union select 2 union select 3)
+                    where band >= new.priority and exists (
+                        select 1 from tidemill_ready where queue = new.queue and priority in (band, band + 10)
+                    )
+                )
+                    and not exists (
+                        select 1 from tidemill_job as job
+                        where job.id = ready.id and job.key is not null
+                            and json_extract(job.options, '$.ordered') is not null
+                    )
+                order by run_at
+                limit (select depth + 1 - depth_max from tidemill_bound where queue = new.queue)
+            )
+            union all
+            select * from (
+                select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
+                where queue = new.queue and tenant <> '' and priority = (
+                    select max(band) from (select 0 as band union select 1 union select 2 union select 3)
+                    where band >= new.priority and exists (
+                        select 1 from tidemill_ready where queue = new.queue and priority in (band, band + 10)
+                    )
+                )
+                    and not exists (
+                        select 1 from tidemill_job as job
+                        where job.id = ready.id and job.key is not null
+                            and json_extract(job.options, '$.ordered') is not null
+                    )
+                order by run_at
+                limit (select depth + 1 - depth_max from tidemill_bound where queue = new.queue)
+            )
+            union all
+            select * from (
+                select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
+                where queue = new.queue and tenant = '' and priority = (
+                    select max(band) + 10 from (select 0 as band union select 1 union select 2 union select 3)
+                    where band >= new.priority and exists (
+                        select 1 from tidemill_ready where queue = new.queue and priority in (band, band + 10)
+                    )
+                )
+                    and not exists (
+                        select 1 from tidemill_job as job
+                        where job.id = ready.id and job.key is not null
+                            and json_extract(job.options, '$.ordered') is not null
+                    )
+                order by run_at
+                limit (select depth + 1 - depth_max from tidemill_bound where queue = new.queue)
+            )
+            union all
+            select * from (
+                select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
+                where queue = new.queue and tenant <> '' and priority = (
+                    select max(band) + 10 from (select 0 as band union select 1 union select 2 union select 3)
+                    where band >= new.priority and exists (
+                        select 1 from tidemill_ready where queue = new.queue and priority in (band, band + 10)
+                    )
+                )
+                    and not exists (
+                        select 1 from tidemill_job as job
+                        where job.id = ready.id and job.key is not null
+                            and json_extract(job.options, '$.ordered') is not null
+                    )
+                order by run_at
+                limit (select depth + 1 - depth_max from tidemill_bound where queue = new.queue)
+            )
+    )
+    where (select overflow from tidemill_bound where queue = new.queue) = 'drop_oldest'
+    order by run_at, id
+    limit (select depth + 1 - depth_max from tidemill_bound where queue = new.queue);
+    select raise(abort, 'tidemill: queue_full: the queue of this job is full; try again later')
+    where not exists (select 1 from tidemill_dropped);
+
+    insert into tidemill_outcome (id, queue, state, attempt, lost, finished_at, retain_ms, keyed, error)
+    select job.id, job.queue, 5, dropped.spent, dropped.lost, new.now, json_extract(job.options, '$.retain_ms'),
+        job.unique_key is not null, 'dropped: the queue was full, and newer jobs came'
+    from tidemill_dropped as dropped join tidemill_job as job on job.id = dropped.id;
+    delete from tidemill_ready
+    where (queue, priority, tenant, run_at, id) in (
+        select queue, priority, tenant, run_at, id from tidemill_dropped
+    );
+    insert into tidemill_count (queue, tenant, came, went) select queue, tenant, 0, 1 from tidemill_dropped;
+
+    -- Their keys go to those who are kept for afterwards, or are free.
+    insert into tidemill_start (id, now)
+    select held.next_id, new.now
+    from tidemill_dropped as dropped
+    join tidemill_job as job on job.id = dropped.id
+    join tidemill_unique_key as held on held.key = job.unique_key and held.id = job.id
+    where held.next_id is not null;
+    delete from tidemill_unique_key
+    where scope = 'unfinished' and next_id is null and id in (select id from tidemill_dropped) and key in (
+        select unique_key from tidemill_job where id in (select id from tidemill_dropped)
+    );
+    update tidemill_unique_key set id = next_id, next_id = null
+    where next_id is not null and id in (select id from tidemill_dropped) and key in (
+        select unique_key from tidemill_job where id in (select id from tidemill_dropped)
+    );
+    delete from tidemill_dropped;
+end;

@@ -1,0 +1,330 @@
+//! Bounded queues: what each policy does with a job for which there is no room, by every way in.
+
+use std::time::Duration;
+
+use tidemill_core::{
+    Due, NewJob, OnDead, OnDuplicate, Options, Overflow, Payload, Priority, QueueRules, Scope,
+    Settlement, State,
+};
+use tidemill_store::{Error, Full, Receipt};
+
+use super::depth::{depth, is_exact};
+use super::kit::{HOUR, Kit, SECOND, ask, dead, item, job, retry, unique};
+use super::plain_sql::run;
+
+over_both_stores!(
+    a_full_queue_rejects_and_says_when_to_try_again,
+    room_is_there_again_when_jobs_leave,
+    a_batch_fits_wholly_or_not_at_all,
+    a_batch_that_never_fits_is_told_so,
+    a_job_sent_again_is_not_refused,
+    duplicates_need_no_room,
+    many_at_once_do_not_pass_the_bound_for_long,
+    what_the_system_writes_is_never_refused,
+    other_queues_are_not_touched,
+    a_pattern_bounds_each_of_its_queues_and_the_name_goes_first,
+    a_bound_holds_at_once_and_goes_when_it_is_taken_away,
+    the_oldest_of_the_lowest_band_is_dropped,
+    nothing_is_dropped_for_a_lower_band,
+    running_jobs_are_not_dropped,
+    a_dropped_job_frees_its_key,
+    a_full_queue_diverts_once,
+    jobs_that_take_turns_are_neither_diverted_nor_dropped,
+    what_waits_is_told_for_how_long_it_may,
+    plain_sql_meets_the_same_bounds,
+);
+
+async fn bound(kit: &Kit, queue: &str, depth_max: u64, overflow: Overflow) {
+    let rules = QueueRules { depth_max: Some(depth_max), overflow, ..QueueRules::default() };
+    rules.check_for(queue).unwrap();
+    assert!(kit.store.set_queue(queue, Some(rules)).await.unwrap());
+}
+
+async fn fill(kit: &Kit, jobs: usize) {
+    kit.store.enqueue((0..jobs).map(|_| job("k")).collect()).await.unwrap();
+}
+
+async fn refused(kit: &Kit, jobs: Vec<NewJob>) -> Full {
+    let count = jobs.len();
+    match kit.store.enqueue(jobs).await {
+        Err(Error::QueueFull(full)) => full,
+        other => panic!("{count} jobs are refused, not {other:?}"),
+    }
+}
+
+async fn a_full_queue_rejects_and_says_when_to_try_again(kit: &Kit) {
+    bound(kit, "default", 3, Overflow::Reject).await;
+    fill(kit, 3).await;
+    let full = refused(kit, vec![job("k")]).await;
+    assert_eq!((full.queue.as_str(), full.depth, full.depth_max, full.jobs), ("default", 3, 3, 1));
+    let after = full.retry_after().unwrap();
+    assert!((Duration::from_secs(1)..=Duration::from_mins(1)).contains(&after), "{after:?}");
+    assert_eq!(Error::QueueFull(full).code(), "queue_full");
+    let worker = kit.worker().await;
+    depth(kit, "default").await;
+    kit.clock.advance(10 * SECOND);
+    assert_eq!(kit.take(worker, 2).await.jobs.len(), 2);
+    fill(kit, 2).await;
+    let full = refused(kit, vec![job("k"), job("k")]).await;
+    assert_eq!(full.retry_after(), Some(Duration::from_secs(10)), "two went in ten seconds");
+    is_exact(&kit.store).await;
+}
+
+async fn room_is_there_again_when_jobs_leave(kit: &Kit) {
+    bound(kit, "default", 2, Overflow::Reject).await;
+    fill(kit, 2).await;
+    let worker = kit.worker().await;
+    refused(kit, vec![job("k")]).await;
+    kit.take_one(worker).await;
+    let last = kit.put(job("k")).await;
+    refused(kit, vec![job("k")]).await;
+    kit.store.cancel(vec![last], "no").await.unwrap();
+    kit.put(NewJob { due: Due::In(HOUR), ..job("k") }).await;
+    refused(kit, vec![job("k")]).await;
+}
+
+async fn a_batch_fits_wholly_or_not_at_all(kit: &Kit) {
+    bound(kit, "default", 10, Overflow::Reject).await;
+    fill(kit, 4).await;
+    let mixed: Vec<_> =
+        (0..7).map(|_| job("k")).chain([NewJob { queue: "free".into(), ..job("k") }]).collect();
+    let full = refused(kit, mixed).await;
+    assert_eq!((full.depth, full.jobs), (4, 7));
+    assert_eq!((depth(kit, "default").await.depth(), depth(kit, "free").await.depth()), (4, 0));
+    fill(kit, 6).await;
+    is_exact(&kit.store).await;
+}
+
+async fn a_batch_that_never_fits_is_told_so(kit: &Kit) {
+    for overflow in [Overflow::Reject, Overflow::DropOldest] {
+        bound(kit, "default", 10, overflow).await;
+        let full = refused(kit, (0..11).map(|_| job("k")).collect()).await;
+        assert_eq!(full.retry_after(), None);
+        assert!(full.to_string().contains("never fits"), "{full}");
+    }
+}
+
+async fn a_job_sent_again_is_not_refused(kit: &Kit) {
+    bound(kit, "default", 1, Overflow::Reject).await;
+    let sent = job("k");
+    kit.put(sent.clone()).await;
+    kit.put(sent).await;
+    refused(kit, vec![job("k")]).await;
+    assert_eq!(depth(kit, "default").await.depth(), 1);
+}
+
+async fn duplicates_need_no_room(kit: &Kit) {
+    bound(kit, "default", 2, Overflow::Reject).await;
+    let keyed = |policy| unique("u", Scope::Unfinished, policy);
+    let id = kit.put(keyed(OnDuplicate::Reject)).await;
+    fill(kit, 1).await;
+    assert_eq!(kit.enqueue(keyed(OnDuplicate::Reject)).await, Receipt::Rejected { id });
+    assert_eq!(kit.enqueue(keyed(OnDuplicate::Join)).await, Receipt::Joined { id });
+    assert_eq!(kit.enqueue(keyed(OnDuplicate::Replace)).await, Receipt::Replaced { id });
+    let other = unique("v", Scope::Unfinished, OnDuplicate::Join);
+    refused(kit, vec![keyed(OnDuplicate::Join), other]).await;
+    is_exact(&kit.store).await;
+}
+
+async fn many_at_once_do_not_pass_the_bound_for_long(kit: &Kit) {
+    bound(kit, "default", 20, Overflow::Reject).await;
+    let calls = (0..60).map(|_| kit.store.enqueue(vec![job("k")]));
+    let answers = futures::future::join_all(calls).await;
+    let taken = answers.iter().filter(|answer| answer.is_ok()).count();
+    let there = depth(kit, "default").await.depth();
+    assert_eq!(taken as u64, there, "who was told yes is in");
+    // SQLite has one writer. Postgres may pass by what two commits of one process carry at once.
+    let passes = if kit.store.backend() == "sqlite" { 0 } else { 60 };
+    assert!((20..=20 + passes).contains(&there), "{there}");
+    refused(kit, vec![job("k")]).await;
+    is_exact(&kit.store).await;
+}
+
+async fn what_the_system_writes_is_never_refused(kit: &Kit) {
+    bound(kit, "default", 2, Overflow::Reject).await;
+    fill(kit, 2).await;
+    let worker = kit.worker().await;
+    let claim = kit.take(worker, 2).await;
+    fill(kit, 2).await;
+    let follow_ups = vec![job("k"), unique("f", Scope::Unfinished, OnDuplicate::Join)];
+    let done = Settlement::Done { output: Payload::null(), follow_ups };
+    let items = vec![item(&claim, 0, retry(SECOND, 1)), item(&claim, 1, done)];
+    kit.store.settle(worker, items).await.unwrap();
+    assert_eq!(depth(kit, "default").await.depth(), 5, "a retry and two that follow");
+    let claim = kit.take(worker, 1).await;
+    kit.settle(worker, &claim, dead("it broke")).await;
+    kit.store.dead_replay(&[claim.jobs[0].job.id], "ada", None).await.unwrap();
+    kit.take(worker, 2).await;
+    kit.lose_workers().await;
+    assert_eq!(depth(kit, "default").await.depth(), 5, "replayed and rescued");
+    refused(kit, vec![job("k")]).await;
+    is_exact(&kit.store).await;
+}
+
+async fn other_queues_are_not_touched(kit: &Kit) {
+    bound(kit, "default", 1, Overflow::DropOldest).await;
+    let elsewhere = kit.put(NewJob { queue: "free".into(), ..job("k") }).await;
+    fill(kit, 1).await;
+    fill(kit, 1).await;
+    for _ in 0..3 {
+        kit.put(NewJob { queue: "free".into(), ..job("k") }).await;
+    }
+    assert_eq!(kit.state(elsewhere).await, State::Ready);
+    assert_eq!(depth(kit, "free").await.depth(), 4);
+}
+
+async fn a_pattern_bounds_each_of_its_queues_and_the_name_goes_first(kit: &Kit) {
+    bound(kit, "mail:*", 1, Overflow::Reject).await;
+    kit.store.set_queue("mail:free", Some(QueueRules::default())).await.unwrap();
+    let mail = |queue: &str| NewJob { queue: queue.into(), ..job("k") };
+    for queue in ["mail:a", "mail:b", "mail:free", "mail:free"] {
+        kit.put(mail(queue)).await;
+    }
+    assert_eq!(refused(kit, vec![mail("mail:a")]).await.queue, "mail:a");
+    assert_eq!(refused(kit, vec![mail("mail:free"), mail("mail:b")]).await.queue, "mail:b");
+}
+
+async fn a_bound_holds_at_once_and_goes_when_it_is_taken_away(kit: &Kit) {
+    let other = kit.neighbour().await;
+    fill(kit, 3).await;
+    other.enqueue(vec![job("k")]).await.unwrap();
+    bound(kit, "default", 2, Overflow::Reject).await;
+    assert!(other.enqueue(vec![job("k")]).await.is_err(), "in another process too");
+    kit.store.set_queue("default", None).await.unwrap();
+    other.enqueue(vec![job("k")]).await.unwrap();
+    kit.put(job("k")).await;
+    other.close().await;
+}
+
+async fn the_oldest_of_the_lowest_band_is_dropped(kit: &Kit) {
+    bound(kit, "default", 4, Overflow::DropOldest).await;
+    let put = async |priority, tenant: Option<&str>| {
+        kit.clock.advance(SECOND);
+        kit.put(NewJob { priority, tenant: tenant.map(str::to_owned), ..job("k") }).await
+    };
+    let high = put(Priority::High, None).await;
+    let normal = put(Priority::Normal, None).await;
+    let first = put(Priority::Low, Some("b")).await;
+    let second = put(Priority::Low, None).await;
+    put(Priority::Low, Some("a")).await;
+    assert_eq!(kit.state(first).await, State::Cancelled);
+    assert_eq!(
+        kit.view(first).await.error.unwrap(),
+        "dropped: the queue was full, and newer jobs came"
+    );
+    assert_eq!(kit.state(second).await, State::Ready);
+    kit.clock.advance(SECOND);
+    kit.store.enqueue((0..2).map(|_| job("k")).collect()).await.unwrap();
+    assert_eq!(kit.state(second).await, State::Cancelled);
+    put(Priority::Urgent, None).await;
+    assert_eq!(kit.state(normal).await, State::Cancelled, "the lowest there is");
+    assert_eq!(kit.state(high).await, State::Ready);
+    assert_eq!(depth(kit, "default").await.depth(), 4);
+    is_exact(&kit.store).await;
+}
+
+async fn nothing_is_dropped_for_a_lower_band(kit: &Kit) {
+    bound(kit, "default", 2, Overflow::DropOldest).await;
+    let with = |priority| NewJob { priority, ..job("k") };
+    kit.store.enqueue(vec![with(Priority::High), with(Priority::High)]).await.unwrap();
+    refused(kit, vec![with(Priority::Normal)]).await;
+    kit.put(with(Priority::High)).await;
+    assert_eq!(depth(kit, "default").await.depth(), 2);
+    is_exact(&kit.store).await;
+}
+
+async fn running_jobs_are_not_dropped(kit: &Kit) {
+    bound(kit, "default", 1, Overflow::DropOldest).await;
+    let runs = kit.put(job("k")).await;
+    let worker = kit.worker().await;
+    kit.take_one(worker).await;
+    let waits = kit.put(job("k")).await;
+    kit.clock.advance(SECOND);
+    kit.put(job("k")).await;
+    assert_eq!(kit.state(runs).await, State::Running);
+    assert_eq!(kit.state(waits).await, State::Cancelled);
+    is_exact(&kit.store).await;
+}
+
+async fn a_dropped_job_frees_its_key(kit: &Kit) {
+    bound(kit, "default", 1, Overflow::DropOldest).await;
+    let keyed = || unique("u", Scope::Unfinished, OnDuplicate::Reject);
+    let first = kit.put(keyed()).await;
+    kit.clock.advance(SECOND);
+    kit.put(job("k")).await;
+    assert_eq!(kit.state(first).await, State::Cancelled);
+    kit.clock.advance(SECOND);
+    kit.put(keyed()).await;
+    is_exact(&kit.store).await;
+}
+
+async fn a_full_queue_diverts_once(kit: &Kit) {
+    bound(kit, "default", 2, Overflow::Divert { queue: "spill".into() }).await;
+    bound(kit, "spill", 2, Overflow::Divert { queue: "never".into() }).await;
+    fill(kit, 1).await;
+    let (one, other) = (job("k"), job("k"));
+    let ids = [one.id, other.id];
+    kit.store.enqueue(vec![one, other]).await.unwrap();
+    for id in ids {
+        assert_eq!(kit.view(id).await.job.queue, "spill", "a batch goes one way or the other");
+    }
+    let fits = kit.put(job("k")).await;
+    assert_eq!(kit.view(fits).await.job.queue, "default");
+    let full = refused(kit, vec![job("k")]).await;
+    assert_eq!(full.queue, "spill", "one hop, no more");
+    let worker = kit.worker().await;
+    assert_eq!(kit.store.claim(ask(worker, "spill", 9)).await.unwrap().jobs.len(), 2);
+    let keyed = kit.put(unique("u", Scope::Unfinished, OnDuplicate::Reject)).await;
+    assert_eq!(kit.view(keyed).await.job.queue, "spill");
+    is_exact(&kit.store).await;
+}
+
+async fn jobs_that_take_turns_are_neither_diverted_nor_dropped(kit: &Kit) {
+    let options = Options { ordered: Some(OnDead::Block), ..Options::default() };
+    let lined = || NewJob { key: Some("a".into()), options: options.clone(), ..job("k") };
+    for overflow in [Overflow::DropOldest, Overflow::Divert { queue: "spill".into() }] {
+        kit.store.set_queue("default", None).await.unwrap();
+        let jobs = vec![lined(), lined()];
+        let ids: Vec<_> = jobs.iter().map(|job| job.id).collect();
+        kit.store.enqueue(jobs).await.unwrap();
+        let there = depth(kit, "default").await.depth();
+        bound(kit, "default", there, overflow.clone()).await;
+        assert_eq!(refused(kit, vec![lined()]).await.depth, there);
+        if overflow == Overflow::DropOldest {
+            refused(kit, vec![job("k")]).await;
+        }
+        for id in ids {
+            assert!(matches!(kit.state(id).await, State::Ready | State::Blocked));
+        }
+    }
+    assert_eq!(depth(kit, "spill").await.depth(), 0);
+}
+
+async fn what_waits_is_told_for_how_long_it_may(kit: &Kit) {
+    bound(kit, "default", 1, Overflow::Wait { wait_ms: 1234 }).await;
+    fill(kit, 1).await;
+    assert_eq!(refused(kit, vec![job("k")]).await.wait_ms, Some(1234));
+    bound(kit, "default", 1, Overflow::Reject).await;
+    assert_eq!(refused(kit, vec![job("k")]).await.wait_ms, None);
+}
+
+async fn plain_sql_meets_the_same_bounds(kit: &Kit) {
+    bound(kit, "r", 1, Overflow::Reject).await;
+    bound(kit, "o*", 1, Overflow::DropOldest).await;
+    bound(kit, "d", 1, Overflow::Divert { queue: "spill".into() }).await;
+    let insert = async |queue: &str| {
+        let columns = "INSERT INTO tidemill_enqueue (kind, queue) VALUES";
+        run(kit, &format!("{columns} ('k', '{queue}')")).await
+    };
+    for queue in ["r", "old", "d"] {
+        insert(queue).await.unwrap();
+    }
+    let said = insert("r").await.unwrap_err();
+    assert!(said.starts_with("tidemill: queue_full: "), "{said}");
+    insert("old").await.unwrap();
+    insert("d").await.unwrap();
+    for (queue, jobs) in [("r", 1), ("old", 1), ("d", 1), ("spill", 1)] {
+        assert_eq!(depth(kit, queue).await.depth(), jobs, "{queue}");
+    }
+    is_exact(&kit.store).await;
+}

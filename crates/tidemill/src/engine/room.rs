@@ -1,0 +1,131 @@
+//! Waiting for room: what `wait` means for whoever enqueues into a full queue.
+//!
+//! Those of this process who wait for the same queue stand in line, and only the first one tries. It says
+//! so (`Hint::Wanted`), and whoever takes from the queue answers (`Hint::Room`), in whichever process.
+//! Hints can be lost, so it also tries by itself, once a second.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidemill_core::{NewJob, Overflow};
+use tidemill_store::{Error, Full, Hint, Receipt, Result};
+use tokio::sync::Mutex as Line;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, timeout_at};
+
+use crate::engine::Tidemill;
+use crate::worker::shop::locked;
+
+/// Rules are this old at most while jobs are enqueued.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Older than this, they are looked at before anything is enqueued.
+const LOOK_FIRST: Duration = Duration::from_secs(10);
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// Those who take forget after a minute who waits; it is said anew well before.
+const WANT_AGAIN: Duration = Duration::from_secs(20);
+
+/// Who of this process waits for room, and whether any rule says that one may.
+#[derive(Debug, Default)]
+pub(crate) struct Rooms {
+    /// Whether some queue's rule is to wait: then a call's jobs are kept until it is answered.
+    waits: AtomicBool,
+    looked: Mutex<Option<Instant>>,
+    lines: Mutex<HashMap<String, Arc<Line<()>>>>,
+}
+
+impl Rooms {
+    /// How long ago the rules were looked at; says so once per look.
+    fn age(&self) -> Option<Duration> {
+        let mut looked = locked(&self.looked);
+        let age = looked.map(|looked| looked.elapsed());
+        if age.is_none_or(|age| age >= LOOK_AGAIN) {
+            *looked = Some(Instant::now());
+        }
+        age
+    }
+
+    /// The line for a queue. Forgets those in which nobody stands.
+    fn line(&self, queue: &str) -> Arc<Line<()>> {
+        let mut lines = locked(&self.lines);
+        lines.retain(|_, line| Arc::strong_count(line) > 1);
+        Arc::clone(lines.entry(queue.to_owned()).or_default())
+    }
+}
+
+impl Tidemill {
+    /// Writes jobs, and waits for room as long as the rule of a full queue allows.
+    pub(crate) async fn put(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>> {
+        if !self.may_wait().await {
+            return self.0.store.enqueue(jobs).await;
+        }
+        match self.0.store.enqueue(jobs.clone()).await {
+            Err(Error::QueueFull(full)) if full.wait_ms.is_some() && full.fits_ever() => {
+                self.put_in_line(jobs, full).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn put_in_line(&self, jobs: Vec<NewJob>, mut full: Full) -> Result<Vec<Receipt>> {
+        let deadline = Instant::now() + Duration::from_millis(full.wait_ms.unwrap_or(0));
+        let line = self.0.rooms.line(&full.queue);
+        let Ok(_first) = timeout_at(deadline, line.lock()).await else {
+            return Err(Error::QueueFull(full));
+        };
+        let mut hints = self.0.store.wake().listen();
+        let mut want_at = Instant::now();
+        loop {
+            if Instant::now() >= want_at {
+                self.0.store.hint(Hint::Wanted { queue: full.queue.clone() });
+                want_at = Instant::now() + WANT_AGAIN;
+            }
+            match self.0.store.enqueue(jobs.clone()).await {
+                Err(Error::QueueFull(again)) => full = again,
+                answer => return answer,
+            }
+            if Instant::now() >= deadline || full.wait_ms.is_none() {
+                return Err(Error::QueueFull(full));
+            }
+            let next_try = (Instant::now() + TRY_AGAIN).min(deadline);
+            let _ = timeout_at(next_try, heard(&mut hints, &full.queue)).await;
+        }
+    }
+
+    /// Whether a queue's rule may be to wait, as far as this process knows.
+    async fn may_wait(&self) -> bool {
+        let rooms = &self.0.rooms;
+        match rooms.age() {
+            Some(age) if age < LOOK_AGAIN => {}
+            Some(age) if age < LOOK_FIRST => {
+                let mill = self.clone();
+                tokio::spawn(async move { mill.learn_waits().await });
+            }
+            _ => self.learn_waits().await,
+        }
+        rooms.waits.load(Relaxed)
+    }
+
+    /// Looks at the rules. A store that is away says so when the jobs are written.
+    pub(crate) async fn learn_waits(&self) {
+        if let Ok(rules) = self.0.store.queue_rules().await {
+            let waits = |overflow: &Overflow| matches!(overflow, Overflow::Wait { .. });
+            let any = rules.iter().any(|(_, rules)| waits(&rules.overflow));
+            self.0.rooms.waits.store(any, Relaxed);
+        }
+    }
+}
+
+/// Completes when there may be room.
+async fn heard(hints: &mut Receiver<Hint>, queue: &str) {
+    loop {
+        match hints.recv().await {
+            Ok(Hint::Any | Hint::Rules) | Err(RecvError::Lagged(_)) => return,
+            Ok(Hint::Room { queue: free }) if free == queue => return,
+            Ok(_) => {}
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
