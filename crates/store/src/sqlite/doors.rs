@@ -49,13 +49,15 @@ pub(super) struct Doors<'a> {
     limits: &'a [QueueLimit],
     now: i64,
     doors: HashMap<String, Door<'a>>,
+    /// Limits none of whose gates has anything to remember.
+    blank: Vec<&'a str>,
     /// A slot that nobody else wants is free for retries.
     pub retries_are_free: bool,
 }
 
 impl<'a> Doors<'a> {
     pub fn new(limits: &'a [QueueLimit], now: i64) -> Self {
-        Self { limits, now, doors: HashMap::new(), retries_are_free: false }
+        Self { limits, now, doors: HashMap::new(), blank: Vec::new(), retries_are_free: false }
     }
 
     /// Whether a queue has limits at all.
@@ -71,6 +73,11 @@ impl<'a> Doors<'a> {
                 continue;
             }
             seen.push(&limit.gate);
+            let mut has_gates = conn.prepare_cached(include_str!("sql/has_gates.sql"))?;
+            if !has_gates.query_one([&limit.gate], |row| row.get::<_, bool>(0))? {
+                self.blank.push(&limit.gate);
+                continue;
+            }
             let mut select = conn.prepare_cached(include_str!("sql/select_open_gates.sql"))?;
             let open =
                 select.query_map(params![limit.gate, self.now], |row| row.get::<_, String>(0))?;
@@ -98,7 +105,10 @@ impl<'a> Doors<'a> {
         match self.doors.entry(name.to_owned()) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(place) => {
-                let gate = Gate::load(conn, name)?;
+                let gate = match limit.gate.as_str() {
+                    base if self.blank.contains(&base) => Gate::named(name),
+                    _ => Gate::load(conn, name)?,
+                };
                 let room = room(conn, limit, &gate, self.now)?;
                 Ok(place.insert(Door { gate, limit, room, inside: 0, is_wanted: false }))
             }
@@ -177,6 +187,7 @@ impl<'a> Doors<'a> {
     /// Answers when the clock opens the next gate of these limits.
     pub fn write(self, conn: &Connection, token: Option<Token>) -> Result<Option<i64>> {
         let (now, limits) = (self.now, self.limits);
+        let mut inside = Vec::new();
         for (name, mut door) in self.doors {
             let before = door.gate.clone();
             door.go_in(now);
@@ -185,10 +196,11 @@ impl<'a> Doors<'a> {
                 token.filter(|_| door.inside > 0 && door.limit.concurrency.is_some())
             {
                 conn.prepare_cached(include_str!("sql/insert_permit.sql"))?.execute(params![
-                    token.0,
                     name,
+                    token.0,
                     door.inside
                 ])?;
+                inside.push(name.clone());
             }
             if door.is_wanted {
                 if door.limit.is_wide() {
@@ -203,6 +215,10 @@ impl<'a> Doors<'a> {
             if door.gate != before {
                 door.gate.save(conn)?;
             }
+        }
+        if let Some(token) = token.filter(|_| !inside.is_empty()) {
+            conn.prepare_cached(include_str!("sql/set_lease_gates.sql"))?
+                .execute(params![token.0, serde_json::json!(inside).to_string()])?;
         }
         let mut select = conn.prepare_cached(include_str!("sql/next_opening.sql"))?;
         let mut next: Option<i64> = None;

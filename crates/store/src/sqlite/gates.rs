@@ -4,9 +4,12 @@
 //! in its own transaction. Who may pass next is decided by claims alone, because only they know the limits:
 //! here it is only noted that looking is worth it.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use tidemill_core::Breaker;
 use tidemill_core::gate::{GateView, PART};
+use tidemill_core::{Breaker, Token};
 
 use crate::error::Result;
 use crate::request::SettleItem;
@@ -47,15 +50,19 @@ impl Gate {
             })
         };
         let mut select = conn.prepare_cached(include_str!("sql/select_gate.sql"))?;
-        let found = select.query_one([name], read).optional()?;
-        Ok(found.unwrap_or_else(|| Self { name: name.to_owned(), ..Self::default() }))
+        let found = select.query_one([base(name), name], read).optional()?;
+        Ok(found.unwrap_or_else(|| Self::named(name)))
+    }
+
+    /// One that has nothing to remember yet.
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
     }
 
     pub fn save(&self, conn: &Connection) -> Result<()> {
-        let base = self.name.split(PART).next().unwrap_or_default();
         conn.prepare_cached(include_str!("sql/upsert_gate.sql"))?.execute(params![
+            base(&self.name),
             self.name,
-            base,
             self.tat,
             self.shut_until,
             self.probing,
@@ -111,28 +118,88 @@ impl Gate {
     }
 }
 
-/// An attempt comes out of its gates; its settle was accepted.
-pub(super) fn come_out(turn: &mut Turn<'_>, item: &SettleItem) -> Result<()> {
-    let (conn, now) = (turn.conn, turn.now);
-    for end in &item.gates {
-        conn.prepare_cached(include_str!("sql/free_permit.sql"))?
-            .execute(params![item.token.0, end.gate])?;
-        let mut gate = Gate::load(conn, &end.gate)?;
-        let before = gate.clone();
-        if let Some(shut_for) = end.shut_for {
-            gate.shut(now.saturating_add(i64::try_from(shut_for.as_micros()).unwrap_or(i64::MAX)));
-        }
-        if let Some((breaker, is_well)) = end.breaker.zip(item.is_well()) {
-            gate.judge(now, &breaker, is_well);
-        }
-        if tell(turn, &end.gate)? {
-            gate.open(now);
-        }
-        if gate != before {
-            gate.save(conn)?;
+/// How attempts came out of one gate.
+#[derive(Debug, Default)]
+struct Tally {
+    freed: BTreeMap<Token, i64>,
+    shut_for: Option<Duration>,
+    breaker: Option<Breaker>,
+    wells: Vec<bool>,
+}
+
+/// Attempts that come out of their gates, each settled and accepted.
+#[derive(Debug, Default)]
+pub(super) struct Leaving(BTreeMap<String, Tally>);
+
+impl Leaving {
+    /// Notes one.
+    pub fn add(&mut self, item: &SettleItem) {
+        for end in &item.gates {
+            if !self.0.contains_key(&end.gate) {
+                self.0.insert(end.gate.clone(), Tally::default());
+            }
+            let Some(tally) = self.0.get_mut(&end.gate) else { continue };
+            *tally.freed.entry(item.token).or_default() += 1;
+            tally.shut_for = tally.shut_for.max(end.shut_for);
+            tally.breaker = end.breaker.or(tally.breaker);
+            tally.wells.extend(item.is_well().filter(|_| end.breaker.is_some()));
         }
     }
+
+    /// Gives permits back, but those of leases that end: theirs go with them. Each gate is looked at once,
+    /// and only if somebody waits at one, or something is to be said there.
+    pub fn come_out(self, turn: &mut Turn<'_>, is_ending: impl Fn(Token) -> bool) -> Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let (conn, now) = (turn.conn, turn.now);
+        let mut free = conn.prepare_cached(include_str!("sql/free_permit.sql"))?;
+        let mut waiting = conn.prepare_cached(include_str!("sql/is_waiting.sql"))?;
+        let is_waiting: bool = waiting.query_one([], |row| row.get(0))?;
+        for (name, tally) in self.0 {
+            for (token, number) in tally.freed.into_iter().filter(|(token, _)| !is_ending(*token)) {
+                free.execute(params![name, token.0, number])?;
+            }
+            let is_open = is_waiting && tell(turn, &name)?;
+            if !is_open && tally.shut_for.is_none() && tally.wells.is_empty() {
+                continue;
+            }
+            let mut gate = Gate::load(conn, &name)?;
+            if let Some(shut_for) = tally.shut_for {
+                let us = i64::try_from(shut_for.as_micros()).unwrap_or(i64::MAX);
+                gate.shut(now.saturating_add(us));
+            }
+            for (breaker, is_well) in
+                tally.breaker.iter().flat_map(|b| tally.wells.iter().map(move |w| (b, *w)))
+            {
+                gate.judge(now, breaker, is_well);
+            }
+            if is_open {
+                gate.open(now);
+            }
+            gate.save(conn)?;
+        }
+        Ok(())
+    }
+}
+
+/// The places that a lease has inside gates are free, once it is gone.
+pub(super) fn vacate(turn: &mut Turn<'_>, token: Token) -> Result<()> {
+    let conn = turn.conn;
+    let mut select = conn.prepare_cached(include_str!("sql/select_gates_of_lease.sql"))?;
+    let gates = select.query_map([token.0], |row| row.get::<_, String>(0))?;
+    for name in gates.collect::<rusqlite::Result<Vec<_>>>()? {
+        tell(turn, &name)?;
+        let mut gate = Gate::load(conn, &name)?;
+        gate.open(turn.now);
+        gate.save(conn)?;
+    }
     Ok(())
+}
+
+/// The name of the limit in the name of a gate.
+fn base(name: &str) -> &str {
+    name.split(PART).next().unwrap_or_default()
 }
 
 /// Tells the queues that wait at a gate; answers whether it holds somebody.

@@ -66,6 +66,7 @@ fn end(
     lost_max: Option<u16>,
     rescued: &mut Rescued,
 ) -> Result<()> {
+    gates::vacate(turn, lease.token)?;
     for held in &lease.jobs {
         give_back(turn, lease, *held, lost_max, rescued)?;
     }

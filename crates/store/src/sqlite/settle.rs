@@ -15,7 +15,7 @@ use crate::request::{SettleItem, Settled};
 use crate::sqlite::dead;
 use crate::sqlite::enqueue::enqueue;
 use crate::sqlite::finish::{End, finish};
-use crate::sqlite::gates;
+use crate::sqlite::gates::Leaving;
 use crate::sqlite::lease::{Held, Lease};
 use crate::sqlite::ready::{self, Waiting};
 use crate::sqlite::writer::Turn;
@@ -28,6 +28,7 @@ pub(super) fn settle(
 ) -> Result<Vec<Settled>> {
     let mut leases: BTreeMap<Token, Option<Lease>> = BTreeMap::new();
     let mut answers = Vec::with_capacity(items.len());
+    let mut leaving = Leaving::default();
     for item in items {
         let lease = match leases.entry(item.token) {
             Entry::Occupied(found) => found.into_mut(),
@@ -40,7 +41,7 @@ pub(super) fn settle(
         answers.push(match (lease, held) {
             (Some(lease), Some(held)) => {
                 let answer = settle_one(turn, lease, held, item)?;
-                gates::come_out(turn, item)?;
+                leaving.add(item);
                 lease.forget_cancel(turn.conn, held.id)?;
                 answer
             }
@@ -48,6 +49,10 @@ pub(super) fn settle(
             _ => Settled::Stale,
         });
     }
+    let is_ending = |token: Token| {
+        leases.get(&token).and_then(Option::as_ref).is_some_and(|lease| lease.jobs.is_empty())
+    };
+    leaving.come_out(turn, is_ending)?;
     for lease in leases.into_values().flatten() {
         lease.save(turn.conn)?;
     }

@@ -47,7 +47,8 @@ create table tidemill_lease (
     worker blob not null,
     claimed_at integer not null,
     jobs blob not null, -- of each job not settled yet: id (16 bytes), spent (2), lost (2)
-    cancels integer not null default 0 -- how many of them were called off, at most
+    cancels integer not null default 0, -- how many of them were called off, at most
+    gates text -- those they are inside of, as JSON
 );
 create index tidemill_lease_worker on tidemill_lease (worker);
 

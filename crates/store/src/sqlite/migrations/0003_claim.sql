@@ -5,17 +5,16 @@
 
 -- How many jobs of a lease are inside a gate. Goes with the lease, so no crash can leak one.
 create table tidemill_permit (
-    token integer not null,
     gate text not null,
+    token integer not null,
     held integer not null,
-    primary key (token, gate)
+    primary key (gate, token)
 ) without rowid;
-create index tidemill_permit_gate on tidemill_permit (gate, held);
 
 -- Only gates that have something to remember.
 create table tidemill_gate (
-    name text not null primary key,
     base text not null, -- the limit's name
+    name text not null,
     tat integer, -- when a rate has caught up (GCRA)
     shut_until integer, -- nobody passes before
     probing integer not null default 0, -- 1: shut because too much failed, the next is a probe; 2: one is out
@@ -23,7 +22,8 @@ create table tidemill_gate (
     bad integer not null default 0,
     window_at integer,
     credit real, -- retries that first attempts have paid for
-    opens_at integer -- when it is worth looking whether those held here may pass
+    opens_at integer, -- when it is worth looking whether those held here may pass
+    primary key (base, name)
 ) without rowid;
 create index tidemill_gate_opens on tidemill_gate (base, opens_at) where opens_at is not null;
 
@@ -34,12 +34,7 @@ create table tidemill_turned_away (
     primary key (gate, queue)
 ) without rowid;
 
--- Whoever ends a lease that still has jobs inside gates frees their places: it is worth looking there at once.
-create trigger tidemill_lease_delete after delete on tidemill_lease
+create trigger tidemill_lease_delete after delete on tidemill_lease when old.gates is not null
 begin
-    insert into tidemill_gate (name, base, opens_at)
-    select gate, substr(gate, 1, instr(gate || char(31), char(31)) - 1), 0
-    from tidemill_permit where token = old.token and held > 0
-    on conflict (name) do update set opens_at = 0;
-    delete from tidemill_permit where token = old.token;
+    delete from tidemill_permit where token = old.token and gate in (select value from json_each(old.gates));
 end;

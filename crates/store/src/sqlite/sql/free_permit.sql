@@ -1,2 +1,2 @@
--- One job of a lease came out.
-update tidemill_permit set held = held - 1 where token = ?1 and gate = ?2
+-- So many jobs of a lease came out.
+update tidemill_permit set held = held - ?3 where gate = ?1 and token = ?2

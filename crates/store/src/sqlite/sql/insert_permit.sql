@@ -1,2 +1,2 @@
 -- So many jobs of a lease went in.
-insert into tidemill_permit (token, gate, held) values (?1, ?2, ?3)
+insert into tidemill_permit (gate, token, held) values (?1, ?2, ?3)

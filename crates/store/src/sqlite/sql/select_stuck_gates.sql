@@ -8,5 +8,9 @@ with recursive held (gate) as (
 select gate from held
 where gate is not null
     and not exists (select 1 from tidemill_permit where gate = held.gate and tidemill_permit.held > 0)
-    and not exists (select 1 from tidemill_gate where name = held.gate and opens_at > ?1 - 5000000)
+    and not exists (
+        select 1 from tidemill_gate
+        where base = substr(held.gate, 1, instr(held.gate || char(31), char(31)) - 1) and name = held.gate
+            and opens_at > ?1 - 5000000
+    )
 limit 10000

@@ -1,8 +1,9 @@
 //! Jobs to measure with, and the plainest of workers: claim, settle, no handler.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidemill::core::{Payload, Settlement};
+use tidemill::core::{Payload, QueueLimit, Settlement};
 use tidemill::store::request::GateEnd;
 use tidemill::store::{Claim, ClaimRequest, Lane, SettleItem, Share, WorkerCard};
 use tidemill::{Enqueue, Priority, Tidemill, Timestamp, WorkerId};
@@ -34,6 +35,7 @@ pub async fn fill(mill: &Tidemill, n: u64) -> Res<Duration> {
 pub struct Hand<'a> {
     mill: &'a Tidemill,
     id: WorkerId,
+    limits: Arc<Vec<QueueLimit>>,
 }
 
 impl<'a> Hand<'a> {
@@ -47,14 +49,20 @@ impl<'a> Hand<'a> {
             slots: 1,
         };
         mill.store().register(card).await?;
-        Ok(Self { mill, id })
+        Ok(Self { mill, id, limits: Arc::default() })
+    }
+
+    /// Claims under these limits from now on.
+    pub fn under(self, limits: &Arc<Vec<QueueLimit>>) -> Self {
+        Self { limits: Arc::clone(limits), ..self }
     }
 
     pub async fn claim(&self, jobs_max: usize) -> Res<Claim> {
         let lane = |priority| Lane { queue: QUEUE.into(), priority };
         let lanes = Priority::ALL.into_iter().map(lane).collect();
         let share = Share::default();
-        let ask = ClaimRequest { worker: self.id, lanes, share, limits: std::sync::Arc::default(), kinds: None, jobs_max };
+        let limits = Arc::clone(&self.limits);
+        let ask = ClaimRequest { worker: self.id, lanes, share, limits, kinds: None, jobs_max };
         Ok(self.mill.store().claim(ask).await?)
     }
 

@@ -1,12 +1,13 @@
 //! How Tidemill's verbs cost and how they grow: with the backlog, with history, under a held xmin.
 //!
-//! `measure verbs|backlog|history|held|memory|latency|tenants [--store URL] [--jobs N] [--seconds N]`. Without a
+//! `measure verbs|backlog|history|held|memory|latency|tenants|limits [--store URL] [--jobs N] [--seconds N]`. Without a
 //! store it starts a PostgreSQL of its own, or with `--store sqlite` uses a file of its own. It only
 //! reports; nothing here passes or fails.
 
 mod backlog;
 mod held;
 mod latency;
+mod limits;
 mod load;
 mod memory;
 mod tenants;
@@ -77,6 +78,7 @@ async fn main() -> Res<()> {
     let mill = Tidemill::open(&bed.url).await?;
     println!("{what} on {}", mill.store().backend());
     match what.as_str() {
+        "limits" => limits::measure(&mill).await?,
         "verbs" => verbs::measure(&mill).await?,
         "backlog" => backlog::measure(&mill, options.number("jobs", 1_000_000), false).await?,
         "history" => backlog::measure(&mill, options.number("jobs", 5_000_000), true).await?,
