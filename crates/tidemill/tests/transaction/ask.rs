@@ -67,7 +67,7 @@ impl Ask {
         };
         if let Some(key) = line {
             columns.push_str(", key, ordered");
-            values.push_str(&format!(", '{key}', 'block'"));
+            values = format!("{values}, '{key}', 'block'");
         }
         format!(
             r#"INSERT INTO tidemill_enqueue (id, kind, payload{columns})

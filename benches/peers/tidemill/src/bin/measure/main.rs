@@ -1,15 +1,17 @@
 //! How Tidemill's verbs cost and how they grow: with the backlog, with history, under a held xmin.
 //!
-//! `measure verbs|backlog|history|held|memory|latency|tenants|limits [--store URL] [--jobs N] [--seconds N]`. Without a
-//! store it starts a PostgreSQL of its own, or with `--store sqlite` uses a file of its own. It only
-//! reports; nothing here passes or fails.
+//! `measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines [--store URL] [--jobs N]
+//! [--seconds N]`. Without a store it starts a PostgreSQL of its own, or with `--store sqlite` uses a file of
+//! its own. It only reports; nothing here passes or fails.
 
 mod backlog;
 mod held;
 mod latency;
 mod limits;
+mod lines;
 mod load;
 mod memory;
+mod slots;
 mod tenants;
 mod verbs;
 
@@ -85,9 +87,14 @@ async fn main() -> Res<()> {
         "held" => held::measure(&mill, &bed.url, options.number("seconds", 600)).await?,
         "memory" => memory::measure(&mill, &bed.url, options.number("jobs", 1_000_000)).await?,
         "tenants" => tenants::measure(&mill).await?,
+        "slots" => slots::measure(&mill, options.number("seconds", 3)).await?,
+        "lines" => lines::measure(&mill, options.number("jobs", 20_000)).await?,
         "latency" => latency::measure(&mill, options.number("jobs", 500)).await?,
         "fill" => drop(load::fill(&mill, options.number("jobs", 1_000_000)).await?),
-        _ => return Err("measure verbs|backlog|history|held|memory|latency|tenants [--store URL]".into()),
+        _ => return Err(
+            "measure verbs|backlog|history|held|memory|latency|tenants|slots|lines [--store URL]"
+                .into(),
+        ),
     }
     Ok(())
 }
