@@ -121,6 +121,10 @@ impl From<StoreError> for Failure {
             StoreError::SchemaOlder { .. } => {
                 failure(Exit::Unavailable).hint("run `tidemill migrate` with the same --store")
             }
+            StoreError::QueueFull(full) if full.fits_ever() => failure(Exit::Unavailable).hint(
+                "`tidemill queues why` says what holds the queue; --depth-max raises its bound",
+            ),
+            StoreError::QueueFull(_) => failure(Exit::Usage),
             StoreError::Unavailable { .. } => failure(Exit::Unavailable)
                 .hint("check --store or TIDEMILL_STORE, and that the database runs"),
             _ => failure(Exit::Unavailable),

@@ -1,5 +1,8 @@
 //! `tidemill queues`: what is in them now, and the rules they keep.
 
+mod depth;
+mod why;
+
 use std::time::Duration;
 
 use comfy_table::{Cell, Color};
@@ -31,6 +34,11 @@ enum Verb {
     /// Let the jobs of a queue start again
     Resume {
         /// The queue, or a pattern such as 'mail:*'
+        queue: String,
+    },
+    /// Say why a queue is as deep as it is, and when it will be empty
+    Why {
+        /// The queue
         queue: String,
     },
     /// Set the rules of a queue, in every process within a second
@@ -70,6 +78,8 @@ struct Set {
     /// Keep at most this many bytes of dead letters, the newest [default: no bound]
     #[arg(long, value_name = "BYTES")]
     retain_dead_bytes: Option<u64>,
+    #[command(flatten)]
+    depth: depth::Depth,
 }
 
 /// Runs the verb.
@@ -92,6 +102,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
             eprintln!("the jobs of {queue} start again");
             Ok(Exit::Ok)
         }
+        Verb::Why { queue } => why::run(app, &queue).await,
         Verb::Set(set) => change(app, set).await,
         Verb::Unset { queue } => {
             let mill = app.open_existing().await?;
@@ -117,6 +128,7 @@ async fn list(app: &App) -> Outcome {
     }
     let mut table = output::table(&[
         "QUEUE",
+        "DEPTH",
         "URGENT",
         "HIGH",
         "NORMAL",
@@ -136,7 +148,7 @@ async fn list(app: &App) -> Outcome {
 }
 
 fn row(queue: &QueueView, now: Timestamp) -> Vec<Cell> {
-    let mut row = vec![Cell::new(&queue.name)];
+    let mut row = vec![Cell::new(&queue.name), depth(queue)];
     let ready = |priority| queue.ready.get(&priority).copied().unwrap_or(0);
     row.extend(Priority::ALL.map(|priority| output::number(ready(priority))));
     row.push(output::number(queue.scheduled));
@@ -158,6 +170,14 @@ fn row(queue: &QueueView, now: Timestamp) -> Vec<Cell> {
         None => output::quiet("default"),
     });
     row
+}
+
+/// How many wait, and of how many; yellow above the high watermark.
+fn depth(queue: &QueueView) -> Cell {
+    let bound = queue.rules.as_ref().and_then(|rules| rules.depth_max);
+    let of = bound.map(|bound| format!(" of {}", output::grouped(bound))).unwrap_or_default();
+    let cell = output::right(format!("{}{of}", output::grouped(queue.depth)));
+    if queue.above_since.is_some() { cell.fg(Color::Yellow) } else { cell }
 }
 
 fn kept(retention: &Retention) -> String {
@@ -182,6 +202,7 @@ fn said(rules: &QueueRules) -> String {
     parts.extend(rules.tenant_weights.iter().map(|(tenant, weight)| format!("{tenant}={weight}")));
     parts.extend(rules.retry.as_ref().map(|retry| format!("{} attempts", retry.attempts_max)));
     parts.extend(rules.run_timeout().map(|timeout| format!("at most {}", short(timeout))));
+    parts.extend(depth::said(rules));
     if rules.retention != usual.retention {
         parts.push(format!("keeps {}", kept(&rules.retention)));
     }
@@ -191,7 +212,8 @@ fn said(rules: &QueueRules) -> String {
 async fn change(app: &App, set: Set) -> Outcome {
     if set.is_empty() {
         return Err(Failure::usage("there is no rule to set").hint(
-            "give --weights, --tenant-weight, --attempts, --run-timeout or one of --retain…",
+            "give --weights, --tenant-weight, --attempts, --run-timeout, --depth-max, --overflow, \
+             --high, --low or one of --retain…",
         ));
     }
     let mill = app.open().await?;
@@ -211,7 +233,8 @@ impl Set {
         let retains = self.retain.is_some() || self.retain_dead.is_some();
         let bounds = self.retain_max.is_some() || self.retain_dead_bytes.is_some();
         let shares = self.weights.is_some() || !self.tenant_weight.is_empty();
-        !(retains || bounds || shares || self.attempts.is_some() || self.run_timeout.is_some())
+        let others = retains || bounds || shares || !self.depth.is_empty();
+        !(others || self.attempts.is_some() || self.run_timeout.is_some())
     }
 
     /// Changes what was given; all else stays.
@@ -229,6 +252,7 @@ impl Set {
             let retry = rules.retry.take().unwrap_or_default();
             rules.retry = Some(Retry { attempts_max: attempts, ..retry });
         }
+        self.depth.apply(rules);
         rules.run_timeout_ms = self.run_timeout.as_ref().map(ms).or(rules.run_timeout_ms);
         let retention = &mut rules.retention;
         retention.finished_ms = self.retain.as_ref().map_or(retention.finished_ms, ms);

@@ -9,6 +9,7 @@ mod full;
 mod jobs;
 mod lines;
 mod mill;
+mod queues;
 mod schedules;
 mod stores;
 mod work;

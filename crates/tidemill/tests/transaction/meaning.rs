@@ -138,3 +138,19 @@ pub async fn loser_stands(mill: &Tidemill, rolled_back: JobId, loser: Receipt) {
     assert!(mill.job(rolled_back).await.unwrap().is_none());
     assert_eq!(mill.job(loser.id()).await.unwrap().unwrap().state, State::Ready);
 }
+
+/// A store whose default queue has room for one job.
+pub async fn room_for_one(url: &str) -> Tidemill {
+    let mill = Tidemill::open(url).await.unwrap();
+    mill.change_queue("default", |rules| rules.depth_max = Some(1)).await.unwrap();
+    mill
+}
+
+/// What a full queue answers in a transaction.
+#[track_caller]
+pub fn assert_full(answer: tidemill::Result<Receipt>) {
+    let error = answer.unwrap_err();
+    assert_eq!(error.code(), "queue_full", "{error}");
+    assert!(error.retry_after().is_some(), "{error}");
+    assert!(error.to_string().contains("\"default\" is full: 1 jobs wait"), "{error}");
+}

@@ -9,7 +9,7 @@ use tokio_postgres::{Client, NoTls, Transaction};
 use uuid::Uuid;
 
 use super::ask::{Ask, COUNT, CREATE, End, INSERT, Way};
-use super::meaning::{every_way_means_the_same, loser_stands};
+use super::meaning::{assert_full, every_way_means_the_same, loser_stands, room_for_one};
 
 async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
@@ -148,4 +148,25 @@ async fn view_and_function_refuse_bad_input_with_its_code() {
     }
     let mill = Tidemill::open(&url).await.unwrap();
     assert_eq!(mill.unfinished().await.unwrap().waiting, 0);
+}
+
+#[tokio::test]
+async fn a_full_queue_leaves_the_transaction_as_it_was() {
+    let url = database().await;
+    let mill = room_for_one(&url).await;
+    let mut client = connect(&url).await;
+    let transaction = client.transaction().await.unwrap();
+    let (first, second) = (Ask::new("a"), Ask::new("b"));
+    mill.enqueue_in(&transaction, first.job()).await.unwrap();
+    assert_full(mill.enqueue_in(&transaction, second.job()).await);
+    transaction.execute(INSERT[0], &[]).await.unwrap();
+    transaction.commit().await.unwrap();
+    assert_eq!(mill.depth("default").await.unwrap().depth(), 1);
+    assert!(mill.job(second.id).await.unwrap().is_none());
+    let refused = client.execute(&second.call(), &[]).await.unwrap_err();
+    let said = refused.as_db_error().unwrap().message();
+    assert!(
+        said.starts_with("tidemill: queue_full: the queue default is full: 1 jobs wait"),
+        "{said}"
+    );
 }

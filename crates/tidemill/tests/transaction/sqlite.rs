@@ -6,7 +6,7 @@ use tidemill::{OnDuplicate, Receipt, Tidemill};
 use tidemill_testkit::databases::{fresh_postgres_url, fresh_sqlite_url};
 
 use super::ask::{Ask, COUNT, CREATE, End, INSERT, Way};
-use super::meaning::{every_way_means_the_same, loser_stands};
+use super::meaning::{assert_full, every_way_means_the_same, loser_stands, room_for_one};
 
 struct Database {
     _folder: TempDir,
@@ -128,4 +128,18 @@ async fn view_refuses_bad_input_with_its_code() {
     }
     let mill = Tidemill::open(&database.url).await.unwrap();
     assert_eq!(mill.unfinished().await.unwrap().waiting, 0);
+}
+
+#[tokio::test]
+async fn a_full_queue_leaves_the_transaction_as_it_was() {
+    let database = Database::open().await;
+    let mill = room_for_one(&database.url).await;
+    let (first, second) = (Ask::new("a"), Ask::new("b"));
+    database.run(End::Commit, |connection| {
+        mill.enqueue_in_rusqlite(connection, first.job()).unwrap();
+        assert_full(mill.enqueue_in_rusqlite(connection, second.job()));
+        Vec::new()
+    });
+    assert_eq!((database.rows(), mill.depth("default").await.unwrap().depth()), (2, 1));
+    assert!(mill.job(second.id).await.unwrap().is_none());
 }

@@ -6,7 +6,7 @@ use tidemill::{Receipt, Tidemill};
 use tidemill_testkit::databases::fresh_sqlite_url;
 
 use super::ask::{Ask, COUNT, CREATE, End, INSERT, Way};
-use super::meaning::every_way_means_the_same;
+use super::meaning::{assert_full, every_way_means_the_same, room_for_one};
 
 struct Sqlx {
     url: String,
@@ -63,4 +63,19 @@ async fn connection_without_a_transaction_will_do() {
     let ask = Ask::new("x");
     mill.enqueue_in(&mut way.connect().await, ask.job()).await.unwrap();
     assert!(mill.job(ask.id).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_full_queue_leaves_the_transaction_as_it_was() {
+    let way = Sqlx::open().await;
+    let mill = room_for_one(way.url()).await;
+    let mut connection = way.connect().await;
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    let (first, second) = (Ask::new("a"), Ask::new("b"));
+    mill.enqueue_in(&mut transaction, first.job()).await.unwrap();
+    assert_full(mill.enqueue_in(&mut transaction, second.job()).await);
+    sqlx::query(INSERT[0]).execute(&mut *transaction).await.unwrap();
+    transaction.commit().await.unwrap();
+    assert_eq!((way.rows().await, mill.depth("default").await.unwrap().depth()), (1, 1));
+    assert!(mill.job(second.id).await.unwrap().is_none());
 }

@@ -1,0 +1,110 @@
+//! `tidemill queues set --depth-max …`: how deep a queue may get, and what happens then.
+
+use tidemill::{Overflow, QueueRules};
+
+use crate::duration::{Span, short};
+use crate::output;
+
+/// A bound, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Bound(Option<u64>);
+
+/// The rules of depth that were given.
+#[derive(Debug, clap::Args)]
+pub struct Depth {
+    /// At most this many jobs wait in it; `none` takes the bound away [default: none]
+    #[arg(long, value_name = "JOBS", value_parser = bound)]
+    depth_max: Option<Bound>,
+    /// What becomes of a job that does not fit: reject, wait:DURATION, drop_oldest or divert:QUEUE
+    #[arg(long, value_name = "POLICY", value_parser = overflow)]
+    overflow: Option<Overflow>,
+    /// Producers should pause at this depth [default: 80 % of --depth-max]
+    #[arg(long, value_name = "JOBS")]
+    high: Option<u64>,
+    /// Producers may go on at this depth [default: five eighths of --high]
+    #[arg(long, value_name = "JOBS")]
+    low: Option<u64>,
+}
+
+impl Depth {
+    pub fn is_empty(&self) -> bool {
+        let marks = self.high.is_some() || self.low.is_some();
+        !(marks || self.depth_max.is_some() || self.overflow.is_some())
+    }
+
+    /// Changes what was given; all else stays.
+    pub fn apply(&self, rules: &mut QueueRules) {
+        match self.depth_max {
+            Some(Bound(None)) => {
+                (rules.depth_max, rules.overflow) = (None, Overflow::Reject);
+                (rules.high_water, rules.low_water) = (None, None);
+            }
+            Some(Bound(depth_max)) => rules.depth_max = depth_max,
+            None => {}
+        }
+        rules.overflow = self.overflow.clone().unwrap_or_else(|| rules.overflow.clone());
+        rules.high_water = self.high.or(rules.high_water);
+        rules.low_water = self.low.or(rules.low_water);
+    }
+}
+
+/// The rules of depth in words, if there are any.
+pub fn said(rules: &QueueRules) -> Option<String> {
+    let marks = rules.watermarks()?;
+    let marks =
+        format!("watermarks {} and {}", output::grouped(marks.high), output::grouped(marks.low));
+    let Some(depth_max) = rules.depth_max else { return Some(marks) };
+    let then = match &rules.overflow {
+        Overflow::Reject => "rejects".to_owned(),
+        Overflow::Wait { wait_ms } => {
+            format!("waits {}", short(std::time::Duration::from_millis(*wait_ms)))
+        }
+        Overflow::DropOldest => "drops its oldest".to_owned(),
+        Overflow::Divert { queue } => format!("diverts to {queue}"),
+    };
+    Some(format!("full at {}, then {then}, {marks}", output::grouped(depth_max)))
+}
+
+fn bound(text: &str) -> Result<Bound, String> {
+    match text {
+        "none" => Ok(Bound(None)),
+        number => {
+            number.parse().map(|jobs| Bound(Some(jobs))).map_err(|_| "a number, or none".into())
+        }
+    }
+}
+
+fn overflow(text: &str) -> Result<Overflow, String> {
+    let word = text.replace('-', "_");
+    match (word.as_str(), text.split_once(':')) {
+        ("reject", _) => Ok(Overflow::Reject),
+        ("drop_oldest", _) => Ok(Overflow::DropOldest),
+        (_, Some(("wait", wait))) => {
+            let span: Span = wait.parse().map_err(|error| format!("{error}"))?;
+            Ok(Overflow::Wait { wait_ms: span.0.as_millis() as u64 })
+        }
+        (_, Some(("divert", queue))) => Ok(Overflow::Divert { queue: queue.to_owned() }),
+        _ => Err("one of reject, wait:DURATION, drop_oldest, divert:QUEUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_read() {
+        let divert = Overflow::Divert { queue: "a:b".into() };
+        for (text, expected) in [
+            ("reject", Some(Overflow::Reject)),
+            ("drop-oldest", Some(Overflow::DropOldest)),
+            ("drop_oldest", Some(Overflow::DropOldest)),
+            ("wait:2s", Some(Overflow::Wait { wait_ms: 2000 })),
+            ("divert:a:b", Some(divert)),
+            ("wait", None),
+            ("explode", None),
+        ] {
+            assert_eq!(overflow(text).ok(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Queues from the shell: bounded, looked at, explained, and refused when their rules make no sense.
+
+use crate::mill::Mill;
+
+fn bounds(mill: &Mill) {
+    let set = ["queues", "set", "mail", "--depth-max", "2", "--overflow", "reject"];
+    mill.run(&set).ok().says("full at 2, then rejects, watermarks 1 and 0");
+    for _ in 0..2 {
+        mill.run(&["enqueue", "send", "{}", "--queue", "mail", "--tenant", "acme"]).ok();
+    }
+    mill.run(&["enqueue", "send", "{}", "--queue", "mail"])
+        .code(6)
+        .says("queue_full")
+        .says("try again in");
+    mill.run(&["queues"]).ok().says("2 of 2");
+    let listed = mill.rows(&["queues", "list", "--json"]);
+    assert_eq!((&listed[0]["depth"], &listed[0]["rules"]["depth_max"]), (&2.into(), &2.into()));
+    mill.run(&["queues", "why", "mail"])
+        .ok()
+        .says("mail: depth 2 of 2")
+        .says("no live worker takes from it")
+        .says("2 jobs of acme");
+    let why = mill.json(&["queues", "why", "mail", "--json"]);
+    assert_eq!((&why["depth"], &why["holders"][0]["holder"]), (&2.into(), &"no_worker".into()));
+    mill.run(&["queues", "set", "mail", "--overflow", "divert:spill"])
+        .ok()
+        .says("diverts to spill");
+    mill.run(&["enqueue", "send", "{}", "--queue", "mail"]).ok();
+    mill.run(&["queues"]).ok().says("spill");
+    mill.run(&["queues", "set", "mail", "--depth-max", "none"]).ok().says("default");
+    mill.run(&["enqueue", "send", "{}", "--queue", "mail"]).ok();
+}
+
+#[test]
+fn a_queue_is_bounded_on_sqlite() {
+    bounds(&Mill::sqlite());
+}
+
+#[test]
+fn a_queue_is_bounded_on_postgres() {
+    bounds(&Mill::postgres());
+}
+
+#[test]
+fn bad_rules_say_what_would_be_right() {
+    let mill = Mill::sqlite();
+    let set = |rest: &[&str]| mill.run(&[&["queues", "set", "mail"], rest].concat());
+    set(&["--depth-max", "0"]).code(2).says("at least 1");
+    set(&["--overflow", "drop_oldest"]).code(2).says("set depth_max too");
+    set(&["--depth-max", "9", "--overflow", "divert:mail"]).code(2).says("to itself");
+    set(&["--depth-max", "9", "--overflow", "divert:m*"]).code(2).says("by its name");
+    set(&["--depth-max", "9", "--high", "5", "--low", "7"]).code(2).says("leave a gap");
+    set(&["--depth-max", "9", "--overflow", "wait:0s"]).code(2).says("use reject");
+    set(&["--overflow", "explode"]).code(2).says("wait:DURATION");
+}
