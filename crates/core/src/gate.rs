@@ -309,7 +309,7 @@ pub fn describe(gate: &str) -> String {
     let of = match base.rsplit_once('/') {
         Some((queue, "")) => format!("the limit of queue {queue}"),
         Some((queue, "retries")) => format!("the retry budget of queue {queue}"),
-        Some((queue, "hold")) => format!("the rest that queue {queue} was asked for"),
+        Some((queue, "hold")) => format!("the pause asked of queue {queue}"),
         Some((rule, name)) => format!("limit {name} of {rule}"),
         None => format!("limit {base}"),
     };

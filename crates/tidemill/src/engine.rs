@@ -8,6 +8,7 @@ mod cancel;
 pub mod dead;
 pub mod depth;
 pub mod enqueue;
+pub mod limit;
 mod query;
 mod queue;
 mod room;

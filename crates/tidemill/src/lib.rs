@@ -31,6 +31,7 @@ pub use engine::builder::Builder;
 pub use engine::dead::{Dead, ReplayPace, ReplayReport};
 pub use engine::depth::{Watermark, Watermarks};
 pub use engine::enqueue::Target;
+pub use engine::limit::NamedLimit;
 pub use engine::schedule::ask::{Backfill, ComingSlot, PastSlot};
 pub use engine::schedule::new::Schedule;
 pub use engine::schedule::{Declared, Schedules};
@@ -42,8 +43,9 @@ pub use tidemill_core as core;
 pub use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
 pub use tidemill_core::schedule::{Missed, Overlap, Rule, slot_of};
 pub use tidemill_core::{
-    Backoff, Clock, ErrorClass, Jitter, JobId, Limits, ManualClock, OnDead, OnDuplicate, Overflow,
-    Payload, Priority, QueueRules, Retention, Retry, Scope, State, Token, Unique, WorkerId,
+    Backoff, Breaker, Clock, ErrorClass, Jitter, JobId, Limit, Limits, ManualClock, OnDead,
+    OnDuplicate, Overflow, Payload, Per, Priority, QueueRules, Rate, Retention, Retry, Scope,
+    State, Token, Unique, WorkerId,
 };
 pub use tidemill_store as store;
 pub use tidemill_store::{CancelAnswer, JobFilter, JobView, Receipt};

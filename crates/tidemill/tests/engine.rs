@@ -19,6 +19,7 @@ mod engine {
     mod follow_up;
     mod handler;
     mod helpers;
+    mod limits;
     mod middleware;
     mod ordered;
     mod outage;

@@ -51,7 +51,14 @@ async fn drain_one(mill: &Tidemill, queue: &str) {
         .map(|priority| tidemill::store::Lane { queue: queue.to_owned(), priority })
         .into();
     let share = tidemill::store::Share::default();
-    let ask = tidemill::store::ClaimRequest { worker, lanes, share, kinds: None, jobs_max: 1 };
+    let ask = tidemill::store::ClaimRequest {
+        worker,
+        lanes,
+        share,
+        limits: std::sync::Arc::default(),
+        kinds: None,
+        jobs_max: 1,
+    };
     assert_eq!(mill.store().claim(ask).await.unwrap().jobs.len(), 1);
 }
 

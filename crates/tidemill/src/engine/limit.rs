@@ -1,0 +1,65 @@
+//! Limits with a name: set, changed and taken away while everything runs.
+//!
+//! A limit is kept with the rules of the queue or pattern whose jobs it means, so it is set, versioned and
+//! followed as they are: in every process within a second.
+
+use tidemill_core::gate::Limit;
+
+use crate::engine::Tidemill;
+use crate::error::Result;
+
+/// A limit and whose jobs it means.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct NamedLimit {
+    /// Its name.
+    pub name: String,
+    /// The queue or pattern whose jobs it means; `*` for all.
+    pub queue: String,
+    /// What it lets pass.
+    #[serde(flatten)]
+    pub limit: Limit,
+}
+
+impl Tidemill {
+    /// Sets a limit on the jobs of a queue or pattern, all of them together; `None` takes it away.
+    ///
+    /// ```
+    /// # use tidemill::{Limit, Per, Rate, Tidemill};
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// let mill = Tidemill::open("sqlite::memory:").await?;
+    /// let stripe = Limit {
+    ///     kind: Some("charge".into()),
+    ///     per: Per::Tenant,
+    ///     concurrency: Some(5),
+    ///     rate: Some(Rate { jobs: 100, per_ms: 1000, burst: 10 }),
+    ///     ..Limit::default()
+    /// };
+    /// mill.set_limit("*", "stripe", Some(stripe)).await?;
+    /// assert_eq!(mill.limits().await?[0].name, "stripe");
+    /// # mill.close().await;
+    /// # anyhow::Ok(()) })?;
+    /// # anyhow::Ok(())
+    /// ```
+    pub async fn set_limit(&self, queue: &str, name: &str, limit: Option<Limit>) -> Result<()> {
+        if let Some(limit) = &limit {
+            limit.check(name)?;
+        }
+        self.change_queue(queue, |rules| {
+            match limit.clone() {
+                Some(limit) => rules.limits.insert(name.to_owned(), limit),
+                None => rules.limits.remove(name),
+            };
+        })
+        .await
+    }
+
+    /// All limits that have a name.
+    pub async fn limits(&self) -> Result<Vec<NamedLimit>> {
+        let rules = self.0.store.queue_rules().await?;
+        let of_rule = |(queue, rules): (String, tidemill_core::QueueRules)| {
+            let named = move |(name, limit)| NamedLimit { name, queue: queue.clone(), limit };
+            rules.limits.into_iter().map(named)
+        };
+        Ok(rules.into_iter().flat_map(of_rule).collect())
+    }
+}
