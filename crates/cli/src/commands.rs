@@ -7,6 +7,7 @@ pub mod demo;
 pub mod doctor;
 pub mod enqueue;
 pub mod jobs;
+pub mod limits;
 pub mod migrate;
 pub mod queues;
 pub mod schedules;

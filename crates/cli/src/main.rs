@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use app::App;
 use clap::{Parser, Subcommand};
 use commands::{
-    bench, completions, dead, demo, doctor, enqueue, jobs, migrate, queues, schedules, work,
-    workers,
+    bench, completions, dead, demo, doctor, enqueue, jobs, limits, migrate, queues, schedules,
+    work, workers,
 };
 use exit::{Exit, Failure, Outcome};
 
@@ -56,6 +56,8 @@ enum Command {
     Dead(dead::Args),
     /// What is in the queues, and their rules
     Queues(queues::Args),
+    /// Limits: what may run at once, how often, and what is spared while it is unwell
+    Limits(limits::Args),
     /// Schedules: when they fire, and what became of their slots
     Schedules(schedules::Args),
     /// The workers that are alive
@@ -92,6 +94,7 @@ async fn run(app: &App, command: Command) -> Outcome {
         Command::Jobs(args) => jobs::run(app, args).await,
         Command::Dead(args) => dead::run(app, args).await,
         Command::Queues(args) => queues::run(app, args).await,
+        Command::Limits(args) => limits::run(app, args).await,
         Command::Schedules(args) => schedules::run(app, args).await,
         Command::Workers => workers::run(app).await,
         Command::Migrate => migrate::run(app).await,

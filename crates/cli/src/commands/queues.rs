@@ -6,11 +6,12 @@ mod why;
 use std::time::Duration;
 
 use comfy_table::{Cell, Color};
-use tidemill::{Priority, QueueRules, Retry, Timestamp};
+use tidemill::{Per, Priority, QueueRules, Rate, Retry, Timestamp};
 use tidemill_core::{BandWeights, Retention};
 use tidemill_store::QueueView;
 
 use crate::app::App;
+use crate::commands::limits;
 use crate::duration::{Span, short};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
@@ -60,6 +61,21 @@ struct Set {
     /// Give a tenant another share than 1; may be given more than once
     #[arg(long, value_name = "TENANT=WEIGHT", value_parser = tenant_weight)]
     tenant_weight: Vec<(String, u32)>,
+    /// How many of its jobs may run at once, in the whole cluster; 0 for no limit
+    #[arg(long, value_name = "JOBS")]
+    concurrency: Option<u32>,
+    /// How often one of its jobs may start, such as 100/s or 30/m; `none` for no limit
+    #[arg(long, value_name = "JOBS/TIME", value_parser = rate_or_none)]
+    rate: Option<RateOrNone>,
+    /// How many may start at once after a pause [default: 1]
+    #[arg(long, value_name = "JOBS", requires = "rate")]
+    burst: Option<u32>,
+    /// Who waits when a handler was told to come back later: all, tenant, key or none
+    #[arg(long, value_name = "WHO", value_parser = hold)]
+    hold: Option<Hold>,
+    /// How many retries a hundred first attempts pay for; 0 for no budget
+    #[arg(long, value_name = "PERCENT")]
+    retry_percent: Option<u32>,
     /// Attempts of jobs whose kind does not say how often [default: 20]
     #[arg(long, value_name = "ATTEMPTS")]
     attempts: Option<u16>,
@@ -200,6 +216,15 @@ fn said(rules: &QueueRules) -> String {
         parts.push(format!("weights {urgent}:{high}:{normal}:{low}"));
     }
     parts.extend(rules.tenant_weights.iter().map(|(tenant, weight)| format!("{tenant}={weight}")));
+    parts.extend(rules.concurrency.map(|jobs| format!("{jobs} at once")));
+    parts.extend(rules.rate.map(|rate| rate.to_string()));
+    parts.extend(rules.hold.map(|per| match per {
+        Per::All => "rests when asked to".to_owned(),
+        Per::Tenant => "its tenants rest when asked to".to_owned(),
+        Per::Key => "its keys rest when asked to".to_owned(),
+    }));
+    parts.extend(rules.retry_percent.map(|percent| format!("{percent} % retries")));
+    parts.extend(rules.limits.keys().map(|name| format!("limit {name}")));
     parts.extend(rules.retry.as_ref().map(|retry| format!("{} attempts", retry.attempts_max)));
     parts.extend(rules.run_timeout().map(|timeout| format!("at most {}", short(timeout))));
     parts.extend(depth::said(rules));
@@ -232,8 +257,10 @@ impl Set {
     fn is_empty(&self) -> bool {
         let retains = self.retain.is_some() || self.retain_dead.is_some();
         let bounds = self.retain_max.is_some() || self.retain_dead_bytes.is_some();
+        let limits = self.concurrency.is_some() || self.rate.is_some() || self.hold.is_some();
+        let limits = limits || self.retry_percent.is_some();
         let shares = self.weights.is_some() || !self.tenant_weight.is_empty();
-        let others = retains || bounds || shares || !self.depth.is_empty();
+        let others = retains || bounds || shares || limits || !self.depth.is_empty();
         !(others || self.attempts.is_some() || self.run_timeout.is_some())
     }
 
@@ -248,6 +275,18 @@ impl Set {
                 rules.tenant_weights.insert(tenant.clone(), *weight);
             }
         }
+        if let Some(jobs) = self.concurrency {
+            rules.concurrency = (jobs > 0).then_some(jobs);
+        }
+        if let Some(RateOrNone(rate)) = self.rate {
+            rules.rate = rate.map(|rate| Rate { burst: self.burst.unwrap_or(rate.burst), ..rate });
+        }
+        if let Some(Hold(per)) = self.hold {
+            rules.hold = per;
+        }
+        if let Some(percent) = self.retry_percent {
+            rules.retry_percent = (percent > 0).then_some(percent);
+        }
         if let Some(attempts) = self.attempts {
             let retry = rules.retry.take().unwrap_or_default();
             rules.retry = Some(Retry { attempts_max: attempts, ..retry });
@@ -260,6 +299,26 @@ impl Set {
         retention.finished_max = self.retain_max.or(retention.finished_max);
         retention.dead_bytes_max = self.retain_dead_bytes.or(retention.dead_bytes_max);
     }
+}
+
+/// A rate, or that there is none.
+#[derive(Debug, Clone, Copy)]
+struct RateOrNone(Option<Rate>);
+
+fn rate_or_none(text: &str) -> Result<RateOrNone, String> {
+    if text == "none" {
+        Ok(RateOrNone(None))
+    } else {
+        limits::rate(text).map(|rate| RateOrNone(Some(rate)))
+    }
+}
+
+/// Who is held, or nobody.
+#[derive(Debug, Clone, Copy)]
+struct Hold(Option<Per>);
+
+fn hold(text: &str) -> Result<Hold, String> {
+    if text == "none" { Ok(Hold(None)) } else { limits::per(text).map(|per| Hold(Some(per))) }
 }
 
 fn weights(text: &str) -> Result<BandWeights, String> {

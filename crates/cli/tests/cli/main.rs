@@ -7,6 +7,7 @@ mod demo;
 mod enqueue;
 mod full;
 mod jobs;
+mod limits;
 mod lines;
 mod mill;
 mod queues;
