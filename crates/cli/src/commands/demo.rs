@@ -1,10 +1,12 @@
 //! `tidemill demo`: a lifelike workload on a real file, to be watched.
 //!
 //! People sign up in waves; each sign-up causes mail, a tenant, keys, sample data and a delayed
-//! follow-up. Handlers fail at times, one service is rate limited, one kind always fails. It leaves
+//! follow-up. Handlers fail at times, one service is rate limited, one kind always fails, a limit binds and
+//! a queue is paused. It leaves
 //! what it made in the store, to be looked at, and can be run again on the same one.
 
 mod board;
+mod gates;
 mod handlers;
 mod kinds;
 mod summary;
@@ -19,6 +21,7 @@ use tidemill::{Enqueue, Receipt, Running, Tidemill};
 use crate::app::{App, interrupted};
 use crate::exit::{Exit, Failure, Outcome};
 use board::Board;
+use gates::Gates;
 use handlers::{KeyService, Plan};
 use kinds::{Person, SignUp};
 use tally::{Tally, Watch};
@@ -52,11 +55,12 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     });
     let tally = Arc::new(Tally::new(&plan));
     let since = Instant::now();
+    let mut gates = Gates::set(&mill, &plan).await?;
     let worker = start_worker(&mill, &plan, &tally).await?;
     let board = Board::new(app, &plan);
     let stop = interrupted();
     tokio::select! {
-        ended = tide(&mill, &plan, &tally, &board) => ended?,
+        ended = tide(&mill, &plan, &tally, &board, &mut gates) => ended?,
         () = stop => eprintln!(
             "\nstopping: what runs may finish, the rest stays in the store for the next worker"
         ),
@@ -64,7 +68,8 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     board.end();
     let took = since.elapsed();
     worker.stop().await;
-    let summary = summary::Summary::read(&mill, &plan, &tally, took).await?;
+    gates.end(&mill).await?;
+    let summary = summary::Summary::read(&mill, &plan, &tally, took, gates.answers).await?;
     mill.close().await;
     summary.show(app);
     Ok(Exit::Ok)
@@ -82,7 +87,13 @@ async fn start_worker(mill: &Tidemill, plan: &Arc<Plan>, tally: &Arc<Tally>) -> 
 }
 
 /// People arrive in waves until all are here, and then everything they caused finishes.
-async fn tide(mill: &Tidemill, plan: &Plan, tally: &Tally, board: &Board) -> Outcome<()> {
+async fn tide(
+    mill: &Tidemill,
+    plan: &Plan,
+    tally: &Tally,
+    board: &Board,
+    gates: &mut Gates,
+) -> Outcome<()> {
     let mut ticks = tokio::time::interval(TICK);
     let since = Instant::now();
     let mut arrived = 0;
@@ -93,6 +104,7 @@ async fn tide(mill: &Tidemill, plan: &Plan, tally: &Tally, board: &Board) -> Out
         arrived = here;
         let joined = receipts.iter().filter(|receipt| matches!(receipt, Receipt::Joined { .. }));
         tally.joined.fetch_add(joined.count() as u64, Relaxed);
+        gates.ask(mill).await?;
         board.show(tally, arrived);
         if arrived == plan.sign_ups && tally.finished() >= plan.jobs() {
             return Ok(());

@@ -7,13 +7,16 @@ use serde_json::{Value, json};
 use tidemill::{Context, Enqueue, Fail, Job, Worker};
 
 use super::kinds::{
-    CreateKeys, FollowUpMail, Person, ProvisionTenant, SampleData, SignUp, SyncLegacyCrm,
+    CreateKeys, Export, FollowUpMail, Person, ProvisionTenant, SampleData, SignUp, SyncLegacyCrm,
     WelcomeMail,
 };
 use std::sync::Arc;
 
 /// Every so many people come from a company that the old CRM knows.
 const IN_LEGACY_CRM_EVERY: u64 = 12;
+
+/// Exports that somebody asks for at once.
+pub const EXPORTS: u64 = 3;
 
 /// What this run of the demo is going to do.
 #[derive(Debug)]
@@ -31,10 +34,10 @@ pub struct Plan {
 impl Plan {
     /// How many jobs of a kind there will be.
     pub fn jobs_of(&self, kind: &str) -> u64 {
-        if kind == SyncLegacyCrm::KIND {
-            self.sign_ups.div_ceil(IN_LEGACY_CRM_EVERY)
-        } else {
-            self.sign_ups
+        match kind {
+            SyncLegacyCrm::KIND => self.sign_ups.div_ceil(IN_LEGACY_CRM_EVERY),
+            Export::KIND => EXPORTS,
+            _ => self.sign_ups,
         }
     }
 
@@ -90,6 +93,7 @@ pub fn all(worker: Worker) -> Worker {
         .handle(|SampleData(_), _| sample_data())
         .handle(|FollowUpMail(person), _| follow_up_mail(person))
         .handle(|SyncLegacyCrm(person), _| sync_legacy_crm(person))
+        .handle(|Export(person), _| export(person))
 }
 
 /// The sign-up and all it causes commit together.
@@ -143,6 +147,11 @@ async fn follow_up_mail(person: Person) -> Result<Value, Fail> {
     }
     fails_at_times(0.05, "451 4.3.2 the mail server is busy, try again later")?;
     Ok(json!({ "sent_to": person.email }))
+}
+
+async fn export(person: Person) -> Result<Value, Fail> {
+    work(400..600).await;
+    Ok(json!({ "file": format!("{}.zip", person.tenant) }))
 }
 
 async fn sync_legacy_crm(person: Person) -> Result<Value, Fail> {

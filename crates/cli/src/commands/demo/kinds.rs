@@ -68,6 +68,8 @@ kinds! {
     SampleData: "sample_data", "default", Low, 6;
     /// Some time later: how is it going?
     FollowUpMail: "follow_up_mail", "mail", Low, 6;
+    /// Everything a company has: slow, and only one at a time for each.
+    Export: "export", "exports", Low, 3;
     /// A system that nobody maintains: it always fails.
     SyncLegacyCrm: "sync_legacy_crm", "default", Low, 3;
 }

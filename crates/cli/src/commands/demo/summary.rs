@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tidemill::{JobFilter, State, Tidemill};
 
+use super::gates::Answer;
 use super::handlers::Plan;
 use super::kinds::KINDS;
 use super::tally::Tally;
@@ -27,6 +28,7 @@ pub struct Summary {
     waiting: u64,
     duplicates_joined: u64,
     kinds: Vec<OfKind>,
+    answers: Vec<Answer>,
 }
 
 #[derive(Debug, Serialize)]
@@ -65,6 +67,7 @@ impl Summary {
         plan: &Plan,
         tally: &Tally,
         took: Duration,
+        answers: Vec<Answer>,
     ) -> Outcome<Self> {
         let states = states(mill, &plan.run).await?;
         let of = |kind: &str, state| states.get(&(kind.to_owned(), state)).copied().unwrap_or(0);
@@ -92,6 +95,7 @@ impl Summary {
             waiting: all - finished,
             duplicates_joined: tally.joined.load(Relaxed),
             kinds: kinds.collect(),
+            answers,
         })
     }
 
@@ -156,12 +160,18 @@ impl Summary {
                 count(n, "job waits", "jobs wait")
             )),
         }
+        line("\nWhy did these not run when they were asked?");
+        for Answer { kind, why, .. } in &self.answers {
+            line(format!("  {}: {why}", paint.bold(kind)));
+        }
         let (program, store) = (program(), app.store_option());
         let commands = [
             ("jobs list", "the jobs, newest first"),
             ("dead groups", "what died, and of what"),
             ("dead list", "every dead letter"),
             ("queues", "what waits, and where"),
+            ("queues why newsletter", "why that one stands still"),
+            ("queues resume newsletter", "let it go on"),
         ];
         let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
         line("\nNow look at what is left in the store:");
