@@ -152,6 +152,7 @@ impl Shared {
         match hint {
             Hint::Watch { id } => self.watched.add(*id),
             Hint::Wanted { queue } => self.wanted.add(queue),
+            Hint::Rules => self.bounds.forget(),
             _ => {}
         }
     }

@@ -51,7 +51,21 @@ const ENQUEUE_ONE: Statement = sql!(
     INT8,
     TEXT,
     TEXT,
-    BOOL,
+);
+
+const ENQUEUE_LONE: Statement = sql!(
+    "insert_lone_job",
+    TIMESTAMPTZ,
+    UUID,
+    TEXT,
+    TEXT,
+    INT2,
+    TEXT,
+    TEXT,
+    TIMESTAMPTZ,
+    INT8,
+    TEXT,
+    TEXT,
 );
 
 /// Ids in one ready row.
@@ -60,8 +74,12 @@ pub(crate) const SHEAF_IDS_MAX: usize = 100;
 pub(crate) const STATEMENT_JOBS_MAX: usize = 10_000;
 
 /// The statement that writes this many jobs.
-pub(crate) fn statement(jobs: usize) -> &'static Statement {
-    if jobs == 1 { &ENQUEUE_ONE } else { &ENQUEUE }
+pub(crate) fn statement(jobs: usize, depth: Depth) -> &'static Statement {
+    match (jobs, depth) {
+        (1, Depth::Free) => &ENQUEUE_LONE,
+        (1, _) => &ENQUEUE_ONE,
+        _ => &ENQUEUE,
+    }
 }
 
 /// Writes at most [`STATEMENT_JOBS_MAX`] plain jobs in one statement. Answers `false`, and
@@ -138,7 +156,7 @@ async fn write_one(
     let due = DueKey::of(job.due);
     let rows = conn
         .query(
-            &ENQUEUE_ONE,
+            statement(1, depth),
             &[
                 &now,
                 &job.id.0,
@@ -151,11 +169,10 @@ async fn write_one(
                 &due_delay_us(due),
                 &job.payload.as_str(),
                 &options_text(&job.options),
-                &(depth == Depth::Free),
             ],
         )
         .await?;
-    Ok(!rows.is_empty())
+    Ok(depth == Depth::Free || !rows.is_empty())
 }
 
 /// What the jobs of one sheaf share.

@@ -26,6 +26,10 @@ const VACUUM: Statement = sql!("vacuum_depth");
 
 /// For so long a queue is known to have a bound, once an enqueue was told.
 const BOUNDED_FOR: Duration = Duration::from_secs(5);
+/// For so long it is not looked at again whether a queue has one: rules hold within a second. The look costs a
+/// lone enqueue 10 µs of 65.
+const FREE_FOR: Duration = Duration::from_millis(900);
+const FREE_MAX: usize = 10_000;
 /// A process that fills bounded queues tends them this often: nobody else may be there to do it.
 const TEND_EVERY: Duration = Duration::from_millis(500);
 /// Deltas come and go by the thousand a second, and the server looks for their room once a minute.
@@ -38,6 +42,7 @@ pub(crate) struct Bounds(Mutex<Known>);
 #[derive(Default)]
 struct Known {
     bounded: HashMap<String, Instant>,
+    free: HashMap<String, Instant>,
     tended: Option<Instant>,
     vacuumed: Option<Instant>,
 }
@@ -55,6 +60,26 @@ impl Bounds {
         let (known, now) = (self.lock(), Instant::now());
         let is_known = |queue| known.bounded.get(queue).is_some_and(|until| *until > now);
         !known.bounded.is_empty() && queues.any(is_known)
+    }
+
+    /// These queues have just been seen to have no bound.
+    pub fn learn_free<'a>(&self, queues: impl Iterator<Item = &'a str>) {
+        let (mut known, now) = (self.lock(), Instant::now());
+        if known.free.len() >= FREE_MAX {
+            known.free.clear();
+        }
+        known.free.extend(queues.map(|queue| (queue.to_owned(), now + FREE_FOR)));
+    }
+
+    /// Whether all of these were seen to have no bound, less than a second ago.
+    pub fn are_free<'a>(&self, mut queues: impl Iterator<Item = &'a str>) -> bool {
+        let (known, now) = (self.lock(), Instant::now());
+        queues.all(|queue| known.free.get(queue).is_some_and(|until| *until > now))
+    }
+
+    /// Rules have changed.
+    pub fn forget(&self) {
+        self.lock().free.clear();
     }
 
     fn is_due(&self, last: fn(&mut Known) -> &mut Option<Instant>, every: Duration) -> bool {

@@ -66,6 +66,8 @@ pub(crate) async fn write_all(shared: &Arc<Shared>, jobs: &[&NewJob], limit: Dep
     let mut tries = Tries::resend();
     let mut doubtful = false;
     let mut bounded = shared.bounds.include(queues.iter().copied());
+    let is_free = !bounded && shared.bounds.are_free(queues.iter().copied());
+    let look = if is_free { Depth::Free } else { Depth::Bounded };
     loop {
         let written = if bounded {
             told = None;
@@ -74,7 +76,7 @@ pub(crate) async fn write_all(shared: &Arc<Shared>, jobs: &[&NewJob], limit: Dep
             told = None;
             write_carefully(&shared.db, jobs).await
         } else {
-            write_once(&shared.db, jobs, told.as_deref()).await
+            write_once(&shared.db, jobs, told.as_deref(), look).await
         };
         match written {
             Ok(true) => break,
@@ -90,6 +92,8 @@ pub(crate) async fn write_all(shared: &Arc<Shared>, jobs: &[&NewJob], limit: Dep
     }
     if bounded {
         depth::tend_soon(shared);
+    } else if !is_free {
+        shared.bounds.learn_free(queues.iter().copied());
     }
     if told.is_none() {
         for queue in queues {
@@ -101,12 +105,17 @@ pub(crate) async fn write_all(shared: &Arc<Shared>, jobs: &[&NewJob], limit: Dep
 
 /// Writes jobs in one statement, and sends `told` right behind it. `false`: one of the queues may have
 /// a bound.
-async fn write_once(db: &Db, jobs: &[&NewJob], told: Option<&[String]>) -> Result<bool, Fault> {
+async fn write_once(
+    db: &Db,
+    jobs: &[&NewJob],
+    told: Option<&[String]>,
+    depth: Depth,
+) -> Result<bool, Fault> {
     let conn = db.conn().await?;
-    let writing = write(&conn, db.manual_now(), jobs, Depth::Bounded);
+    let writing = write(&conn, db.manual_now(), jobs, depth);
     let Some(told) = told else { return writing.await };
     // Prepared before anything is sent, so that the two go out in this order.
-    conn.prepare(statement(jobs.len())).await?;
+    conn.prepare(statement(jobs.len(), depth)).await?;
     conn.prepare(&NOTIFY).await?;
     let hints: [Param<'_>; 1] = [&told];
     let telling = async {

@@ -5,7 +5,7 @@ with sheaf as (
         greatest(coalesce($1::timestamptz, now()),
             coalesce($8::timestamptz, coalesce($1::timestamptz, now()) + $9::int8 * interval '1 us')),
         $3, coalesce($6, ''), coalesce($7, ''), array[$2::uuid]
-    where $12::boolean or not exists (
+    where not exists (
         select from tidemill.queue q where q.depth_max is not null and tidemill.means(q.name, $4))
     returning seq
 ), body as (
