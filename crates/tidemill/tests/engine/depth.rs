@@ -122,7 +122,7 @@ async fn a_schedule_fires_into_a_full_queue(kit: Kit) {
     let mill = kit.open_still().await;
     bound(&mill, "q", 1, Overflow::Reject).await;
     mill.enqueue(echo("q")).await.unwrap();
-    let schedule = tidemill::Schedule::every("tick", Duration::from_secs(60), echo("q"));
+    let schedule = tidemill::Schedule::every("tick", Duration::from_mins(1), echo("q"));
     mill.schedules().set(schedule).await.unwrap();
     kit.advance(Duration::from_mins(2));
     testing::tend(&mill).await.unwrap();
