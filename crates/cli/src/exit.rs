@@ -117,14 +117,13 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let failure = |exit| Self::new(exit, error.code(), error.to_string());
         match &error {
-            StoreError::UrlUnknown { .. } => failure(Exit::Usage),
-            StoreError::SchemaOlder { .. } => {
-                failure(Exit::Unavailable).hint("run `tidemill migrate` with the same --store")
-            }
             StoreError::QueueFull(full) if full.fits_ever() => failure(Exit::Unavailable).hint(
                 "`tidemill queues why` says what holds the queue; --depth-max raises its bound",
             ),
-            StoreError::QueueFull(_) => failure(Exit::Usage),
+            StoreError::UrlUnknown { .. } | StoreError::QueueFull(_) => failure(Exit::Usage),
+            StoreError::SchemaOlder { .. } => {
+                failure(Exit::Unavailable).hint("run `tidemill migrate` with the same --store")
+            }
             StoreError::Unavailable { .. } => failure(Exit::Unavailable)
                 .hint("check --store or TIDEMILL_STORE, and that the database runs"),
             _ => failure(Exit::Unavailable),

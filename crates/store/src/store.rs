@@ -101,7 +101,10 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// The queues that have jobs waiting, by name. Its cost grows with their number alone.
     async fn queue_names(&self) -> Result<Vec<String>>;
 
-    /// These gates, as far as anything is known of them.
+    /// These gates, as far as anything is known of them. A name that ends in [`PART`] stands for all
+    /// gates of a limit by tenant or key, as to how many are held there.
+    ///
+    /// [`PART`]: tidemill_core::gate::PART
     async fn gates(&self, names: &[String]) -> Result<Vec<GateView>>;
 
     /// What these queues have counted, in their order: exact, of one moment, without counting jobs.

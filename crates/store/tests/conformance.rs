@@ -22,6 +22,7 @@ mod conformance {
     mod duty;
     mod enqueue;
     mod limits;
+    mod limits_race;
     mod migrate;
     mod ordered;
     mod ordered_ends;

@@ -43,7 +43,7 @@ enum Verb {
         queue: String,
     },
     /// Set the rules of a queue, in every process within a second
-    Set(Set),
+    Set(Box<Set>),
     /// Take the rules of a queue away
     Unset {
         /// The queue
@@ -119,7 +119,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
             Ok(Exit::Ok)
         }
         Verb::Why { queue } => why::run(app, &queue).await,
-        Verb::Set(set) => change(app, set).await,
+        Verb::Set(set) => change(app, *set).await,
         Verb::Unset { queue } => {
             let mill = app.open_existing().await?;
             mill.set_queue(&queue, None).await?;

@@ -66,6 +66,13 @@ pub enum Holder {
     },
     /// No live worker takes from it.
     NoWorker,
+    /// A limit lets no more pass now.
+    Limit {
+        /// The limit, for people.
+        limit: String,
+        /// How many jobs are held at it, of all its queues; those of a limit on whole queues stay in line.
+        held: u64,
+    },
 }
 
 impl Trend {
@@ -106,6 +113,10 @@ impl fmt::Display for Holder {
         match self {
             Self::Paused { rule } => write!(f, "paused by the rules of {rule}"),
             Self::NoWorker => write!(f, "no live worker takes from it"),
+            Self::Limit { limit, held: 0 } => write!(f, "bound by {limit}"),
+            Self::Limit { limit, held } => {
+                write!(f, "bound by {limit}, which holds {}", grouped(*held))
+            }
         }
     }
 }

@@ -48,7 +48,7 @@ struct Door<'a> {
 pub(super) struct Doors<'a> {
     limits: &'a [QueueLimit],
     now: i64,
-    doors: HashMap<String, Door<'a>>,
+    seen: HashMap<String, Door<'a>>,
     /// Limits none of whose gates has anything to remember.
     blank: Vec<&'a str>,
     /// A slot that nobody else wants is free for retries.
@@ -57,7 +57,7 @@ pub(super) struct Doors<'a> {
 
 impl<'a> Doors<'a> {
     pub fn new(limits: &'a [QueueLimit], now: i64) -> Self {
-        Self { limits, now, doors: HashMap::new(), blank: Vec::new(), retries_are_free: false }
+        Self { limits, now, seen: HashMap::new(), blank: Vec::new(), retries_are_free: false }
     }
 
     /// Whether a queue has limits at all.
@@ -67,12 +67,12 @@ impl<'a> Doors<'a> {
 
     /// Lets those through that gates hold and that may pass by now.
     pub fn let_through(&mut self, conn: &Connection) -> Result<()> {
-        let mut seen: Vec<&str> = Vec::new();
+        let mut looked_at: Vec<&str> = Vec::new();
         for limit in self.limits {
-            if seen.contains(&&*limit.gate) {
+            if looked_at.contains(&&*limit.gate) {
                 continue;
             }
-            seen.push(&limit.gate);
+            looked_at.push(&limit.gate);
             let mut has_gates = conn.prepare_cached(include_str!("sql/has_gates.sql"))?;
             if !has_gates.query_one([&limit.gate], |row| row.get::<_, bool>(0))? {
                 self.blank.push(&limit.gate);
@@ -102,7 +102,7 @@ impl<'a> Doors<'a> {
         limit: &'a QueueLimit,
         name: &str,
     ) -> Result<&mut Door<'a>> {
-        match self.doors.entry(name.to_owned()) {
+        match self.seen.entry(name.to_owned()) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(place) => {
                 let gate = match limit.gate.as_str() {
@@ -133,7 +133,7 @@ impl<'a> Doors<'a> {
             names.push(name);
         }
         for name in &names {
-            if let Some(door) = self.doors.get_mut(name) {
+            if let Some(door) = self.seen.get_mut(name) {
                 door.room -= 1;
                 door.inside += 1;
             }
@@ -188,7 +188,7 @@ impl<'a> Doors<'a> {
     pub fn write(self, conn: &Connection, token: Option<Token>) -> Result<Option<i64>> {
         let (now, limits) = (self.now, self.limits);
         let mut inside = Vec::new();
-        for (name, mut door) in self.doors {
+        for (name, mut door) in self.seen {
             let before = door.gate.clone();
             door.go_in(now);
             door.close(now);

@@ -9,10 +9,10 @@ use tidemill_core::{
     ErrorClass, Failure, JobId, NewJob, OnDuplicate, QueueRules, Scope, Settlement, State, WorkerId,
 };
 use tidemill_store::request::GateEnd;
-use tidemill_store::{CancelAnswer, Claim, ClaimRequest, Receipt, Settled, Store};
-use tokio::task::JoinSet;
+use tidemill_store::{CancelAnswer, Claim, ClaimRequest, Hint, Receipt, Settled};
+use tokio::sync::broadcast::Receiver;
 
-use super::kit::{HOUR, Kit, SECOND, TTL, ask, done, item, job, json, retry, unique};
+use super::kit::{HOUR, Kit, SECOND, TTL, ask, done, hears, item, job, json, retry, unique};
 
 over_both_stores!(
     a_queue_runs_no_more_than_its_limit,
@@ -35,11 +35,9 @@ over_both_stores!(
     a_job_held_at_a_gate_can_be_replaced,
     other_rules_let_everyone_try_anew,
     nobody_is_forgotten_at_a_gate_without_anyone_inside,
-    a_hundred_keys_and_many_claimers_never_meet,
-    a_limit_holds_among_many_claimers,
 );
 
-fn limit(gate: &str, counts: Counts) -> QueueLimit {
+pub(super) fn limit(gate: &str, counts: Counts) -> QueueLimit {
     QueueLimit {
         queue: "default".into(),
         gate: gate.into(),
@@ -52,16 +50,16 @@ fn limit(gate: &str, counts: Counts) -> QueueLimit {
     }
 }
 
-fn at_once(per: Per, jobs: u32) -> QueueLimit {
+pub(super) fn at_once(per: Per, jobs: u32) -> QueueLimit {
     let gate = format!("default/{per:?}");
     QueueLimit { concurrency: Some(jobs), ..limit(&gate, Counts::Per(per)) }
 }
 
-fn of_key(key: &str) -> NewJob {
+pub(super) fn of_key(key: &str) -> NewJob {
     NewJob { key: Some(key.into()), ..job("k") }
 }
 
-async fn fill(kit: &Kit, new: &NewJob, number: usize) {
+pub(super) async fn fill(kit: &Kit, new: &NewJob, number: usize) {
     let jobs = (0..number).map(|_| NewJob { id: JobId::new(), ..new.clone() }).collect();
     kit.store.enqueue(jobs).await.unwrap();
 }
@@ -379,7 +377,9 @@ async fn too_many_failures_shut_the_gate_until_a_probe_succeeds(kit: &Kit) {
     let settle = async |claim: &Claim, at: usize, how: Settlement| {
         let mut ended = item(claim, at, how);
         ended.gates[0] = GateEnd { breaker: Some(breaker), ..ended.gates[0].clone() };
+        let heard = kit.store.wake().listen();
         kit.store.settle(worker, vec![ended]).await.unwrap();
+        heard
     };
     let claim = take(kit, worker, &limits, 10).await;
     assert_eq!(claim.jobs.len(), 10);
@@ -401,14 +401,15 @@ async fn too_many_failures_shut_the_gate_until_a_probe_succeeds(kit: &Kit) {
         tokio::task::yield_now().await;
     }
     assert!(is_shut().await);
-    settle(&claim, 4, done()).await;
+    // Now that some are held, whoever comes out tells; by then it is judged.
+    judged(settle(&claim, 4, done()).await).await;
     kit.clock.advance(59 * SECOND);
     assert!(is_shut().await, "what began before says nothing new");
     kit.clock.advance(SECOND);
     let probe = take(kit, worker, &limits, 10).await;
     assert_eq!(probe.jobs.len(), 1, "a probe");
     assert!(is_shut().await, "and no other meanwhile");
-    settle(&probe, 0, fails()).await;
+    judged(settle(&probe, 0, fails()).await).await;
     assert!(is_shut().await);
     let mut probe = take(kit, worker, &limits, 10).await;
     for _ in 0..100 {
@@ -424,6 +425,11 @@ async fn too_many_failures_shut_the_gate_until_a_probe_succeeds(kit: &Kit) {
     while closed < 50 {
         closed += take_soon(kit, worker, &limits, 50).await.jobs.len();
     }
+}
+
+/// Waits until those who are held are told that somebody came out.
+async fn judged(mut heard: Receiver<Hint>) {
+    hears(&mut heard, |hint| matches!(hint, Hint::Ready { .. })).await;
 }
 
 /// Jobs that have failed once and are due again.
@@ -527,82 +533,4 @@ async fn nobody_is_forgotten_at_a_gate_without_anyone_inside(kit: &Kit) {
     kit.store.beat(worker).await.unwrap();
     kit.rescue().await;
     assert!(held.contains(&take(kit, worker, &[], 5).await.jobs[0].job.id));
-}
-
-/// Claims and settles until all are done; asserts that never too many run at once.
-async fn race(kit: &Kit, limits: Vec<QueueLimit>, jobs: usize, most: fn(&Running) -> bool) {
-    let running = Arc::new(std::sync::Mutex::new(Running::default()));
-    let mut tasks = JoinSet::new();
-    let limits = Arc::new(limits);
-    for number in 0..6 {
-        let store = if number % 2 == 0 { kit.store.clone() } else { kit.neighbour().await };
-        let worker = kit.worker().await;
-        let (running, limits) = (Arc::clone(&running), Arc::clone(&limits));
-        tasks.spawn(run(store, worker, limits, running, jobs, most));
-    }
-    while let Some(ended) = tasks.join_next().await {
-        ended.unwrap();
-    }
-    assert_eq!(running.lock().unwrap().done, jobs);
-}
-
-/// What runs now.
-#[derive(Default)]
-struct Running {
-    keys: BTreeMap<String, usize>,
-    all: usize,
-    done: usize,
-}
-
-async fn run(
-    store: Arc<dyn Store>,
-    worker: WorkerId,
-    limits: Arc<Vec<QueueLimit>>,
-    running: Arc<std::sync::Mutex<Running>>,
-    jobs: usize,
-    is_right: fn(&Running) -> bool,
-) {
-    let mut heard = store.wake().listen();
-    while running.lock().unwrap().done < jobs {
-        let wish = ClaimRequest { limits: Arc::clone(&limits), ..ask(worker, "default", 7) };
-        let claim = store.claim(wish).await.unwrap();
-        {
-            let mut running = running.lock().unwrap();
-            for taken in &claim.jobs {
-                *running.keys.entry(taken.job.key.clone().unwrap_or_default()).or_default() += 1;
-                running.all += 1;
-            }
-            assert!(is_right(&running), "{:?}", running.keys);
-        }
-        if claim.jobs.is_empty() {
-            let _ = tokio::time::timeout(Duration::from_millis(100), heard.recv()).await;
-            continue;
-        }
-        tokio::task::yield_now().await;
-        {
-            // It has run; whoever takes the next one of its key may do so once this is settled.
-            let mut running = running.lock().unwrap();
-            for taken in &claim.jobs {
-                let key = taken.job.key.clone().unwrap_or_default();
-                *running.keys.get_mut(&key).unwrap() -= 1;
-                running.all -= 1;
-            }
-        }
-        let items = (0..claim.jobs.len()).map(|at| item(&claim, at, done())).collect();
-        let answers = store.settle(worker, items).await.unwrap();
-        assert!(answers.iter().all(|answer| *answer == Settled::Accepted));
-        running.lock().unwrap().done += answers.len();
-    }
-}
-
-async fn a_hundred_keys_and_many_claimers_never_meet(kit: &Kit) {
-    let jobs = (0..600).map(|n| of_key(&format!("key {}", n % 100))).collect();
-    kit.store.enqueue(jobs).await.unwrap();
-    race(kit, vec![at_once(Per::Key, 1)], 600, |running| running.keys.values().all(|n| *n <= 1))
-        .await;
-}
-
-async fn a_limit_holds_among_many_claimers(kit: &Kit) {
-    fill(kit, &job("k"), 400).await;
-    race(kit, vec![at_once(Per::All, 5)], 400, |running| running.all <= 5).await;
 }

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tidemill_core::QueueLimit;
 use tidemill_core::depth::Rates;
+use tidemill_core::gate::{self, Counts, GateView, PART, Per};
 use tidemill_core::queue::{RuleBook, matches};
 use tidemill_core::why::{Holder, QueueWhy, Trend, drains_in_ms};
-use tidemill_store::{DepthView, Hint};
+use tidemill_store::{DepthView, Hint, Store};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
@@ -78,6 +80,7 @@ impl Tidemill {
         let takes = |own: &String| matches(own, queue);
         let is_served = workers.iter().any(|worker| worker.queues.iter().any(takes));
         let unserved = (!is_served).then_some(Holder::NoWorker);
+        let limits = bound_by(self.0.store.as_ref(), book.limits(queue)).await?;
         let rates = Rates::between(view.before, view.now);
         Ok(QueueWhy {
             queue: queue.to_owned(),
@@ -87,10 +90,30 @@ impl Tidemill {
             rates,
             trend: rates.map(Trend::of),
             drains_in_ms: rates.and_then(|rates| drains_in_ms(view.depth(), rates)),
-            holders: paused.into_iter().chain(unserved).collect(),
+            holders: paused.into_iter().chain(unserved).chain(limits).collect(),
             tenants: view.tenants,
         })
     }
+}
+
+/// The limits that let no more of a queue pass now, or hold jobs of it.
+async fn bound_by(store: &dyn Store, limits: Vec<QueueLimit>) -> Result<Vec<Holder>> {
+    if limits.is_empty() {
+        return Ok(Vec::new());
+    }
+    // A limit by tenant or key has many gates; they are asked for together.
+    let name = |limit: &QueueLimit| match limit.counts {
+        Counts::Per(Per::Tenant | Per::Key) => format!("{}{PART}", limit.gate),
+        _ => limit.gate.clone(),
+    };
+    let now = store.now().await?;
+    let gates = store.gates(&limits.iter().map(name).collect::<Vec<_>>()).await?;
+    let holder = |(gate, limit): (&GateView, &QueueLimit)| {
+        let is_bound = gate.held > 0 || gate.holds(limit, now).is_some();
+        let (limit, held) = (gate::describe(&limit.gate), gate.held);
+        is_bound.then_some(Holder::Limit { limit, held })
+    };
+    Ok(gates.iter().zip(&limits).filter_map(holder).collect())
 }
 
 /// A watermark that a queue has crossed.

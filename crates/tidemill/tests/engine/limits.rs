@@ -233,6 +233,9 @@ async fn a_full_limit_says_who_is_inside(kit: Kit) {
     mill.enqueue(echo("x").tenant("acme")).await.unwrap();
     running(&mill, 1).await;
     let held = mill.enqueue(echo("x").tenant("acme")).await.unwrap().id();
+    eventually("it to be held", SOON, async || mill.job(held).await.unwrap().unwrap().gate).await;
+    let said = mill.why_queue("q").await.unwrap().to_string();
+    assert!(said.contains("; bound by limit stripe of *, which holds 1; "), "{said}");
     let why = mill.why(held).await.unwrap();
     let full = Gate::Limit {
         limit: "limit stripe of * for acme".into(),

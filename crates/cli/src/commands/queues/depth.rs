@@ -13,8 +13,8 @@ struct Bound(Option<u64>);
 #[derive(Debug, clap::Args)]
 pub struct Depth {
     /// At most this many jobs wait in it; `none` takes the bound away [default: none]
-    #[arg(long, value_name = "JOBS", value_parser = bound)]
-    depth_max: Option<Bound>,
+    #[arg(long = "depth-max", value_name = "JOBS", value_parser = bound)]
+    most: Option<Bound>,
     /// What becomes of a job that does not fit: reject, wait:DURATION, drop_oldest or divert:QUEUE
     #[arg(long, value_name = "POLICY", value_parser = overflow)]
     overflow: Option<Overflow>,
@@ -29,12 +29,12 @@ pub struct Depth {
 impl Depth {
     pub fn is_empty(&self) -> bool {
         let marks = self.high.is_some() || self.low.is_some();
-        !(marks || self.depth_max.is_some() || self.overflow.is_some())
+        !(marks || self.most.is_some() || self.overflow.is_some())
     }
 
     /// Changes what was given; all else stays.
     pub fn apply(&self, rules: &mut QueueRules) {
-        match self.depth_max {
+        match self.most {
             Some(Bound(None)) => {
                 (rules.depth_max, rules.overflow) = (None, Overflow::Reject);
                 (rules.high_water, rules.low_water) = (None, None);
@@ -80,7 +80,7 @@ fn overflow(text: &str) -> Result<Overflow, String> {
         ("reject", _) => Ok(Overflow::Reject),
         ("drop_oldest", _) => Ok(Overflow::DropOldest),
         (_, Some(("wait", wait))) => {
-            let span: Span = wait.parse().map_err(|error| format!("{error}"))?;
+            let span: Span = wait.parse()?;
             Ok(Overflow::Wait { wait_ms: span.0.as_millis() as u64 })
         }
         (_, Some(("divert", queue))) => Ok(Overflow::Divert { queue: queue.to_owned() }),

@@ -1,7 +1,9 @@
--- What is known of these gates: what they remember, who is inside, by worker, and how many are held there.
+-- What is known of these gates: what they remember, who is inside, by worker, and how many are held there. A name that
+-- ends in chr(31) means all gates of a limit by tenant or key, as to who is held.
 select t.name, g.tat, g.shut_until, coalesce(g.probing, 0) > 0, g.credit, i.workers, i.numbers,
     (select coalesce(sum(cardinality(r.ids) - r.taken), 0)::int8 from tidemill.ready r
-    where r.line = 2 and r.gate = t.name)
+    where r.line = 2 and r.gate >= t.name and r.gate < case right(t.name, 1)
+        when chr(31) then left(t.name, -1) || chr(32) else t.name || chr(1) end)
 from unnest($1::text[]) with ordinality t(name, place)
 left join tidemill.gate g on g.name = t.name, lateral (
     select coalesce(array_agg(p.worker), '{}') as workers, coalesce(array_agg(p.number), '{}') as numbers from (

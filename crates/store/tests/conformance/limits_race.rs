@@ -1,0 +1,93 @@
+//! Limits under many claimers in two processes: never exceeded, and everybody gets through.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidemill_core::WorkerId;
+use tidemill_core::gate::{Per, QueueLimit};
+use tidemill_store::{ClaimRequest, Settled, Store};
+use tokio::task::JoinSet;
+
+use super::kit::{Kit, ask, done, item, job};
+use super::limits::{at_once, fill, of_key};
+
+over_both_stores!(a_hundred_keys_and_many_claimers_never_meet, a_limit_holds_among_many_claimers);
+
+/// Claims and settles until all are done; asserts that never too many run at once.
+async fn race(kit: &Kit, limits: Vec<QueueLimit>, jobs: usize, most: fn(&Running) -> bool) {
+    let running = Arc::new(Mutex::new(Running::default()));
+    let mut tasks = JoinSet::new();
+    let limits = Arc::new(limits);
+    for number in 0..6 {
+        let store = if number % 2 == 0 { kit.store.clone() } else { kit.neighbour().await };
+        let worker = kit.worker().await;
+        let (running, limits) = (Arc::clone(&running), Arc::clone(&limits));
+        tasks.spawn(run(store, worker, limits, running, jobs, most));
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+    assert_eq!(running.lock().unwrap().done, jobs);
+}
+
+/// What runs now.
+#[derive(Default)]
+struct Running {
+    keys: BTreeMap<String, usize>,
+    all: usize,
+    done: usize,
+}
+
+async fn run(
+    store: Arc<dyn Store>,
+    worker: WorkerId,
+    limits: Arc<Vec<QueueLimit>>,
+    running: Arc<Mutex<Running>>,
+    jobs: usize,
+    is_right: fn(&Running) -> bool,
+) {
+    let mut heard = store.wake().listen();
+    while running.lock().unwrap().done < jobs {
+        let wish = ClaimRequest { limits: Arc::clone(&limits), ..ask(worker, "default", 7) };
+        let claim = store.claim(wish).await.unwrap();
+        {
+            let mut running = running.lock().unwrap();
+            for taken in &claim.jobs {
+                *running.keys.entry(taken.job.key.clone().unwrap_or_default()).or_default() += 1;
+                running.all += 1;
+            }
+            assert!(is_right(&running), "{:?}", running.keys);
+        }
+        if claim.jobs.is_empty() {
+            let _ = tokio::time::timeout(Duration::from_millis(100), heard.recv()).await;
+            continue;
+        }
+        tokio::task::yield_now().await;
+        {
+            // It has run; whoever takes the next one of its key may do so once this is settled.
+            let mut running = running.lock().unwrap();
+            for taken in &claim.jobs {
+                let key = taken.job.key.clone().unwrap_or_default();
+                *running.keys.get_mut(&key).unwrap() -= 1;
+                running.all -= 1;
+            }
+        }
+        let items = (0..claim.jobs.len()).map(|at| item(&claim, at, done())).collect();
+        let answers = store.settle(worker, items).await.unwrap();
+        assert!(answers.iter().all(|answer| *answer == Settled::Accepted));
+        running.lock().unwrap().done += answers.len();
+    }
+}
+
+async fn a_hundred_keys_and_many_claimers_never_meet(kit: &Kit) {
+    let jobs = (0..600).map(|n| of_key(&format!("key {}", n % 100))).collect();
+    kit.store.enqueue(jobs).await.unwrap();
+    race(kit, vec![at_once(Per::Key, 1)], 600, |running| running.keys.values().all(|n| *n <= 1))
+        .await;
+}
+
+async fn a_limit_holds_among_many_claimers(kit: &Kit) {
+    fill(kit, &job("k"), 400).await;
+    race(kit, vec![at_once(Per::All, 5)], 400, |running| running.all <= 5).await;
+}
