@@ -111,12 +111,12 @@ async fn keys_take_turns_and_all_get_through(kit: Kit) {
     let jobs = (0..200).map(|n| (n % 10).to_string()).map(|key| echo(&key).key(&key));
     one.enqueue_many(jobs).await.unwrap();
     finished(&one).await;
-    let crowd = crowd.lock().unwrap();
-    assert!(crowd.most.len() == 10 && crowd.most.values().all(|most| *most == 1), "{crowd:?}");
-    assert_eq!(one.counts().done + other.counts().done, 200);
     for worker in workers {
         worker.stop().await;
     }
+    assert_eq!(one.counts().done + other.counts().done, 200);
+    let crowd = crowd.lock().unwrap();
+    assert!(crowd.most.len() == 10 && crowd.most.values().all(|most| *most == 1), "{crowd:?}");
 }
 
 async fn a_rate_is_kept_across_workers(kit: Kit) {
