@@ -165,7 +165,8 @@ impl Play {
         let queues = ["q0", "q1"].map(str::to_owned);
         let counted = fine(self.store.depths(&queues).await)?;
         let jobs = self.memory.jobs.values();
-        let there = jobs.filter(|job| matches!(job.place, Place::Waiting { .. })).count() as u64;
+        let is_there = |place: &Place| matches!(place, Place::Waiting { .. } | Place::Lined { .. });
+        let there = jobs.filter(|job| is_there(&job.place)).count() as u64;
         let depth: u64 = counted.iter().map(tidemill_store::DepthView::depth).sum();
         prop_assert_eq!(depth, there, "depth");
         Ok(())
