@@ -19,6 +19,7 @@ mod engine {
     mod follow_up;
     mod handler;
     mod helpers;
+    pub mod limit_kills;
     mod limits;
     mod middleware;
     mod ordered;
@@ -41,5 +42,6 @@ mod engine {
 #[test]
 fn role() {
     engine::processes::run();
+    engine::limit_kills::run();
     engine::schedule_kills::run();
 }
