@@ -16,6 +16,7 @@ struct SchedulesPage;
 #[doc = include_str!("../../../docs/fairness.md")]
 #[doc = include_str!("../../../docs/why.md")]
 #[doc = include_str!("../../../docs/backpressure.md")]
+#[doc = include_str!("../../../docs/limits.md")]
 #[doc = include_str!("../../../docs/ordering.md")]
 struct Guide;
 
