@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use comfy_table::{Cell, Color};
 use tidemill::{Per, Priority, QueueRules, Rate, Retry, Timestamp};
+use tidemill_core::queue::is_pattern;
 use tidemill_core::{BandWeights, Retention};
 use tidemill_store::QueueView;
 
@@ -156,7 +157,12 @@ async fn list(app: &App) -> Outcome {
         "NO WORKER KNOWS",
         "RULES",
     ]);
-    for queue in &queues {
+    // A pattern whose rules were all taken back says nothing.
+    let says = |queue: &&QueueView| {
+        !is_pattern(&queue.name)
+            || queue.rules.as_ref().is_some_and(|rules| said(rules) != "default")
+    };
+    for queue in queues.iter().filter(says) {
         table.add_row(row(queue, now));
     }
     output::show(&table);
