@@ -5,6 +5,7 @@
 //! store remembers what was decided here, and the engine acts on it.
 
 pub mod clock;
+pub mod credit;
 pub mod dead;
 pub mod depth;
 pub mod error;

@@ -1,7 +1,7 @@
 //! The hands: a worker claims jobs, runs their handlers and settles what came of them.
 //!
-//! A worker asks only for what it has free slots for, beats for itself and not for each job, and
-//! stops without losing anything. It refuses to take kinds it does not know.
+//! A worker asks only for what it has slots for, free or about to be, beats for itself and not for each
+//! job, and stops without losing anything. It refuses to take kinds it does not know.
 
 pub mod context;
 mod dispatch;
@@ -13,6 +13,7 @@ pub mod middleware;
 pub(crate) mod options;
 pub(crate) mod registry;
 pub(crate) mod settler;
+mod shelf;
 pub(crate) mod shop;
 mod slots;
 pub mod stop;

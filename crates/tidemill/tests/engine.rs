@@ -12,6 +12,7 @@ mod engine {
 
     mod bouncer;
     mod cancel;
+    mod credit;
     mod dead;
     mod deadline;
     mod depth;

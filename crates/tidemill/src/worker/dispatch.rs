@@ -1,21 +1,25 @@
-//! The loop that asks for work: whenever a slot is free and there may be a job for it.
+//! The loop that asks for work: whenever a slot is free, or about to be, and there may be a job for it.
 //!
-//! No timer gates a free slot. A full claim is followed by the next one as soon as a slot is free;
-//! after a short one the loop waits for a hint, for the next due time, or for its turn to look.
+//! No timer gates a free slot. What is at hand starts as soon as a slot is free, whether a claim is
+//! under way or not. A full claim is followed by the next one as soon as there is room; after a short
+//! one the loop waits for a hint, for the next due time, or for its turn to look.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use tidemill_core::WorkerId;
 use tidemill_core::queue::matches;
 use tidemill_core::share::Turns;
-use tidemill_store::{Claim, Hint};
+use tidemill_store::{Claim, Hint, Lane};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::telemetry::add;
-use crate::worker::execute::execute;
-use crate::worker::shop::Shop;
+use crate::worker::shelf::Shelf;
+use crate::worker::shop::{Shop, locked};
 use crate::worker::slots::Group;
 use crate::worker::wish::Lanes;
 
@@ -24,69 +28,133 @@ const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Asks for jobs for one group of slots, until `quiet`.
 pub(crate) async fn dispatch(shop: Arc<Shop>, group: Arc<Group>, quiet: CancellationToken) {
     let mut hints = shop.mill.0.store.wake().listen();
-    let (mut outage, mut turns) = (Outage::default(), Turns::default());
-    while let Some(free) = free_slots(&shop, &group, &quiet).await {
-        let asked = free.min(shop.options.claim_jobs_max);
-        forget(&mut hints);
+    let mut desk = Desk::new(&shop, &group);
+    let mut asking: Option<Asking> = None;
+    loop {
+        let freed = group.slots.freed.notified();
+        if !quiet.is_cancelled() {
+            desk.shelf.serve(&shop, &group);
+            if asking.is_none() && desk.resting_until.is_none() {
+                asking = desk.ask(&mut hints);
+            }
+        }
+        let (is_asking, rest) = (asking.is_some(), desk.resting_until);
+        tokio::select! {
+            biased;
+            claimed = answer(&mut asking), if is_asking => {
+                if let Some(asked) = asking.take() {
+                    desk.take(&asked, claimed);
+                }
+            }
+            // What was asked for is waited for: nobody else would know of it.
+            () = quiet.cancelled(), if !is_asking => break,
+            () = freed => {}
+            () = until(rest), if rest.is_some() && !is_asking => desk.resting_until = None,
+            () = heard(&group, &mut hints), if rest.is_some() && !is_asking => {
+                desk.resting_until = None;
+            }
+            () = until(desk.shelf.deadline(&group)), if desk.shelf.len() > 0 => {
+                locked(&group.credit).stalled();
+                desk.shelf.clear(&shop);
+            }
+        }
+    }
+    desk.shelf.clear(&shop);
+}
+
+/// A claim under way.
+struct Asking {
+    claim: BoxFuture<'static, tidemill_store::Result<Claim>>,
+    worker: WorkerId,
+    lanes: Lanes,
+    jobs: usize,
+    since: Instant,
+}
+
+async fn answer(asking: &mut Option<Asking>) -> tidemill_store::Result<Claim> {
+    match asking {
+        Some(asking) => (&mut asking.claim).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What a dispatcher keeps between two claims.
+struct Desk<'a> {
+    shop: &'a Arc<Shop>,
+    group: &'a Arc<Group>,
+    shelf: Shelf,
+    turns: Turns<Lane>,
+    outage: Outage,
+    /// Until when nothing is asked for: the last claim came back short.
+    resting_until: Option<Instant>,
+    /// The last claim came back full. Only then is anything asked for in advance: without a backlog a
+    /// job is better left to whoever has a free slot.
+    has_backlog: bool,
+}
+
+impl<'a> Desk<'a> {
+    fn new(shop: &'a Arc<Shop>, group: &'a Arc<Group>) -> Self {
+        let (shelf, turns, outage) = (Shelf::default(), Turns::default(), Outage::default());
+        Self { shop, group, shelf, turns, outage, resting_until: None, has_backlog: false }
+    }
+
+    /// Begins a claim, if there is room for something.
+    fn ask(&self, hints: &mut Receiver<Hint>) -> Option<Asking> {
+        let (shop, group) = (self.shop, self.group);
+        let free = group.slots.free();
+        let credit = *locked(&group.credit);
+        let in_advance = if self.has_backlog { credit.in_advance(group.slots.max()) } else { 0 };
+        if group.slots.is_choked(&shop.unsettled) || free + in_advance <= self.shelf.len() {
+            return None;
+        }
         let known = shop.mill.0.rules.known();
-        let lanes = Lanes::of(&group.queues, &known, &turns);
-        let wish = shop.wish(&lanes, &known, asked);
-        let worker = wish.worker;
-        let next_due = match shop.mill.0.store.claim(wish).await {
+        let lanes = Lanes::of(&group.queues, &known, &self.turns);
+        let mut wish = shop.wish(&lanes, &known, 0);
+        // What waits here would keep others from passing a limit.
+        let in_advance = if wish.limits.is_empty() { in_advance } else { 0 };
+        let room = (free + in_advance).saturating_sub(self.shelf.len());
+        wish.jobs_max = room.min(shop.options.claim_jobs_max);
+        if wish.jobs_max == 0 {
+            return None;
+        }
+        forget(hints);
+        let (worker, jobs, since) = (wish.worker, wish.jobs_max, Instant::now());
+        let store = Arc::clone(&shop.mill.0.store);
+        let claim = Box::pin(async move { store.claim(wish).await });
+        Some(Asking { claim, worker, lanes, jobs, since })
+    }
+
+    /// Takes what a claim brought.
+    fn take(&mut self, asked: &Asking, claimed: tidemill_store::Result<Claim>) {
+        let pause = match claimed {
             // Given up while it asked: whoever rescued the worker has these jobs.
-            Ok(_) if worker != shop.worker() => continue,
+            Ok(_) if asked.worker != self.shop.worker() => return,
             Ok(claim) => {
-                outage.over();
-                let (full, next_due) = (claim.jobs.len() >= asked, wait_of(&claim));
-                lanes.took(&claim, &mut turns);
-                start_all(&shop, &group, claim);
-                if full {
-                    continue;
+                self.outage.over();
+                let (jobs, next_due) = (claim.jobs.len(), wait_of(&claim));
+                if jobs > 0 {
+                    locked(&self.group.credit).claimed(asked.since.elapsed());
+                }
+                add(&self.shop.mill.0.counters.claimed, jobs);
+                asked.lanes.took(&claim, &mut self.turns);
+                self.shelf.add(asked.worker, claim);
+                self.has_backlog = jobs >= asked.jobs;
+                if self.has_backlog {
+                    return;
                 }
                 next_due
             }
-            Err(error) => Some(outage.pause(&error)),
+            Err(error) => Some(self.outage.pause(&error)),
         };
-        let look = poll_pause(&shop);
-        let pause = next_due.map_or(look, |due| due.min(look));
-        tokio::select! {
-            () = quiet.cancelled() => return,
-            () = tokio::time::sleep(pause) => {}
-            () = heard(&group, &mut hints) => {}
-        }
-    }
-}
-
-/// Waits for a free slot; `None` when the worker is to be quiet.
-async fn free_slots(shop: &Shop, group: &Group, quiet: &CancellationToken) -> Option<usize> {
-    loop {
-        let freed = group.slots.freed.notified();
-        if quiet.is_cancelled() {
-            return None;
-        }
-        match group.slots.free(&shop.unsettled) {
-            0 => tokio::select! {
-                () = quiet.cancelled() => return None,
-                () = freed => {}
-            },
-            free => return Some(free),
-        }
-    }
-}
-
-fn start_all(shop: &Arc<Shop>, group: &Group, claim: Claim) {
-    let Some(token) = claim.token else { return };
-    add(&shop.mill.0.counters.claimed, claim.jobs.len());
-    for claimed in claim.jobs {
-        let (shop, slot, now) = (Arc::clone(shop), group.slots.take(), claim.now);
-        let attempts = shop.attempts.clone();
-        attempts.spawn(async move {
-            if let Some(item) = execute(&shop, claimed, token, now, slot).await {
-                shop.unsettled.ended();
-                // The receiver lives as long as the worker does.
-                let _ = shop.settling.send(item);
-            }
-        });
+        let look = poll_pause(self.shop);
+        self.resting_until = Some(Instant::now() + pause.map_or(look, |due| due.min(look)));
     }
 }
 

@@ -38,6 +38,19 @@ pub(crate) async fn execute(
     Some(SettleItem { job, token, attempt, lost, started_at, gates, settlement })
 }
 
+/// What is settled for a job that was claimed and not started.
+pub(crate) fn unstarted(
+    shop: &Shop,
+    claimed: ClaimedJob,
+    token: Token,
+    settlement: Settlement,
+) -> SettleItem {
+    let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
+    let gates = come_out(&shop.mill.0.rules.known().book, &job, gates, &settlement);
+    let started_at = shop.mill.0.clock.now();
+    SettleItem { job, token, attempt, lost, started_at, gates, settlement }
+}
+
 /// What is to be said at the gates, by the limits as they are now.
 fn come_out(
     book: &RuleBook,

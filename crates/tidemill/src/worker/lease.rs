@@ -31,7 +31,7 @@ pub(crate) async fn beat(shop: Arc<Shop>, done: CancellationToken) {
         match beat_once(&shop, held_until).await {
             Some(Beat { lost: false, cancelled }) => {
                 held_until = sent + shop.options.lease_ttl;
-                shop.end(&cancelled, Why::Cancelled);
+                shop.call_off(&cancelled);
             }
             Some(Beat { lost: true, .. }) => {
                 start_anew(&shop, &done).await;

@@ -1,7 +1,7 @@
 //! What the loops of a worker share: the handlers, the slots, and the attempts that run.
 
 use std::any::{Any, TypeId};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidemill_core::{JobId, Token, WorkerId};
@@ -17,7 +17,7 @@ use crate::worker::context::States;
 use crate::worker::middleware::Middleware;
 use crate::worker::options::Options;
 use crate::worker::registry::Registry;
-use crate::worker::slots::{Group, Slots, Unsettled};
+use crate::worker::slots::{Group, Unsettled};
 use crate::worker::wish::Lanes;
 
 /// Why an attempt is asked to end before its handler does.
@@ -86,6 +86,8 @@ struct Living {
     attempts: HashMap<JobId, Live>,
     stopping: bool,
     abandoned: bool,
+    /// Jobs that were called off, by the latest heartbeat, and do not run here yet.
+    called_off: HashSet<JobId>,
 }
 
 impl Shop {
@@ -171,6 +173,9 @@ impl Shop {
         if living.stopping {
             live.end(Why::Stopping);
         }
+        if living.called_off.remove(&id) {
+            live.end(Why::Cancelled);
+        }
         if living.abandoned {
             live.abandon.cancel();
         }
@@ -185,12 +190,29 @@ impl Shop {
         }
     }
 
-    /// Asks these attempts to end.
-    pub(crate) fn end(&self, ids: &[JobId], why: Why) {
-        let living = locked(&self.live);
-        for attempt in ids.iter().filter_map(|id| living.attempts.get(id)) {
-            attempt.end(why);
+    /// Asks these attempts to end: a heartbeat says that they were called off. Those that have not
+    /// started yet are remembered.
+    pub(crate) fn call_off(&self, ids: &[JobId]) {
+        let mut living = locked(&self.live);
+        living.called_off.clear();
+        for id in ids {
+            match living.attempts.get(id) {
+                Some(attempt) => attempt.end(Why::Cancelled),
+                None => drop(living.called_off.insert(*id)),
+            }
         }
+    }
+
+    /// Whether a job that has not started yet was called off.
+    pub(crate) fn is_called_off(&self, id: JobId) -> bool {
+        locked(&self.live).called_off.contains(&id)
+    }
+
+    /// Hands over what an attempt came to, to be settled.
+    pub(crate) fn hand_over(&self, item: SettleItem) {
+        self.unsettled.ended();
+        // The receiver lives as long as the worker does.
+        let _ = self.settling.send(item);
     }
 
     /// Asks all attempts to end; when the worker stops, also those that only just start.
@@ -214,9 +236,8 @@ impl Shop {
 
 /// The shared slots, and those that belong to one queue.
 fn groups(options: &Options) -> Vec<Arc<Group>> {
-    let group = |queues, slots| Arc::new(Group { queues, slots: Slots::new(slots) });
-    let shared = group(options.shared_queues(), options.slots);
-    let own = options.dedicated.iter().map(|own| group(vec![own.queue.clone()], own.slots));
+    let shared = Group::new(options.shared_queues(), options.slots);
+    let own = options.dedicated.iter().map(|own| Group::new(vec![own.queue.clone()], own.slots));
     std::iter::once(shared).chain(own).collect()
 }
 

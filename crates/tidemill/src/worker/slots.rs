@@ -3,9 +3,10 @@
 //! A worker has shared slots, and slots of their own for queues that must not wait for others. Each
 //! group of slots asks for its own jobs.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
+use tidemill_core::credit::Credit;
 use tokio::sync::Notify;
 
 /// Some slots, and the queues whose jobs may take them.
@@ -14,6 +15,14 @@ pub(crate) struct Group {
     /// Names and patterns.
     pub(crate) queues: Vec<String>,
     pub(crate) slots: Arc<Slots>,
+    /// How much may be asked for beyond the free ones.
+    pub(crate) credit: Mutex<Credit>,
+}
+
+impl Group {
+    pub(crate) fn new(queues: Vec<String>, slots: usize) -> Arc<Self> {
+        Arc::new(Self { queues, slots: Slots::new(slots), credit: Mutex::default() })
+    }
 }
 
 /// The slots of a group.
@@ -29,15 +38,21 @@ impl Slots {
         Arc::new(Self { max, used: AtomicUsize::new(0), freed: Notify::new() })
     }
 
+    pub(crate) fn max(&self) -> usize {
+        self.max
+    }
+
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Acquire)
     }
 
+    /// Whether so many attempts wait to be settled that nothing more should be asked for.
+    pub(crate) fn is_choked(&self, unsettled: &Unsettled) -> bool {
+        unsettled.number() > 4 * self.max + 1000
+    }
+
     /// How many more may start now.
-    pub(crate) fn free(&self, unsettled: &Unsettled) -> usize {
-        if unsettled.number() > 4 * self.max + 1000 {
-            return 0;
-        }
+    pub(crate) fn free(&self) -> usize {
         self.max.saturating_sub(self.used())
     }
 

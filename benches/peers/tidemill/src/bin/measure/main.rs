@@ -92,7 +92,7 @@ async fn main() -> Res<()> {
         "latency" => latency::measure(&mill, options.number("jobs", 500)).await?,
         "fill" => drop(load::fill(&mill, options.number("jobs", 1_000_000)).await?),
         _ => return Err(
-            "measure verbs|backlog|history|held|memory|latency|tenants|slots|lines [--store URL]"
+            "measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines [--store URL]"
                 .into(),
         ),
     }

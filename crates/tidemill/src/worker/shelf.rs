@@ -1,0 +1,246 @@
+//! Jobs at hand: claimed for slots that are about to become free, and started as soon as one is.
+//!
+//! First come, first started. A job that waits for too long, or whose queue was paused, is given back
+//! unspent; one that was called off meanwhile ends without having run. Refuses to start what was
+//! claimed by a worker that was given up since: others have it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tidemill_core::{Settlement, Token, WorkerId};
+use tidemill_store::{Claim, ClaimedJob};
+use tokio::time::Instant;
+
+use crate::worker::execute::{execute, unstarted};
+use crate::worker::shop::{Shop, locked};
+use crate::worker::slots::Group;
+
+/// A job that waits for a slot of this worker.
+struct AtHand {
+    claimed: ClaimedJob,
+    token: Token,
+    /// The store's present at the claim.
+    now: Timestamp,
+    since: Instant,
+    worker: WorkerId,
+}
+
+/// The jobs at hand of one group of slots.
+#[derive(Default)]
+pub(crate) struct Shelf(VecDeque<AtHand>);
+
+impl Shelf {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Adds what a claim of this worker brought.
+    pub(crate) fn add(&mut self, worker: WorkerId, claim: Claim) {
+        let Some(token) = claim.token else { return };
+        let (now, since) = (claim.now, Instant::now());
+        let at_hand = |claimed| AtHand { claimed, token, now, since, worker };
+        self.0.extend(claim.jobs.into_iter().map(at_hand));
+    }
+
+    /// Starts as many as there are free slots.
+    pub(crate) fn serve(&mut self, shop: &Arc<Shop>, group: &Arc<Group>) {
+        if self.0.is_empty() {
+            return;
+        }
+        let known = shop.mill.0.rules.known();
+        while group.slots.free() > 0 {
+            let Some(job) = self.0.pop_front() else { return };
+            if job.worker != shop.worker() {
+                continue;
+            }
+            let body = &job.claimed.job;
+            if shop.is_called_off(body.id) {
+                let reason = "called off before it ran".to_owned();
+                end(shop, job, Settlement::Cancelled { reason });
+            } else if known.book.paused_by(&body.queue).is_some() {
+                give_back(shop, job);
+            } else {
+                start(shop, group, job);
+            }
+        }
+    }
+
+    /// When the first of them has waited for too long.
+    pub(crate) fn deadline(&self, group: &Group) -> Option<Instant> {
+        Some(self.0.front()?.since + locked(&group.credit).patience())
+    }
+
+    /// Gives back all of them, unspent.
+    pub(crate) fn clear(&mut self, shop: &Arc<Shop>) {
+        for job in self.0.drain(..).filter(|job| job.worker == shop.worker()) {
+            give_back(shop, job);
+        }
+    }
+}
+
+fn start(shop: &Arc<Shop>, group: &Arc<Group>, job: AtHand) {
+    let (shop, group, slot) = (Arc::clone(shop), Arc::clone(group), group.slots.take());
+    let attempts = shop.attempts.clone();
+    attempts.spawn(async move {
+        let started = Instant::now();
+        let item = execute(&shop, job.claimed, job.token, job.now, slot).await;
+        locked(&group.credit).ran(started.elapsed());
+        if let Some(item) = item {
+            shop.hand_over(item);
+        }
+    });
+}
+
+fn give_back(shop: &Shop, job: AtHand) {
+    let spent = job.claimed.attempt.saturating_sub(1);
+    let delay = std::time::Duration::ZERO;
+    end(shop, job, Settlement::Again { delay, spent, failure: None });
+}
+
+fn end(shop: &Shop, job: AtHand, settlement: Settlement) {
+    shop.hand_over(unstarted(shop, job.claimed, job.token, settlement));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use serde_json::json;
+    use tidemill_core::share::Turns;
+    use tidemill_core::{JobId, Payload};
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::engine::Tidemill;
+    use crate::engine::rules::look;
+    use crate::error::Result;
+    use crate::worker::job::{Enqueue, Settings};
+    use crate::worker::wish::Lanes;
+
+    /// A worker with one slot, and jobs at hand that were claimed for it.
+    struct Bench {
+        shop: Arc<Shop>,
+        shelf: Shelf,
+        started: Arc<Mutex<Vec<String>>>,
+        go: Arc<Notify>,
+    }
+
+    impl Bench {
+        async fn with(jobs: usize) -> Result<Self> {
+            let mill = Tidemill::open("sqlite::memory:").await?;
+            let (started, go) = (Arc::<Mutex<Vec<String>>>::default(), Arc::<Notify>::default());
+            let (log, gate) = (Arc::clone(&started), Arc::clone(&go));
+            let handler = move |payload: Payload, _cx| {
+                locked(&log).push(payload.as_str().to_owned());
+                let gate = Arc::clone(&gate);
+                async move {
+                    gate.notified().await;
+                    Ok(Payload::null())
+                }
+            };
+            let worker = mill.worker().slots(1).handle_raw("k", Settings::default(), handler);
+            let shop = worker.into_shop()?;
+            shop.register().await?;
+            mill.enqueue_many((0..jobs).map(|n| Enqueue::raw("k", json!(n).to_string()))).await?;
+            let mut bench = Self { shop, shelf: Shelf::default(), started, go };
+            bench.claim().await?;
+            Ok(bench)
+        }
+
+        /// Claims everything that waits.
+        async fn claim(&mut self) -> Result<()> {
+            let shop = &self.shop;
+            let known = shop.mill.0.rules.known();
+            let lanes = Lanes::of(&shop.groups[0].queues, &known, &Turns::default());
+            let claim = shop.mill.store().claim(shop.wish(&lanes, &known, 100)).await?;
+            self.shelf.add(shop.worker(), claim);
+            Ok(())
+        }
+
+        fn serve(&mut self) {
+            let group = Arc::clone(&self.shop.groups[0]);
+            self.shelf.serve(&self.shop, &group);
+        }
+
+        fn ids(&self) -> Vec<JobId> {
+            self.shelf.0.iter().map(|at_hand| at_hand.claimed.job.id).collect()
+        }
+
+        /// Lets the one that runs end, and waits until its slot is free.
+        async fn end_one(&self) {
+            let freed = self.shop.groups[0].slots.freed.notified();
+            self.go.notify_one();
+            freed.await;
+        }
+
+        /// What was handed over to be settled so far.
+        fn settled(&self) -> Vec<Settlement> {
+            let mut settled = self.shop.take_settled().into_iter();
+            let mut receiver = settled.next();
+            let next = || receiver.as_mut()?.try_recv().ok();
+            std::iter::from_fn(next).map(|item| item.settlement).collect()
+        }
+    }
+
+    const GIVEN_BACK: Settlement =
+        Settlement::Again { delay: std::time::Duration::ZERO, spent: 0, failure: None };
+
+    #[tokio::test]
+    async fn a_slot_that_is_free_gets_the_next_at_hand_without_a_claim() -> Result<()> {
+        let mut bench = Bench::with(3).await?;
+        for (number, left) in [("0", 2), ("1", 1), ("2", 0)] {
+            bench.serve();
+            assert_eq!(bench.shelf.len(), left, "one slot, one job");
+            bench.serve();
+            assert_eq!(bench.shelf.len(), left, "no more than there are slots");
+            bench.end_one().await;
+            assert_eq!(locked(&bench.started).last().map(String::as_str), Some(number));
+        }
+        assert_eq!(bench.shop.used(), 0);
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn what_is_cleared_is_given_back_unspent() -> Result<()> {
+        let mut bench = Bench::with(3).await?;
+        bench.shelf.clear(&bench.shop);
+        assert_eq!(bench.shelf.len(), 0);
+        assert_eq!(bench.settled(), [GIVEN_BACK, GIVEN_BACK, GIVEN_BACK]);
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn what_was_called_off_does_not_start() -> Result<()> {
+        let mut bench = Bench::with(2).await?;
+        let called_off = bench.ids()[0];
+        bench.shop.call_off(&[called_off]);
+        bench.serve();
+        bench.end_one().await;
+        assert_eq!(*locked(&bench.started), ["1"]);
+        let reason = "called off before it ran".to_owned();
+        assert_eq!(bench.settled()[0], Settlement::Cancelled { reason });
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn jobs_of_a_queue_that_was_paused_are_given_back() -> Result<()> {
+        let mut bench = Bench::with(2).await?;
+        bench.shop.mill.pause("default").await?;
+        look(&bench.shop.mill, &["default".to_owned()]).await?;
+        bench.serve();
+        assert_eq!((bench.shelf.len(), bench.shop.used()), (0, 0));
+        assert_eq!(bench.settled(), [GIVEN_BACK, GIVEN_BACK]);
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn what_a_lost_lease_held_is_dropped() -> Result<()> {
+        let mut bench = Bench::with(2).await?;
+        bench.shop.renew();
+        bench.serve();
+        assert_eq!((bench.shelf.len(), bench.shop.used()), (0, 0));
+        assert!(bench.settled().is_empty(), "others have them");
+        Ok(())
+    }
+}
