@@ -1,14 +1,16 @@
 //! Claim: one statement takes sheaves of ids, cuts the last one, and writes one lease for all.
 //!
-//! Nobody waits: sheaves in the hands of others are passed over, and asked for again soon after.
+//! Nobody waits: sheaves in the hands of others are passed over, and asked for again soon after. Only claims
+//! under limits take turns; so that these are short, bodies are then read by a statement of their own.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tidemill_core::gate::{Counts, Per, RETRY_CREDIT};
-use tidemill_core::{QueueLimit, Token};
+use tidemill_core::{Job, QueueLimit, Token};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -39,6 +41,8 @@ const CLAIM: Statement = sql!(
     INT4,
     TEXT,
 );
+
+const BODIES: Statement = sql!("select_bodies", UUID_ARRAY);
 
 /// How often one claim looks again because others held what is due.
 const LOOKS_MAX: u32 = 3;
@@ -101,7 +105,18 @@ async fn look(shared: &Shared, ask: &ClaimRequest, plan: &mut Plan) -> Result<Lo
     loop {
         let began = Instant::now();
         match look_once(shared, ask, plan, asked).await {
-            Ok(rows) => return Ok(read(shared, ask, plan, &rows, began.elapsed())),
+            Ok(rows) => {
+                let took = began.elapsed();
+                let bodies = match bodies(shared, &rows).await {
+                    Ok(bodies) => bodies,
+                    Err(error) => {
+                        // The lease is there, and nobody can work on it.
+                        shared.leases.strayed(Stray { worker: ask.worker, ask: asked });
+                        return Err(error);
+                    }
+                };
+                return Ok(read(shared, ask, plan, Answer { rows: &rows, bodies, took }));
+            }
             Err(fault) => {
                 if matches!(fault, Fault::Lost(_)) {
                     shared.leases.strayed(Stray { worker: ask.worker, ask: asked });
@@ -152,13 +167,32 @@ async fn look_once(
         .await
 }
 
-fn read(
-    shared: &Shared,
-    ask: &ClaimRequest,
-    plan: &mut Plan,
-    rows: &[Row],
+/// What the database answered, and how long the claim took.
+struct Answer<'a> {
+    rows: &'a [Row],
+    /// Bodies that are not in the rows.
+    bodies: HashMap<Uuid, Job>,
     took: Duration,
-) -> Look {
+}
+
+/// Whether the claim has left the body of this job to be read later.
+fn is_bare(job: &Row) -> bool {
+    job.get::<_, Option<&str>>(14).is_none()
+}
+
+/// Reads the bodies that the claim has left. Jobs that are gone by now have none.
+async fn bodies(shared: &Shared, rows: &[Row]) -> Result<HashMap<Uuid, Job>> {
+    let bare = rows.iter().skip(1).filter(|job| is_bare(job));
+    let ids: Vec<Uuid> = bare.map(|job| job.get(13)).collect();
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows = shared.db.read(&BODIES, &[&ids]).await?;
+    Ok(rows.iter().map(|row| (row.get(0), body(row, 0))).collect())
+}
+
+fn read(shared: &Shared, ask: &ClaimRequest, plan: &mut Plan, answer: Answer<'_>) -> Look {
+    let Answer { rows, mut bodies, took } = answer;
     let mut claim =
         Claim { token: None, now: Timestamp::UNIX_EPOCH, jobs: Vec::new(), next_due: None };
     let Some((head, jobs)) = rows.split_first() else {
@@ -168,12 +202,15 @@ fn read(
     claim.token = head.get::<_, Option<i64>>(1).map(Token);
     let (is_whole, due): (bool, bool) = (head.get(2), head.get(5));
     claim.next_due = head.get::<_, Option<At>>(6).map(|at| at.0);
-    claim.jobs.extend(jobs.iter().map(|row| ClaimedJob {
-        job: Arc::new(body(row, 13)),
-        attempt: row.get::<_, i16>(10) as u16 + 1,
-        lost: row.get::<_, i16>(11) as u16,
-        due_at: row.get::<_, At>(9).0,
-        gates: gates(row.get(12)),
+    claim.jobs.extend(jobs.iter().filter_map(|row| {
+        let body = if is_bare(row) { bodies.remove(&row.get(13))? } else { body(row, 13) };
+        Some(ClaimedJob {
+            job: Arc::new(body),
+            attempt: row.get::<_, i16>(10) as u16 + 1,
+            lost: row.get::<_, i16>(11) as u16,
+            due_at: row.get::<_, At>(9).0,
+            gates: gates(row.get(12)),
+        })
     }));
     if is_whole {
         plan.begin_at_heads();

@@ -95,7 +95,8 @@ returns table (gate text, room int8) language sql stable as $$
         case when of_limit.percent is not null then coalesce(floor(g.credit)::int8, of_limit.burst) end,
         2147483647)
     from unnest(gates) t(gate) left join tidemill.gate g on g.name = t.gate, lateral (
-        select coalesce(sum(p.held), 0) as inside from tidemill.permit p where p.gate = t.gate
+        select coalesce(sum(p.held), 0) as inside from tidemill.permit p
+        where of_limit.most is not null and p.gate = t.gate
     ) i
 $$;
 
@@ -114,53 +115,72 @@ begin
     foreach l in array limits loop
         continue when l.queue <> of_queue;
         with candidate as materialized (
-            select c.*, l.gate || case l.per
+            select c.*, case when l.kind is null or c.kind = l.kind then l.gate || case l.per
                 when 1 then chr(31) || nullif(c.tenant, '')
                 when 2 then chr(31) || nullif(c.key, '')
                 when 3 then case when c.attempt > 0 then '' end
                 else ''
-            end as gate
+            end end as gate
             from unnest(pass.passed, kinds, tenants, keys, attempts, pass.through, pass.stops) with ordinality
                 c(number, kind, tenant, key, attempt, through, stop, place)
-            where l.kind is null or c.kind = l.kind
         ), ranked as (
-            select c.*, r.room - (sum(c.number) over (partition by c.gate order by c.place) - c.number) as room
-            from candidate c join tidemill.rooms(
+            select c.*, r.room + c.number - sum(c.number) over (
+                partition by c.gate order by c.place rows unbounded preceding) as room
+            from candidate c left join tidemill.rooms(
                 pass.at, array(select distinct c.gate from candidate c where c.gate is not null), l) r using (gate)
         )
         -- In order already: to sort inside of each aggregate cost a claim of 500 two milliseconds.
         select array_agg(v.passed), array_agg(v.through), array_agg(v.stop)
         into pass.passed, pass.through, pass.stops
         from (
-            select case when r.gate is null then c.number else greatest(0, least(r.number, r.room))::int4 end as passed,
-                c.through || coalesce(r.gate || chr(30), '') as through,
-                coalesce(c.stop, case when r.room < r.number then r.gate end) as stop
-            from unnest(pass.passed, pass.through, pass.stops) with ordinality c(number, through, stop, place)
-            left join ranked r using (place)
-            order by c.place
+            select case when r.gate is null then r.number else greatest(0, least(r.number, r.room))::int4 end as passed,
+                r.through || coalesce(r.gate || chr(30), '') as through,
+                coalesce(r.stop, case when r.room < r.number then r.gate end) as stop
+            from ranked r order by r.place
         ) v;
     end loop;
 end $$;
 
--- Writes down who went in: permits, cells of rates, probes, credit for retries.
+-- Writes down who went in: permits, cells of rates, probes, credit for retries; answers the gates. `again`: this lease
+-- may be inside of these gates already.
 create function tidemill.go_in(
-    at timestamptz, limits tidemill.limit[], lease int8, through text[], numbers int4[]
-) returns void language plpgsql as $$
+    at timestamptz, limits tidemill.limit[], lease int8, through text[], numbers int4[], again boolean,
+    out gates text[]
+) language plpgsql as $$
+declare
+    bases text[];
+    sums int4[];
+    counted text[] := array(select l.gate from unnest(limits) l where l.most is not null);
 begin
-    with going as materialized (
-        select g.gate, l.*, g.number from (
-            select t.gate, sum(n.number)::int4 as number
-            from unnest(go_in.through, go_in.numbers) n(through, number),
-                unnest(string_to_array(rtrim(n.through, chr(30)), chr(30))) t(gate)
-            where n.number > 0 group by t.gate
-        ) g, lateral (
-            select l.most, l.every_us, l.probe_us, l.percent, l.burst, l.gate as base from unnest(limits) l
-            where l.gate = split_part(g.gate, chr(31), 1) limit 1
-        ) l
-    ), permits as (
+    -- By name: neighbours in the index are written one after the other.
+    select array_agg(g.gate), array_agg(split_part(g.gate, chr(31), 1)), array_agg(g.number)
+    into go_in.gates, bases, sums
+    from (
+        select t.gate, sum(n.number)::int4 as number
+        from unnest(go_in.through, go_in.numbers) n(through, number),
+            unnest(string_to_array(rtrim(n.through, chr(30)), chr(30))) t(gate)
+        where n.number > 0 group by t.gate order by t.gate collate "C"
+    ) g;
+    if again then
         insert into tidemill.permit as p (gate, token, held)
-        select g.gate, go_in.lease, g.number from going g where g.most is not null
-        on conflict (gate, token) do update set held = p.held + excluded.held
+        select g.gate, go_in.lease, g.number from unnest(go_in.gates, bases, sums) g(gate, base, number)
+        where g.base = any (counted)
+        on conflict (gate, token) do update set held = p.held + excluded.held;
+    else
+        -- To be ready for a conflict costs half as much again.
+        insert into tidemill.permit (gate, token, held)
+        select g.gate, go_in.lease, g.number from unnest(go_in.gates, bases, sums) g(gate, base, number)
+        where g.base = any (counted);
+    end if;
+    if not exists (
+        select from unnest(limits) l where coalesce(l.every_us, l.probe_us, l.percent) is not null) then
+        return;
+    end if;
+    with going as materialized (
+        select g.gate, g.number, l.* from unnest(go_in.gates, bases, sums) g(gate, base, number), lateral (
+            select l.every_us, l.probe_us, l.percent, l.burst, l.gate as base from unnest(limits) l
+            where l.gate = g.base limit 1
+        ) l
     ), probes as (
         update tidemill.gate x set probing = 2, shut_until = go_in.at + g.probe_us * interval '1 us'
         from going g where x.name = g.gate and g.probe_us is not null and g.every_us is null and x.probing > 0
@@ -430,15 +450,17 @@ $$;
 create function tidemill.take_gated(
     at timestamptz, limits tidemill.limit[], fine tidemill.limit[], lease int8, of_queue text, of_band int2,
     low timestamptz, kinds text[], of_tenants text[], shares int4[], found_max int4, wanted int4, wide text,
+    again boolean,
     out met int4, out ids int4, out last_tenant text, out taken uuid[], out attempts int2[], out losts int2[],
-    out dues timestamptz[], out passed text[]
+    out dues timestamptz[], out passed text[], out gates text[]
 ) language plpgsql as $$
 declare
     c record;
     v record;
 begin
     with sheaf as materialized (
-        select r.seq, r.run_at, r.attempt, r.lost, r.kind, r.tenant, r.key, r.number, t.share, t.turn
+        select r.seq, r.run_at, r.attempt, r.lost, r.kind, r.tenant, r.key, r.ids[r.taken + 1] as id, r.number,
+            t.share, t.turn
         from unnest(of_tenants, shares) with ordinality t(tenant, share, turn), lateral (
             select r.*, cardinality(r.ids) - r.taken as number from tidemill.ready r
             where r.queue = of_queue and r.priority = of_band and r.tenant = t.tenant
@@ -450,24 +472,28 @@ begin
             for update skip locked
         ) r
     ), of_tenant as (
-        select s.*, row_number() over (order by s.turn, s.run_at, s.seq) as place, least(s.number,
-            greatest(s.share, 1) - sum(s.number) over (partition by s.turn order by s.run_at, s.seq) + s.number)
-            as share_left
+        select s.*, least(s.number, greatest(s.share, 1) + s.number - sum(s.number) over (
+            partition by s.turn order by s.run_at, s.seq rows unbounded preceding)) as share_left
         from sheaf s
     ), of_lane as (
-        select t.*, least(t.share_left, wanted - (sum(greatest(t.share_left, 0)) over (order by t.place)
-            - greatest(t.share_left, 0))) as number_here
+        -- In the same order, so that it is sorted once.
+        select t.*, least(t.share_left, wanted + greatest(t.share_left, 0) - sum(greatest(t.share_left, 0)) over (
+            order by t.turn, t.run_at, t.seq rows unbounded preceding)) as number_here
         from of_tenant t
     )
     select count(*) as met, sum(l.number) as ids, (array_agg(l.tenant))[count(*)] as last_tenant,
+        bool_and(l.number = 1) as are_single,
         array_agg(l.seq) filter (where l.number_here > 0) as seqs,
         array_agg(l.number::int4) filter (where l.number_here > 0) as wholes,
         array_agg(l.number_here::int4) filter (where l.number_here > 0) as numbers,
         array_agg(l.kind) filter (where l.number_here > 0) as kinds,
         array_agg(l.tenant) filter (where l.number_here > 0) as tenants,
         array_agg(l.key) filter (where l.number_here > 0) as keys,
+        array_agg(l.id) filter (where l.number_here > 0) as firsts,
+        array_agg(l.run_at) filter (where l.number_here > 0) as dues,
+        array_agg(l.lost) filter (where l.number_here > 0) as losts,
         array_agg(l.attempt) filter (where l.number_here > 0) as attempts
-    into c from (select * from of_lane order by place) l;
+    into c from (select * from of_lane order by turn, run_at, seq) l;
     take_gated.met := c.met;
     take_gated.ids := coalesce(c.ids, 0);
     take_gated.last_tenant := c.last_tenant;
@@ -476,16 +502,32 @@ begin
     end if;
     select p.* into v from tidemill.pass(
         take_gated.at, fine, of_queue, c.numbers, c.kinds, c.tenants, c.keys, c.attempts) p;
-    select array_agg(t.id), array_agg(t.attempt), array_agg(t.lost), array_agg(t.run_at), array_agg(wide || t.through)
-    into take_gated.taken, take_gated.attempts, take_gated.losts, take_gated.dues, take_gated.passed
-    from (
-        select i.id, r.attempt, r.lost, r.run_at, p.through
-        from unnest(c.seqs, v.passed, v.through) with ordinality p(seq, passed, through, place), lateral (
-            select * from tidemill.ready r where r.seq = p.seq limit 1
-        ) r, unnest(r.ids[r.taken + 1:r.taken + p.passed]) with ordinality i(id, at)
-        where p.passed > 0 order by p.place, i.at
-    ) t;
-    perform tidemill.go_in(take_gated.at, limits, lease, v.through, v.passed);
+    if c.are_single then
+        select array_agg(p.id), array_agg(p.attempt), array_agg(p.lost), array_agg(p.run_at),
+            array_agg(wide || p.through)
+        into take_gated.taken, take_gated.attempts, take_gated.losts, take_gated.dues, take_gated.passed
+        from unnest(c.firsts, c.attempts, c.losts, c.dues, v.passed, v.through)
+            p(id, attempt, lost, run_at, passed, through)
+        where p.passed > 0;
+    else
+        select array_agg(t.id), array_agg(t.attempt), array_agg(t.lost), array_agg(t.run_at),
+            array_agg(wide || t.through)
+        into take_gated.taken, take_gated.attempts, take_gated.losts, take_gated.dues, take_gated.passed
+        from (
+            select i.id, r.attempt, r.lost, r.run_at, p.through
+            from unnest(c.seqs, v.passed, v.through) with ordinality p(seq, passed, through, place), lateral (
+                select * from tidemill.ready r where r.seq = p.seq limit 1
+            ) r, unnest(r.ids[r.taken + 1:r.taken + p.passed]) with ordinality i(id, at)
+            where p.passed > 0 order by p.place, i.at
+        ) t;
+    end if;
+    if take_gated.taken is not null then
+        take_gated.gates := tidemill.go_in(take_gated.at, limits, lease, v.through, v.passed, again);
+    end if;
+    if v.passed = c.wholes then
+        delete from tidemill.ready r where r.seq = any (c.seqs);
+        return;
+    end if;
     delete from tidemill.ready r where r.seq = any (array(
         select p.seq from unnest(c.seqs, c.wholes, v.passed) p(seq, whole, passed) where p.passed = p.whole));
     update tidemill.ready r set taken = r.taken + p.passed, gate = coalesce(p.stop, ''),
@@ -527,7 +569,8 @@ $$;
 -- begins at the heads. `behinds` are, per lane, the tenants served last; `favoured` ones (by queue and name) have
 -- another weight than 1. `under` are the limits, from the finest to the coarsest. The first row tells about the claim
 -- (`is_whole`: it looked from the heads; `sheaves` with `ids` were found; `due`: something is due, but in the hands of
--- another; `served`: the tenants served last; `lanes`: those that had something due); the others are its jobs.
+-- another; `served`: the tenants served last; `lanes`: those that had something due); the others are its jobs,
+-- without their bodies where others wait for the turn to end.
 -- What a claim that took something from a mark left behind is not told: ask again.
 create function tidemill.claim(
     at timestamptz, asker uuid, ask uuid, queues text[], bands int2[], weights int4[], lows timestamptz[],
@@ -568,6 +611,10 @@ declare
     limits tidemill.limit[];
     fine tidemill.limit[];
     lease int8;
+    turns text[] := '{}';
+    again boolean;
+    inside text[];
+    are_retries_paid boolean;
     wide text;
     rooms record;
     rounds int4;
@@ -590,11 +637,14 @@ begin
     end if;
     if under is not null then
         limits := array(select l from json_populate_recordset(null::tidemill.limit, under) l);
-        -- More than all workers could run, twice over for what they take ahead: it cannot be exceeded, and needs no turn.
+        are_retries_paid := exists (select from unnest(limits) l where l.per = 3);
+        -- More than all workers could run, twice over for what they take ahead: it cannot be exceeded, so it needs no
+        -- turn.
         all_slots := (select sum(w.slots) from tidemill.worker w);
-        perform tidemill.take_turn(array(
+        turns := array(
             select l.gate from unnest(limits) l
-            where not (l.most >= 2 * all_slots and l.every_us is null and l.probe_us is null)), false);
+            where not (l.most >= 2 * all_slots and l.every_us is null and l.probe_us is null));
+        perform tidemill.take_turn(turns, false);
         perform tidemill.let_through(claim.present, limits);
     end if;
     loop
@@ -656,9 +706,10 @@ begin
                     emptied := '{}';
                     last_tenant := null;
                     if cardinality(fine) > 0 then
+                        again := lease is not null;
                         lease := coalesce(lease, nextval('tidemill.lease_token_seq'));
                         select t.* into sheaf from tidemill.take_gated(claim.present, limits, fine, lease, queues[lane],
-                            bands[lane], lows[lane], kinds, tenants, shares, found_max, wanted, wide) t;
+                            bands[lane], lows[lane], kinds, tenants, shares, found_max, wanted, wide, again) t;
                         found_here := sheaf.met;
                         last_tenant := sheaf.last_tenant;
                         claim.ids := claim.ids + sheaf.ids;
@@ -668,6 +719,7 @@ begin
                         losts := losts || sheaf.losts;
                         dues := dues || sheaf.dues;
                         passed := passed || sheaf.passed;
+                        inside := inside || sheaf.gates;
                         missing := missing - taken_here;
                         wanted := wanted - taken_here;
                         rounds := rounds + 1;
@@ -736,11 +788,13 @@ begin
             if limits is not null and coalesce(cardinality(taken), 0) > before then
                 lease := coalesce(lease, nextval('tidemill.lease_token_seq'));
                 if wide <> '' then
-                    perform tidemill.go_in(claim.present, limits, lease, array[wide],
-                        array[cardinality(taken) - before]);
+                    inside := inside || tidemill.go_in(claim.present, limits, lease, array[wide],
+                        array[cardinality(taken) - before], true);
                 end if;
-                perform tidemill.pay_for_retries(claim.present, limits, queues[lane], (
-                    select count(*)::int4 from unnest(attempts[before + 1:]) a where a = 0));
+                if are_retries_paid then
+                    perform tidemill.pay_for_retries(claim.present, limits, queues[lane], (
+                        select count(*)::int4 from unnest(attempts[before + 1:]) a where a = 0));
+                end if;
             end if;
             exit when missing = 0;
         end loop;
@@ -783,10 +837,17 @@ begin
     claim.token := coalesce(lease, nextval('tidemill.lease_token_seq'));
     insert into tidemill.lease (token, worker, ask, claimed_at, ids, attempts, losts, gates)
     values (claim.token, asker, claim.ask, claim.present, taken, attempts, losts,
-        case when lease is not null then array(
-            select distinct g from (select distinct p from unnest(passed) p) p,
-                unnest(string_to_array(rtrim(p.p, chr(30)), chr(30))) g) end);
+        case when lease is not null then array(select distinct g from unnest(inside) g) end);
     return next;
+    if cardinality(turns) > 0 then
+        -- Others wait for the turn to end: bodies are read afterwards.
+        return query
+        select null::timestamptz, null::int8, null::boolean, null::int4, null::int4, null::boolean, null::timestamptz,
+            null::text[], null::int4[], i.run_at, i.attempt, i.lost, i.gates, i.id, null, null, null::int2, null,
+            null, null, null, null, null::timestamptz
+        from unnest(taken, attempts, losts, dues, passed) i(id, attempt, lost, run_at, gates);
+        return;
+    end if;
     return query
     select null::timestamptz, null::int8, null::boolean, null::int4, null::int4, null::boolean, null::timestamptz,
         null::text[], null::int4[], i.run_at, i.attempt, i.lost, i.gates, b.id, b.kind, b.queue, b.priority,
