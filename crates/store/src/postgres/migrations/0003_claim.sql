@@ -80,9 +80,12 @@ language sql immutable as $$
     select tat - (burst - 1) * every_us * interval '1 us'
 $$;
 
--- How many each of these gates lets through now. The caller has the turn.
+-- How many each of these gates lets through now. The caller has the turn. In plpgsql, which keeps its plans.
 create function tidemill.rooms(at timestamptz, gates text[], of_limit tidemill.limit)
-returns table (gate text, room int8) language sql stable as $$
+returns table (gate text, room int8) language plpgsql stable as $$
+#variable_conflict use_column
+begin
+    return query
     select t.gate, least(
         of_limit.most - i.inside,
         case
@@ -97,8 +100,8 @@ returns table (gate text, room int8) language sql stable as $$
     from unnest(gates) t(gate) left join tidemill.gate g on g.name = t.gate, lateral (
         select coalesce(sum(p.held), 0) as inside from tidemill.permit p
         where of_limit.most is not null and p.gate = t.gate
-    ) i
-$$;
+    ) i;
+end $$;
 
 -- Who of these candidates passes the limits of their queue, from the finest limit to the coarsest: `passed` of
 -- `numbers` each, by `through` these gates (each ended by chr(30)); `stops` names the gate that holds the others.
@@ -167,7 +170,7 @@ begin
         where g.base = any (counted)
         on conflict (gate, token) do update set held = p.held + excluded.held;
     else
-        -- To be ready for a conflict costs half as much again.
+        -- The token is new: nothing can be in the way, and the insert need not be ready for it.
         insert into tidemill.permit (gate, token, held)
         select g.gate, go_in.lease, g.number from unnest(go_in.gates, bases, sums) g(gate, base, number)
         where g.base = any (counted);
@@ -554,12 +557,14 @@ end $$;
 
 -- Where to begin to look in lanes, so that those are met who were let through a gate.
 create function tidemill.lower(queues text[], bands int2[], lows timestamptz[]) returns timestamptz[]
-language sql stable as $$
-    select array_agg(case when l.low is not null then least(l.low, (
-        select min(r.run_at) from tidemill.ready r
-        where r.queue = l.queue and r.priority = l.band and r.line = 1)) end order by l.lane)
-    from unnest(queues, bands, lows) with ordinality l(queue, band, low, lane)
-$$;
+language plpgsql stable as $$
+begin
+    return array(
+        select case when l.low is not null then least(l.low, (
+            select min(r.run_at) from tidemill.ready r
+            where r.queue = l.queue and r.priority = l.band and r.line = 1)) end
+        from unnest(queues, bands, lows) with ordinality l(queue, band, low, lane) order by l.lane);
+end $$;
 
 -- Claims due jobs of these lanes under one new lease, for a registered worker; waits for nobody but, under limits,
 -- for its turn. A function, because most of it is for rare cases: as one statement it cost an idle queue twice the
