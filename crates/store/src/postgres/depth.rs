@@ -18,7 +18,7 @@ use crate::postgres::statement::{At, Statement, sql};
 use crate::view::DepthView;
 use crate::wake::Hint;
 
-const TEND: Statement = sql!("tend_depth", TIMESTAMPTZ);
+const TEND: Statement = sql!("tend_depth", TIMESTAMPTZ, BOOL);
 const DEPTH: Statement = sql!("select_depth", TIMESTAMPTZ, TEXT_ARRAY);
 const ABOVE: Statement = sql!("select_above");
 const TENANTS: Statement = sql!("select_tenant_depths", TEXT);
@@ -99,7 +99,7 @@ impl Bounds {
 
 /// What these queues have counted, in their order; tends all.
 pub(crate) async fn depths(shared: &Shared, queues: &[String]) -> Result<Vec<DepthView>> {
-    tend(shared).await?;
+    tend(shared, true).await?;
     let db = &shared.db;
     let above: Vec<String>;
     let queues = if queues.is_empty() {
@@ -138,10 +138,10 @@ async fn tenants(db: &Db, queue: &str) -> Result<Vec<TenantDepth>> {
     Ok(rows.iter().map(tenant).collect())
 }
 
-/// Folds what was counted, and tells who crossed a watermark.
-async fn tend(shared: &Shared) -> Result<()> {
+/// Folds what was counted, and tells who crossed a watermark. Who does not wait leaves it to another who is at it.
+async fn tend(shared: &Shared, waits: bool) -> Result<()> {
     let db = &shared.db;
-    for row in db.read(&TEND, &[&db.manual_now()]).await? {
+    for row in db.read(&TEND, &[&db.manual_now(), &waits]).await? {
         let (queue, is_above, depth): (String, bool, i64) = (row.get(0), row.get(1), row.get(2));
         tracing::info!(queue, is_above, depth, "a queue crossed a watermark");
         shared.hint(Hint::Watermark { queue });
@@ -163,7 +163,7 @@ pub(crate) fn tend_soon(shared: &Arc<Shared>) {
     }
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
-        if let Err(error) = tend(&shared).await {
+        if let Err(error) = tend(&shared, false).await {
             tracing::debug!(%error, "depths are tended later");
         }
     });

@@ -262,14 +262,17 @@ begin
 end $$;
 
 -- Folds the deltas into the counters, takes samples, and crosses watermarks. One at a time; others go away at once,
--- because they need not wait: the depth is exact without it. Answers the queues that crossed a watermark, each once.
-create function tidemill.tend_depth(at timestamptz default null)
+-- because the depth is exact without it, or wait, if they are to see what was crossed. Answers the queues that crossed
+-- a watermark, each once.
+create function tidemill.tend_depth(at timestamptz, waits boolean)
 returns table (queue text, is_above boolean, depth int8) language plpgsql as $$
 #variable_conflict use_column
 declare
     present timestamptz := coalesce(tend_depth.at, now());
 begin
-    if not pg_try_advisory_xact_lock(7470236459016417648) then
+    if waits then
+        perform pg_advisory_xact_lock(7470236459016417648);
+    elsif not pg_try_advisory_xact_lock(7470236459016417648) then
         return;
     end if;
     with delta as (
