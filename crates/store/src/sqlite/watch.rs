@@ -72,6 +72,8 @@ fn heard(event: notify::Result<Event>, events: &SyncSender<()>) {
 /// Asks after every event whether somebody else wrote; ends with the watcher.
 fn follow(changes: &Receiver<()>, writer: &Writer, listeners: &Listeners) {
     let Ok(mut seen) = writer.read_blocking(data_version) else { return };
+    // What was written between the opening and this first look would be missed: whoever listens looks once.
+    listeners.wake.tell(Hint::Any);
     while changes.recv().is_ok() {
         let mut pauses = PAUSES_MS.iter();
         loop {
