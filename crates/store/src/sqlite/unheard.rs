@@ -38,11 +38,12 @@ impl Drop for Unheard {
 
 #[cfg(test)]
 mod tests {
-    use std::task::{Context, Waker};
+    use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
 
-    use tidemill_core::{NewJob, Payload, Priority, State, WorkerId};
+    use tidemill_core::{NewJob, Payload, Priority, Settlement, State, WorkerId};
 
-    use crate::request::{ClaimRequest, Lane, Share, WorkerCard};
+    use crate::request::{Claim, ClaimRequest, ClaimedJob, Lane, SettleItem, Share, WorkerCard};
     use crate::sqlite::Sqlite;
     use crate::{OpenOptions, Store};
 
@@ -70,12 +71,33 @@ mod tests {
         }
     }
 
+    async fn give_back(store: &Sqlite, worker: WorkerId, claim: Claim) -> crate::Result<()> {
+        let Some(token) = claim.token else { return Ok(()) };
+        let item = |taken: ClaimedJob| SettleItem {
+            job: taken.job,
+            token,
+            attempt: taken.attempt,
+            lost: taken.lost,
+            started_at: claim.now,
+            gates: Vec::new(),
+            settlement: Settlement::Again { delay: Duration::ZERO, spent: 0, failure: None },
+        };
+        store.settle(worker, claim.jobs.into_iter().map(item).collect()).await?;
+        Ok(())
+    }
+
     #[tokio::test]
     async fn a_claim_whose_answer_nobody_takes_is_undone() -> crate::Result<()> {
         let (store, worker, job) = store_with_a_job().await?;
-        let mut claiming = store.claim(ask(worker));
         let mut nobody = Context::from_waker(Waker::noop());
-        assert!(claiming.as_mut().poll(&mut nobody).is_pending());
+        let claiming = loop {
+            let mut claiming = store.claim(ask(worker));
+            match claiming.as_mut().poll(&mut nobody) {
+                Poll::Pending => break claiming,
+                // The writer was faster than we are.
+                Poll::Ready(claim) => give_back(&store, worker, claim?).await?,
+            }
+        };
         // What the writer does after it: the claim is committed and its answer is on its way.
         store.beat(worker).await?;
         let state = async || store.job(job.id).await.map(|view| view.map(|view| view.state));
@@ -97,7 +119,12 @@ mod tests {
             let mut claiming = store.claim(ask(worker));
             let mut nobody = Context::from_waker(Waker::noop());
             // The writer is anywhere between the message and the answer when this is dropped.
-            drop(claiming.as_mut().poll(&mut nobody));
+            let polled = claiming.as_mut().poll(&mut nobody);
+            drop(claiming);
+            // It may even have answered already: that one was heard, and is given back by hand.
+            if let Poll::Ready(claim) = polled {
+                give_back(&store, worker, claim?).await?;
+            }
         }
         // Whatever undoes a claim stands in the writer's line before this is answered, and the look
         // at a database in memory stands behind it.
