@@ -93,8 +93,10 @@ async fn a_limit_holds_across_workers_and_changes_live(kit: Kit) {
     one.enqueue_many((0..40).map(|_| echo("a"))).await.unwrap();
     running(&one, 3).await;
     one.set_limit("q*", "three", Some(at_once(5))).await.unwrap();
-    running(&one, 5).await;
-    assert_eq!(crowd.lock().unwrap().most_of_all, 5);
+    eventually("five to have started", SOON, async || {
+        (crowd.lock().unwrap().most_of_all == 5).then_some(())
+    })
+    .await;
     go.add_permits(1);
     finished(&one).await;
     assert_eq!(crowd.lock().unwrap().most_of_all, 5, "never more");
