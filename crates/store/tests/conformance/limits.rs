@@ -433,7 +433,7 @@ async fn judged(mut heard: Receiver<Hint>) {
 }
 
 /// Jobs that have failed once and are due again.
-async fn fail_once(kit: &Kit, number: usize) {
+pub(super) async fn fail_once(kit: &Kit, number: usize) {
     let worker = kit.worker().await;
     fill(kit, &job("k"), number).await;
     let claim = kit.take(worker, number).await;
@@ -442,7 +442,7 @@ async fn fail_once(kit: &Kit, number: usize) {
     kit.clock.advance(2 * SECOND);
 }
 
-fn budget(percent: u32) -> QueueLimit {
+pub(super) fn budget(percent: u32) -> QueueLimit {
     limit("default/retries", Counts::Retry { percent })
 }
 

@@ -10,9 +10,13 @@ use tidemill_store::{ClaimRequest, Settled, Store};
 use tokio::task::JoinSet;
 
 use super::kit::{Kit, ask, done, item, job};
-use super::limits::{at_once, fill, of_key};
+use super::limits::{at_once, budget, fail_once, fill, of_key};
 
-over_both_stores!(a_hundred_keys_and_many_claimers_never_meet, a_limit_holds_among_many_claimers);
+over_both_stores!(
+    a_hundred_keys_and_many_claimers_never_meet,
+    a_limit_holds_among_many_claimers,
+    many_claimers_spend_a_retry_budget_once,
+);
 
 /// Claims and settles until all are done; asserts that never too many run at once.
 async fn race(kit: &Kit, limits: Vec<QueueLimit>, jobs: usize, most: fn(&Running) -> bool) {
@@ -90,4 +94,20 @@ async fn a_hundred_keys_and_many_claimers_never_meet(kit: &Kit) {
 async fn a_limit_holds_among_many_claimers(kit: &Kit) {
     fill(kit, &job("k"), 400).await;
     race(kit, vec![at_once(Per::All, 5)], 400, |running| running.all <= 5).await;
+}
+
+async fn many_claimers_spend_a_retry_budget_once(kit: &Kit) {
+    fail_once(kit, 100).await;
+    fill(kit, &job("k"), 300).await;
+    let (limits, mut tasks) = (Arc::new(vec![budget(1)]), JoinSet::new());
+    for _ in 0..20 {
+        let (store, worker, limits) = (kit.store.clone(), kit.worker().await, Arc::clone(&limits));
+        let wish = ClaimRequest { limits, ..ask(worker, "default", 5) };
+        tasks.spawn(async move { store.claim(wish).await.unwrap() });
+    }
+    let claims = tasks.join_all().await;
+    let attempts: Vec<u16> = claims.iter().flat_map(|c| c.jobs.iter().map(|j| j.attempt)).collect();
+    let retries = attempts.iter().filter(|attempt| **attempt > 1).count();
+    assert!(retries <= 11, "{retries} retries: ten were free, ninety first attempts paid for none");
+    assert_eq!(attempts.len(), 100);
 }

@@ -648,7 +648,7 @@ begin
         all_slots := (select sum(w.slots) from tidemill.worker w);
         turns := array(
             select l.gate from unnest(limits) l
-            where not (l.most >= 2 * all_slots and l.every_us is null and l.probe_us is null));
+            where l.most < 2 * all_slots or coalesce(l.every_us, l.probe_us, l.percent) is not null);
         perform tidemill.take_turn(turns, false);
         perform tidemill.let_through(claim.present, limits);
     end if;
