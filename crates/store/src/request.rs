@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tidemill_core::{Breaker, Job, JobId, Priority, QueueLimit, Settlement, Token, WorkerId};
+use tokio_util::sync::CancellationToken;
 
 /// What became of one enqueued job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,6 +94,28 @@ pub struct ClaimRequest {
     pub kinds: Option<Arc<Vec<String>>>,
     /// At most this many.
     pub jobs_max: usize,
+    /// Stands, instead of being answered with nothing. `None`: it is answered at once.
+    pub stand: Option<Stand>,
+}
+
+/// A claim that stands: it is answered once something that this process writes brings a job for it, out
+/// of the same commit, or an earlier alarm; or when it is withdrawn. It sees nothing else: due times and
+/// other processes are for whoever asked to look after.
+#[derive(Debug, Clone)]
+pub struct Stand {
+    /// What the claim before it has seen, of the same worker and lanes.
+    pub since: Seen,
+    /// Cancelled, it withdraws the claim: that is answered soon, with nothing unless it was just running.
+    pub until: CancellationToken,
+}
+
+/// What a claim has seen; the next one can stand from there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// How many operations of this process had brought something that waits.
+    pub(crate) brought: u64,
+    /// The alarm it was answered with.
+    pub(crate) next_due: Option<Timestamp>,
 }
 
 /// How those that have work share a claim.
@@ -151,6 +174,8 @@ pub struct Claim {
     /// When the next job of these lanes is due, if the claim came back short and one waits for
     /// the clock. The one who asked sets its alarm by it.
     pub next_due: Option<Timestamp>,
+    /// From where on the next claim can stand; `None` where a store has no use for that.
+    pub seen: Option<Seen>,
 }
 
 /// One attempt to settle.

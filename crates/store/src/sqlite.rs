@@ -34,6 +34,7 @@ mod rescue;
 mod rows;
 mod schedules;
 mod settle;
+mod standing;
 mod sweep;
 mod tenants;
 mod unheard;
@@ -140,6 +141,7 @@ impl Store for Sqlite {
         match &hint {
             Hint::Watch { id } => self.listeners.watch(*id),
             Hint::Wanted { queue } => self.listeners.wanted.add(queue),
+            Hint::Ready { queue } => self.writer.call(queue),
             _ => {}
         }
         self.listeners.wake.tell(hint);
@@ -154,7 +156,13 @@ impl Store for Sqlite {
         receipts.map_err(Error::QueueFull)
     }
 
-    async fn claim(&self, ask: ClaimRequest) -> Result<Claim> {
+    async fn claim(&self, mut ask: ClaimRequest) -> Result<Claim> {
+        if let Some(stand) = ask.stand.take() {
+            let seen = Some(stand.since);
+            let answer = self.writer.stand(ask, stand).await?;
+            let (now, jobs) = (self.clock.now(), Vec::new());
+            return Ok(answer.unwrap_or(Claim { token: None, now, jobs, next_due: None, seen }));
+        }
         let writer = self.writer.clone();
         let claim = move |turn: &mut Turn<'_>| claim::claim(turn, &ask);
         let hand = move |claim: Claim| (Unheard::new(claim.token, writer), claim);

@@ -47,7 +47,8 @@ pub trait Store: Send + Sync + Debug + 'static {
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>>;
 
     /// Takes due jobs, each under exactly one lease, in order of lane, due time and age.
-    /// A worker that is not registered, or was given up, gets nothing.
+    /// A worker that is not registered, or was given up, gets nothing. A claim that says so stands until
+    /// there is something ([`Stand`](crate::request::Stand)); one that was answered to nobody is undone.
     async fn claim(&self, ask: ClaimRequest) -> Result<Claim>;
 
     /// Records attempts that ended, with all their consequences, each only if its token still

@@ -11,6 +11,7 @@ mod sqlite {
     mod full;
     mod neighbours;
     mod refused;
+    mod standing;
     mod statement;
     mod view;
 }

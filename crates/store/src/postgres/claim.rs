@@ -193,8 +193,13 @@ async fn bodies(shared: &Shared, rows: &[Row]) -> Result<HashMap<Uuid, Job>> {
 
 fn read(shared: &Shared, ask: &ClaimRequest, plan: &mut Plan, answer: Answer<'_>) -> Look {
     let Answer { rows, mut bodies, took } = answer;
-    let mut claim =
-        Claim { token: None, now: Timestamp::UNIX_EPOCH, jobs: Vec::new(), next_due: None };
+    let mut claim = Claim {
+        token: None,
+        now: Timestamp::UNIX_EPOCH,
+        jobs: Vec::new(),
+        next_due: None,
+        seen: None,
+    };
     let Some((head, jobs)) = rows.split_first() else {
         return Look { claim, is_whole: true, due: false };
     };

@@ -191,6 +191,7 @@ mod tests {
             limits: std::sync::Arc::default(),
             kinds: None,
             jobs_max: 100,
+            stand: None,
         }
     }
 

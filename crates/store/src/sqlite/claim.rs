@@ -12,7 +12,7 @@ use tidemill_core::JobId;
 use tidemill_core::share::allot;
 
 use crate::error::Result;
-use crate::request::{Claim, ClaimRequest, ClaimedJob, Lane};
+use crate::request::{Claim, ClaimRequest, ClaimedJob, Lane, Seen};
 use crate::sqlite::doors::{Candidate, Doors, Verdict};
 use crate::sqlite::lease::{Held, Lease};
 use crate::sqlite::rows::{Body, job_id, time};
@@ -34,7 +34,8 @@ struct Taken {
 /// Takes what the request wishes, in order of lane, due time and age.
 pub(super) fn claim(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Claim> {
     let (conn, now) = (turn.conn, turn.now);
-    let mut claim = Claim { token: None, now: time(now), jobs: Vec::new(), next_due: None };
+    let seen = Some(Seen { brought: turn.brought, next_due: None });
+    let mut claim = Claim { token: None, now: time(now), jobs: Vec::new(), next_due: None, seen };
     if !workers::is_registered(conn, ask.worker)? {
         return Ok(claim);
     }
@@ -54,6 +55,7 @@ pub(super) fn claim(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Claim> {
         let next = next_due(conn, now, &ask.lanes)?.into_iter().chain(opening).min();
         claim.next_due = next.map(time);
     }
+    claim.seen = Some(Seen { brought: turn.brought, next_due: claim.next_due });
     Ok(claim)
 }
 
@@ -357,8 +359,7 @@ mod tests {
         migrate(&conn, true)?;
         let (worker, start) = (WorkerId::new(), Clock::default().now().as_microsecond());
         let (mut news, mut book) = (News::default(), Book::default());
-        let Book { marks, depths } = &mut book;
-        let mut turn = Turn { conn: &conn, now: start, news: &mut news, marks, depths };
+        let mut turn = book.turn(&conn, start, &mut news);
         let (queues, kinds) = (vec!["default".to_owned()], vec!["mine".to_owned()]);
         let name = "w".to_owned();
         let card = WorkerCard { id: worker, name, queues, kinds: kinds.clone(), slots: 1 };
@@ -374,6 +375,7 @@ mod tests {
             limits: Arc::default(),
             kinds: Some(Arc::new(kinds)),
             jobs_max: 1,
+            stand: None,
         };
         let mut steps = |after_us| -> Result<(usize, i32)> {
             turn.now = start + after_us;

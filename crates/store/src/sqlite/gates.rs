@@ -212,7 +212,7 @@ fn tell(turn: &mut Turn<'_>, gate: &str) -> Result<bool> {
         return Ok(false);
     }
     for queue in queues {
-        turn.news.ready(&queue);
+        turn.news.open(&queue);
     }
     conn.prepare_cached(include_str!("sql/delete_turned_away.sql"))?.execute([gate])?;
     let mut holds = conn.prepare_cached(include_str!("sql/is_holding.sql"))?;

@@ -8,7 +8,8 @@ use tokio::sync::oneshot;
 use crate::error::{Error, Result};
 use crate::sqlite::depth::Depths;
 use crate::sqlite::marks::Marks;
-use crate::sqlite::news::{Listeners, News};
+use crate::sqlite::news::{Listeners, News, Ready};
+use crate::sqlite::standing::{Line, Standing};
 use crate::sqlite::writer::{Durability, Turn};
 
 /// More would make the first wait too long for the last.
@@ -19,9 +20,16 @@ const ACTS_MAX: usize = 512;
 pub(super) struct Book {
     pub marks: Marks,
     pub depths: Depths,
+    /// How many operations brought something that waits; those rolled back count too.
+    pub brought: u64,
 }
 
 impl Book {
+    pub fn turn<'a>(&'a mut self, conn: &'a Connection, now: i64, news: &'a mut News) -> Turn<'a> {
+        let Self { marks, depths, brought } = self;
+        Turn { conn, now, news, marks, depths, brought: *brought }
+    }
+
     /// What was done last is undone.
     fn forget(&mut self) {
         self.marks.forget();
@@ -36,6 +44,8 @@ pub(super) trait Act: Send {
     fn is_wanted(&self) -> bool;
     /// Runs it; its answer is kept until the commit. May be called again after a rollback.
     fn run(&mut self, conn: &Connection, now: i64, book: &mut Book) -> Result<()>;
+    /// Adds up what it brought.
+    fn count(&self, ready: &mut Ready);
     /// Answers, after the commit or its failure.
     fn answer(self: Box<Self>, committed: Result<()>, listeners: &Listeners);
 }
@@ -80,11 +90,20 @@ where
 
     fn run(&mut self, conn: &Connection, now: i64, book: &mut Book) -> Result<()> {
         self.news = News::default();
-        let Book { marks, depths } = book;
-        let made = (self.act)(&mut Turn { conn, now, news: &mut self.news, marks, depths });
+        let made = (self.act)(&mut book.turn(conn, now, &mut self.news));
+        book.brought += u64::from(!self.news.ready.is_empty());
         let ran = made.as_ref().map(|_| ()).map_err(Error::clone);
         self.made = Some(made);
         ran
+    }
+
+    fn count(&self, ready: &mut Ready) {
+        if matches!(self.made, Some(Ok(_))) {
+            for (queue, jobs) in &self.news.ready {
+                let all = ready.entry(queue.clone()).or_default();
+                *all = all.saturating_add(*jobs);
+            }
+        }
     }
 
     fn answer(self: Box<Self>, committed: Result<()>, listeners: &Listeners) {
@@ -102,7 +121,7 @@ where
     }
 }
 
-fn not_run() -> Error {
+pub(super) fn not_run() -> Error {
     let reason = "the operation before it in the same transaction failed".to_owned();
     Error::Unavailable { reason, unknown: false }
 }
@@ -111,9 +130,18 @@ fn not_run() -> Error {
 #[derive(Default)]
 pub(super) struct Group {
     acts: Vec<Box<dyn Act>>,
+    /// Claims that stood, and for which there may be something now.
+    called: Vec<Standing>,
+    /// Whether those that stand were called for what the operations bring.
+    has_called: bool,
 }
 
 impl Group {
+    /// Adds a claim that stood.
+    pub fn call(&mut self, one: Standing) {
+        self.called.push(one);
+    }
+
     /// Adds an operation, unless nobody waits for it any more.
     pub fn add(&mut self, act: Box<dyn Act>) {
         if act.is_wanted() {
@@ -122,7 +150,7 @@ impl Group {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.acts.is_empty()
+        self.acts.is_empty() && self.called.is_empty()
     }
 
     pub fn is_full(&self) -> bool {
@@ -147,14 +175,17 @@ impl Group {
     }
 
     /// Runs all and commits. An error means that nothing of the group was written.
-    pub fn run(&mut self, conn: &Connection, now: i64, book: &mut Book) -> Result<()> {
-        let all_ran = self.acts.iter_mut().all(|act| act.run(conn, now, book).is_ok());
-        let ran = if all_ran {
-            Ok(())
-        } else {
+    pub fn run(
+        &mut self,
+        conn: &Connection,
+        now: i64,
+        book: &mut Book,
+        line: &mut Line,
+    ) -> Result<()> {
+        let ran = self.run_together(conn, now, book, line).or_else(|_| {
             roll_back(conn, book);
             self.run_apart(conn, now, book)
-        };
+        });
         let counted = ran.and_then(|()| book.depths.write(conn, now));
         let committed = counted.and_then(|()| step(conn, "commit"));
         if committed.is_err() {
@@ -163,32 +194,82 @@ impl Group {
         committed
     }
 
-    /// Runs each in its savepoint: whoever fails, fails alone.
-    fn run_apart(&mut self, conn: &Connection, now: i64, book: &mut Book) -> Result<()> {
-        Self::begin(conn)?;
-        for act in &mut self.acts {
-            step(conn, "savepoint tidemill_act")?;
-            // What it counted is written within its savepoint, so that both go or stay together.
-            let ran = act.run(conn, now, book).and_then(|()| book.depths.write(conn, now));
-            if let Err(error) = ran {
-                if conn.is_autocommit() {
-                    // A full or failing disk rolls back the whole transaction by itself.
-                    return Err(error);
-                }
-                step(conn, "rollback to tidemill_act")?;
-                book.forget();
-            }
-            step(conn, "release tidemill_act")?;
+    /// Runs all, and those that stand and have something to expect of it.
+    fn run_together(
+        &mut self,
+        conn: &Connection,
+        now: i64,
+        book: &mut Book,
+        line: &mut Line,
+    ) -> Result<()> {
+        self.acts.iter_mut().try_for_each(|act| act.run(conn, now, book))?;
+        self.called.iter_mut().try_for_each(|one| one.run(conn, now, book))?;
+        if !line.is_empty() {
+            let ready = self.ready();
+            let run = |one: &mut Standing| one.run(conn, now, book);
+            self.has_called = line.serve(ready, &mut self.called, run)?;
         }
         Ok(())
     }
 
-    /// Answers all, and tells the news of those that succeeded.
-    pub fn answer(self, committed: &Result<()>, listeners: &Listeners) {
+    /// Runs each in its savepoint: whoever fails, fails alone.
+    fn run_apart(&mut self, conn: &Connection, now: i64, book: &mut Book) -> Result<()> {
+        Self::begin(conn)?;
+        for act in &mut self.acts {
+            apart(conn, now, book, |book| act.run(conn, now, book))?;
+        }
+        for one in &mut self.called {
+            apart(conn, now, book, |book| one.run(conn, now, book))?;
+        }
+        Ok(())
+    }
+
+    /// Where jobs came to wait.
+    fn ready(&self) -> Ready {
+        let mut ready = Ready::new();
+        self.acts.iter().for_each(|act| act.count(&mut ready));
+        ready
+    }
+
+    /// Answers all, and tells the news of those that succeeded. What those that stand have still to expect
+    /// is for the next group, which this is.
+    pub fn answer(self, committed: &Result<()>, listeners: &Listeners, line: &mut Line) -> Self {
+        let mut next = Self::default();
+        if !self.has_called && committed.is_ok() && !line.is_empty() {
+            let ready = self.ready();
+            next.called.extend(std::iter::from_fn(|| line.call(&ready)));
+        }
+        // Their jobs wait to be started; whoever brought them only waits to be told.
+        for one in self.called {
+            if let Some(one) = one.answer(committed.clone(), listeners) {
+                line.add(one);
+            }
+        }
         for act in self.acts {
             act.answer(committed.clone(), listeners);
         }
+        next
     }
+}
+
+/// Runs something in a savepoint. An error means that the whole transaction is gone.
+fn apart(
+    conn: &Connection,
+    now: i64,
+    book: &mut Book,
+    run: impl FnOnce(&mut Book) -> Result<()>,
+) -> Result<()> {
+    step(conn, "savepoint tidemill_act")?;
+    // What it counted is written within its savepoint, so that both go or stay together.
+    if let Err(error) = run(book).and_then(|()| book.depths.write(conn, now)) {
+        if conn.is_autocommit() {
+            // A full or failing disk rolls back the whole transaction by itself.
+            return Err(error);
+        }
+        step(conn, "rollback to tidemill_act")?;
+        book.forget();
+    }
+    step(conn, "release tidemill_act")
 }
 
 fn step(conn: &Connection, statement: &str) -> Result<()> {

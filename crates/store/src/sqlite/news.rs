@@ -2,7 +2,7 @@
 //!
 //! Refuses to remember for long who waits for a job: a watch that is not renewed is forgotten.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,11 +16,14 @@ use crate::wanted::Wanted;
 const WATCH_TTL: Duration = Duration::from_mins(1);
 const WATCHED_MAX: usize = 10_000;
 
+/// Queues, and how many jobs may have come to wait there.
+pub(super) type Ready = BTreeMap<String, usize>;
+
 /// What one operation changed that others may wait for.
 #[derive(Debug, Default)]
 pub(super) struct News {
-    /// Queues that got a job.
-    pub ready: BTreeSet<String>,
+    /// Queues that got jobs.
+    pub ready: Ready,
     /// Jobs that finished.
     pub finished: Vec<JobId>,
     /// Workers that have a job which was called off.
@@ -32,8 +35,18 @@ pub(super) struct News {
 impl News {
     /// A job waits in this queue.
     pub fn ready(&mut self, queue: &str) {
-        if !self.ready.contains(queue) {
-            self.ready.insert(queue.to_owned());
+        self.add(queue, 1);
+    }
+
+    /// Any number of jobs may wait in this queue that did not before.
+    pub fn open(&mut self, queue: &str) {
+        self.add(queue, usize::MAX);
+    }
+
+    fn add(&mut self, queue: &str, jobs: usize) {
+        match self.ready.get_mut(queue) {
+            Some(before) => *before = before.saturating_add(jobs),
+            None => drop(self.ready.insert(queue.to_owned(), jobs)),
         }
     }
 }
@@ -61,7 +74,7 @@ impl Listeners {
 
     /// Tells what is durable now.
     pub fn tell(&self, news: News) {
-        for queue in news.ready {
+        for queue in news.ready.into_keys() {
             self.wake.tell(Hint::Ready { queue });
         }
         for worker in news.called_off {

@@ -68,6 +68,7 @@ mod tests {
             limits: std::sync::Arc::default(),
             kinds: None,
             jobs_max: 1,
+            stand: None,
         }
     }
 

@@ -12,7 +12,7 @@
 //! to nobody.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 
 use rusqlite::Connection;
@@ -20,10 +20,12 @@ use tidemill_core::Clock;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
+use crate::request::{Claim, ClaimRequest, Stand};
 use crate::sqlite::depth::Depths;
 use crate::sqlite::group::{Act, Book, Group, Pending};
 use crate::sqlite::marks::Marks;
-use crate::sqlite::news::{Listeners, News};
+use crate::sqlite::news::{Listeners, News, Ready};
+use crate::sqlite::standing::{Line, Standing};
 
 /// One operation's place in a transaction.
 pub(super) struct Turn<'a> {
@@ -37,6 +39,8 @@ pub(super) struct Turn<'a> {
     pub marks: &'a mut Marks,
     /// Where jobs that come to wait, or wait no longer, are counted.
     pub depths: &'a mut Depths,
+    /// How many operations before it brought something that waits.
+    pub brought: u64,
 }
 
 /// Whether a commit must be on the disk before it is answered.
@@ -51,14 +55,30 @@ pub(super) enum Durability {
 enum Message {
     Write(Box<dyn Act>),
     Read(Box<dyn FnOnce(&Connection) + Send>),
+    Stand(Box<Standing>),
+    /// Jobs may wait in this queue that came by another way.
+    Ready(String),
     Close,
 }
 
 /// The way to the writer thread.
 #[derive(Debug, Clone)]
-pub(super) struct Writer {
+pub(super) struct Writer(Arc<Way>);
+
+#[derive(Debug)]
+struct Way {
     messages: Sender<Message>,
-    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// A way to the writer thread that does not keep it going.
+#[derive(Debug, Clone)]
+pub(super) struct Distant(Weak<Way>);
+
+impl Distant {
+    pub fn reach(&self) -> Option<Writer> {
+        self.0.upgrade().map(Writer)
+    }
 }
 
 impl Writer {
@@ -69,7 +89,7 @@ impl Writer {
             .name("tidemill-writer".to_owned())
             .spawn(move || serve(&conn, &inbox, &clock, &listeners))
             .map_err(|e| Error::Unavailable { reason: e.to_string(), unknown: false })?;
-        Ok(Self { messages, thread: Arc::new(Mutex::new(Some(thread))) })
+        Ok(Self(Arc::new(Way { messages, thread: Mutex::new(Some(thread)) })))
     }
 
     /// Runs a write in the next transaction and answers when that is committed.
@@ -104,6 +124,20 @@ impl Writer {
         let _ = self.send(Message::Write(Box::new(pending)));
     }
 
+    /// Has a claim stand until it is answered; `None` when it is withdrawn first.
+    pub async fn stand(&self, ask: ClaimRequest, stand: Stand) -> Result<Option<Claim>> {
+        let distant = Distant(Arc::downgrade(&self.0));
+        let (standing, answer) = Standing::new(ask, stand.since, distant);
+        self.send(Message::Stand(Box::new(standing)))?;
+        answer.hear(stand.until).await
+    }
+
+    /// Somebody says that jobs may wait in this queue.
+    pub fn call(&self, queue: &str) {
+        // A store that is closed has nobody to call.
+        let _ = self.send(Message::Ready(queue.to_owned()));
+    }
+
     /// Runs a read on the writer's own connection, between transactions.
     pub async fn read<T: Send + 'static>(
         &self,
@@ -132,50 +166,44 @@ impl Writer {
     /// Lets what is under way finish, and waits for the end of the thread.
     pub fn close(&self) {
         // A second close finds nobody there.
-        let _ = self.messages.send(Message::Close);
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let _ = self.send(Message::Close);
+        let thread = self.0.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = thread.join();
         }
     }
 
     fn send(&self, message: Message) -> Result<()> {
-        self.messages.send(message).map_err(|_| closed())
+        self.0.messages.send(message).map_err(|_| closed())
     }
 }
 
-fn closed() -> Error {
+pub(super) fn closed() -> Error {
     Error::Unavailable { reason: "the store is closed".to_owned(), unknown: false }
 }
 
 fn serve(conn: &Connection, inbox: &Receiver<Message>, clock: &Clock, listeners: &Listeners) {
-    let mut desk = Desk { conn, clock, listeners, level: Durability::Full, book: Book::default() };
-    while let Ok(message) = inbox.recv() {
-        let mut group = Group::default();
-        let mut rest = sort(message, &mut group);
+    let (level, book, line) = (Durability::Full, Book::default(), Line::default());
+    let mut desk = Desk { conn, clock, listeners, level, book, line };
+    let mut group = Group::default();
+    loop {
+        let mut rest = None;
+        if group.is_empty() {
+            let Ok(message) = inbox.recv() else { return };
+            rest = desk.sort(message, &mut group);
+        }
         while rest.is_none() && !group.is_full() {
             let Ok(message) = inbox.try_recv() else { break };
-            rest = sort(message, &mut group);
+            rest = desk.sort(message, &mut group);
         }
         if !group.is_empty() {
-            rest = desk.commit(group, rest, || inbox.try_recv().ok());
+            (group, rest) = desk.commit(group, rest, || inbox.try_recv().ok());
         }
         match rest {
             Some(Message::Read(look)) => look(conn),
             Some(Message::Close) => return,
-            Some(Message::Write(_)) | None => {}
+            _ => {}
         }
-    }
-}
-
-/// Adds a write to the group; hands back what cannot go with it.
-fn sort(message: Message, group: &mut Group) -> Option<Message> {
-    match message {
-        Message::Write(act) => {
-            group.add(act);
-            None
-        }
-        other => Some(other),
     }
 }
 
@@ -186,26 +214,47 @@ struct Desk<'a> {
     listeners: &'a Listeners,
     level: Durability,
     book: Book,
+    line: Line,
 }
 
 impl Desk<'_> {
-    /// Commits a group and answers it. What arrives while it waits for the lock goes along.
+    /// Adds to the group; hands back what cannot go with it.
+    fn sort(&mut self, message: Message, group: &mut Group) -> Option<Message> {
+        match message {
+            Message::Write(act) => group.add(act),
+            Message::Stand(one) if one.is_up_to_date(&self.book) => self.line.add(*one),
+            Message::Stand(one) => one.take_up().into_iter().for_each(|one| group.call(one)),
+            Message::Ready(queue) => {
+                self.book.brought += 1;
+                let ready = Ready::from([(queue, usize::MAX)]);
+                while let Some(one) = self.line.call(&ready) {
+                    group.call(one);
+                }
+            }
+            other => return Some(other),
+        }
+        None
+    }
+
+    /// Commits a group and answers it. What arrives while it waits for the lock goes along. Also answers
+    /// what the next group begins with.
     fn commit(
         &mut self,
         mut group: Group,
         mut rest: Option<Message>,
         mut more: impl FnMut() -> Option<Message>,
-    ) -> Option<Message> {
+    ) -> (Group, Option<Message>) {
         let set = group.set_level(self.conn, &mut self.level);
         let begun = set.and_then(|()| Group::begin(self.conn));
         while self.level == Durability::Full && rest.is_none() && !group.is_full() {
             let Some(message) = more() else { break };
-            rest = sort(message, &mut group);
+            rest = self.sort(message, &mut group);
         }
         let now = self.clock.now().as_microsecond();
-        let committed = begun.and_then(|()| group.run(self.conn, now, &mut self.book));
-        group.answer(&committed, self.listeners);
+        let (book, line) = (&mut self.book, &mut self.line);
+        let committed = begun.and_then(|()| group.run(self.conn, now, book, line));
+        let next = group.answer(&committed, self.listeners, &mut self.line);
         self.listeners.tell_depths(self.book.depths.take_news());
-        rest
+        (next, rest)
     }
 }

@@ -184,6 +184,7 @@ pub fn ask(worker: WorkerId, queue: &str, jobs_max: usize) -> ClaimRequest {
         limits: Arc::default(),
         kinds: None,
         jobs_max,
+        stand: None,
     }
 }
 

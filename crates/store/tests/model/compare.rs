@@ -35,6 +35,7 @@ impl Play {
             limits: Arc::default(),
             kinds: kinds.clone(),
             jobs_max,
+            stand: None,
         };
         let claim = fine(self.store.claim(ask).await)?;
         let place = |job: &NewJob| {

@@ -47,6 +47,7 @@ pub fn ask(worker: WorkerId, jobs_max: usize) -> ClaimRequest {
         limits: Arc::default(),
         kinds: None,
         jobs_max,
+        stand: None,
     }
 }
 

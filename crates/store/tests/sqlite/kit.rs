@@ -116,5 +116,6 @@ pub fn ask(worker: WorkerId, jobs_max: usize) -> ClaimRequest {
         limits: Arc::default(),
         kinds: None,
         jobs_max,
+        stand: None,
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! No timer gates a free slot. What is at hand starts as soon as a slot is free, whether a claim is
 //! under way or not. A full claim is followed by the next one as soon as there is room; after a short
-//! one the loop waits for a hint, for the next due time, or for its turn to look.
+//! one the loop waits for a hint, for the next due time, or for its turn to look; and where the store can,
+//! it leaves a claim standing meanwhile, which brings what this process enqueues without being asked again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use futures::future::BoxFuture;
 use tidemill_core::WorkerId;
 use tidemill_core::queue::matches;
 use tidemill_core::share::Turns;
+use tidemill_store::request::{Seen, Stand};
 use tidemill_store::{Claim, Hint, Lane};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -34,24 +36,32 @@ pub(crate) async fn dispatch(shop: Arc<Shop>, group: Arc<Group>, quiet: Cancella
         let freed = group.slots.freed.notified();
         if !quiet.is_cancelled() {
             desk.shelf.serve(&shop, &group);
-            if asking.is_none() && desk.resting_until.is_none() {
+            if asking.is_none() {
                 asking = desk.ask(&mut hints);
             }
         }
         let (is_asking, rest) = (asking.is_some(), desk.resting_until);
+        let is_busy = asking.as_ref().is_some_and(|asking| !asking.asked.stands());
+        let (claim, asked) =
+            asking.as_mut().map(|Asking { claim, asked }| (claim, &*asked)).unzip();
         tokio::select! {
             biased;
-            claimed = answer(&mut asking), if is_asking => {
-                if let Some(asked) = asking.take() {
-                    desk.take(&asked, claimed);
+            claimed = answer(claim), if is_asking => {
+                if let Some(asking) = asking.take() {
+                    desk.take(&asking.asked, claimed);
                 }
             }
             // What was asked for is waited for: nobody else would know of it.
-            () = quiet.cancelled(), if !is_asking => break,
+            () = quiet.cancelled(), if !is_busy => match &asking {
+                Some(asking) => asking.asked.withdraw(),
+                None => break,
+            },
             () = freed => {}
-            () = until(rest), if rest.is_some() && !is_asking => desk.resting_until = None,
-            () = heard(&group, &mut hints), if rest.is_some() && !is_asking => {
+            () = rested(rest, &group, &mut hints, asked), if rest.is_some() && !is_busy => {
                 desk.resting_until = None;
+                if let Some(asking) = &asking {
+                    asking.asked.withdraw();
+                }
             }
             () = until(desk.shelf.deadline(&group)), if desk.shelf.len() > 0 => {
                 locked(&group.credit).stalled();
@@ -62,19 +72,59 @@ pub(crate) async fn dispatch(shop: Arc<Shop>, group: Arc<Group>, quiet: Cancella
     desk.shelf.clear(&shop);
 }
 
+type Claiming = BoxFuture<'static, tidemill_store::Result<Claim>>;
+
 /// A claim under way.
 struct Asking {
-    claim: BoxFuture<'static, tidemill_store::Result<Claim>>,
+    claim: Claiming,
+    asked: Asked,
+}
+
+/// What a claim asks for.
+struct Asked {
     worker: WorkerId,
     lanes: Lanes,
     jobs: usize,
     since: Instant,
+    /// Withdraws one that stands.
+    stand: Option<CancellationToken>,
 }
 
-async fn answer(asking: &mut Option<Asking>) -> tidemill_store::Result<Claim> {
-    match asking {
-        Some(asking) => (&mut asking.claim).await,
+impl Asked {
+    /// Whether it is left standing.
+    fn stands(&self) -> bool {
+        self.stand.as_ref().is_some_and(|until| !until.is_cancelled())
+    }
+
+    fn withdraw(&self) {
+        if let Some(until) = &self.stand {
+            until.cancel();
+        }
+    }
+
+    /// Whether it is run by what brings jobs to this queue.
+    fn stands_for(&self, queue: &str) -> bool {
+        self.stands() && self.lanes.lanes.iter().any(|lane| lane.queue == queue)
+    }
+}
+
+async fn answer(claim: Option<&mut Claiming>) -> tidemill_store::Result<Claim> {
+    match claim {
+        Some(claim) => claim.await,
         None => std::future::pending().await,
+    }
+}
+
+/// Completes when it is time to look, or when there may be a job that no standing claim would get.
+async fn rested(
+    rest: Option<Instant>,
+    group: &Group,
+    hints: &mut Receiver<Hint>,
+    asked: Option<&Asked>,
+) {
+    tokio::select! {
+        () = until(rest) => {}
+        () = heard(group, hints, asked) => {}
     }
 }
 
@@ -97,17 +147,24 @@ struct Desk<'a> {
     /// The last claim came back full. Only then is anything asked for in advance: without a backlog a
     /// job is better left to whoever has a free slot.
     has_backlog: bool,
+    /// What the last claim had seen, where the next one can stand.
+    seen: Option<Seen>,
 }
 
 impl<'a> Desk<'a> {
     fn new(shop: &'a Arc<Shop>, group: &'a Arc<Group>) -> Self {
         let (shelf, turns, outage) = (Shelf::default(), Turns::default(), Outage::default());
-        Self { shop, group, shelf, turns, outage, resting_until: None, has_backlog: false }
+        let (resting_until, has_backlog, seen) = (None, false, None);
+        Self { shop, group, shelf, turns, outage, resting_until, has_backlog, seen }
     }
 
-    /// Begins a claim, if there is room for something.
+    /// Begins a claim, if there is room for something; while it rests, one that stands.
     fn ask(&self, hints: &mut Receiver<Hint>) -> Option<Asking> {
         let (shop, group) = (self.shop, self.group);
+        let stand = match self.resting_until {
+            Some(_) => Some(Stand { since: self.seen?, until: CancellationToken::new() }),
+            None => None,
+        };
         let free = group.slots.free();
         let credit = *locked(&group.credit);
         let in_advance = if self.has_backlog { credit.in_advance(group.slots.max()) } else { 0 };
@@ -124,34 +181,44 @@ impl<'a> Desk<'a> {
         if wish.jobs_max == 0 {
             return None;
         }
-        forget(hints);
+        let until = stand.as_ref().map(|stand| stand.until.clone());
+        if stand.is_none() {
+            forget(hints);
+        }
+        wish.stand = stand;
         let (worker, jobs, since) = (wish.worker, wish.jobs_max, Instant::now());
         let store = Arc::clone(&shop.mill.0.store);
         let claim = Box::pin(async move { store.claim(wish).await });
-        Some(Asking { claim, worker, lanes, jobs, since })
+        Some(Asking { claim, asked: Asked { worker, lanes, jobs, since, stand: until } })
     }
 
     /// Takes what a claim brought.
-    fn take(&mut self, asked: &Asking, claimed: tidemill_store::Result<Claim>) {
+    fn take(&mut self, asked: &Asked, claimed: tidemill_store::Result<Claim>) {
+        self.resting_until = None;
         let pause = match claimed {
             // Given up while it asked: whoever rescued the worker has these jobs.
             Ok(_) if asked.worker != self.shop.worker() => return,
             Ok(claim) => {
                 self.outage.over();
                 let (jobs, next_due) = (claim.jobs.len(), wait_of(&claim));
-                if jobs > 0 {
+                if jobs > 0 && asked.stand.is_none() {
                     locked(&self.group.credit).claimed(asked.since.elapsed());
                 }
                 add(&self.shop.mill.0.counters.claimed, jobs);
                 asked.lanes.took(&claim, &mut self.turns);
+                self.seen = claim.seen;
                 self.shelf.add(asked.worker, claim);
                 self.has_backlog = jobs >= asked.jobs;
-                if self.has_backlog {
+                let is_withdrawn = asked.stand.is_some() && !asked.stands();
+                if self.has_backlog || is_withdrawn {
                     return;
                 }
                 next_due
             }
-            Err(error) => Some(self.outage.pause(&error)),
+            Err(error) => {
+                self.seen = None;
+                Some(self.outage.pause(&error))
+            }
         };
         let look = poll_pause(self.shop);
         self.resting_until = Some(Instant::now() + pause.map_or(look, |due| due.min(look)));
@@ -174,11 +241,12 @@ fn forget(hints: &mut Receiver<Hint>) {
     while matches!(hints.try_recv(), Ok(_) | Err(TryRecvError::Lagged(_))) {}
 }
 
-/// Completes when there may be a job for this worker.
-async fn heard(group: &Group, hints: &mut Receiver<Hint>) {
+/// Completes when there may be a job for this worker that no claim of its own stands for.
+async fn heard(group: &Group, hints: &mut Receiver<Hint>, asked: Option<&Asked>) {
     loop {
         match hints.recv().await {
             Ok(Hint::Any) | Err(RecvError::Lagged(_)) => return,
+            Ok(Hint::Ready { queue }) if asked.is_some_and(|asked| asked.stands_for(&queue)) => {}
             Ok(Hint::Ready { queue }) if group.queues.iter().any(|own| matches(own, &queue)) => {
                 return;
             }

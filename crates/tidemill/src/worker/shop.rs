@@ -151,6 +151,7 @@ impl Shop {
             limits: lanes.limits(known),
             kinds: Some(Arc::clone(&self.kinds)),
             jobs_max,
+            stand: None,
         }
     }
 

@@ -58,6 +58,7 @@ async fn drain_one(mill: &Tidemill, queue: &str) {
         limits: std::sync::Arc::default(),
         kinds: None,
         jobs_max: 1,
+        stand: None,
     };
     assert_eq!(mill.store().claim(ask).await.unwrap().jobs.len(), 1);
 }

@@ -14,6 +14,7 @@ over_both_stores!(
     deaf_job_is_dropped_and_given_back_unspent,
     stop_without_patience_ends_also_right_after_a_claim,
     stopped_worker_takes_nothing_more,
+    idle_worker_stops_while_a_job_comes_and_leaves_it_whole,
 );
 
 /// Drain for so long, then grace for so long.
@@ -123,4 +124,25 @@ async fn stopped_worker_takes_nothing_more(kit: Kit) {
     running.stop().await;
     let id = mill.enqueue(Echo::new("x")).await.unwrap().id();
     assert_eq!(mill.job(id).await.unwrap().unwrap().state, State::Ready);
+}
+
+/// The job is done, or it waits as if nobody had seen it.
+async fn idle_worker_stops_while_a_job_comes_and_leaves_it_whole(kit: Kit) {
+    let mill = kit.open().await;
+    for round in 0..20 {
+        let worker = mill.worker().handle(|echo: Echo, _cx| async move { Ok(echo.text) });
+        let running = worker.start().await.unwrap();
+        let first = mill.enqueue(Echo::new("first")).await.unwrap().id();
+        assert_eq!(mill.result::<Echo>(first, SOON).await.unwrap(), "first");
+        let (id, stopped) = tokio::join!(
+            async { mill.enqueue(Echo::new("second")).await.unwrap().id() },
+            tokio::time::timeout(SOON, running.stop()),
+        );
+        stopped.expect("it stops soon");
+        let view = mill.job(id).await.unwrap().unwrap();
+        assert!(matches!(view.state, State::Done | State::Ready), "round {round}: {view:?}");
+        assert!(view.state == State::Done || (view.attempt, view.lost) == (0, 0));
+        assert_eq!(mill.unfinished().await.unwrap().running, 0);
+        mill.cancel(id, "not needed").await.unwrap();
+    }
 }

@@ -62,7 +62,8 @@ impl<'a> Hand<'a> {
         let lanes = Priority::ALL.into_iter().map(lane).collect();
         let share = Share::default();
         let limits = Arc::clone(&self.limits);
-        let ask = ClaimRequest { worker: self.id, lanes, share, limits, kinds: None, jobs_max };
+        let worker = self.id;
+        let ask = ClaimRequest { worker, lanes, share, limits, kinds: None, jobs_max, stand: None };
         Ok(self.mill.store().claim(ask).await?)
     }
 
