@@ -9,6 +9,7 @@ mod postgres {
     pub mod kit;
 
     mod deadlock;
+    mod gates;
     mod late_commit;
     mod lost_answer;
     mod outage;

@@ -1,7 +1,8 @@
 //! Claim: one statement takes sheaves of ids, cuts the last one, and writes one lease for all.
 //!
-//! Nobody waits: sheaves in the hands of others are passed over, and asked for again soon after. Only claims
-//! under limits take turns; so that these are short, bodies are then read by a statement of their own.
+//! Nobody waits: sheaves in the hands of others are passed over, and asked for again soon after, and so are
+//! those whose gates are. Only claims under limits for all, or per time, take turns; so that these are short,
+//! bodies are then read by a statement of their own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use uuid::Uuid;
 use crate::error::Result;
 use crate::postgres::Shared;
 use crate::postgres::body::body;
+use crate::postgres::doors;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::leases::Stray;
 use crate::postgres::marks::{Found, Plan};
@@ -52,7 +54,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(1);
 const HELD_PAUSE: Duration = Duration::from_millis(20);
 
 /// Takes due jobs under one lease.
-pub(crate) async fn claim(shared: &Shared, ask: ClaimRequest) -> Result<Claim> {
+pub(crate) async fn claim(shared: &Arc<Shared>, ask: ClaimRequest) -> Result<Claim> {
     let mut plan = shared.marks.plan(&ask);
     if shared.db.is_manual() {
         // Marks go by the database's clock; one set by hand may stand still or jump.
@@ -99,7 +101,7 @@ struct Look {
     due: bool,
 }
 
-async fn look(shared: &Shared, ask: &ClaimRequest, plan: &mut Plan) -> Result<Look> {
+async fn look(shared: &Arc<Shared>, ask: &ClaimRequest, plan: &mut Plan) -> Result<Look> {
     let asked = Uuid::now_v7();
     let mut tries = Tries::once();
     loop {
@@ -107,6 +109,9 @@ async fn look(shared: &Shared, ask: &ClaimRequest, plan: &mut Plan) -> Result<Lo
         match look_once(shared, ask, plan, asked).await {
             Ok(rows) => {
                 let took = began.elapsed();
+                if let Some(stops) = rows.first().and_then(|head| head.get(23)) {
+                    doors::look_back(shared, under(&ask.limits), stops);
+                }
                 let bodies = match bodies(shared, &rows).await {
                     Ok(bodies) => bodies,
                     Err(error) => {

@@ -4,6 +4,9 @@
 //! whether too much fails, comes after it, off its path, and for many settles at once: what arrives while
 //! one look is under way goes with the next. A process that dies in between leaves nobody waiting for long:
 //! see `unstick_gates.sql`.
+//!
+//! A claim looks back, too, when it has held somebody: who came out of that gate before the claim had committed
+//! saw nobody held there.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,6 +37,7 @@ const COME_OUT: Statement = sql!(
     INT8_ARRAY,
 );
 const VIEWS: Statement = sql!("select_gates", TEXT_ARRAY);
+const LOOK_BACK: Statement = sql!("look_back", TIMESTAMPTZ, TEXT, TEXT_ARRAY);
 const UNSTICK: Statement = sql!("unstick_gates", TIMESTAMPTZ);
 
 /// How attempts ended that came out of one gate.
@@ -124,6 +128,22 @@ async fn look(shared: &Shared, gates: &HashMap<String, Tally>) -> Result<Vec<Str
         .query(&COME_OUT, &[&now, &names, &of, &goods, &bads, &percents, &windows, &leasts, &opens])
         .await?;
     Ok(rows.iter().filter_map(|row| row.get(1)).collect())
+}
+
+/// A claim under these limits has held jobs at these gates: whoever may pass by now is told, soon.
+pub(crate) fn look_back(shared: &Arc<Shared>, under: Option<String>, stops: Vec<String>) {
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        let now = shared.db.manual_now();
+        match shared.db.query(&LOOK_BACK, &[&now, &under, &stops]).await {
+            Ok(rows) => {
+                for row in rows {
+                    shared.hint(Hint::Ready { queue: row.get(0) });
+                }
+            }
+            Err(fault) => tracing::warn!(?fault, "gates could not be looked at; a sweep will"),
+        }
+    });
 }
 
 /// Opens gates that hold somebody while nobody is inside and no clock will open them: whoever should have

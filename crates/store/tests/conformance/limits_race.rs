@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidemill_core::WorkerId;
-use tidemill_core::gate::{Per, QueueLimit};
+use tidemill_core::gate::{Per, QueueLimit, Rate};
 use tidemill_store::{ClaimRequest, Settled, Store};
 use tokio::task::JoinSet;
 
@@ -14,19 +14,30 @@ use super::limits::{at_once, budget, fail_once, fill, of_key};
 
 over_both_stores!(
     a_hundred_keys_and_many_claimers_never_meet,
+    a_limit_by_key_that_changes_meanwhile_holds_and_forgets_nobody,
     a_limit_holds_among_many_claimers,
     many_claimers_spend_a_retry_budget_once,
 );
 
 /// Claims and settles until all are done; asserts that never too many run at once.
 async fn race(kit: &Kit, limits: Vec<QueueLimit>, jobs: usize, most: fn(&Running) -> bool) {
+    race_of(kit, &[Arc::new(limits)], jobs, most).await;
+}
+
+/// The same with claimers of which each knows one of these rules, in turns.
+async fn race_of(
+    kit: &Kit,
+    rules: &[Arc<Vec<QueueLimit>>],
+    jobs: usize,
+    most: fn(&Running) -> bool,
+) {
     let running = Arc::new(Mutex::new(Running::default()));
     let mut tasks = JoinSet::new();
-    let limits = Arc::new(limits);
     for number in 0..6 {
         let store = if number % 2 == 0 { kit.store.clone() } else { kit.neighbour().await };
         let worker = kit.worker().await;
-        let (running, limits) = (Arc::clone(&running), Arc::clone(&limits));
+        let running = Arc::clone(&running);
+        let limits = Arc::clone(&rules[number / 2 % rules.len()]);
         tasks.spawn(run(store, worker, limits, running, jobs, most));
     }
     while let Some(ended) = tasks.join_next().await {
@@ -89,6 +100,17 @@ async fn a_hundred_keys_and_many_claimers_never_meet(kit: &Kit) {
     kit.store.enqueue(jobs).await.unwrap();
     race(kit, vec![at_once(Per::Key, 1)], 600, |running| running.keys.values().all(|n| *n <= 1))
         .await;
+}
+
+/// While rules change, some claim under the old ones: with one of each key, three of them, or a rate besides.
+async fn a_limit_by_key_that_changes_meanwhile_holds_and_forgets_nobody(kit: &Kit) {
+    let jobs = (0..400).map(|n| of_key(&format!("key {}", n % 20))).collect();
+    kit.store.enqueue(jobs).await.unwrap();
+    let rate = Some(Rate { jobs: 1000, per_ms: 1, burst: 1000 });
+    let three = || at_once(Per::Key, 3);
+    let rules = [at_once(Per::Key, 1), three(), QueueLimit { rate, ..three() }];
+    let rules = rules.map(|limit| Arc::new(vec![limit]));
+    race_of(kit, &rules, 400, |running| running.keys.values().all(|n| *n <= 3)).await;
 }
 
 async fn a_limit_holds_among_many_claimers(kit: &Kit) {

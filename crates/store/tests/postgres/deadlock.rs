@@ -21,12 +21,12 @@ fn keyed(key: &str) -> NewJob {
 /// Every loss of a worker is one too many, and every worker is lost: all that it held is dead.
 const AT_ONCE: RescueRules = RescueRules { lease_ttl: Duration::ZERO, lost_max: 1 };
 
-async fn count(client: &Client, sql: &str) -> i64 {
+pub async fn count(client: &Client, sql: &str) -> i64 {
     client.query_one(sql, &[]).await.unwrap().get(0)
 }
 
 /// Waits until this many others wait for a lock in this database.
-async fn waiting(client: &Client, others: i64) {
+pub async fn waiting(client: &Client, others: i64) {
     const WAITING: &str = "select count(*) from pg_stat_activity
         where datname = current_database() and wait_event_type = 'Lock'";
     eventually("sessions that wait", SOON, async || {
@@ -36,7 +36,7 @@ async fn waiting(client: &Client, others: i64) {
 }
 
 /// How many deadlocks the server has broken in this database; exact once all others have left.
-async fn deadlocks(client: &Client) -> i64 {
+pub async fn deadlocks(client: &Client) -> i64 {
     const OTHERS: &str = "select count(*) from pg_stat_activity
         where datname = current_database() and pid <> pg_backend_pid()";
     eventually("the others to leave", SOON, async || {

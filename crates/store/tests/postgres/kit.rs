@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_core::{ErrorClass, Failure, JobId, NewJob, Payload, Priority, Settlement, WorkerId};
+use tidemill_store::request::GateEnd;
 use tidemill_store::{
     Claim, ClaimRequest, Lane, OpenOptions, SettleItem, Share, Store, WorkerCard, open,
 };
@@ -65,7 +66,7 @@ pub fn items(claim: &Claim, how: &Settlement) -> Vec<SettleItem> {
         attempt: taken.attempt,
         lost: taken.lost,
         started_at: claim.now,
-        gates: Vec::new(),
+        gates: taken.gates.iter().map(GateEnd::new).collect(),
         settlement: how.clone(),
     };
     claim.jobs.iter().map(item).collect()

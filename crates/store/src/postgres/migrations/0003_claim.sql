@@ -1,8 +1,14 @@
 -- Claims: fair shares, and gates that let through only so much at once, per time, while the other side is well.
 --
 -- A limit is a rule; its gate has the limit's name, and one more part, behind chr(31), where the limit counts by
--- tenant or key. Claims of one limit take turns (an advisory lock per limit, to the end of the transaction), so
--- that what they read of a gate stays true until they commit. Settles take no turn: they only give back.
+-- tenant or key. What a claim reads of a gate stays true until it commits:
+-- - Gates by tenant or key: it has locked the gate's row of `turn`, one of 16,384 that all gates share. Nobody waits for
+--   one: whose row is in other hands stays in line, and is asked for again. So claims of one limit run side by side.
+-- - Gates for all, and limits with a rate, a breaker or a retry budget: claims of one limit take turns (an advisory lock).
+-- Both are held to the end of the transaction. Settles take no turn: they only give back.
+--
+-- So that nobody is forgotten, each side looks once more when it has committed: who came out, whether anybody is held
+-- there (`come_out`), and who held somebody, whether there is room by now (`look_back`). One of them sees the other.
 --
 -- permit  how many jobs of a lease are inside a gate. Goes with the lease, so no crash can leak one.
 -- gate    only of gates that have something to remember:
@@ -13,6 +19,11 @@
 --         credit      retries that first attempts have paid for
 --         opens_at    when it is worth looking whether those held here may pass
 --         waiters     queues whose claims were turned away before they looked at any job
+
+create table tidemill.turn (
+    number int4 primary key
+);
+insert into tidemill.turn select generate_series(0, 16383);
 
 create table tidemill.permit (
     gate text collate "C" not null,
@@ -67,6 +78,11 @@ begin
             select distinct hashtextextended('tidemill gate ' || b, 0) as turn from unnest(bases) b order by 1) t;
     end if;
 end $$;
+
+-- Which row of `turn` a gate shares with others.
+create function tidemill.turn_of(gate text) returns int4 language sql immutable as $$
+    select (hashtextextended(gate, 0) & 16383)::int4
+$$;
 
 -- How many cells of a rate are free: GCRA, `burst` cells at once at most.
 create function tidemill.cells(tat timestamptz, at timestamptz, every_us int8, burst int4) returns int8
@@ -213,7 +229,8 @@ returns void language sql as $$
             excluded.credit))
 $$;
 
--- Notes when the clock opens gates that turned somebody away.
+-- Notes when the clock opens gates that turned somebody away. Gates that only count are left to whoever shut them, who
+-- has noted it: other claims may be at them, and are not waited for.
 create function tidemill.note_opening(at timestamptz, limits tidemill.limit[], gates text[]) returns void
 language sql as $$
     update tidemill.gate g set opens_at = least(coalesce(g.opens_at, o.opens), o.opens)
@@ -222,26 +239,34 @@ language sql as $$
             tidemill.next_cell(x.tat, l.every_us, l.burst) end) as opens
         from unnest(gates) t(gate) join tidemill.gate x on x.name = t.gate
         join unnest(limits) l on l.gate = x.base
+            and (l.per not in (1, 2) or coalesce(l.every_us, l.probe_us, l.percent) is not null)
     ) o
     where g.name = o.gate and o.opens > note_opening.at
 $$;
 
+-- Gates of these limits that are worth looking at, a thousand at most, locked: whoever comes out of one now notes so
+-- after us. What is read of them by later statements is therefore not closed over.
+create function tidemill.due_gates(at timestamptz, bases text[]) returns text[] language plpgsql as $$
+begin
+    return array(
+        select g.name from tidemill.gate g where g.base = any (bases) and g.opens_at <= due_gates.at
+        order by g.opens_at limit 1000 for update skip locked);
+end $$;
+
 -- Lets those through that gates hold and that may pass by now; answers nothing, claims find them in their lanes.
--- Only gates of these limits whose time has come are looked at, a thousand at once.
+-- Only gates of these limits whose time has come are looked at, a thousand at once, but for those at which another is.
 create function tidemill.let_through(at timestamptz, limits tidemill.limit[]) returns void
 language plpgsql as $$
 declare
     l tidemill.limit;
+    due text[];
 begin
     for l in select distinct on (u.gate) u.* from unnest(limits) u loop
         continue when not exists (
             select from tidemill.gate g where g.base = l.gate and g.opens_at <= let_through.at);
-        with due as materialized (
-            select g.name, g.shut_until, g.tat from tidemill.gate g
-            where g.base = l.gate and g.opens_at <= let_through.at order by g.opens_at limit 1000
-        ), room as materialized (
-            select d.*, least(r.room, 1000) as room
-            from due d join tidemill.rooms(let_through.at, array(select name from due), l) r on r.gate = d.name
+        due := tidemill.due_gates(let_through.at, array[l.gate]);
+        with room as materialized (
+            select r.gate as name, least(r.room, 1000) as room from tidemill.rooms(let_through.at, due, l) r
         ), pick as materialized (
             select r.name, s.seq from room r, lateral (
                 select s.seq from tidemill.ready s where s.line = 2 and s.gate = r.name
@@ -250,16 +275,23 @@ begin
         ), moved as (
             update tidemill.ready s set line = 1, gate = '' where s.seq = any (array(select seq from pick))
         )
-        -- All of them: nobody is held any more, as far as this can be seen.
+        -- All of them: nobody is held any more, as far as this can be seen. One that is in other hands for a moment still
+        -- is: a claim locks what it finds before it sees that it is held since.
         update tidemill.gate g set opens_at = null
-        from room r where g.name = r.name and r.room > (select count(*) from pick p where p.name = r.name);
+        from room r where g.name = r.name and r.room > (select count(*) from pick p where p.name = r.name)
+            and not exists (
+                select from tidemill.ready s where s.line = 2 and s.gate = r.name
+                    and s.seq <> all (array(select p.seq from pick p)));
     end loop;
 end $$;
 
 -- Notes of open gates that let nobody through any more when the clock opens them again, if it does. A gate that
 -- still has room stays open: those who were let through may be held elsewhere, and others may pass.
 create function tidemill.close_gates(at timestamptz, limits tidemill.limit[]) returns void
-language sql as $$
+language plpgsql as $$
+declare
+    due text[] := tidemill.due_gates(close_gates.at, array(select l.gate from unnest(limits) l));
+begin
     update tidemill.gate g
     set opens_at = case
         when g.shut_until > close_gates.at then g.shut_until
@@ -268,15 +300,15 @@ language sql as $$
     from (
         select o.name, r.room, tidemill.next_cell(o.tat, l.every_us, l.burst) as next_cell
         from (select distinct on (l.gate) l.* from unnest(limits) l) l, lateral (
-            select o.name, o.tat from tidemill.gate o where o.base = l.gate and o.opens_at <= close_gates.at
+            select o.name, o.tat from unnest(due) d(name) join tidemill.gate o on o.name = d.name and o.base = l.gate
         ) o, tidemill.rooms(close_gates.at, array[o.name], l) r
     ) c
-    where g.name = c.name and c.room <= 0
-$$;
+    where g.name = c.name and c.room <= 0;
+end $$;
 
 -- Something came out of these gates: where others are held or were turned away, it is worth looking again.
--- Answers their queues. Comes after the settle has committed, and takes its turn behind the claims under way,
--- so that what they hold back meanwhile is seen.
+-- Answers their queues. Comes after the settle has committed, and takes its turn behind the claims under way, if they
+-- take turns, so that what they hold back meanwhile is seen.
 create function tidemill.come_out(at timestamptz, gates text[]) returns setof text language plpgsql as $$
 declare
     present timestamptz := coalesce(come_out.at, now());
@@ -304,6 +336,24 @@ begin
         where x.name = a.name and not exists (select from held h where h.gate = x.name)
     )
     select h.queue from held h union select w from asked a, unnest(a.waiters) w;
+end $$;
+
+-- A claim held jobs at these gates, and has committed since: somebody may have come out of one before that was to be
+-- seen. Answers the queues that have reason to look again.
+create function tidemill.look_back(at timestamptz, under json, stops text[]) returns setof text language plpgsql as $$
+declare
+    open text[] := array(
+        select r.gate
+        from (
+            select distinct on (l.gate) l as rule, l.gate
+            from json_populate_recordset(null::tidemill.limit, under) l where l.per in (1, 2)
+        ) l, tidemill.rooms(coalesce(look_back.at, now()), array(
+            select s from unnest(stops) s where split_part(s, chr(31), 1) = l.gate), l.rule) r
+        where r.room > 0);
+begin
+    if cardinality(open) > 0 then
+        return query select tidemill.come_out(look_back.at, open);
+    end if;
 end $$;
 
 -- Counts how attempts ended, and judges: too many failures in a window shut a gate; then one probe decides.
@@ -449,13 +499,14 @@ create function tidemill.tenants_in_turn(
 $$;
 
 -- Takes what waits in one lane, as far as the limits of its queue let it pass; holds the others at their gates.
--- Looks at no more than `found_max` sheaves of each tenant; `met` of them, with `ids`, were there.
+-- Looks at no more than `found_max` sheaves of each tenant; `met` of them, with `ids`, were there. `counted` are the
+-- limits whose gates are locked first; sheaves of gates that are in other hands, `over`, are passed over, and stay in line.
 create function tidemill.take_gated(
-    at timestamptz, limits tidemill.limit[], fine tidemill.limit[], lease int8, of_queue text, of_band int2,
-    low timestamptz, kinds text[], of_tenants text[], shares int4[], found_max int4, wanted int4, wide text,
-    again boolean,
+    at timestamptz, limits tidemill.limit[], fine tidemill.limit[], counted tidemill.limit[], lease int8,
+    of_queue text, of_band int2, low timestamptz, kinds text[], of_tenants text[], shares int4[], found_max int4,
+    wanted int4, wide text, again boolean, inout over int4,
     out met int4, out ids int4, out last_tenant text, out taken uuid[], out attempts int2[], out losts int2[],
-    out dues timestamptz[], out passed text[], out gates text[]
+    out dues timestamptz[], out passed text[], out gates text[], out stops text[]
 ) language plpgsql as $$
 declare
     c record;
@@ -471,13 +522,23 @@ begin
                 and r.run_at >= coalesce(case t.tenant when '' then low end, '-infinity')
                 and (kinds is null or r.kind = any (kinds))
             order by r.run_at, r.seq + 0
-            limit least(found_max, greatest(t.share, 1))
+            limit least(found_max, greatest(t.share, 1)) + take_gated.over
             for update skip locked
         ) r
+    ), needed as materialized (
+        select s.seq, tidemill.turn_of(l.gate || chr(31) || case l.per when 1 then s.tenant else s.key end) as turn
+        from sheaf s, unnest(counted) l
+        where (l.kind is null or l.kind = s.kind) and case l.per when 1 then s.tenant else s.key end <> ''
+    ), got as materialized (
+        select t.number from (select distinct n.turn from needed n) n, lateral (
+            select * from tidemill.turn t where t.number = n.turn limit 1 for update skip locked
+        ) t
+    ), busy as materialized (
+        select array(select n.seq from needed n where n.turn not in (select g.number from got g)) as seqs
     ), of_tenant as (
         select s.*, least(s.number, greatest(s.share, 1) + s.number - sum(s.number) over (
             partition by s.turn order by s.run_at, s.seq rows unbounded preceding)) as share_left
-        from sheaf s
+        from sheaf s where s.seq <> all ((select b.seqs from busy b)::int8[])
     ), of_lane as (
         -- In the same order, so that it is sorted once.
         select t.*, least(t.share_left, wanted + greatest(t.share_left, 0) - sum(greatest(t.share_left, 0)) over (
@@ -485,7 +546,7 @@ begin
         from of_tenant t
     )
     select count(*) as met, sum(l.number) as ids, (array_agg(l.tenant))[count(*)] as last_tenant,
-        bool_and(l.number = 1) as are_single,
+        bool_and(l.number = 1) as are_single, (select b.seqs from busy b) as busy,
         array_agg(l.seq) filter (where l.number_here > 0) as seqs,
         array_agg(l.number::int4) filter (where l.number_here > 0) as wholes,
         array_agg(l.number_here::int4) filter (where l.number_here > 0) as numbers,
@@ -497,7 +558,12 @@ begin
         array_agg(l.lost) filter (where l.number_here > 0) as losts,
         array_agg(l.attempt) filter (where l.number_here > 0) as attempts
     into c from (select * from of_lane order by turn, run_at, seq) l;
-    take_gated.met := c.met;
+    take_gated.over := cardinality(c.busy);
+    if over > 0 then
+        -- Claims may go by where it stood.
+        update tidemill.ready r set line = 1 where r.seq = any (c.busy) and r.line = 0;
+    end if;
+    take_gated.met := c.met + over;
     take_gated.ids := coalesce(c.ids, 0);
     take_gated.last_tenant := c.last_tenant;
     if c.seqs is null then
@@ -537,9 +603,9 @@ begin
         line = case when p.stop is null then r.line else 2 end
     from unnest(c.seqs, c.wholes, v.passed, v.stops) p(seq, whole, passed, stop)
     where r.seq = any (c.seqs) and r.seq = p.seq and p.passed < p.whole and (p.passed > 0 or p.stop is not null);
-    v.stops := array(select distinct s from unnest(v.stops) s where s is not null);
-    if cardinality(v.stops) > 0 then
-        perform tidemill.note_opening(take_gated.at, limits, v.stops);
+    take_gated.stops := array(select distinct s from unnest(v.stops) s where s is not null);
+    if cardinality(stops) > 0 then
+        perform tidemill.note_opening(take_gated.at, limits, stops);
     end if;
 end $$;
 
@@ -574,8 +640,8 @@ end $$;
 -- begins at the heads. `behinds` are, per lane, the tenants served last; `favoured` ones (by queue and name) have
 -- another weight than 1. `under` are the limits, from the finest to the coarsest. The first row tells about the claim
 -- (`is_whole`: it looked from the heads; `sheaves` with `ids` were found; `due`: something is due, but in the hands of
--- another; `served`: the tenants served last; `lanes`: those that had something due); the others are its jobs,
--- without their bodies where others wait for the turn to end.
+-- another; `served`: the tenants served last; `lanes`: those that had something due; `stops`: gates at which it held
+-- somebody, to look back at); the others are its jobs, without their bodies where others wait for the turn to end.
 -- What a claim that took something from a mark left behind is not told: ask again.
 create function tidemill.claim(
     at timestamptz, asker uuid, ask uuid, queues text[], bands int2[], weights int4[], lows timestamptz[],
@@ -585,7 +651,7 @@ create function tidemill.claim(
     present timestamptz, token int8, is_whole boolean, sheaves int4, ids int4, due boolean, next_due timestamptz,
     served text[], lanes int4[], run_at timestamptz, attempt int2, lost int2, gates text, id uuid, kind text,
     queue text, priority int2, tenant text, key text, unique_key text, payload text, options text,
-    created_at timestamptz
+    created_at timestamptz, stops text[]
 ) language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -616,6 +682,7 @@ declare
     limits tidemill.limit[];
     fine tidemill.limit[];
     lease int8;
+    counted tidemill.limit[];
     turns text[] := '{}';
     again boolean;
     inside text[];
@@ -623,6 +690,7 @@ declare
     wide text;
     rooms record;
     rounds int4;
+    over int4 := 0;
     before int4;
     all_slots int8;
     is_news boolean := false;
@@ -646,9 +714,11 @@ begin
         -- More than all workers could run, twice over for what they take ahead: it cannot be exceeded, so it needs no
         -- turn.
         all_slots := (select sum(w.slots) from tidemill.worker w);
+        counted := array(select l from unnest(limits) l where l.per in (1, 2) and l.most < 2 * all_slots);
         turns := array(
             select l.gate from unnest(limits) l
-            where l.most < 2 * all_slots or coalesce(l.every_us, l.probe_us, l.percent) is not null);
+            where l.per not in (1, 2) and l.most < 2 * all_slots
+                or coalesce(l.every_us, l.probe_us, l.percent) is not null);
         perform tidemill.take_turn(turns, false);
         perform tidemill.let_through(claim.present, limits);
     end if;
@@ -687,12 +757,13 @@ begin
                 wide := rooms.names;
                 fine := array(select l from unnest(limits) l
                     where l.queue = queues[lane] and not (l.kind is null and l.per = 0));
-                if rooms.room < wanted or rooms.room = wanted and round = 2 then
+                if rooms.tight is not null and (rooms.room < wanted or round = 2) then
                     bound := bound || lane;
                     wanted := greatest(rooms.room, 0);
                     is_news := tidemill.turn_away(queues[lane], rooms.tight) or is_news;
                 end if;
                 rounds := 0;
+                over := 0;
                 before := coalesce(cardinality(taken), 0);
             end if;
             loop
@@ -713,9 +784,12 @@ begin
                     if cardinality(fine) > 0 then
                         again := lease is not null;
                         lease := coalesce(lease, nextval('tidemill.lease_token_seq'));
-                        select t.* into sheaf from tidemill.take_gated(claim.present, limits, fine, lease, queues[lane],
-                            bands[lane], lows[lane], kinds, tenants, shares, found_max, wanted, wide, again) t;
+                        select t.* into sheaf from tidemill.take_gated(claim.present, limits, fine,
+                            array(select l from unnest(counted) l where l.queue = queues[lane]), lease, queues[lane],
+                            bands[lane], lows[lane], kinds, tenants, shares, found_max, wanted, wide, again, over) t;
                         found_here := sheaf.met;
+                        over := sheaf.over;
+                        claim.stops := nullif(claim.stops || sheaf.stops, '{}');
                         last_tenant := sheaf.last_tenant;
                         claim.ids := claim.ids + sheaf.ids;
                         taken_here := coalesce(cardinality(sheaf.taken), 0);
@@ -781,7 +855,8 @@ begin
                         visits := visits + wanted + 64;
                         exit when is_round and found_here = 0 or visits > 4 * jobs_max + 2000;
                     end if;
-                    exit when rounds >= 20;
+                    -- What is in other hands is asked for again; others behind it need not wait for that.
+                    exit when rounds >= 20 or over > 0 and (taken is not null or rounds >= 3);
                     found_max := least(found_max * 4, 10000);
                 end loop;
                 -- A slot that nobody else wants is free for retries.
@@ -849,14 +924,14 @@ begin
         return query
         select null::timestamptz, null::int8, null::boolean, null::int4, null::int4, null::boolean, null::timestamptz,
             null::text[], null::int4[], i.run_at, i.attempt, i.lost, i.gates, i.id, null, null, null::int2, null,
-            null, null, null, null, null::timestamptz
+            null, null, null, null, null::timestamptz, null::text[]
         from unnest(taken, attempts, losts, dues, passed) i(id, attempt, lost, run_at, gates);
         return;
     end if;
     return query
     select null::timestamptz, null::int8, null::boolean, null::int4, null::int4, null::boolean, null::timestamptz,
         null::text[], null::int4[], i.run_at, i.attempt, i.lost, i.gates, b.id, b.kind, b.queue, b.priority,
-        b.tenant, b.key, b.unique_key, b.payload::text, b.options::text, b.created_at
+        b.tenant, b.key, b.unique_key, b.payload::text, b.options::text, b.created_at, null::text[]
     from unnest(taken, attempts, losts, dues, passed) i(id, attempt, lost, run_at, gates), lateral (
         select b.* from tidemill.job b where b.id = i.id limit 1
     ) b;
