@@ -113,7 +113,10 @@ begin
         end,
         case when of_limit.percent is not null then coalesce(floor(g.credit)::int8, of_limit.burst) end,
         2147483647)
-    from unnest(gates) t(gate) left join tidemill.gate g on g.name = t.gate, lateral (
+    -- By a look each: a plan made while the table was empty would walk all of it for each gate.
+    from unnest(gates) t(gate) left join lateral (
+        select * from tidemill.gate g where g.name = t.gate limit 1
+    ) g on true, lateral (
         select coalesce(sum(p.held), 0) as inside from tidemill.permit p
         where of_limit.most is not null and p.gate = t.gate
     ) i;
