@@ -145,6 +145,32 @@ pub enum Error {
          other, such as order:42, or do not ask for order"
     )]
     KeyMissing,
+    /// A flow with a step that cannot be.
+    #[error("the step {step:?} of the flow cannot be: {reason}")]
+    FlowInvalid {
+        /// Which step, or the flow itself.
+        step: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A flow that would never end.
+    #[error("the flow would never end: its steps wait for each other, {cycle}")]
+    FlowCycle {
+        /// The steps, in order.
+        cycle: String,
+    },
+    /// A flow of too much.
+    #[error(
+        "the flow has {number} {what}, {max} at most; let a step have many jobs, or start several flows"
+    )]
+    FlowTooLarge {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        number: usize,
+        /// The limit.
+        max: usize,
+    },
     /// A cron expression that is none.
     #[error(
         "the cron expression {cron:?} is not understood: {reason}; write five fields (minute hour \
@@ -249,6 +275,9 @@ impl Error {
             Self::RuleChanged { .. } => "rule_changed",
             Self::UniqueFieldMissing { .. } => "unique_field_missing",
             Self::KeyMissing => "key_missing",
+            Self::FlowInvalid { .. } => "flow_invalid",
+            Self::FlowCycle { .. } => "flow_cycle",
+            Self::FlowTooLarge { .. } => "flow_too_large",
             Self::ScheduleCronInvalid { .. } => "schedule_cron_invalid",
             Self::ScheduleNeverFires { .. } => "schedule_never_fires",
             Self::ScheduleOver { .. } => "schedule_over",

@@ -1,6 +1,6 @@
-//! The three numbers that name things: a job, a lease and a worker.
+//! The numbers that name things: a job, a flow, a lease and a worker.
 //!
-//! Job and worker ids are UUIDv7, made by the caller's side, so an enqueue that is sent twice can
+//! Job, flow and worker ids are UUIDv7, made by the caller's side, so an enqueue that is sent twice can
 //! be recognised. A token is given by the store at every claim and only grows.
 
 use std::fmt;
@@ -13,6 +13,11 @@ use uuid::Uuid;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JobId(pub Uuid);
+
+/// Names a flow for ever. Ordered by the time it was made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct FlowId(pub Uuid);
 
 /// Names one run of one worker; a restarted worker is a new one, so it can never pass for the old.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -53,6 +58,7 @@ macro_rules! uuid_id {
 }
 
 uuid_id!(JobId);
+uuid_id!(FlowId);
 uuid_id!(WorkerId);
 
 impl fmt::Display for Token {

@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::flow::Place;
 use crate::id::JobId;
 use crate::limit::{Limits, NAME_BYTES_MAX, TRACE_BYTES_MAX};
 use crate::name;
@@ -156,6 +157,9 @@ pub struct Options {
     /// to those behind it when it is dead. Needs a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered: Option<OnDead>,
+    /// Where it stands in a flow. Set by the flow alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow: Option<Box<Place>>,
 }
 
 impl Options {
@@ -165,6 +169,11 @@ impl Options {
     }
 
     fn check(&self, limits: &Limits) -> Result<()> {
+        if let Some(place) = &self.flow {
+            let reason =
+                "a job enters a flow with the flow alone; start a flow that has it".to_owned();
+            return Err(Error::FlowInvalid { step: place.name.clone(), reason });
+        }
         if self.tags.len() > limits.tags_max {
             return Err(Error::TagsTooMany { tags: self.tags.len(), tags_max: limits.tags_max });
         }

@@ -6,6 +6,7 @@
 //! transaction, guarded by the token.
 
 pub mod error;
+pub mod flow;
 pub mod full;
 mod open;
 #[cfg(feature = "postgres")]
@@ -20,6 +21,7 @@ pub mod wake;
 mod wanted;
 
 pub use error::{Error, Result};
+pub use flow::Flows;
 pub use full::Full;
 pub use open::{OpenOptions, open};
 pub use request::{

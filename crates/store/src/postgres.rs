@@ -18,6 +18,7 @@ mod enqueue;
 mod error;
 mod examine;
 mod fire;
+mod flows;
 mod gather;
 mod leases;
 mod lines;
@@ -44,13 +45,17 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
+use tidemill_core::flow::Plan;
 use tidemill_core::gate::GateView;
 use tidemill_core::retention::Finished;
-use tidemill_core::{JobId, NewJob, Payload, WorkerId};
+use tidemill_core::{FlowId, JobId, NewJob, Payload, WorkerId};
 use tokio::task::JoinHandle;
 pub use tokio_postgres;
 
 use crate::error::{Error, Result};
+use crate::flow::{
+    FlowAct, FlowAnswer, FlowFilter, FlowHead, FlowView, Flows, Input, Output, Start,
+};
 use crate::open::OpenOptions;
 use crate::request::{
     Beat, CancelAnswer, Claim, ClaimRequest, Receipt, RescueRules, Rescued, SettleItem, Settled,
@@ -82,6 +87,7 @@ struct Shared {
     gather: gather::Gather,
     leases: leases::Leases,
     doors: doors::Doors,
+    arrivals: flows::Arrivals,
     marks: marks::Marks,
     watched: watch::Watched,
     wanted: Wanted,
@@ -115,6 +121,7 @@ impl Postgres {
             gather: gather::Gather::default(),
             leases: leases::Leases::default(),
             doors: doors::Doors::default(),
+            arrivals: flows::Arrivals::default(),
             marks: marks::Marks::default(),
             watched: watch::Watched::default(),
             wanted: Wanted::default(),
@@ -189,6 +196,51 @@ fn is_due(last: &Mutex<Option<Instant>>, every: Duration) -> bool {
         *last = Some(Instant::now());
     }
     due
+}
+
+#[async_trait]
+impl Flows for Postgres {
+    async fn start_flow(&self, plan: Plan, start: Start) -> Result<bool> {
+        flows::start(&self.shared, &plan, start).await
+    }
+
+    async fn add_to_flow(&self, id: FlowId, step: &str, jobs: Vec<NewJob>) -> Result<FlowAnswer> {
+        flows::add(&self.shared, id, step, jobs).await
+    }
+
+    async fn begin_flow(&self, id: FlowId) -> Result<FlowAnswer> {
+        flows::begin(&self.shared, id).await
+    }
+
+    async fn change_flow(&self, id: FlowId, act: FlowAct) -> Result<FlowAnswer> {
+        flows::change(&self.shared, id, &act).await
+    }
+
+    async fn flow(&self, id: FlowId) -> Result<Option<FlowView>> {
+        flows::flow(&self.shared, id).await
+    }
+
+    async fn flows(&self, filter: &FlowFilter) -> Result<Vec<FlowHead>> {
+        flows::list(&self.shared, filter).await
+    }
+
+    async fn inputs(&self, places: &[(FlowId, u32)]) -> Result<Vec<Vec<Input>>> {
+        flows::inputs(&self.shared, places).await
+    }
+
+    async fn outputs(
+        &self,
+        id: FlowId,
+        step: u32,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Result<Vec<Output>> {
+        flows::outputs(&self.shared, id, step, after, limit).await
+    }
+
+    async fn tend_flows(&self) -> Result<bool> {
+        flows::tend(&self.shared).await
+    }
 }
 
 #[async_trait]

@@ -17,6 +17,7 @@ mod error;
 mod examine;
 mod finish;
 mod fire;
+mod flows;
 mod gates;
 mod group;
 mod lease;
@@ -49,11 +50,15 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use rusqlite::Connection;
 use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
+use tidemill_core::flow::Plan;
 use tidemill_core::gate::GateView;
 use tidemill_core::retention::Finished;
-use tidemill_core::{Clock, JobId, NewJob, Payload, WorkerId};
+use tidemill_core::{Clock, FlowId, JobId, NewJob, Payload, WorkerId};
 
 use crate::error::{Error, Result};
+use crate::flow::{
+    FlowAct, FlowAnswer, FlowFilter, FlowHead, FlowView, Flows, Input, Output, Start,
+};
 use crate::open::OpenOptions;
 use crate::request::{
     Beat, CancelAnswer, Claim, ClaimRequest, Receipt, RescueRules, Rescued, SettleItem, Settled,
@@ -124,6 +129,54 @@ impl Sqlite {
         look: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.readers.read(look).await
+    }
+}
+
+#[async_trait]
+impl Flows for Sqlite {
+    async fn start_flow(&self, plan: Plan, start: Start) -> Result<bool> {
+        self.write(move |turn| flows::start(turn, &plan, start)).await
+    }
+
+    async fn add_to_flow(&self, id: FlowId, step: &str, jobs: Vec<NewJob>) -> Result<FlowAnswer> {
+        let step = step.to_owned();
+        self.write(move |turn| flows::add(turn, id, &step, &jobs)).await
+    }
+
+    async fn begin_flow(&self, id: FlowId) -> Result<FlowAnswer> {
+        self.write(move |turn| flows::begin(turn, id)).await
+    }
+
+    async fn change_flow(&self, id: FlowId, act: FlowAct) -> Result<FlowAnswer> {
+        self.write(move |turn| flows::change(turn, id, &act)).await
+    }
+
+    async fn flow(&self, id: FlowId) -> Result<Option<FlowView>> {
+        self.read(move |conn| flows::flow(conn, id)).await
+    }
+
+    async fn flows(&self, filter: &FlowFilter) -> Result<Vec<FlowHead>> {
+        let filter = filter.clone();
+        self.read(move |conn| flows::list(conn, &filter)).await
+    }
+
+    async fn inputs(&self, places: &[(FlowId, u32)]) -> Result<Vec<Vec<Input>>> {
+        let places = places.to_vec();
+        self.read(move |conn| flows::inputs(conn, &places)).await
+    }
+
+    async fn outputs(
+        &self,
+        id: FlowId,
+        step: u32,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Result<Vec<Output>> {
+        self.read(move |conn| flows::outputs(conn, id, step, after, limit)).await
+    }
+
+    async fn tend_flows(&self) -> Result<bool> {
+        self.write(flows::tend).await
     }
 }
 

@@ -11,6 +11,7 @@ use tidemill_core::retention::Finished;
 use tidemill_core::{JobId, NewJob, Payload, WorkerId};
 
 use crate::error::Result;
+use crate::flow::Flows;
 use crate::request::{
     Beat, CancelAnswer, Claim, ClaimRequest, Receipt, RescueRules, Rescued, SettleItem, Settled,
     WorkerCard,
@@ -25,7 +26,7 @@ use crate::wake::{Hint, Wake};
 /// Durable memory. Every method is one transaction: it happens wholly or not at all, and what it
 /// answers is durable when it answers. The store's clock, not the caller's, judges time.
 #[async_trait]
-pub trait Store: Send + Sync + Debug + 'static {
+pub trait Store: Flows + Send + Sync + Debug + 'static {
     /// A word for people: `sqlite` or `postgres`.
     fn backend(&self) -> &'static str;
 

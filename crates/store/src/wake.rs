@@ -43,6 +43,8 @@ pub enum Hint {
     },
     /// The rules of queues have changed.
     Rules,
+    /// Something is to be done for flows that no job's end does.
+    Flows,
     /// Schedules were set, changed or deleted: their next slots may be others.
     Schedules,
     /// A running job of this worker was called off: beat now to learn which.

@@ -21,6 +21,8 @@ mod conformance {
     mod depth;
     mod duty;
     mod enqueue;
+    mod flows;
+    mod flows_whole;
     mod limits;
     mod limits_race;
     mod migrate;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use thiserror::Error;
-use tidemill_core::{JobId, State};
+use tidemill_core::flow::FlowState;
+use tidemill_core::{FlowId, JobId, State};
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -72,6 +73,38 @@ pub enum Error {
         /// What the parser said.
         reason: String,
     },
+    /// There is no such flow, or it is no longer kept.
+    #[error("there is no flow {id}; it may have passed its retention")]
+    FlowUnknown {
+        /// Which flow.
+        id: FlowId,
+    },
+    /// The flow has no such step.
+    #[error("the flow {id} has no step {step:?}")]
+    StepUnknown {
+        /// Which flow.
+        id: FlowId,
+        /// What was asked for.
+        step: String,
+    },
+    /// The flow stands where this cannot be done.
+    #[error("the flow {id} does not allow that now: {why}")]
+    FlowNotNow {
+        /// Which flow.
+        id: FlowId,
+        /// Why not.
+        why: String,
+    },
+    /// The flow did not end in the time given.
+    #[error("the flow {id} had not ended after {waited_ms} ms; it is {}", state.word())]
+    FlowWaitTimeout {
+        /// Which flow.
+        id: FlowId,
+        /// How long was waited.
+        waited_ms: u64,
+        /// Where it stood.
+        state: FlowState,
+    },
     /// There is no such schedule.
     #[error("there is no schedule {name:?}")]
     ScheduleUnknown {
@@ -131,6 +164,10 @@ impl Error {
             Self::WaitTimeout { .. } => "wait_timeout",
             Self::NotDone { .. } => "job_not_done",
             Self::OutputUnreadable { .. } => "output_unreadable",
+            Self::FlowUnknown { .. } => "flow_unknown",
+            Self::StepUnknown { .. } => "step_unknown",
+            Self::FlowNotNow { .. } => "flow_not_now",
+            Self::FlowWaitTimeout { .. } => "flow_wait_timeout",
             Self::ScheduleUnknown { .. } => "schedule_unknown",
             Self::ScheduleOwned { .. } => "schedule_owned",
             Self::ScheduleTwice { .. } => "schedule_twice",

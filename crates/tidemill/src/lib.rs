@@ -32,6 +32,8 @@ pub use engine::builder::Builder;
 pub use engine::dead::{Dead, ReplayPace, ReplayReport};
 pub use engine::depth::{Watermark, Watermarks};
 pub use engine::enqueue::Target;
+pub use engine::flow::Building;
+pub use engine::flow::new::Flow;
 pub use engine::limit::NamedLimit;
 pub use engine::schedule::ask::{Backfill, ComingSlot, PastSlot};
 pub use engine::schedule::new::Schedule;
@@ -44,11 +46,12 @@ pub use tidemill_core as core;
 pub use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
 pub use tidemill_core::schedule::{Missed, Overlap, Rule, slot_of};
 pub use tidemill_core::{
-    Backoff, Breaker, Clock, ErrorClass, Jitter, JobId, Limit, Limits, ManualClock, OnDead,
+    Backoff, Breaker, Clock, ErrorClass, FlowId, Jitter, JobId, Limit, Limits, ManualClock, OnDead,
     OnDuplicate, Overflow, Payload, Per, Priority, QueueRules, Rate, Retention, Retry, Scope,
     State, Token, Unique, WorkerId,
 };
 pub use tidemill_store as store;
+pub use tidemill_store::flow::{FlowFilter, FlowHead, FlowView, Input, Output, StepView};
 pub use tidemill_store::{CancelAnswer, JobFilter, JobView, Receipt};
 pub use worker::context::Context;
 pub use worker::fail::Fail;

@@ -27,6 +27,7 @@ use tidemill_store::{ClaimedJob, JobFilter};
 use crate::engine::Tidemill;
 use crate::engine::rules::look;
 use crate::engine::service;
+use crate::engine::services::flows;
 use crate::error::Result;
 use crate::worker::Worker;
 use crate::worker::execute::execute;
@@ -55,12 +56,21 @@ pub async fn drain(worker: Worker) -> Result<Drained> {
     let shop = worker.into_shop()?;
     shop.register().await?;
     let mut drained = Drained::default();
+    let mut is_tended = false;
     loop {
         look(&shop.mill, &shop.options.all_queues()).await?;
         let known = shop.mill.0.rules.known();
         let lanes = Lanes::of(&shop.options.all_queues(), &known, &Turns::default());
         let claim = shop.mill.store().claim(shop.wish(&lanes, &known, 100)).await?;
-        let Some(token) = claim.token else { break };
+        let Some(token) = claim.token else {
+            // What has just ended may let a flow go on.
+            if std::mem::replace(&mut is_tended, true) {
+                break;
+            }
+            flows::tend(&shop.mill).await?;
+            continue;
+        };
+        is_tended = false;
         for claimed in claim.jobs {
             let slot = shop.groups[0].slots.take();
             let Some(item) = execute(&shop, claimed, token, claim.now, slot).await else {

@@ -17,6 +17,7 @@ mod engine {
     mod deadline;
     mod depth;
     mod enqueue;
+    mod flow;
     mod follow_up;
     mod handler;
     mod helpers;

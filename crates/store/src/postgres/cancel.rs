@@ -14,7 +14,7 @@ use crate::postgres::Shared;
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::lines;
-use crate::postgres::record::{Body, End, Record, lock_keys};
+use crate::postgres::record::{Body, End, Record, Told, lock_keys};
 use crate::postgres::statement::{Statement, sql};
 use crate::request::CancelAnswer;
 use crate::wake::Hint;
@@ -27,6 +27,8 @@ const SHEAF_TAKE: Statement = sql!("take_from_sheaves", INT8_ARRAY, UUID_ARRAY);
 const KEY_UNKEEP: Statement = sql!("forget_next", TEXT_ARRAY, UUID_ARRAY);
 const LEASE_FIND: Statement = sql!("select_leases_holding", UUID_ARRAY);
 const LEASE_CANCEL: Statement = sql!("mark_lease_cancelled", INT8_ARRAY, UUID_ARRAY, TEXT);
+const FLOWS_LOCK: Statement = sql!("lock_flows_of_blocked", UUID_ARRAY);
+const BLOCKED: Statement = sql!("select_blocked", UUID_ARRAY);
 const RUN_NOW: Statement = sql!("run_now", TIMESTAMPTZ, UUID);
 
 /// Looks before a job that keeps moving is given up.
@@ -87,7 +89,7 @@ async fn cancel_once(
 pub(crate) struct Search {
     answers: HashMap<Uuid, CancelAnswer>,
     record: Record,
-    queues: BTreeSet<String>,
+    told: Told,
     workers: HashSet<Uuid>,
     was_lost: bool,
 }
@@ -97,7 +99,10 @@ impl Search {
     pub fn tell(&self, shared: &Shared) {
         shared.finished(self.record.ends.iter().map(|end| JobId(end.body.id)));
         shared.went(self.record.ends.iter().map(|end| end.body.queue.as_str()));
-        for queue in &self.queues {
+        if !self.told.flows.is_empty() {
+            shared.hint(Hint::Flows);
+        }
+        for queue in &self.told.queues {
             shared.hint(Hint::Ready { queue: queue.clone() });
         }
         for worker in &self.workers {
@@ -105,9 +110,10 @@ impl Search {
         }
     }
 
-    /// Finds the jobs and locks what they belong to: unique keys, and then lines. A job that has a key
+    /// Finds the jobs and locks what they belong to: flows, unique keys, and then lines. A job that has a key
     /// may have gone to another line until its key was locked, so it is looked at once more.
     async fn lock(conn: &Conn<'_>, ids: &[Uuid]) -> Result<HashMap<Uuid, (Body, i64)>, Fault> {
+        conn.query(&FLOWS_LOCK, &[&ids]).await?;
         let mut found = find(conn, ids).await?;
         let keys: BTreeSet<_> =
             found.values().filter_map(|(body, _)| body.unique_key.clone()).collect();
@@ -135,10 +141,11 @@ impl Search {
             self.waiting(conn, &found, reason).await?;
             self.lined(conn, &found, reason).await?;
             self.kept(conn, &found, reason).await?;
+            self.blocked(conn, &found, reason).await?;
             self.running(conn, &left, reason).await?;
             left.retain(|id| found.contains_key(id) && !self.answers.contains_key(id));
             if left.is_empty() {
-                self.queues = self.record.write(conn, shared.db.manual_now()).await?;
+                self.told = self.record.write(conn, shared.db.manual_now()).await?;
                 return Ok(());
             }
         }
@@ -241,6 +248,26 @@ impl Search {
             return Ok(());
         }
         for row in conn.query(&KEY_UNKEEP, &[&keys, &ids]).await? {
+            if let Some((body, _)) = found.get(&row.get::<_, Uuid>(0)) {
+                self.end(body, 0, 0, reason);
+            }
+        }
+        Ok(())
+    }
+
+    /// Those whose step of a flow is not opened; the flow is locked.
+    async fn blocked(
+        &mut self,
+        conn: &Conn<'_>,
+        found: &HashMap<Uuid, (Body, i64)>,
+        reason: &str,
+    ) -> Result<(), Fault> {
+        let open = found.keys().filter(|id| !self.answers.contains_key(id)).copied();
+        let open: Vec<Uuid> = open.collect();
+        if open.is_empty() {
+            return Ok(());
+        }
+        for row in conn.query(&BLOCKED, &[&open]).await? {
             if let Some((body, _)) = found.get(&row.get::<_, Uuid>(0)) {
                 self.end(body, 0, 0, reason);
             }

@@ -221,6 +221,9 @@ pub(crate) async fn replay(
     let payload = payload.as_ref().map(Payload::as_str);
     let rows = db.write(&REPLAY, &[&db.manual_now(), &ids, &by, &payload]).await?;
     let queues: std::collections::BTreeSet<String> = rows.iter().map(|row| row.get(1)).collect();
+    if rows.iter().any(|row| row.get(2)) {
+        shared.hint(Hint::Flows);
+    }
     for queue in queues {
         shared.hint(Hint::Ready { queue });
     }

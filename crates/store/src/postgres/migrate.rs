@@ -14,11 +14,12 @@ const LOCK: Statement = sql!("lock_schema");
 const PRESENT: Statement = sql!("schema_present");
 
 /// All migrations, by number from 1.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("migrations/0001_heart.sql"),
     include_str!("migrations/0002_schedules.sql"),
     include_str!("migrations/0003_claim.sql"),
     include_str!("migrations/0004_depth.sql"),
+    include_str!("migrations/0005_flows.sql"),
 ];
 
 /// The newest schema this program knows.

@@ -164,6 +164,15 @@ pub(crate) struct Back {
     pub error: Option<String>,
 }
 
+/// Who is to hear of what was written.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// Queues in which jobs wait now.
+    pub queues: BTreeSet<String>,
+    /// Flows of which jobs have ended.
+    pub flows: Vec<Uuid>,
+}
+
 /// Everything that one transaction writes.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
@@ -172,9 +181,9 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Writes it all; answers the queues in which jobs wait now.
-    pub async fn write(&self, conn: &Conn<'_>, now: Option<At>) -> Result<BTreeSet<String>, Fault> {
-        write_ends(conn, now, &self.ends).await?;
+    /// Writes it all; answers what follows from it.
+    pub async fn write(&self, conn: &Conn<'_>, now: Option<At>) -> Result<Told, Fault> {
+        let flows = write_ends(conn, now, &self.ends).await?;
         write_dead(conn, now, &self.ends).await?;
         for part in self.backs.chunks(STATEMENT_JOBS_MAX) {
             put_back(conn, now, part).await?;
@@ -183,7 +192,7 @@ impl Record {
         queues.extend(release_keys(conn, now, &self.ends).await?);
         let leaving = self.ends.iter().filter(|end| end.leaves_line()).map(|end| end.body.id);
         queues.extend(lines::leave(conn, now, &leaving.collect::<Vec<_>>()).await?);
-        Ok(queues)
+        Ok(Told { queues, flows })
     }
 }
 
@@ -196,9 +205,9 @@ pub(crate) async fn lock_keys(conn: &Conn<'_>, keys: &BTreeSet<String>) -> Resul
     Ok(())
 }
 
-async fn write_ends(conn: &Conn<'_>, now: Option<At>, ends: &[End]) -> Result<(), Fault> {
+async fn write_ends(conn: &Conn<'_>, now: Option<At>, ends: &[End]) -> Result<Vec<Uuid>, Fault> {
     if ends.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let ids: Vec<Uuid> = ends.iter().map(|e| e.body.id).collect();
     let queues: Vec<&str> = ends.iter().map(|e| e.body.queue.as_str()).collect();
@@ -211,15 +220,16 @@ async fn write_ends(conn: &Conn<'_>, now: Option<At>, ends: &[End]) -> Result<()
     let keyed: Vec<bool> = ends.iter().map(|e| e.body.unique_key.is_some()).collect();
     let outputs: Vec<Option<&str>> = ends.iter().map(|e| e.output.as_deref()).collect();
     let errors: Vec<Option<&str>> = ends.iter().map(|e| e.error.as_deref()).collect();
-    conn.query(
-        &OUTCOME_WRITE,
-        &[
-            &now, &ids, &queues, &states, &attempts, &losts, &tokens, &workers, &retains, &keyed,
-            &outputs, &errors,
-        ],
-    )
-    .await?;
-    Ok(())
+    let rows = conn
+        .query(
+            &OUTCOME_WRITE,
+            &[
+                &now, &ids, &queues, &states, &attempts, &losts, &tokens, &workers, &retains,
+                &keyed, &outputs, &errors,
+            ],
+        )
+        .await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
 async fn write_dead(conn: &Conn<'_>, now: Option<At>, ends: &[End]) -> Result<(), Fault> {

@@ -7,7 +7,7 @@
 //! Unique keys and lines are locked before leases, as everywhere: a settle of the same jobs waits for us, or we
 //! for it, and never both.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use tidemill_core::{ErrorClass, Failure, JobId, State, WorkerId};
@@ -22,7 +22,7 @@ use crate::postgres::doors;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::leases::Stray;
 use crate::postgres::lines;
-use crate::postgres::record::{Back, Body, End, Record};
+use crate::postgres::record::{Back, Body, End, Record, Told};
 use crate::postgres::statement::{At, Statement, sql};
 use crate::request::{RescueRules, Rescued};
 use crate::wake::Hint;
@@ -108,13 +108,16 @@ async fn leave(shared: &Shared, leaving: &Leaving) -> Result<Rescued> {
 struct Left {
     rescued: Rescued,
     finished: Vec<JobId>,
-    queues: BTreeSet<String>,
+    told: Told,
 }
 
 impl Left {
     fn tell(self, shared: &Shared) -> Rescued {
         shared.finished(self.finished.into_iter());
-        for queue in self.queues {
+        if !self.told.flows.is_empty() {
+            shared.hint(Hint::Flows);
+        }
+        for queue in self.told.queues {
             shared.hint(Hint::Ready { queue });
         }
         self.rescued
@@ -197,7 +200,7 @@ async fn put_back(
         }
     }
     record.backs.sort_by(|a, b| sheaf_order(a).cmp(&sheaf_order(b)));
-    left.queues = record.write(conn, now).await?;
+    left.told = record.write(conn, now).await?;
     left.finished = record.ends.iter().map(|end| JobId(end.body.id)).collect();
     Ok(left)
 }

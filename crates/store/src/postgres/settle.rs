@@ -37,6 +37,8 @@ const SETTLE_DONE: Statement = sql!(
     UUID_ARRAY,
     INT8_ARRAY,
     TEXT_ARRAY,
+    UUID_ARRAY,
+    INT4_ARRAY,
 );
 const SETTLED_BEFORE: Statement = sql!("was_settled", UUID_ARRAY, INT8_ARRAY);
 
@@ -90,6 +92,8 @@ async fn settle_done(
     }
     shared.leases.settled(flight);
     shared.doors.came_out(shared, items);
+    let flow = |item: &SettleItem| item.job.options.flow.as_ref().map(|place| place.id.0);
+    shared.arrivals.came(shared, items.iter().filter_map(flow));
     shared.finished(items.iter().map(|item| item.job.id));
     let answer = |item: &SettleItem| {
         let id = item.job.id.0;
@@ -125,6 +129,12 @@ async fn write_done(
             gates.push(end.gate.as_str());
         }
     }
+    let place = |item: &SettleItem| {
+        item.job.options.flow.as_deref().map(|place| (place.id.0, place.step as i32))
+    };
+    let places: Vec<Option<(Uuid, i32)>> = items.iter().map(place).collect();
+    let flows: Vec<Option<Uuid>> = places.iter().map(|place| place.map(|p| p.0)).collect();
+    let steps: Vec<Option<i32>> = places.iter().map(|place| place.map(|p| p.1)).collect();
     let rows = db
         .query(
             &SETTLE_DONE,
@@ -144,6 +154,8 @@ async fn write_done(
                 &inside,
                 &of_tokens,
                 &gates,
+                &flows,
+                &steps,
             ],
         )
         .await?;

@@ -94,6 +94,11 @@ fn replay_one(turn: &mut Turn<'_>, id: JobId, by: &str, payload: Option<&Payload
     write_note(turn, id, by, text)?;
     let Some(body) = ready::body(conn, id)? else { return Ok(true) };
     take_back(conn, &body.job)?;
+    if let Some(place) = &body.job.options.flow {
+        let mut insert = conn.prepare_cached(include_str!("sql/insert_arrival.sql"))?;
+        insert.execute(params![place.id.0.as_bytes(), place.step])?;
+        turn.news.flows.insert(place.id);
+    }
     if body.job.line().is_some() {
         // It is still the first of a line that it blocks; else it goes to the end.
         lines::start(turn, &body.job)?;

@@ -27,6 +27,7 @@ pub(super) struct End<'a> {
 /// Writes the outcome of a job and lets go of its unique key and its line.
 pub(super) fn finish(turn: &mut Turn<'_>, job: &Job, end: &End<'_>) -> Result<()> {
     let (token, worker) = end.lease.unzip();
+    let place = job.options.flow.as_ref();
     turn.conn.prepare_cached(include_str!("sql/insert_outcome.sql"))?.execute(params![
         job.id.0.as_bytes(),
         job.queue,
@@ -39,9 +40,12 @@ pub(super) fn finish(turn: &mut Turn<'_>, job: &Job, end: &End<'_>) -> Result<()
         job.options.retain_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)),
         job.unique_key.is_some(),
         end.output,
-        end.error
+        end.error,
+        place.map(|place| place.id.0.as_bytes()),
+        place.map(|place| place.step)
     ])?;
     turn.news.finished.push(job.id);
+    turn.news.flows.extend(place.map(|place| place.id));
     if let Some(key) = &job.unique_key {
         let_go(turn, job.id, key)?;
     }

@@ -90,7 +90,8 @@ where
 
     fn run(&mut self, conn: &Connection, now: i64, book: &mut Book) -> Result<()> {
         self.news = News::default();
-        let made = (self.act)(&mut book.turn(conn, now, &mut self.news));
+        let mut turn = book.turn(conn, now, &mut self.news);
+        let made = (self.act)(&mut turn).and_then(|made| turn.end().map(|()| made));
         book.brought += u64::from(!self.news.ready.is_empty());
         let ran = made.as_ref().map(|_| ()).map_err(Error::clone);
         self.made = Some(made);

@@ -13,6 +13,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (2, include_str!("migrations/0002_schedules.sql")),
     (3, include_str!("migrations/0003_claim.sql")),
     (4, include_str!("migrations/0004_depth.sql")),
+    (5, include_str!("migrations/0005_flows.sql")),
 ];
 
 /// The version this program needs.

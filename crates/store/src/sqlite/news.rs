@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidemill_core::{JobId, WorkerId};
+use tidemill_core::{FlowId, JobId, WorkerId};
 
 use crate::sqlite::depth::DepthNews;
 use crate::wake::{Hint, Wake};
@@ -30,6 +30,10 @@ pub(super) struct News {
     pub called_off: BTreeSet<WorkerId>,
     /// Whether schedules were changed.
     pub schedules: bool,
+    /// Flows of which a job has ended, or runs again: they are carried on before the turn is over.
+    pub flows: BTreeSet<FlowId>,
+    /// Whether something is to be done for flows that no job's end does.
+    pub tend: bool,
 }
 
 impl News {
@@ -79,6 +83,9 @@ impl Listeners {
         }
         for worker in news.called_off {
             self.wake.tell(Hint::Cancel { worker });
+        }
+        if news.tend {
+            self.wake.tell(Hint::Flows);
         }
         if news.schedules {
             self.wake.tell(Hint::Schedules);

@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 use crate::error::{Error, Result};
 use crate::request::{Claim, ClaimRequest, Stand};
 use crate::sqlite::depth::Depths;
+use crate::sqlite::flows;
 use crate::sqlite::group::{Act, Book, Group, Pending};
 use crate::sqlite::marks::Marks;
 use crate::sqlite::news::{Listeners, News, Ready};
@@ -41,6 +42,16 @@ pub(super) struct Turn<'a> {
     pub depths: &'a mut Depths,
     /// How many operations before it brought something that waits.
     pub brought: u64,
+}
+
+impl Turn<'_> {
+    /// Carries on the flows of which jobs have ended.
+    pub fn end(&mut self) -> Result<()> {
+        while let Some(flow) = self.news.flows.pop_first() {
+            flows::advance(self, flow)?;
+        }
+        Ok(())
+    }
 }
 
 /// Whether a commit must be on the disk before it is answered.

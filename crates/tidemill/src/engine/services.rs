@@ -1,6 +1,7 @@
 //! The services of the clockwork, a file each.
 
 pub mod depth;
+pub mod flows;
 pub mod redrive;
 pub mod rescue;
 pub mod retain;

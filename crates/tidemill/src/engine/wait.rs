@@ -14,10 +14,10 @@ use crate::engine::Tidemill;
 use crate::error::{Error, Result};
 use crate::worker::job::Job;
 
-const LOOK_FIRST: Duration = Duration::from_millis(20);
-const LOOK_RARELY: Duration = Duration::from_secs(1);
+pub(crate) const LOOK_FIRST: Duration = Duration::from_millis(20);
+pub(crate) const LOOK_RARELY: Duration = Duration::from_secs(1);
 /// Those who settle forget a watch after a minute; it is said anew well before.
-const WATCH_AGAIN: Duration = Duration::from_secs(20);
+pub(crate) const WATCH_AGAIN: Duration = Duration::from_secs(20);
 
 impl Tidemill {
     /// Waits until the job has finished, and shows it. Fails with `wait_timeout` after `timeout`.
@@ -62,7 +62,7 @@ impl Tidemill {
 }
 
 /// Completes when something may have become of the job.
-async fn heard(hints: &mut tokio::sync::broadcast::Receiver<Hint>, id: JobId) {
+pub(crate) async fn heard(hints: &mut tokio::sync::broadcast::Receiver<Hint>, id: JobId) {
     loop {
         match hints.recv().await {
             Ok(Hint::Any) | Err(RecvError::Lagged(_)) => return,

@@ -4,7 +4,10 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidemill_core::{Job as Body, JobId, NewJob, Token};
+use serde::de::DeserializeOwned;
+use tidemill_core::{Job as Body, JobId, NewJob, Payload, Token};
+use tidemill_store::flow::{Input, Output};
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Tidemill;
@@ -12,6 +15,9 @@ use crate::error::Result;
 use crate::worker::fail::Fail;
 use crate::worker::job::Enqueue;
 use crate::worker::slots::Slot;
+
+/// Outputs that are read at a time.
+const PAGE_OUTPUTS: usize = 1000;
 
 /// Shared application state, by type.
 pub(crate) type States = Arc<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>;
@@ -28,6 +34,7 @@ struct Inner {
     cancel: CancellationToken,
     states: States,
     follow_ups: Mutex<Vec<NewJob>>,
+    inputs: OnceCell<Vec<Input>>,
     /// Held until the last clone is gone, so that a thread that cannot be stopped keeps its slot.
     _slot: Slot,
 }
@@ -42,8 +49,18 @@ impl Context {
         states: States,
         slot: Slot,
     ) -> Self {
-        let follow_ups = Mutex::default();
-        Self(Arc::new(Inner { mill, job, attempt, token, cancel, states, follow_ups, _slot: slot }))
+        let (follow_ups, inputs) = (Mutex::default(), OnceCell::new());
+        Self(Arc::new(Inner {
+            mill,
+            job,
+            attempt,
+            token,
+            cancel,
+            states,
+            follow_ups,
+            inputs,
+            _slot: slot,
+        }))
     }
 
     /// The job's id.
@@ -92,6 +109,67 @@ impl Context {
         let id = job.id;
         self.0.follow_ups.lock().unwrap_or_else(PoisonError::into_inner).push(job);
         Ok(id)
+    }
+
+    /// What the steps that this job's step comes after are, and what they returned: small outputs are in there,
+    /// large ones are asked for with [`output_of`](Self::output_of). Empty outside of flows.
+    pub async fn inputs(&self) -> std::result::Result<&[Input], Fail> {
+        let load = || async {
+            let Some(place) = self.0.job.options.flow.as_ref().filter(|place| place.joins) else {
+                return Ok(Vec::new());
+            };
+            let mut inputs = self.0.mill.0.store.inputs(&[(place.id, place.step)]).await?;
+            tidemill_store::Result::Ok(inputs.pop().unwrap_or_default())
+        };
+        let inputs = self.0.inputs.get_or_try_init(load).await;
+        let unread = |e: tidemill_store::Error| Fail::transient(e.to_string());
+        inputs.map(Vec::as_slice).map_err(unread)
+    }
+
+    /// What the job of a step that this one comes after returned.
+    pub async fn output_of<T: DeserializeOwned>(&self, step: &str) -> std::result::Result<T, Fail> {
+        let input = self.input(step).await?;
+        let output = match &input.output {
+            Some(output) => output.clone(),
+            None => self.large_output(input).await?,
+        };
+        let unreadable =
+            |e| Fail::permanent(format!("the output of {step} is not as expected: {e}"));
+        output.read().map_err(unreadable)
+    }
+
+    /// A page of what the jobs of a step that this one comes after returned, by id, at most 1,000; the next page is
+    /// after the last of it. A job that is dead or was called off has no output.
+    pub async fn outputs_of(
+        &self,
+        step: &str,
+        after: Option<JobId>,
+    ) -> std::result::Result<Vec<Output>, Fail> {
+        let number = self.input(step).await?.number;
+        let flow = self.0.job.options.flow.as_ref().map(|place| place.id);
+        let Some(flow) = flow else { return Ok(Vec::new()) };
+        let outputs = self.0.mill.0.store.outputs(flow, number, after, PAGE_OUTPUTS).await;
+        outputs.map_err(|e| Fail::transient(e.to_string()))
+    }
+
+    async fn input(&self, step: &str) -> std::result::Result<&Input, Fail> {
+        let found = self.inputs().await?.iter().find(|input| input.step == step);
+        found
+            .ok_or_else(|| Fail::permanent(format!("this job does not come after a step {step:?}")))
+    }
+
+    async fn large_output(&self, input: &Input) -> std::result::Result<Payload, Fail> {
+        if input.jobs != 1 {
+            let what =
+                format!("the step {:?} has {} jobs; read outputs_of", input.step, input.jobs);
+            return Err(Fail::permanent(what));
+        }
+        let outputs = self.outputs_of(&input.step, None).await?;
+        let output = outputs.into_iter().next().and_then(|one| one.output);
+        output.ok_or_else(|| {
+            let word = input.state.word();
+            Fail::permanent(format!("the step {:?} is {word}: it has no output", input.step))
+        })
     }
 
     /// Whether the job was called off, timed out, or the worker stops.

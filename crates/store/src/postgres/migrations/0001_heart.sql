@@ -572,7 +572,10 @@ begin
             continue;
         end if;
         delete from tidemill.outcome o where o.id = body.id and o.state = 6;
-        if not found then
+        if found and body.flow is not null then
+            -- Its flow takes back that it failed.
+            insert into tidemill.flow_arrival (flow, step, ok, failed) values (body.flow, body.step, 0, -1);
+        elsif not found then
             delete from tidemill.unique_key u where u.key = body.unique_key and u.id = body.id and u.scope = 0
                 and u.next_id is null and exists (select from tidemill.outcome o where o.id = body.id);
             continue;

@@ -215,9 +215,10 @@ begin
                 update tidemill.ready r set ids = sheaf.ids[cardinality(victims) + 1:], taken = 0
                 where r.seq = sheaf.seq;
             end if;
-            insert into tidemill.outcome (id, queue, state, attempt, lost, finished_at, retain_ms, keyed, error)
+            insert into tidemill.outcome (
+                id, queue, state, attempt, lost, finished_at, retain_ms, keyed, error, flow, step)
             select j.id, j.queue, 5, sheaf.attempt, sheaf.lost, present, (j.options ->> 'retain_ms')::int8,
-                j.unique_key is not null, 'dropped: the queue was full, and newer jobs came'
+                j.unique_key is not null, 'dropped: the queue was full, and newer jobs came', j.flow, j.step
             from tidemill.job j where j.id = any (victims);
             perform tidemill.release(keys, victims, present);
             missing := missing - cardinality(victims);

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::postgres::batch::delay_us;
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
-use crate::postgres::record::{Back, Body, End, Record, lock_keys};
+use crate::postgres::record::{Back, Body, End, Record, Told, lock_keys};
 use crate::postgres::statement::{At, Statement, sql};
 use crate::postgres::unique::Depth;
 use crate::postgres::{Shared, enqueue, lines, unique};
@@ -40,6 +40,7 @@ pub(super) async fn settle(
     };
     shared.leases.strike(items, &done.closed);
     shared.doors.came_out(shared, items);
+    shared.arrivals.came(shared, done.flows);
     shared.finished(done.finished.into_iter());
     for queue in done.queues {
         shared.hint(Hint::Ready { queue });
@@ -53,6 +54,7 @@ struct Done {
     closed: Vec<Token>,
     finished: Vec<JobId>,
     queues: BTreeSet<String>,
+    flows: Vec<Uuid>,
 }
 
 async fn settle_once(
@@ -104,12 +106,12 @@ async fn write(
         }
     }
     let now = shared.db.manual_now();
-    let mut queues = sorted.record.write(conn, now).await?;
+    let Told { mut queues, flows } = sorted.record.write(conn, now).await?;
     queues.extend(follow_up(shared, conn, &sorted.follow_ups).await?);
     come_out(conn, now, items, &sorted).await?;
     let closed = held.let_go(conn, &sorted).await?;
     let finished = sorted.record.ends.iter().map(|end| JobId(end.body.id)).collect();
-    Ok(Done { answers, closed, finished, queues })
+    Ok(Done { answers, closed, finished, queues, flows })
 }
 
 /// The lines that an item may change: its own, and those of what follows it.

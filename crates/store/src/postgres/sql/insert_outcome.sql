@@ -1,9 +1,15 @@
--- Writes how jobs ended; a job that has finished stays as it is. The caller holds their leases or sheaves.
-insert into tidemill.outcome (
-    id, queue, state, attempt, lost, token, worker, finished_at, retain_ms, keyed, output, error)
-select i.id, i.queue, i.state, i.attempt, i.lost, i.token, i.worker, coalesce($1::timestamptz, now()), i.retain_ms,
-    i.keyed, i.output::json, i.error
-from unnest($2::uuid[], $3::text[], $4::int2[], $5::int2[], $6::int2[], $7::int8[], $8::uuid[], $9::int8[],
-    $10::boolean[], $11::text[], $12::text[])
-    i(id, queue, state, attempt, lost, token, worker, retain_ms, keyed, output, error)
-on conflict (id) do nothing;
+-- Writes how jobs ended; a job that has finished stays as it is. The caller holds their leases or sheaves. Answers the
+-- flows that have to hear of it.
+with written as (
+    insert into tidemill.outcome (
+        id, queue, state, attempt, lost, token, worker, finished_at, retain_ms, keyed, output, error, flow, step)
+    select i.id, i.queue, i.state, i.attempt, i.lost, i.token, i.worker, coalesce($1::timestamptz, now()), i.retain_ms,
+        i.keyed, i.output::json, i.error, j.flow, j.step
+    from unnest($2::uuid[], $3::text[], $4::int2[], $5::int2[], $6::int2[], $7::int8[], $8::uuid[], $9::int8[],
+        $10::boolean[], $11::text[], $12::text[])
+        i(id, queue, state, attempt, lost, token, worker, retain_ms, keyed, output, error)
+    left join lateral (select j.flow, j.step from tidemill.job j where j.id = i.id limit 1) j on true
+    on conflict (id) do nothing
+    returning flow
+)
+select distinct flow from written where flow is not null;

@@ -12,11 +12,12 @@ with valid as materialized (
     delete from tidemill.lease where token = any ($10 || $11)
 ), done as (
     insert into tidemill.outcome (
-        id, queue, state, attempt, lost, token, worker, finished_at, retain_ms, keyed, output)
+        id, queue, state, attempt, lost, token, worker, finished_at, retain_ms, keyed, output, flow, step)
     select i.id, i.queue, 4, i.attempt, i.lost, i.token, $2::uuid, coalesce($1::timestamptz, now()), i.retain_ms,
-        false, i.output::json
-    from unnest($3::uuid[], $4::text[], $5::int8[], $6::int2[], $7::int2[], $8::text[], $12::int8[])
-        i(id, queue, token, attempt, lost, output, retain_ms)
+        false, i.output::json, i.flow, i.step
+    from unnest($3::uuid[], $4::text[], $5::int8[], $6::int2[], $7::int2[], $8::text[], $12::int8[],
+        $16::uuid[], $17::int4[])
+        i(id, queue, token, attempt, lost, output, retain_ms, flow, step)
     join valid v on v.token = i.token and i.id <> all (v.gone)
     on conflict (id) do nothing
     returning id

@@ -182,9 +182,11 @@ begin
     select raise(abort, 'tidemill: queue_full: the queue of this job is full; try again later')
     where not exists (select 1 from tidemill_dropped);
 
-    insert into tidemill_outcome (id, queue, state, attempt, lost, finished_at, retain_ms, keyed, error)
+    insert into tidemill_outcome (
+        id, queue, state, attempt, lost, finished_at, retain_ms, keyed, error, flow, step
+    )
     select job.id, job.queue, 5, dropped.spent, dropped.lost, new.now, json_extract(job.options, '$.retain_ms'),
-        job.unique_key is not null, 'dropped: the queue was full, and newer jobs came'
+        job.unique_key is not null, 'dropped: the queue was full, and newer jobs came', job.flow, job.step
     from tidemill_dropped as dropped join tidemill_job as job on job.id = dropped.id;
     delete from tidemill_ready
     where (queue, priority, tenant, run_at, id) in (

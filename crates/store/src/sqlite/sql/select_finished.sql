@@ -1,4 +1,5 @@
--- A page of finished jobs, oldest first. Bare results that a key still keeps are left out.
+-- A page of finished jobs, oldest first. Bare results that a key still keeps are left out; so are jobs of flows, which
+-- are kept and forgotten with their flow.
 -- The size of a dead letter stands in its row's header: its payload is not read for it.
 select
     outcome.id, outcome.queue, outcome.state, outcome.finished_at, outcome.retain_ms,
@@ -9,6 +10,7 @@ select
     ), 0)
 from tidemill_outcome as outcome
 where outcome.id > coalesce(?1, x'')
+    and outcome.flow is null
     and (outcome.keyed < 2 or not exists (
         select 1
         from tidemill_job as job

@@ -1,0 +1,226 @@
+//! A flow: jobs joined by edges. What it is made of, before anything of it is written.
+//!
+//! A flow has steps. A step has a name and one job, or many; it waits for the steps it comes after,
+//! and its join says for how many of them. [`plan`] checks a flow and turns it into rows; [`board`]
+//! is the rule by which it goes on when jobs end; [`condition`] judges the expressions on its edges.
+
+mod again;
+pub mod board;
+pub mod condition;
+pub mod plan;
+pub mod state;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::FlowId;
+use crate::job::{Due, NewJob};
+pub use board::{Arrival, Board, Changes};
+pub use plan::{Plan, PlannedJob};
+pub use state::{FlowRow, FlowState, StepRow, StepState};
+
+/// Steps of one flow, at most.
+pub const STEPS_MAX: usize = 10_000;
+/// Edges of one flow, at most.
+pub const EDGES_MAX: usize = 100_000;
+/// The longest expression on an edge.
+pub const WHEN_BYTES_MAX: usize = 4 * 1024;
+/// How deep flows may be nested.
+pub const NESTING_MAX: usize = 16;
+
+/// A flow as it is started.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flow {
+    /// Made by the caller's side, so that sending it twice starts it once.
+    pub id: FlowId,
+    /// A word for people; many flows may share it.
+    pub name: String,
+    /// What it consists of.
+    pub steps: Vec<Step>,
+    /// How the whole is treated.
+    pub options: FlowOptions,
+}
+
+/// How a flow is treated as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FlowOptions {
+    /// It is called off if it has not ended this long after its start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finish_within_ms: Option<u64>,
+    /// It is kept this long after it ended, with all its jobs. Defaults to as long as its engine keeps
+    /// finished jobs or, if it failed, dead letters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retain_ms: Option<u64>,
+    /// At most so many of its jobs are under way at once: waiting for a slot, for their next attempt, or
+    /// running.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_once: Option<u32>,
+}
+
+/// A named piece of a flow's work.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// Unique in its flow.
+    pub name: String,
+    /// What it does.
+    pub work: Work,
+    /// What it waits for.
+    pub after: Vec<After>,
+    /// For how much of that.
+    pub join: Join,
+}
+
+/// What a step does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Work {
+    /// Jobs; any number of them is one step, and ends when the last of them has.
+    Jobs(Vec<NewJob>),
+    /// A flow within the flow: its steps are named `outer/inner`. It ends when its last steps have.
+    Flow(Vec<Step>),
+}
+
+/// An edge: what a step waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct After {
+    /// Which step.
+    pub step: String,
+    /// How that must have ended.
+    #[serde(default, skip_serializing_if = "On::is_success")]
+    pub on: On,
+    /// An expression over its output that must hold, in CEL: `output.total > 100`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+}
+
+impl After {
+    /// After this step has succeeded.
+    pub fn success(step: impl Into<String>) -> Self {
+        Self { step: step.into(), on: On::Success, when: None }
+    }
+}
+
+/// How a step must have ended for an edge to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum On {
+    /// Well. The default.
+    #[default]
+    Success,
+    /// With a job that is dead or was called off.
+    Failure,
+    /// Either way; not when it was skipped.
+    Either,
+}
+
+impl On {
+    /// All of them, by their numbers.
+    pub const ALL: [Self; 3] = [Self::Success, Self::Failure, Self::Either];
+
+    /// The number the store keeps.
+    pub fn number(self) -> i16 {
+        self as i16
+    }
+
+    /// The one of a number the store kept; unknown ones want success.
+    pub fn of_number(number: i16) -> Self {
+        Self::ALL.get(number as usize).copied().unwrap_or_default()
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+    fn is_success(&self) -> bool {
+        *self == Self::Success
+    }
+}
+
+/// For how much of what it comes after a step waits. Jobs are counted, not steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Join {
+    /// For how much.
+    pub need: Need,
+    /// It waits no longer than this after the start of the flow: what has not ended then counts as
+    /// failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within_ms: Option<u64>,
+    /// What those that have not ended get once this is decided.
+    #[serde(skip_serializing_if = "Rest::goes_on")]
+    pub rest: Rest,
+}
+
+/// For how much a join waits. Parents that were skipped, or whose condition does not hold, are
+/// not waited for; when no others are left, the step is skipped too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Need {
+    /// All end, and at most so many fail. None may by default.
+    All {
+        /// So many failures are borne.
+        #[serde(default)]
+        failures_max: u32,
+    },
+    /// All end, however.
+    Finished,
+    /// So many succeed; the others are not waited for.
+    Quorum {
+        /// How many.
+        jobs: u32,
+    },
+}
+
+impl Default for Need {
+    fn default() -> Self {
+        Self::All { failures_max: 0 }
+    }
+}
+
+/// What those get that a decided join does not wait for any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rest {
+    /// They go on. The default.
+    #[default]
+    GoOn,
+    /// They are called off.
+    Cancel,
+}
+
+impl Rest {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+    fn goes_on(&self) -> bool {
+        *self == Self::GoOn
+    }
+}
+
+/// An edge between two steps, by their numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Edge {
+    /// What is waited for.
+    pub from: u32,
+    /// What waits.
+    pub to: u32,
+    /// How it must have ended.
+    pub on: On,
+    /// What must hold of its output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+    /// Whether it does, once that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<bool>,
+}
+
+/// Where a job stands in a flow. It travels with the job's options.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Which flow.
+    pub id: FlowId,
+    /// The number of its step.
+    pub step: u32,
+    /// The name of its step.
+    pub name: String,
+    /// Whether its step waits for others, whose outputs it may read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub joins: bool,
+    /// When it may start after its step was opened, if not at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<Due>,
+}

@@ -1,0 +1,102 @@
+//! What it means for a flow that a step of it runs again.
+//!
+//! Dead jobs may be sent on their way again after their flow has gone on, or has ended, without them. Then what
+//! was skipped because of them waits again. What has run stays as it is: a join fires once.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::flow::board::{Board, Verdict, judge};
+use crate::flow::state::{FlowState, StepRow, StepState};
+use crate::flow::{Edge, On};
+
+impl Board {
+    /// So many jobs of a step that had failed are on their way again. The board must know the whole flow.
+    pub(super) fn take_back(&mut self, number: u32, jobs: u64) {
+        self.flow.jobs_open += jobs;
+        let Some(step) = self.steps.get_mut(&number) else { return };
+        step.failed = step.failed.saturating_sub(jobs);
+        step.left += jobs;
+        self.touched.insert(number);
+        if step.state == StepState::Failed {
+            step.state = StepState::Open;
+            self.flow.steps_left += 1;
+        }
+        if self.flow.state.is_final() {
+            self.flow.state = FlowState::Running;
+        }
+        let waiting = self.revive_behind(number);
+        for number in &waiting {
+            self.recount(*number);
+        }
+        for number in waiting {
+            let verdict = self.steps.get(&number).and_then(|step| judge(step, "another step"));
+            match verdict {
+                Some(Verdict::Skip(reason)) => {
+                    self.changes.revive.retain(|revived| *revived != number);
+                    self.skip(number, reason);
+                }
+                Some(Verdict::Open) => self.open(number),
+                None => {}
+            }
+        }
+    }
+
+    /// Lets all wait again that were skipped behind a step; answers who waits behind it now.
+    fn revive_behind(&mut self, number: u32) -> BTreeSet<u32> {
+        let mut waiting = BTreeSet::new();
+        let mut behind = VecDeque::from([number]);
+        while let Some(from) = behind.pop_front() {
+            for edge in self.leaving.get(&from).cloned().unwrap_or_default() {
+                let Some(step) = self.steps.get_mut(&edge.to) else { continue };
+                match step.state {
+                    StepState::Skipped => {
+                        step.state = StepState::Waiting;
+                        step.reason = None;
+                        self.flow.steps_left += 1;
+                        self.changes.skip.retain(|skipped| *skipped != edge.to);
+                        self.changes.revive.push(edge.to);
+                        behind.push_back(edge.to);
+                    }
+                    StepState::Waiting => {}
+                    _ => continue,
+                }
+                self.touched.insert(edge.to);
+                waiting.insert(edge.to);
+            }
+        }
+        waiting
+    }
+
+    /// Counts anew what a step that waits has heard.
+    fn recount(&mut self, number: u32) {
+        let heard: Vec<(Edge, StepRow)> = self
+            .leaving
+            .values()
+            .flatten()
+            .filter(|edge| edge.to == number)
+            .filter_map(|edge| Some((edge.clone(), self.steps.get(&edge.from)?.clone())))
+            .collect();
+        let Some(step) = self.steps.get_mut(&number) else { return };
+        (step.parents_left, step.came, step.met, step.missed) = (0, 0, 0, 0);
+        for (edge, from) in heard {
+            let is_over = from.state.is_final();
+            step.parents_left += u32::from(!is_over);
+            let by_end = is_over
+                && match edge.on {
+                    _ if from.state == StepState::Skipped => false,
+                    On::Failure => from.state == StepState::Failed,
+                    On::Success | On::Either => true,
+                };
+            let holds = by_end && edge.held.unwrap_or(edge.when.is_none());
+            step.came += u32::from(holds);
+            match edge.on {
+                On::Success => {
+                    step.missed += from.failed;
+                    step.met += if edge.when.is_none() || holds { from.ok } else { 0 };
+                }
+                On::Failure => step.met += from.failed,
+                On::Either => step.met += from.ok + from.failed,
+            }
+        }
+    }
+}

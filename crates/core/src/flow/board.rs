@@ -1,0 +1,362 @@
+//! The rule by which a flow goes on when jobs of it end.
+//!
+//! A board holds the part of a flow that a change touches. Whoever keeps the flow locks it, tells the board
+//! what has ended, teaches it what it asks for ([`Board::missing`]), and writes what changed. So the rule is
+//! the same on every store, and a join is decided once: a step that does not wait any more hears no news.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::flow::condition::{self, Facts};
+use crate::flow::state::{FlowRow, FlowState, StepRow, StepState};
+use crate::flow::{Edge, Need, On};
+use crate::payload::Payload;
+
+/// Jobs of a step that have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Arrival {
+    /// The step.
+    pub step: u32,
+    /// How many are done.
+    pub ok: u64,
+    /// How many are dead or were called off; fewer than none when dead ones were sent on their way again. Then
+    /// the board must know the whole flow.
+    pub failed: i64,
+}
+
+/// What the store is to write. The rows themselves are changed on the board.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// Steps whose jobs are to be let go.
+    pub open: Vec<u32>,
+    /// Steps that will not run, whose jobs end here.
+    pub skip: Vec<u32>,
+    /// Steps that are decided and do not want the rest: their parents that have not ended are called off.
+    pub call_off: Vec<u32>,
+    /// What expressions came to, by the edge's ends.
+    pub held: Vec<(u32, u32, bool)>,
+    /// Steps that were skipped and wait again: their jobs have not ended after all.
+    pub revive: Vec<u32>,
+}
+
+/// What a step has to tell those that wait for it.
+#[derive(Debug, Clone, Copy)]
+struct News {
+    step: u32,
+    ok: u64,
+    failed: u64,
+    ended: bool,
+}
+
+/// The part of a flow that a change touches.
+#[derive(Debug, Clone)]
+pub struct Board {
+    /// The flow; locked.
+    pub flow: FlowRow,
+    pub(super) steps: BTreeMap<u32, StepRow>,
+    /// The edges that leave a step, where they are known.
+    pub(super) leaving: BTreeMap<u32, Vec<Edge>>,
+    outputs: BTreeMap<u32, Payload>,
+    news: VecDeque<News>,
+    pub(super) touched: BTreeSet<u32>,
+    pub(super) changes: Changes,
+    wants_tending: bool,
+}
+
+impl Board {
+    /// A board of this flow that knows nothing of its steps.
+    pub fn new(flow: FlowRow) -> Self {
+        Self {
+            flow,
+            steps: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+            outputs: BTreeMap::new(),
+            news: VecDeque::new(),
+            touched: BTreeSet::new(),
+            changes: Changes::default(),
+            wants_tending: false,
+        }
+    }
+
+    /// Puts steps on the board. One that is there already stays as it is.
+    pub fn learn_steps(&mut self, steps: impl IntoIterator<Item = StepRow>) {
+        for step in steps {
+            self.steps.entry(step.number).or_insert(step);
+        }
+    }
+
+    /// Tells the edges that leave a step. The steps they lead to must be on the board.
+    pub fn learn_edges(&mut self, from: u32, edges: Vec<Edge>) {
+        self.leaving.entry(from).or_insert(edges);
+    }
+
+    /// Tells what the only job of a step returned.
+    pub fn learn_output(&mut self, step: u32, output: Payload) {
+        self.outputs.insert(step, output);
+    }
+
+    /// Jobs of these steps have ended.
+    pub fn arrive(&mut self, arrivals: &[Arrival]) {
+        for arrival in arrivals {
+            let Ok(failed) = u64::try_from(arrival.failed) else {
+                self.take_back(arrival.step, arrival.failed.unsigned_abs());
+                self.count(arrival.step, arrival.ok, 0);
+                continue;
+            };
+            self.count(arrival.step, arrival.ok, failed);
+        }
+    }
+
+    fn count(&mut self, number: u32, ok: u64, failed: u64) {
+        let ended = ok + failed;
+        self.flow.jobs_open = self.flow.jobs_open.saturating_sub(ended);
+        let Some(step) = self.steps.get_mut(&number).filter(|step| !step.state.is_final()) else {
+            return;
+        };
+        if ended == 0 {
+            return;
+        }
+        step.ok += ok;
+        step.failed += failed;
+        step.left = step.left.saturating_sub(ended);
+        self.touched.insert(number);
+        let ended = self.end_if_over(number);
+        self.news.push_back(News { step: number, ok, failed, ended });
+    }
+
+    /// Lets the steps that wait for nobody begin: the flow is complete.
+    pub fn begin(&mut self) {
+        let first: Vec<u32> = self
+            .steps
+            .values()
+            .filter(|step| step.state == StepState::Waiting && step.parents_left == 0)
+            .map(|step| step.number)
+            .collect();
+        for step in first {
+            self.open(step);
+        }
+    }
+
+    /// A step has waited for as long as it may; `left` jobs of its parents have not ended.
+    pub fn overdue(&mut self, number: u32, left: u64) {
+        let Some(step) = self.steps.get(&number) else { return };
+        if step.state != StepState::Waiting {
+            return;
+        }
+        match step.join.need {
+            Need::All { failures_max } if step.missed + left > u64::from(failures_max) => {
+                self.skip(number, format!("{left} of what it comes after did not end in time"));
+            }
+            Need::Quorum { jobs } => {
+                let met = step.met;
+                self.skip(number, format!("{met} of the {jobs} it needs succeeded in time"));
+            }
+            Need::All { .. } | Need::Finished => self.open(number),
+        }
+    }
+
+    /// Calls the flow off: what waits is skipped. What is on its way has to be told by the store.
+    pub fn call_off(&mut self, reason: &str) {
+        self.flow.state = FlowState::Cancelling;
+        let waiting: Vec<u32> = self
+            .steps
+            .values()
+            .filter(|step| step.state == StepState::Waiting)
+            .map(|step| step.number)
+            .collect();
+        for step in waiting {
+            self.skip(step, reason.to_owned());
+        }
+        self.news.clear();
+    }
+
+    /// Steps whose leaving edges it must know before it can go on; none when all is decided.
+    pub fn missing(&mut self) -> Vec<u32> {
+        while let Some(news) = self.news.front().copied() {
+            if !self.leaving.contains_key(&news.step) {
+                let unknown =
+                    |news: &News| (!self.leaving.contains_key(&news.step)).then_some(news.step);
+                let unknown: BTreeSet<u32> = self.news.iter().filter_map(unknown).collect();
+                return unknown.into_iter().collect();
+            }
+            self.news.pop_front();
+            self.pass_on(news);
+        }
+        Vec::new()
+    }
+
+    /// What is to be done beside writing the steps, since this was asked last.
+    pub fn take_changes(&mut self) -> Changes {
+        self.wants_tending |= !self.changes.call_off.is_empty();
+        std::mem::take(&mut self.changes)
+    }
+
+    /// The steps that are not as they were when this was asked last.
+    pub fn take_touched(&mut self) -> Vec<StepRow> {
+        let touched = std::mem::take(&mut self.touched);
+        touched.iter().filter_map(|number| self.steps.get(number).cloned()).collect()
+    }
+
+    /// Whether jobs are left to be called off or, by no end of another job, to be let go.
+    pub fn wants_tending(&self) -> bool {
+        let opening = |step: &StepRow| step.state == StepState::Opening;
+        self.wants_tending || self.flow.at_once.is_none() && self.steps.values().any(opening)
+    }
+
+    /// The steps of the board, by number.
+    pub fn steps(&self) -> impl Iterator<Item = &StepRow> {
+        self.steps.values()
+    }
+
+    /// A step of the board.
+    pub fn step(&self, number: u32) -> Option<&StepRow> {
+        self.steps.get(&number)
+    }
+
+    /// Whether all of its steps have ended.
+    pub fn is_over(&self) -> bool {
+        self.flow.steps_left == 0
+    }
+
+    fn pass_on(&mut self, news: News) {
+        let edges = self.leaving.get(&news.step).cloned().unwrap_or_default();
+        let Some(from) = self.steps.get(&news.step).cloned() else { return };
+        for edge in edges {
+            let holds = if news.ended { self.holds(&edge, &from) } else { Ok(false) };
+            if let (true, true, Ok(held)) = (news.ended, edge.when.is_some(), &holds) {
+                self.changes.held.push((edge.from, edge.to, *held));
+            }
+            let Some(to) = self.steps.get_mut(&edge.to) else { continue };
+            if to.state != StepState::Waiting {
+                continue;
+            }
+            self.touched.insert(edge.to);
+            hear(to, &edge, news, &from, holds);
+            match judge(to, &from.name) {
+                Some(Verdict::Open) => self.open(edge.to),
+                Some(Verdict::Skip(reason)) => self.skip(edge.to, reason),
+                None => {}
+            }
+        }
+    }
+
+    /// Whether an edge holds, now that the step it leaves has ended.
+    fn holds(&self, edge: &Edge, from: &StepRow) -> Result<bool, String> {
+        let by_end = match (edge.on, from.state) {
+            (_, StepState::Skipped) => false,
+            (On::Failure, state) => state == StepState::Failed,
+            (On::Success | On::Either, _) => true,
+        };
+        let Some(when) = edge.when.as_ref().filter(|_| by_end) else { return Ok(by_end) };
+        if edge.on == On::Success && from.state == StepState::Failed {
+            return Ok(true);
+        }
+        let output = self.outputs.get(&edge.from).cloned();
+        condition::holds(when, &Facts { output, done: from.ok, failed: from.failed })
+    }
+
+    /// Whether the step's last job has ended; if so, it has.
+    fn end_if_over(&mut self, number: u32) -> bool {
+        let Some(step) = self.steps.get_mut(&number) else { return false };
+        if step.left > 0 || step.state != StepState::Open {
+            return false;
+        }
+        step.state = if step.failed > 0 { StepState::Failed } else { StepState::Done };
+        self.flow.steps_left = self.flow.steps_left.saturating_sub(1);
+        true
+    }
+
+    /// All jobs of a step have been let go: it may be over already.
+    pub fn opened(&mut self, number: u32) {
+        if let Some(step) = self.steps.get_mut(&number)
+            && step.state == StepState::Opening
+        {
+            step.state = StepState::Open;
+            self.touched.insert(number);
+            if self.end_if_over(number) {
+                self.news.push_back(News { step: number, ok: 0, failed: 0, ended: true });
+            }
+        }
+    }
+
+    pub(super) fn open(&mut self, number: u32) {
+        let Some(step) = self.steps.get_mut(&number) else { return };
+        step.state = StepState::Opening;
+        self.touched.insert(number);
+        if step.cancels_rest() && step.parents_left > 0 {
+            self.changes.call_off.push(number);
+        }
+        if step.jobs == 0 {
+            self.opened(number);
+        } else {
+            self.changes.open.push(number);
+        }
+    }
+
+    pub(super) fn skip(&mut self, number: u32, reason: String) {
+        let Some(step) = self.steps.get_mut(&number) else { return };
+        step.state = StepState::Skipped;
+        step.reason = step.reason.take().or(Some(reason));
+        self.touched.insert(number);
+        if step.cancels_rest() && step.parents_left > 0 {
+            self.changes.call_off.push(number);
+        }
+        if step.jobs > 0 {
+            self.changes.skip.push(number);
+        }
+        self.flow.steps_left = self.flow.steps_left.saturating_sub(1);
+        self.news.push_back(News { step: number, ok: 0, failed: 0, ended: true });
+    }
+}
+
+/// What a step that waits makes of the news of one it comes after.
+fn hear(to: &mut StepRow, edge: &Edge, news: News, from: &StepRow, holds: Result<bool, String>) {
+    match edge.on {
+        On::Success => to.missed += news.failed,
+        On::Failure => to.met += news.failed,
+        On::Either => to.met += news.ok + news.failed,
+    }
+    if edge.on == On::Success && edge.when.is_none() {
+        to.met += news.ok;
+    }
+    if !news.ended {
+        return;
+    }
+    to.parents_left = to.parents_left.saturating_sub(1);
+    match holds {
+        Ok(true) => {
+            to.came += 1;
+            if edge.on == On::Success && edge.when.is_some() {
+                to.met += from.ok;
+            }
+        }
+        Ok(false) => {}
+        Err(why) => {
+            to.reason = Some(format!("the condition after {} cannot be judged: {why}", from.name));
+        }
+    }
+}
+
+pub(super) enum Verdict {
+    Open,
+    Skip(String),
+}
+
+/// Whether a step that waits may run, or never will.
+pub(super) fn judge(step: &StepRow, heard_of: &str) -> Option<Verdict> {
+    let is_complete = step.parents_left == 0;
+    let skip = |reason: String| Some(Verdict::Skip(reason));
+    match step.join.need {
+        Need::All { failures_max } if step.missed > u64::from(failures_max) => {
+            skip(format!("{heard_of} failed"))
+        }
+        Need::Quorum { jobs } if step.met >= u64::from(jobs) => Some(Verdict::Open),
+        Need::Quorum { jobs } if is_complete => {
+            skip(format!("{} of the {jobs} it needs succeeded", step.met))
+        }
+        Need::All { .. } | Need::Finished if is_complete && step.came > 0 => Some(Verdict::Open),
+        Need::All { .. } | Need::Finished if is_complete => {
+            skip("nothing that it comes after ran, or no condition holds".to_owned())
+        }
+        _ => None,
+    }
+}

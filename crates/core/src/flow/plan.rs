@@ -1,0 +1,342 @@
+//! From a flow to the rows that are written for it, or to what is wrong with it.
+//!
+//! Everything is checked before anything is written: names, edges, cycles, sizes, joins that could never be
+//! met, expressions. An error names the culprit.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::error::{Error, Result};
+use crate::flow::state::StepState;
+use crate::flow::{
+    After, EDGES_MAX, Edge, Flow, FlowOptions, Join, NESTING_MAX, Need, Place, STEPS_MAX, Step,
+    StepRow, WHEN_BYTES_MAX, Work, condition,
+};
+use crate::id::FlowId;
+use crate::job::{Due, NewJob};
+use crate::limit::{Limits, NAME_BYTES_MAX};
+use crate::name;
+use crate::retention::Retention;
+
+/// A flow that was found good, as rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Names it.
+    pub id: FlowId,
+    /// For people.
+    pub name: String,
+    /// How the whole is treated.
+    pub options: FlowOptions,
+    /// How long it is kept if it does not say.
+    pub retention: Retention,
+    /// Its steps, by number.
+    pub steps: Vec<StepRow>,
+    /// Its edges.
+    pub edges: Vec<Edge>,
+    /// Its jobs, step by step.
+    pub jobs: Vec<PlannedJob>,
+}
+
+/// A job and its step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlannedJob {
+    /// The number of its step.
+    pub step: u32,
+    /// The job; its options say where in the flow it stands.
+    pub job: NewJob,
+}
+
+impl Flow {
+    /// Checks the flow and makes its rows.
+    pub fn plan(self, limits: &Limits, retention: Retention) -> Result<Plan> {
+        name::check("flow", &self.name, NAME_BYTES_MAX)?;
+        if self.options.at_once == Some(0) {
+            return Err(invalid(&self.name, "at_once is 0, so no job of it could ever start"));
+        }
+        let steps = flatten(self.steps)?;
+        if steps.is_empty() {
+            return Err(invalid(&self.name, "it has no steps"));
+        }
+        let numbers = number(&steps)?;
+        let edges = join_up(&steps, &numbers)?;
+        refuse_cycles(&steps, &edges)?;
+        let jobs: usize = steps.iter().map(|step| step.jobs.len()).sum();
+        if jobs > limits.batch_jobs_max {
+            return Err(Error::BatchTooLarge { jobs, jobs_max: limits.batch_jobs_max });
+        }
+        for step in &steps {
+            step.jobs.iter().try_for_each(|job| check_member(&step.name, job))?;
+        }
+        let rows = steps.iter().zip(0..).map(|(step, number)| step.row(number, &edges)).collect();
+        check_joins(&steps, &rows, &edges)?;
+        let jobs = steps
+            .into_iter()
+            .zip(0..)
+            .flat_map(|(step, number)| place_all(self.id, step, number))
+            .collect();
+        let Self { id, name, options, .. } = self;
+        Ok(Plan { id, name, options, retention, steps: rows, edges, jobs })
+    }
+}
+
+/// Whether a job can stand in a step of a flow.
+pub fn check_member(step: &str, job: &NewJob) -> Result<()> {
+    if job.unique.is_some() {
+        return Err(invalid(
+            step,
+            "its job has a unique key, but a job of a flow cannot stand for another; make the flow's id of \
+             what is unique",
+        ));
+    }
+    Ok(())
+}
+
+/// Puts a job into its place in a flow.
+pub fn place(mut job: NewJob, place: Place) -> NewJob {
+    let due = (job.due != Due::Now).then_some(job.due);
+    job.options.flow = Some(Box::new(Place { due, ..place }));
+    job
+}
+
+/// A step that is no flow.
+struct Flat {
+    name: String,
+    jobs: Vec<NewJob>,
+    after: Vec<After>,
+    join: Join,
+}
+
+impl Flat {
+    fn row(&self, number: u32, edges: &[Edge]) -> StepRow {
+        let parents = edges.iter().filter(|edge| edge.to == number).count();
+        StepRow {
+            number,
+            name: self.name.clone(),
+            state: StepState::Waiting,
+            jobs: self.jobs.len() as u64,
+            left: self.jobs.len() as u64,
+            ok: 0,
+            failed: 0,
+            join: self.join,
+            parents_left: u32::try_from(parents).unwrap_or(u32::MAX),
+            came: 0,
+            met: 0,
+            missed: 0,
+            reason: None,
+        }
+    }
+}
+
+fn place_all(flow: FlowId, step: Flat, number: u32) -> impl Iterator<Item = PlannedJob> {
+    let Flat { name, jobs, after, .. } = step;
+    let spot = Place { id: flow, step: number, name, joins: !after.is_empty(), due: None };
+    jobs.into_iter().map(move |job| PlannedJob { step: number, job: place(job, spot.clone()) })
+}
+
+fn invalid(step: &str, reason: impl Into<String>) -> Error {
+    Error::FlowInvalid { step: step.to_owned(), reason: reason.into() }
+}
+
+/// Takes nested flows apart: their steps are named after the step that they are.
+fn flatten(steps: Vec<Step>) -> Result<Vec<Flat>> {
+    let mut flat = Vec::new();
+    let mut ends: HashMap<String, Vec<String>> = HashMap::new();
+    unfold(steps, "", &[], &mut flat, &mut ends, 0)?;
+    for step in &mut flat {
+        let after = std::mem::take(&mut step.after);
+        for edge in after {
+            match ends.get(&edge.step) {
+                Some(last) => step
+                    .after
+                    .extend(last.iter().map(|name| After { step: name.clone(), ..edge.clone() })),
+                None => step.after.push(edge),
+            }
+        }
+    }
+    Ok(flat)
+}
+
+fn unfold(
+    steps: Vec<Step>,
+    prefix: &str,
+    before: &[After],
+    flat: &mut Vec<Flat>,
+    ends: &mut HashMap<String, Vec<String>>,
+    depth: usize,
+) -> Result<()> {
+    let inner: BTreeSet<String> = steps.iter().map(|step| step.name.clone()).collect();
+    for step in steps {
+        name::check("step", &step.name, NAME_BYTES_MAX)?;
+        if step.name.contains('/') {
+            return Err(invalid(
+                &step.name,
+                "its name has a slash, which nested flows are named with",
+            ));
+        }
+        let name = format!("{prefix}{}", step.name);
+        if flat.len() >= STEPS_MAX {
+            return Err(Error::FlowTooLarge {
+                what: "steps",
+                number: flat.len() + 1,
+                max: STEPS_MAX,
+            });
+        }
+        let mut after = step.after;
+        for edge in &mut after {
+            if inner.contains(&edge.step) {
+                edge.step = format!("{prefix}{}", edge.step);
+            }
+        }
+        if after.is_empty() {
+            after = before.to_vec();
+        }
+        match step.work {
+            Work::Jobs(jobs) => flat.push(Flat { name, jobs, after, join: step.join }),
+            Work::Flow(_) if depth == NESTING_MAX => {
+                return Err(Error::FlowTooLarge {
+                    what: "levels",
+                    number: depth + 1,
+                    max: NESTING_MAX,
+                });
+            }
+            Work::Flow(inner) if inner.is_empty() => {
+                return Err(invalid(&name, "the flow within has no steps"));
+            }
+            Work::Flow(inner) => {
+                let last = last_of(&inner).into_iter().map(|last| format!("{name}/{last}"));
+                ends.insert(name.clone(), last.collect());
+                unfold(inner, &format!("{name}/"), &after, flat, ends, depth + 1)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The steps that nobody of the same flow comes after.
+fn last_of(steps: &[Step]) -> Vec<String> {
+    let waited: BTreeSet<&str> =
+        steps.iter().flat_map(|step| &step.after).map(|edge| edge.step.as_str()).collect();
+    let last = steps.iter().map(|step| &step.name).filter(|name| !waited.contains(name.as_str()));
+    last.cloned().collect()
+}
+
+fn number(steps: &[Flat]) -> Result<HashMap<String, u32>> {
+    let mut numbers = HashMap::with_capacity(steps.len());
+    for (step, number) in steps.iter().zip(0..) {
+        if numbers.insert(step.name.clone(), number).is_some() {
+            return Err(invalid(&step.name, "two steps have this name"));
+        }
+    }
+    Ok(numbers)
+}
+
+fn join_up(steps: &[Flat], numbers: &HashMap<String, u32>) -> Result<Vec<Edge>> {
+    let mut edges = Vec::new();
+    for (step, to) in steps.iter().zip(0..) {
+        let mut parents = BTreeSet::new();
+        for after in &step.after {
+            let Some(from) = numbers.get(&after.step).copied() else {
+                let why = format!("it comes after {:?}, which is no step of the flow", after.step);
+                return Err(invalid(&step.name, why));
+            };
+            if from == to {
+                return Err(invalid(&step.name, "it comes after itself"));
+            }
+            if !parents.insert(from) {
+                let why = format!("it comes after {:?} twice", after.step);
+                return Err(invalid(&step.name, why));
+            }
+            if let Some(when) = &after.when {
+                check_when(&step.name, when)?;
+            }
+            edges.push(Edge { from, to, on: after.on, when: after.when.clone(), held: None });
+        }
+    }
+    if edges.len() > EDGES_MAX {
+        return Err(Error::FlowTooLarge { what: "edges", number: edges.len(), max: EDGES_MAX });
+    }
+    Ok(edges)
+}
+
+fn check_when(step: &str, when: &str) -> Result<()> {
+    let fault = if when.len() > WHEN_BYTES_MAX {
+        Err(format!("it has {} bytes, {WHEN_BYTES_MAX} at most", when.len()))
+    } else {
+        condition::check(when)
+    };
+    fault.map_err(|why| invalid(step, format!("the expression {when:?} is not understood: {why}")))
+}
+
+/// A flow must come to an end; the error names a cycle, step by step.
+fn refuse_cycles(steps: &[Flat], edges: &[Edge]) -> Result<()> {
+    let mut leaving: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    let mut waits = vec![0_usize; steps.len()];
+    for edge in edges {
+        leaving.entry(edge.from).or_default().push(edge.to);
+        waits[edge.to as usize] += 1;
+    }
+    let mut free: Vec<u32> =
+        (0..steps.len() as u32).filter(|at| waits[*at as usize] == 0).collect();
+    let mut sorted = 0;
+    while let Some(at) = free.pop() {
+        sorted += 1;
+        for to in leaving.get(&at).into_iter().flatten() {
+            waits[*to as usize] -= 1;
+            if waits[*to as usize] == 0 {
+                free.push(*to);
+            }
+        }
+    }
+    if sorted == steps.len() {
+        return Ok(());
+    }
+    Err(Error::FlowCycle { cycle: cycle(steps, edges, &waits) })
+}
+
+/// One of the cycles: from any step that still waits, back along the edges until one comes again.
+fn cycle(steps: &[Flat], edges: &[Edge], waits: &[usize]) -> String {
+    let stuck = |at: u32| waits[at as usize] > 0;
+    let parent: HashMap<u32, u32> =
+        edges.iter().filter(|e| stuck(e.from) && stuck(e.to)).map(|e| (e.to, e.from)).collect();
+    let Some(mut at) = (0..steps.len() as u32).find(|at| parent.contains_key(at)) else {
+        return String::new();
+    };
+    for _ in 0..steps.len() {
+        at = parent.get(&at).copied().unwrap_or(at);
+    }
+    let first = at;
+    let mut names = vec![steps[first as usize].name.as_str()];
+    while let Some(next) = parent.get(&at).copied() {
+        names.push(steps[next as usize].name.as_str());
+        at = next;
+        if at == first {
+            break;
+        }
+    }
+    names.reverse();
+    names.join(" → ")
+}
+
+/// A join must be able to be met.
+fn check_joins(steps: &[Flat], rows: &Vec<StepRow>, edges: &[Edge]) -> Result<()> {
+    let mut jobs: HashMap<u32, u64> = HashMap::new();
+    for edge in edges {
+        *jobs.entry(edge.to).or_default() += rows[edge.from as usize].jobs;
+    }
+    for (step, row) in steps.iter().zip(rows) {
+        let parents = row.parents_left;
+        if parents == 0 && step.join != Join::default() {
+            return Err(invalid(&step.name, "it has a join but comes after nothing"));
+        }
+        if let Need::Quorum { jobs: wanted } = step.join.need {
+            let there = jobs.get(&row.number).copied().unwrap_or(0);
+            if wanted == 0 {
+                return Err(invalid(&step.name, "its quorum is 0; it is 1 at least"));
+            }
+            if u64::from(wanted) > there {
+                let why = format!("its quorum is {wanted}, but it comes after {there} jobs");
+                return Err(invalid(&step.name, why));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! What the store keeps of a flow and its steps while it goes on.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::flow::{Join, Rest};
+use crate::id::FlowId;
+
+/// Where a flow stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FlowState {
+    /// It is being written; nothing of it starts.
+    Building,
+    /// It goes on.
+    Running,
+    /// All its steps have ended, and no failure was left unanswered.
+    Done,
+    /// All its steps have ended; one failed, and nothing that comes after it ran.
+    Failed,
+    /// It was called off, and all its steps have ended.
+    Cancelled,
+    /// It was called off; what runs is being told.
+    Cancelling,
+}
+
+impl FlowState {
+    /// All of them, by their numbers.
+    pub const ALL: [Self; 6] = [
+        Self::Building,
+        Self::Running,
+        Self::Done,
+        Self::Failed,
+        Self::Cancelled,
+        Self::Cancelling,
+    ];
+
+    /// The number the store keeps.
+    pub fn number(self) -> i16 {
+        self as i16
+    }
+
+    /// The state of a number the store kept; unknown ones run.
+    pub fn of_number(number: i16) -> Self {
+        Self::ALL.get(number as usize).copied().unwrap_or(Self::Running)
+    }
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        ["building", "running", "done", "failed", "cancelled", "cancelling"][self as usize]
+    }
+
+    /// Whether nothing of it goes on any more.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
+    }
+}
+
+impl std::str::FromStr for FlowState {
+    type Err = crate::Error;
+    fn from_str(word: &str) -> crate::Result<Self> {
+        Self::ALL.into_iter().find(|s| s.word() == word).ok_or_else(|| crate::Error::WordUnknown {
+            what: "state of a flow",
+            value: word.to_owned(),
+            known: "building, running, done, failed, cancelled, cancelling",
+        })
+    }
+}
+
+/// Where a step stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepState {
+    /// It waits for others.
+    Waiting,
+    /// It is decided to run, and some of its jobs are still to be let go.
+    Opening,
+    /// Its jobs are on their way.
+    Open,
+    /// All its jobs are done.
+    Done,
+    /// All its jobs have ended, and one of them is dead or was called off.
+    Failed,
+    /// It will not run.
+    Skipped,
+}
+
+impl StepState {
+    /// All of them, by their numbers.
+    pub const ALL: [Self; 6] =
+        [Self::Waiting, Self::Opening, Self::Open, Self::Done, Self::Failed, Self::Skipped];
+
+    /// The number the store keeps.
+    pub fn number(self) -> i16 {
+        self as i16
+    }
+
+    /// The state of a number the store kept; unknown ones wait.
+    pub fn of_number(number: i16) -> Self {
+        Self::ALL.get(number as usize).copied().unwrap_or(Self::Waiting)
+    }
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        ["waiting", "opening", "open", "done", "failed", "skipped"][self as usize]
+    }
+
+    /// Whether nothing of it goes on any more.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Skipped)
+    }
+}
+
+/// What is kept of a flow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowRow {
+    /// Names it.
+    pub id: FlowId,
+    /// For people.
+    pub name: String,
+    /// Where it stands.
+    pub state: FlowState,
+    /// Steps that have not ended.
+    pub steps_left: u32,
+    /// Jobs that are under way.
+    pub jobs_open: u64,
+    /// At most so many may be.
+    pub at_once: Option<u32>,
+    /// When it was started.
+    pub created_at: Timestamp,
+}
+
+/// What is kept of a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepRow {
+    /// Its number in its flow.
+    pub number: u32,
+    /// Its name.
+    pub name: String,
+    /// Where it stands.
+    pub state: StepState,
+    /// How many jobs it has.
+    pub jobs: u64,
+    /// How many of them have not ended.
+    pub left: u64,
+    /// How many are done.
+    pub ok: u64,
+    /// How many are dead or were called off.
+    pub failed: u64,
+    /// For how much it waits.
+    pub join: Join,
+    /// Parents that have not ended.
+    pub parents_left: u32,
+    /// Parents that ended and count.
+    pub came: u32,
+    /// Jobs of its parents that ended as wished.
+    pub met: u64,
+    /// Jobs of its parents that failed where success was wished.
+    pub missed: u64,
+    /// Why it was skipped.
+    pub reason: Option<String>,
+}
+
+impl StepRow {
+    /// Whether its parents that have not ended are to be called off once it is decided.
+    pub fn cancels_rest(&self) -> bool {
+        self.join.rest == Rest::Cancel
+    }
+}

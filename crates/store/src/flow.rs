@@ -1,0 +1,231 @@
+//! What the engine asks of a store about flows, and what it is answered.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tidemill_core::flow::{FlowState, Join, On, Plan, StepState};
+use tidemill_core::{FlowId, JobId, NewJob, Payload};
+
+use crate::error::Result;
+
+/// Outputs up to this size are given with a job that waited for them; larger ones are asked for.
+pub const INLINE_BYTES_MAX: usize = 32 * 1024;
+/// Flows of one page, at most.
+pub const PAGE_FLOWS_MAX: usize = 1000;
+
+/// How a flow is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// It begins at once.
+    Now,
+    /// It begins when [`Flows::begin_flow`] says so; until then its steps may be given more jobs.
+    Later,
+}
+
+/// What is to be done with a flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FlowAct {
+    /// Call it off: what waits is skipped, what is on its way is called off, and it ends when that has ended.
+    Cancel {
+        /// Why.
+        reason: String,
+    },
+    /// Send its dead jobs on their way again; what was skipped because of them waits again.
+    Retry {
+        /// Those of this step only.
+        step: Option<String>,
+        /// Who wants it.
+        by: String,
+    },
+}
+
+/// What became of an act on a flow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "answer")]
+pub enum FlowAnswer {
+    /// It was done; so many jobs are on their way again, or were called off at once.
+    Acted {
+        /// How many.
+        jobs: u64,
+    },
+    /// The flow has not such a step.
+    StepUnknown,
+    /// The flow stands where this cannot be done.
+    NotNow {
+        /// Why not.
+        why: String,
+    },
+    /// There is no such flow.
+    Unknown,
+}
+
+/// Which flows to list. Every condition given must hold. Newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FlowFilter {
+    /// In this state.
+    pub state: Option<FlowState>,
+    /// Of this name.
+    pub name: Option<String>,
+    /// Made before this one: the last id of the page before.
+    pub before: Option<FlowId>,
+    /// At most this many. Defaults to 0, which means 50; at most 1,000.
+    pub limit: usize,
+}
+
+impl FlowFilter {
+    /// The number of rows of a page.
+    pub fn page_rows(&self) -> usize {
+        if self.limit == 0 { 50 } else { self.limit.min(PAGE_FLOWS_MAX) }
+    }
+}
+
+/// A flow and how far it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowHead {
+    /// Names it.
+    pub id: FlowId,
+    /// For people.
+    pub name: String,
+    /// Where it stands.
+    pub state: FlowState,
+    /// When it was started.
+    pub created_at: Timestamp,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+    /// Why it was called off.
+    pub reason: Option<String>,
+    /// How many steps it has.
+    pub steps: u64,
+    /// How many of them have not ended.
+    pub steps_left: u64,
+    /// How many jobs it has.
+    pub jobs: u64,
+    /// How many of them are done.
+    pub done: u64,
+    /// How many are dead or were called off.
+    pub failed: u64,
+}
+
+/// A flow with its steps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowView {
+    /// The whole.
+    #[serde(flatten)]
+    pub head: FlowHead,
+    /// Its steps, in the order in which they were given.
+    pub steps: Vec<StepView>,
+}
+
+/// A step of a flow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepView {
+    /// Its number in its flow.
+    pub number: u32,
+    /// Its name.
+    pub name: String,
+    /// The kind of its first job.
+    pub kind: Option<String>,
+    /// Its first job.
+    pub first: Option<JobId>,
+    /// Where it stands.
+    pub state: StepState,
+    /// How many jobs it has.
+    pub jobs: u64,
+    /// How many are done.
+    pub done: u64,
+    /// How many are dead or were called off.
+    pub failed: u64,
+    /// For how much it waits.
+    pub join: Join,
+    /// What it comes after.
+    pub after: Vec<AfterView>,
+    /// When it was let go.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// Why it was skipped.
+    pub reason: Option<String>,
+}
+
+/// An edge, as people see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AfterView {
+    /// The step it comes from.
+    pub step: String,
+    /// How that must have ended.
+    pub on: On,
+    /// What must hold of its output.
+    pub when: Option<String>,
+    /// Whether it does, once that is known.
+    pub held: Option<bool>,
+}
+
+/// What a job gets of a step that its own step comes after.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Input {
+    /// The name of that step.
+    pub step: String,
+    /// Its number.
+    pub number: u32,
+    /// Where it stands.
+    pub state: StepState,
+    /// How many jobs it has.
+    pub jobs: u64,
+    /// How many are done.
+    pub done: u64,
+    /// How many are dead or were called off.
+    pub failed: u64,
+    /// What its only job returned, if that is not larger than [`INLINE_BYTES_MAX`].
+    pub output: Option<Payload>,
+}
+
+/// What one job of a step returned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Output {
+    /// Which job.
+    pub id: JobId,
+    /// What it returned; `None` when it is dead or was called off.
+    pub output: Option<Payload>,
+}
+
+/// The part of a store that keeps flows.
+///
+/// What a job's end means for its flow commits with the end (`settle`, `cancel`, `rescue`), or is recorded
+/// with it and carried out right after; a process that dies in between is made up for by `tend_flows`.
+#[async_trait]
+pub trait Flows {
+    /// Writes a flow, all of it or nothing. `false`: one with this id was written before.
+    async fn start_flow(&self, plan: Plan, start: Start) -> Result<bool>;
+
+    /// Gives a step more jobs; only while its flow is being built. A job that is there already stays.
+    async fn add_to_flow(&self, id: FlowId, step: &str, jobs: Vec<NewJob>) -> Result<FlowAnswer>;
+
+    /// Lets a flow begin that was being built. Says so again if it has begun.
+    async fn begin_flow(&self, id: FlowId) -> Result<FlowAnswer>;
+
+    /// Acts on a flow.
+    async fn change_flow(&self, id: FlowId, act: FlowAct) -> Result<FlowAnswer>;
+
+    /// A flow with its steps.
+    async fn flow(&self, id: FlowId) -> Result<Option<FlowView>>;
+
+    /// A page of flows, newest first.
+    async fn flows(&self, filter: &FlowFilter) -> Result<Vec<FlowHead>>;
+
+    /// What the steps before these returned; answers stand in their order.
+    async fn inputs(&self, places: &[(FlowId, u32)]) -> Result<Vec<Vec<Input>>>;
+
+    /// A page of what the jobs of a step returned, by id, after this one.
+    async fn outputs(
+        &self,
+        id: FlowId,
+        step: u32,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Result<Vec<Output>>;
+
+    /// Does what flows wait for and no job's end does: lets large steps go page by page, calls off, ends what
+    /// is late, forgets what is over. `true`: there is more to do at once. Any number of nodes may call it.
+    async fn tend_flows(&self) -> Result<bool>;
+}

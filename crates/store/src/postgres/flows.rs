@@ -1,0 +1,67 @@
+//! Flows: written whole, and carried on when jobs of them end.
+//!
+//! A job's end appends an arrival to its flow in its own transaction, and takes no lock for it. Right after,
+//! whoever ended it carries the flow on (`advance.rs`): under the flow's lock, arrivals are counted, joins are
+//! decided by the rule in `core`, and steps are opened. What arrives while one advance is under way goes with
+//! the next. A process that dies in between is made up for by `tend.rs`.
+
+mod act;
+mod advance;
+mod rows;
+mod tend;
+mod view;
+mod write;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use uuid::Uuid;
+
+use crate::postgres::Shared;
+use crate::wake::Hint;
+
+pub(crate) use act::{begin, change};
+pub(crate) use tend::tend;
+pub(crate) use view::{flow, inputs, list, outputs};
+pub(crate) use write::{add, start};
+
+#[derive(Debug, Default)]
+struct Waiting {
+    flows: BTreeSet<Uuid>,
+    is_flying: bool,
+}
+
+/// Flows that something of has ended, and nobody has counted it since.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Arrivals(Arc<Mutex<Waiting>>);
+
+impl Arrivals {
+    /// Notes that jobs of these flows have ended; they will be carried on, soon.
+    pub fn came(&self, shared: &Arc<Shared>, flows: impl IntoIterator<Item = Uuid>) {
+        let mut waiting = self.lock();
+        waiting.flows.extend(flows);
+        if !waiting.is_flying && !waiting.flows.is_empty() {
+            waiting.is_flying = true;
+            tokio::spawn(self.clone().fly(Arc::clone(shared)));
+        }
+    }
+
+    async fn fly(self, shared: Arc<Shared>) {
+        while let Some(flows) = self.next() {
+            if let Err(error) = advance::advance(&shared, &flows).await {
+                tracing::warn!(%error, "flows could not be carried on; they will be in a moment");
+                shared.wake.tell(Hint::Flows);
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Vec<Uuid>> {
+        let mut waiting = self.lock();
+        waiting.is_flying = !waiting.flows.is_empty();
+        waiting.is_flying.then(|| std::mem::take(&mut waiting.flows).into_iter().collect())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

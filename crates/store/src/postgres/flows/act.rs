@@ -1,0 +1,148 @@
+//! What is done with a whole flow: it begins, is called off, is tried again.
+
+use tidemill_core::FlowId;
+use tidemill_core::flow::{FlowState, StepState};
+use uuid::Uuid;
+
+use super::advance::{self, Done};
+use crate::error::Result;
+use crate::flow::{FlowAct, FlowAnswer};
+use crate::postgres::connect::Conn;
+use crate::postgres::error::{Fault, Tries};
+use crate::postgres::statement::{Statement, sql};
+use crate::postgres::{Shared, dead};
+use crate::wake::Hint;
+
+const REASON: Statement = sql!("set_flow_reason", UUID, TEXT);
+const STEP_NUMBER: Statement = sql!("select_step_number", UUID, TEXT);
+const DEAD: Statement = sql!("select_dead_of_flow", UUID, INT4, INT8);
+
+/// Dead letters that are sent on their way again at a time.
+const RETRY_PAGE_JOBS: i64 = 1000;
+
+/// Lets a flow begin that was being built.
+pub(crate) async fn begin(shared: &Shared, id: FlowId) -> Result<FlowAnswer> {
+    let mut tries = Tries::resend();
+    loop {
+        let conn = shared.db.begin().await?;
+        let begun = match begin_in(shared, &conn, id.0).await {
+            Ok(begun) => conn.commit().await.map(|()| begun),
+            Err(fault) => {
+                conn.rollback().await?;
+                Err(fault)
+            }
+        };
+        match begun {
+            Ok((answer, done)) => {
+                done.tell(shared);
+                return Ok(answer);
+            }
+            Err(fault) => tries.again(fault).await?,
+        }
+    }
+}
+
+/// The same in the caller's transaction.
+pub(super) async fn begin_in(
+    shared: &Shared,
+    conn: &Conn<'_>,
+    id: Uuid,
+) -> Result<(FlowAnswer, Done), Fault> {
+    let mut boards = advance::lock(conn, &[id]).await?;
+    let Some(board) = boards.first_mut() else {
+        return Ok((FlowAnswer::Unknown, Done::default()));
+    };
+    if board.flow.state != FlowState::Building {
+        return Ok((FlowAnswer::Acted { jobs: 0 }, Done::default()));
+    }
+    board.flow.state = FlowState::Running;
+    advance::learn_all(conn, &mut [board]).await?;
+    board.begin();
+    let done = advance::carry_on(shared, conn, &mut boards).await?;
+    let jobs = boards.first().map_or(0, |board| board.flow.jobs_open);
+    Ok((FlowAnswer::Acted { jobs }, done))
+}
+
+/// Acts on a flow.
+pub(crate) async fn change(shared: &Shared, id: FlowId, act: &FlowAct) -> Result<FlowAnswer> {
+    match act {
+        FlowAct::Cancel { reason } => cancel(shared, id, reason).await,
+        FlowAct::Retry { step, by } => retry(shared, id, step.as_deref(), by).await,
+    }
+}
+
+async fn cancel(shared: &Shared, id: FlowId, reason: &str) -> Result<FlowAnswer> {
+    let mut tries = Tries::resend();
+    loop {
+        let conn = shared.db.begin().await?;
+        let called_off = match cancel_in(shared, &conn, id.0, reason).await {
+            Ok(done) => conn.commit().await.map(|()| done),
+            Err(fault) => {
+                conn.rollback().await?;
+                Err(fault)
+            }
+        };
+        match called_off {
+            Ok((answer, done)) => {
+                done.tell(shared);
+                shared.wake.tell(Hint::Flows);
+                return Ok(answer);
+            }
+            Err(fault) => tries.again(fault).await?,
+        }
+    }
+}
+
+/// Skips what waits, and notes that the rest is to be called off; that is done page by page.
+async fn cancel_in(
+    shared: &Shared,
+    conn: &Conn<'_>,
+    id: Uuid,
+    reason: &str,
+) -> Result<(FlowAnswer, Done), Fault> {
+    let mut boards = advance::lock(conn, &[id]).await?;
+    let Some(board) = boards.first_mut() else {
+        return Ok((FlowAnswer::Unknown, Done::default()));
+    };
+    if board.flow.state.is_final() {
+        let why = format!("it is {} already", board.flow.state.word());
+        return Ok((FlowAnswer::NotNow { why }, Done::default()));
+    }
+    advance::learn_all(conn, &mut [board]).await?;
+    board.call_off(reason);
+    let jobs = board.steps().filter(|step| step.state == StepState::Skipped).map(|step| step.jobs);
+    let jobs = jobs.sum();
+    let done = advance::carry_on(shared, conn, &mut boards).await?;
+    conn.query(&REASON, &[&id, &reason]).await?;
+    Ok((FlowAnswer::Acted { jobs }, done))
+}
+
+/// Sends dead jobs on their way again; each tells its flow so.
+async fn retry(shared: &Shared, id: FlowId, step: Option<&str>, by: &str) -> Result<FlowAnswer> {
+    if super::flow(shared, id).await?.is_none() {
+        return Ok(FlowAnswer::Unknown);
+    }
+    let number = match step {
+        Some(step) => {
+            let found = shared.db.read(&STEP_NUMBER, &[&id.0, &step]).await?;
+            let Some(row) = found.first() else { return Ok(FlowAnswer::StepUnknown) };
+            Some(row.get::<_, i32>(0))
+        }
+        None => None,
+    };
+    let mut jobs = 0;
+    loop {
+        let rows = shared.db.read(&DEAD, &[&id.0, &number, &RETRY_PAGE_JOBS]).await?;
+        let ids: Vec<_> = rows.iter().map(|row| tidemill_core::JobId(row.get(0))).collect();
+        let sent = dead::replay(shared, &ids, by, None).await?;
+        jobs += sent.len() as u64;
+        if sent.is_empty() {
+            break;
+        }
+    }
+    if jobs == 0 {
+        return Ok(FlowAnswer::NotNow { why: "none of its jobs is dead".to_owned() });
+    }
+    advance::advance(shared, &[id.0]).await?;
+    Ok(FlowAnswer::Acted { jobs })
+}

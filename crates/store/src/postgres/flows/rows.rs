@@ -1,0 +1,59 @@
+//! Rows of flows, as the core knows them.
+
+use tidemill_core::FlowId;
+use tidemill_core::flow::{Edge, FlowRow, FlowState, On, StepRow, StepState};
+use tokio_postgres::Row;
+
+use crate::postgres::error::Fault;
+use crate::postgres::statement::At;
+
+/// Reads `lock_flows.sql`.
+pub(super) fn flow(row: &Row) -> FlowRow {
+    FlowRow {
+        id: FlowId(row.get(0)),
+        name: row.get(1),
+        state: FlowState::of_number(row.get(2)),
+        steps_left: row.get::<_, i32>(3) as u32,
+        jobs_open: row.get::<_, i64>(4) as u64,
+        at_once: row.get::<_, Option<i32>>(5).map(|n| n as u32),
+        created_at: row.get::<_, At>(6).0,
+    }
+}
+
+/// Reads fourteen columns: the flow, and what `select_steps.sql` says of a step.
+pub(super) fn step(row: &Row) -> Result<StepRow, Fault> {
+    let number = |at: usize| row.get::<_, i64>(at) as u64;
+    let small = |at: usize| row.get::<_, i32>(at) as u32;
+    Ok(StepRow {
+        number: small(1),
+        name: row.get(2),
+        state: StepState::of_number(row.get(3)),
+        jobs: number(4),
+        left: number(5),
+        ok: number(6),
+        failed: number(7),
+        join: join(row.get(8))?,
+        parents_left: small(9),
+        came: small(10),
+        met: number(11),
+        missed: number(12),
+        reason: row.get(13),
+    })
+}
+
+/// Reads the four columns of an edge behind the step it leads to.
+pub(super) fn edge(row: &Row) -> Edge {
+    Edge {
+        from: row.get::<_, i32>(14) as u32,
+        to: row.get::<_, i32>(1) as u32,
+        on: On::of_number(row.get(15)),
+        when: row.get(16),
+        held: row.get(17),
+    }
+}
+
+pub(super) fn join(text: &str) -> Result<tidemill_core::flow::Join, Fault> {
+    serde_json::from_str(text).map_err(|e| {
+        Fault::Refused(crate::Error::Database { reason: format!("a join is not readable: {e}") })
+    })
+}

@@ -1,0 +1,181 @@
+//! What flows wait for and no job's end does, a page of each at a time: steps that are opened bit by bit, jobs
+//! that are called off, joins and flows that are late, flows whose time is over, and arrivals that nobody counted.
+
+use std::sync::Arc;
+
+use tidemill_core::{FlowId, JobId};
+use uuid::Uuid;
+
+use super::act;
+use super::advance::{self, Done, PAGE_JOBS};
+use crate::error::Result;
+use crate::flow::FlowAct;
+use crate::postgres::connect::Conn;
+use crate::postgres::error::{Fault, Tries};
+use crate::postgres::statement::{Statement, sql};
+use crate::postgres::{Shared, cancel, sweep};
+
+const ARRIVED: Statement = sql!("select_arrived", INT8);
+const TO_TEND: Statement = sql!("select_flows_to_tend", INT8);
+const OPENING: Statement = sql!("select_opening", UUID_ARRAY);
+const TO_CALL_OFF: Statement = sql!("select_steps_to_call_off", UUID);
+const UNFINISHED: Statement = sql!("select_unfinished_of_step", UUID, INT4, UUID, INT8);
+const CALLED_OFF: Statement = sql!("called_off_step", UUID, INT4);
+const UNTEND: Statement = sql!("untend_flow", UUID);
+const LATE: Statement = sql!("select_late_steps", TIMESTAMPTZ, INT8);
+const EXPIRED: Statement = sql!("select_expired_flows", TIMESTAMPTZ, INT8);
+const FORGETTABLE: Statement = sql!("select_forgettable_flows", TIMESTAMPTZ, INT8);
+const JOBS: Statement = sql!("select_jobs_of_flow", UUID, INT8);
+const FORGET: Statement = sql!("delete_flow", UUID);
+
+/// Flows that are looked at in one call.
+const PAGE_FLOWS: i64 = 100;
+/// Jobs that are called off, or forgotten, in one transaction.
+const PAGE_ENDS: i64 = 1000;
+
+/// Does a page of everything; `true` when there is more.
+pub(crate) async fn tend(shared: &Arc<Shared>) -> Result<bool> {
+    let mut has_more = false;
+    let arrived = flows(shared, &ARRIVED, false).await?;
+    if !arrived.is_empty() {
+        advance::advance(shared, &arrived).await?;
+    }
+    for flow in flows(shared, &TO_TEND, false).await? {
+        has_more |= tend_one(shared, flow).await?;
+    }
+    late(shared).await?;
+    for flow in flows(shared, &EXPIRED, true).await? {
+        let reason = "it did not finish within its deadline".to_owned();
+        act::change(shared, FlowId(flow), &FlowAct::Cancel { reason }).await?;
+        has_more = true;
+    }
+    for flow in flows(shared, &FORGETTABLE, true).await? {
+        has_more |= forget(shared, flow).await?;
+    }
+    Ok(has_more)
+}
+
+async fn flows(shared: &Shared, sql: &Statement, by_clock: bool) -> Result<Vec<Uuid>> {
+    let rows = if by_clock {
+        shared.db.read(sql, &[&shared.db.manual_now(), &PAGE_FLOWS]).await?
+    } else {
+        shared.db.read(sql, &[&PAGE_FLOWS]).await?
+    };
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// Opens the next page of each of a flow's steps, and calls off what is to be; `true`: there is more.
+async fn tend_one(shared: &Arc<Shared>, flow: Uuid) -> Result<bool> {
+    let has_more = open_page(shared, flow).await?;
+    let steps = shared.db.read(&TO_CALL_OFF, &[&flow]).await?;
+    for row in &steps {
+        call_off_step(shared, flow, row.get(0)).await?;
+    }
+    if !steps.is_empty() {
+        advance::advance(shared, &[flow]).await?;
+    }
+    if !has_more {
+        shared.db.query(&UNTEND, &[&flow]).await?;
+    }
+    Ok(has_more)
+}
+
+async fn open_page(shared: &Shared, flow: Uuid) -> Result<bool> {
+    let mut tries = Tries::resend();
+    loop {
+        let conn = shared.db.begin().await?;
+        let opened = match open_page_in(shared, &conn, flow).await {
+            Ok(opened) => conn.commit().await.map(|()| opened),
+            Err(fault) => {
+                conn.rollback().await?;
+                Err(fault)
+            }
+        };
+        match opened {
+            Ok((has_more, done)) => {
+                done.tell(shared);
+                return Ok(has_more);
+            }
+            Err(fault) => tries.again(fault).await?,
+        }
+    }
+}
+
+async fn open_page_in(shared: &Shared, conn: &Conn<'_>, flow: Uuid) -> Result<(bool, Done), Fault> {
+    let mut boards = advance::lock(conn, &[flow]).await?;
+    let mut done = Done::default();
+    if boards.iter().all(|board| board.flow.at_once.is_some()) {
+        // As jobs of it end, others are let go.
+        return Ok((false, done));
+    }
+    let rows = conn.query(&OPENING, &[&vec![flow]]).await?;
+    let steps: Vec<(Uuid, u32)> =
+        rows.iter().map(|row| (flow, row.get::<_, i32>(1) as u32)).collect();
+    if steps.is_empty() {
+        return Ok((false, done));
+    }
+    advance::learn_steps(conn, &mut boards, &steps).await?;
+    let page: Vec<_> = steps.iter().map(|(flow, step)| (*flow, *step, Some(PAGE_JOBS))).collect();
+    advance::open(shared, conn, &mut boards, &page, &mut done).await?;
+    done.and(advance::carry_on(shared, conn, &mut boards).await?);
+    Ok((boards.iter().any(tidemill_core::flow::Board::wants_tending), done))
+}
+
+/// Calls off all jobs of a step that have not finished.
+async fn call_off_step(shared: &Arc<Shared>, flow: Uuid, step: i32) -> Result<()> {
+    let mut after: Option<Uuid> = None;
+    loop {
+        let rows = shared.db.read(&UNFINISHED, &[&flow, &step, &after, &PAGE_ENDS]).await?;
+        let ids: Vec<JobId> = rows.iter().map(|row| JobId(row.get(0))).collect();
+        let Some(last) = ids.last() else { break };
+        after = Some(last.0);
+        cancel::cancel(shared, ids, "called off with its flow").await?;
+    }
+    shared.db.query(&CALLED_OFF, &[&flow, &step]).await?;
+    Ok(())
+}
+
+/// Decides joins that have waited for as long as they may.
+async fn late(shared: &Shared) -> Result<()> {
+    let rows = shared.db.read(&LATE, &[&shared.db.manual_now(), &PAGE_FLOWS]).await?;
+    for row in rows {
+        let (flow, step, left): (Uuid, i32, i64) = (row.get(0), row.get(1), row.get(2));
+        let mut tries = Tries::resend();
+        let done = loop {
+            let conn = shared.db.begin().await?;
+            let decided = async {
+                let mut boards = advance::lock(&conn, &[flow]).await?;
+                advance::learn_steps(&conn, &mut boards, &[(flow, step as u32)]).await?;
+                for board in &mut boards {
+                    board.overdue(step as u32, left as u64);
+                }
+                advance::carry_on(shared, &conn, &mut boards).await
+            };
+            let done = match decided.await {
+                Ok(done) => conn.commit().await.map(|()| done),
+                Err(fault) => {
+                    conn.rollback().await?;
+                    Err(fault)
+                }
+            };
+            match done {
+                Ok(done) => break done,
+                Err(fault) => tries.again(fault).await?,
+            }
+        };
+        done.tell(shared);
+    }
+    Ok(())
+}
+
+/// Forgets a page of a flow's jobs and, with the last, the flow; `true`: there are more.
+async fn forget(shared: &Shared, flow: Uuid) -> Result<bool> {
+    let rows = shared.db.read(&JOBS, &[&flow, &PAGE_ENDS]).await?;
+    let ids: Vec<JobId> = rows.iter().map(|row| JobId(row.get(0))).collect();
+    if ids.is_empty() {
+        shared.db.query(&FORGET, &[&flow]).await?;
+        return Ok(false);
+    }
+    sweep::purge(shared, &ids).await?;
+    Ok(true)
+}

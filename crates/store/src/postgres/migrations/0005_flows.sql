@@ -1,0 +1,231 @@
+-- Flows: jobs joined by edges.
+--
+-- flow          one row per flow. Whoever decides anything about it holds its lock.
+-- flow_step     a named piece of its work: one job or many, what it waits for, how far it is.
+-- flow_edge     what waits for what. `held`: what its expression came to.
+-- flow_arrival  jobs that ended and are not counted yet. Appended in the transaction in which they end, without any lock,
+--               so that a million children do not wait for one row; counted and deleted under the flow's lock.
+--
+-- A job of a flow has no sheaf row until its step is opened; the number of its sheaf is given when it is written. One
+-- that waits for the clock or for its turn in a line (a step that is `slow`) has none: it is promoted when its step is.
+
+create table tidemill.flow (
+    id uuid primary key,
+    name text not null,
+    state int2 not null,
+    steps_left int4 not null,
+    jobs_open int8 not null default 0,
+    at_once int4,
+    created_at timestamptz not null,
+    finished_at timestamptz,
+    expires_at timestamptz,
+    retain_ms int8 not null,
+    retain_failed_ms int8 not null,
+    forget_at timestamptz,
+    reason text,
+    tend boolean not null default false -- a step is to be opened further, or jobs are to be called off
+) with (fillfactor = 50);
+create index flow_tend on tidemill.flow (id) where tend;
+create index flow_expires on tidemill.flow (expires_at) where finished_at is null and expires_at is not null;
+create index flow_forget on tidemill.flow (forget_at) where forget_at is not null;
+
+create table tidemill.flow_step (
+    flow uuid not null,
+    number int4 not null,
+    name text not null,
+    state int2 not null,
+    jobs int8 not null,
+    "left" int8 not null,
+    ok int8 not null default 0,
+    failed int8 not null default 0,
+    joined json not null, -- for how much it waits
+    parents_left int4 not null,
+    came int4 not null default 0,
+    met int8 not null default 0,
+    missed int8 not null default 0,
+    slow boolean not null, -- its jobs wait for the clock or in a line
+    call_off boolean not null default false, -- its jobs are to be called off
+    opened int8 not null default 0, -- the last sheaf that was let go
+    late_at timestamptz,
+    started_at timestamptz,
+    ended_at timestamptz,
+    reason text,
+    primary key (flow, number)
+) with (fillfactor = 50);
+create unique index flow_step_name on tidemill.flow_step (flow, name);
+create index flow_step_late on tidemill.flow_step (late_at) where state = 0 and late_at is not null;
+
+create table tidemill.flow_edge (
+    flow uuid not null,
+    from_step int4 not null,
+    to_step int4 not null,
+    on_end int2 not null,
+    when_holds text,
+    held boolean,
+    primary key (flow, from_step, to_step)
+);
+create index flow_edge_to on tidemill.flow_edge (flow, to_step);
+
+create table tidemill.flow_arrival (
+    flow uuid not null,
+    step int4 not null,
+    ok int8 not null,
+    failed int8 not null
+);
+create index flow_arrival_flow on tidemill.flow_arrival (flow);
+
+alter table tidemill.flow set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+alter table tidemill.flow_step set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+alter table tidemill.flow_arrival set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+alter table tidemill.job add flow uuid, add step int4;
+create index job_flow on tidemill.job (flow, step, sheaf, id) where flow is not null;
+alter table tidemill.outcome add flow uuid, add step int4;
+create index outcome_flow on tidemill.outcome (flow, step, id) where flow is not null;
+
+-- Whatever ends a job of a flow, its flow hears of it: who was written twice is not among the new rows.
+create function tidemill.note_arrivals() returns trigger language plpgsql as $$
+begin
+    insert into tidemill.flow_arrival (flow, step, ok, failed)
+    select n.flow, n.step, count(*) filter (where n.state = 4), count(*) filter (where n.state <> 4)
+    from new_rows n where n.step is not null
+    group by n.flow, n.step;
+    return null;
+end $$;
+create trigger note_arrivals after insert on tidemill.outcome referencing new table as new_rows
+    for each statement execute function tidemill.note_arrivals();
+
+-- Writes jobs of a flow, each unless it is there. `jobs` are objects with the columns of a job, `number` (of its step)
+-- and `sheaf` (counted from 1; 0: none). Answers, per step, how many are new.
+create function tidemill.write_flow_jobs(of_flow uuid, jobs json, at timestamptz)
+    returns table (step int4, number int8) language sql as $$
+    with first as materialized (select nextval('tidemill.sheaf') as seq),
+    written as (
+        insert into tidemill.job (id, kind, queue, priority, tenant, key, sheaf, payload, options, created_at, flow, step)
+        select j.id, j.kind, j.queue, j.priority, j.tenant, j.key,
+            case when j.sheaf = 0 then 0 else f.seq + j.sheaf end, coalesce(j.payload, 'null'), j.options, at, of_flow, j.step
+        from first f, json_to_recordset(write_flow_jobs.jobs) j(
+            id uuid, kind text, queue text, priority int2, tenant text, key text, sheaf int8, payload json, options json,
+            step int4)
+        on conflict (id) do nothing
+        returning step
+    )
+    select w.step, count(*) from written w group by w.step
+$$;
+
+-- Writes a flow, all of it or nothing; `false` when one of this id is there. `given` has the columns of the flow, `steps`
+-- and `edges`; it is not begun.
+create function tidemill.write_flow(given json, jobs json, at timestamptz) returns boolean language plpgsql as $$
+declare
+    of_flow uuid := (given ->> 'id')::uuid;
+begin
+    insert into tidemill.flow (id, name, state, steps_left, at_once, created_at, expires_at, retain_ms,
+        retain_failed_ms)
+    select of_flow, given ->> 'name', 0, json_array_length(given -> 'steps'), (given ->> 'at_once')::int4, at,
+        at + (given ->> 'finish_within_ms')::int8 * interval '1 ms', (given ->> 'retain_ms')::int8,
+        (given ->> 'retain_failed_ms')::int8
+    on conflict (id) do nothing;
+    if not found then
+        return false;
+    end if;
+    insert into tidemill.flow_step (flow, number, name, state, jobs, "left", joined, parents_left, slow, late_at)
+    select of_flow, s.number, s.name, 0, s.jobs, s.jobs, s.joined, s.parents, s.slow,
+        at + (s.joined ->> 'within_ms')::int8 * interval '1 ms'
+    from json_to_recordset(given -> 'steps') s(
+        number int4, name text, jobs int8, joined json, parents int4, slow boolean);
+    insert into tidemill.flow_edge (flow, from_step, to_step, on_end, when_holds)
+    select of_flow, e.from_step, e.to_step, e.on_end, e.when_holds
+    from json_to_recordset(given -> 'edges') e(from_step int4, to_step int4, on_end int2, when_holds text);
+    perform tidemill.write_flow_jobs(of_flow, jobs, at);
+    return true;
+end $$;
+
+-- Lets jobs of steps go, the next `room` of each at most (null: all of them). Answers their queues, how many of each
+-- step were let go, and whether any are left.
+create function tidemill.open_steps(flows uuid[], steps int4[], rooms int8[], at timestamptz)
+    returns table (flow uuid, step int4, number int8, is_all boolean, queues text[]) language plpgsql as $$
+declare
+    one record;
+    ids uuid[];
+    last int8;
+begin
+    -- Sheaves of ordinary steps, all in one statement.
+    return query
+    with wanted as materialized (
+        select w.flow, w.step, w.room, s.opened, s.is_whole
+        from unnest(flows, steps, rooms) w(flow, step, room), lateral (
+            select s.opened, s."left" = s.jobs as is_whole from tidemill.flow_step s
+            where s.flow = w.flow and s.number = w.step and not s.slow limit 1
+        ) s
+    ), sheaf as materialized (
+        select w.flow, w.step, j.*
+        from wanted w, lateral (
+            select j.sheaf, min(j.queue) as queue, min(j.priority) as priority, min(j.kind) as kind,
+                min(j.tenant) as tenant, min(j.key) as key, array_agg(j.id order by j.id) filter (where
+                    w.is_whole or not exists (select from tidemill.outcome o where o.id = j.id)) as ids,
+                sum(count(*)) over (order by j.sheaf) as running
+            from (
+                select j.* from tidemill.job j
+                where j.flow = w.flow and j.step = w.step and j.sheaf > w.opened
+                order by j.sheaf, j.id limit w.room + 1
+            ) j
+            group by j.sheaf
+        ) j
+        where w.room is null or j.running <= w.room
+    ), opened as (
+        insert into tidemill.ready (seq, queue, priority, run_at, kind, tenant, key, ids)
+        select s.sheaf, s.queue, s.priority, at, s.kind, coalesce(s.tenant, ''), coalesce(s.key, ''), s.ids
+        from sheaf s where s.ids is not null order by s.sheaf
+    ), moved as (
+        update tidemill.flow_step s set opened = m.last
+        from (select s.flow, s.step, max(s.sheaf) as last from sheaf s group by s.flow, s.step) m
+        where s.flow = m.flow and s.number = m.step
+    )
+    select w.flow, w.step, coalesce(o.number, 0),
+        not exists (
+            select from tidemill.job j
+            where j.flow = w.flow and j.step = w.step and j.sheaf > coalesce(o.last, w.opened) limit 1),
+        coalesce(o.queues, '{}')
+    from wanted w left join (
+        select s.flow, s.step, sum(coalesce(cardinality(s.ids), 0))::int8 as number, max(s.sheaf) as last,
+            array_agg(distinct s.queue) as queues
+        from sheaf s group by s.flow, s.step
+    ) o on o.flow = w.flow and o.step = w.step;
+    -- Jobs that wait for the clock or in a line, one by one: `opened` counts them.
+    for one in
+        select w.flow, w.step, w.room, s.opened
+        from unnest(flows, steps, rooms) w(flow, step, room), lateral (
+            select s.opened from tidemill.flow_step s where s.flow = w.flow and s.number = w.step and s.slow limit 1
+        ) s
+    loop
+        select array_agg(j.id) into ids from (
+            select j.id from tidemill.job j where j.flow = one.flow and j.step = one.step
+            order by j.id offset one.opened limit one.room
+        ) j;
+        queues := array(
+            select distinct tidemill.promote(j.id, coalesce(
+                (j.options #>> '{flow,due,at}')::timestamptz,
+                at + ((j.options #>> '{flow,due,in,secs}')::int8 * 1000000
+                    + (j.options #>> '{flow,due,in,nanos}')::int8 / 1000) * interval '1 us',
+                at), at)
+            from unnest(ids) i(id) join tidemill.job j on j.id = i.id
+            where not exists (select from tidemill.outcome o where o.id = i.id));
+        number := coalesce(cardinality(ids), 0);
+        update tidemill.flow_step s set opened = s.opened + open_steps.number
+        where s.flow = one.flow and s.number = one.step
+        returning s.opened >= s.jobs into is_all;
+        flow := one.flow;
+        step := one.step;
+        return next;
+    end loop;
+end $$;
+
+-- Ends the jobs of steps that will not run. Their flow need not hear of it: the outcome names no step.
+create function tidemill.skip_steps(flows uuid[], steps int4[], reasons text[], at timestamptz) returns void
+    language sql as $$
+    insert into tidemill.outcome (id, queue, state, attempt, lost, finished_at, keyed, error, flow)
+    select j.id, j.queue, 5, 0, 0, at, false, 'skipped: ' || s.reason, j.flow
+    from unnest(flows, steps, reasons) s(flow, step, reason)
+    join tidemill.job j on j.flow = s.flow and j.step = s.step
+    on conflict (id) do nothing
+$$;

@@ -1,0 +1,62 @@
+//! Rows of flows, as the core knows them.
+
+use rusqlite::Row;
+use tidemill_core::FlowId;
+use tidemill_core::flow::{Edge, FlowRow, FlowState, Join, On, StepRow, StepState};
+use uuid::Uuid;
+
+use crate::sqlite::rows::{count, time_at};
+
+pub(super) fn flow_id(row: &Row<'_>, column: usize) -> rusqlite::Result<FlowId> {
+    Ok(FlowId(Uuid::from_bytes(row.get(column)?)))
+}
+
+/// Reads `lock_flows.sql`.
+pub(super) fn flow(row: &Row<'_>) -> rusqlite::Result<FlowRow> {
+    Ok(FlowRow {
+        id: flow_id(row, 0)?,
+        name: row.get(1)?,
+        state: FlowState::of_number(row.get(2)?),
+        steps_left: row.get(3)?,
+        jobs_open: count::<i64>(row, 4)?,
+        at_once: row.get(5)?,
+        created_at: time_at(row, 6)?,
+    })
+}
+
+/// Reads `select_steps.sql`.
+pub(super) fn step(row: &Row<'_>) -> rusqlite::Result<StepRow> {
+    Ok(StepRow {
+        number: row.get(0)?,
+        name: row.get(1)?,
+        state: StepState::of_number(row.get(2)?),
+        jobs: count::<i64>(row, 3)?,
+        left: count::<i64>(row, 4)?,
+        ok: count::<i64>(row, 5)?,
+        failed: count::<i64>(row, 6)?,
+        join: join(row, 7)?,
+        parents_left: row.get(8)?,
+        came: row.get(9)?,
+        met: count::<i64>(row, 10)?,
+        missed: count::<i64>(row, 11)?,
+        reason: row.get(12)?,
+    })
+}
+
+/// Reads `select_edges.sql`.
+pub(super) fn edge(row: &Row<'_>) -> rusqlite::Result<Edge> {
+    Ok(Edge {
+        from: row.get(0)?,
+        to: row.get(1)?,
+        on: On::of_number(row.get(2)?),
+        when: row.get(3)?,
+        held: row.get(4)?,
+    })
+}
+
+pub(super) fn join(row: &Row<'_>, column: usize) -> rusqlite::Result<Join> {
+    let text = row.get_ref(column)?.as_str()?;
+    serde_json::from_str(text).map_err(|e| {
+        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(e))
+    })
+}

@@ -1,0 +1,148 @@
+//! What flows wait for and no job's end does, a page of each at a time: steps that are opened bit by bit, jobs
+//! that are called off, joins and flows that are late, flows whose time is over, and arrivals that nobody counted.
+
+use rusqlite::params;
+use tidemill_core::{FlowId, JobId};
+
+use super::advance::{self, PAGE_JOBS};
+use super::{act, rows};
+use crate::error::Result;
+use crate::flow::FlowAct;
+use crate::sqlite::rows::job_id;
+use crate::sqlite::writer::Turn;
+use crate::sqlite::{cancel, sweep};
+
+/// Flows that are looked at in one call.
+const PAGE_FLOWS: i64 = 100;
+/// Jobs that are called off, or forgotten, in one call.
+const PAGE_ENDS: i64 = 1000;
+
+/// Does a page of everything; `true` when there is more.
+pub(in crate::sqlite) fn tend(turn: &mut Turn<'_>) -> Result<bool> {
+    let mut has_more = false;
+    for flow in flows(turn, include_str!("../sql/select_arrived.sql"), None)? {
+        advance::advance(turn, flow)?;
+    }
+    for flow in flows(turn, include_str!("../sql/select_flows_to_tend.sql"), None)? {
+        has_more |= tend_one(turn, flow)?;
+    }
+    late(turn)?;
+    let now = Some(turn.now);
+    for flow in flows(turn, include_str!("../sql/select_expired_flows.sql"), now)? {
+        let reason = "it did not finish within its deadline".to_owned();
+        act::change(turn, flow, &FlowAct::Cancel { reason })?;
+        has_more = true;
+    }
+    for flow in flows(turn, include_str!("../sql/select_forgettable_flows.sql"), now)? {
+        has_more |= forget(turn, flow)?;
+    }
+    Ok(has_more)
+}
+
+fn flows(turn: &Turn<'_>, sql: &str, now: Option<i64>) -> Result<Vec<FlowId>> {
+    let mut select = turn.conn.prepare_cached(sql)?;
+    let found = match now {
+        Some(now) => select.query_map([now, PAGE_FLOWS], |row| rows::flow_id(row, 0))?.collect(),
+        None => select.query_map([PAGE_FLOWS], |row| rows::flow_id(row, 0))?.collect(),
+    };
+    let found: rusqlite::Result<_> = found;
+    Ok(found?)
+}
+
+/// Opens the next page of each of a flow's steps, and calls off what is to be; `true`: there is more.
+fn tend_one(turn: &mut Turn<'_>, flow: FlowId) -> Result<bool> {
+    let has_more = open_page(turn, flow)?;
+    let mut select =
+        turn.conn.prepare_cached(include_str!("../sql/select_steps_to_call_off.sql"))?;
+    let steps = select.query_map([flow.0.as_bytes()], |row| row.get(0))?;
+    let steps: Vec<u32> = steps.collect::<rusqlite::Result<_>>()?;
+    drop(select);
+    for step in steps {
+        call_off_step(turn, flow, step)?;
+    }
+    if !has_more {
+        let mut untend = turn.conn.prepare_cached(include_str!("../sql/untend_flow.sql"))?;
+        untend.execute([flow.0.as_bytes()])?;
+    }
+    Ok(has_more)
+}
+
+fn open_page(turn: &mut Turn<'_>, flow: FlowId) -> Result<bool> {
+    let Some(mut board) = advance::board(turn, flow)? else { return Ok(false) };
+    if board.flow.at_once.is_some() {
+        // As jobs of it end, others are let go.
+        return Ok(false);
+    }
+    let mut select = turn.conn.prepare_cached(include_str!("../sql/select_opening.sql"))?;
+    let steps = select.query_map([flow.0.as_bytes()], |row| row.get(0))?;
+    let steps: Vec<u32> = steps.collect::<rusqlite::Result<_>>()?;
+    drop(select);
+    for step in &steps {
+        advance::learn_step(turn, &mut board, *step)?;
+        advance::open(turn, &mut board, *step, PAGE_JOBS)?;
+    }
+    if !steps.is_empty() {
+        advance::carry_on(turn, &mut board)?;
+    }
+    Ok(board.wants_tending())
+}
+
+/// Calls off all jobs of a step that have not finished.
+fn call_off_step(turn: &mut Turn<'_>, flow: FlowId, step: u32) -> Result<()> {
+    let mut after: Option<JobId> = None;
+    loop {
+        let sql = include_str!("../sql/select_unfinished_of_step.sql");
+        let mut select = turn.conn.prepare_cached(sql)?;
+        let last = after.as_ref().map(|id| id.0.as_bytes());
+        let page = params![flow.0.as_bytes(), step, last, PAGE_ENDS];
+        let ids = select.query_map(page, |row| job_id(row, 0))?;
+        let ids: Vec<JobId> = ids.collect::<rusqlite::Result<_>>()?;
+        drop(select);
+        let Some(last) = ids.last() else { break };
+        after = Some(*last);
+        cancel::cancel(turn, &ids, "called off with its flow")?;
+    }
+    let mut done = turn.conn.prepare_cached(include_str!("../sql/called_off_step.sql"))?;
+    done.execute(params![flow.0.as_bytes(), step])?;
+    Ok(())
+}
+
+/// Decides joins that have waited for as long as they may.
+fn late(turn: &mut Turn<'_>) -> Result<()> {
+    let mut select = turn.conn.prepare_cached(include_str!("../sql/select_late_steps.sql"))?;
+    let late = select.query_map([turn.now, PAGE_FLOWS], |row| {
+        let left: i64 = row.get(2)?;
+        Ok((rows::flow_id(row, 0)?, row.get(1)?, left.unsigned_abs()))
+    })?;
+    let late: Vec<(FlowId, u32, u64)> = late.collect::<rusqlite::Result<_>>()?;
+    drop(select);
+    for (flow, step, left) in late {
+        let Some(mut board) = advance::board(turn, flow)? else { continue };
+        advance::learn_step(turn, &mut board, step)?;
+        board.overdue(step, left);
+        advance::carry_on(turn, &mut board)?;
+    }
+    Ok(())
+}
+
+/// Forgets a page of a flow's jobs and, with the last, the flow; `true`: there are more.
+fn forget(turn: &mut Turn<'_>, flow: FlowId) -> Result<bool> {
+    let id = flow.0.as_bytes();
+    let mut select = turn.conn.prepare_cached(include_str!("../sql/select_jobs_of_flow.sql"))?;
+    let ids = select.query_map(params![id, PAGE_ENDS], |row| job_id(row, 0))?;
+    let ids: Vec<JobId> = ids.collect::<rusqlite::Result<_>>()?;
+    drop(select);
+    if !ids.is_empty() {
+        sweep::purge(turn, &ids)?;
+        return Ok(true);
+    }
+    for sql in [
+        include_str!("../sql/delete_flow_steps.sql"),
+        include_str!("../sql/delete_flow_edges.sql"),
+        include_str!("../sql/delete_arrivals.sql"),
+        include_str!("../sql/delete_flow.sql"),
+    ] {
+        turn.conn.prepare_cached(sql)?.execute([id])?;
+    }
+    Ok(false)
+}

@@ -1,0 +1,107 @@
+//! Writes flows, all of one or nothing.
+
+use rusqlite::{OptionalExtension, params};
+use tidemill_core::flow::{FlowState, Place, Plan, plan};
+use tidemill_core::{FlowId, NewJob};
+
+use super::{act, advance};
+use crate::error::{Error, Result};
+use crate::flow::{FlowAnswer, Start};
+use crate::sqlite::enqueue::due;
+use crate::sqlite::rows::write_options;
+use crate::sqlite::writer::Turn;
+
+/// Writes a flow and, unless it is to be built further, lets it begin.
+pub(in crate::sqlite) fn start(turn: &mut Turn<'_>, plan: &Plan, when: Start) -> Result<bool> {
+    let (conn, now, flow) = (turn.conn, turn.now, plan.id.0.as_bytes());
+    let after = |ms: Option<u64>| ms.map(|ms| now.saturating_add(micros(ms)));
+    let kept = |default: u64| millis(plan.options.retain_ms.unwrap_or(default));
+    let written = conn.prepare_cached(include_str!("../sql/write_flow.sql"))?.execute(params![
+        flow,
+        plan.name,
+        plan.steps.len() as i64,
+        plan.options.at_once,
+        now,
+        after(plan.options.finish_within_ms),
+        kept(plan.retention.finished_ms),
+        kept(plan.retention.dead_ms)
+    ])?;
+    if written == 0 {
+        return Ok(false);
+    }
+    let mut insert = conn.prepare_cached(include_str!("../sql/insert_step.sql"))?;
+    for step in &plan.steps {
+        let (jobs, late_at) = (millis(step.jobs), after(step.join.within_ms));
+        let join = serde_json::to_string(&step.join).map_err(|e| unwritable(&e))?;
+        let values = params![flow, step.number, step.name, jobs, join, step.parents_left, late_at];
+        insert.execute(values)?;
+    }
+    let mut insert = conn.prepare_cached(include_str!("../sql/insert_edge.sql"))?;
+    for edge in &plan.edges {
+        insert.execute(params![flow, edge.from, edge.to, edge.on.number(), edge.when])?;
+    }
+    for planned in &plan.jobs {
+        write_job(turn, plan.id, planned.step, &planned.job)?;
+    }
+    if when == Start::Now {
+        act::begin(turn, plan.id)?;
+    }
+    Ok(true)
+}
+
+/// Gives a step of a flow that is being built more jobs.
+pub(in crate::sqlite) fn add(
+    turn: &mut Turn<'_>,
+    id: FlowId,
+    step: &str,
+    jobs: &[NewJob],
+) -> Result<FlowAnswer> {
+    let Some(board) = advance::board(turn, id)? else { return Ok(FlowAnswer::Unknown) };
+    if board.flow.state != FlowState::Building {
+        return Ok(FlowAnswer::NotNow { why: "it has begun".to_owned() });
+    }
+    let mut select = turn.conn.prepare_cached(include_str!("../sql/select_step_number.sql"))?;
+    let found = select
+        .query_one(params![id.0.as_bytes(), step], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((number, joins)) = found else { return Ok(FlowAnswer::StepUnknown) };
+    let spot = Place { id, step: number, name: step.to_owned(), joins, due: None };
+    let mut written = 0;
+    for job in jobs {
+        written += write_job(turn, id, number, &plan::place(job.clone(), spot.clone()))?;
+    }
+    let mut grow = turn.conn.prepare_cached(include_str!("../sql/grow_step.sql"))?;
+    grow.execute(params![id.0.as_bytes(), number, millis(written)])?;
+    Ok(FlowAnswer::Acted { jobs: written })
+}
+
+fn write_job(turn: &Turn<'_>, flow: FlowId, step: u32, job: &NewJob) -> Result<u64> {
+    let mut insert = turn.conn.prepare_cached(include_str!("../sql/write_flow_jobs.sql"))?;
+    let written = insert.execute(params![
+        job.id.0.as_bytes(),
+        job.kind,
+        job.queue,
+        job.priority.band(),
+        job.tenant,
+        job.key,
+        due(job, turn.now),
+        job.payload.as_str(),
+        write_options(&job.options),
+        turn.now,
+        flow.0.as_bytes(),
+        step
+    ])?;
+    Ok(written as u64)
+}
+
+pub(super) fn millis(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn micros(ms: u64) -> i64 {
+    millis(ms.saturating_mul(1000))
+}
+
+fn unwritable(error: &serde_json::Error) -> Error {
+    Error::Database { reason: format!("the flow cannot be written as JSON: {error}") }
+}

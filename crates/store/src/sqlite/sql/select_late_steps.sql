@@ -1,0 +1,11 @@
+-- Steps that have waited for as long as they may, and how many jobs of their parents have not ended.
+select step.flow, step.number, coalesce((
+    select sum(parent.left) from tidemill_flow_edge as edge
+    join tidemill_flow_step as parent
+        on parent.flow = edge.flow and parent.number = edge.from_step and parent.state < 3
+    where edge.flow = step.flow and edge.to_step = step.number
+), 0)
+from tidemill_flow_step as step
+where step.state = 0 and step.late_at <= ?1
+order by step.late_at
+limit ?2

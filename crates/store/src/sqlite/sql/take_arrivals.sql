@@ -1,0 +1,2 @@
+-- What has ended of a flow and is not counted yet.
+select step, sum(ok), sum(failed) from tidemill_flow_arrival where flow = ?1 group by step

@@ -1,0 +1,24 @@
+-- Writes how far a flow is; one whose steps have all ended is over. One has failed if a step of it did and nothing that
+-- comes after that ran. It is kept as long as it asks for.
+update tidemill_flow
+set state = ended.state, steps_left = ?4, jobs_open = ?5, tend = tend or ?6,
+    finished_at = iif(ended.state between 2 and 4, ?1, null),
+    forget_at = iif(ended.state between 2 and 4, ?1 + 1000 * iif(ended.state = 3, retain_failed_ms, retain_ms), null)
+from (
+    select case
+        when ?4 > 0 or ?3 not in (1, 5) then ?3
+        when ?3 = 5 then 4
+        when exists (
+            select 1 from tidemill_flow_step as step
+            where step.flow = ?2 and step.state = 4 and not exists (
+                select 1 from tidemill_flow_edge as edge
+                join tidemill_flow_step as next
+                    on next.flow = edge.flow and next.number = edge.to_step and next.state between 1 and 4
+                where edge.flow = step.flow and edge.from_step = step.number
+            )
+        ) then 3
+        else 2
+    end as state
+) as ended
+where id = ?2
+returning state

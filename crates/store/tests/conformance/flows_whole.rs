@@ -1,0 +1,209 @@
+//! Flows as wholes: started once, built bit by bit, capped, called off, late, kept and forgotten.
+
+use tidemill_core::flow::{FlowState, Need, Step, Work};
+use tidemill_core::retention::Retention;
+use tidemill_core::{Due, FlowId, Limits, NewJob, OnDead, State};
+use tidemill_store::flow::{FlowAct, FlowAnswer, FlowFilter, Start};
+
+use super::flows::{
+    first_job, flow_of, many, need, run, start, start_flow, state, step, tend, view,
+};
+use super::kit::{HOUR, Kit, SECOND, dead, done, item, job, ordered};
+
+over_both_stores!(
+    a_flow_is_started_once,
+    a_flow_that_is_built_bit_by_bit_begins_when_told,
+    a_flow_with_a_cap_has_no_more_under_way,
+    a_large_step_is_opened_bit_by_bit,
+    a_flow_is_called_off_with_all_its_jobs,
+    a_flow_that_is_late_is_called_off,
+    a_blocked_job_of_a_flow_can_be_called_off,
+    delays_and_lines_count_from_when_the_step_is_opened,
+    a_flow_is_kept_and_forgotten_as_one,
+    flows_are_listed_newest_first,
+);
+
+async fn a_flow_is_started_once(kit: &Kit) {
+    let flow = flow_of(vec![step("a", &[]), step("b", &["a"])]);
+    let plan = flow.plan(&Limits::default(), Retention::default()).unwrap();
+    assert!(kit.store.start_flow(plan.clone(), Start::Now).await.unwrap());
+    assert!(!kit.store.start_flow(plan, Start::Now).await.unwrap());
+    let worker = kit.worker().await;
+    assert_eq!(run(kit, worker, &[]).await, ["a", "b"]);
+}
+
+async fn a_flow_that_is_built_bit_by_bit_begins_when_told(kit: &Kit) {
+    let flow = flow_of(vec![many("item", 0, &[]), step("sum", &["item"])]);
+    let id = flow.id;
+    let plan = flow.plan(&Limits::default(), Retention::default()).unwrap();
+    kit.store.start_flow(plan, Start::Later).await.unwrap();
+    let worker = kit.worker().await;
+    for chunk in 0..3_u64 {
+        let jobs: Vec<NewJob> = (0..400).map(|_| job("item")).collect();
+        let again = jobs.clone();
+        let answer = kit.store.add_to_flow(id, "item", jobs).await.unwrap();
+        assert_eq!(answer, FlowAnswer::Acted { jobs: 400 }, "chunk {chunk}");
+        let answer = kit.store.add_to_flow(id, "item", again).await.unwrap();
+        assert_eq!(answer, FlowAnswer::Acted { jobs: 0 }, "sent again, written once");
+    }
+    tend(kit).await;
+    assert!(kit.take(worker, 10).await.jobs.is_empty(), "nothing starts early");
+    let unknown = kit.store.add_to_flow(id, "nobody", vec![job("item")]).await.unwrap();
+    assert_eq!(unknown, FlowAnswer::StepUnknown);
+    kit.store.begin_flow(id).await.unwrap();
+    tend(kit).await;
+    let late = kit.store.add_to_flow(id, "item", vec![job("item")]).await.unwrap();
+    assert!(matches!(late, FlowAnswer::NotNow { .. }), "{late:?}");
+    let ran = run(kit, worker, &[]).await;
+    assert_eq!(ran.len(), 1201);
+    assert_eq!(state(kit, id).await, FlowState::Done);
+}
+
+async fn a_flow_with_a_cap_has_no_more_under_way(kit: &Kit) {
+    let mut flow =
+        flow_of(vec![many("part", 25, &[]), many("more", 3, &[]), step("sum", &["part", "more"])]);
+    flow.options.at_once = Some(10);
+    let id = start_flow(kit, flow).await;
+    let worker = kit.worker().await;
+    let mut ran = 0;
+    loop {
+        let claim = kit.take(worker, 100).await;
+        assert!(claim.jobs.len() <= 10, "{} at once", claim.jobs.len());
+        let Some(first) = claim.jobs.first() else { break };
+        if first.job.kind == "part" && ran < 20 {
+            assert_eq!(claim.jobs.len(), 10, "and no fewer while there are more");
+        }
+        ran += claim.jobs.len();
+        let items = (0..claim.jobs.len()).map(|at| item(&claim, at, done())).collect();
+        kit.store.settle(worker, items).await.unwrap();
+        tend(kit).await;
+    }
+    assert_eq!(ran, 29);
+    assert_eq!(state(kit, id).await, FlowState::Done);
+}
+
+async fn a_large_step_is_opened_bit_by_bit(kit: &Kit) {
+    let id =
+        start(kit, vec![step("list", &[]), many("item", 3000, &["list"]), step("sum", &["item"])])
+            .await;
+    let worker = kit.worker().await;
+    let ran = run(kit, worker, &[]).await;
+    assert_eq!(ran.len(), 3002);
+    assert_eq!(ran.last().map(String::as_str), Some("sum"));
+    assert_eq!(state(kit, id).await, FlowState::Done);
+}
+
+async fn a_flow_is_called_off_with_all_its_jobs(kit: &Kit) {
+    let id = start(kit, vec![many("a", 4, &[]), step("b", &["a"]), step("c", &["b"])]).await;
+    let worker = kit.worker().await;
+    let claim = kit.take(worker, 2).await;
+    let act = FlowAct::Cancel { reason: "changed our mind".into() };
+    let answer = kit.store.change_flow(id, act.clone()).await.unwrap();
+    assert_eq!(answer, FlowAnswer::Acted { jobs: 2 });
+    tend(kit).await;
+    assert!(kit.take(worker, 10).await.jobs.is_empty(), "nothing of it starts any more");
+    assert_eq!(state(kit, id).await, FlowState::Cancelling);
+    assert!(kit.view(claim.jobs[0].job.id).await.cancel_requested);
+    let told = || super::kit::cancelled("told");
+    let items = vec![item(&claim, 0, told()), item(&claim, 1, done())];
+    kit.store.settle(worker, items).await.unwrap();
+    tend(kit).await;
+    let view = view(kit, id).await;
+    assert_eq!(
+        (view.head.state, view.head.reason.as_deref()),
+        (FlowState::Cancelled, Some("changed our mind"))
+    );
+    assert_eq!((view.steps[0].done, view.steps[0].failed), (1, 3));
+    let again = kit.store.change_flow(id, act.clone()).await.unwrap();
+    assert!(matches!(again, FlowAnswer::NotNow { .. }), "{again:?}");
+    let unknown = kit.store.change_flow(FlowId::new(), act).await.unwrap();
+    assert_eq!(unknown, FlowAnswer::Unknown);
+}
+
+async fn a_flow_that_is_late_is_called_off(kit: &Kit) {
+    let mut flow = flow_of(vec![step("a", &[]), step("b", &["a"])]);
+    flow.options.finish_within_ms = Some(1000);
+    let id = start_flow(kit, flow).await;
+    kit.clock.advance(SECOND);
+    tend(kit).await;
+    let view = view(kit, id).await;
+    assert_eq!(view.head.state, FlowState::Cancelled);
+    assert!(view.head.reason.is_some_and(|reason| reason.contains("deadline")));
+}
+
+async fn a_blocked_job_of_a_flow_can_be_called_off(kit: &Kit) {
+    let id = start(
+        kit,
+        vec![step("a", &[]), many("b", 2, &["a"]), need(step("c", &["b"]), Need::Finished)],
+    )
+    .await;
+    let blocked = first_job(kit, id, "b").await;
+    kit.store.cancel(vec![blocked], "not this one").await.unwrap();
+    tend(kit).await;
+    assert_eq!(kit.state(blocked).await, State::Cancelled);
+    let worker = kit.worker().await;
+    assert_eq!(run(kit, worker, &[]).await, ["a", "b", "c"], "the other one runs");
+    let view = view(kit, id).await;
+    assert_eq!((view.steps[1].done, view.steps[1].failed), (1, 1));
+}
+
+async fn delays_and_lines_count_from_when_the_step_is_opened(kit: &Kit) {
+    let delayed = Step {
+        work: Work::Jobs(vec![NewJob { due: Due::In(HOUR), ..job("late") }]),
+        ..step("late", &["a"])
+    };
+    let lined = || NewJob { kind: "lined".into(), ..ordered("k:1", OnDead::Block) };
+    let in_line = Step { work: Work::Jobs(vec![lined(), lined()]), ..step("lined", &["a"]) };
+    let id = start(kit, vec![step("a", &[]), delayed, in_line]).await;
+    kit.clock.advance(HOUR);
+    let worker = kit.worker().await;
+    let claim = kit.take(worker, 10).await;
+    kit.store.settle(worker, vec![item(&claim, 0, done())]).await.unwrap();
+    tend(kit).await;
+    let one = kit.take(worker, 10).await;
+    assert_eq!(one.jobs.len(), 1, "one of the line at a time, and the other an hour from now");
+    assert_eq!(one.next_due, Some(kit.clock.now() + HOUR));
+    kit.store.settle(worker, vec![item(&one, 0, done())]).await.unwrap();
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[]).await, ["lined"]);
+    kit.clock.advance(HOUR);
+    let worker = kit.worker().await;
+    assert_eq!(run(kit, worker, &[]).await, ["late"]);
+    assert_eq!(state(kit, id).await, FlowState::Done);
+}
+
+async fn a_flow_is_kept_and_forgotten_as_one(kit: &Kit) {
+    let mut flow = flow_of(vec![step("a", &[]), step("b", &["a"]), step("c", &["b"])]);
+    flow.options.retain_ms = Some(3_600_000);
+    let id = start_flow(kit, flow).await;
+    let worker = kit.worker().await;
+    let job = first_job(kit, id, "a").await;
+    run(kit, worker, &[("b", dead("no"))]).await;
+    let page = kit.store.finished_after(None, 100).await.unwrap();
+    assert!(page.is_empty(), "jobs of flows are not swept one by one: {page:?}");
+    kit.clock.advance(SECOND * 3599);
+    tend(kit).await;
+    assert!(kit.store.flow(id).await.unwrap().is_some());
+    kit.clock.advance(SECOND);
+    tend(kit).await;
+    assert!(kit.store.flow(id).await.unwrap().is_none());
+    assert!(kit.store.job(job).await.unwrap().is_none());
+}
+
+async fn flows_are_listed_newest_first(kit: &Kit) {
+    let one = start(kit, vec![step("a", &[])]).await;
+    let two = start(kit, vec![step("b", &[])]).await;
+    let worker = kit.worker().await;
+    run(kit, worker, &[("b", dead("no"))]).await;
+    let list = |filter: FlowFilter| async move {
+        let page = kit.store.flows(&filter).await.unwrap();
+        page.into_iter().map(|head| head.id).collect::<Vec<_>>()
+    };
+    assert_eq!(list(FlowFilter::default()).await, [two, one]);
+    let failed = FlowFilter { state: Some(FlowState::Failed), ..FlowFilter::default() };
+    assert_eq!(list(failed).await, [two]);
+    let before = FlowFilter { before: Some(two), limit: 1, ..FlowFilter::default() };
+    assert_eq!(list(before).await, [one]);
+    let other = FlowFilter { name: Some("other".into()), ..FlowFilter::default() };
+    assert_eq!(list(other).await, []);
+}

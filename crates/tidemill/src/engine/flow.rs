@@ -1,0 +1,177 @@
+//! Flows: jobs joined by edges, started in one call.
+
+pub mod json;
+pub mod new;
+mod watch;
+
+use std::time::Duration;
+
+use tidemill_core::flow::plan;
+use tidemill_core::{Error as Invalid, FlowId, NewJob};
+use tidemill_store::flow::{FlowAct, FlowAnswer, FlowFilter, FlowHead, FlowView, Start};
+
+use crate::engine::Tidemill;
+use crate::engine::telemetry::{add, verb};
+use crate::error::{Error, Result};
+use crate::worker::job::Enqueue;
+use new::Flow;
+
+/// Jobs that are sent at a time when a step is given many.
+const CHUNK_JOBS: usize = 1000;
+
+impl Tidemill {
+    /// Starts a flow: all of it is written in one transaction, or nothing. Sent twice under the same id, it is
+    /// started once.
+    pub async fn start(&self, flow: Flow) -> Result<FlowId> {
+        let plan = self.plan(flow)?;
+        let (id, jobs) = (plan.id, plan.jobs.len());
+        let is_new = verb("start_flow", jobs, self.0.store.start_flow(plan, Start::Now)).await?;
+        if is_new {
+            add(&self.0.counters.enqueued, jobs);
+        }
+        Ok(id)
+    }
+
+    /// Whether a flow would be taken: its names, edges, joins, expressions and jobs. Writes nothing.
+    pub fn check_flow(&self, flow: Flow) -> Result<()> {
+        self.plan(flow).map(drop)
+    }
+
+    /// Starts a flow of which one step has more jobs than one call can carry: they are sent a thousand at a
+    /// time, and nothing of the flow runs before the last. The step must be there, and may have jobs already.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> tidemill::Result<()> {
+    /// # let mill = tidemill::Tidemill::open("sqlite::memory:").await?;
+    /// use tidemill::{Enqueue, Flow};
+    /// let campaign = Flow::new("campaign")
+    ///     .fan_out("mail", Vec::<Enqueue>::new())
+    ///     .step("report", Enqueue::raw("report", "{}"))
+    ///     .after("mail");
+    /// let mails = (0..20_000).map(|user| Enqueue::raw("mail", user.to_string()));
+    /// let id = mill.start_with(campaign, "mail", mails).await?;
+    /// assert_eq!(mill.flow(id).await?.unwrap().head.jobs, 20_001);
+    /// # Ok(()) }
+    /// ```
+    pub async fn start_with<E: Into<Enqueue>>(
+        &self,
+        flow: Flow,
+        step: &str,
+        jobs: impl IntoIterator<Item = E>,
+    ) -> Result<FlowId> {
+        let building = self.build(flow).await?;
+        let mut jobs = jobs.into_iter();
+        loop {
+            let chunk: Vec<E> = jobs.by_ref().take(CHUNK_JOBS).collect();
+            if chunk.is_empty() {
+                break;
+            }
+            building.add(step, chunk).await?;
+        }
+        building.begin().await
+    }
+
+    /// Writes a flow that does not start yet: its steps can be given more jobs until it begins.
+    pub async fn build(&self, flow: Flow) -> Result<Building> {
+        let plan = self.plan(flow)?;
+        let (id, jobs) = (plan.id, plan.jobs.len());
+        verb("build_flow", jobs, self.0.store.start_flow(plan, Start::Later)).await?;
+        Ok(Building { mill: self.clone(), id })
+    }
+
+    /// A flow with its steps, wherever it stands.
+    pub async fn flow(&self, id: FlowId) -> Result<Option<FlowView>> {
+        Ok(self.0.store.flow(id).await?)
+    }
+
+    /// A page of flows, newest first.
+    pub async fn flows(&self, filter: &FlowFilter) -> Result<Vec<FlowHead>> {
+        Ok(self.0.store.flows(filter).await?)
+    }
+
+    /// Calls a flow off: what waits never starts, what runs is told, and it ends when that has ended.
+    pub async fn cancel_flow(&self, id: FlowId, reason: &str) -> Result<u64> {
+        let act = FlowAct::Cancel { reason: reason.to_owned() };
+        acted(id, None, self.0.store.change_flow(id, act).await?)
+    }
+
+    /// Sends the dead jobs of a flow on their way again, or those of one step; what was skipped because of them
+    /// waits again. Answers how many.
+    pub async fn retry_flow(&self, id: FlowId, step: Option<&str>, by: &str) -> Result<u64> {
+        let act = FlowAct::Retry { step: step.map(str::to_owned), by: by.to_owned() };
+        acted(id, step, self.0.store.change_flow(id, act).await?)
+    }
+
+    /// Waits until the flow has ended, and shows it. Fails with `flow_wait_timeout` after `timeout`.
+    pub async fn wait_flow(&self, id: FlowId, timeout: Duration) -> Result<FlowView> {
+        watch::wait(self, id, timeout).await
+    }
+
+    fn plan(&self, flow: Flow) -> Result<tidemill_core::flow::Plan> {
+        let flow = flow.resolve(self)?;
+        Ok(flow.plan(&self.0.limits, self.0.retention)?)
+    }
+
+    pub(crate) fn checked_jobs<E: Into<Enqueue>>(
+        &self,
+        step: &str,
+        jobs: impl IntoIterator<Item = E>,
+    ) -> Result<Vec<NewJob>> {
+        let jobs = jobs.into_iter().map(|job| {
+            let job = self.checked(job.into())?;
+            plan::check_member(step, &job)?;
+            Ok(job)
+        });
+        let jobs: Vec<NewJob> = jobs.collect::<Result<_>>()?;
+        let jobs_max = self.0.limits.batch_jobs_max;
+        if jobs.len() > jobs_max {
+            return Err(Invalid::BatchTooLarge { jobs: jobs.len(), jobs_max }.into());
+        }
+        Ok(jobs)
+    }
+}
+
+/// A flow that is written and has not begun.
+#[derive(Debug, Clone)]
+pub struct Building {
+    mill: Tidemill,
+    id: FlowId,
+}
+
+impl Building {
+    /// The flow's id.
+    pub fn id(&self) -> FlowId {
+        self.id
+    }
+
+    /// Gives a step more jobs, all or none. Answers how many are new.
+    pub async fn add<E: Into<Enqueue>>(
+        &self,
+        step: &str,
+        jobs: impl IntoIterator<Item = E>,
+    ) -> Result<u64> {
+        let jobs = self.mill.checked_jobs(step, jobs)?;
+        let number = jobs.len();
+        let store = &self.mill.0.store;
+        let answer = verb("add_to_flow", number, store.add_to_flow(self.id, step, jobs)).await?;
+        acted(self.id, Some(step), answer)
+    }
+
+    /// Lets it begin.
+    pub async fn begin(self) -> Result<FlowId> {
+        let answer = verb("begin_flow", 1, self.mill.0.store.begin_flow(self.id)).await?;
+        acted(self.id, None, answer).map(|_| self.id)
+    }
+}
+
+/// What was done, or why not.
+fn acted(id: FlowId, step: Option<&str>, answer: FlowAnswer) -> Result<u64> {
+    match answer {
+        FlowAnswer::Acted { jobs } => Ok(jobs),
+        FlowAnswer::Unknown => Err(Error::FlowUnknown { id }),
+        FlowAnswer::StepUnknown => {
+            Err(Error::StepUnknown { id, step: step.unwrap_or_default().to_owned() })
+        }
+        FlowAnswer::NotNow { why } => Err(Error::FlowNotNow { id, why }),
+    }
+}

@@ -1,0 +1,153 @@
+//! A flow as JSON: the same shape wherever one is sent as text.
+//!
+//! It refuses words it does not know: a misspelt `aftre` must not start a step at once.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tidemill_core::flow::{After, FlowOptions, Join};
+use tidemill_core::{Error as Invalid, FlowId, JobId, OnDead, Priority, Retry};
+
+use super::new::{Draft, DraftWork, Flow};
+use crate::Timestamp;
+use crate::error::Result;
+use crate::worker::job::Enqueue;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FlowIn {
+    id: Option<FlowId>,
+    name: String,
+    steps: Vec<StepIn>,
+    finish_within_ms: Option<u64>,
+    retain_ms: Option<u64>,
+    at_once: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StepIn {
+    name: String,
+    #[serde(default)]
+    after: Vec<AfterIn>,
+    #[serde(default)]
+    join: Join,
+    /// A step that is a flow.
+    steps: Option<Vec<StepIn>>,
+    kind: Option<String>,
+    payload: Option<Box<RawValue>>,
+    /// A step with a job for each of these.
+    payloads: Option<Vec<Box<RawValue>>>,
+    id: Option<JobId>,
+    queue: Option<String>,
+    priority: Option<Priority>,
+    delay_ms: Option<u64>,
+    run_at: Option<Timestamp>,
+    tenant: Option<String>,
+    key: Option<String>,
+    ordered: Option<OnDead>,
+    retry: Option<Retry>,
+    run_timeout_ms: Option<u64>,
+    start_within_ms: Option<u64>,
+    finish_within_ms: Option<u64>,
+    #[serde(default)]
+    tags: Vec<String>,
+    trace: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum AfterIn {
+    Name(String),
+    Edge(After),
+}
+
+impl Flow {
+    /// Reads a flow from JSON.
+    ///
+    /// ```
+    /// let flow = tidemill::Flow::from_json(r#"{
+    ///     "name": "signup",
+    ///     "steps": [
+    ///         {"name": "account", "kind": "create_account", "payload": {"user": 42}},
+    ///         {"name": "mails", "kind": "mail", "payloads": [1, 2, 3], "after": ["account"]},
+    ///         {"name": "report", "kind": "report", "after": [{"step": "mails", "on": "either"}],
+    ///          "join": {"need": {"quorum": {"jobs": 2}}, "within_ms": 60000}}
+    ///     ]
+    /// }"#)?;
+    /// # tidemill::Result::Ok(())
+    /// ```
+    pub fn from_json(text: &str) -> Result<Self> {
+        let given: FlowIn = serde_json::from_str(text).map_err(|e| Invalid::FlowInvalid {
+            step: "the flow".to_owned(),
+            reason: format!("its JSON is not understood: {e}"),
+        })?;
+        let options = FlowOptions {
+            finish_within_ms: given.finish_within_ms,
+            retain_ms: given.retain_ms,
+            at_once: given.at_once,
+        };
+        let steps = given.steps.into_iter().map(draft).collect::<Result<_>>()?;
+        let id = given.id.unwrap_or_else(FlowId::new);
+        Ok(Self { id, name: given.name, steps, options, astray: None })
+    }
+}
+
+fn draft(mut step: StepIn) -> Result<Draft> {
+    let after = std::mem::take(&mut step.after).into_iter().map(|after| match after {
+        AfterIn::Name(name) => After::success(name),
+        AfterIn::Edge(edge) => edge,
+    });
+    let (name, after, join) = (step.name.clone(), after.collect(), step.join);
+    let refuse = |reason: &str| {
+        let reason = reason.to_owned();
+        Err(Invalid::FlowInvalid { step: name.clone(), reason }.into())
+    };
+    let work = match (step.steps.take(), step.kind.take()) {
+        (Some(_), Some(_)) => {
+            return refuse("it has both a kind and steps: it is one or the other");
+        }
+        (None, None) => return refuse("it has neither a kind nor steps"),
+        (Some(steps), None) => {
+            DraftWork::Flow(steps.into_iter().map(draft).collect::<Result<_>>()?)
+        }
+        (None, Some(kind)) => {
+            let payloads = match (step.payload.take(), step.payloads.take()) {
+                (Some(_), Some(_)) => return refuse("it has both a payload and payloads"),
+                (None, Some(many)) if step.id.is_some() && many.len() != 1 => {
+                    return refuse("it has one id for several jobs");
+                }
+                (None, Some(many)) => many.into_iter().map(|raw| raw.get().to_owned()).collect(),
+                (one, None) => vec![one.map_or_else(|| "null".to_owned(), |raw| raw.get().into())],
+            };
+            DraftWork::Jobs(payloads.into_iter().map(|text| job(&step, &kind, text)).collect())
+        }
+    };
+    Ok(Draft { name, work, after, join })
+}
+
+fn job(step: &StepIn, kind: &str, payload: String) -> Enqueue {
+    let mut job = Enqueue::raw(kind, payload);
+    macro_rules! wish {
+        ($($value:expr => $method:ident),* $(,)?) => {
+            $(if let Some(value) = $value { job = job.$method(value); })*
+        };
+    }
+    wish! {
+        step.id => id,
+        step.queue.clone() => queue,
+        step.priority => priority,
+        step.delay_ms.map(Duration::from_millis) => delay,
+        step.run_at => run_at,
+        step.tenant.clone() => tenant,
+        step.key.clone() => key,
+        step.ordered => ordered,
+        step.retry.clone() => retry,
+        step.run_timeout_ms.map(Duration::from_millis) => run_timeout,
+        step.start_within_ms.map(Duration::from_millis) => start_within,
+        step.finish_within_ms.map(Duration::from_millis) => finish_within,
+        step.trace.clone() => trace,
+    }
+    step.tags.iter().cloned().fold(job, Enqueue::tag)
+}

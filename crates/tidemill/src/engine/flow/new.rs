@@ -1,0 +1,235 @@
+//! A flow on its way in: a builder that reads as the flow runs.
+
+use std::time::Duration;
+
+use tidemill_core::flow::{After, FlowOptions, Join, Need, On, Rest, Step, Work};
+use tidemill_core::{Error as Invalid, FlowId};
+
+use crate::engine::Tidemill;
+use crate::error::Result;
+use crate::worker::job::Enqueue;
+
+/// A flow on its way in. What is said after a step is said of that step.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> tidemill::Result<()> {
+/// # let mill = tidemill::Tidemill::open("sqlite::memory:").await?;
+/// use tidemill::{Enqueue, Flow};
+/// let job = |kind: &str| Enqueue::raw(kind, r#"{"user":42}"#);
+/// let signup = Flow::new("signup")
+///     .step("account", job("create_account"))
+///     .step("mail", job("send_welcome")).after("account")
+///     .step("keys", job("make_keys")).after("account")
+///     .step("ready", job("announce")).after_all(["mail", "keys"]);
+/// let id = mill.start(signup).await?;
+/// # assert_eq!(mill.flow(id).await?.unwrap().steps.len(), 4);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Flow {
+    pub(super) id: FlowId,
+    pub(super) name: String,
+    pub(super) steps: Vec<Draft>,
+    pub(super) options: FlowOptions,
+    /// The first thing that was said of no step.
+    pub(super) astray: Option<&'static str>,
+}
+
+/// A step on its way in.
+#[derive(Debug, Clone)]
+pub(super) struct Draft {
+    pub name: String,
+    pub work: DraftWork,
+    pub after: Vec<After>,
+    pub join: Join,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum DraftWork {
+    Jobs(Vec<Enqueue>),
+    Flow(Vec<Draft>),
+}
+
+impl Flow {
+    /// A flow without steps.
+    pub fn new(name: impl Into<String>) -> Self {
+        let options = FlowOptions::default();
+        Self { id: FlowId::new(), name: name.into(), steps: Vec::new(), options, astray: None }
+    }
+
+    /// The id it will have. Starting the same id twice starts it once.
+    #[must_use]
+    pub fn id(self, id: FlowId) -> Self {
+        Self { id, ..self }
+    }
+
+    /// A step with one job.
+    #[must_use]
+    pub fn step(self, name: impl Into<String>, job: impl Into<Enqueue>) -> Self {
+        self.with(name.into(), DraftWork::Jobs(vec![job.into()]))
+    }
+
+    /// A step with one job, after the step before it: a chain.
+    #[must_use]
+    pub fn then(self, name: impl Into<String>, job: impl Into<Enqueue>) -> Self {
+        let before = self.steps.last().map(|step| step.name.clone());
+        let flow = self.step(name, job);
+        match before {
+            Some(before) => flow.after(before),
+            None => flow,
+        }
+    }
+
+    /// A step with many jobs. It ends when the last of them has.
+    #[must_use]
+    pub fn fan_out<E: Into<Enqueue>>(
+        self,
+        name: impl Into<String>,
+        jobs: impl IntoIterator<Item = E>,
+    ) -> Self {
+        let jobs = jobs.into_iter().map(Into::into).collect();
+        self.with(name.into(), DraftWork::Jobs(jobs))
+    }
+
+    /// A step that is a flow: its steps are named `outer/inner`. It ends when its last steps have.
+    #[must_use]
+    pub fn nested(mut self, name: impl Into<String>, inner: Self) -> Self {
+        self.astray = self.astray.or(inner.astray);
+        self.with(name.into(), DraftWork::Flow(inner.steps))
+    }
+
+    /// The step runs after this one has succeeded.
+    #[must_use]
+    pub fn after(self, step: impl Into<String>) -> Self {
+        self.edge("after", After::success(step))
+    }
+
+    /// The step runs after all of these have succeeded.
+    #[must_use]
+    pub fn after_all<S: Into<String>>(self, steps: impl IntoIterator<Item = S>) -> Self {
+        steps.into_iter().fold(self, Self::after)
+    }
+
+    /// The step runs if a job of this one is dead or was called off.
+    #[must_use]
+    pub fn after_failure(self, step: impl Into<String>) -> Self {
+        self.edge("after_failure", After { on: On::Failure, ..After::success(step) })
+    }
+
+    /// The step runs after this one has ended, well or not.
+    #[must_use]
+    pub fn after_either(self, step: impl Into<String>) -> Self {
+        self.edge("after_either", After { on: On::Either, ..After::success(step) })
+    }
+
+    /// The step runs after this one has succeeded, if the expression holds: `output.total > 100`. It is written in
+    /// CEL and sees `output`, `done` and `failed`.
+    #[must_use]
+    pub fn after_when(self, step: impl Into<String>, when: impl Into<String>) -> Self {
+        self.edge("after_when", After { when: Some(when.into()), ..After::success(step) })
+    }
+
+    /// The step waits for all it comes after to end, well or not.
+    #[must_use]
+    pub fn when_finished(self) -> Self {
+        self.join("when_finished", |join| join.need = Need::Finished)
+    }
+
+    /// The step waits for the first success among what it comes after.
+    #[must_use]
+    pub fn when_any(self) -> Self {
+        self.when_quorum(1)
+    }
+
+    /// The step waits for so many successes among the jobs it comes after.
+    #[must_use]
+    pub fn when_quorum(self, jobs: u32) -> Self {
+        self.join("when_quorum", |join| join.need = Need::Quorum { jobs })
+    }
+
+    /// The step waits for all it comes after, and bears so many failed jobs among them.
+    #[must_use]
+    pub fn bearing(self, failures_max: u32) -> Self {
+        self.join("bearing", |join| join.need = Need::All { failures_max })
+    }
+
+    /// The step waits no longer than this after the start of the flow: what has not ended then counts as failed.
+    #[must_use]
+    pub fn within(self, limit: Duration) -> Self {
+        self.join("within", |join| join.within_ms = Some(millis(limit)))
+    }
+
+    /// Once the step is decided, what it comes after and has not ended is called off.
+    #[must_use]
+    pub fn cancel_rest(self) -> Self {
+        self.join("cancel_rest", |join| join.rest = Rest::Cancel)
+    }
+
+    /// The whole flow: at most so many of its jobs are under way at once.
+    #[must_use]
+    pub fn at_once(mut self, jobs: u32) -> Self {
+        self.options.at_once = Some(jobs);
+        self
+    }
+
+    /// The whole flow: it is called off if it has not ended by then.
+    #[must_use]
+    pub fn finish_within(mut self, limit: Duration) -> Self {
+        self.options.finish_within_ms = Some(millis(limit));
+        self
+    }
+
+    /// The whole flow: it is kept this long after it ended, with all its jobs.
+    #[must_use]
+    pub fn retain(mut self, retain: Duration) -> Self {
+        self.options.retain_ms = Some(millis(retain));
+        self
+    }
+
+    fn with(mut self, name: String, work: DraftWork) -> Self {
+        self.steps.push(Draft { name, work, after: Vec::new(), join: Join::default() });
+        self
+    }
+
+    fn edge(self, what: &'static str, after: After) -> Self {
+        self.last(what, |step| step.after.push(after))
+    }
+
+    fn join(self, what: &'static str, change: impl FnOnce(&mut Join)) -> Self {
+        self.last(what, |step| change(&mut step.join))
+    }
+
+    fn last(mut self, what: &'static str, change: impl FnOnce(&mut Draft)) -> Self {
+        match self.steps.last_mut() {
+            Some(step) => change(step),
+            None => self.astray = self.astray.or(Some(what)),
+        }
+        self
+    }
+
+    /// Checks all jobs, and makes the flow that is planned.
+    pub(super) fn resolve(self, mill: &Tidemill) -> Result<tidemill_core::Flow> {
+        if let Some(what) = self.astray {
+            let reason =
+                format!("{what} was said before any step; say it after the step it is about");
+            return Err(Invalid::FlowInvalid { step: self.name, reason }.into());
+        }
+        let steps = resolve_steps(mill, self.steps)?;
+        Ok(tidemill_core::Flow { id: self.id, name: self.name, steps, options: self.options })
+    }
+}
+
+fn resolve_steps(mill: &Tidemill, steps: Vec<Draft>) -> Result<Vec<Step>> {
+    let resolve = |step: Draft| {
+        let work = match step.work {
+            DraftWork::Jobs(jobs) => Work::Jobs(mill.checked_jobs(&step.name, jobs)?),
+            DraftWork::Flow(steps) => Work::Flow(resolve_steps(mill, steps)?),
+        };
+        Ok(Step { name: step.name, work, after: step.after, join: step.join })
+    };
+    steps.into_iter().map(resolve).collect()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

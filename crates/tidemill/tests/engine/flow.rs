@@ -1,0 +1,271 @@
+//! Flows from a user's side: built, started, run by a worker, read, waited for, called off and tried again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tidemill::core::flow::{FlowState, StepState};
+use tidemill::testing::drain;
+use tidemill::{Enqueue, Fail, Flow, FlowFilter, Job, Settings, Tidemill, Worker};
+
+use super::kit::Kit;
+
+over_both_stores!(
+    outputs_reach_those_who_come_after,
+    a_worker_runs_a_flow_by_itself,
+    a_flow_from_json_is_the_same_flow,
+    nested_flows_are_steps_of_the_outer_one,
+    twenty_thousand_jobs_are_sent_in_chunks_and_none_starts_early,
+    a_failed_flow_is_tried_again_from_where_it_failed,
+    what_cannot_be_is_refused_before_anything_is_written,
+    acts_on_flows_that_are_not_there_say_so,
+);
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Adds what it is given to what the steps before it returned.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Add {
+    number: u64,
+    of: Vec<String>,
+}
+
+impl Job for Add {
+    const KIND: &'static str = "add";
+    type Output = u64;
+}
+
+fn add(number: u64, of: &[&str]) -> Add {
+    Add { number, of: of.iter().map(ToString::to_string).collect() }
+}
+
+fn worker(mill: &Tidemill) -> Worker {
+    mill.worker().handle(|job: Add, cx| async move {
+        let mut sum = job.number;
+        for step in &job.of {
+            sum += cx.output_of::<u64>(step).await?;
+        }
+        Ok(sum)
+    })
+}
+
+async fn outputs_reach_those_who_come_after(kit: Kit) {
+    let mill = kit.open().await;
+    let large = "x".repeat(100_000);
+    let flow = Flow::new("sum")
+        .step("a", add(1, &[]))
+        .step("b", add(10, &["a"]))
+        .after("a")
+        .fan_out("many", (0..5).map(|n| add(n, &[])))
+        .step("large", Enqueue::raw("echo", format!("\"{large}\"")))
+        .step("sum", Enqueue::raw("sum", "null"))
+        .after_all(["b", "many", "large"]);
+    let id = mill.start(flow).await.unwrap();
+    let worker = worker(&mill)
+        .handle_raw("echo", Settings::default(), |payload, _| async move { Ok(payload) })
+        .handle_raw("sum", Settings::default(), |_, cx| async move {
+            let b: u64 = cx.output_of("b").await?;
+            let many = cx.outputs_of("many", None).await?;
+            let many = many.iter().filter_map(|one| one.output.as_ref()?.read::<u64>().ok());
+            let large: String = cx.output_of("large").await?;
+            if cx.output_of::<u64>("a").await.is_ok() {
+                return Err(Fail::permanent("it does not come after a"));
+            }
+            let sum = b + many.sum::<u64>() + large.len() as u64;
+            tidemill::Payload::of(&sum, &tidemill::Limits::default())
+                .map_err(|e| Fail::permanent(e.to_string()))
+        });
+    drain(worker).await.unwrap();
+    let view = mill.flow(id).await.unwrap().unwrap();
+    assert_eq!(view.head.state, FlowState::Done, "{view:?}");
+    let sum = view.steps.last().unwrap().first.unwrap();
+    let output = mill.job(sum).await.unwrap().unwrap().output.unwrap();
+    assert_eq!(output.as_str(), (11 + 10 + 100_000).to_string());
+}
+
+async fn a_worker_runs_a_flow_by_itself(kit: Kit) {
+    let mill = kit.open().await;
+    let running = worker(&mill).slots(4).start().await.unwrap();
+    let flow = Flow::new("chain")
+        .step("a", add(1, &[]))
+        .then("b", add(1, &["a"]))
+        .then("c", add(1, &["b"]))
+        .fan_out("many", (0..50).map(|n| add(n, &[])))
+        .after("c")
+        .step("end", add(0, &["c"]))
+        .after_all(["c", "many"]);
+    let id = mill.start(flow).await.unwrap();
+    let view = mill.wait_flow(id, LONG).await.unwrap();
+    assert_eq!((view.head.state, view.head.done), (FlowState::Done, 54));
+    let again = mill.wait_flow(tidemill::FlowId::new(), LONG).await.unwrap_err();
+    assert_eq!(again.code(), "flow_unknown");
+    running.stop().await;
+}
+
+async fn a_flow_from_json_is_the_same_flow(kit: Kit) {
+    let mill = kit.open().await;
+    let text = r#"{"name": "json", "at_once": 100, "steps": [
+        {"name": "a", "kind": "add", "payload": {"number": 9007199254740993, "of": []}, "queue": "numbers"},
+        {"name": "many", "kind": "add", "payloads": [{"number": 1, "of": []}, {"number": 2, "of": []}],
+         "after": [{"step": "a", "when": "output > 1"}]},
+        {"name": "never", "kind": "add", "payload": {"number": 1, "of": []},
+         "after": [{"step": "a", "on": "failure"}]},
+        {"name": "end", "kind": "add", "payload": {"number": 1, "of": ["a"]}, "after": ["a", "many"],
+         "join": {"need": "finished", "within_ms": 600000}}
+    ]}"#;
+    let id = mill.start(Flow::from_json(text).unwrap()).await.unwrap();
+    drain(worker(&mill).queues(["default", "numbers"])).await.unwrap();
+    let view = mill.flow(id).await.unwrap().unwrap();
+    let states: Vec<_> = view.steps.iter().map(|step| step.state).collect();
+    use StepState::{Done, Skipped};
+    assert_eq!(states, [Done, Done, Skipped, Done], "{view:?}");
+    let end = mill.job(view.steps[3].first.unwrap()).await.unwrap().unwrap();
+    assert_eq!(end.output.unwrap().as_str(), "9007199254740994");
+    for bad in
+        [r#"{"name": "x"}"#, r#"{"name": "x", "steps": [{"name": "a", "kind": "k", "aftre": []}]}"#]
+    {
+        assert_eq!(Flow::from_json(bad).unwrap_err().code(), "flow_invalid", "{bad}");
+    }
+}
+
+async fn nested_flows_are_steps_of_the_outer_one(kit: Kit) {
+    let mill = kit.open().await;
+    let inner = Flow::new("inner")
+        .step("one", add(1, &[]))
+        .step("two", add(2, &["inner/one"]))
+        .after("one");
+    let flow = Flow::new("outer")
+        .step("first", add(1, &[]))
+        .nested("inner", inner)
+        .after("first")
+        .step("last", add(0, &["inner/two"]))
+        .after("inner");
+    let id = mill.start(flow).await.unwrap();
+    drain(worker(&mill)).await.unwrap();
+    let view = mill.flow(id).await.unwrap().unwrap();
+    let names: Vec<_> = view.steps.iter().map(|step| step.name.as_str()).collect();
+    assert_eq!(names, ["first", "inner/one", "inner/two", "last"]);
+    assert_eq!(view.steps[1].after[0].step, "first");
+    assert_eq!(view.steps[3].after[0].step, "inner/two");
+    assert_eq!(view.head.state, FlowState::Done);
+}
+
+async fn twenty_thousand_jobs_are_sent_in_chunks_and_none_starts_early(kit: Kit) {
+    let mill = kit.open().await;
+    let started = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&started);
+    let running = worker(&mill)
+        .handle_raw("one", Settings::default(), move |payload, _| {
+            count.fetch_add(1, Ordering::SeqCst);
+            async move { Ok(payload) }
+        })
+        .slots(500)
+        .start()
+        .await
+        .unwrap();
+    let flow = Flow::new("many")
+        .fan_out("one", Vec::<Enqueue>::new())
+        .step("end", add(1, &[]))
+        .after("one");
+    let building = mill.build(flow).await.unwrap();
+    for chunk in 0..20 {
+        let jobs = (0..1000).map(|n| Enqueue::raw("one", (chunk * 1000 + n).to_string()));
+        assert_eq!(building.add("one", jobs).await.unwrap(), 1000);
+    }
+    assert_eq!(started.load(Ordering::SeqCst), 0, "nothing starts early");
+    let id = building.begin().await.unwrap();
+    let view = mill.wait_flow(id, LONG).await.unwrap();
+    assert_eq!((view.head.state, view.head.done), (FlowState::Done, 20_001));
+    assert_eq!(started.load(Ordering::SeqCst), 20_000);
+    running.stop().await;
+}
+
+async fn a_failed_flow_is_tried_again_from_where_it_failed(kit: Kit) {
+    let mill = kit.open().await;
+    let broken = Arc::new(AtomicU32::new(1));
+    let is_broken = Arc::clone(&broken);
+    let worker = || {
+        let is_broken = Arc::clone(&is_broken);
+        worker(&mill).handle_raw("pay", Settings::default(), move |payload, _| {
+            let declined = is_broken.load(Ordering::SeqCst) > 0;
+            async move { if declined { Err(Fail::permanent("declined")) } else { Ok(payload) } }
+        })
+    };
+    let flow = Flow::new("order")
+        .step("stock", add(1, &[]))
+        .then("pay", Enqueue::raw("pay", "{}"))
+        .then("ship", add(1, &["stock"]))
+        .after("stock");
+    let id = mill.start(flow).await.unwrap();
+    drain(worker()).await.unwrap();
+    let failed = FlowFilter { state: Some(FlowState::Failed), ..FlowFilter::default() };
+    assert_eq!(mill.flows(&failed).await.unwrap().len(), 1);
+    broken.store(0, Ordering::SeqCst);
+    assert_eq!(mill.retry_flow(id, Some("pay"), "ada").await.unwrap(), 1);
+    drain(worker()).await.unwrap();
+    let view = mill.flow(id).await.unwrap().unwrap();
+    assert_eq!((view.head.state, view.head.done, view.head.failed), (FlowState::Done, 3, 0));
+}
+
+async fn what_cannot_be_is_refused_before_anything_is_written(kit: Kit) {
+    let mill = kit.open().await;
+    let job = || add(1, &[]);
+    let flow = || Flow::new("bad");
+    let unique = Enqueue::raw("k", "1").unique(tidemill::Unique::by_payload());
+    let chained = |n: usize| (0..n).fold(flow(), |flow, at| flow.step(format!("s{at}"), job()));
+    for (flow, code, culprit) in [
+        (flow(), "flow_invalid", "bad"),
+        (flow().after("x"), "flow_invalid", "after"),
+        (flow().step("a", job()).after("a"), "flow_invalid", "a"),
+        (flow().step("a", job()).after("b"), "flow_invalid", "b"),
+        (flow().step("a", job()).step("a", job()), "flow_invalid", "a"),
+        (flow().step("a", job()).step("b", job()).after("a").after("a"), "flow_invalid", "twice"),
+        (flow().step("a/b", job()), "flow_invalid", "slash"),
+        (flow().step("", job()), "name_empty", "step"),
+        (
+            flow()
+                .step("a", job())
+                .after("b")
+                .step("b", job())
+                .after("c")
+                .step("c", job())
+                .after("a"),
+            "flow_cycle",
+            "a → c → b → a",
+        ),
+        (
+            flow().step("a", job()).step("b", job()).after("a").when_quorum(2),
+            "flow_invalid",
+            "quorum",
+        ),
+        (
+            flow().step("a", job()).step("b", job()).after_when("a", "output >"),
+            "flow_invalid",
+            "output >",
+        ),
+        (flow().step("a", job()).step("b", job()).after_when("a", "x > 1"), "flow_invalid", "x"),
+        (flow().step("a", job()).when_any(), "flow_invalid", "join"),
+        (flow().step("a", job()).at_once(0), "flow_invalid", "at_once"),
+        (flow().step("a", unique), "flow_invalid", "unique"),
+        (chained(10_001), "flow_too_large", "10001 steps"),
+        (flow().fan_out("a", (0..10_001).map(|_| job())), "batch_too_large", "10001"),
+        (flow().step("a", Enqueue::raw("k", "{")), "payload_not_json", "JSON"),
+    ] {
+        let error = mill.start(flow).await.unwrap_err();
+        assert_eq!(error.code(), code, "{error}");
+        assert!(error.to_string().contains(culprit), "{error} does not name {culprit}");
+    }
+    assert!(mill.flows(&FlowFilter::default()).await.unwrap().is_empty());
+}
+
+async fn acts_on_flows_that_are_not_there_say_so(kit: Kit) {
+    let mill = kit.open().await;
+    let nobody = tidemill::FlowId::new();
+    assert_eq!(mill.cancel_flow(nobody, "x").await.unwrap_err().code(), "flow_unknown");
+    assert_eq!(mill.retry_flow(nobody, None, "x").await.unwrap_err().code(), "flow_unknown");
+    let id = mill.start(Flow::new("f").step("a", add(1, &[]))).await.unwrap();
+    let error = mill.retry_flow(id, Some("b"), "x").await.unwrap_err();
+    assert_eq!(error.code(), "step_unknown");
+    assert_eq!(mill.retry_flow(id, None, "x").await.unwrap_err().code(), "flow_not_now");
+}
