@@ -191,6 +191,18 @@ impl Rest {
     }
 }
 
+/// The number and the name of a step that is added to a flow which the board knows whole.
+pub fn next_step(board: &Board, wanted: &str) -> (u32, String) {
+    let names: std::collections::BTreeSet<&str> =
+        board.steps().map(|step| step.name.as_str()).collect();
+    let number = board.steps().last().map_or(0, |step| step.number + 1);
+    let numbered = (2..).map(|n: u32| format!("{wanted}#{n}"));
+    let free = std::iter::once(wanted.to_owned())
+        .chain(numbered)
+        .find(|name| !names.contains(name.as_str()));
+    (number, free.unwrap_or_else(|| wanted.to_owned()))
+}
+
 /// An edge between two steps, by their numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edge {
@@ -220,6 +232,9 @@ pub struct Place {
     /// Whether its step waits for others, whose outputs it may read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub joins: bool,
+    /// It is still to be given a step of its own, of this name, behind the step of this number.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub grows: bool,
     /// When it may start after its step was opened, if not at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Due>,

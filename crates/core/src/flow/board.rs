@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::flow::condition::{self, Facts};
 use crate::flow::state::{FlowRow, FlowState, StepRow, StepState};
-use crate::flow::{Edge, Need, On};
+use crate::flow::{Edge, Join, Need, On};
 use crate::payload::Payload;
 
 /// Jobs of a step that have ended.
@@ -134,6 +134,46 @@ impl Board {
         for step in first {
             self.open(step);
         }
+    }
+
+    /// A running job of a step adds a step of so many jobs, which starts at once; what comes after the one comes after
+    /// the other too, unless it is decided. The board must know the edges that leave the step. Answers the edges.
+    pub fn grow(&mut self, behind: u32, number: u32, name: &str, jobs: u64) -> Vec<Edge> {
+        let mut edges =
+            vec![Edge { from: behind, to: number, on: On::Either, when: None, held: None }];
+        for edge in self.leaving.get(&behind).into_iter().flatten() {
+            let Some(to) = self.steps.get_mut(&edge.to) else { continue };
+            if to.state == StepState::Waiting {
+                to.parents_left += 1;
+                self.touched.insert(edge.to);
+                edges.push(Edge {
+                    from: number,
+                    to: edge.to,
+                    on: On::Success,
+                    when: None,
+                    held: None,
+                });
+            }
+        }
+        let step = StepRow {
+            number,
+            name: name.to_owned(),
+            state: StepState::Waiting,
+            jobs,
+            left: jobs,
+            ok: 0,
+            failed: 0,
+            join: Join::default(),
+            parents_left: 0,
+            came: 0,
+            met: 0,
+            missed: 0,
+            reason: None,
+        };
+        self.steps.insert(number, step);
+        self.flow.steps_left += 1;
+        self.open(number);
+        edges
     }
 
     /// A step has waited for as long as it may; `left` jobs of its parents have not ended.

@@ -97,6 +97,14 @@ pub fn place(mut job: NewJob, place: Place) -> NewJob {
     job
 }
 
+/// Marks a job that a running job of a flow adds to it: a step of this name, behind its own.
+pub fn grow(job: NewJob, behind: &Place, name: &str) -> Result<NewJob> {
+    name::check("step", name, NAME_BYTES_MAX)?;
+    check_member(name, &job)?;
+    let name = name.to_owned();
+    Ok(place(job, Place { name, joins: true, grows: true, ..behind.clone() }))
+}
+
 /// A step that is no flow.
 struct Flat {
     name: String,
@@ -128,7 +136,8 @@ impl Flat {
 
 fn place_all(flow: FlowId, step: Flat, number: u32) -> impl Iterator<Item = PlannedJob> {
     let Flat { name, jobs, after, .. } = step;
-    let spot = Place { id: flow, step: number, name, joins: !after.is_empty(), due: None };
+    let spot =
+        Place { id: flow, step: number, name, joins: !after.is_empty(), grows: false, due: None };
     jobs.into_iter().map(move |job| PlannedJob { step: number, job: place(job, spot.clone()) })
 }
 

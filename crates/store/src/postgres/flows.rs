@@ -7,6 +7,7 @@
 
 mod act;
 mod advance;
+mod grow;
 mod rows;
 mod tend;
 mod view;
@@ -21,6 +22,7 @@ use crate::postgres::Shared;
 use crate::wake::Hint;
 
 pub(crate) use act::{begin, change};
+pub(crate) use grow::Growth;
 pub(crate) use tend::tend;
 pub(crate) use view::{flow, inputs, list, outputs};
 pub(crate) use write::{add, start};

@@ -14,4 +14,4 @@ pub(super) use act::{begin, change};
 pub(super) use advance::advance;
 pub(super) use tend::tend;
 pub(super) use view::{flow, inputs, list, outputs};
-pub(super) use write::{add, start};
+pub(super) use write::{add, grow, start};

@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use rusqlite::{Connection, params};
-use tidemill_core::{Failure, JobId, Settlement, State, Token, WorkerId};
+use tidemill_core::{Failure, JobId, NewJob, Settlement, State, Token, WorkerId};
 
 use crate::error::Result;
 use crate::request::{SettleItem, Settled};
 use crate::sqlite::dead;
 use crate::sqlite::enqueue::enqueue;
 use crate::sqlite::finish::{End, finish};
+use crate::sqlite::flows;
 use crate::sqlite::gates::Leaving;
 use crate::sqlite::lease::{Held, Lease};
 use crate::sqlite::ready::{self, Waiting};
@@ -76,7 +77,7 @@ fn settle_one(
     match &item.settlement {
         Settlement::Done { output, follow_ups } => {
             finish(turn, &item.job, &End { output: Some(output.as_str()), ..end })?;
-            enqueue(turn, follow_ups)?;
+            follow_up(turn, follow_ups)?;
         }
         Settlement::Again { delay, spent, failure } => {
             if let Some(reason) = lease.cancel_reason(turn.conn, held.id)? {
@@ -106,6 +107,18 @@ fn settle_one(
         }
     }
     Ok(Settled::Accepted)
+}
+
+/// Enqueues what follows; what belongs to a flow is added to that.
+fn follow_up(turn: &mut Turn<'_>, jobs: &[NewJob]) -> Result<()> {
+    for run in jobs.chunk_by(|a, b| a.options.flow.is_some() == b.options.flow.is_some()) {
+        if run.first().is_some_and(|job| job.options.flow.is_some()) {
+            flows::grow(turn, run)?;
+        } else {
+            enqueue(turn, run)?;
+        }
+    }
+    Ok(())
 }
 
 /// Keeps an attempt that did not finish its job well.

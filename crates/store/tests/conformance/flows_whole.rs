@@ -1,14 +1,14 @@
 //! Flows as wholes: started once, built bit by bit, capped, called off, late, kept and forgotten.
 
-use tidemill_core::flow::{FlowState, Need, Step, Work};
+use tidemill_core::flow::{FlowState, Need, Step, Work, plan};
 use tidemill_core::retention::Retention;
-use tidemill_core::{Due, FlowId, Limits, NewJob, OnDead, State};
+use tidemill_core::{Due, FlowId, Limits, NewJob, OnDead, Settlement, State};
 use tidemill_store::flow::{FlowAct, FlowAnswer, FlowFilter, Start};
 
 use super::flows::{
     first_job, flow_of, many, need, run, start, start_flow, state, step, tend, view,
 };
-use super::kit::{HOUR, Kit, SECOND, dead, done, item, job, ordered};
+use super::kit::{HOUR, Kit, SECOND, dead, done, item, job, json, ordered};
 
 over_both_stores!(
     a_flow_is_started_once,
@@ -21,6 +21,9 @@ over_both_stores!(
     delays_and_lines_count_from_when_the_step_is_opened,
     a_flow_is_kept_and_forgotten_as_one,
     flows_are_listed_newest_first,
+    a_running_job_adds_a_step_with_its_settle,
+    steps_that_are_added_get_names_of_their_own,
+    a_flow_that_is_called_off_takes_no_more,
 );
 
 async fn a_flow_is_started_once(kit: &Kit) {
@@ -206,4 +209,61 @@ async fn flows_are_listed_newest_first(kit: &Kit) {
     assert_eq!(list(before).await, [one]);
     let other = FlowFilter { name: Some("other".into()), ..FlowFilter::default() };
     assert_eq!(list(other).await, []);
+}
+
+async fn a_running_job_adds_a_step_with_its_settle(kit: &Kit) {
+    let id = start(kit, vec![step("list", &[]), step("sum", &["list"])]).await;
+    let worker = kit.worker().await;
+    let claim = kit.take_one(worker).await;
+    let place = claim.jobs[0].job.options.flow.clone().unwrap();
+    let child = || plan::grow(job("child"), &place, "child").unwrap();
+    let stale = item(&claim, 0, grown(vec![child()]));
+    let how = grown((0..250).map(|_| child()).collect());
+    kit.store.settle(worker, vec![item(&claim, 0, how)]).await.unwrap();
+    kit.store.settle(worker, vec![stale]).await.unwrap();
+    tend(kit).await;
+    let ran = run(kit, worker, &[]).await;
+    assert_eq!(ran.len(), 251, "what was settled before adds nothing");
+    assert_eq!(ran.last().map(String::as_str), Some("sum"), "the join waits for the children");
+    let view = view(kit, id).await;
+    assert_eq!((view.head.state, view.head.jobs), (FlowState::Done, 252));
+    let inputs = kit.store.inputs(&[(id, 1)]).await.unwrap();
+    let names: Vec<_> = inputs[0].iter().map(|input| input.step.as_str()).collect();
+    assert_eq!(names, ["list", "child"]);
+}
+
+async fn steps_that_are_added_get_names_of_their_own(kit: &Kit) {
+    let id = start(kit, vec![many("list", 2, &[]), step("sum", &["list"])]).await;
+    let worker = kit.worker().await;
+    let claim = kit.take(worker, 2).await;
+    let place = claim.jobs[0].job.options.flow.clone().unwrap();
+    let child = || plan::grow(job("child"), &place, "child").unwrap();
+    let items = (0..2).map(|at| item(&claim, at, grown(vec![child()]))).collect();
+    kit.store.settle(worker, items).await.unwrap();
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[]).await, ["child", "child", "sum"]);
+    let view = view(kit, id).await;
+    let names: Vec<_> = view.steps.iter().map(|step| step.name.as_str()).collect();
+    assert!(
+        names == ["list", "sum", "child"] || names == ["list", "sum", "child", "child#2"],
+        "{names:?}"
+    );
+    assert_eq!(view.head.state, FlowState::Done);
+}
+
+async fn a_flow_that_is_called_off_takes_no_more(kit: &Kit) {
+    let id = start(kit, vec![step("list", &[]), step("sum", &["list"])]).await;
+    let worker = kit.worker().await;
+    let claim = kit.take_one(worker).await;
+    let place = claim.jobs[0].job.options.flow.clone().unwrap();
+    kit.store.change_flow(id, FlowAct::Cancel { reason: "no".into() }).await.unwrap();
+    let how = grown(vec![plan::grow(job("child"), &place, "child").unwrap()]);
+    kit.store.settle(worker, vec![item(&claim, 0, how)]).await.unwrap();
+    tend(kit).await;
+    assert!(run(kit, worker, &[]).await.is_empty());
+    assert_eq!(state(kit, id).await, FlowState::Cancelled);
+}
+
+fn grown(follow_ups: Vec<NewJob>) -> Settlement {
+    Settlement::Done { output: json("null"), follow_ups }
 }

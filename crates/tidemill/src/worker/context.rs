@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::de::DeserializeOwned;
-use tidemill_core::{Job as Body, JobId, NewJob, Payload, Token};
+use tidemill_core::flow::plan;
+use tidemill_core::{Error as Invalid, Job as Body, JobId, NewJob, Payload, Token};
 use tidemill_store::flow::{Input, Output};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
@@ -109,6 +110,25 @@ impl Context {
         let id = job.id;
         self.0.follow_ups.lock().unwrap_or_else(PoisonError::into_inner).push(job);
         Ok(id)
+    }
+
+    /// Adds a step of these jobs to this job's flow, together with its success: both commit, or neither. The step
+    /// starts at once, and what comes after this job's step comes after it too. If the name is taken, it gets a number.
+    pub fn fan_out<E: Into<Enqueue>>(
+        &self,
+        step: &str,
+        jobs: impl IntoIterator<Item = E>,
+    ) -> Result<Vec<JobId>> {
+        let Some(place) = self.0.job.options.flow.as_deref() else {
+            let reason = "this job is in no flow; start one, or let jobs follow up".to_owned();
+            return Err(Invalid::FlowInvalid { step: step.to_owned(), reason }.into());
+        };
+        let jobs = self.0.mill.checked_jobs(step, jobs)?;
+        let jobs = jobs.into_iter().map(|job| Ok(plan::grow(job, place, step)?));
+        let jobs: Vec<NewJob> = jobs.collect::<Result<_>>()?;
+        let ids = jobs.iter().map(|job| job.id).collect();
+        self.0.follow_ups.lock().unwrap_or_else(PoisonError::into_inner).extend(jobs);
+        Ok(ids)
     }
 
     /// What the steps that this job's step comes after are, and what they returned: small outputs are in there,

@@ -60,6 +60,11 @@ pub(crate) struct Done {
 }
 
 impl Done {
+    /// The queues in which jobs wait now; it has to be told of the rest.
+    pub fn take_queues(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.queues)
+    }
+
     /// Together with what more was done.
     pub fn and(&mut self, more: Self) {
         self.queues.extend(more.queues);

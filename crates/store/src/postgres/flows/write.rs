@@ -152,8 +152,14 @@ async fn add_in(
     let found = conn.query(&STEP_NUMBER, &[&id.0, &step]).await?;
     let Some(row) = found.first() else { return Ok(FlowAnswer::StepUnknown) };
     let (number, is_slow): (i32, bool) = (row.get(0), row.get(1));
-    let spot =
-        Place { id, step: number as u32, name: step.to_owned(), joins: row.get(2), due: None };
+    let spot = Place {
+        id,
+        step: number as u32,
+        name: step.to_owned(),
+        joins: row.get(2),
+        grows: false,
+        due: None,
+    };
     let place = |job: &NewJob| plan::place(job.clone(), spot.clone());
     let planned: Vec<PlannedJob> =
         jobs.iter().map(|job| PlannedJob { step: spot.step, job: place(job) }).collect();
@@ -217,8 +223,15 @@ pub(crate) fn texts(plan: &Plan) -> serde_json::Result<(String, String)> {
 }
 
 /// It waits for the clock or in a line when its step is opened.
-fn is_slow_job(planned: &PlannedJob) -> bool {
+pub(super) fn is_slow_job(planned: &PlannedJob) -> bool {
     planned.job.due != Due::Now || planned.job.line().is_some()
+}
+
+/// Jobs of one step as `tidemill.write_flow_jobs` reads them.
+pub(super) fn jobs_text(jobs: &[PlannedJob], singly: bool) -> Result<String, Fault> {
+    let is_slow = jobs.iter().any(is_slow_job);
+    let text = serde_json::to_string(&jobs_in(jobs, is_slow, singly));
+    text.map_err(|e| Fault::Refused(unwritable(&e)))
 }
 
 /// Jobs of one step, with the numbers of their sheaves, counted from 1.

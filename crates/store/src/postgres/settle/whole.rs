@@ -14,7 +14,7 @@ use crate::postgres::error::{Fault, Tries};
 use crate::postgres::record::{Back, Body, End, Record, Told, lock_keys};
 use crate::postgres::statement::{At, Statement, sql};
 use crate::postgres::unique::Depth;
-use crate::postgres::{Shared, enqueue, lines, unique};
+use crate::postgres::{Shared, enqueue, flows, lines, unique};
 use crate::request::{SettleItem, Settled};
 use crate::wake::Hint;
 
@@ -80,6 +80,8 @@ async fn write(
     items: &[SettleItem],
     was_lost: bool,
 ) -> Result<Done, Fault> {
+    let growing: Vec<Uuid> = items.iter().flat_map(flows_of).collect();
+    let mut growth = flows::Growth::lock(conn, &growing).await?;
     let keys = items.iter().filter_map(|item| item.job.unique_key.clone()).collect();
     lock_keys(conn, &keys).await?;
     lines::lock(conn, &items.iter().flat_map(lines_of).collect()).await?;
@@ -107,7 +109,10 @@ async fn write(
     }
     let now = shared.db.manual_now();
     let Told { mut queues, flows } = sorted.record.write(conn, now).await?;
-    queues.extend(follow_up(shared, conn, &sorted.follow_ups).await?);
+    let (grown, follow_ups): (Vec<&NewJob>, Vec<&NewJob>) =
+        sorted.follow_ups.iter().copied().partition(|job| job.options.flow.is_some());
+    queues.extend(follow_up(shared, conn, &follow_ups).await?);
+    queues.extend(growth.grow(shared, conn, &grown).await?);
     come_out(conn, now, items, &sorted).await?;
     let closed = held.let_go(conn, &sorted).await?;
     let finished = sorted.record.ends.iter().map(|end| JobId(end.body.id)).collect();
@@ -121,6 +126,15 @@ fn lines_of(item: &SettleItem) -> impl Iterator<Item = Line<'_>> {
         _ => &[],
     };
     item.job.line().into_iter().chain(follow_ups.iter().filter_map(NewJob::line))
+}
+
+/// The flows that an item adds jobs to.
+fn flows_of(item: &SettleItem) -> impl Iterator<Item = Uuid> {
+    let follow_ups: &[NewJob] = match &item.settlement {
+        Settlement::Done { follow_ups, .. } => follow_ups,
+        _ => &[],
+    };
+    follow_ups.iter().filter_map(|job| job.options.flow.as_ref()).map(|place| place.id.0)
 }
 
 /// Items by what is to be written for them.

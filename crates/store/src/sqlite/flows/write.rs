@@ -1,7 +1,7 @@
 //! Writes flows, all of one or nothing.
 
 use rusqlite::{OptionalExtension, params};
-use tidemill_core::flow::{FlowState, Place, Plan, plan};
+use tidemill_core::flow::{FlowState, Join, Place, Plan, next_step, plan};
 use tidemill_core::{FlowId, NewJob};
 
 use super::{act, advance};
@@ -65,7 +65,7 @@ pub(in crate::sqlite) fn add(
         .query_one(params![id.0.as_bytes(), step], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let Some((number, joins)) = found else { return Ok(FlowAnswer::StepUnknown) };
-    let spot = Place { id, step: number, name: step.to_owned(), joins, due: None };
+    let spot = Place { id, step: number, name: step.to_owned(), joins, grows: false, due: None };
     let mut written = 0;
     for job in jobs {
         written += write_job(turn, id, number, &plan::place(job.clone(), spot.clone()))?;
@@ -73,6 +73,45 @@ pub(in crate::sqlite) fn add(
     let mut grow = turn.conn.prepare_cached(include_str!("../sql/grow_step.sql"))?;
     grow.execute(params![id.0.as_bytes(), number, millis(written)])?;
     Ok(FlowAnswer::Acted { jobs: written })
+}
+
+/// Adds the jobs that running ones add to their flows: a step for each name, opened at once. A flow that is called
+/// off meanwhile takes none.
+pub(in crate::sqlite) fn grow(turn: &mut Turn<'_>, jobs: &[NewJob]) -> Result<()> {
+    for of_step in jobs.chunk_by(|a, b| a.options.flow == b.options.flow) {
+        let Some(place) = of_step.first().and_then(|job| job.options.flow.as_deref()) else {
+            continue;
+        };
+        let Some(mut board) = advance::board(turn, place.id)? else { continue };
+        if board.flow.state != FlowState::Running {
+            continue;
+        }
+        advance::learn_all(turn, &mut board)?;
+        let (number, name) = next_step(&board, &place.name);
+        let edges = board.grow(place.step, number, &name, of_step.len() as u64);
+        let (conn, flow) = (turn.conn, place.id.0.as_bytes());
+        let join = serde_json::to_string(&Join::default()).map_err(|e| unwritable(&e))?;
+        let mut insert = conn.prepare_cached(include_str!("../sql/insert_step.sql"))?;
+        insert.execute(params![
+            flow,
+            number,
+            name,
+            millis(of_step.len() as u64),
+            join,
+            0,
+            None::<i64>
+        ])?;
+        let mut insert = conn.prepare_cached(include_str!("../sql/insert_edge.sql"))?;
+        for edge in edges {
+            insert.execute(params![flow, edge.from, edge.to, edge.on.number(), edge.when])?;
+        }
+        let spot = Place { step: number, name, grows: false, due: None, ..place.clone() };
+        for job in of_step {
+            write_job(turn, place.id, number, &plan::place(job.clone(), spot.clone()))?;
+        }
+        advance::carry_on(turn, &mut board)?;
+    }
+    Ok(())
 }
 
 fn write_job(turn: &Turn<'_>, flow: FlowId, step: u32, job: &NewJob) -> Result<u64> {

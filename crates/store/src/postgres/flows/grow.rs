@@ -1,0 +1,81 @@
+//! Steps that running jobs add to their flows: they commit with the end of the job that adds them.
+
+use std::collections::BTreeSet;
+
+use tidemill_core::NewJob;
+use tidemill_core::flow::{Board, FlowState, Place, PlannedJob, next_step, plan};
+use uuid::Uuid;
+
+use super::{advance, write};
+use crate::postgres::Shared;
+use crate::postgres::connect::Conn;
+use crate::postgres::error::Fault;
+use crate::postgres::statement::{Statement, sql};
+
+const INSERT: Statement =
+    sql!("insert_step", UUID, INT4, TEXT, BOOL, INT4_ARRAY, INT4_ARRAY, INT2_ARRAY,);
+const WRITE_JOBS: Statement = sql!("write_flow_jobs", TIMESTAMPTZ, UUID, TEXT);
+
+/// Flows that jobs are added to, locked before anything else.
+pub(crate) struct Growth {
+    boards: Vec<Board>,
+}
+
+impl Growth {
+    /// Locks flows; before unique keys, lines and leases.
+    pub async fn lock(conn: &Conn<'_>, flows: &[Uuid]) -> Result<Self, Fault> {
+        let boards = if flows.is_empty() { Vec::new() } else { advance::lock(conn, flows).await? };
+        Ok(Self { boards })
+    }
+
+    /// Adds the jobs: a step for each name, opened at once. A flow that is called off meanwhile takes none.
+    /// Answers the queues in which jobs wait now.
+    pub async fn grow(
+        &mut self,
+        shared: &Shared,
+        conn: &Conn<'_>,
+        jobs: &[&NewJob],
+    ) -> Result<BTreeSet<String>, Fault> {
+        if jobs.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        self.boards.retain(|board| board.flow.state == FlowState::Running);
+        let mut all: Vec<&mut Board> = self.boards.iter_mut().collect();
+        advance::learn_all(conn, &mut all).await?;
+        for of_step in jobs.chunk_by(|a, b| a.options.flow == b.options.flow) {
+            let Some(place) = of_step.first().and_then(|job| job.options.flow.as_deref()) else {
+                continue;
+            };
+            let board = self.boards.iter_mut().find(|board| board.flow.id == place.id);
+            if let Some(board) = board {
+                add_step(shared, conn, board, place, of_step).await?;
+            }
+        }
+        let mut done = advance::carry_on(shared, conn, &mut self.boards).await?;
+        Ok(done.take_queues())
+    }
+}
+
+async fn add_step(
+    shared: &Shared,
+    conn: &Conn<'_>,
+    board: &mut Board,
+    place: &Place,
+    jobs: &[&NewJob],
+) -> Result<(), Fault> {
+    let (number, name) = next_step(board, &place.name);
+    let edges = board.grow(place.step, number, &name, jobs.len() as u64);
+    let spot = Place { step: number, name, grows: false, due: None, ..place.clone() };
+    let planned =
+        |job: &&NewJob| PlannedJob { step: number, job: plan::place((*job).clone(), spot.clone()) };
+    let planned: Vec<PlannedJob> = jobs.iter().map(planned).collect();
+    let is_slow = planned.iter().any(write::is_slow_job);
+    let from: Vec<i32> = edges.iter().map(|edge| edge.from as i32).collect();
+    let to: Vec<i32> = edges.iter().map(|edge| edge.to as i32).collect();
+    let on: Vec<i16> = edges.iter().map(|edge| edge.on.number()).collect();
+    let (flow, number) = (place.id.0, number as i32);
+    conn.query(&INSERT, &[&flow, &number, &spot.name, &is_slow, &from, &to, &on]).await?;
+    let text = write::jobs_text(&planned, board.flow.at_once.is_some())?;
+    conn.query(&WRITE_JOBS, &[&shared.db.manual_now(), &flow, &text]).await?;
+    Ok(())
+}
