@@ -1,5 +1,7 @@
 //! What the engine asks of a store about flows, and what it is answered.
 
+pub mod text;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

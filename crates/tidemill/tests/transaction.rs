@@ -7,6 +7,8 @@
 
 mod transaction {
     pub mod ask;
+    #[cfg(all(feature = "sqlx-postgres", feature = "sqlx-sqlite"))]
+    mod flow;
     mod meaning;
     #[cfg(feature = "postgres")]
     mod postgres;

@@ -9,8 +9,9 @@ use tokio_postgres::GenericClient;
 use tokio_postgres::types::Type;
 
 use crate::error::Result;
+use crate::flow::text::Texts;
 use crate::postgres::error::Fault;
-use crate::postgres::statement::Param;
+use crate::postgres::statement::{Param, Statement, sql};
 use crate::postgres::unique::{ENQUEUE_IN, lines, receipt};
 use crate::request::Receipt;
 
@@ -25,13 +26,51 @@ where
     rows.iter().map(receipt).collect()
 }
 
+const START_FLOW: Statement = sql!("start_flow", TEXT, TEXT);
+
+/// Starts a flow on a connection or transaction of tokio-postgres, once.
+pub async fn start_in_postgres<C>(client: &C, flow: &Texts) -> Result<()>
+where
+    C: GenericClient + Sync,
+{
+    let types = START_FLOW.types;
+    let params: [(Param<'_>, Type); 2] =
+        [(&flow.flow, types[0].clone()), (&flow.jobs, types[1].clone())];
+    client.query_typed(START_FLOW.text, &params).await.map_err(Fault::from)?;
+    Ok(())
+}
+
+/// Starts a flow on a connection or transaction of sqlx, once.
+#[cfg(feature = "sqlx-postgres")]
+pub async fn start_in_sqlx_postgres(
+    connection: &mut sqlx::PgConnection,
+    flow: &Texts,
+) -> Result<()> {
+    sqlx::query(START_FLOW.text)
+        .bind(&flow.flow)
+        .bind(&flow.jobs)
+        .persistent(false)
+        .execute(connection)
+        .await
+        .map_err(refused)?;
+    Ok(())
+}
+
+#[cfg(feature = "sqlx-postgres")]
+fn refused(error: sqlx::Error) -> crate::error::Error {
+    use crate::error::Error;
+    match error {
+        sqlx::Error::Io(error) => Error::Unavailable { reason: error.to_string(), unknown: true },
+        error => Error::Database { reason: error.to_string() },
+    }
+}
+
 /// Enqueues on a connection or transaction of sqlx. Answers stand in the order of the jobs.
 #[cfg(feature = "sqlx-postgres")]
 pub async fn enqueue_in_sqlx_postgres(
     connection: &mut sqlx::PgConnection,
     jobs: &[NewJob],
 ) -> Result<Vec<Receipt>> {
-    use crate::error::Error;
     use crate::postgres::unique::answer;
 
     let rows: Vec<(i64, Option<uuid::Uuid>, String)> = sqlx::query_as(ENQUEUE_IN.text)
@@ -39,11 +78,6 @@ pub async fn enqueue_in_sqlx_postgres(
         .persistent(false)
         .fetch_all(connection)
         .await
-        .map_err(|error| match error {
-            sqlx::Error::Io(error) => {
-                Error::Unavailable { reason: error.to_string(), unknown: true }
-            }
-            error => Error::Database { reason: error.to_string() },
-        })?;
+        .map_err(refused)?;
     rows.iter().map(|(_, id, word)| answer(word, *id)).collect()
 }

@@ -9,6 +9,7 @@ use tidemill_core::{Clock, Due, JobId, NewJob};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
+use crate::flow::text::Texts;
 use crate::request::Receipt;
 use crate::sqlite::bound;
 use crate::sqlite::enqueue::due;
@@ -120,6 +121,14 @@ impl Wish {
     }
 }
 
+/// Starts a flow on a rusqlite connection or transaction, once.
+pub fn start_in_rusqlite(conn: &Connection, flow: &Texts) -> Result<()> {
+    let now = Clock::default().now().as_microsecond();
+    let mut start = conn.prepare_cached(include_str!("sql/start_flow.sql"))?;
+    start.execute(params![flow.flow, flow.jobs, now])?;
+    Ok(())
+}
+
 /// Puts the answers in order and reads them.
 fn receipts(mut answers: Vec<(i64, String, [u8; 16])>, jobs: usize) -> Result<Vec<Receipt>> {
     answers.sort_unstable_by_key(|(number, _, _)| *number);
@@ -133,7 +142,7 @@ fn receipts(mut answers: Vec<(i64, String, [u8; 16])>, jobs: usize) -> Result<Ve
 }
 
 #[cfg(feature = "sqlx-sqlite")]
-pub use of_sqlx::enqueue_in_sqlx_sqlite;
+pub use of_sqlx::{enqueue_in_sqlx_sqlite, start_in_sqlx_sqlite};
 
 /// The same for sqlx, whose every statement is a message to another thread: one for all jobs.
 #[cfg(feature = "sqlx-sqlite")]
@@ -146,6 +155,7 @@ mod of_sqlx {
 
     use super::{Wish, receipts};
     use crate::error::{Error, Result};
+    use crate::flow::text::Texts;
     use crate::request::Receipt;
     use crate::sqlite::bound::{self, Bound};
     use crate::sqlite::rows::time;
@@ -161,6 +171,14 @@ mod of_sqlx {
             }
             answer => answer.map_err(error)?,
         }
+    }
+
+    /// Starts a flow on a sqlx connection or transaction, once.
+    pub async fn start_in_sqlx_sqlite(conn: &mut SqliteConnection, flow: &Texts) -> Result<()> {
+        let now = Clock::default().now().as_microsecond();
+        let start = sqlx::query(include_str!("sql/start_flow.sql"));
+        start.bind(&flow.flow).bind(&flow.jobs).bind(now).execute(conn).await.map_err(error)?;
+        Ok(())
     }
 
     /// The refusal of the queue that is full.

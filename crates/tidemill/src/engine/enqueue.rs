@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use tidemill_core::{Error as Invalid, NewJob};
+use tidemill_store::flow::text::Texts;
 #[cfg(feature = "sqlite")]
 use tidemill_store::rusqlite::Connection;
 use tidemill_store::{Full, Hint, Receipt};
@@ -130,7 +131,7 @@ impl Tidemill {
         self.counted(number, answer)
     }
 
-    fn same_store(&self, given: &'static str) -> Result<()> {
+    pub(crate) fn same_store(&self, given: &'static str) -> Result<()> {
         let store = self.0.store.backend();
         if given != store {
             return Err(Error::TransactionElsewhere { given, store });
@@ -167,6 +168,8 @@ async fn full_is_no_failure<T>(
 
 type Putting<'t> = Pin<Box<dyn Future<Output = tidemill_store::Result<Vec<Receipt>>> + Send + 't>>;
 
+type Starting<'t> = Pin<Box<dyn Future<Output = tidemill_store::Result<()>> + Send + 't>>;
+
 /// A connection or an open transaction of the caller's, on which jobs can be enqueued.
 ///
 /// Implemented for tokio-postgres (`&Client`, `&Transaction`) and, with the features `sqlx-postgres`
@@ -179,12 +182,14 @@ pub trait Target<'t>: Send + Sized {
     fn backend(&self) -> &'static str;
     /// Writes the jobs, in one statement.
     fn put(self, jobs: Vec<NewJob>) -> Putting<'t>;
+    /// Writes a flow, in one statement.
+    fn start(self, flow: Texts) -> Starting<'t>;
 }
 
 #[cfg(feature = "postgres")]
 mod postgres {
-    use super::{NewJob, Putting, Target};
-    use tidemill_store::postgres::adapter::enqueue_in_postgres;
+    use super::{NewJob, Putting, Starting, Target, Texts};
+    use tidemill_store::postgres::adapter::{enqueue_in_postgres, start_in_postgres};
     use tidemill_store::tokio_postgres::{Client, Transaction};
 
     impl<'t> Target<'t> for &'t Client {
@@ -193,6 +198,9 @@ mod postgres {
         }
         fn put(self, jobs: Vec<NewJob>) -> Putting<'t> {
             Box::pin(async move { enqueue_in_postgres(self, &jobs).await })
+        }
+        fn start(self, flow: Texts) -> Starting<'t> {
+            Box::pin(async move { start_in_postgres(self, &flow).await })
         }
     }
 
@@ -203,12 +211,15 @@ mod postgres {
         fn put(self, jobs: Vec<NewJob>) -> Putting<'t> {
             Box::pin(async move { enqueue_in_postgres(self, &jobs).await })
         }
+        fn start(self, flow: Texts) -> Starting<'t> {
+            Box::pin(async move { start_in_postgres(self, &flow).await })
+        }
     }
 }
 
 #[cfg(any(feature = "sqlx-postgres", feature = "sqlx-sqlite"))]
 mod sqlx {
-    use super::{NewJob, Putting, Target};
+    use super::{NewJob, Putting, Starting, Target, Texts};
     use tidemill_store::sqlx::Transaction;
     #[cfg(feature = "sqlx-postgres")]
     use tidemill_store::sqlx::{PgConnection, Postgres};
@@ -216,7 +227,7 @@ mod sqlx {
     use tidemill_store::sqlx::{Sqlite, SqliteConnection};
 
     macro_rules! target {
-        ($feature:literal, $backend:literal, $connection:ty, $database:ty, $put:path) => {
+        ($feature:literal, $backend:literal, $connection:ty, $database:ty, $put:path, $start:path) => {
             #[cfg(feature = $feature)]
             impl<'t> Target<'t> for &'t mut $connection {
                 fn backend(&self) -> &'static str {
@@ -224,6 +235,9 @@ mod sqlx {
                 }
                 fn put(self, jobs: Vec<NewJob>) -> Putting<'t> {
                     Box::pin(async move { $put(self, &jobs).await })
+                }
+                fn start(self, flow: Texts) -> Starting<'t> {
+                    Box::pin(async move { $start(self, &flow).await })
                 }
             }
             #[cfg(feature = $feature)]
@@ -234,6 +248,9 @@ mod sqlx {
                 fn put(self, jobs: Vec<NewJob>) -> Putting<'t> {
                     Box::pin(async move { $put(&mut **self, &jobs).await })
                 }
+                fn start(self, flow: Texts) -> Starting<'t> {
+                    Box::pin(async move { $start(&mut **self, &flow).await })
+                }
             }
         };
     }
@@ -243,13 +260,15 @@ mod sqlx {
         "postgres",
         PgConnection,
         Postgres,
-        tidemill_store::postgres::adapter::enqueue_in_sqlx_postgres
+        tidemill_store::postgres::adapter::enqueue_in_sqlx_postgres,
+        tidemill_store::postgres::adapter::start_in_sqlx_postgres
     );
     target!(
         "sqlx-sqlite",
         "sqlite",
         SqliteConnection,
         Sqlite,
-        tidemill_store::sqlite::adapter::enqueue_in_sqlx_sqlite
+        tidemill_store::sqlite::adapter::enqueue_in_sqlx_sqlite,
+        tidemill_store::sqlite::adapter::start_in_sqlx_sqlite
     );
 }

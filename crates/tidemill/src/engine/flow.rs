@@ -8,9 +8,13 @@ use std::time::Duration;
 
 use tidemill_core::flow::plan;
 use tidemill_core::{Error as Invalid, FlowId, NewJob};
-use tidemill_store::flow::{FlowAct, FlowAnswer, FlowFilter, FlowHead, FlowView, Start};
+use tidemill_store::Hint;
+use tidemill_store::flow::{FlowAct, FlowAnswer, FlowFilter, FlowHead, FlowView, Start, text};
+#[cfg(feature = "sqlite")]
+use tidemill_store::rusqlite::Connection;
 
 use crate::engine::Tidemill;
+use crate::engine::enqueue::Target;
 use crate::engine::telemetry::{add, verb};
 use crate::error::{Error, Result};
 use crate::worker::job::Enqueue;
@@ -30,6 +34,31 @@ impl Tidemill {
             add(&self.0.counters.enqueued, jobs);
         }
         Ok(id)
+    }
+
+    /// Starts a flow in the caller's own transaction: roll back and there is none, commit and there is. Nothing but one
+    /// statement runs on the connection. Call [`wake_flows`](Self::wake_flows) after the commit to have it begin at
+    /// once; else it begins within a second.
+    pub async fn start_in<'t>(&self, target: impl Target<'t>, flow: Flow) -> Result<FlowId> {
+        self.same_store(target.backend())?;
+        let plan = self.plan(flow)?;
+        let (id, jobs) = (plan.id, plan.jobs.len());
+        verb("start_flow_in", jobs, target.start(text::texts(&plan)?)).await?;
+        Ok(id)
+    }
+
+    /// The same in the caller's own rusqlite transaction. Begin it with `BEGIN IMMEDIATE`.
+    #[cfg(feature = "sqlite")]
+    pub fn start_in_rusqlite(&self, connection: &Connection, flow: Flow) -> Result<FlowId> {
+        self.same_store("sqlite")?;
+        let plan = self.plan(flow)?;
+        tidemill_store::sqlite::adapter::start_in_rusqlite(connection, &text::texts(&plan)?)?;
+        Ok(plan.id)
+    }
+
+    /// Tells workers that a flow may have begun. Needed only after a commit of one's own.
+    pub fn wake_flows(&self) {
+        self.0.store.hint(Hint::Flows);
     }
 
     /// Whether a flow would be taken: its names, edges, joins, expressions and jobs. Writes nothing.

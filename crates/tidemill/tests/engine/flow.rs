@@ -20,6 +20,7 @@ over_both_stores!(
     a_failed_flow_is_tried_again_from_where_it_failed,
     what_cannot_be_is_refused_before_anything_is_written,
     acts_on_flows_that_are_not_there_say_so,
+    a_running_job_fans_out_into_its_flow,
 );
 
 const LONG: Duration = Duration::from_secs(60);
@@ -268,4 +269,30 @@ async fn acts_on_flows_that_are_not_there_say_so(kit: Kit) {
     let error = mill.retry_flow(id, Some("b"), "x").await.unwrap_err();
     assert_eq!(error.code(), "step_unknown");
     assert_eq!(mill.retry_flow(id, None, "x").await.unwrap_err().code(), "flow_not_now");
+}
+
+async fn a_running_job_fans_out_into_its_flow(kit: Kit) {
+    let mill = kit.open().await;
+    let flow = Flow::new("crawl")
+        .step("list", Enqueue::raw("list", "null"))
+        .step("sum", Enqueue::raw("sum", "null"))
+        .after("list");
+    let id = mill.start(flow).await.unwrap();
+    let worker = worker(&mill)
+        .handle_raw("list", Settings::default(), |payload, cx| async move {
+            cx.fan_out("page", (0..10).map(|n| add(n, &[])))
+                .map_err(|e| Fail::permanent(e.to_string()))?;
+            Ok(payload)
+        })
+        .handle_raw("sum", Settings::default(), |_, cx| async move {
+            let pages = cx.outputs_of("page", None).await?;
+            let pages = pages.iter().filter_map(|one| one.output.as_ref()?.read::<u64>().ok());
+            tidemill::Payload::of(&pages.sum::<u64>(), &tidemill::Limits::default())
+                .map_err(|e| Fail::permanent(e.to_string()))
+        });
+    drain(worker).await.unwrap();
+    let view = mill.flow(id).await.unwrap().unwrap();
+    assert_eq!((view.head.state, view.head.jobs), (FlowState::Done, 12));
+    let sum = mill.job(view.steps[1].first.unwrap()).await.unwrap().unwrap();
+    assert_eq!(sum.output.unwrap().as_str(), "45");
 }

@@ -6,7 +6,8 @@ use tidemill_core::NewJob;
 use tidemill_core::flow::{Board, FlowState, Place, PlannedJob, next_step, plan};
 use uuid::Uuid;
 
-use super::{advance, write};
+use super::advance;
+use crate::flow::text::{is_slow_job, jobs_text};
 use crate::postgres::Shared;
 use crate::postgres::connect::Conn;
 use crate::postgres::error::Fault;
@@ -69,13 +70,14 @@ async fn add_step(
     let planned =
         |job: &&NewJob| PlannedJob { step: number, job: plan::place((*job).clone(), spot.clone()) };
     let planned: Vec<PlannedJob> = jobs.iter().map(planned).collect();
-    let is_slow = planned.iter().any(write::is_slow_job);
+    let is_slow = planned.iter().any(is_slow_job);
     let from: Vec<i32> = edges.iter().map(|edge| edge.from as i32).collect();
     let to: Vec<i32> = edges.iter().map(|edge| edge.to as i32).collect();
     let on: Vec<i16> = edges.iter().map(|edge| edge.on.number()).collect();
     let (flow, number) = (place.id.0, number as i32);
     conn.query(&INSERT, &[&flow, &number, &spot.name, &is_slow, &from, &to, &on]).await?;
-    let text = write::jobs_text(&planned, board.flow.at_once.is_some())?;
+    let text =
+        jobs_text(&planned, is_slow, board.flow.at_once.is_some()).map_err(Fault::Refused)?;
     conn.query(&WRITE_JOBS, &[&shared.db.manual_now(), &flow, &text]).await?;
     Ok(())
 }

@@ -105,7 +105,8 @@ async fn open_page_in(shared: &Shared, conn: &Conn<'_>, flow: Uuid) -> Result<(b
     let mut boards = advance::lock(conn, &[flow]).await?;
     let mut done = Done::default();
     if boards.iter().all(|board| board.flow.at_once.is_some()) {
-        // As jobs of it end, others are let go.
+        // As many as may be; as jobs of it end, others are let go.
+        let done = advance::carry_on(shared, conn, &mut boards).await?;
         return Ok((false, done));
     }
     let rows = conn.query(&OPENING, &[&vec![flow]]).await?;

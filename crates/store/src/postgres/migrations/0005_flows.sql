@@ -103,9 +103,9 @@ create function tidemill.write_flow_jobs(of_flow uuid, jobs json, at timestamptz
     written as (
         insert into tidemill.job (id, kind, queue, priority, tenant, key, sheaf, payload, options, created_at, flow, step)
         select j.id, j.kind, j.queue, j.priority, j.tenant, j.key,
-            case when j.sheaf = 0 then 0 else f.seq + j.sheaf end, coalesce(j.payload, 'null'), j.options, at, of_flow, j.step
+            case when j.sheaf = 0 then 0 else f.seq + j.sheaf end, j.payload::json, j.options, at, of_flow, j.step
         from first f, json_to_recordset(write_flow_jobs.jobs) j(
-            id uuid, kind text, queue text, priority int2, tenant text, key text, sheaf int8, payload json, options json,
+            id uuid, kind text, queue text, priority int2, tenant text, key text, sheaf int8, payload text, options json,
             step int4)
         on conflict (id) do nothing
         returning step
@@ -137,6 +137,20 @@ begin
     select of_flow, e.from_step, e.to_step, e.on_end, e.when_holds
     from json_to_recordset(given -> 'edges') e(from_step int4, to_step int4, on_end int2, when_holds text);
     perform tidemill.write_flow_jobs(of_flow, jobs, at);
+    return true;
+end $$;
+
+-- The same in the caller's own transaction, with the steps that wait for nobody to be opened: whoever tends flows next
+-- lets their jobs go.
+create function tidemill.start_flow(given json, jobs json, at timestamptz) returns boolean language plpgsql as $$
+declare
+    of_flow uuid := (given ->> 'id')::uuid;
+begin
+    if not tidemill.write_flow(given, jobs, at) then
+        return false;
+    end if;
+    update tidemill.flow f set state = 1, tend = true where f.id = of_flow;
+    update tidemill.flow_step s set state = 1, started_at = at where s.flow = of_flow and s.parents_left = 0;
     return true;
 end $$;
 

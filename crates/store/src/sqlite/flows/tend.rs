@@ -70,7 +70,8 @@ fn tend_one(turn: &mut Turn<'_>, flow: FlowId) -> Result<bool> {
 fn open_page(turn: &mut Turn<'_>, flow: FlowId) -> Result<bool> {
     let Some(mut board) = advance::board(turn, flow)? else { return Ok(false) };
     if board.flow.at_once.is_some() {
-        // As jobs of it end, others are let go.
+        // As many as may be; as jobs of it end, others are let go.
+        advance::carry_on(turn, &mut board)?;
         return Ok(false);
     }
     let mut select = turn.conn.prepare_cached(include_str!("../sql/select_opening.sql"))?;

@@ -81,6 +81,47 @@ alter table tidemill_outcome add column flow blob;
 alter table tidemill_outcome add column step integer;
 create index tidemill_outcome_flow on tidemill_outcome (flow, step, id) where flow is not null;
 
+-- Writes a flow in the caller's own transaction, unless it is there, with the steps that wait for nobody to be opened:
+-- whoever tends flows next lets their jobs go. While it is written, `tend` is 2.
+create view tidemill_start_flow as select null as flow, null as jobs, null as now_us where 0;
+create trigger tidemill_start_flow_insert instead of insert on tidemill_start_flow
+begin
+    insert or ignore into tidemill_flow (
+        id, name, state, steps_left, at_once, created_at, expires_at, retain_ms, retain_failed_ms, tend
+    )
+    values (
+        unhex(replace(new.flow ->> 'id', '-', '')), new.flow ->> 'name', 1, json_array_length(new.flow, '$.steps'),
+        new.flow ->> 'at_once', new.now_us, new.now_us + 1000 * (new.flow ->> 'finish_within_ms'),
+        new.flow ->> 'retain_ms', new.flow ->> 'retain_failed_ms', 2
+    );
+    insert into tidemill_flow_step (
+        flow, number, name, state, jobs, left, joined, parents_left, late_at, started_at
+    )
+    select
+        flow.id, step.value ->> 'number', step.value ->> 'name', (step.value ->> 'parents') = 0,
+        step.value ->> 'jobs', step.value ->> 'jobs', step.value ->> 'joined', step.value ->> 'parents',
+        new.now_us + 1000 * (step.value ->> '$.joined.within_ms'),
+        iif((step.value ->> 'parents') = 0, new.now_us, null)
+    from tidemill_flow as flow, json_each(new.flow, '$.steps') as step
+    where flow.id = unhex(replace(new.flow ->> 'id', '-', '')) and flow.tend = 2;
+    insert into tidemill_flow_edge (flow, from_step, to_step, on_end, when_holds)
+    select
+        flow.id, edge.value ->> 'from_step', edge.value ->> 'to_step', edge.value ->> 'on_end',
+        edge.value ->> 'when_holds'
+    from tidemill_flow as flow, json_each(new.flow, '$.edges') as edge
+    where flow.id = unhex(replace(new.flow ->> 'id', '-', '')) and flow.tend = 2;
+    insert or ignore into tidemill_job (
+        id, kind, queue, priority, tenant, key, run_at, payload, options, created_at, flow, step
+    )
+    select
+        unhex(replace(job.value ->> 'id', '-', '')), job.value ->> 'kind', job.value ->> 'queue',
+        job.value ->> 'priority', job.value ->> 'tenant', job.value ->> 'key', new.now_us, job.value ->> 'payload',
+        job.value ->> 'options', new.now_us, flow.id, job.value ->> 'step'
+    from tidemill_flow as flow, json_each(new.jobs) as job
+    where flow.id = unhex(replace(new.flow ->> 'id', '-', '')) and flow.tend = 2;
+    update tidemill_flow set tend = 1 where id = unhex(replace(new.flow ->> 'id', '-', '')) and tend = 2;
+end;
+
 -- Whatever ends a job of a flow, its flow hears of it.
 create trigger tidemill_outcome_arrival after insert on tidemill_outcome when new.step is not null
 begin
