@@ -6,6 +6,7 @@ pub mod dead;
 pub mod demo;
 pub mod doctor;
 pub mod enqueue;
+pub mod flows;
 pub mod jobs;
 pub mod limits;
 pub mod migrate;

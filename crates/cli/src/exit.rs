@@ -92,6 +92,13 @@ impl From<tidemill::Error> for Failure {
             E::Store(error) => error.into(),
             E::JobUnknown { .. } => Self::new(Exit::NotFound, code, message)
                 .hint("`tidemill jobs list` shows the jobs that are kept"),
+            E::FlowUnknown { .. } => Self::new(Exit::NotFound, code, message)
+                .hint("`tidemill flows list` shows the flows that are kept"),
+            E::StepUnknown { .. } => Self::new(Exit::NotFound, code, message)
+                .hint("`tidemill flows show` names its steps"),
+            E::FlowNotNow { .. } => Self::new(Exit::Conflict, code, message),
+            E::FlowWaitTimeout { .. } => Self::new(Exit::Timeout, code, message)
+                .hint("`tidemill flows show` shows what it waits for"),
             E::ScheduleUnknown { .. } => Self::new(Exit::NotFound, code, message)
                 .hint("`tidemill schedules list` shows those there are"),
             E::ScheduleOwned { .. } => {

@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use app::App;
 use clap::{Parser, Subcommand};
 use commands::{
-    bench, completions, dead, demo, doctor, enqueue, jobs, limits, migrate, queues, schedules,
-    work, workers,
+    bench, completions, dead, demo, doctor, enqueue, flows, jobs, limits, migrate, queues,
+    schedules, work, workers,
 };
 use exit::{Exit, Failure, Outcome};
 
@@ -52,6 +52,8 @@ enum Command {
     Work(work::Args),
     /// Look at jobs, cancel them, retry them, wait for them
     Jobs(jobs::Args),
+    /// Flows: draw them, start them, call them off, try them again
+    Flows(flows::Args),
     /// Dead letters: look, group, note, replay, archive
     Dead(dead::Args),
     /// What is in the queues, and their rules
@@ -92,6 +94,7 @@ async fn run(app: &App, command: Command) -> Outcome {
         Command::Enqueue(args) => enqueue::run(app, *args).await,
         Command::Work(args) => work::run(app, args).await,
         Command::Jobs(args) => jobs::run(app, args).await,
+        Command::Flows(args) => flows::run(app, args).await,
         Command::Dead(args) => dead::run(app, args).await,
         Command::Queues(args) => queues::run(app, args).await,
         Command::Limits(args) => limits::run(app, args).await,

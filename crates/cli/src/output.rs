@@ -53,7 +53,11 @@ impl Paint {
     }
 
     fn wrap(self, code: &str, text: &str) -> String {
-        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.0 && !text.is_empty() {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
     }
 
     /// For what is wrong.
@@ -64,6 +68,11 @@ impl Paint {
     /// For what went well.
     pub fn green(self, text: &str) -> String {
         self.wrap("32", text)
+    }
+
+    /// For what did not happen.
+    pub fn yellow(self, text: &str) -> String {
+        self.wrap("33", text)
     }
 
     /// For what to try next.

@@ -5,6 +5,7 @@
 mod dead;
 mod demo;
 mod enqueue;
+mod flows;
 mod full;
 mod jobs;
 mod limits;

@@ -63,6 +63,7 @@ fn facts(view: &JobView, now: Timestamp) {
         ("due", view.due_at.map(moment)),
         ("finished", view.finished_at.map(moment)),
         ("tenant", job.tenant.clone()),
+        ("flow", options.flow.as_ref().map(|place| format!("{}, step {}", place.id, place.name))),
         ("key", job.key.clone()),
         ("unique key", job.unique_key.clone()),
         ("tags", (!options.tags.is_empty()).then(|| options.tags.join(" "))),

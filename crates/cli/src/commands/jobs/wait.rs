@@ -21,6 +21,13 @@ pub struct Patience {
     timeout: Option<Span>,
 }
 
+impl Patience {
+    /// The longest wait.
+    pub fn limit(self) -> Duration {
+        self.timeout.map_or(FOR_EVER, |span| span.0)
+    }
+}
+
 /// Waits for the job and prints its output.
 pub async fn run(app: &App, id: JobId, patience: Patience) -> Outcome {
     let mill = app.open_existing().await?;
@@ -32,8 +39,7 @@ pub async fn run(app: &App, id: JobId, patience: Patience) -> Outcome {
 
 /// Waits until the job has finished.
 pub async fn until_finished(mill: &Tidemill, id: JobId, patience: Patience) -> Outcome<JobView> {
-    let timeout = patience.timeout.map_or(FOR_EVER, |span| span.0);
-    Ok(Late::wait("waiting for the job").during(mill.wait(id, timeout)).await?)
+    Ok(Late::wait("waiting for the job").during(mill.wait(id, patience.limit())).await?)
 }
 
 /// Prints what came of it: the output on stdout, or why there is none on stderr.

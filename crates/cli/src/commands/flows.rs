@@ -1,0 +1,56 @@
+//! `tidemill flows`: list, show, start, cancel, retry, wait.
+
+mod act;
+mod draw;
+mod layout;
+mod list;
+mod note;
+mod show;
+mod start;
+mod watch;
+
+use tidemill::FlowId;
+
+use crate::app::App;
+use crate::commands::jobs::wait::Patience;
+use crate::exit::Outcome;
+
+/// What to do with flows. Without a verb they are listed.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// List flows, newest first (the default)
+    List(list::Args),
+    /// Draw a flow: its steps, where they stand, what they wait for
+    Show(show::Args),
+    /// Start a flow from JSON
+    Start(start::Args),
+    /// Call a flow off: what waits never starts, what runs is told
+    Cancel(act::Cancel),
+    /// Send the dead jobs of a flow on their way again
+    Retry(act::Retry),
+    /// Wait until a flow has ended
+    Wait {
+        /// The flow
+        id: FlowId,
+        #[command(flatten)]
+        patience: Patience,
+    },
+}
+
+/// Runs the verb.
+pub async fn run(app: &App, args: Args) -> Outcome {
+    match args.verb.unwrap_or_else(|| Verb::List(list::Args::default())) {
+        Verb::List(args) => list::run(app, args).await,
+        Verb::Show(args) => show::run(app, args).await,
+        Verb::Start(args) => start::run(app, args).await,
+        Verb::Cancel(args) => act::cancel(app, args).await,
+        Verb::Retry(args) => act::retry(app, args).await,
+        Verb::Wait { id, patience } => act::wait(app, id, patience).await,
+    }
+}

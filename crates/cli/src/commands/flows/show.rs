@@ -1,0 +1,56 @@
+//! `tidemill flows show ID`: the flow, drawn once, or again and again until it ends.
+
+use console::Term;
+use tidemill::{FlowId, FlowView, Tidemill};
+
+use super::draw::{self, Style};
+use super::watch;
+use crate::app::App;
+use crate::exit::{Exit, Outcome};
+use crate::output::{self, Paint, line};
+
+/// Which flow, and how.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The flow
+    id: FlowId,
+    /// Follow it until it has ended
+    #[arg(long, short)]
+    watch: bool,
+}
+
+/// Shows it.
+pub async fn run(app: &App, args: Args) -> Outcome {
+    let mill = app.open_existing().await?;
+    let exit = if args.watch {
+        watch::run(app, &mill, args.id).await?
+    } else {
+        let view = find(&mill, args.id).await?;
+        show(app, &mill, &view).await?;
+        Exit::Ok
+    };
+    mill.close().await;
+    Ok(exit)
+}
+
+/// The flow, which must be there.
+pub async fn find(mill: &Tidemill, id: FlowId) -> Outcome<FlowView> {
+    Ok(mill.flow(id).await?.ok_or(tidemill::Error::FlowUnknown { id })?)
+}
+
+/// Prints it.
+pub async fn show(app: &App, mill: &Tidemill, view: &FlowView) -> Outcome<()> {
+    if app.json {
+        output::json(view);
+        return Ok(());
+    }
+    let (head, steps) = draw::flow(view, mill.now().await?, style());
+    head.into_iter().chain([String::new()]).chain(steps).for_each(line);
+    Ok(())
+}
+
+/// How stdout is drawn on.
+pub fn style() -> Style {
+    let columns = Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
+    Style { paint: Paint::stdout(), columns: columns.filter(|_| Term::stdout().is_term()) }
+}

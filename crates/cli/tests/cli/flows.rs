@@ -1,0 +1,129 @@
+//! Flows from the shell: started from JSON, drawn, followed, waited for, called off, tried again.
+
+use tidemill_testkit::Process;
+
+use crate::mill::{Mill, PATIENCE, stop};
+
+const SIGN_UP: &str = r#"{"name": "signup", "steps": [
+    {"name": "account", "kind": "account", "payload": {"user": 9007199254740993}},
+    {"name": "mail", "kind": "mail", "payloads": [1, 2, 3], "after": ["account"]},
+    {"name": "keys", "kind": "keys", "after": ["account"], "retry": {"attempts_max": 1}},
+    {"name": "vip", "kind": "mail", "after": [{"step": "account", "when": "output > 100"}]},
+    {"name": "ready", "kind": "mail", "after": ["mail", "keys"]}
+]}"#;
+
+fn start(mill: &Mill, text: &str) -> String {
+    mill.run_with(&["flows", "start", "-"], text).ok().stdout.trim().to_owned()
+}
+
+fn life(mill: &Mill) {
+    let id = start(mill, SIGN_UP);
+    let rows = mill.rows(&["flows", "list", "--state", "running", "--name", "signup", "--json"]);
+    assert_eq!((rows[0]["id"].as_str(), rows[0]["jobs"].as_u64()), (Some(&*id), Some(7)));
+    assert!(mill.rows(&["flows", "list", "--state", "done", "--json"]).is_empty());
+    mill.run(&["flows"]).ok().says(&id).says("5/5").says("running");
+    let shown = mill.run(&["flows", "show", &id]).ok().says("0 of 7 jobs done, 7 left");
+    let steps: Vec<_> = shown.stdout.lines().skip(4).collect();
+    let begins =
+        ["● account", "├─ ○ mail", "├─ ○ keys", "├─ ○ vip", "└─ ○ ready"].iter().zip(&steps);
+    for (begin, line) in begins {
+        assert!(line.starts_with(begin), "{line:?} does not begin with {begin:?}");
+    }
+    assert!(steps[1].contains("────────────  0/3") || steps[1].contains("──────────── 0/3"));
+    assert!(steps[3].ends_with("after account if output > 100"), "{steps:?}");
+    assert!(steps[4].ends_with("after mail, keys"), "{steps:?}");
+
+    // The keys fail as long as a file is not there.
+    let there = mill.file("keys");
+    let exec = format!("if [ $TIDEMILL_KIND = keys ]; then [ -e {there} ] || exit 64; fi; echo 7");
+    let watch = ["flows", "show", &*id, "--watch"];
+    let follower = Process::spawn(&mut mill.command(&watch)).unwrap();
+    let worker = mill.work(&["--exec", &exec, "--kind", "account,mail,keys"]);
+    follower.wait_for_line("is failed: 7 jobs, 4 done, 1 failed, 2 skipped", PATIENCE).unwrap();
+    let wait = ["flows", "wait", &*id, "--timeout", "30s"];
+    mill.run(&wait).code(1).says("is failed");
+    mill.run(&["flows", "show", &id]).ok().says("✘ failed").says("skipped: keys failed");
+    mill.run(&["flows", "show", &id]).ok().says("after account if output > 100 ✘");
+    let step = |at: usize| mill.json(&["flows", "show", &id, "--json"])["steps"][at].clone();
+    assert_eq!(
+        (step(3)["state"].as_str(), step(4)["state"].as_str()),
+        (Some("skipped"), Some("skipped"))
+    );
+
+    std::fs::write(&there, "").unwrap();
+    mill.run(&["flows", "retry", &id, "--step", "nobody"]).code(3).says("step_unknown");
+    mill.run(&["flows", "retry", &id, "--step", "keys", "--by", "ada"])
+        .ok()
+        .says("1 job is on its");
+    let ended = mill.json(&[&wait[..], &["--json"]].concat());
+    assert_eq!((ended["state"].as_str(), ended["done"].as_u64()), (Some("done"), Some(6)));
+    mill.run(&watch).ok().says("ready done");
+    mill.run(&["flows", "retry", &id]).code(5).says("flow_not_now");
+    mill.run(&["flows", "cancel", &id]).code(5).says("flow_not_now");
+    stop(worker);
+}
+
+#[test]
+fn a_flow_lives_on_sqlite() {
+    life(&Mill::sqlite());
+}
+
+#[test]
+fn a_flow_lives_on_postgres() {
+    life(&Mill::postgres());
+}
+
+fn end(mill: &Mill) {
+    let id = start(mill, SIGN_UP);
+    mill.run(&["flows", "wait", &id, "--timeout", "1ms"]).code(7).says("flow_wait_timeout");
+    mill.run(&["flows", "cancel", &id, "--reason", "changed our mind"]).ok().says("called off");
+    mill.run(&["flows", "show", &id]).ok().says("called off: changed our mind");
+    let first = mill.json(&["flows", "show", &id, "--json"])["steps"][0]["first"].clone();
+    let job = mill.run(&["jobs", "show", first.as_str().unwrap()]).ok();
+    job.says(&format!("{id}, step account")).says("9007199254740993");
+}
+
+#[test]
+fn a_flow_is_called_off_on_sqlite() {
+    end(&Mill::sqlite());
+}
+
+#[test]
+fn a_flow_is_called_off_on_postgres() {
+    end(&Mill::postgres());
+}
+
+#[test]
+fn checking_a_flow_needs_no_store() {
+    let mill = Mill::sqlite();
+    let file = mill.file("flow.json");
+    std::fs::write(&file, SIGN_UP).unwrap();
+    mill.run(&["flows", "start", &file, "--check"]).ok().says("well formed");
+    for (text, code) in [
+        ("{", "flow_invalid"),
+        (r#"{"name": "f", "steps": []}"#, "flow_invalid"),
+        (r#"{"name": "f", "steps": [{"name": "a", "kind": "k", "aftre": []}]}"#, "flow_invalid"),
+        (
+            r#"{"name": "f", "steps": [{"name": "a", "kind": "k", "after": ["b"]},
+                {"name": "b", "kind": "k", "after": ["a"]}]}"#,
+            "flow_cycle",
+        ),
+    ] {
+        for args in [&["flows", "start", "-", "--check"][..], &["flows", "start", "-"]] {
+            mill.run_with(args, text).code(2).says(code);
+        }
+    }
+    mill.run(&["flows", "start", "nowhere.json"]).code(2).says("nowhere.json");
+    mill.run(&["flows"]).ok().says("no flow matches");
+}
+
+#[test]
+fn an_unknown_flow_is_not_found() {
+    let mill = Mill::sqlite();
+    mill.run(&["migrate"]).ok();
+    let id = "019a3c1e-7c11-7bbb-8000-5fd1e2a0c0de";
+    for verb in ["show", "wait", "cancel", "retry"] {
+        mill.run(&["flows", verb, id]).code(3).says("flow_unknown");
+    }
+    mill.run(&["flows", "show", "nonsense"]).code(2);
+}
