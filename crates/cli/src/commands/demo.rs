@@ -1,14 +1,14 @@
 //! `tidemill demo`: a lifelike workload on a real file, to be watched.
 //!
-//! People sign up in waves; each sign-up causes mail, a tenant, keys, sample data and a delayed
-//! follow-up. Handlers fail at times, one service is rate limited, one kind always fails, a limit binds and
-//! a queue is paused. It leaves
-//! what it made in the store, to be looked at, and can be run again on the same one.
+//! People sign up in waves; each sign-up is a flow of mail, a tenant, keys, sample data and a delayed follow-up.
+//! Handlers fail at times, one service is rate limited, one kind always fails, a limit binds and a queue is
+//! paused. It leaves what it made in the store, to be looked at, and can be run again on the same one.
 
 mod board;
 mod gates;
 mod handlers;
 mod kinds;
+mod signup;
 mod summary;
 mod tally;
 
@@ -16,14 +16,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use tidemill::{Enqueue, Receipt, Running, Tidemill};
+use tidemill::{FlowId, Running, Tidemill};
+use tokio::task::JoinSet;
 
 use crate::app::{App, interrupted};
 use crate::exit::{Exit, Failure, Outcome};
 use board::Board;
 use gates::Gates;
 use handlers::{KeyService, Plan};
-use kinds::{Person, SignUp};
 use tally::{Tally, Watch};
 
 const SIGN_UPS: f64 = 360.0;
@@ -47,16 +47,17 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         return Err(Failure::usage("--scale is a number between 0.01 and 100"));
     }
     let mill = app.open().await?;
-    let plan = Arc::new(Plan {
+    let plan = Plan {
         run: format!("demo-{}", fastrand::u32(..)),
+        began_at: mill.now().await?,
         sign_ups: ((SIGN_UPS * args.scale) as u64).max(8),
         arrivals: ARRIVALS.mul_f64(args.scale),
         follow_up_delay: FOLLOW_UP_DELAY.mul_f64(args.scale),
-    });
+    };
     let tally = Arc::new(Tally::new(&plan));
     let since = Instant::now();
     let mut gates = Gates::set(&mill, &plan).await?;
-    let worker = start_worker(&mill, &plan, &tally).await?;
+    let worker = start_worker(&mill, &tally).await?;
     let board = Board::new(app, &plan);
     let stop = interrupted();
     tokio::select! {
@@ -75,12 +76,11 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     Ok(Exit::Ok)
 }
 
-async fn start_worker(mill: &Tidemill, plan: &Arc<Plan>, tally: &Arc<Tally>) -> Outcome<Running> {
+async fn start_worker(mill: &Tidemill, tally: &Arc<Tally>) -> Outcome<Running> {
     let worker = mill
         .worker()
         .slots(64)
         .name("demo")
-        .state(Arc::clone(plan))
         .state(KeyService::default())
         .middleware(Watch(Arc::clone(tally)));
     Ok(handlers::all(worker).start().await?)
@@ -100,10 +100,8 @@ async fn tide(
     loop {
         ticks.tick().await;
         let here = plan.arrived_after(since.elapsed());
-        let receipts = mill.enqueue_many(clicks(plan, arrived..here)).await?;
+        click(mill, plan, tally, arrived..here).await?;
         arrived = here;
-        let joined = receipts.iter().filter(|receipt| matches!(receipt, Receipt::Joined { .. }));
-        tally.joined.fetch_add(joined.count() as u64, Relaxed);
         gates.ask(mill).await?;
         board.show(tally, arrived);
         if arrived == plan.sign_ups && tally.finished() >= plan.jobs() {
@@ -112,14 +110,28 @@ async fn tide(
     }
 }
 
-/// The clicks of these people; some click twice.
-fn clicks(plan: &Plan, people: std::ops::Range<u64>) -> Vec<Enqueue> {
-    let sign_up = |n| {
-        let person = Person::of_number(&plan.run, n);
-        let tenant = person.tenant.clone();
-        Enqueue::new(&SignUp(person)).tenant(tenant).tag(plan.run.clone())
-    };
-    let once = people.clone().map(sign_up);
-    let twice = people.filter(|n| n % CLICKS_TWICE_EVERY == 7).map(sign_up);
-    once.chain(twice).collect()
+/// These people click, all at once; some click twice.
+async fn click(
+    mill: &Tidemill,
+    plan: &Plan,
+    tally: &Tally,
+    people: std::ops::Range<u64>,
+) -> Outcome<()> {
+    let mut clicks = JoinSet::new();
+    for n in people {
+        let flow = signup::flow(plan, n, FlowId::new());
+        let mill = mill.clone();
+        let is_double = n % CLICKS_TWICE_EVERY == 7;
+        tally.joined.fetch_add(u64::from(is_double), Relaxed);
+        clicks.spawn(async move {
+            if is_double {
+                mill.start(flow.clone()).await?;
+            }
+            mill.start(flow).await
+        });
+    }
+    while let Some(clicked) = clicks.join_next().await {
+        clicked.map_err(std::io::Error::from)??;
+    }
+    Ok(())
 }

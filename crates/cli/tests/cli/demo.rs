@@ -10,6 +10,7 @@ fn the_demo_ends_with_its_summary_and_can_be_run_again() {
         let ended = ended.says("welcome_mail").says("Nothing was lost").says("dead groups --store");
         let ended = ended.says("newsletter: its queue newsletter is paused");
         let ended = ended.says("export: limit exports of * for acme is full: 1 of 1 run");
+        let ended = ended.says("18 sign-ups were flows: 16 done, 2 failed").says("flows show ");
         assert!(ended.stderr.contains("jobs finished"), "{ended:?}");
     }
     assert!(
@@ -17,12 +18,16 @@ fn the_demo_ends_with_its_summary_and_can_be_run_again() {
     );
     let summary = mill.json(&["demo", "--scale", "0.05", "--json"]);
     assert_eq!(summary["waiting"], 0);
+    let failed = summary["flows"]["example"].as_str().unwrap();
+    mill.run(&["flows", "show", failed]).ok().says("✘ failed").says("✘ crm");
+    assert_eq!(mill.rows(&["flows", "list", "--state", "failed", "--json"]).len(), 6);
 }
 
 #[test]
 fn the_demo_runs_on_postgres_too() {
     let mill = Mill::postgres();
-    mill.run(&["demo", "--scale", "0.05"]).ok().says("Nothing was lost");
+    let ended = mill.run(&["demo", "--scale", "0.05"]).ok().says("Nothing was lost");
+    ended.says("18 sign-ups were flows: 16 done, 2 failed");
 }
 
 fn bench(mill: &Mill) {

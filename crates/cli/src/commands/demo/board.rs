@@ -55,11 +55,12 @@ impl Board {
         }
     }
 
-    /// Takes the bars away: the summary says it better.
-    pub fn end(&self) {
-        if let Some(bars) = &self.bars {
-            let _ = bars.all.clear();
-        }
+    /// Takes the bars away: the summary says it better. Bars that are left would be drawn once more at their end.
+    pub fn end(self) {
+        let Some(bars) = self.bars else { return };
+        let of_kinds = bars.kinds.iter().map(|(_, bar)| bar);
+        of_kinds.chain([&bars.total]).for_each(ProgressBar::finish_and_clear);
+        let _ = bars.all.clear();
     }
 
     fn line(&self, tally: &Tally, finished: u64) {

@@ -4,16 +4,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tidemill::{Context, Enqueue, Fail, Job, Worker};
+use tidemill::{Context, Fail, Job, Timestamp, Worker};
 
 use super::kinds::{
-    CreateKeys, Export, FollowUpMail, Person, ProvisionTenant, SampleData, SignUp, SyncLegacyCrm,
-    WelcomeMail,
+    AccountReady, CreateKeys, Export, FollowUpMail, Person, ProvisionTenant, SampleData, SignUp,
+    SyncLegacyCrm, WelcomeMail,
 };
-use std::sync::Arc;
-
-/// Every so many people come from a company that the old CRM knows.
-const IN_LEGACY_CRM_EVERY: u64 = 12;
+use super::signup::IN_LEGACY_CRM_EVERY;
 
 /// Exports that somebody asks for at once.
 pub const EXPORTS: u64 = 3;
@@ -23,6 +20,8 @@ pub const EXPORTS: u64 = 3;
 pub struct Plan {
     /// Its name, a tag on every job of it.
     pub run: String,
+    /// When it began, by the store's clock.
+    pub began_at: Timestamp,
     /// How many people sign up.
     pub sign_ups: u64,
     /// In which time.
@@ -86,33 +85,20 @@ impl KeyService {
 /// Gives a worker all handlers.
 pub fn all(worker: Worker) -> Worker {
     worker
-        .handle(|SignUp(person), cx: Context| sign_up(person, cx))
+        .handle(|SignUp(person), _| sign_up(person))
         .handle(|WelcomeMail(person), _| welcome_mail(person))
         .handle(|ProvisionTenant(person), _| provision_tenant(person))
         .handle(|CreateKeys(person), cx: Context| create_keys(person, cx))
-        .handle(|SampleData(_), _| sample_data())
+        .handle(|SampleData(_), cx: Context| sample_data(cx))
         .handle(|FollowUpMail(person), _| follow_up_mail(person))
         .handle(|SyncLegacyCrm(person), _| sync_legacy_crm(person))
+        .handle(|AccountReady(person), cx: Context| account_ready(person, cx))
         .handle(|Export(person), _| export(person))
 }
 
-/// The sign-up and all it causes commit together.
-async fn sign_up(person: Person, cx: Context) -> Result<Value, Fail> {
+async fn sign_up(person: Person) -> Result<Value, Fail> {
     work(3..12).await;
     fails_at_times(0.02, "the session store did not answer")?;
-    let plan = cx.state::<Arc<Plan>>()?;
-    let follow = |job: Enqueue| {
-        cx.follow_up(job.tenant(person.tenant.clone()).tag(plan.run.clone()))
-            .map_err(Fail::permanent)
-    };
-    follow(Enqueue::new(&WelcomeMail(person.clone())))?;
-    follow(Enqueue::new(&ProvisionTenant(person.clone())))?;
-    follow(Enqueue::new(&CreateKeys(person.clone())))?;
-    follow(Enqueue::new(&SampleData(person.clone())))?;
-    follow(Enqueue::new(&FollowUpMail(person.clone())).delay(plan.follow_up_delay))?;
-    if (person.user - 1000).is_multiple_of(IN_LEGACY_CRM_EVERY) {
-        follow(Enqueue::new(&SyncLegacyCrm(person.clone())))?;
-    }
     Ok(json!({ "user": person.user }))
 }
 
@@ -134,10 +120,18 @@ async fn create_keys(person: Person, cx: Context) -> Result<Value, Fail> {
     Ok(json!({ "key_id": format!("k{}", person.user) }))
 }
 
-async fn sample_data() -> Result<Value, Fail> {
+/// Fills what the step before has made.
+async fn sample_data(cx: Context) -> Result<Value, Fail> {
+    let tenant: Value = cx.output_of("tenant").await?;
     work(15..70).await;
     fails_at_times(0.04, "deadlock detected, the transaction was rolled back")?;
-    Ok(json!({ "rows": fastrand::u32(50..500) }))
+    Ok(json!({ "schema": tenant["schema"], "rows": fastrand::u32(50..500) }))
+}
+
+async fn account_ready(person: Person, cx: Context) -> Result<Value, Fail> {
+    let (keys, samples): (Value, Value) =
+        (cx.output_of("keys").await?, cx.output_of("samples").await?);
+    Ok(json!({ "user": person.user, "key_id": keys["key_id"], "rows": samples["rows"] }))
 }
 
 async fn follow_up_mail(person: Person) -> Result<Value, Fail> {
@@ -182,6 +176,7 @@ mod tests {
     fn everybody_arrives_and_nobody_leaves() {
         let plan = Plan {
             run: "r".to_owned(),
+            began_at: Timestamp::UNIX_EPOCH,
             sign_ups: 360,
             arrivals: Duration::from_secs(8),
             follow_up_delay: Duration::ZERO,

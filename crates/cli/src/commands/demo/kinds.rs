@@ -1,16 +1,14 @@
 //! The kinds of the demo: what a sign-up is, and what it causes.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
-use tidemill::{Backoff, Jitter, Job, OnDuplicate, Priority, Retry, Settings, Unique};
+use tidemill::{Backoff, Jitter, Job, Priority, Retry, Settings};
 
 /// Who signed up.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Person {
     /// Their number.
     pub user: u64,
-    /// Their address; different in each run, so that no run meets another's duplicates.
+    /// Their address.
     pub email: String,
     /// Their company.
     pub tenant: String,
@@ -45,7 +43,7 @@ macro_rules! kinds {
                 const KIND: &'static str = $kind;
                 type Output = serde_json::Value;
                 fn settings() -> Settings {
-                    settings($kind, $queue, Priority::$priority, $attempts)
+                    settings($queue, Priority::$priority, $attempts)
                 }
             }
         )*
@@ -68,23 +66,20 @@ kinds! {
     SampleData: "sample_data", "default", Low, 6;
     /// Some time later: how is it going?
     FollowUpMail: "follow_up_mail", "mail", Low, 6;
+    /// All of it is there: the end of a sign-up.
+    AccountReady: "account_ready", "default", Normal, 5;
     /// Everything a company has: slow, and only one at a time for each.
     Export: "export", "exports", Low, 3;
     /// A system that nobody maintains: it always fails.
     SyncLegacyCrm: "sync_legacy_crm", "default", Low, 3;
 }
 
-fn settings(kind: &str, queue: &str, priority: Priority, attempts: u16) -> Settings {
+fn settings(queue: &str, priority: Priority, attempts: u16) -> Settings {
     let backoff = Backoff::Exponential { base_ms: 150, cap_ms: 1000, jitter: Jitter::Equal };
-    let once = || {
-        let hour = Duration::from_hours(1);
-        Unique::by_fields(["email"]).for_period(hour).on_duplicate(OnDuplicate::Join)
-    };
     Settings {
         queue: queue.to_owned(),
         priority,
         retry: Retry::attempts(attempts).backoff(backoff),
-        unique: (kind == SignUp::KIND).then(once),
         ..Settings::default()
     }
 }

@@ -5,11 +5,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use serde::Serialize;
-use tidemill::{JobFilter, State, Tidemill};
+use tidemill::{FlowFilter, FlowId, JobFilter, State, Tidemill};
+use tidemill_core::flow::FlowState;
 
 use super::gates::Answer;
 use super::handlers::Plan;
 use super::kinds::KINDS;
+use super::signup;
 use super::tally::Tally;
 use crate::app::{App, program};
 use crate::duration::short;
@@ -27,6 +29,7 @@ pub struct Summary {
     jobs_per_second: u64,
     waiting: u64,
     duplicates_joined: u64,
+    flows: Flows,
     kinds: Vec<OfKind>,
     answers: Vec<Answer>,
 }
@@ -41,6 +44,16 @@ struct OfKind {
     rate_limited: u64,
     wait_us: Quantiles,
     run_us: Quantiles,
+}
+
+/// What became of the sign-ups.
+#[derive(Debug, Default, Serialize)]
+struct Flows {
+    done: u64,
+    failed: u64,
+    unfinished: u64,
+    /// One that failed or, if there is none, any.
+    example: Option<FlowId>,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -94,6 +107,7 @@ impl Summary {
             jobs_per_second: (finished as f64 / took.as_secs_f64()) as u64,
             waiting: all - finished,
             duplicates_joined: tally.joined.load(Relaxed),
+            flows: flows(mill, plan).await?,
             kinds: kinds.collect(),
             answers,
         })
@@ -146,10 +160,16 @@ impl Summary {
             grouped(self.jobs_per_second)
         )));
         line(format!(
-            "{} were tried again, {} told to wait and lost no attempt, {} joined.",
+            "{} were tried again, {} told to wait and lost no attempt, {} started one sign-up each.",
             count(sum(|kind| kind.retried), "attempt", "attempts"),
             grouped(sum(|kind| kind.rate_limited)),
-            count(self.duplicates_joined, "double click was", "double clicks were"),
+            count(self.duplicates_joined, "double click", "double clicks"),
+        ));
+        line(format!(
+            "{}: {} done, {} failed for want of the old CRM.",
+            count(self.flows.all(), "sign-up was a flow", "sign-ups were flows"),
+            grouped(self.flows.done),
+            grouped(self.flows.failed),
         ));
         match self.waiting {
             0 => line(
@@ -165,7 +185,10 @@ impl Summary {
             line(format!("  {}: {why}", paint.bold(kind)));
         }
         let (program, store) = (program(), app.store_option());
+        let example = self.flows.example.map(|id| format!("flows show {id}"));
         let commands = [
+            ("flows list", "the sign-ups, newest first"),
+            (example.as_deref().unwrap_or("flows"), "one that failed, drawn"),
             ("jobs list", "the jobs, newest first"),
             ("dead groups", "what died, and of what"),
             ("dead list", "every dead letter"),
@@ -179,6 +202,38 @@ impl Summary {
             let space = " ".repeat(width - command.len());
             let command = paint.cyan(&format!("{program} {command}{store}"));
             line(format!("  {command}{space}  {}", paint.dim(what)));
+        }
+    }
+}
+
+impl Flows {
+    fn all(&self) -> u64 {
+        self.done + self.failed + self.unfinished
+    }
+}
+
+/// How the flows of this run ended: those that began since it did.
+async fn flows(mill: &Tidemill, plan: &Plan) -> Outcome<Flows> {
+    let mut flows = Flows::default();
+    let mut before = None;
+    loop {
+        let name = Some(signup::NAME.to_owned());
+        let filter = FlowFilter { name, before, limit: PAGE, ..FlowFilter::default() };
+        let page = mill.flows(&filter).await?;
+        for head in page.iter().filter(|head| head.created_at >= plan.began_at) {
+            match head.state {
+                FlowState::Done => flows.done += 1,
+                FlowState::Failed => flows.failed += 1,
+                _ => flows.unfinished += 1,
+            }
+            if head.state == FlowState::Failed || flows.example.is_none() {
+                flows.example = Some(head.id);
+            }
+        }
+        before = page.last().map(|head| head.id);
+        let is_earlier = page.last().is_some_and(|head| head.created_at < plan.began_at);
+        if is_earlier || page.len() < PAGE {
+            return Ok(flows);
         }
     }
 }

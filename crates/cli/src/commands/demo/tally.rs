@@ -3,15 +3,16 @@
 //! It watches from a hook around every attempt, and only those of this run: jobs that an earlier
 //! run left behind are worked off, but not counted.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidemill::{Attempted, Context, ErrorClass, Job, JobId, Middleware, Next, Timestamp};
+use tidemill::{Attempted, Context, ErrorClass, FlowId, Job, JobId, Middleware, Next, Timestamp};
 
 use super::handlers::Plan;
 use super::kinds::{FollowUpMail, KINDS};
+use super::signup;
 
 /// What came of one kind.
 #[derive(Debug, Clone, Default)]
@@ -36,7 +37,9 @@ pub struct Tally {
     run: String,
     follow_up_delay: Duration,
     counts: Mutex<(BTreeMap<String, Counts>, HashSet<JobId>)>,
-    /// Clicks that joined the sign-up of the click before.
+    /// When the steps of flows ended, by the kinds of their jobs.
+    ends: Mutex<HashMap<(FlowId, String), Timestamp>>,
+    /// Second clicks, which started nothing.
     pub joined: AtomicU64,
 }
 
@@ -44,7 +47,8 @@ impl Tally {
     /// Nothing yet.
     pub fn new(plan: &Plan) -> Self {
         let (run, follow_up_delay) = (plan.run.clone(), plan.follow_up_delay);
-        Self { run, follow_up_delay, counts: Mutex::default(), joined: AtomicU64::new(0) }
+        let (counts, ends) = (Mutex::default(), Mutex::default());
+        Self { run, follow_up_delay, counts, ends, joined: AtomicU64::new(0) }
     }
 
     /// What came of a kind.
@@ -63,12 +67,24 @@ impl Tally {
         cx.job().options.tags.contains(&self.run)
     }
 
-    /// How long a job waited for its first attempt, by the clock that it was enqueued by.
+    /// How long a job waited for its first attempt: since it was enqueued, or since what it comes after ended.
     fn waited(&self, cx: &Context, now: Timestamp) -> Duration {
-        let since = now.duration_since(cx.job().created_at);
-        let delay =
-            if cx.job().kind == FollowUpMail::KIND { self.follow_up_delay } else { Duration::ZERO };
+        let kind = &cx.job().kind;
+        let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let end_of = |flow: FlowId, kind: &str| ends.get(&(flow, kind.to_owned())).copied();
+        let last_end = cx.job().options.flow.as_ref().and_then(|place| {
+            signup::waits_for(kind).iter().filter_map(|kind| end_of(place.id, kind)).max()
+        });
+        let since = now.duration_since(last_end.unwrap_or(cx.job().created_at));
+        let delay = if kind == FollowUpMail::KIND { self.follow_up_delay } else { Duration::ZERO };
         Duration::try_from(since).unwrap_or_default().saturating_sub(delay)
+    }
+
+    /// Whoever comes after this job may go on now.
+    fn end(&self, cx: &Context, now: Timestamp) {
+        let Some(place) = &cx.job().options.flow else { return };
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        ends.insert((place.id, cx.job().kind.clone()), now);
     }
 
     fn add(&self, cx: &Context, waited: Duration, ran: Duration, attempted: &Attempted) {
@@ -102,6 +118,7 @@ impl Middleware for Watch {
         let (waited, since) = (self.0.waited(cx, Timestamp::now()), Instant::now());
         let attempted = next.run(cx).await;
         if self.0.is_mine(cx) {
+            self.0.end(cx, Timestamp::now());
             self.0.add(cx, waited, since.elapsed(), &attempted);
         }
         attempted

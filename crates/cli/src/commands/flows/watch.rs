@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget};
-use tidemill::{FlowId, FlowView, StepView, Tidemill, Timestamp};
+use tidemill::{FlowId, FlowView, Tidemill, Timestamp};
 use tidemill_core::flow::{FlowState, StepState};
 
-use super::{draw, show};
+use super::{draw, layout, show};
 use crate::app::App;
 use crate::duration::short;
 use crate::exit::{Exit, Outcome};
@@ -19,6 +19,8 @@ use crate::progress::style;
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Lines that are kept free for what is around the steps.
 const LINES_AROUND: usize = 3;
+/// Lines that are shown above the first step that has not ended.
+const LINES_BEFORE: usize = 2;
 
 /// Follows a flow until it has ended.
 pub async fn run(app: &App, mill: &Tidemill, id: FlowId) -> Outcome {
@@ -92,9 +94,8 @@ fn drawing(view: &FlowView, now: Timestamp) -> String {
     let folded = steps.len().saturating_sub(room);
     let mut all = head;
     all.push(String::new());
-    // Where there is no room for all, the last steps that have begun are what one wants to see.
-    let first =
-        if folded == 0 { 0 } else { begun(view, &steps).saturating_sub(room / 2).min(folded) };
+    // Where there is no room for all, one wants to see what is going on.
+    let first = going_on(view).saturating_sub(LINES_BEFORE).min(folded);
     all.extend(steps.into_iter().skip(first).take(room));
     if folded > 0 {
         all.push(format!("… and {} more steps", grouped(folded as u64)));
@@ -102,18 +103,17 @@ fn drawing(view: &FlowView, now: Timestamp) -> String {
     all.join("\n")
 }
 
-/// The line of the last step that is on its way.
-fn begun(view: &FlowView, lines: &[String]) -> usize {
-    let rows = super::layout::rows(&view.steps);
-    let is_open = |step: &StepView| matches!(step.state, StepState::Open | StepState::Opening);
-    rows.iter().rposition(|row| is_open(row.step)).unwrap_or(0).min(lines.len())
+/// The line of the first step that has not ended.
+fn going_on(view: &FlowView) -> usize {
+    let rows = layout::rows(&view.steps);
+    rows.iter().position(|row| !row.step.state.is_final()).unwrap_or_default()
 }
 
 /// Says what has changed, a line each.
 fn changes(seen: &mut HashMap<u32, Seen>, view: &FlowView, now: Timestamp) {
     let since = Duration::try_from(now.duration_since(view.head.created_at)).unwrap_or_default();
     let since = short(since).to_string();
-    for row in super::layout::rows(&view.steps) {
+    for row in layout::rows(&view.steps) {
         let step = row.step;
         let is = Seen { state: step.state, done: step.done, failed: step.failed };
         let was = seen.insert(step.number, is);
