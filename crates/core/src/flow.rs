@@ -8,6 +8,7 @@ mod again;
 pub mod board;
 pub mod condition;
 pub mod plan;
+pub mod saga;
 pub mod state;
 
 use serde::{Deserialize, Serialize};
@@ -16,12 +17,15 @@ use crate::id::FlowId;
 use crate::job::{Due, NewJob};
 pub use board::{Arrival, Board, Changes};
 pub use plan::{Plan, PlannedJob};
+pub use saga::{Undo, UndoRule};
 pub use state::{FlowRow, FlowState, StepRow, StepState};
 
 /// Steps of one flow, at most.
 pub const STEPS_MAX: usize = 10_000;
 /// Edges of one flow, at most.
 pub const EDGES_MAX: usize = 100_000;
+/// Steps of one saga, at most: it is looked at as a whole.
+pub const SAGA_STEPS_MAX: usize = 1000;
 /// The longest expression on an edge.
 pub const WHEN_BYTES_MAX: usize = 4 * 1024;
 /// How deep flows may be nested.
@@ -55,6 +59,9 @@ pub struct FlowOptions {
     /// running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_once: Option<u32>,
+    /// It is a saga: when a step fails before the point of no return, what was done is undone.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub saga: bool,
 }
 
 /// A named piece of a flow's work.
@@ -68,6 +75,18 @@ pub struct Step {
     pub after: Vec<After>,
     /// For how much of that.
     pub join: Join,
+    /// How it is undone, in a saga.
+    pub undo: UndoRule,
+    /// Once it is done, there is no way back: what fails is retried forward.
+    pub pivot: bool,
+}
+
+impl Step {
+    /// A step that comes after nothing.
+    pub fn new(name: impl Into<String>, work: Work) -> Self {
+        let (name, join) = (name.into(), Join::default());
+        Self { name, work, after: Vec::new(), join, undo: UndoRule::Missing, pivot: false }
+    }
 }
 
 /// What a step does.

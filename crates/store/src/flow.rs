@@ -39,6 +39,18 @@ pub enum FlowAct {
         /// Who wants it.
         by: String,
     },
+    /// Let a dead job of a step count as done: somebody has seen to it, or it is to be left out. Noted on its dead
+    /// letter.
+    Resolve {
+        /// Which step.
+        step: String,
+        /// What it is to have returned.
+        output: Option<Payload>,
+        /// Who says so.
+        by: String,
+        /// Why.
+        why: String,
+    },
 }
 
 /// What became of an act on a flow.

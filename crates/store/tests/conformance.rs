@@ -35,6 +35,7 @@ mod conformance {
     mod queues;
     mod rescue;
     mod retention;
+    mod sagas;
     mod schedules;
     mod settle;
     mod settle_stale;

@@ -58,4 +58,5 @@ pub use worker::fail::Fail;
 pub use worker::job::{Enqueue, Job, Settings};
 pub use worker::middleware::{Attempted, Middleware, Next};
 pub use worker::stop::Stop;
+pub use worker::undo::{Outcome, Undo};
 pub use worker::{Running, Worker};

@@ -17,6 +17,7 @@ mod shelf;
 pub(crate) mod shop;
 mod slots;
 pub mod stop;
+pub mod undo;
 pub(crate) mod wish;
 
 use std::any::{Any, TypeId};

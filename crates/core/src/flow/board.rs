@@ -36,6 +36,8 @@ pub struct Changes {
     pub held: Vec<(u32, u32, bool)>,
     /// Steps that were skipped and wait again: their jobs have not ended after all.
     pub revive: Vec<u32>,
+    /// Steps whose jobs are to be called off.
+    pub stop: Vec<u32>,
 }
 
 /// What a step has to tell those that wait for it.
@@ -60,6 +62,7 @@ pub struct Board {
     pub(super) touched: BTreeSet<u32>,
     pub(super) changes: Changes,
     wants_tending: bool,
+    pub(super) undos_planned: bool,
 }
 
 impl Board {
@@ -74,6 +77,7 @@ impl Board {
             touched: BTreeSet::new(),
             changes: Changes::default(),
             wants_tending: false,
+            undos_planned: false,
         }
     }
 
@@ -169,6 +173,9 @@ impl Board {
             met: 0,
             missed: 0,
             reason: None,
+            undo: None,
+            undoes: None,
+            pivot: false,
         };
         self.steps.insert(number, step);
         self.flow.steps_left += 1;
@@ -226,7 +233,7 @@ impl Board {
 
     /// What is to be done beside writing the steps, since this was asked last.
     pub fn take_changes(&mut self) -> Changes {
-        self.wants_tending |= !self.changes.call_off.is_empty();
+        self.wants_tending |= !self.changes.call_off.is_empty() || !self.changes.stop.is_empty();
         std::mem::take(&mut self.changes)
     }
 
@@ -257,9 +264,17 @@ impl Board {
         self.flow.steps_left == 0
     }
 
+    /// Forgets what steps have to tell.
+    pub(super) fn silence(&mut self) {
+        self.news.clear();
+    }
+
     fn pass_on(&mut self, news: News) {
         let edges = self.leaving.get(&news.step).cloned().unwrap_or_default();
         let Some(from) = self.steps.get(&news.step).cloned() else { return };
+        if from.failed > 0 && self.holds_behind(&from) {
+            return;
+        }
         for edge in edges {
             let holds = if news.ended { self.holds(&edge, &from) } else { Ok(false) };
             if let (true, true, Ok(held)) = (news.ended, edge.when.is_some(), &holds) {

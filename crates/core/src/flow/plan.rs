@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use crate::error::{Error, Result};
 use crate::flow::state::StepState;
 use crate::flow::{
-    After, EDGES_MAX, Edge, Flow, FlowOptions, Join, NESTING_MAX, Need, Place, STEPS_MAX, Step,
-    StepRow, WHEN_BYTES_MAX, Work, condition,
+    After, EDGES_MAX, Edge, Flow, FlowOptions, Join, NESTING_MAX, Need, Place, SAGA_STEPS_MAX,
+    STEPS_MAX, Step, StepRow, UndoRule, WHEN_BYTES_MAX, Work, condition,
 };
 use crate::id::FlowId;
 use crate::job::{Due, NewJob};
@@ -68,6 +68,7 @@ impl Flow {
         }
         let rows = steps.iter().zip(0..).map(|(step, number)| step.row(number, &edges)).collect();
         check_joins(&steps, &rows, &edges)?;
+        check_undos(&self.name, &steps, &edges, self.options.saga)?;
         let jobs = steps
             .into_iter()
             .zip(0..)
@@ -111,6 +112,8 @@ struct Flat {
     jobs: Vec<NewJob>,
     after: Vec<After>,
     join: Join,
+    undo: UndoRule,
+    pivot: bool,
 }
 
 impl Flat {
@@ -130,6 +133,12 @@ impl Flat {
             met: 0,
             missed: 0,
             reason: None,
+            undo: match &self.undo {
+                UndoRule::Job(undo) => Some(undo.clone()),
+                UndoRule::Missing | UndoRule::Nothing => None,
+            },
+            undoes: None,
+            pivot: self.pivot,
         }
     }
 }
@@ -199,13 +208,19 @@ fn unfold(
             after = before.to_vec();
         }
         match step.work {
-            Work::Jobs(jobs) => flat.push(Flat { name, jobs, after, join: step.join }),
+            Work::Jobs(jobs) => {
+                let Step { join, undo, pivot, .. } = step;
+                flat.push(Flat { name, jobs, after, join, undo, pivot });
+            }
             Work::Flow(_) if depth == NESTING_MAX => {
                 return Err(Error::FlowTooLarge {
                     what: "levels",
                     number: depth + 1,
                     max: NESTING_MAX,
                 });
+            }
+            Work::Flow(_) if step.pivot || step.undo != UndoRule::Missing => {
+                return Err(invalid(&name, "it is a flow: its steps say how they are undone"));
             }
             Work::Flow(inner) if inner.is_empty() => {
                 return Err(invalid(&name, "the flow within has no steps"));
@@ -345,6 +360,52 @@ fn check_joins(steps: &[Flat], rows: &Vec<StepRow>, edges: &[Edge]) -> Result<()
                 let why = format!("its quorum is {wanted}, but it comes after {there} jobs");
                 return Err(invalid(&step.name, why));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Every step of a saga that can be turned back from says how it is undone.
+fn check_undos(flow: &str, steps: &[Flat], edges: &[Edge], is_saga: bool) -> Result<()> {
+    if !is_saga {
+        let odd = steps.iter().find(|step| step.pivot || step.undo != UndoRule::Missing);
+        return match odd {
+            Some(step) => {
+                Err(invalid(&step.name, "it says how it is undone, but the flow is no saga"))
+            }
+            None => Ok(()),
+        };
+    }
+    if steps.len() > SAGA_STEPS_MAX {
+        let (number, max) = (steps.len(), SAGA_STEPS_MAX);
+        return Err(Error::FlowTooLarge { what: "steps of a saga", number, max });
+    }
+    let pivots = steps.iter().zip(0..).filter(|(step, _)| step.pivot).map(|(_, number)| number);
+    let mut next: Vec<u32> = pivots.collect();
+    if next.len() > 1 {
+        return Err(invalid(flow, "it has more than one point of no return"));
+    }
+    let mut beyond: BTreeSet<u32> = next.iter().copied().collect();
+    while let Some(at) = next.pop() {
+        for edge in edges.iter().filter(|edge| edge.from == at) {
+            if beyond.insert(edge.to) {
+                next.push(edge.to);
+            }
+        }
+    }
+    for (step, number) in steps.iter().zip(0..) {
+        match &step.undo {
+            UndoRule::Missing if !beyond.contains(&number) => {
+                return Err(invalid(
+                    &step.name,
+                    "it does not say how it is undone; give it an undo, or say that there is nothing to \
+                     undo, or put it after the point of no return",
+                ));
+            }
+            UndoRule::Job(_) if step.jobs.len() != 1 => {
+                return Err(invalid(&step.name, "it has an undo, and not exactly one job"));
+            }
+            _ => {}
         }
     }
     Ok(())

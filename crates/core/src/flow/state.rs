@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::flow::{Join, Rest};
+use crate::flow::{Join, Rest, Undo};
 use crate::id::FlowId;
 
 /// Where a flow stands.
@@ -22,17 +22,26 @@ pub enum FlowState {
     Cancelled,
     /// It was called off; what runs is being told.
     Cancelling,
+    /// A step of the saga failed, or it was called off: what was done is being undone.
+    Undoing,
+    /// What was done is undone.
+    Undone,
+    /// An undo is dead, or a step after the point of no return: somebody has to act.
+    Stuck,
 }
 
 impl FlowState {
     /// All of them, by their numbers.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::Building,
         Self::Running,
         Self::Done,
         Self::Failed,
         Self::Cancelled,
         Self::Cancelling,
+        Self::Undoing,
+        Self::Undone,
+        Self::Stuck,
     ];
 
     /// The number the store keeps.
@@ -47,12 +56,28 @@ impl FlowState {
 
     /// Its word.
     pub fn word(self) -> &'static str {
-        ["building", "running", "done", "failed", "cancelled", "cancelling"][self as usize]
+        let words = [
+            "building",
+            "running",
+            "done",
+            "failed",
+            "cancelled",
+            "cancelling",
+            "undoing",
+            "undone",
+            "stuck",
+        ];
+        words[self as usize]
+    }
+
+    /// Whether a saga has turned back and is not undone yet.
+    pub fn is_turned_back(self) -> bool {
+        matches!(self, Self::Undoing | Self::Stuck)
     }
 
     /// Whether nothing of it goes on any more.
     pub fn is_final(self) -> bool {
-        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
+        matches!(self, Self::Done | Self::Failed | Self::Cancelled | Self::Undone)
     }
 }
 
@@ -62,7 +87,7 @@ impl std::str::FromStr for FlowState {
         Self::ALL.into_iter().find(|s| s.word() == word).ok_or_else(|| crate::Error::WordUnknown {
             what: "state of a flow",
             value: word.to_owned(),
-            known: "building, running, done, failed, cancelled, cancelling",
+            known: "building, running, done, failed, cancelled, cancelling, undoing, undone, stuck",
         })
     }
 }
@@ -128,6 +153,8 @@ pub struct FlowRow {
     pub at_once: Option<u32>,
     /// When it was started.
     pub created_at: Timestamp,
+    /// Whether it is a saga.
+    pub saga: bool,
 }
 
 /// What is kept of a step.
@@ -159,6 +186,12 @@ pub struct StepRow {
     pub missed: u64,
     /// Why it was skipped.
     pub reason: Option<String>,
+    /// How it is undone.
+    pub undo: Option<Box<Undo>>,
+    /// The step that it undoes.
+    pub undoes: Option<u32>,
+    /// Once it is done, there is no way back.
+    pub pivot: bool,
 }
 
 impl StepRow {

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 use tidemill_core::FlowId;
-use tidemill_core::flow::{Join, Plan, PlannedJob};
+use tidemill_core::flow::{Join, Plan, PlannedJob, Undo};
 use tidemill_core::job::{Due, Options};
 use uuid::Uuid;
 
@@ -30,6 +30,7 @@ struct FlowIn<'a> {
     finish_within_ms: Option<u64>,
     retain_ms: u64,
     retain_failed_ms: u64,
+    saga: bool,
     steps: Vec<StepIn<'a>>,
     edges: Vec<EdgeIn<'a>>,
 }
@@ -42,6 +43,8 @@ struct StepIn<'a> {
     joined: &'a Join,
     parents: u32,
     slow: bool,
+    undo: Option<&'a Undo>,
+    pivot: bool,
 }
 
 #[derive(Serialize)]
@@ -89,6 +92,8 @@ pub fn texts(plan: &Plan) -> Result<Texts> {
         joined: &step.join,
         parents: step.parents_left,
         slow,
+        undo: step.undo.as_deref(),
+        pivot: step.pivot,
     });
     let edges = plan.edges.iter().map(|edge| EdgeIn {
         from_step: edge.from,
@@ -104,6 +109,7 @@ pub fn texts(plan: &Plan) -> Result<Texts> {
         finish_within_ms: plan.options.finish_within_ms,
         retain_ms: plan.options.retain_ms.unwrap_or(kept.finished_ms),
         retain_failed_ms: plan.options.retain_ms.unwrap_or(kept.dead_ms),
+        saga: plan.options.saga,
         steps: steps.collect(),
         edges: edges.collect(),
     };

@@ -9,6 +9,7 @@ mod act;
 mod advance;
 mod grow;
 mod rows;
+mod saga;
 mod tend;
 mod view;
 mod write;

@@ -96,7 +96,7 @@ fn replay_one(turn: &mut Turn<'_>, id: JobId, by: &str, payload: Option<&Payload
     take_back(conn, &body.job)?;
     if let Some(place) = &body.job.options.flow {
         let mut insert = conn.prepare_cached(include_str!("sql/insert_arrival.sql"))?;
-        insert.execute(params![place.id.0.as_bytes(), place.step])?;
+        insert.execute(params![place.id.0.as_bytes(), place.step, 0])?;
         turn.news.flows.insert(place.id);
     }
     if body.job.line().is_some() {

@@ -6,6 +6,7 @@
 mod act;
 mod advance;
 mod rows;
+mod saga;
 mod tend;
 mod view;
 mod write;

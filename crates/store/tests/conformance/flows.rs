@@ -38,12 +38,9 @@ pub fn step(name: &str, after: &[&str]) -> Step {
 
 /// A step with so many jobs, after these.
 pub fn many(name: &str, jobs: usize, after: &[&str]) -> Step {
-    Step {
-        name: name.to_owned(),
-        work: Work::Jobs((0..jobs).map(|_| job(name)).collect()),
-        after: after.iter().map(|name| After::success(*name)).collect(),
-        join: Join::default(),
-    }
+    let work = Work::Jobs((0..jobs).map(|_| job(name)).collect());
+    let after = after.iter().map(|name| After::success(*name)).collect();
+    Step { after, ..Step::new(name, work) }
 }
 
 /// The same step with another join.

@@ -7,7 +7,7 @@ mod watch;
 use std::time::Duration;
 
 use tidemill_core::flow::plan;
-use tidemill_core::{Error as Invalid, FlowId, NewJob};
+use tidemill_core::{Error as Invalid, FlowId, NewJob, Payload};
 use tidemill_store::Hint;
 use tidemill_store::flow::{FlowAct, FlowAnswer, FlowFilter, FlowHead, FlowView, Start, text};
 #[cfg(feature = "sqlite")]
@@ -129,6 +129,25 @@ impl Tidemill {
     pub async fn retry_flow(&self, id: FlowId, step: Option<&str>, by: &str) -> Result<u64> {
         let act = FlowAct::Retry { step: step.map(str::to_owned), by: by.to_owned() };
         acted(id, step, self.0.store.change_flow(id, act).await?)
+    }
+
+    /// Lets the dead job of a step count as done: somebody has seen to it, or it is to be left out. For sagas that
+    /// are stuck. Noted on the dead letter, with who and why.
+    pub async fn resolve_step(
+        &self,
+        id: FlowId,
+        step: &str,
+        output: Option<Payload>,
+        by: &str,
+        why: &str,
+    ) -> Result<u64> {
+        let act = FlowAct::Resolve {
+            step: step.to_owned(),
+            output,
+            by: by.to_owned(),
+            why: why.to_owned(),
+        };
+        acted(id, Some(step), self.0.store.change_flow(id, act).await?)
     }
 
     /// Waits until the flow has ended, and shows it. Fails with `flow_wait_timeout` after `timeout`.

@@ -1,7 +1,7 @@
 //! What is done with a whole flow: it begins, is called off, is tried again.
 
-use tidemill_core::FlowId;
 use tidemill_core::flow::{FlowState, StepState};
+use tidemill_core::{FlowId, Payload};
 use uuid::Uuid;
 
 use super::advance::{self, Done};
@@ -15,6 +15,7 @@ use crate::wake::Hint;
 
 const REASON: Statement = sql!("set_flow_reason", UUID, TEXT);
 const STEP_NUMBER: Statement = sql!("select_step_number", UUID, TEXT);
+const RESOLVE: Statement = sql!("resolve_dead", UUID, INT4, TEXT, TIMESTAMPTZ, TEXT, TEXT);
 const DEAD: Statement = sql!("select_dead_of_flow", UUID, INT4, INT8);
 
 /// Dead letters that are sent on their way again at a time.
@@ -68,6 +69,9 @@ pub(crate) async fn change(shared: &Shared, id: FlowId, act: &FlowAct) -> Result
     match act {
         FlowAct::Cancel { reason } => cancel(shared, id, reason).await,
         FlowAct::Retry { step, by } => retry(shared, id, step.as_deref(), by).await,
+        FlowAct::Resolve { step, output, by, why } => {
+            resolve(shared, id, step, output.as_ref(), by, why).await
+        }
     }
 }
 
@@ -104,12 +108,20 @@ async fn cancel_in(
     let Some(board) = boards.first_mut() else {
         return Ok((FlowAnswer::Unknown, Done::default()));
     };
-    if board.flow.state.is_final() {
+    if board.flow.state.is_final() || board.flow.state.is_turned_back() {
         let why = format!("it is {} already", board.flow.state.word());
         return Ok((FlowAnswer::NotNow { why }, Done::default()));
     }
     advance::learn_all(conn, &mut [board]).await?;
-    board.call_off(reason);
+    if board.flow.saga && board.is_past_return() {
+        let why = "it is past its point of no return".to_owned();
+        return Ok((FlowAnswer::NotNow { why }, Done::default()));
+    }
+    if board.flow.saga {
+        board.turn_back(reason);
+    } else {
+        board.call_off(reason);
+    }
     let jobs = board.steps().filter(|step| step.state == StepState::Skipped).map(|step| step.jobs);
     let jobs = jobs.sum();
     let done = advance::carry_on(shared, conn, &mut boards).await?;
@@ -140,6 +152,32 @@ async fn retry(shared: &Shared, id: FlowId, step: Option<&str>, by: &str) -> Res
             break;
         }
     }
+    if jobs == 0 {
+        return Ok(FlowAnswer::NotNow { why: "none of its jobs is dead".to_owned() });
+    }
+    advance::advance(shared, &[id.0]).await?;
+    Ok(FlowAnswer::Acted { jobs })
+}
+
+/// Lets dead jobs of a step count as done, and tells the flow.
+async fn resolve(
+    shared: &Shared,
+    id: FlowId,
+    step: &str,
+    output: Option<&Payload>,
+    by: &str,
+    why: &str,
+) -> Result<FlowAnswer> {
+    if super::flow(shared, id).await?.is_none() {
+        return Ok(FlowAnswer::Unknown);
+    }
+    let found = shared.db.read(&STEP_NUMBER, &[&id.0, &step]).await?;
+    let Some(row) = found.first() else { return Ok(FlowAnswer::StepUnknown) };
+    let (number, output): (i32, _) = (row.get(0), output.map(Payload::as_str));
+    let note = format!("marked done: {why}");
+    let now = shared.db.manual_now();
+    let rows = shared.db.write(&RESOLVE, &[&id.0, &number, &output, &now, &by, &note]).await?;
+    let jobs = rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64);
     if jobs == 0 {
         return Ok(FlowAnswer::NotNow { why: "none of its jobs is dead".to_owned() });
     }

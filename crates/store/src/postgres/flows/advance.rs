@@ -8,7 +8,7 @@ use tidemill_core::flow::{Arrival, Board, Changes, Edge, StepRow, StepState};
 use tidemill_core::{JobId, Payload};
 use uuid::Uuid;
 
-use super::rows;
+use super::{rows, saga};
 use crate::error::Result;
 use crate::postgres::Shared;
 use crate::postgres::connect::Conn;
@@ -25,6 +25,7 @@ const OPENING: Statement = sql!("select_opening", UUID_ARRAY);
 const OPEN: Statement = sql!("open_steps", TIMESTAMPTZ, UUID_ARRAY, INT4_ARRAY, INT8_ARRAY);
 const SKIP: Statement = sql!("skip_steps", TIMESTAMPTZ, UUID_ARRAY, INT4_ARRAY, TEXT_ARRAY);
 const REVIVE: Statement = sql!("revive_steps", UUID_ARRAY, INT4_ARRAY);
+const STOP: Statement = sql!("stop_step", UUID_ARRAY, INT4_ARRAY);
 const CALL_OFF: Statement = sql!("call_off_steps", UUID_ARRAY, INT4_ARRAY);
 const UPDATE_EDGES: Statement =
     sql!("update_edges", UUID_ARRAY, INT4_ARRAY, INT4_ARRAY, BOOL_ARRAY);
@@ -149,7 +150,7 @@ async fn arrive(conn: &Conn<'_>, flows: &[Uuid], boards: &mut [Board]) -> Result
         arrivals.get(&flow).is_some_and(|all| all.iter().any(|arrival| arrival.failed < 0))
     };
     let mut again: Vec<&mut Board> =
-        boards.iter_mut().filter(|board| runs_again(board.flow.id.0)).collect();
+        boards.iter_mut().filter(|board| board.flow.saga || runs_again(board.flow.id.0)).collect();
     if !again.is_empty() {
         learn_all(conn, &mut again).await?;
     }
@@ -180,11 +181,13 @@ pub(super) async fn carry_on(
         decide(conn, boards).await?;
         let changes: Vec<(Uuid, Changes)> =
             boards.iter_mut().map(|board| (board.flow.id.0, board.take_changes())).collect();
+        written.note(&changes);
         if changes.iter().all(|(_, changes)| changes.open.is_empty()) {
-            written.note(&changes);
+            if saga::go_on(shared, conn, boards).await? {
+                continue;
+            }
             break;
         }
-        written.note(&changes);
         written.write_steps(shared, conn, boards).await?;
         let opening = changes
             .iter()
@@ -387,6 +390,7 @@ struct Written {
     skip: Vec<(Uuid, u32)>,
     revive: Vec<(Uuid, u32)>,
     call_off: Vec<(Uuid, u32)>,
+    stop: Vec<(Uuid, u32)>,
     held: Vec<(Uuid, u32, u32, bool)>,
 }
 
@@ -397,6 +401,7 @@ impl Written {
             self.skip.extend(of(&changes.skip));
             self.revive.extend(of(&changes.revive));
             self.call_off.extend(of(&changes.call_off));
+            self.stop.extend(of(&changes.stop));
             self.held
                 .extend(changes.held.iter().map(|(from, to, held)| (*flow, *from, *to, *held)));
         }
@@ -475,6 +480,10 @@ impl Written {
         if !self.call_off.is_empty() {
             let (flows, steps) = unzip(&self.call_off);
             conn.query(&CALL_OFF, &[&flows, &steps]).await?;
+        }
+        if !self.stop.is_empty() {
+            let (flows, steps) = unzip(&self.stop);
+            conn.query(&STOP, &[&flows, &steps]).await?;
         }
         if !self.held.is_empty() {
             let flows: Vec<Uuid> = self.held.iter().map(|(flow, ..)| *flow).collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tidemill_core::NewJob;
-use tidemill_core::flow::{Board, FlowState, Place, PlannedJob, next_step, plan};
+use tidemill_core::flow::{Board, Edge, FlowState, Place, PlannedJob, next_step, plan};
 use uuid::Uuid;
 
 use super::advance;
@@ -11,7 +11,7 @@ use crate::flow::text::{is_slow_job, jobs_text};
 use crate::postgres::Shared;
 use crate::postgres::connect::Conn;
 use crate::postgres::error::Fault;
-use crate::postgres::statement::{Statement, sql};
+use crate::postgres::statement::{Param, Statement, sql};
 
 const INSERT: Statement =
     sql!("insert_step", UUID, INT4, TEXT, BOOL, INT4_ARRAY, INT4_ARRAY, INT2_ARRAY,);
@@ -70,14 +70,44 @@ async fn add_step(
     let planned =
         |job: &&NewJob| PlannedJob { step: number, job: plan::place((*job).clone(), spot.clone()) };
     let planned: Vec<PlannedJob> = jobs.iter().map(planned).collect();
-    let is_slow = planned.iter().any(is_slow_job);
+    insert(
+        shared,
+        conn,
+        board,
+        &StepIn { place: &spot, undoes: None, parents: 0 },
+        &edges,
+        &planned,
+    )
+    .await
+}
+
+/// A step that is added.
+pub(super) struct StepIn<'a> {
+    pub place: &'a Place,
+    pub undoes: Option<u32>,
+    pub parents: u32,
+}
+
+/// Writes a step with its jobs and edges.
+pub(super) async fn insert(
+    shared: &Shared,
+    conn: &Conn<'_>,
+    board: &Board,
+    step: &StepIn<'_>,
+    edges: &[Edge],
+    jobs: &[PlannedJob],
+) -> Result<(), Fault> {
+    let is_slow = jobs.iter().any(is_slow_job);
     let from: Vec<i32> = edges.iter().map(|edge| edge.from as i32).collect();
     let to: Vec<i32> = edges.iter().map(|edge| edge.to as i32).collect();
     let on: Vec<i16> = edges.iter().map(|edge| edge.on.number()).collect();
-    let (flow, number) = (place.id.0, number as i32);
-    conn.query(&INSERT, &[&flow, &number, &spot.name, &is_slow, &from, &to, &on]).await?;
-    let text =
-        jobs_text(&planned, is_slow, board.flow.at_once.is_some()).map_err(Fault::Refused)?;
+    let (flow, number) = (step.place.id.0, step.place.step as i32);
+    let (parents, undoes) = (step.parents as i32, step.undoes.map(|number| number as i32));
+    let name = step.place.name.as_str();
+    let params: [Param<'_>; 9] =
+        [&flow, &number, &name, &is_slow, &from, &to, &on, &parents, &undoes];
+    conn.query(&INSERT, &params).await?;
+    let text = jobs_text(jobs, is_slow, board.flow.at_once.is_some()).map_err(Fault::Refused)?;
     conn.query(&WRITE_JOBS, &[&shared.db.manual_now(), &flow, &text]).await?;
     Ok(())
 }

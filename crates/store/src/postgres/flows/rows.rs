@@ -1,7 +1,7 @@
 //! Rows of flows, as the core knows them.
 
 use tidemill_core::FlowId;
-use tidemill_core::flow::{Edge, FlowRow, FlowState, On, StepRow, StepState};
+use tidemill_core::flow::{Edge, FlowRow, FlowState, On, StepRow, StepState, Undo};
 use tokio_postgres::Row;
 
 use crate::postgres::error::Fault;
@@ -17,10 +17,11 @@ pub(super) fn flow(row: &Row) -> FlowRow {
         jobs_open: row.get::<_, i64>(4) as u64,
         at_once: row.get::<_, Option<i32>>(5).map(|n| n as u32),
         created_at: row.get::<_, At>(6).0,
+        saga: row.get(7),
     }
 }
 
-/// Reads fourteen columns: the flow, and what `select_steps.sql` says of a step.
+/// Reads seventeen columns: the flow, and what `select_steps.sql` says of a step.
 pub(super) fn step(row: &Row) -> Result<StepRow, Fault> {
     let number = |at: usize| row.get::<_, i64>(at) as u64;
     let small = |at: usize| row.get::<_, i32>(at) as u32;
@@ -38,22 +39,34 @@ pub(super) fn step(row: &Row) -> Result<StepRow, Fault> {
         met: number(11),
         missed: number(12),
         reason: row.get(13),
+        undo: undo(row.get(14))?,
+        undoes: row.get::<_, Option<i32>>(15).map(|number| number as u32),
+        pivot: row.get(16),
     })
 }
 
 /// Reads the four columns of an edge behind the step it leads to.
 pub(super) fn edge(row: &Row) -> Edge {
     Edge {
-        from: row.get::<_, i32>(14) as u32,
+        from: row.get::<_, i32>(17) as u32,
         to: row.get::<_, i32>(1) as u32,
-        on: On::of_number(row.get(15)),
-        when: row.get(16),
-        held: row.get(17),
+        on: On::of_number(row.get(18)),
+        when: row.get(19),
+        held: row.get(20),
     }
 }
 
+fn undo(text: Option<&str>) -> Result<Option<Box<Undo>>, Fault> {
+    let Some(text) = text else { return Ok(None) };
+    let undo = serde_json::from_str(text).map_err(|e| unreadable("undo", &e))?;
+    Ok(Some(Box::new(undo)))
+}
+
+fn unreadable(what: &str, error: &serde_json::Error) -> Fault {
+    let reason = format!("the {what} of a step is not readable: {error}");
+    Fault::Refused(crate::Error::Database { reason })
+}
+
 pub(super) fn join(text: &str) -> Result<tidemill_core::flow::Join, Fault> {
-    serde_json::from_str(text).map_err(|e| {
-        Fault::Refused(crate::Error::Database { reason: format!("a join is not readable: {e}") })
-    })
+    serde_json::from_str(text).map_err(|e| unreadable("join", &e))
 }

@@ -23,6 +23,7 @@ create table tidemill.flow (
     retain_failed_ms int8 not null,
     forget_at timestamptz,
     reason text,
+    saga boolean not null,
     tend boolean not null default false -- a step is to be opened further, or jobs are to be called off
 ) with (fillfactor = 50);
 create index flow_tend on tidemill.flow (id) where tend;
@@ -50,6 +51,9 @@ create table tidemill.flow_step (
     started_at timestamptz,
     ended_at timestamptz,
     reason text,
+    undo json, -- the job that undoes it
+    undoes int4, -- the step that it undoes
+    pivot boolean not null default false, -- once it is done, there is no way back
     primary key (flow, number)
 ) with (fillfactor = 50);
 create unique index flow_step_name on tidemill.flow_step (flow, name);
@@ -120,19 +124,20 @@ declare
     of_flow uuid := (given ->> 'id')::uuid;
 begin
     insert into tidemill.flow (id, name, state, steps_left, at_once, created_at, expires_at, retain_ms,
-        retain_failed_ms)
+        retain_failed_ms, saga)
     select of_flow, given ->> 'name', 0, json_array_length(given -> 'steps'), (given ->> 'at_once')::int4, at,
         at + (given ->> 'finish_within_ms')::int8 * interval '1 ms', (given ->> 'retain_ms')::int8,
-        (given ->> 'retain_failed_ms')::int8
+        (given ->> 'retain_failed_ms')::int8, (given ->> 'saga')::boolean
     on conflict (id) do nothing;
     if not found then
         return false;
     end if;
-    insert into tidemill.flow_step (flow, number, name, state, jobs, "left", joined, parents_left, slow, late_at)
+    insert into tidemill.flow_step (flow, number, name, state, jobs, "left", joined, parents_left, slow, late_at,
+        undo, pivot)
     select of_flow, s.number, s.name, 0, s.jobs, s.jobs, s.joined, s.parents, s.slow,
-        at + (s.joined ->> 'within_ms')::int8 * interval '1 ms'
+        at + (s.joined ->> 'within_ms')::int8 * interval '1 ms', s.undo, s.pivot
     from json_to_recordset(given -> 'steps') s(
-        number int4, name text, jobs int8, joined json, parents int4, slow boolean);
+        number int4, name text, jobs int8, joined json, parents int4, slow boolean, undo json, pivot boolean);
     insert into tidemill.flow_edge (flow, from_step, to_step, on_end, when_holds)
     select of_flow, e.from_step, e.to_step, e.on_end, e.when_holds
     from json_to_recordset(given -> 'edges') e(from_step int4, to_step int4, on_end int2, when_holds text);

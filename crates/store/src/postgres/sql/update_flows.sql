@@ -2,14 +2,15 @@
 -- comes after that ran. It is kept as long as it asks for.
 update tidemill.flow f
 set state = n.state, steps_left = i.steps_left, jobs_open = i.jobs_open, tend = f.tend or i.tend,
-    finished_at = case when n.state between 2 and 4 then coalesce($1::timestamptz, now()) end,
-    forget_at = case when n.state between 2 and 4 then coalesce($1::timestamptz, now())
+    finished_at = case when n.state in (2, 3, 4, 7) then coalesce($1::timestamptz, now()) end,
+    forget_at = case when n.state in (2, 3, 4, 7) then coalesce($1::timestamptz, now())
         + case when n.state = 3 then f.retain_failed_ms else f.retain_ms end * interval '1 ms' end
 from unnest($2::uuid[], $3::int2[], $4::int4[], $5::int8[], $6::boolean[]) i(id, state, steps_left, jobs_open, tend),
 lateral (
     select case
-        when i.steps_left > 0 or i.state not in (1, 5) then i.state
+        when i.steps_left > 0 or i.state not in (1, 5, 6) then i.state
         when i.state = 5 then 4::int2
+        when i.state = 6 then 7::int2
         when exists (
             select from tidemill.flow_step s
             where s.flow = i.id and s.state = 4 and not exists (

@@ -1,15 +1,15 @@
 //! What is done with a whole flow: it begins, is called off, is tried again.
 
 use rusqlite::{OptionalExtension, params};
-use tidemill_core::FlowId;
 use tidemill_core::flow::{FlowState, StepState};
+use tidemill_core::{FlowId, JobId, Payload};
 
 use super::advance;
 use crate::error::Result;
 use crate::flow::{FlowAct, FlowAnswer};
-use crate::sqlite::dead;
 use crate::sqlite::rows::job_id;
 use crate::sqlite::writer::Turn;
+use crate::sqlite::{dead, ready};
 
 /// Lets a flow begin that was being built.
 pub(in crate::sqlite) fn begin(turn: &mut Turn<'_>, id: FlowId) -> Result<FlowAnswer> {
@@ -33,18 +33,28 @@ pub(in crate::sqlite) fn change(
     match act {
         FlowAct::Cancel { reason } => cancel(turn, id, reason),
         FlowAct::Retry { step, by } => retry(turn, id, step.as_deref(), by),
+        FlowAct::Resolve { step, output, by, why } => {
+            resolve(turn, id, step, output.as_ref(), by, why)
+        }
     }
 }
 
 /// Skips what waits, and notes that the rest is to be called off; that is done page by page.
 fn cancel(turn: &mut Turn<'_>, id: FlowId, reason: &str) -> Result<FlowAnswer> {
     let Some(mut board) = advance::board(turn, id)? else { return Ok(FlowAnswer::Unknown) };
-    if board.flow.state.is_final() {
+    if board.flow.state.is_final() || board.flow.state.is_turned_back() {
         let why = format!("it is {} already", board.flow.state.word());
         return Ok(FlowAnswer::NotNow { why });
     }
     advance::learn_all(turn, &mut board)?;
-    board.call_off(reason);
+    if board.flow.saga && board.is_past_return() {
+        return Ok(FlowAnswer::NotNow { why: "it is past its point of no return".to_owned() });
+    }
+    if board.flow.saga {
+        board.turn_back(reason);
+    } else {
+        board.call_off(reason);
+    }
     let skipped = board.steps().filter(|step| step.state == StepState::Skipped);
     let jobs = skipped.map(|step| step.jobs).sum();
     advance::carry_on(turn, &mut board)?;
@@ -58,8 +68,55 @@ fn cancel(turn: &mut Turn<'_>, id: FlowId, reason: &str) -> Result<FlowAnswer> {
 
 /// Sends dead jobs on their way again; each tells the flow so.
 fn retry(turn: &mut Turn<'_>, id: FlowId, step: Option<&str>, by: &str) -> Result<FlowAnswer> {
+    let ids = match dead_of(turn, id, step)? {
+        Ok(ids) => ids,
+        Err(answer) => return Ok(answer),
+    };
+    let sent = dead::replay(turn, &ids, by, None)?;
+    if sent.is_empty() {
+        return Ok(FlowAnswer::NotNow { why: "none of its jobs is dead".to_owned() });
+    }
+    Ok(FlowAnswer::Acted { jobs: sent.len() as u64 })
+}
+
+/// Lets dead jobs of a step count as done, and tells the flow.
+fn resolve(
+    turn: &mut Turn<'_>,
+    id: FlowId,
+    step: &str,
+    output: Option<&Payload>,
+    by: &str,
+    why: &str,
+) -> Result<FlowAnswer> {
+    let ids = match dead_of(turn, id, Some(step))? {
+        Ok(ids) => ids,
+        Err(answer) => return Ok(answer),
+    };
+    if ids.is_empty() {
+        return Ok(FlowAnswer::NotNow { why: "none of its jobs is dead".to_owned() });
+    }
+    for job in &ids {
+        let Some(body) = ready::body(turn.conn, *job)? else { continue };
+        let Some(place) = body.job.options.flow else { continue };
+        let (conn, job_id) = (turn.conn, job.0.as_bytes());
+        let mut update = conn.prepare_cached(include_str!("../sql/resolve_dead.sql"))?;
+        update.execute(params![job_id, output.map(Payload::as_str)])?;
+        let mut insert = conn.prepare_cached(include_str!("../sql/insert_arrival.sql"))?;
+        insert.execute(params![id.0.as_bytes(), place.step, 1])?;
+        dead::note(turn, &[*job], by, &format!("marked done: {why}"), None, Some(true))?;
+    }
+    turn.news.flows.insert(id);
+    Ok(FlowAnswer::Acted { jobs: ids.len() as u64 })
+}
+
+/// The dead jobs of a flow, or of one of its steps; or why there can be none.
+fn dead_of(
+    turn: &Turn<'_>,
+    id: FlowId,
+    step: Option<&str>,
+) -> Result<std::result::Result<Vec<JobId>, FlowAnswer>> {
     if advance::board(turn, id)?.is_none() {
-        return Ok(FlowAnswer::Unknown);
+        return Ok(Err(FlowAnswer::Unknown));
     }
     let flow = id.0.as_bytes();
     let mut number: Option<u32> = None;
@@ -67,16 +124,10 @@ fn retry(turn: &mut Turn<'_>, id: FlowId, step: Option<&str>, by: &str) -> Resul
         let mut select = turn.conn.prepare_cached(include_str!("../sql/select_step_number.sql"))?;
         number = select.query_one(params![flow, step], |row| row.get(0)).optional()?;
         if number.is_none() {
-            return Ok(FlowAnswer::StepUnknown);
+            return Ok(Err(FlowAnswer::StepUnknown));
         }
     }
     let mut select = turn.conn.prepare_cached(include_str!("../sql/select_dead_of_flow.sql"))?;
     let ids = select.query_map(params![flow, number, i64::MAX], |row| job_id(row, 0))?;
-    let ids: Vec<_> = ids.collect::<rusqlite::Result<_>>()?;
-    drop(select);
-    let sent = dead::replay(turn, &ids, by, None)?;
-    if sent.is_empty() {
-        return Ok(FlowAnswer::NotNow { why: "none of its jobs is dead".to_owned() });
-    }
-    Ok(FlowAnswer::Acted { jobs: sent.len() as u64 })
+    Ok(Ok(ids.collect::<rusqlite::Result<_>>()?))
 }

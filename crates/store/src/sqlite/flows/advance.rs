@@ -4,8 +4,8 @@ use rusqlite::{OptionalExtension, params};
 use tidemill_core::flow::{Arrival, Board, Changes, FlowState, StepRow, StepState};
 use tidemill_core::{Due, FlowId, JobId, Payload};
 
-use super::rows;
 use super::write::millis;
+use super::{rows, saga};
 use crate::error::Result;
 use crate::sqlite::rows::{Body, time};
 use crate::sqlite::writer::Turn;
@@ -31,7 +31,7 @@ pub(in crate::sqlite) fn advance(turn: &mut Turn<'_>, id: FlowId) -> Result<()> 
     let mut delete = conn.prepare_cached(include_str!("../sql/delete_arrivals.sql"))?;
     delete.execute([id.0.as_bytes()])?;
     let Some(mut board) = board(turn, id)? else { return Ok(()) };
-    if arrivals.iter().any(|arrival| arrival.failed < 0) {
+    if board.flow.saga || arrivals.iter().any(|arrival| arrival.failed < 0) {
         learn_all(turn, &mut board)?;
     }
     for arrival in &arrivals {
@@ -108,7 +108,7 @@ pub(super) fn carry_on(turn: &mut Turn<'_>, board: &mut Board) -> Result<()> {
         write_steps(turn, board)?;
         write_changes(turn, board, &changes)?;
         let opened = open_some(turn, board, &changes)?;
-        if !opened {
+        if !opened && !saga::go_on(turn, board)? {
             break;
         }
     }
@@ -219,6 +219,9 @@ fn write_changes(turn: &Turn<'_>, board: &Board, changes: &Changes) -> Result<()
     for step in &changes.call_off {
         let mut call_off = conn.prepare_cached(include_str!("../sql/call_off_steps.sql"))?;
         call_off.execute(params![flow, step])?;
+    }
+    for step in &changes.stop {
+        conn.prepare_cached(include_str!("../sql/stop_step.sql"))?.execute(params![flow, step])?;
     }
     for (from, to, held) in &changes.held {
         let mut update = conn.prepare_cached(include_str!("../sql/update_edges.sql"))?;

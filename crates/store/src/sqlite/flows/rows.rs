@@ -2,7 +2,7 @@
 
 use rusqlite::Row;
 use tidemill_core::FlowId;
-use tidemill_core::flow::{Edge, FlowRow, FlowState, Join, On, StepRow, StepState};
+use tidemill_core::flow::{Edge, FlowRow, FlowState, Join, On, StepRow, StepState, Undo};
 use uuid::Uuid;
 
 use crate::sqlite::rows::{count, time_at};
@@ -21,6 +21,7 @@ pub(super) fn flow(row: &Row<'_>) -> rusqlite::Result<FlowRow> {
         jobs_open: count::<i64>(row, 4)?,
         at_once: row.get(5)?,
         created_at: time_at(row, 6)?,
+        saga: row.get(7)?,
     })
 }
 
@@ -40,6 +41,9 @@ pub(super) fn step(row: &Row<'_>) -> rusqlite::Result<StepRow> {
         met: count::<i64>(row, 10)?,
         missed: count::<i64>(row, 11)?,
         reason: row.get(12)?,
+        undo: undo(row, 13)?,
+        undoes: row.get(14)?,
+        pivot: row.get(15)?,
     })
 }
 
@@ -54,9 +58,18 @@ pub(super) fn edge(row: &Row<'_>) -> rusqlite::Result<Edge> {
     })
 }
 
+fn undo(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Box<Undo>>> {
+    let Some(text) = row.get_ref(column)?.as_str_or_null()? else { return Ok(None) };
+    let undo = serde_json::from_str(text).map_err(|e| unreadable(column, e))?;
+    Ok(Some(Box::new(undo)))
+}
+
+fn unreadable(column: usize, error: serde_json::Error) -> rusqlite::Error {
+    let text = rusqlite::types::Type::Text;
+    rusqlite::Error::FromSqlConversionFailure(column, text, Box::new(error))
+}
+
 pub(super) fn join(row: &Row<'_>, column: usize) -> rusqlite::Result<Join> {
     let text = row.get_ref(column)?.as_str()?;
-    serde_json::from_str(text).map_err(|e| {
-        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(e))
-    })
+    serde_json::from_str(text).map_err(|e| unreadable(column, e))
 }

@@ -1,7 +1,7 @@
 //! Writes flows, all of one or nothing.
 
 use rusqlite::{OptionalExtension, params};
-use tidemill_core::flow::{FlowState, Join, Place, Plan, next_step, plan};
+use tidemill_core::flow::{Edge, FlowState, Place, Plan, StepRow, next_step, plan};
 use tidemill_core::{FlowId, NewJob};
 
 use super::{act, advance};
@@ -24,21 +24,17 @@ pub(in crate::sqlite) fn start(turn: &mut Turn<'_>, plan: &Plan, when: Start) ->
         now,
         after(plan.options.finish_within_ms),
         kept(plan.retention.finished_ms),
-        kept(plan.retention.dead_ms)
+        kept(plan.retention.dead_ms),
+        plan.options.saga
     ])?;
     if written == 0 {
         return Ok(false);
     }
-    let mut insert = conn.prepare_cached(include_str!("../sql/insert_step.sql"))?;
     for step in &plan.steps {
-        let (jobs, late_at) = (millis(step.jobs), after(step.join.within_ms));
-        let join = serde_json::to_string(&step.join).map_err(|e| unwritable(&e))?;
-        let values = params![flow, step.number, step.name, jobs, join, step.parents_left, late_at];
-        insert.execute(values)?;
+        insert_step(turn, plan.id, step)?;
     }
-    let mut insert = conn.prepare_cached(include_str!("../sql/insert_edge.sql"))?;
     for edge in &plan.edges {
-        insert.execute(params![flow, edge.from, edge.to, edge.on.number(), edge.when])?;
+        insert_edge(turn, plan.id, edge)?;
     }
     for planned in &plan.jobs {
         write_job(turn, plan.id, planned.step, &planned.job)?;
@@ -89,21 +85,10 @@ pub(in crate::sqlite) fn grow(turn: &mut Turn<'_>, jobs: &[NewJob]) -> Result<()
         advance::learn_all(turn, &mut board)?;
         let (number, name) = next_step(&board, &place.name);
         let edges = board.grow(place.step, number, &name, of_step.len() as u64);
-        let (conn, flow) = (turn.conn, place.id.0.as_bytes());
-        let join = serde_json::to_string(&Join::default()).map_err(|e| unwritable(&e))?;
-        let mut insert = conn.prepare_cached(include_str!("../sql/insert_step.sql"))?;
-        insert.execute(params![
-            flow,
-            number,
-            name,
-            millis(of_step.len() as u64),
-            join,
-            0,
-            None::<i64>
-        ])?;
-        let mut insert = conn.prepare_cached(include_str!("../sql/insert_edge.sql"))?;
+        let row = board.step(number).cloned();
+        row.iter().try_for_each(|row| insert_step(turn, place.id, row))?;
         for edge in edges {
-            insert.execute(params![flow, edge.from, edge.to, edge.on.number(), edge.when])?;
+            insert_edge(turn, place.id, &edge)?;
         }
         let spot = Place { step: number, name, grows: false, due: None, ..place.clone() };
         for job in of_step {
@@ -114,7 +99,36 @@ pub(in crate::sqlite) fn grow(turn: &mut Turn<'_>, jobs: &[NewJob]) -> Result<()
     Ok(())
 }
 
-fn write_job(turn: &Turn<'_>, flow: FlowId, step: u32, job: &NewJob) -> Result<u64> {
+/// Writes a step.
+pub(super) fn insert_step(turn: &Turn<'_>, flow: FlowId, step: &StepRow) -> Result<()> {
+    let join = serde_json::to_string(&step.join).map_err(|e| unwritable(&e))?;
+    let undo = step.undo.as_ref().map(serde_json::to_string).transpose();
+    let undo = undo.map_err(|e| unwritable(&e))?;
+    let late_at = step.join.within_ms.map(|ms| turn.now.saturating_add(micros(ms)));
+    turn.conn.prepare_cached(include_str!("../sql/insert_step.sql"))?.execute(params![
+        flow.0.as_bytes(),
+        step.number,
+        step.name,
+        millis(step.jobs),
+        join,
+        step.parents_left,
+        late_at,
+        undo,
+        step.undoes,
+        step.pivot
+    ])?;
+    Ok(())
+}
+
+/// Writes an edge.
+pub(super) fn insert_edge(turn: &Turn<'_>, flow: FlowId, edge: &Edge) -> Result<()> {
+    let mut insert = turn.conn.prepare_cached(include_str!("../sql/insert_edge.sql"))?;
+    let Edge { from, to, on, when, .. } = edge;
+    insert.execute(params![flow.0.as_bytes(), from, to, on.number(), when])?;
+    Ok(())
+}
+
+pub(super) fn write_job(turn: &Turn<'_>, flow: FlowId, step: u32, job: &NewJob) -> Result<u64> {
     let mut insert = turn.conn.prepare_cached(include_str!("../sql/write_flow_jobs.sql"))?;
     let written = insert.execute(params![
         job.id.0.as_bytes(),

@@ -22,6 +22,7 @@ create table tidemill_flow (
     retain_failed_ms integer not null,
     forget_at integer,
     reason text,
+    saga integer not null,
     tend integer not null default 0 -- a step is to be opened further, or jobs are to be called off
 ) without rowid;
 create index tidemill_flow_tend on tidemill_flow (id) where tend;
@@ -49,6 +50,9 @@ create table tidemill_flow_step (
     started_at integer,
     ended_at integer,
     reason text,
+    undo text, -- the job that undoes it
+    undoes integer, -- the step that it undoes
+    pivot integer not null default 0, -- once it is done, there is no way back
     primary key (flow, number)
 ) without rowid;
 create unique index tidemill_flow_step_name on tidemill_flow_step (flow, name);
@@ -87,21 +91,22 @@ create view tidemill_start_flow as select null as flow, null as jobs, null as no
 create trigger tidemill_start_flow_insert instead of insert on tidemill_start_flow
 begin
     insert or ignore into tidemill_flow (
-        id, name, state, steps_left, at_once, created_at, expires_at, retain_ms, retain_failed_ms, tend
+        id, name, state, steps_left, at_once, created_at, expires_at, retain_ms, retain_failed_ms, saga,
+        tend
     )
     values (
         unhex(replace(new.flow ->> 'id', '-', '')), new.flow ->> 'name', 1, json_array_length(new.flow, '$.steps'),
         new.flow ->> 'at_once', new.now_us, new.now_us + 1000 * (new.flow ->> 'finish_within_ms'),
-        new.flow ->> 'retain_ms', new.flow ->> 'retain_failed_ms', 2
+        new.flow ->> 'retain_ms', new.flow ->> 'retain_failed_ms', new.flow ->> 'saga', 2
     );
     insert into tidemill_flow_step (
-        flow, number, name, state, jobs, left, joined, parents_left, late_at, started_at
+        flow, number, name, state, jobs, left, joined, parents_left, late_at, started_at, undo, pivot
     )
     select
         flow.id, step.value ->> 'number', step.value ->> 'name', (step.value ->> 'parents') = 0,
         step.value ->> 'jobs', step.value ->> 'jobs', step.value ->> 'joined', step.value ->> 'parents',
         new.now_us + 1000 * (step.value ->> '$.joined.within_ms'),
-        iif((step.value ->> 'parents') = 0, new.now_us, null)
+        iif((step.value ->> 'parents') = 0, new.now_us, null), step.value ->> 'undo', step.value ->> 'pivot'
     from tidemill_flow as flow, json_each(new.flow, '$.steps') as step
     where flow.id = unhex(replace(new.flow ->> 'id', '-', '')) and flow.tend = 2;
     insert into tidemill_flow_edge (flow, from_step, to_step, on_end, when_holds)

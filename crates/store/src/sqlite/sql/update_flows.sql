@@ -2,12 +2,13 @@
 -- comes after that ran. It is kept as long as it asks for.
 update tidemill_flow
 set state = ended.state, steps_left = ?4, jobs_open = ?5, tend = tend or ?6,
-    finished_at = iif(ended.state between 2 and 4, ?1, null),
-    forget_at = iif(ended.state between 2 and 4, ?1 + 1000 * iif(ended.state = 3, retain_failed_ms, retain_ms), null)
+    finished_at = iif(ended.state in (2, 3, 4, 7), ?1, null),
+    forget_at = iif(ended.state in (2, 3, 4, 7), ?1 + 1000 * iif(ended.state = 3, retain_failed_ms, retain_ms), null)
 from (
     select case
-        when ?4 > 0 or ?3 not in (1, 5) then ?3
+        when ?4 > 0 or ?3 not in (1, 5, 6) then ?3
         when ?3 = 5 then 4
+        when ?3 = 6 then 7
         when exists (
             select 1 from tidemill_flow_step as step
             where step.flow = ?2 and step.state = 4 and not exists (

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tidemill_core::flow::{After, FlowOptions, Join};
 use tidemill_core::{Error as Invalid, FlowId, JobId, OnDead, Priority, Retry};
 
-use super::new::{Draft, DraftWork, Flow};
+use super::new::{Draft, DraftUndo, DraftWork, Flow};
 use crate::Timestamp;
 use crate::error::Result;
 use crate::worker::job::Enqueue;
@@ -23,6 +23,8 @@ struct FlowIn {
     finish_within_ms: Option<u64>,
     retain_ms: Option<u64>,
     at_once: Option<u32>,
+    #[serde(default)]
+    saga: bool,
 }
 
 #[derive(Deserialize)]
@@ -54,6 +56,20 @@ struct StepIn {
     #[serde(default)]
     tags: Vec<String>,
     trace: Option<String>,
+    undo: Option<UndoIn>,
+    #[serde(default)]
+    nothing_to_undo: bool,
+    #[serde(default)]
+    pivot: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UndoIn {
+    kind: String,
+    payload: Option<Box<RawValue>>,
+    queue: Option<String>,
+    retry: Option<Retry>,
 }
 
 #[derive(Deserialize)]
@@ -87,6 +103,7 @@ impl Flow {
             finish_within_ms: given.finish_within_ms,
             retain_ms: given.retain_ms,
             at_once: given.at_once,
+            saga: given.saga,
         };
         let steps = given.steps.into_iter().map(draft).collect::<Result<_>>()?;
         let id = given.id.unwrap_or_else(FlowId::new);
@@ -124,7 +141,25 @@ fn draft(mut step: StepIn) -> Result<Draft> {
             DraftWork::Jobs(payloads.into_iter().map(|text| job(&step, &kind, text)).collect())
         }
     };
-    Ok(Draft { name, work, after, join })
+    let undo = match (step.undo.take(), step.nothing_to_undo) {
+        (Some(_), true) => return refuse("it has an undo, and says that there is nothing to undo"),
+        (Some(undo), false) => DraftUndo::Job(Box::new(undo_job(undo))),
+        (None, true) => DraftUndo::Nothing,
+        (None, false) => DraftUndo::Missing,
+    };
+    Ok(Draft { name, work, after, join, undo, pivot: step.pivot })
+}
+
+fn undo_job(undo: UndoIn) -> Enqueue {
+    let payload = undo.payload.map_or_else(|| "null".to_owned(), |raw| raw.get().to_owned());
+    let mut job = Enqueue::raw(undo.kind, payload);
+    if let Some(queue) = undo.queue {
+        job = job.queue(queue);
+    }
+    match undo.retry {
+        Some(retry) => job.retry(retry),
+        None => job,
+    }
 }
 
 fn job(step: &StepIn, kind: &str, payload: String) -> Enqueue {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidemill_core::flow::{After, FlowOptions, Join, Need, On, Rest, Step, Work};
+use tidemill_core::flow::{After, FlowOptions, Join, Need, On, Rest, Step, UndoRule, Work};
 use tidemill_core::{Error as Invalid, FlowId};
 
 use crate::engine::Tidemill;
@@ -42,6 +42,17 @@ pub(super) struct Draft {
     pub work: DraftWork,
     pub after: Vec<After>,
     pub join: Join,
+    pub undo: DraftUndo,
+    pub pivot: bool,
+}
+
+/// How a step is undone, before its job is checked.
+#[derive(Debug, Clone, Default)]
+pub(super) enum DraftUndo {
+    #[default]
+    Missing,
+    Nothing,
+    Job(Box<Enqueue>),
 }
 
 #[derive(Debug, Clone)]
@@ -55,6 +66,14 @@ impl Flow {
     pub fn new(name: impl Into<String>) -> Self {
         let options = FlowOptions::default();
         Self { id: FlowId::new(), name: name.into(), steps: Vec::new(), options, astray: None }
+    }
+
+    /// A flow whose steps can be undone: when one fails before the point of no return, what was done is undone, in
+    /// reverse.
+    pub fn saga(name: impl Into<String>) -> Self {
+        let mut flow = Self::new(name);
+        flow.options.saga = true;
+        flow
     }
 
     /// The id it will have. Starting the same id twice starts it once.
@@ -165,6 +184,25 @@ impl Flow {
         self.join("cancel_rest", |join| join.rest = Rest::Cancel)
     }
 
+    /// The step is undone by this job. It gets this payload, and what became of the step: see [`Undo`](crate::Undo).
+    #[must_use]
+    pub fn undo(self, job: impl Into<Enqueue>) -> Self {
+        let job = Box::new(job.into());
+        self.last("undo", |step| step.undo = DraftUndo::Job(job))
+    }
+
+    /// The step leaves nothing behind that would have to be undone.
+    #[must_use]
+    pub fn nothing_to_undo(self) -> Self {
+        self.last("nothing_to_undo", |step| step.undo = DraftUndo::Nothing)
+    }
+
+    /// The step is the point of no return: once it is done, the saga goes forward only.
+    #[must_use]
+    pub fn pivot(self) -> Self {
+        self.last("pivot", |step| step.pivot = true)
+    }
+
     /// The whole flow: at most so many of its jobs are under way at once.
     #[must_use]
     pub fn at_once(mut self, jobs: u32) -> Self {
@@ -187,7 +225,8 @@ impl Flow {
     }
 
     fn with(mut self, name: String, work: DraftWork) -> Self {
-        self.steps.push(Draft { name, work, after: Vec::new(), join: Join::default() });
+        let (join, undo) = (Join::default(), DraftUndo::Missing);
+        self.steps.push(Draft { name, work, after: Vec::new(), join, undo, pivot: false });
         self
     }
 
@@ -225,7 +264,17 @@ fn resolve_steps(mill: &Tidemill, steps: Vec<Draft>) -> Result<Vec<Step>> {
             DraftWork::Jobs(jobs) => Work::Jobs(mill.checked_jobs(&step.name, jobs)?),
             DraftWork::Flow(steps) => Work::Flow(resolve_steps(mill, steps)?),
         };
-        Ok(Step { name: step.name, work, after: step.after, join: step.join })
+        let undo = match step.undo {
+            DraftUndo::Missing => UndoRule::Missing,
+            DraftUndo::Nothing => UndoRule::Nothing,
+            DraftUndo::Job(job) => {
+                let jobs = mill.checked_jobs(&step.name, [*job])?;
+                let job = jobs.into_iter().next();
+                job.map_or(UndoRule::Missing, |job| UndoRule::Job(Box::new(job.into())))
+            }
+        };
+        let Draft { name, after, join, pivot, .. } = step;
+        Ok(Step { name, work, after, join, undo, pivot })
     };
     steps.into_iter().map(resolve).collect()
 }

@@ -1,0 +1,245 @@
+//! Sagas: flows whose steps can be undone.
+//!
+//! When a step fails before the point of no return, or the saga is called off, nothing new starts; once nothing
+//! runs any more, undos are added to the flow as steps of their own: each behind the undos of what came after its
+//! step, so branches are undone one by one in reverse and independently of each other. An undo that dies holds
+//! those behind it: the saga is stuck, and nothing is dropped. After the point of no return a step that dies holds
+//! those behind it in the same way.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use crate::flow::board::Board;
+use crate::flow::state::{FlowState, StepRow, StepState};
+use crate::flow::{Edge, Join, On, next_step};
+use crate::job::{NewJob, Options, Priority};
+use crate::payload::Payload;
+
+/// How a step of a saga is undone.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum UndoRule {
+    /// It does not say.
+    #[default]
+    Missing,
+    /// It leaves nothing behind.
+    Nothing,
+    /// By this job.
+    Job(Box<Undo>),
+}
+
+/// The job that undoes a step, kept as data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undo {
+    /// Which handler runs it.
+    pub kind: String,
+    /// What it gets, beside what became of the step.
+    pub payload: Payload,
+    /// Where it waits.
+    pub queue: String,
+    /// In which band.
+    #[serde(default)]
+    pub priority: Priority,
+    /// Whose job it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// What per-key limits count by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The rarer wishes.
+    #[serde(default)]
+    pub options: Options,
+}
+
+impl From<NewJob> for Undo {
+    fn from(job: NewJob) -> Self {
+        let NewJob { kind, payload, queue, priority, tenant, key, options, .. } = job;
+        Self { kind, payload, queue, priority, tenant, key, options }
+    }
+}
+
+/// What became of a step that is to be undone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Became {
+    /// It is done, and returned this.
+    Done(Payload),
+    /// It started, and nobody knows whether it took effect: a lost worker, a timeout, a call-off in its middle.
+    Unknown,
+    /// It failed and says that it had no effect: there is nothing to undo.
+    Clean,
+}
+
+/// A step that undoes another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UndoStep {
+    /// Its row.
+    pub row: StepRow,
+    /// Its job.
+    pub job: NewJob,
+}
+
+impl Board {
+    /// Whether a step has ended after which there is no way back.
+    pub fn is_past_return(&self) -> bool {
+        self.steps().any(|step| step.pivot && step.state == StepState::Done)
+    }
+
+    /// Whether a step that failed holds those behind it, instead of letting them be skipped.
+    pub(super) fn holds_behind(&self, step: &StepRow) -> bool {
+        self.flow.saga && (step.undoes.is_some() || !self.is_answered(step.number))
+    }
+
+    fn is_answered(&self, number: u32) -> bool {
+        let edges = self.leaving.get(&number);
+        edges.is_some_and(|edges| edges.iter().any(|edge| edge.on != On::Success))
+    }
+
+    /// Turns back: what waits is skipped, what is on its way is to be called off.
+    pub fn turn_back(&mut self, reason: &str) {
+        self.flow.state = FlowState::Undoing;
+        let steps: Vec<(u32, StepState)> =
+            self.steps().map(|step| (step.number, step.state)).collect();
+        for (number, state) in steps {
+            match state {
+                StepState::Waiting => self.skip(number, reason.to_owned()),
+                StepState::Opening | StepState::Open => self.changes.stop.push(number),
+                StepState::Done | StepState::Failed | StepState::Skipped => {}
+            }
+        }
+        self.silence();
+    }
+
+    /// Where a saga stands by what has become of its steps: it turns back, is stuck, or goes on. The board must know
+    /// the whole flow.
+    pub fn judge_saga(&mut self) {
+        let failed = self.steps().filter(|step| step.state == StepState::Failed);
+        let held: Vec<&StepRow> = failed.filter(|step| self.holds_behind(step)).collect();
+        let is_forward = held.iter().any(|step| step.undoes.is_none());
+        let is_undo = held.iter().any(|step| step.undoes.is_some());
+        let name = held.first().map(|step| step.name.clone()).unwrap_or_default();
+        let has_undos = self.steps().any(|step| step.undoes.is_some());
+        match self.flow.state {
+            FlowState::Running if is_forward && !self.is_past_return() => {
+                self.turn_back(&format!("{name} failed"));
+            }
+            FlowState::Running if is_forward => self.flow.state = FlowState::Stuck,
+            FlowState::Stuck if !has_undos && !is_forward => self.flow.state = FlowState::Running,
+            FlowState::Undoing if is_undo => self.flow.state = FlowState::Stuck,
+            FlowState::Stuck if has_undos && !is_undo => self.flow.state = FlowState::Undoing,
+            _ => {}
+        }
+    }
+
+    /// Whether undos are to be planned: it turns back, and nothing of it runs any more.
+    pub fn wants_undos(&self) -> bool {
+        self.flow.saga
+            && self.flow.state == FlowState::Undoing
+            && self.steps().all(|step| step.undoes.is_none() && step.state.is_final())
+            && !self.undos_planned
+    }
+
+    /// Plans the undos, given what became of each step that has one. Answers steps and edges to be written; their jobs
+    /// are opened as those of other steps.
+    pub fn plan_undos(&mut self, became: &BTreeMap<u32, Became>) -> (Vec<UndoStep>, Vec<Edge>) {
+        self.undos_planned = true;
+        let undone: BTreeMap<u32, (StepRow, &Became)> = self
+            .steps()
+            .filter(|step| step.undo.is_some())
+            .filter_map(|step| Some((step.number, (step.clone(), became.get(&step.number)?))))
+            .filter(|(_, (_, became))| **became != Became::Clean)
+            .collect();
+        let mut numbers = BTreeMap::new();
+        let mut steps = Vec::new();
+        for (step, became) in undone.values() {
+            let (number, name) = next_step(self, &format!("undo {}", step.name));
+            let row = undo_row(step, number, name);
+            let Some(job) = undo_job(step, became) else { continue };
+            self.learn_steps([row.clone()]);
+            self.flow.steps_left += 1;
+            numbers.insert(step.number, number);
+            steps.push(UndoStep { row, job });
+        }
+        let edges = self.edges_back(&numbers);
+        for undo in &mut steps {
+            let parents = edges.iter().filter(|edge| edge.to == undo.row.number).count();
+            undo.row.parents_left = u32::try_from(parents).unwrap_or(u32::MAX);
+            self.steps.insert(undo.row.number, undo.row.clone());
+            let leaving = edges.iter().filter(|edge| edge.from == undo.row.number);
+            self.learn_edges(undo.row.number, leaving.cloned().collect());
+        }
+        self.begin();
+        (steps, edges)
+    }
+
+    /// Each undo comes after the undos of the nearest steps behind its own.
+    fn edges_back(&self, undos: &BTreeMap<u32, u32>) -> Vec<Edge> {
+        let mut edges = Vec::new();
+        for (step, undo) in undos {
+            let mut seen = BTreeSet::new();
+            let mut behind = VecDeque::from([*step]);
+            while let Some(at) = behind.pop_front() {
+                for edge in self.leaving.get(&at).into_iter().flatten() {
+                    if !seen.insert(edge.to) {
+                        continue;
+                    }
+                    match undos.get(&edge.to) {
+                        Some(later) => {
+                            let (from, to) = (*later, *undo);
+                            edges.push(Edge { from, to, on: On::Success, when: None, held: None });
+                        }
+                        None => behind.push_back(edge.to),
+                    }
+                }
+            }
+        }
+        edges
+    }
+}
+
+fn undo_row(step: &StepRow, number: u32, name: String) -> StepRow {
+    StepRow {
+        number,
+        name,
+        state: StepState::Waiting,
+        jobs: 1,
+        left: 1,
+        ok: 0,
+        failed: 0,
+        join: Join::default(),
+        parents_left: 0,
+        came: 0,
+        met: 0,
+        missed: 0,
+        reason: None,
+        undo: None,
+        undoes: Some(step.number),
+        pivot: false,
+    }
+}
+
+/// The job of an undo: what was kept for it, and what became of the step.
+fn undo_job(step: &StepRow, became: &Became) -> Option<NewJob> {
+    #[derive(Serialize)]
+    struct Told<'a> {
+        step: &'a str,
+        outcome: &'static str,
+        payload: &'a Payload,
+        output: Option<&'a Payload>,
+    }
+    let undo = step.undo.as_deref()?;
+    let (outcome, output) = match became {
+        Became::Done(output) => ("done", Some(output)),
+        Became::Unknown | Became::Clean => ("unknown", None),
+    };
+    let told = Told { step: &step.name, outcome, payload: &undo.payload, output };
+    // Both were checked when they came in.
+    let payload = Payload::trusted(serde_json::to_string(&told).ok()?);
+    Some(NewJob {
+        queue: undo.queue.clone(),
+        priority: undo.priority,
+        tenant: undo.tenant.clone(),
+        key: undo.key.clone(),
+        options: undo.options.clone(),
+        ..NewJob::new(undo.kind.clone(), payload)
+    })
+}

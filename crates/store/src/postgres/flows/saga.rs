@@ -1,0 +1,65 @@
+//! Sagas: when one turns back and nothing of it runs any more, undos are added as steps.
+
+use std::collections::BTreeMap;
+
+use tidemill_core::Payload;
+use tidemill_core::flow::saga::Became;
+use tidemill_core::flow::{Board, Edge, Place, PlannedJob, plan};
+use uuid::Uuid;
+
+use super::grow::{self, StepIn};
+use crate::postgres::Shared;
+use crate::postgres::connect::Conn;
+use crate::postgres::error::Fault;
+use crate::postgres::statement::{Statement, sql};
+
+const BECAME: Statement = sql!("select_became", UUID);
+
+/// Judges where sagas stand, and plans their undos when that is due; `true`: there is more to decide.
+pub(super) async fn go_on(
+    shared: &Shared,
+    conn: &Conn<'_>,
+    boards: &mut [Board],
+) -> Result<bool, Fault> {
+    let mut is_more = false;
+    for board in boards.iter_mut().filter(|board| board.flow.saga) {
+        let before = board.flow.state;
+        board.judge_saga();
+        is_more |= board.flow.state != before;
+        if board.wants_undos() {
+            undo(shared, conn, board).await?;
+            is_more = true;
+        }
+    }
+    Ok(is_more)
+}
+
+async fn undo(shared: &Shared, conn: &Conn<'_>, board: &mut Board) -> Result<(), Fault> {
+    let flow = board.flow.id;
+    let became = became(conn, flow.0).await?;
+    let (steps, edges) = board.plan_undos(&became);
+    for undo in steps {
+        let (step, name) = (undo.row.number, undo.row.name);
+        let place = Place { id: flow, step, name, joins: false, grows: false, due: None };
+        let job = plan::place(undo.job, place.clone());
+        let into: Vec<Edge> = edges.iter().filter(|edge| edge.to == step).cloned().collect();
+        let row = StepIn { place: &place, undoes: undo.row.undoes, parents: undo.row.parents_left };
+        grow::insert(shared, conn, board, &row, &into, &[PlannedJob { step, job }]).await?;
+    }
+    Ok(())
+}
+
+/// What became of each step that has an undo.
+async fn became(conn: &Conn<'_>, flow: Uuid) -> Result<BTreeMap<u32, Became>, Fault> {
+    let rows = conn.query(&BECAME, &[&flow]).await?;
+    let became = rows.iter().map(|row| {
+        let (state, output): (i16, Option<String>) = (row.get(1), row.get(2));
+        let became = match (state, row.get(3)) {
+            (4, _) => Became::Done(Payload::trusted(output.unwrap_or_else(|| "null".to_owned()))),
+            (_, true) => Became::Unknown,
+            (_, false) => Became::Clean,
+        };
+        (row.get::<_, i32>(0) as u32, became)
+    });
+    Ok(became.collect())
+}

@@ -1,0 +1,10 @@
+-- What became of the steps of a saga that have an undo: how the job ended, what it returned, and whether somebody
+-- must doubt that it had no effect.
+select s.number, o.state, o.output::text,
+    (o.state = 5 and o.token is not null)
+        or exists (select from tidemill.attempt a where a.id = o.id and a.class in ('ambiguous', 'lost'))
+        or exists (select from tidemill.dead d where d.id = o.id and d.class in ('ambiguous', 'poison'))
+from tidemill.flow_step s, lateral (
+    select * from tidemill.outcome o where o.flow = s.flow and o.step = s.number limit 1
+) o
+where s.flow = $1::uuid and s.undo is not null;

@@ -1,0 +1,50 @@
+//! Sagas: when one turns back and nothing of it runs any more, undos are added as steps.
+
+use std::collections::BTreeMap;
+
+use rusqlite::params;
+use tidemill_core::Payload;
+use tidemill_core::flow::saga::Became;
+use tidemill_core::flow::{Board, Place, plan};
+
+use super::write::{insert_edge, insert_step, write_job};
+use crate::error::Result;
+use crate::sqlite::writer::Turn;
+
+/// Judges where a saga stands, and plans its undos when that is due; `true`: there is more to decide.
+pub(super) fn go_on(turn: &mut Turn<'_>, board: &mut Board) -> Result<bool> {
+    if !board.flow.saga {
+        return Ok(false);
+    }
+    let before = board.flow.state;
+    board.judge_saga();
+    if !board.wants_undos() {
+        return Ok(board.flow.state != before);
+    }
+    let became = became(turn, board)?;
+    let (steps, edges) = board.plan_undos(&became);
+    let flow = board.flow.id;
+    for undo in &steps {
+        insert_step(turn, flow, &undo.row)?;
+        let (step, name) = (undo.row.number, undo.row.name.clone());
+        let place = Place { id: flow, step, name, joins: false, grows: false, due: None };
+        write_job(turn, flow, step, &plan::place(undo.job.clone(), place))?;
+    }
+    edges.iter().try_for_each(|edge| insert_edge(turn, flow, edge))?;
+    Ok(true)
+}
+
+/// What became of each step that has an undo.
+fn became(turn: &Turn<'_>, board: &Board) -> Result<BTreeMap<u32, Became>> {
+    let mut select = turn.conn.prepare_cached(include_str!("../sql/select_became.sql"))?;
+    let rows = select.query_map(params![board.flow.id.0.as_bytes()], |row| {
+        let (state, output): (i16, Option<String>) = (row.get(1)?, row.get(2)?);
+        let became = match (state, row.get(3)?) {
+            (4, _) => Became::Done(Payload::trusted(output.unwrap_or_else(|| "null".to_owned()))),
+            (_, true) => Became::Unknown,
+            (_, false) => Became::Clean,
+        };
+        Ok((row.get(0)?, became))
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}

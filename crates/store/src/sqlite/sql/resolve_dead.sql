@@ -1,0 +1,2 @@
+-- Lets a dead job count as done.
+update tidemill_outcome set state = 4, output = coalesce(?2, 'null'), error = null where id = ?1 and state = 6

@@ -1,0 +1,16 @@
+-- What became of the steps of a saga that have an undo: how the job ended, what it returned, and whether somebody
+-- must doubt that it had no effect.
+select
+    step.number, outcome.state, outcome.output,
+    outcome.state = 5 and outcome.token is not null
+        or exists (
+            select 1 from tidemill_attempt as attempt
+            where attempt.id = outcome.id and attempt.class in ('ambiguous', 'lost')
+        )
+        or exists (
+            select 1 from tidemill_dead as dead
+            where dead.id = outcome.id and dead.class in ('ambiguous', 'poison')
+        )
+from tidemill_flow_step as step
+join tidemill_outcome as outcome on outcome.flow = step.flow and outcome.step = step.number
+where step.flow = ?1 and step.undo is not null

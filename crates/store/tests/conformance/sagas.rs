@@ -1,0 +1,276 @@
+//! Sagas: what was done is undone in reverse, nothing is dropped, and there is a point of no return.
+
+use tidemill_core::dead::DeadFilter;
+use tidemill_core::flow::{After, FlowOptions, FlowState, On, Step, StepState, UndoRule};
+use tidemill_core::retention::Retention;
+use tidemill_core::{ErrorClass, Failure, Flow, FlowId, Limits, Settlement, WorkerId};
+use tidemill_store::flow::{FlowAct, FlowAnswer, Start};
+
+use super::flows::{output, run, state, states, step, tend, view};
+use super::kit::{Kit, cancelled, dead, done, item, job, json, with_payload};
+
+over_both_stores!(
+    a_saga_that_goes_well_undoes_nothing,
+    what_was_done_is_undone_in_reverse,
+    an_undo_is_told_what_became_of_its_step,
+    branches_are_undone_on_their_own,
+    what_runs_is_waited_for_before_anything_is_undone,
+    a_step_in_doubt_is_undone_and_its_undo_is_told,
+    a_saga_that_is_called_off_is_undone,
+    an_undo_that_dies_leaves_it_stuck_until_somebody_acts,
+    after_the_pivot_it_goes_forward_only,
+    a_failure_that_is_answered_turns_nothing_back,
+    a_saga_without_undos_is_refused,
+);
+
+/// A step with an undo of kind `undo-NAME`, after these.
+fn undoable(name: &str, after: &[&str]) -> Step {
+    let undo = with_payload(job(&format!("undo-{name}")), r#"{"why":"saga"}"#);
+    Step { undo: UndoRule::Job(Box::new(undo.into())), ..step(name, after) }
+}
+
+fn harmless(name: &str, after: &[&str]) -> Step {
+    Step { undo: UndoRule::Nothing, ..step(name, after) }
+}
+
+fn saga_of(steps: Vec<Step>) -> Flow {
+    let options = FlowOptions { saga: true, ..FlowOptions::default() };
+    Flow { id: FlowId::new(), name: "booking".to_owned(), steps, options }
+}
+
+async fn start(kit: &Kit, steps: Vec<Step>) -> FlowId {
+    let flow = saga_of(steps);
+    let id = flow.id;
+    let plan = flow.plan(&Limits::default(), Retention::default()).unwrap();
+    assert!(kit.store.start_flow(plan, Start::Now).await.unwrap());
+    id
+}
+
+fn booking() -> Vec<Step> {
+    vec![
+        undoable("hotel", &[]),
+        undoable("flight", &["hotel"]),
+        harmless("price", &["flight"]),
+        undoable("card", &["price"]),
+        undoable("mail", &["card"]),
+    ]
+}
+
+async fn a_saga_that_goes_well_undoes_nothing(kit: &Kit) {
+    let id = start(kit, booking()).await;
+    let worker = kit.worker().await;
+    assert_eq!(run(kit, worker, &[]).await, ["hotel", "flight", "price", "card", "mail"]);
+    assert_eq!(state(kit, id).await, FlowState::Done);
+    assert_eq!(view(kit, id).await.steps.len(), 5);
+}
+
+async fn what_was_done_is_undone_in_reverse(kit: &Kit) {
+    let id = start(kit, booking()).await;
+    let worker = kit.worker().await;
+    let ran = run(kit, worker, &[("card", dead("declined"))]).await;
+    assert_eq!(ran, ["hotel", "flight", "price", "card", "undo-flight", "undo-hotel"]);
+    let view = view(kit, id).await;
+    assert_eq!(view.head.state, FlowState::Undone);
+    assert!(view.head.finished_at.is_some());
+    let names: Vec<_> = view.steps[5..].iter().map(|step| step.name.as_str()).collect();
+    assert_eq!(names, ["undo hotel", "undo flight"]);
+    assert_eq!(states(kit, id).await["mail"], StepState::Skipped);
+}
+
+async fn an_undo_is_told_what_became_of_its_step(kit: &Kit) {
+    start(kit, vec![undoable("hotel", &[]), undoable("card", &["hotel"])]).await;
+    let worker = kit.worker().await;
+    let claim = kit.take_one(worker).await;
+    let how = output(r#"{"booking":9007199254740993}"#);
+    kit.store.settle(worker, vec![item(&claim, 0, how)]).await.unwrap();
+    tend(kit).await;
+    let claim = kit.take_one(worker).await;
+    kit.store.settle(worker, vec![item(&claim, 0, dead("no"))]).await.unwrap();
+    tend(kit).await;
+    let undo = kit.take_one(worker).await;
+    let told = r#"{"step":"hotel","outcome":"done","payload":{"why":"saga"},"output":{"booking":9007199254740993}}"#;
+    assert_eq!(undo.jobs[0].job.payload, json(told));
+}
+
+async fn branches_are_undone_on_their_own(kit: &Kit) {
+    let steps = vec![
+        undoable("a1", &[]),
+        undoable("a2", &["a1"]),
+        undoable("b1", &[]),
+        undoable("b2", &["b1"]),
+        harmless("end", &["a2", "b2"]),
+    ];
+    let id = start(kit, steps).await;
+    let worker = kit.worker().await;
+    let mut ends = vec![("end", dead("no")), ("undo-a2", dead("stuck"))];
+    let ran = run(kit, worker, &ends).await;
+    let place = |name: &str| ran.iter().position(|kind| kind == name);
+    assert!(place("undo-b2") < place("undo-b1"), "{ran:?}");
+    assert!(
+        place("undo-b1").is_some(),
+        "one branch that is stuck does not hold the other: {ran:?}"
+    );
+    assert_eq!(place("undo-a1"), None, "{ran:?}");
+    assert_eq!(state(kit, id).await, FlowState::Stuck);
+    ends.pop();
+    kit.store
+        .change_flow(id, FlowAct::Retry { step: Some("undo a2".into()), by: "ada".into() })
+        .await
+        .unwrap();
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &ends).await, ["undo-a2", "undo-a1"]);
+    assert_eq!(state(kit, id).await, FlowState::Undone);
+}
+
+async fn what_runs_is_waited_for_before_anything_is_undone(kit: &Kit) {
+    let steps =
+        vec![undoable("first", &[]), undoable("slow", &["first"]), undoable("bad", &["first"])];
+    let id = start(kit, steps).await;
+    let worker = kit.worker().await;
+    let claim = kit.take_one(worker).await;
+    kit.store.settle(worker, vec![item(&claim, 0, done())]).await.unwrap();
+    tend(kit).await;
+    let claim = kit.take(worker, 2).await;
+    let bad = claim.jobs.iter().position(|taken| taken.job.kind == "bad").unwrap();
+    kit.store.settle(worker, vec![item(&claim, bad, dead("no"))]).await.unwrap();
+    tend(kit).await;
+    assert_eq!(state(kit, id).await, FlowState::Undoing);
+    assert!(kit.view(claim.jobs[1 - bad].job.id).await.cancel_requested, "it is told");
+    assert!(kit.take(worker, 9).await.jobs.is_empty(), "nothing is undone while it runs");
+    kit.store.settle(worker, vec![item(&claim, 1 - bad, done())]).await.unwrap();
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[]).await, ["undo-slow", "undo-first"], "it was done after all");
+    assert_eq!(state(kit, id).await, FlowState::Undone);
+}
+
+async fn a_step_in_doubt_is_undone_and_its_undo_is_told(kit: &Kit) {
+    let doubt = |kind: &str| Settlement::Dead {
+        failure: Failure::new(kind, ErrorClass::Ambiguous, "the line broke"),
+    };
+    for (how, expected) in
+        [(doubt("card"), true), (cancelled("told"), true), (dead("declined"), false)]
+    {
+        start(kit, vec![undoable("card", &[])]).await;
+        let worker = kit.worker().await;
+        let claim = kit.take_one(worker).await;
+        kit.store.settle(worker, vec![item(&claim, 0, how)]).await.unwrap();
+        tend(kit).await;
+        let undo = kit.take(worker, 1).await;
+        assert_eq!(undo.jobs.len(), usize::from(expected));
+        if expected {
+            let told =
+                r#"{"step":"card","outcome":"unknown","payload":{"why":"saga"},"output":null}"#;
+            assert_eq!(undo.jobs[0].job.payload, json(told));
+            kit.store.settle(worker, vec![item(&undo, 0, done())]).await.unwrap();
+            tend(kit).await;
+        }
+    }
+}
+
+async fn run_some(kit: &Kit, worker: WorkerId, steps: usize) {
+    for _ in 0..steps {
+        let claim = kit.take_one(worker).await;
+        kit.store.settle(worker, vec![item(&claim, 0, done())]).await.unwrap();
+        tend(kit).await;
+    }
+}
+
+async fn a_saga_that_is_called_off_is_undone(kit: &Kit) {
+    let id = start(kit, booking()).await;
+    let worker = kit.worker().await;
+    run_some(kit, worker, 2).await;
+    let act = FlowAct::Cancel { reason: "not wanted".into() };
+    kit.store.change_flow(id, act.clone()).await.unwrap();
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[]).await, ["undo-flight", "undo-hotel"]);
+    let view = view(kit, id).await;
+    assert_eq!(
+        (view.head.state, view.head.reason.as_deref()),
+        (FlowState::Undone, Some("not wanted"))
+    );
+    let again = kit.store.change_flow(id, act).await.unwrap();
+    assert!(matches!(again, FlowAnswer::NotNow { .. }), "{again:?}");
+}
+
+async fn an_undo_that_dies_leaves_it_stuck_until_somebody_acts(kit: &Kit) {
+    let id = start(kit, booking()).await;
+    let worker = kit.worker().await;
+    let ends = [("card", dead("declined")), ("undo-flight", dead("the airline is closed"))];
+    let ran = run(kit, worker, &ends).await;
+    assert_eq!(ran.last().map(String::as_str), Some("undo-flight"));
+    assert_eq!(state(kit, id).await, FlowState::Stuck);
+    let act = FlowAct::Resolve {
+        step: "undo flight".into(),
+        output: Some(json(r#""by phone""#)),
+        by: "ada".into(),
+        why: "called the airline".into(),
+    };
+    assert_eq!(
+        kit.store.change_flow(id, act.clone()).await.unwrap(),
+        FlowAnswer::Acted { jobs: 1 }
+    );
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[]).await, ["undo-hotel"]);
+    let view = view(kit, id).await;
+    assert_eq!(view.head.state, FlowState::Undone);
+    let flight = view.steps.iter().find(|step| step.name == "undo flight").unwrap();
+    let job = kit.view(flight.first.unwrap()).await;
+    assert_eq!((job.state, job.output), (tidemill_core::State::Done, Some(json(r#""by phone""#))));
+    let letters = kit
+        .store
+        .dead(&DeadFilter { archived: true, ..DeadFilter::default() }, 0, 10)
+        .await
+        .unwrap();
+    let letter = letters.iter().find(|letter| letter.id == flight.first.unwrap());
+    let notes: Vec<_> =
+        letter.unwrap().notes.iter().map(|n| (n.by.as_str(), n.text.as_str())).collect();
+    assert_eq!(notes, [("ada", "marked done: called the airline")]);
+    let again = kit.store.change_flow(id, act).await.unwrap();
+    assert!(matches!(again, FlowAnswer::NotNow { .. }), "{again:?}");
+}
+
+async fn after_the_pivot_it_goes_forward_only(kit: &Kit) {
+    let steps = vec![
+        undoable("hotel", &[]),
+        Step { pivot: true, ..step("pay", &["hotel"]) },
+        step("ship", &["pay"]),
+        step("mail", &["ship"]),
+    ];
+    let id = start(kit, steps).await;
+    let worker = kit.worker().await;
+    let ran = run(kit, worker, &[("ship", dead("no"))]).await;
+    assert_eq!(ran, ["hotel", "pay", "ship"], "nothing is undone");
+    assert_eq!(state(kit, id).await, FlowState::Stuck);
+    assert_eq!(states(kit, id).await["mail"], StepState::Waiting, "and nothing is skipped");
+    let act = FlowAct::Cancel { reason: "no".into() };
+    let answer = kit.store.change_flow(id, act).await.unwrap();
+    assert!(matches!(answer, FlowAnswer::NotNow { .. }), "{answer:?}");
+    kit.store.change_flow(id, FlowAct::Retry { step: None, by: "ada".into() }).await.unwrap();
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[]).await, ["ship", "mail"]);
+    assert_eq!(state(kit, id).await, FlowState::Done);
+}
+
+async fn a_failure_that_is_answered_turns_nothing_back(kit: &Kit) {
+    let answer = Step {
+        after: vec![After { on: On::Failure, ..After::success("card") }],
+        ..harmless("voucher", &[])
+    };
+    let id = start(kit, vec![undoable("hotel", &[]), undoable("card", &["hotel"]), answer]).await;
+    let worker = kit.worker().await;
+    let ran = run(kit, worker, &[("card", dead("declined"))]).await;
+    assert_eq!(ran, ["hotel", "card", "voucher"]);
+    assert_eq!(state(kit, id).await, FlowState::Done);
+}
+
+async fn a_saga_without_undos_is_refused(_kit: &Kit) {
+    let check =
+        |flow: Flow| flow.plan(&Limits::default(), Retention::default()).unwrap_err().to_string();
+    let missing = check(saga_of(vec![undoable("a", &[]), step("b", &["a"])]));
+    assert!(missing.contains("\"b\"") && missing.contains("undo"), "{missing}");
+    let mut flow = saga_of(vec![undoable("a", &[])]);
+    flow.options.saga = false;
+    assert!(check(flow).contains("no saga"));
+    let pivot = |name: &str| Step { pivot: true, ..step(name, &[]) };
+    assert!(check(saga_of(vec![pivot("a"), pivot("b")])).contains("point of no return"));
+}
