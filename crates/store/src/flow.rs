@@ -5,7 +5,7 @@ pub mod text;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tidemill_core::flow::{FlowState, Join, On, Plan, StepState};
+use tidemill_core::flow::{FlowState, Join, On, Plan, StepState, Undo};
 use tidemill_core::{FlowId, JobId, NewJob, Payload};
 
 use crate::error::Result;
@@ -160,6 +160,33 @@ pub struct StepView {
     pub ended_at: Option<Timestamp>,
     /// Why it was skipped.
     pub reason: Option<String>,
+    /// The job that undoes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo: Option<Undo>,
+    /// The step that it undoes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undoes: Option<u32>,
+    /// Once it is done, there is no way back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pivot: bool,
+}
+
+impl FlowView {
+    /// What would be undone if the flow turned back now, in this order: steps that are done, latest first, behind those
+    /// that run and may be done by then. Empty once it is past its point of no return, or has turned back.
+    pub fn would_undo(&self) -> Vec<&StepView> {
+        let is_past = self.steps.iter().any(|step| step.pivot && step.state == StepState::Done);
+        if is_past || self.head.state != FlowState::Running {
+            return Vec::new();
+        }
+        let started = |step: &&StepView| matches!(step.state, StepState::Open | StepState::Done);
+        let mut steps: Vec<&StepView> =
+            self.steps.iter().filter(|step| step.undo.is_some()).filter(started).collect();
+        steps.sort_by_key(|step| (step.ended_at.is_some(), step.ended_at, step.number));
+        let running = steps.iter().position(|step| step.ended_at.is_some()).unwrap_or(steps.len());
+        steps[running..].reverse();
+        steps
+    }
 }
 
 /// An edge, as people see it.

@@ -16,6 +16,7 @@ use crate::job::{Due, NewJob};
 use crate::limit::{Limits, NAME_BYTES_MAX};
 use crate::name;
 use crate::retention::Retention;
+use crate::retry::Retry;
 
 /// A flow that was found good, as rows.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,7 +53,7 @@ impl Flow {
         if self.options.at_once == Some(0) {
             return Err(invalid(&self.name, "at_once is 0, so no job of it could ever start"));
         }
-        let steps = flatten(self.steps)?;
+        let mut steps = flatten(self.steps)?;
         if steps.is_empty() {
             return Err(invalid(&self.name, "it has no steps"));
         }
@@ -68,7 +69,8 @@ impl Flow {
         }
         let rows = steps.iter().zip(0..).map(|(step, number)| step.row(number, &edges)).collect();
         check_joins(&steps, &rows, &edges)?;
-        check_undos(&self.name, &steps, &edges, self.options.saga)?;
+        let beyond = check_undos(&self.name, &steps, &edges, self.options.saga)?;
+        retry_forward(&mut steps, &beyond);
         let jobs = steps
             .into_iter()
             .zip(0..)
@@ -365,15 +367,28 @@ fn check_joins(steps: &[Flat], rows: &Vec<StepRow>, edges: &[Edge]) -> Result<()
     Ok(())
 }
 
-/// Every step of a saga that can be turned back from says how it is undone.
-fn check_undos(flow: &str, steps: &[Flat], edges: &[Edge], is_saga: bool) -> Result<()> {
+/// What comes after the point of no return is retried until it works, unless it says otherwise.
+fn retry_forward(steps: &mut [Flat], beyond: &BTreeSet<u32>) {
+    for number in beyond {
+        let Some(step) = steps.get_mut(*number as usize).filter(|step| !step.pivot) else {
+            continue;
+        };
+        for job in &mut step.jobs {
+            job.options.retry.get_or_insert_with(|| Retry::attempts(u16::MAX));
+        }
+    }
+}
+
+/// Every step of a saga that can be turned back from says how it is undone. Answers the steps from the point of no return
+/// on.
+fn check_undos(flow: &str, steps: &[Flat], edges: &[Edge], is_saga: bool) -> Result<BTreeSet<u32>> {
     if !is_saga {
         let odd = steps.iter().find(|step| step.pivot || step.undo != UndoRule::Missing);
         return match odd {
             Some(step) => {
                 Err(invalid(&step.name, "it says how it is undone, but the flow is no saga"))
             }
-            None => Ok(()),
+            None => Ok(BTreeSet::new()),
         };
     }
     if steps.len() > SAGA_STEPS_MAX {
@@ -408,5 +423,5 @@ fn check_undos(flow: &str, steps: &[Flat], edges: &[Edge], is_saga: bool) -> Res
             _ => {}
         }
     }
-    Ok(())
+    Ok(beyond)
 }

@@ -110,8 +110,10 @@ pub fn state(state: FlowState, paint: Paint) -> String {
         FlowState::Done => paint.green(&format!("✔ {word}")),
         FlowState::Failed => paint.red(&format!("✘ {word}")),
         FlowState::Running => paint.cyan(&format!("● {word}")),
-        FlowState::Cancelling => paint.yellow(&format!("● {word}")),
+        FlowState::Cancelling | FlowState::Undoing => paint.yellow(&format!("● {word}")),
         FlowState::Cancelled => paint.yellow(&format!("⊘ {word}")),
+        FlowState::Undone => paint.yellow(&format!("↺ {word}")),
+        FlowState::Stuck => paint.red(&format!("! {word}")),
         FlowState::Building => paint.dim(&format!("○ {word}")),
     }
 }

@@ -159,6 +159,9 @@ pub mod tests {
             started_at: None,
             ended_at: None,
             reason: None,
+            undo: None,
+            undoes: None,
+            pivot: false,
         }
     }
 

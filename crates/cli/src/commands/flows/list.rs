@@ -75,10 +75,10 @@ fn state(state: FlowState) -> Cell {
     let colour = match state {
         FlowState::Done => Color::Green,
         FlowState::Running => Color::Cyan,
-        FlowState::Failed => Color::Red,
+        FlowState::Failed | FlowState::Stuck => Color::Red,
         FlowState::Building => Color::Blue,
-        FlowState::Cancelling => Color::Yellow,
-        FlowState::Cancelled => Color::DarkGrey,
+        FlowState::Cancelling | FlowState::Undoing => Color::Yellow,
+        FlowState::Cancelled | FlowState::Undone => Color::DarkGrey,
     };
     Cell::new(state.word()).fg(colour)
 }

@@ -56,7 +56,7 @@ pub(super) fn edge(row: &Row) -> Edge {
     }
 }
 
-fn undo(text: Option<&str>) -> Result<Option<Box<Undo>>, Fault> {
+pub(super) fn undo(text: Option<&str>) -> Result<Option<Box<Undo>>, Fault> {
     let Some(text) = text else { return Ok(None) };
     let undo = serde_json::from_str(text).map_err(|e| unreadable("undo", &e))?;
     Ok(Some(Box::new(undo)))

@@ -122,5 +122,8 @@ fn step(row: &Row, after: &mut HashMap<i32, Vec<AfterView>>) -> Result<StepView>
         started_at: row.get::<_, Option<At>>(9).map(|at| at.0),
         ended_at: row.get::<_, Option<At>>(10).map(|at| at.0),
         reason: row.get(11),
+        undo: rows::undo(row.get(12)).map_err(Error::from)?.map(|undo| *undo),
+        undoes: row.get::<_, Option<i32>>(13).map(|number| number as u32),
+        pivot: row.get(14),
     })
 }

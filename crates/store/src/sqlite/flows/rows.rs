@@ -58,7 +58,7 @@ pub(super) fn edge(row: &Row<'_>) -> rusqlite::Result<Edge> {
     })
 }
 
-fn undo(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Box<Undo>>> {
+pub(super) fn undo(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Box<Undo>>> {
     let Some(text) = row.get_ref(column)?.as_str_or_null()? else { return Ok(None) };
     let undo = serde_json::from_str(text).map_err(|e| unreadable(column, e))?;
     Ok(Some(Box::new(undo)))

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use tidemill_core::flow::{FlowState, On, StepState};
 use tidemill_core::{FlowId, JobId, Payload};
 
-use super::rows::{flow_id, join};
+use super::rows::{flow_id, join, undo};
 use crate::error::Result;
 use crate::flow::{
     AfterView, FlowFilter, FlowHead, FlowView, INLINE_BYTES_MAX, Input, Output, StepView,
@@ -112,6 +112,9 @@ fn step(row: &Row<'_>, after: &mut HashMap<u32, Vec<AfterView>>) -> rusqlite::Re
         started_at: time_opt(row, 9)?,
         ended_at: time_opt(row, 10)?,
         reason: row.get(11)?,
+        undo: undo(row, 12)?.map(|undo| *undo),
+        undoes: row.get(13)?,
+        pivot: row.get(14)?,
     })
 }
 
