@@ -20,6 +20,14 @@ struct SchedulesPage;
 #[doc = include_str!("../../../docs/ordering.md")]
 struct Guide;
 
+/// The pages on flows, so that their code is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/flows.md")]
+#[doc = include_str!("../../../docs/chains.md")]
+#[doc = include_str!("../../../docs/fan-in.md")]
+#[doc = include_str!("../../../docs/graphs.md")]
+struct FlowsPages;
+
 mod engine;
 mod error;
 pub mod local;

@@ -35,14 +35,20 @@ fn life(mill: &Mill) {
 
     // The keys fail as long as a file is not there.
     let there = mill.file("keys");
-    let exec = format!("if [ $TIDEMILL_KIND = keys ]; then [ -e {there} ] || exit 64; fi; echo 7");
+    let exec = format!(
+        "if [ $TIDEMILL_KIND = keys ]; then [ -e {there} ] || {{ echo no keys >&2; exit 64; }}; fi; echo 7"
+    );
     let watch = ["flows", "show", &*id, "--watch"];
     let follower = Process::spawn(&mut mill.command(&watch)).unwrap();
     let worker = mill.work(&["--exec", &exec, "--kind", "account,mail,keys"]);
     follower.wait_for_line("is failed: 7 jobs, 4 done, 1 failed, 2 skipped", PATIENCE).unwrap();
     let wait = ["flows", "wait", &*id, "--timeout", "30s"];
     mill.run(&wait).code(1).says("is failed");
-    mill.run(&["flows", "show", &id]).ok().says("✘ failed").says("skipped: keys failed");
+    mill.run(&["flows", "show", &id])
+        .ok()
+        .says("✘ failed")
+        .says("no keys")
+        .says("skipped: keys failed");
     mill.run(&["flows", "show", &id]).ok().says("after account if output > 100 ✘");
     let step = |at: usize| mill.json(&["flows", "show", &id, "--json"])["steps"][at].clone();
     assert_eq!(

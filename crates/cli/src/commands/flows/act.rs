@@ -38,8 +38,8 @@ pub async fn cancel(app: &App, args: Cancel) -> Outcome {
     let mill = app.open_existing().await?;
     let jobs = mill.cancel_flow(args.id, &args.reason).await?;
     mill.close().await;
-    let ended = count(jobs, "job that was on its way has", "jobs that were on their way have");
-    say(app, args.id, "called off", jobs, &format!("{ended} ended; what runs is told"));
+    let sentence = count(jobs, "job never starts", "jobs never start");
+    say(app, args.id, "called off", jobs, &format!("{sentence}, and what runs is told"));
     Ok(Exit::Ok)
 }
 

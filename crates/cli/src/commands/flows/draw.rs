@@ -3,6 +3,7 @@
 //! Signs say what colours say, so nothing is lost where there are none. It refuses to cut what is
 //! piped: only a terminal's width, if one is given, bends a line.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use console::{Alignment, measure_text_width, pad_str, truncate_str};
@@ -26,9 +27,18 @@ pub struct Style {
     pub columns: Option<usize>,
 }
 
+/// What jobs of failed steps said, by the numbers of the steps.
+pub type Errors = HashMap<u32, String>;
+
 /// The whole drawing: first the whole flow, then its steps.
-pub fn flow(view: &FlowView, now: Timestamp, style: Style) -> (Vec<String>, Vec<String>) {
-    (cut(head(view, now, style.paint), style), cut(steps(view, now, style.paint), style))
+pub fn flow(
+    view: &FlowView,
+    errors: &Errors,
+    now: Timestamp,
+    style: Style,
+) -> (Vec<String>, Vec<String>) {
+    let steps = steps(view, errors, now, style.paint);
+    (cut(head(view, now, style.paint), style), cut(steps, style))
 }
 
 fn cut(lines: Vec<String>, style: Style) -> Vec<String> {
@@ -136,7 +146,7 @@ fn bar(share: Share, columns: usize, paint: Paint) -> String {
 }
 
 /// A line for each step, in columns.
-fn steps(view: &FlowView, now: Timestamp, paint: Paint) -> Vec<String> {
+fn steps(view: &FlowView, errors: &Errors, now: Timestamp, paint: Paint) -> Vec<String> {
     let rows = layout::rows(&view.steps);
     let digits = rows.iter().map(|row| grouped(row.step.jobs).len()).max().unwrap_or_default();
     let cells: Vec<[String; 5]> = rows
@@ -144,7 +154,7 @@ fn steps(view: &FlowView, now: Timestamp, paint: Paint) -> Vec<String> {
         .map(|row| {
             let kind = paint.dim(row.step.kind.as_deref().unwrap_or("–"));
             let jobs = jobs(row.step, digits, paint);
-            [name(row, paint), kind, jobs, lasted(row.step, now), noted(row, paint)]
+            [name(row, paint), kind, jobs, lasted(row.step, now), noted(row, errors, paint)]
         })
         .collect();
     let width = |column: usize| {
@@ -172,9 +182,15 @@ fn name(row: &Row<'_>, paint: Paint) -> String {
     format!("{}{} {name}", paint.dim(&row.rails), sign(step.state, paint))
 }
 
-fn noted(row: &Row<'_>, paint: Paint) -> String {
+fn noted(row: &Row<'_>, errors: &Errors, paint: Paint) -> String {
     let note = note::of(row.step, row.under);
-    if row.step.state == StepState::Skipped { paint.yellow(&note) } else { paint.dim(&note) }
+    let note =
+        if row.step.state == StepState::Skipped { paint.yellow(&note) } else { paint.dim(&note) };
+    match errors.get(&row.step.number) {
+        Some(error) if note.is_empty() => paint.red(error),
+        Some(error) => format!("{} {} {note}", paint.red(error), paint.dim("·")),
+        None => note,
+    }
 }
 
 /// How far a step with several jobs is; nothing for the others.

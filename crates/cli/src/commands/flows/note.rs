@@ -50,7 +50,7 @@ fn edge(edge: &AfterView) -> String {
     let ended = match edge.on {
         On::Success => name.clone(),
         On::Failure => format!("failure of {name}"),
-        On::Either => format!("{name}, well or not"),
+        On::Either => format!("{name} (well or not)"),
     };
     let held = match edge.held {
         Some(true) => " ✔",
@@ -72,8 +72,8 @@ fn join(join: Join) -> String {
             parts.push(format!("bears {failures}"));
         }
         Need::Finished => parts.push("however they end".to_owned()),
-        Need::Quorum { jobs: 1 } => parts.push("the first success".to_owned()),
-        Need::Quorum { jobs } => parts.push(format!("{} successes", grouped(u64::from(jobs)))),
+        Need::Quorum { jobs: 1 } => parts.push("the first is enough".to_owned()),
+        Need::Quorum { jobs } => parts.push(format!("{} are enough", grouped(u64::from(jobs)))),
     }
     parts.extend(join.within_ms.map(|ms| format!("within {}", short(Duration::from_millis(ms)))));
     if join.rest == Rest::Cancel {
@@ -107,7 +107,7 @@ mod tests {
         let mut one = step("b", &["a"]);
         one.join =
             Join { need: Need::Quorum { jobs: 3 }, within_ms: Some(60_000), rest: Rest::Cancel };
-        assert_eq!(of(&one, Some("a")), "3 successes, within 1m, cancels the rest");
+        assert_eq!(of(&one, Some("a")), "3 are enough, within 1m, cancels the rest");
         one.after[0].on = On::Failure;
         one.join = Join::default();
         assert_eq!(of(&one, Some("a")), "after failure of a");

@@ -2,12 +2,17 @@
 
 use console::Term;
 use tidemill::{FlowId, FlowView, Tidemill};
+use tidemill_core::flow::StepState;
 
-use super::draw::{self, Style};
+use super::draw::{self, Errors, Style};
 use super::watch;
 use crate::app::App;
 use crate::exit::{Exit, Outcome};
 use crate::output::{self, Paint, line};
+
+/// Errors that are looked up, at most.
+const ERRORS_MAX: usize = 20;
+const ERROR_CHARS_MAX: usize = 80;
 
 /// Which flow, and how.
 #[derive(Debug, clap::Args)]
@@ -44,9 +49,23 @@ pub async fn show(app: &App, mill: &Tidemill, view: &FlowView) -> Outcome<()> {
         output::json(view);
         return Ok(());
     }
-    let (head, steps) = draw::flow(view, mill.now().await?, style());
+    let errors = errors(mill, view).await?;
+    let (head, steps) = draw::flow(view, &errors, mill.now().await?, style());
     head.into_iter().chain([String::new()]).chain(steps).for_each(line);
     Ok(())
+}
+
+/// What the jobs of failed steps said, where a step has only one.
+async fn errors(mill: &Tidemill, view: &FlowView) -> Outcome<Errors> {
+    let failed = view.steps.iter().filter(|step| step.state == StepState::Failed && step.jobs == 1);
+    let mut errors = Errors::new();
+    for step in failed.take(ERRORS_MAX) {
+        let Some(job) = step.first else { continue };
+        let error = mill.job(job).await?.and_then(|job| job.error);
+        errors
+            .extend(error.map(|error| (step.number, output::first_line(&error, ERROR_CHARS_MAX))));
+    }
+    Ok(errors)
 }
 
 /// How stdout is drawn on.

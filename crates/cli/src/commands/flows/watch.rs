@@ -88,7 +88,7 @@ impl Picture {
 
 /// The drawing, as much of it as a terminal has lines for.
 fn drawing(view: &FlowView, now: Timestamp) -> String {
-    let (head, steps) = draw::flow(view, now, show::style());
+    let (head, steps) = draw::flow(view, &draw::Errors::new(), now, show::style());
     let lines = usize::from(Term::stdout().size().0);
     let room = lines.saturating_sub(head.len() + LINES_AROUND).max(1);
     let folded = steps.len().saturating_sub(room);
