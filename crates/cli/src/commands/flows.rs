@@ -1,6 +1,7 @@
 //! `tidemill flows`: list, show, start, cancel, retry, wait.
 
 mod act;
+mod document;
 mod draw;
 mod layout;
 mod list;

@@ -100,6 +100,24 @@ fn a_flow_is_called_off_on_postgres() {
 }
 
 #[test]
+fn a_saga_that_turns_back_is_drawn_with_its_undos() {
+    let mill = Mill::sqlite();
+    let text = r#"{"name": "trip", "saga": true, "steps": [
+        {"name": "flight", "kind": "book", "undo": {"kind": "undo", "payload": 7}},
+        {"name": "pay", "kind": "pay", "after": ["flight"], "nothing_to_undo": true, "pivot": true}
+    ]}"#;
+    let id = start(&mill, text);
+    mill.run(&["flows", "show", &id]).ok().says("no way back once it is done");
+    let exec = "[ $TIDEMILL_KIND != pay ] || exit 64";
+    let worker = mill.work(&["--exec", exec, "--kind", "book,undo,pay"]);
+    mill.run(&["flows", "wait", &id, "--timeout", "30s"]).code(1).says("is undone");
+    mill.run(&["flows", "show", &id]).ok().says("↺ undone").says("✔ undo flight").says("✘ pay");
+    let shown = mill.run(&["flows", "show", &id, "--json"]).ok().stdout;
+    assert_eq!(shown.matches(r#""steps":"#).count(), 1, "each word once: {shown}");
+    stop(worker);
+}
+
+#[test]
 fn checking_a_flow_needs_no_store() {
     let mill = Mill::sqlite();
     let file = mill.file("flow.json");

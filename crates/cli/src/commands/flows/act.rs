@@ -3,6 +3,7 @@
 use serde_json::json;
 use tidemill::FlowId;
 
+use super::document::Document;
 use super::{draw, watch};
 use crate::app::{App, whoami};
 use crate::commands::jobs::wait::Patience;
@@ -61,7 +62,7 @@ pub async fn wait(app: &App, id: FlowId, patience: Patience) -> Outcome {
         Late::wait("waiting for the flow").during(mill.wait_flow(id, patience.limit())).await?;
     mill.close().await;
     if app.json {
-        output::json(&view);
+        output::json(&Document::from(&view));
     } else {
         output::line(draw::said(&view));
     }

@@ -12,7 +12,7 @@ use crate::output;
 /// Which flows.
 #[derive(Debug, Default, clap::Args)]
 pub struct Args {
-    /// In this state: building, running, done, failed, cancelling or cancelled
+    /// In this state: building, running, done, failed, cancelling, cancelled, undoing, undone or stuck
     #[arg(long)]
     state: Option<FlowState>,
     /// Of this name

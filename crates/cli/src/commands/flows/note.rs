@@ -30,7 +30,8 @@ pub fn of(step: &StepView, under: Option<&str>) -> String {
     let skipped = skipped.unwrap_or_default();
     // What explains more stands first: the end of a long line may not be seen.
     let by_condition = step.after.iter().any(|edge| edge.held == Some(false));
-    let parts = if by_condition { [waits, skipped] } else { [skipped, waits] };
+    let pivot = if step.pivot { "no way back once it is done".to_owned() } else { String::new() };
+    let parts = if by_condition { [waits, skipped, pivot] } else { [skipped, waits, pivot] };
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     parts.join(" · ")
 }
@@ -111,5 +112,7 @@ mod tests {
         one.after[0].on = On::Failure;
         one.join = Join::default();
         assert_eq!(of(&one, Some("a")), "after failure of a");
+        one.pivot = true;
+        assert_eq!(of(&one, Some("a")), "after failure of a · no way back once it is done");
     }
 }

@@ -4,6 +4,7 @@ use console::Term;
 use tidemill::{FlowId, FlowView, Tidemill};
 use tidemill_core::flow::StepState;
 
+use super::document::Document;
 use super::draw::{self, Errors, Style};
 use super::watch;
 use crate::app::App;
@@ -46,7 +47,7 @@ pub async fn find(mill: &Tidemill, id: FlowId) -> Outcome<FlowView> {
 /// Prints it.
 pub async fn show(app: &App, mill: &Tidemill, view: &FlowView) -> Outcome<()> {
     if app.json {
-        output::json(view);
+        output::json(&Document::from(view));
         return Ok(());
     }
     let errors = errors(mill, view).await?;

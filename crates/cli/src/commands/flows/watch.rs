@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 use tidemill::{FlowId, FlowView, Tidemill, Timestamp};
 use tidemill_core::flow::{FlowState, StepState};
 
+use super::document::Document;
 use super::{draw, layout, show};
 use crate::app::App;
 use crate::duration::short;
@@ -78,7 +79,7 @@ impl Picture {
             Self::Lines(seen) => changes(seen, view, now),
             Self::Documents(last) => {
                 if last.as_ref() != Some(view) {
-                    output::json(view);
+                    output::json(&Document::from(view));
                     *last = Some(view.clone());
                 }
             }
