@@ -32,6 +32,7 @@ mod engine {
     mod refused;
     mod result;
     mod retention;
+    pub mod saga_kills;
     mod schedule;
     pub mod schedule_kills;
     mod share;
@@ -45,5 +46,6 @@ mod engine {
 fn role() {
     engine::processes::run();
     engine::limit_kills::run();
+    engine::saga_kills::run();
     engine::schedule_kills::run();
 }
