@@ -7,7 +7,8 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::id::{JobId, WorkerId};
+use crate::flow::FlowState;
+use crate::id::{FlowId, JobId, WorkerId};
 use crate::job::state::State;
 pub use queue::{Holder, QueueWhy, TenantDepth, Trend, drains_in_ms};
 
@@ -41,6 +42,19 @@ pub enum Gate {
         head: JobId,
         /// Whether that one is dead and blocks the others.
         dead: bool,
+    },
+    /// Its step of a flow has not been let go.
+    Flow {
+        /// Which flow.
+        flow: FlowId,
+        /// Its step.
+        step: String,
+        /// Where the flow stands.
+        state: FlowState,
+        /// What its step comes after and has not ended, or holds it; with how many jobs of it have not ended.
+        waits_for: Vec<(String, u64)>,
+        /// At most so many jobs of the flow are under way at once.
+        at_once: Option<u32>,
     },
     /// It waits for the clock.
     Due {
@@ -133,6 +147,28 @@ impl fmt::Display for Gate {
                 } else {
                     write!(f, "which has not finished")
                 }
+            }
+            Self::Flow { flow, state: FlowState::Building, .. } => {
+                write!(f, "its flow {flow} is still being built")
+            }
+            Self::Flow { flow, step, waits_for, at_once, .. } if waits_for.is_empty() => {
+                write!(f, "its step {step} of the flow {flow} is being opened")?;
+                match at_once {
+                    Some(at_once) => write!(f, ", {at_once} jobs at once"),
+                    None => Ok(()),
+                }
+            }
+            Self::Flow { flow, step, waits_for, .. } => {
+                write!(f, "its step {step} of the flow {flow} waits for ")?;
+                for (number, (parent, left)) in waits_for.iter().enumerate() {
+                    write!(f, "{}{parent}", if number > 0 { ", " } else { "" })?;
+                    match left {
+                        0 => write!(f, " (dead)")?,
+                        1 => {}
+                        left => write!(f, " ({left} jobs)")?,
+                    }
+                }
+                Ok(())
             }
             Self::Due { at, attempt: 0 } => write!(f, "it is not due before {at}"),
             Self::Due { at, attempt } => {

@@ -119,6 +119,9 @@ pub struct FlowHead {
     pub done: u64,
     /// How many are dead or were called off.
     pub failed: u64,
+    /// At most so many of its jobs are under way at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_once: Option<u32>,
 }
 
 /// A flow with its steps.

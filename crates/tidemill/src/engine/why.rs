@@ -1,8 +1,10 @@
 //! Why a job is not running: looks at every gate there is, and names those that hold it.
 
+use tidemill_core::flow::StepState;
 use tidemill_core::queue::{RuleBook, matches};
 use tidemill_core::why::{Gate, Why};
 use tidemill_core::{JobId, QueueLimit, State};
+use tidemill_store::flow::Input;
 use tidemill_store::{JobView, LineView, QueueView, Store, WorkerView};
 
 use crate::engine::Tidemill;
@@ -20,6 +22,11 @@ impl Tidemill {
         {
             let LineView { key, ahead, head, dead } = line;
             gates = vec![Gate::Line { key, ahead, head, dead }];
+        }
+        if gates == [Gate::Blocked]
+            && let Some(gate) = in_flow(store.as_ref(), &view).await?
+        {
+            gates = vec![gate];
         }
         if matches!(view.state, State::Scheduled | State::Ready | State::Blocked) {
             let book = RuleBook::new(store.queue_rules().await?);
@@ -39,6 +46,22 @@ impl Tidemill {
         };
         Ok(Why { id, state: view.state, gates, expected_at })
     }
+}
+
+/// What its flow waits for.
+async fn in_flow(store: &dyn Store, view: &JobView) -> Result<Option<Gate>> {
+    let Some(place) = view.job.options.flow.as_deref() else { return Ok(None) };
+    let Some(flow) = store.flow(place.id).await? else { return Ok(None) };
+    let inputs = store.inputs(&[(place.id, place.step)]).await?;
+    let holds = |input: &&Input| !matches!(input.state, StepState::Done | StepState::Skipped);
+    let left = |input: &Input| (input.step.clone(), input.jobs - input.done - input.failed);
+    Ok(Some(Gate::Flow {
+        flow: place.id,
+        step: place.name.clone(),
+        state: flow.head.state,
+        waits_for: inputs.iter().flatten().filter(holds).map(left).collect(),
+        at_once: flow.head.at_once,
+    }))
 }
 
 /// The limits that let it not pass.

@@ -21,6 +21,10 @@ over_both_stores!(
     what_cannot_be_is_refused_before_anything_is_written,
     acts_on_flows_that_are_not_there_say_so,
     a_running_job_fans_out_into_its_flow,
+    why_names_what_a_step_waits_for,
+    a_flow_whose_jobs_are_taken_is_refused,
+    jobs_that_wait_in_flows_are_counted_and_listed,
+    a_booking_is_undone_by_its_handlers,
 );
 
 const LONG: Duration = Duration::from_mins(1);
@@ -295,4 +299,119 @@ async fn a_running_job_fans_out_into_its_flow(kit: Kit) {
     assert_eq!((view.head.state, view.head.jobs), (FlowState::Done, 12));
     let sum = mill.job(view.steps[1].first.unwrap()).await.unwrap().unwrap();
     assert_eq!(sum.output.unwrap().as_str(), "45");
+}
+
+async fn why_names_what_a_step_waits_for(kit: Kit) {
+    let mill = kit.open().await;
+    let flow = || {
+        Flow::new("order")
+            .step("stock", add(1, &[]))
+            .fan_out("parts", (0..3).map(|n| add(n, &[])))
+            .step("ship", add(1, &[]))
+            .after_all(["stock", "parts"])
+    };
+    let id = mill.start(flow()).await.unwrap();
+    let ship = mill.flow(id).await.unwrap().unwrap().steps[2].first.unwrap();
+    let why = mill.why(ship).await.unwrap().to_string();
+    assert!(
+        why.starts_with(&format!("its step ship of the flow {id} waits for stock, parts (3 jobs)")),
+        "{why}"
+    );
+    let building = mill.build(flow()).await.unwrap();
+    let job = mill.flow(building.id()).await.unwrap().unwrap().steps[0].first;
+    let why = mill.why(job.unwrap()).await.unwrap().to_string();
+    assert!(why.contains("is still being built"), "{why}");
+    let capped = Flow::new("capped").fan_out("one", (0..3).map(|n| add(n, &[]))).at_once(1);
+    let id = mill.start(capped).await.unwrap();
+    let filter =
+        tidemill::JobFilter { state: Some(tidemill::State::Blocked), ..Default::default() };
+    let blocked = mill.jobs(&filter).await.unwrap();
+    let of_flow = |view: &&tidemill::JobView| {
+        view.job.options.flow.as_ref().is_some_and(|place| place.id == id)
+    };
+    let waiting = blocked.iter().find(of_flow).unwrap();
+    let why = mill.why(waiting.job.id).await.unwrap().to_string();
+    assert!(why.contains("is being opened, 1 jobs at once"), "{why}");
+}
+
+/// A booking, and what undoes it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Book {
+    what: String,
+}
+
+impl Job for Book {
+    const KIND: &'static str = "book";
+    type Output = u64;
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct CancelBooking(tidemill::Undo<Book, u64>);
+
+impl Job for CancelBooking {
+    const KIND: &'static str = "cancel_booking";
+    type Output = ();
+}
+
+async fn a_booking_is_undone_by_its_handlers(kit: Kit) {
+    let mill = kit.open().await;
+    let book = |what: &str| Book { what: what.to_owned() };
+    let undo = |what: &str| Enqueue::raw("cancel_booking", format!(r#"{{"what":"{what}"}}"#));
+    let saga = Flow::saga("trip")
+        .step("hotel", book("hotel"))
+        .undo(undo("hotel"))
+        .then("flight", book("flight"))
+        .undo(undo("flight"))
+        .then("card", book("card"))
+        .nothing_to_undo();
+    let id = mill.start(saga).await.unwrap();
+    let undone = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let log = Arc::clone(&undone);
+    let worker = mill
+        .worker()
+        .handle(|book: Book, _| async move {
+            match book.what.as_str() {
+                "card" => Err(Fail::permanent("declined")),
+                what => Ok(what.len() as u64),
+            }
+        })
+        .handle(move |CancelBooking(undo): CancelBooking, _| {
+            log.lock().unwrap().push((undo.payload.what, undo.output, undo.outcome));
+            async { Ok(()) }
+        });
+    drain(worker).await.unwrap();
+    let view = mill.flow(id).await.unwrap().unwrap();
+    assert_eq!(view.head.state, FlowState::Undone);
+    let done = tidemill::Outcome::Done;
+    let expected = [("flight".to_owned(), Some(6), done), ("hotel".to_owned(), Some(5), done)];
+    assert_eq!(*undone.lock().unwrap(), expected);
+}
+
+async fn a_flow_whose_jobs_are_taken_is_refused(kit: Kit) {
+    let mill = kit.open().await;
+    let flow = Flow::new("order").step("a", add(1, &[]));
+    let id = mill.start(flow.clone()).await.unwrap();
+    assert_eq!(mill.start(flow.clone()).await.unwrap(), id, "the same flow again is no mistake");
+    let error = mill.start(flow.id(tidemill::FlowId::new())).await.unwrap_err();
+    assert!(error.to_string().contains("id of another job"), "{error}");
+    assert_eq!(mill.flows(&FlowFilter::default()).await.unwrap().len(), 1);
+}
+
+async fn jobs_that_wait_in_flows_are_counted_and_listed(kit: Kit) {
+    let mill = kit.open().await;
+    let flow = Flow::new("order")
+        .step("a", add(1, &[]))
+        .fan_out("b", (0..3).map(|n| add(n, &[])))
+        .after("a")
+        .step("c", add(1, &[]))
+        .after("b");
+    mill.start(flow).await.unwrap();
+    assert_eq!(mill.unfinished().await.unwrap().waiting, 5);
+    let filter =
+        tidemill::JobFilter { state: Some(tidemill::State::Blocked), ..Default::default() };
+    assert_eq!(mill.jobs(&filter).await.unwrap().len(), 4);
+    drain(worker(&mill)).await.unwrap();
+    let unfinished = mill.unfinished().await.unwrap();
+    assert_eq!((unfinished.waiting, unfinished.running), (0, 0));
+    assert!(mill.jobs(&filter).await.unwrap().is_empty());
 }

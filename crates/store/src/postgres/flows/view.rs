@@ -102,6 +102,7 @@ fn head(row: &Row) -> FlowHead {
         jobs: number(8),
         done: number(9),
         failed: number(10),
+        at_once: row.get::<_, Option<i32>>(11).map(|n| n as u32),
     }
 }
 

@@ -141,7 +141,10 @@ begin
     insert into tidemill.flow_edge (flow, from_step, to_step, on_end, when_holds)
     select of_flow, e.from_step, e.to_step, e.on_end, e.when_holds
     from json_to_recordset(given -> 'edges') e(from_step int4, to_step int4, on_end int2, when_holds text);
-    perform tidemill.write_flow_jobs(of_flow, jobs, at);
+    if (select coalesce(sum(w.number), 0) from tidemill.write_flow_jobs(of_flow, jobs, at) w)
+        <> json_array_length(jobs) then
+        perform tidemill.refuse('id_taken', 'a job of the flow has the id of another job; make the flow''s jobs anew');
+    end if;
     return true;
 end $$;
 

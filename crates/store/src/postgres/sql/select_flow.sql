@@ -1,5 +1,5 @@
 -- A flow.
-select f.id, f.name, f.state, f.created_at, f.finished_at, f.reason, s.steps, f.steps_left, s.jobs, s.ok, s.failed
+select f.id, f.name, f.state, f.created_at, f.finished_at, f.reason, s.steps, f.steps_left, s.jobs, s.ok, s.failed, f.at_once
 from tidemill.flow f, lateral (
     select count(*) as steps, coalesce(sum(s.jobs), 0)::int8 as jobs, coalesce(sum(s.ok), 0)::int8 as ok,
         coalesce(sum(s.failed), 0)::int8 as failed

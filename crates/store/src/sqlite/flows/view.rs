@@ -93,6 +93,7 @@ fn head(row: &Row<'_>) -> rusqlite::Result<FlowHead> {
         jobs: count::<i64>(row, 8)?,
         done: count::<i64>(row, 9)?,
         failed: count::<i64>(row, 10)?,
+        at_once: row.get(11)?,
     })
 }
 

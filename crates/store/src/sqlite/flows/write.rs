@@ -36,8 +36,14 @@ pub(in crate::sqlite) fn start(turn: &mut Turn<'_>, plan: &Plan, when: Start) ->
     for edge in &plan.edges {
         insert_edge(turn, plan.id, edge)?;
     }
+    let mut written = 0;
     for planned in &plan.jobs {
-        write_job(turn, plan.id, planned.step, &planned.job)?;
+        written += write_job(turn, plan.id, planned.step, &planned.job)?;
+    }
+    if written != plan.jobs.len() as u64 {
+        let reason =
+            "a job of the flow has the id of another job; make the flow's jobs anew".to_owned();
+        return Err(Error::Database { reason });
     }
     if when == Start::Now {
         act::begin(turn, plan.id)?;

@@ -124,6 +124,11 @@ begin
         job.value ->> 'options', new.now_us, flow.id, job.value ->> 'step'
     from tidemill_flow as flow, json_each(new.jobs) as job
     where flow.id = unhex(replace(new.flow ->> 'id', '-', '')) and flow.tend = 2;
+    select raise(abort, 'tidemill: id_taken: a job of the flow has the id of another job; make the flow''s jobs anew')
+    from tidemill_flow as flow
+    where flow.id = unhex(replace(new.flow ->> 'id', '-', '')) and flow.tend = 2 and json_array_length(new.jobs) <> (
+        select count(*) from tidemill_job as job where job.flow = flow.id
+    );
     update tidemill_flow set tend = 1 where id = unhex(replace(new.flow ->> 'id', '-', '')) and tend = 2;
 end;
 

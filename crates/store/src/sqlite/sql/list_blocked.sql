@@ -1,6 +1,11 @@
--- All jobs that wait for another one: kept for after the holder of their unique key, or behind the
--- first of their line. Newest first.
+-- All jobs that wait for another one: kept for after the holder of their unique key, behind the first of their line, or
+-- in a step of a flow that has not let them go. Newest first.
 select next_id from tidemill_unique_key where next_id is not null
-union all
+union
 select id from tidemill_line_waiting
+union
+select job.id
+from tidemill_flow_step as step
+join tidemill_job as job on job.flow = step.flow and job.step = step.number and job.id > step.opened
+where step.state < 2 and not exists (select 1 from tidemill_outcome where id = job.id)
 order by 1 desc

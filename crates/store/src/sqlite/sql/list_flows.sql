@@ -4,7 +4,8 @@ select
     (select count(*) from tidemill_flow_step where tidemill_flow_step.flow = flow.id),
     (select coalesce(sum(jobs), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id),
     (select coalesce(sum(ok), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id),
-    (select coalesce(sum(failed), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id)
+    (select coalesce(sum(failed), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id),
+    flow.at_once
 from tidemill_flow as flow
 where (?1 is null or state = ?1) and (?2 is null or name = ?2) and (?3 is null or id < ?3)
 order by id desc

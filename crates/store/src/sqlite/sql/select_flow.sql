@@ -4,6 +4,7 @@ select
     (select count(*) from tidemill_flow_step where tidemill_flow_step.flow = flow.id),
     (select coalesce(sum(jobs), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id),
     (select coalesce(sum(ok), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id),
-    (select coalesce(sum(failed), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id)
+    (select coalesce(sum(failed), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id),
+    flow.at_once
 from tidemill_flow as flow
 where id = ?1
