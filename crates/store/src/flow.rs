@@ -110,7 +110,7 @@ pub struct FlowHead {
     /// Why it was called off.
     pub reason: Option<String>,
     /// How many steps it has.
-    pub steps: u64,
+    pub steps_all: u64,
     /// How many of them have not ended.
     pub steps_left: u64,
     /// How many jobs it has.

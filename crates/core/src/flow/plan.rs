@@ -379,8 +379,8 @@ fn retry_forward(steps: &mut [Flat], beyond: &BTreeSet<u32>) {
     }
 }
 
-/// Every step of a saga that can be turned back from says how it is undone. Answers the steps from the point of no return
-/// on.
+/// Every step of a saga that can be turned back from says how it is undone. Answers the steps from the point of
+/// no return on.
 fn check_undos(flow: &str, steps: &[Flat], edges: &[Edge], is_saga: bool) -> Result<BTreeSet<u32>> {
     if !is_saga {
         let odd = steps.iter().find(|step| step.pivot || step.undo != UndoRule::Missing);

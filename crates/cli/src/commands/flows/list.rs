@@ -56,8 +56,8 @@ pub async fn run(app: &App, args: Args) -> Outcome {
 
 fn row(flow: &FlowHead, now: Timestamp) -> [Cell; 8] {
     let steps = match flow.steps_left {
-        0 => output::quiet(format!("0/{}", flow.steps)),
-        left => Cell::new(format!("{left}/{}", flow.steps)),
+        0 => output::quiet(format!("0/{}", flow.steps_all)),
+        left => Cell::new(format!("{left}/{}", flow.steps_all)),
     };
     [
         Cell::new(flow.id),

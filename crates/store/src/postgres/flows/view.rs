@@ -97,7 +97,7 @@ fn head(row: &Row) -> FlowHead {
         created_at: row.get::<_, At>(3).0,
         finished_at: row.get::<_, Option<At>>(4).map(|at| at.0),
         reason: row.get(5),
-        steps: number(6),
+        steps_all: number(6),
         steps_left: row.get::<_, i32>(7) as u64,
         jobs: number(8),
         done: number(9),

@@ -709,7 +709,7 @@ begin
             select p.id, p.answer, p.lines_up, p.is_new into judged
             from tidemill.put(
                 row(line.id, line.kind, line.queue, line.priority, line.tenant, line.key, line.unique_key, 0,
-                    line.payload::json, line.options, present)::tidemill.job,
+                    line.payload::json, line.options, present, null, null)::tidemill.job,
                 greatest(present, coalesce(line.run_at, present + line.delay_us * interval '1 us')),
                 line.scope, present + line.period_us * interval '1 us', line.on_duplicate, line.force, present,
                 up_ids) p;

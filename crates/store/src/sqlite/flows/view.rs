@@ -89,7 +89,7 @@ fn head(row: &Row<'_>) -> rusqlite::Result<FlowHead> {
         finished_at: time_opt(row, 4)?,
         reason: row.get(5)?,
         steps_left: count::<i64>(row, 6)?,
-        steps: count::<i64>(row, 7)?,
+        steps_all: count::<i64>(row, 7)?,
         jobs: count::<i64>(row, 8)?,
         done: count::<i64>(row, 9)?,
         failed: count::<i64>(row, 10)?,
