@@ -18,6 +18,7 @@ struct SchedulesPage;
 #[doc = include_str!("../../../docs/backpressure.md")]
 #[doc = include_str!("../../../docs/limits.md")]
 #[doc = include_str!("../../../docs/ordering.md")]
+#[doc = include_str!("../../../docs/sagas.md")]
 struct Guide;
 
 /// The pages on flows, so that their code is compiled and run.

@@ -1,4 +1,4 @@
-//! `tidemill flows`: list, show, start, cancel, retry, wait.
+//! `tidemill flows`: list, show, start, cancel, retry, resolve, undo, wait.
 
 mod act;
 mod document;
@@ -8,6 +8,7 @@ mod list;
 mod note;
 mod show;
 mod start;
+mod undo;
 mod watch;
 
 use tidemill::FlowId;
@@ -35,7 +36,14 @@ enum Verb {
     Cancel(act::Cancel),
     /// Send the dead jobs of a flow on their way again
     Retry(act::Retry),
-    /// Wait until a flow has ended
+    /// Say that the dead job of a step is seen to: it counts as done
+    Resolve(act::Resolve),
+    /// Say what would be undone if a saga turned back now, in that order; changes nothing
+    Undo {
+        /// The saga
+        id: FlowId,
+    },
+    /// Wait until a flow has ended, or is a saga that is stuck
     Wait {
         /// The flow
         id: FlowId,
@@ -52,6 +60,8 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         Verb::Start(args) => start::run(app, args).await,
         Verb::Cancel(args) => act::cancel(app, args).await,
         Verb::Retry(args) => act::retry(app, args).await,
+        Verb::Resolve(args) => act::resolve(app, args).await,
+        Verb::Undo { id } => undo::run(app, id).await,
         Verb::Wait { id, patience } => act::wait(app, id, patience).await,
     }
 }

@@ -117,6 +117,53 @@ fn a_saga_that_turns_back_is_drawn_with_its_undos() {
     stop(worker);
 }
 
+fn stuck(mill: &Mill) {
+    let text = r#"{"name": "trip", "saga": true, "steps": [
+        {"name": "hotel", "kind": "book", "undo": {"kind": "unbook_hotel"}},
+        {"name": "flight", "kind": "book", "after": ["hotel"], "undo": {"kind": "unbook_flight"}},
+        {"name": "hold", "kind": "hold", "after": ["flight"], "nothing_to_undo": true},
+        {"name": "pay", "kind": "pay", "after": ["hold"], "nothing_to_undo": true}
+    ]}"#;
+    let id = start(mill, text);
+    mill.run(&["flows", "undo", &id]).ok().says("1. hotel  by unbook_hotel  (it runs");
+    let booking = mill.work(&["--exec", "true", "--kind", "book"]);
+    eventually_waits(mill, "hold");
+    stop(booking);
+    let undo = mill.run(&["flows", "undo", &id]).ok();
+    assert_eq!(undo.stdout, "1. flight  by unbook_flight\n2. hotel  by unbook_hotel\n");
+    assert_eq!(mill.rows(&["flows", "undo", &id, "--json"]).len(), 2);
+    let exec = "case $TIDEMILL_KIND in pay|unbook_flight) exit 64;; esac";
+    let worker = mill.work(&["--exec", exec, "--kind", "hold,pay,unbook_hotel,unbook_flight"]);
+    mill.run(&["flows", "wait", &id, "--timeout", "30s"]).code(1).says("stuck");
+    assert_eq!(mill.rows(&["flows", "list", "--state", "stuck", "--json"]).len(), 1);
+    mill.run(&["flows", "undo", &id]).ok().says("nothing would be undone");
+    let resolve =
+        ["flows", "resolve", &id, "--step", "undo flight", "--why", "by phone", "--by", "ada"];
+    mill.run(&resolve).ok().says("1 job counts as done");
+    mill.run(&["flows", "wait", &id, "--timeout", "30s"]).code(1).says("is undone");
+    mill.run(&resolve).code(5).says("flow_not_now");
+    mill.run(&["flows", "resolve", &id, "--step", "x", "--why", "y", "--output", "{"]).code(2);
+    stop(worker);
+}
+
+/// Until the job of this kind waits for a worker.
+fn eventually_waits(mill: &Mill, kind: &str) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while mill.rows(&["jobs", "list", "--kind", kind, "--state", "ready", "--json"]).is_empty() {
+        assert!(std::time::Instant::now() < deadline, "{kind} never waits");
+    }
+}
+
+#[test]
+fn a_saga_is_stuck_until_somebody_acts_on_sqlite() {
+    stuck(&Mill::sqlite());
+}
+
+#[test]
+fn a_saga_is_stuck_until_somebody_acts_on_postgres() {
+    stuck(&Mill::postgres());
+}
+
 #[test]
 fn checking_a_flow_needs_no_store() {
     let mill = Mill::sqlite();

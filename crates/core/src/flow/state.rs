@@ -70,6 +70,11 @@ impl FlowState {
         words[self as usize]
     }
 
+    /// Whether it stays as it is until somebody acts.
+    pub fn is_resting(self) -> bool {
+        self.is_final() || self == Self::Stuck
+    }
+
     /// Whether a saga has turned back and is not undone yet.
     pub fn is_turned_back(self) -> bool {
         matches!(self, Self::Undoing | Self::Stuck)

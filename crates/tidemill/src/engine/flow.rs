@@ -150,7 +150,8 @@ impl Tidemill {
         acted(id, Some(step), self.0.store.change_flow(id, act).await?)
     }
 
-    /// Waits until the flow has ended, and shows it. Fails with `flow_wait_timeout` after `timeout`.
+    /// Waits until the flow has ended, or is a saga that is stuck, and shows it. Fails with
+    /// `flow_wait_timeout` after `timeout`.
     pub async fn wait_flow(&self, id: FlowId, timeout: Duration) -> Result<FlowView> {
         watch::wait(self, id, timeout).await
     }

@@ -1,7 +1,7 @@
-//! `tidemill flows cancel`, `retry` and `wait`.
+//! `tidemill flows cancel`, `retry`, `resolve` and `wait`.
 
 use serde_json::json;
-use tidemill::FlowId;
+use tidemill::{FlowId, Limits, Payload};
 
 use super::document::Document;
 use super::{draw, watch};
@@ -32,6 +32,37 @@ pub struct Retry {
     /// Who asks [default: the user's name]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
+}
+
+/// What is seen to.
+#[derive(Debug, clap::Args)]
+pub struct Resolve {
+    /// The flow
+    id: FlowId,
+    /// The step whose job is dead
+    #[arg(long)]
+    step: String,
+    /// How it was seen to; kept with the dead letter
+    #[arg(long, value_name = "TEXT")]
+    why: String,
+    /// What it is to have returned, as JSON [default: null]
+    #[arg(long, value_name = "JSON")]
+    output: Option<String>,
+    /// Who says so [default: the user's name]
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+}
+
+/// Lets a dead job count as done.
+pub async fn resolve(app: &App, args: Resolve) -> Outcome {
+    let output = args.output.as_deref().map(|text| Payload::parse(text, &Limits::default()));
+    let output = output.transpose().map_err(tidemill::Error::from)?;
+    let mill = app.open_existing().await?;
+    let by = args.by.unwrap_or_else(whoami);
+    let jobs = mill.resolve_step(args.id, &args.step, output, &by, &args.why).await?;
+    mill.close().await;
+    say(app, args.id, "resolved", jobs, &count(jobs, "job counts as done", "jobs count as done"));
+    Ok(Exit::Ok)
 }
 
 /// Calls it off.

@@ -31,7 +31,7 @@ pub async fn run(app: &App, mill: &Tidemill, id: FlowId) -> Outcome {
         looks.tick().await;
         let view = show::find(mill, id).await?;
         picture.show(&view, mill.now().await?);
-        if view.head.state.is_final() {
+        if view.head.state.is_resting() {
             if let Picture::Drawing(bar) = picture {
                 bar.finish_and_clear();
                 show::show(app, mill, &view).await?;
@@ -129,7 +129,7 @@ fn changes(seen: &mut HashMap<u32, Seen>, view: &FlowView, now: Timestamp) {
         };
         line(format!("{since:>8}  {} {}{jobs}{reason}", step.name, step.state.word()));
     }
-    if view.head.state.is_final() {
+    if view.head.state.is_resting() {
         line(format!("{since:>8}  {}", draw::said(view)));
     }
 }

@@ -24,7 +24,7 @@ pub(super) async fn wait(mill: &Tidemill, id: FlowId, timeout: Duration) -> Resu
             watched_until = Instant::now() + WATCH_AGAIN;
         }
         let view = mill.flow(id).await?.ok_or(Error::FlowUnknown { id })?;
-        if view.head.state.is_final() {
+        if view.head.state.is_resting() {
             return Ok(view);
         }
         if Instant::now() >= deadline {
