@@ -5,26 +5,26 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::flow::board::{Board, Verdict, judge};
+use crate::flow::board::{Board, Verdict, ended_as_wished, is_judged, judge, met};
 use crate::flow::state::{FlowState, StepRow, StepState};
 use crate::flow::{Edge, On};
 
 impl Board {
-    /// So many jobs of a step that had failed are on their way again. The board must know the whole flow.
-    pub(super) fn take_back(&mut self, number: u32, jobs: u64) {
-        self.flow.jobs_open += jobs;
-        let Some(step) = self.steps.get_mut(&number) else { return };
-        step.failed = step.failed.saturating_sub(jobs);
-        step.left += jobs;
-        self.touched.insert(number);
-        if step.state == StepState::Failed {
-            step.state = StepState::Open;
-            self.flow.steps_left += 1;
+    /// So many jobs of these steps, which had failed, are on their way again. The board must know the whole flow.
+    pub(super) fn take_back(&mut self, again: &[(u32, u64)]) {
+        for (number, jobs) in again {
+            self.reopen(*number, *jobs);
+        }
+        // One that is just being called off, or undone, starts nothing behind them.
+        let turns_back = matches!(self.flow.state, FlowState::Cancelling | FlowState::Undoing);
+        if again.is_empty() || turns_back {
+            return;
         }
         if self.flow.state.is_final() {
             self.flow.state = FlowState::Running;
         }
-        let waiting = self.revive_behind(number);
+        let waiting: BTreeSet<u32> =
+            again.iter().flat_map(|(number, _)| self.revive_behind(*number)).collect();
         for number in &waiting {
             self.recount(*number);
         }
@@ -38,6 +38,18 @@ impl Board {
                 Some(Verdict::Open) => self.open(number),
                 None => {}
             }
+        }
+    }
+
+    fn reopen(&mut self, number: u32, jobs: u64) {
+        self.flow.jobs_open += jobs;
+        let Some(step) = self.steps.get_mut(&number) else { return };
+        step.failed = step.failed.saturating_sub(jobs);
+        step.left += jobs;
+        self.touched.insert(number);
+        if step.state == StepState::Failed {
+            step.state = StepState::Open;
+            self.flow.steps_left += 1;
         }
     }
 
@@ -79,23 +91,15 @@ impl Board {
         let Some(step) = self.steps.get_mut(&number) else { return };
         (step.parents_left, step.came, step.met, step.missed) = (0, 0, 0, 0);
         for (edge, from) in heard {
-            let is_over = from.state.is_final();
-            step.parents_left += u32::from(!is_over);
-            let by_end = is_over
-                && match edge.on {
-                    _ if from.state == StepState::Skipped => false,
-                    On::Failure => from.state == StepState::Failed,
-                    On::Success | On::Either => true,
-                };
-            let holds = by_end && edge.held.unwrap_or(edge.when.is_none());
+            step.parents_left += u32::from(!from.state.is_final());
+            let holds = ended_as_wished(edge.on, from.state)
+                && (!is_judged(&edge, from.state) || edge.held == Some(true));
             step.came += u32::from(holds);
-            match edge.on {
-                On::Success => {
-                    step.missed += from.failed;
-                    step.met += if edge.when.is_none() || holds { from.ok } else { 0 };
-                }
-                On::Failure => step.met += from.failed,
-                On::Either => step.met += from.ok + from.failed,
+            if edge.on == On::Success {
+                step.missed += from.failed;
+            }
+            if edge.when.is_none() || holds {
+                step.met += met(edge.on, from.ok, from.failed);
             }
         }
     }

@@ -32,8 +32,8 @@ pub struct Changes {
     pub skip: Vec<u32>,
     /// Steps that are decided and do not want the rest: their parents that have not ended are called off.
     pub call_off: Vec<u32>,
-    /// What expressions came to, by the edge's ends.
-    pub held: Vec<(u32, u32, bool)>,
+    /// What expressions came to, by the edge's ends; nothing when they were not judged or cannot be.
+    pub held: Vec<(u32, u32, Option<bool>)>,
     /// Steps that were skipped and wait again: their jobs have not ended after all.
     pub revive: Vec<u32>,
     /// Steps whose jobs are to be called off.
@@ -100,22 +100,24 @@ impl Board {
 
     /// Jobs of these steps have ended.
     pub fn arrive(&mut self, arrivals: &[Arrival]) {
+        // Taken back before anything is counted: who waits is counted anew from all steps, and hears no news twice.
+        let again: Vec<(u32, u64)> = arrivals
+            .iter()
+            .filter(|arrival| arrival.failed < 0)
+            .map(|arrival| (arrival.step, arrival.failed.unsigned_abs()))
+            .collect();
+        self.take_back(&again);
         for arrival in arrivals {
-            let Ok(failed) = u64::try_from(arrival.failed) else {
-                self.take_back(arrival.step, arrival.failed.unsigned_abs());
-                self.count(arrival.step, arrival.ok, 0);
-                continue;
-            };
-            self.count(arrival.step, arrival.ok, failed);
+            self.count(arrival.step, arrival.ok, u64::try_from(arrival.failed).unwrap_or(0));
         }
     }
 
     fn count(&mut self, number: u32, ok: u64, failed: u64) {
         let ended = ok + failed;
         self.flow.jobs_open = self.flow.jobs_open.saturating_sub(ended);
-        let Some(step) = self.steps.get_mut(&number).filter(|step| !step.state.is_final()) else {
-            return;
-        };
+        // A job of a step that is skipped meanwhile may have been called off before: if it runs after all, that counts.
+        let is_over = |step: &StepRow| matches!(step.state, StepState::Done | StepState::Failed);
+        let Some(step) = self.steps.get_mut(&number).filter(|step| !is_over(step)) else { return };
         if ended == 0 {
             return;
         }
@@ -147,17 +149,17 @@ impl Board {
             vec![Edge { from: behind, to: number, on: On::Either, when: None, held: None }];
         for edge in self.leaving.get(&behind).into_iter().flatten() {
             let Some(to) = self.steps.get_mut(&edge.to) else { continue };
-            if to.state == StepState::Waiting {
-                to.parents_left += 1;
-                self.touched.insert(edge.to);
-                edges.push(Edge {
-                    from: number,
-                    to: edge.to,
-                    on: On::Success,
-                    when: None,
-                    held: None,
-                });
+            match to.state {
+                StepState::Waiting => {
+                    to.parents_left += 1;
+                    self.touched.insert(edge.to);
+                }
+                // It may wait again.
+                StepState::Skipped => {}
+                _ => continue,
             }
+            let (from, to) = (number, edge.to);
+            edges.push(Edge { from, to, on: On::Success, when: None, held: None });
         }
         let step = StepRow {
             number,
@@ -277,8 +279,9 @@ impl Board {
         }
         for edge in edges {
             let holds = if news.ended { self.holds(&edge, &from) } else { Ok(false) };
-            if let (true, true, Ok(held)) = (news.ended, edge.when.is_some(), &holds) {
-                self.changes.held.push((edge.from, edge.to, *held));
+            if news.ended && edge.when.is_some() {
+                let held = holds.as_ref().ok().copied().filter(|_| is_judged(&edge, from.state));
+                self.changes.held.push((edge.from, edge.to, held));
             }
             let Some(to) = self.steps.get_mut(&edge.to) else { continue };
             if to.state != StepState::Waiting {
@@ -296,15 +299,8 @@ impl Board {
 
     /// Whether an edge holds, now that the step it leaves has ended.
     fn holds(&self, edge: &Edge, from: &StepRow) -> Result<bool, String> {
-        let by_end = match (edge.on, from.state) {
-            (_, StepState::Skipped) => false,
-            (On::Failure, state) => state == StepState::Failed,
-            (On::Success | On::Either, _) => true,
-        };
-        let Some(when) = edge.when.as_ref().filter(|_| by_end) else { return Ok(by_end) };
-        if edge.on == On::Success && from.state == StepState::Failed {
-            return Ok(true);
-        }
+        let when = edge.when.as_ref().filter(|_| is_judged(edge, from.state));
+        let Some(when) = when else { return Ok(ended_as_wished(edge.on, from.state)) };
         let output = self.outputs.get(&edge.from).cloned();
         condition::holds(when, &Facts { output, done: from.ok, failed: from.failed })
     }
@@ -312,7 +308,7 @@ impl Board {
     /// Whether the step's last job has ended; if so, it has.
     fn end_if_over(&mut self, number: u32) -> bool {
         let Some(step) = self.steps.get_mut(&number) else { return false };
-        if step.left > 0 || step.state != StepState::Open {
+        if step.left > 0 || !matches!(step.state, StepState::Opening | StepState::Open) {
             return false;
         }
         step.state = if step.failed > 0 { StepState::Failed } else { StepState::Done };
@@ -340,7 +336,7 @@ impl Board {
         if step.cancels_rest() && step.parents_left > 0 {
             self.changes.call_off.push(number);
         }
-        if step.jobs == 0 {
+        if step.left == 0 {
             self.opened(number);
         } else {
             self.changes.open.push(number);
@@ -363,15 +359,36 @@ impl Board {
     }
 }
 
-/// What a step that waits makes of the news of one it comes after.
-fn hear(to: &mut StepRow, edge: &Edge, news: News, from: &StepRow, holds: Result<bool, String>) {
-    match edge.on {
-        On::Success => to.missed += news.failed,
-        On::Failure => to.met += news.failed,
-        On::Either => to.met += news.ok + news.failed,
+/// Whether a step that ended so may be what an edge waits for. A failure where success is wished is: joins count it.
+pub(super) fn ended_as_wished(on: On, state: StepState) -> bool {
+    match on {
+        On::Failure => state == StepState::Failed,
+        On::Success | On::Either => matches!(state, StepState::Done | StepState::Failed),
     }
-    if edge.on == On::Success && edge.when.is_none() {
-        to.met += news.ok;
+}
+
+/// Whether the expression on an edge is asked, now that the step it leaves has ended so.
+pub(super) fn is_judged(edge: &Edge, state: StepState) -> bool {
+    let is_borne = edge.on == On::Success && state == StepState::Failed;
+    edge.when.is_some() && ended_as_wished(edge.on, state) && !is_borne
+}
+
+/// Jobs that ended as an edge wishes, of so many.
+pub(super) fn met(on: On, ok: u64, failed: u64) -> u64 {
+    match on {
+        On::Success => ok,
+        On::Failure => failed,
+        On::Either => ok + failed,
+    }
+}
+
+/// What a step that waits makes of the news of one it comes after. Jobs behind an expression count when that holds.
+fn hear(to: &mut StepRow, edge: &Edge, news: News, from: &StepRow, holds: Result<bool, String>) {
+    if edge.on == On::Success {
+        to.missed += news.failed;
+    }
+    if edge.when.is_none() {
+        to.met += met(edge.on, news.ok, news.failed);
     }
     if !news.ended {
         return;
@@ -380,8 +397,8 @@ fn hear(to: &mut StepRow, edge: &Edge, news: News, from: &StepRow, holds: Result
     match holds {
         Ok(true) => {
             to.came += 1;
-            if edge.on == On::Success && edge.when.is_some() {
-                to.met += from.ok;
+            if edge.when.is_some() {
+                to.met += met(edge.on, from.ok, from.failed);
             }
         }
         Ok(false) => {}

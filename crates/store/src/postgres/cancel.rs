@@ -29,6 +29,7 @@ const LEASE_FIND: Statement = sql!("select_leases_holding", UUID_ARRAY);
 const LEASE_CANCEL: Statement = sql!("mark_lease_cancelled", INT8_ARRAY, UUID_ARRAY, TEXT);
 const FLOWS_LOCK: Statement = sql!("lock_flows_of_blocked", UUID_ARRAY);
 const BLOCKED: Statement = sql!("select_blocked", UUID_ARRAY);
+const HOLD_PLACES: Statement = sql!("hold_places", UUID_ARRAY);
 const RUN_NOW: Statement = sql!("run_now", TIMESTAMPTZ, UUID);
 
 /// Looks before a job that keeps moving is given up.
@@ -267,10 +268,14 @@ impl Search {
         if open.is_empty() {
             return Ok(());
         }
-        for row in conn.query(&BLOCKED, &[&open]).await? {
-            if let Some((body, _)) = found.get(&row.get::<_, Uuid>(0)) {
-                self.end(body, 0, 0, reason);
-            }
+        let blocked = conn.query(&BLOCKED, &[&open]).await?;
+        let blocked: Vec<Uuid> = blocked.iter().map(|row| row.get(0)).collect();
+        if blocked.is_empty() {
+            return Ok(());
+        }
+        conn.query(&HOLD_PLACES, &[&blocked]).await?;
+        for (body, _) in blocked.iter().filter_map(|id| found.get(id)) {
+            self.end(body, 0, 0, reason);
         }
         Ok(())
     }

@@ -51,7 +51,11 @@ fn cancel_one(turn: &mut Turn<'_>, id: JobId, reason: &str) -> Result<CancelAnsw
         turn.news.called_off.insert(lease.worker);
         return Ok(CancelAnswer::Requested);
     }
-    // Neither finished, waiting nor running: it is kept for after another one.
+    // Neither finished, waiting nor running: it is kept for after another one, or its step is not opened.
+    if let Some(place) = &body.job.options.flow {
+        let mut hold = conn.prepare_cached(include_str!("sql/hold_places.sql"))?;
+        hold.execute(params![place.id.0.as_bytes(), place.step, id.0.as_bytes()])?;
+    }
     conn.prepare_cached(include_str!("sql/forget_next.sql"))?.execute([id.0.as_bytes()])?;
     finish(turn, &body.job, &end(0, 0))?;
     Ok(CancelAnswer::Cancelled)

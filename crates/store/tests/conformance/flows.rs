@@ -186,15 +186,15 @@ async fn a_failure_skips_what_wants_success_and_fails_the_flow(kit: &Kit) {
 }
 
 async fn a_failure_that_is_answered_does_not_fail_the_flow(kit: &Kit) {
-    let answer = Step {
+    let answer = || Step {
         after: vec![After { on: On::Failure, ..After::success("a") }],
         ..step("answer", &[])
     };
-    let id = start(kit, vec![step("a", &[]), step("b", &["a"]), answer.clone()]).await;
+    let id = start(kit, vec![step("a", &[]), step("b", &["a"]), answer()]).await;
     let worker = kit.worker().await;
     assert_eq!(run(kit, worker, &[("a", dead("declined"))]).await, ["a", "answer"]);
     assert_eq!(state(kit, id).await, FlowState::Done);
-    let id = start(kit, vec![step("a", &[]), step("b", &["a"]), answer]).await;
+    let id = start(kit, vec![step("a", &[]), step("b", &["a"]), answer()]).await;
     assert_eq!(run(kit, worker, &[]).await, ["a", "b"]);
     assert_eq!(states(kit, id).await["answer"], StepState::Skipped);
     assert_eq!(state(kit, id).await, FlowState::Done);

@@ -103,6 +103,9 @@ async fn advance_once(shared: &Shared, flows: &[Uuid]) -> Result<Done, Fault> {
     let advanced = async {
         let mut boards = lock(&conn, flows).await?;
         arrive(&conn, flows, &mut boards).await?;
+        if boards.is_empty() {
+            return Ok(Done::default());
+        }
         carry_on(shared, &conn, &mut boards).await
     };
     match advanced.await {
@@ -137,14 +140,18 @@ pub(super) async fn learn_all(conn: &Conn<'_>, boards: &mut [&mut Board]) -> Res
     learn_edges(conn, boards, &numbers, false).await
 }
 
-/// Takes what has ended and tells the boards.
-async fn arrive(conn: &Conn<'_>, flows: &[Uuid], boards: &mut [Board]) -> Result<(), Fault> {
+/// Takes what has ended and tells the boards; those of which somebody else has counted all are put away.
+async fn arrive(conn: &Conn<'_>, flows: &[Uuid], boards: &mut Vec<Board>) -> Result<(), Fault> {
     let mut arrivals: BTreeMap<Uuid, Vec<Arrival>> = BTreeMap::new();
     // Those of flows that are gone go with the rest.
     for row in conn.query(&ARRIVALS, &[&flows]).await? {
         let (ok, failed): (i64, i64) = (row.get(2), row.get(3));
         let arrival = Arrival { step: row.get::<_, i32>(1) as u32, ok: ok.max(0) as u64, failed };
         arrivals.entry(row.get(0)).or_default().push(arrival);
+    }
+    boards.retain(|board| arrivals.contains_key(&board.flow.id.0));
+    if boards.is_empty() {
+        return Ok(());
     }
     let runs_again = |flow: Uuid| {
         arrivals.get(&flow).is_some_and(|all| all.iter().any(|arrival| arrival.failed < 0))
@@ -189,6 +196,8 @@ pub(super) async fn carry_on(
             break;
         }
         written.write_steps(shared, conn, boards).await?;
+        // First, so that jobs which have not ended after all are let go with the others.
+        written.revive(conn).await?;
         let opening = changes
             .iter()
             .flat_map(|(flow, changes)| changes.open.iter().map(move |step| (*flow, *step)));
@@ -384,6 +393,10 @@ pub(super) async fn open(
     Ok(())
 }
 
+fn unzip(steps: &[(Uuid, u32)]) -> (Vec<Uuid>, Vec<i32>) {
+    steps.iter().map(|(flow, step)| (*flow, *step as i32)).unzip()
+}
+
 /// What is still to be written.
 #[derive(Default)]
 struct Written {
@@ -391,7 +404,7 @@ struct Written {
     revive: Vec<(Uuid, u32)>,
     call_off: Vec<(Uuid, u32)>,
     stop: Vec<(Uuid, u32)>,
-    held: Vec<(Uuid, u32, u32, bool)>,
+    held: Vec<(Uuid, u32, u32, Option<bool>)>,
 }
 
 impl Written {
@@ -454,19 +467,22 @@ impl Written {
         Ok(())
     }
 
+    /// Takes back that jobs of these steps have ended.
+    async fn revive(&mut self, conn: &Conn<'_>) -> Result<(), Fault> {
+        if !self.revive.is_empty() {
+            let (flows, steps) = unzip(&std::mem::take(&mut self.revive));
+            conn.query(&REVIVE, &[&flows, &steps]).await?;
+        }
+        Ok(())
+    }
+
     async fn write_rest(
-        &self,
+        &mut self,
         shared: &Shared,
         conn: &Conn<'_>,
         boards: &[Board],
     ) -> Result<(), Fault> {
-        let unzip = |steps: &[(Uuid, u32)]| -> (Vec<Uuid>, Vec<i32>) {
-            steps.iter().map(|(flow, step)| (*flow, *step as i32)).unzip()
-        };
-        if !self.revive.is_empty() {
-            let (flows, steps) = unzip(&self.revive);
-            conn.query(&REVIVE, &[&flows, &steps]).await?;
-        }
+        self.revive(conn).await?;
         if !self.skip.is_empty() {
             let of: HashMap<Uuid, &Board> =
                 boards.iter().map(|board| (board.flow.id.0, board)).collect();
@@ -489,7 +505,7 @@ impl Written {
             let flows: Vec<Uuid> = self.held.iter().map(|(flow, ..)| *flow).collect();
             let from: Vec<i32> = self.held.iter().map(|(_, from, ..)| *from as i32).collect();
             let to: Vec<i32> = self.held.iter().map(|(_, _, to, _)| *to as i32).collect();
-            let held: Vec<bool> = self.held.iter().map(|(.., held)| *held).collect();
+            let held: Vec<Option<bool>> = self.held.iter().map(|(.., held)| *held).collect();
             conn.query(&UPDATE_EDGES, &[&flows, &from, &to, &held]).await?;
         }
         Ok(())

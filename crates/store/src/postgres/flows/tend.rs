@@ -35,12 +35,13 @@ const PAGE_ENDS: i64 = 1000;
 
 /// Does a page of everything; `true` when there is more.
 pub(crate) async fn tend(shared: &Arc<Shared>) -> Result<bool> {
-    let mut has_more = false;
     let arrived = flows(shared, &ARRIVED, false).await?;
     if !arrived.is_empty() {
         advance::advance(shared, &arrived).await?;
     }
-    for flow in flows(shared, &TO_TEND, false).await? {
+    let waiting = flows(shared, &TO_TEND, false).await?;
+    let mut has_more = arrived.len().max(waiting.len()) as i64 == PAGE_FLOWS;
+    for flow in waiting {
         has_more |= tend_one(shared, flow).await?;
     }
     late(shared).await?;
@@ -66,7 +67,7 @@ async fn flows(shared: &Shared, sql: &Statement, by_clock: bool) -> Result<Vec<U
 
 /// Opens the next page of each of a flow's steps, and calls off what is to be; `true`: there is more.
 async fn tend_one(shared: &Arc<Shared>, flow: Uuid) -> Result<bool> {
-    let has_more = open_page(shared, flow).await?;
+    let mut has_more = open_page(shared, flow).await?;
     let steps = shared.db.read(&TO_CALL_OFF, &[&flow]).await?;
     for row in &steps {
         call_off_step(shared, flow, row.get(0)).await?;
@@ -75,9 +76,33 @@ async fn tend_one(shared: &Arc<Shared>, flow: Uuid) -> Result<bool> {
         advance::advance(shared, &[flow]).await?;
     }
     if !has_more {
-        shared.db.query(&UNTEND, &[&flow]).await?;
+        has_more = !untend(shared, flow).await?;
     }
     Ok(has_more)
+}
+
+/// Notes that a flow has been tended; `false`: there is more to do by now. Its lock is taken first: what is noted
+/// beside us under it would not be seen by a look that began before.
+async fn untend(shared: &Shared, flow: Uuid) -> Result<bool> {
+    let mut tries = Tries::resend();
+    loop {
+        let conn = shared.db.begin().await?;
+        let untended = async {
+            let is_there = !advance::lock(&conn, &[flow]).await?.is_empty();
+            Ok(!is_there || !conn.query(&UNTEND, &[&flow]).await?.is_empty())
+        };
+        let untended = match untended.await {
+            Ok(untended) => conn.commit().await.map(|()| untended),
+            Err(fault) => {
+                conn.rollback().await?;
+                Err(fault)
+            }
+        };
+        match untended {
+            Ok(untended) => return Ok(untended),
+            Err(fault) => tries.again(fault).await?,
+        }
+    }
 }
 
 async fn open_page(shared: &Shared, flow: Uuid) -> Result<bool> {

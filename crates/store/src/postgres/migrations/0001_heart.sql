@@ -610,6 +610,7 @@ create function tidemill.enqueue_json(
     jobs text, at timestamptz default null, bounded boolean default true, diverts boolean default true
 ) returns table (ord int8, id uuid, answer text) language plpgsql as $$
 declare
+    body tidemill.job;
     present timestamptz := coalesce(enqueue_json.at, now());
     first_sheaf int8 := nextval('tidemill.sheaf');
     routes jsonb; -- where each queue's jobs go, if any of the queues may have a bound
@@ -706,10 +707,14 @@ begin
             if line.key is null or line.options ->> 'ordered' is null then
                 line.queue := coalesce(routes ->> line.queue, line.queue);
             end if;
+            -- By name: the table has more columns than these by now.
+            select line.id, line.kind, line.queue, line.priority, line.tenant, line.key, line.unique_key, 0,
+                line.payload::json, line.options, present
+            into body.id, body.kind, body.queue, body.priority, body.tenant, body.key, body.unique_key, body.sheaf,
+                body.payload, body.options, body.created_at;
             select p.id, p.answer, p.lines_up, p.is_new into judged
             from tidemill.put(
-                row(line.id, line.kind, line.queue, line.priority, line.tenant, line.key, line.unique_key, 0,
-                    line.payload::json, line.options, present, null, null)::tidemill.job,
+                body,
                 greatest(present, coalesce(line.run_at, present + line.delay_us * interval '1 us')),
                 line.scope, present + line.period_us * interval '1 us', line.on_duplicate, line.force, present,
                 up_ids) p;

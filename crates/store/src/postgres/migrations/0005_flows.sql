@@ -8,6 +8,7 @@
 --
 -- A job of a flow has no sheaf row until its step is opened; the number of its sheaf is given when it is written. One
 -- that waits for the clock or for its turn in a line (a step that is `slow`) has none: it is promoted when its step is.
+-- job.place keeps that number: by it the jobs of a step are let go in turn, also when some went to other sheaves since.
 
 create table tidemill.flow (
     id uuid primary key,
@@ -46,6 +47,7 @@ create table tidemill.flow_step (
     missed int8 not null default 0,
     slow boolean not null, -- its jobs wait for the clock or in a line
     call_off boolean not null default false, -- its jobs are to be called off
+    grown boolean not null default false, -- a running job added it: it answers no failure of what it comes after
     opened int8 not null default 0, -- the last sheaf that was let go
     late_at timestamptz,
     started_at timestamptz,
@@ -82,8 +84,8 @@ alter table tidemill.flow set (autovacuum_vacuum_scale_factor = 0, autovacuum_va
 alter table tidemill.flow_step set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 alter table tidemill.flow_arrival set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
-alter table tidemill.job add flow uuid, add step int4;
-create index job_flow on tidemill.job (flow, step, sheaf, id) where flow is not null;
+alter table tidemill.job add flow uuid, add step int4, add place int8;
+create index job_flow on tidemill.job (flow, step, place, id) where flow is not null;
 alter table tidemill.outcome add flow uuid, add step int4;
 create index outcome_flow on tidemill.outcome (flow, step, id) where flow is not null;
 
@@ -105,9 +107,11 @@ create function tidemill.write_flow_jobs(of_flow uuid, jobs json, at timestamptz
     returns table (step int4, number int8) language sql as $$
     with first as materialized (select nextval('tidemill.sheaf') as seq),
     written as (
-        insert into tidemill.job (id, kind, queue, priority, tenant, key, sheaf, payload, options, created_at, flow, step)
+        insert into tidemill.job (id, kind, queue, priority, tenant, key, sheaf, payload, options, created_at, flow, step,
+            place)
         select j.id, j.kind, j.queue, j.priority, j.tenant, j.key,
-            case when j.sheaf = 0 then 0 else f.seq + j.sheaf end, j.payload::json, j.options, at, of_flow, j.step
+            case when j.sheaf = 0 then 0 else f.seq + j.sheaf end, j.payload::json, j.options, at, of_flow, j.step,
+            case when j.sheaf = 0 then 0 else f.seq + j.sheaf end
         from first f, json_to_recordset(write_flow_jobs.jobs) j(
             id uuid, kind text, queue text, priority int2, tenant text, key text, sheaf int8, payload text, options json,
             step int4)
@@ -176,22 +180,24 @@ begin
     with wanted as materialized (
         select w.flow, w.step, w.room, s.opened, s.is_whole
         from unnest(flows, steps, rooms) w(flow, step, room), lateral (
-            select s.opened, s."left" = s.jobs as is_whole from tidemill.flow_step s
+            select s.opened, s."left" = s.jobs and not exists (
+                select from tidemill.flow_arrival a where a.flow = s.flow and a.step = s.number) as is_whole
+            from tidemill.flow_step s
             where s.flow = w.flow and s.number = w.step and not s.slow limit 1
         ) s
     ), sheaf as materialized (
         select w.flow, w.step, j.*
         from wanted w, lateral (
-            select j.sheaf, min(j.queue) as queue, min(j.priority) as priority, min(j.kind) as kind,
+            select j.place as sheaf, min(j.queue) as queue, min(j.priority) as priority, min(j.kind) as kind,
                 min(j.tenant) as tenant, min(j.key) as key, array_agg(j.id order by j.id) filter (where
                     w.is_whole or not exists (select from tidemill.outcome o where o.id = j.id)) as ids,
-                sum(count(*)) over (order by j.sheaf) as running
+                sum(count(*)) over (order by j.place) as running
             from (
                 select j.* from tidemill.job j
-                where j.flow = w.flow and j.step = w.step and j.sheaf > w.opened
-                order by j.sheaf, j.id limit w.room + 1
+                where j.flow = w.flow and j.step = w.step and j.place > w.opened
+                order by j.place, j.id limit w.room + 1
             ) j
-            group by j.sheaf
+            group by j.place
         ) j
         where w.room is null or j.running <= w.room
     ), opened as (
@@ -206,7 +212,7 @@ begin
     select w.flow, w.step, coalesce(o.number, 0),
         not exists (
             select from tidemill.job j
-            where j.flow = w.flow and j.step = w.step and j.sheaf > coalesce(o.last, w.opened) limit 1),
+            where j.flow = w.flow and j.step = w.step and j.place > coalesce(o.last, w.opened) limit 1),
         coalesce(o.queues, '{}')
     from wanted w left join (
         select s.flow, s.step, sum(coalesce(cardinality(s.ids), 0))::int8 as number, max(s.sheaf) as last,
@@ -232,8 +238,9 @@ begin
                 at), at)
             from unnest(ids) i(id) join tidemill.job j on j.id = i.id
             where not exists (select from tidemill.outcome o where o.id = i.id));
-        number := coalesce(cardinality(ids), 0);
-        update tidemill.flow_step s set opened = s.opened + open_steps.number
+        number := (select count(*) from unnest(ids) i(id)
+            where not exists (select from tidemill.outcome o where o.id = i.id));
+        update tidemill.flow_step s set opened = s.opened + coalesce(cardinality(ids), 0)
         where s.flow = one.flow and s.number = one.step
         returning s.opened >= s.jobs into is_all;
         flow := one.flow;

@@ -1,5 +1,5 @@
 -- Writes how far flows are; one whose steps have all ended is over. One has failed if a step of it did and nothing that
--- comes after that ran. It is kept as long as it asks for.
+-- comes after that ran, but for steps that jobs of it added. It is kept as long as it asks for.
 update tidemill.flow f
 set state = n.state, steps_left = i.steps_left, jobs_open = i.jobs_open, tend = f.tend or i.tend,
     finished_at = case when n.state in (2, 3, 4, 7) then coalesce($1::timestamptz, now()) end,
@@ -16,6 +16,7 @@ lateral (
             where s.flow = i.id and s.state = 4 and not exists (
                 select from tidemill.flow_edge e
                 join tidemill.flow_step t on t.flow = e.flow and t.number = e.to_step and t.state between 1 and 4
+                    and not t.grown
                 where e.flow = s.flow and e.from_step = s.number)
         ) then 3::int2
         else 2::int2 end as state

@@ -25,7 +25,7 @@ pub(super) fn go_on(turn: &mut Turn<'_>, board: &mut Board) -> Result<bool> {
     let (steps, edges) = board.plan_undos(&became);
     let flow = board.flow.id;
     for undo in &steps {
-        insert_step(turn, flow, &undo.row)?;
+        insert_step(turn, flow, &undo.row, false)?;
         let (step, name) = (undo.row.number, undo.row.name.clone());
         let place = Place { id: flow, step, name, joins: false, grows: false, due: None };
         write_job(turn, flow, step, &plan::place(undo.job.clone(), place))?;

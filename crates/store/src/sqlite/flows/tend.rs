@@ -19,11 +19,13 @@ const PAGE_ENDS: i64 = 1000;
 
 /// Does a page of everything; `true` when there is more.
 pub(in crate::sqlite) fn tend(turn: &mut Turn<'_>) -> Result<bool> {
-    let mut has_more = false;
-    for flow in flows(turn, include_str!("../sql/select_arrived.sql"), None)? {
-        advance::advance(turn, flow)?;
+    let arrived = flows(turn, include_str!("../sql/select_arrived.sql"), None)?;
+    for flow in &arrived {
+        advance::advance(turn, *flow)?;
     }
-    for flow in flows(turn, include_str!("../sql/select_flows_to_tend.sql"), None)? {
+    let waiting = flows(turn, include_str!("../sql/select_flows_to_tend.sql"), None)?;
+    let mut has_more = arrived.len().max(waiting.len()) as i64 == PAGE_FLOWS;
+    for flow in waiting {
         has_more |= tend_one(turn, flow)?;
     }
     late(turn)?;

@@ -31,7 +31,7 @@ pub(in crate::sqlite) fn start(turn: &mut Turn<'_>, plan: &Plan, when: Start) ->
         return Ok(false);
     }
     for step in &plan.steps {
-        insert_step(turn, plan.id, step)?;
+        insert_step(turn, plan.id, step, false)?;
     }
     for edge in &plan.edges {
         insert_edge(turn, plan.id, edge)?;
@@ -92,7 +92,7 @@ pub(in crate::sqlite) fn grow(turn: &mut Turn<'_>, jobs: &[NewJob]) -> Result<()
         let (number, name) = next_step(&board, &place.name);
         let edges = board.grow(place.step, number, &name, of_step.len() as u64);
         let row = board.step(number).cloned();
-        row.iter().try_for_each(|row| insert_step(turn, place.id, row))?;
+        row.iter().try_for_each(|row| insert_step(turn, place.id, row, true))?;
         for edge in edges {
             insert_edge(turn, place.id, &edge)?;
         }
@@ -105,8 +105,13 @@ pub(in crate::sqlite) fn grow(turn: &mut Turn<'_>, jobs: &[NewJob]) -> Result<()
     Ok(())
 }
 
-/// Writes a step.
-pub(super) fn insert_step(turn: &Turn<'_>, flow: FlowId, step: &StepRow) -> Result<()> {
+/// Writes a step; whether a running job adds it.
+pub(super) fn insert_step(
+    turn: &Turn<'_>,
+    flow: FlowId,
+    step: &StepRow,
+    is_grown: bool,
+) -> Result<()> {
     let join = serde_json::to_string(&step.join).map_err(|e| unwritable(&e))?;
     let undo = step.undo.as_ref().map(serde_json::to_string).transpose();
     let undo = undo.map_err(|e| unwritable(&e))?;
@@ -121,7 +126,8 @@ pub(super) fn insert_step(turn: &Turn<'_>, flow: FlowId, step: &StepRow) -> Resu
         late_at,
         undo,
         step.undoes,
-        step.pivot
+        step.pivot,
+        is_grown
     ])?;
     Ok(())
 }

@@ -45,6 +45,7 @@ create table tidemill_flow_step (
     met integer not null default 0,
     missed integer not null default 0,
     call_off integer not null default 0, -- its jobs are to be called off
+    grown integer not null default 0, -- a running job added it: it answers no failure of what it comes after
     opened blob not null default x'', -- the last job that was let go
     late_at integer,
     started_at integer,

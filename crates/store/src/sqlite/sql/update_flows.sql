@@ -1,5 +1,5 @@
 -- Writes how far a flow is; one whose steps have all ended is over. One has failed if a step of it did and nothing that
--- comes after that ran. It is kept as long as it asks for.
+-- comes after that ran, but for steps that jobs of it added. It is kept as long as it asks for.
 update tidemill_flow
 set state = ended.state, steps_left = ?4, jobs_open = ?5, tend = tend or ?6,
     finished_at = iif(ended.state in (2, 3, 4, 7), ?1, null),
@@ -15,6 +15,7 @@ from (
                 select 1 from tidemill_flow_edge as edge
                 join tidemill_flow_step as next
                     on next.flow = edge.flow and next.number = edge.to_step and next.state between 1 and 4
+                        and not next.grown
                 where edge.flow = step.flow and edge.from_step = step.number
             )
         ) then 3

@@ -1,0 +1,312 @@
+//! What must be: every answer is worked out anew from what became of the jobs.
+//!
+//! Two things alone are remembered of a step, because they cannot be taken back: that it ran, and that it was
+//! shelved when its flow was called off before it did.
+
+use tidemill_core::flow::{FlowState, Join, Need, On, Rest, StepState};
+use tidemill_core::{FlowId, JobId};
+
+use super::graph::{From, Graph, When, name};
+
+/// What became of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Nothing yet: it waits, for a slot or for its step.
+    Held,
+    Running {
+        called_off: bool,
+    },
+    Done(i64),
+    Dead,
+    /// By itself; not because its step was skipped.
+    Cancelled,
+}
+
+impl Fate {
+    fn is_over(self) -> bool {
+        !matches!(self, Self::Held | Self::Running { .. })
+    }
+
+    fn has_failed(self) -> bool {
+        matches!(self, Self::Dead | Self::Cancelled)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    pub(super) name: String,
+    pub(super) jobs: Vec<(JobId, Fate)>,
+    after: Vec<From>,
+    join: Join,
+    pub(super) has_run: bool,
+    is_shelved: bool,
+    is_decided: bool,
+    to_call_off: bool,
+    /// It was added by a job of another: it answers no failure.
+    is_grown: bool,
+}
+
+impl Part {
+    fn count(&self, is: impl Fn(Fate) -> bool) -> u64 {
+        self.jobs.iter().filter(|(_, fate)| is(*fate)).count() as u64
+    }
+
+    pub(super) fn done(&self) -> u64 {
+        self.count(|fate| matches!(fate, Fate::Done(_)))
+    }
+
+    pub(super) fn failed(&self) -> u64 {
+        self.count(Fate::has_failed)
+    }
+}
+
+/// A flow.
+#[derive(Debug, Clone)]
+pub(super) struct Oracle {
+    pub(super) id: FlowId,
+    pub(super) parts: Vec<Part>,
+    pub(super) at_once: Option<u32>,
+    is_called_off: bool,
+}
+
+impl Oracle {
+    pub(super) fn new(graph: &Graph, id: FlowId, jobs: &[Vec<JobId>]) -> Self {
+        let part = |at: usize| Part {
+            name: name(at),
+            jobs: jobs[at].iter().map(|id| (*id, Fate::Held)).collect(),
+            after: graph.edges(at),
+            join: graph.join(at),
+            has_run: false,
+            is_shelved: false,
+            is_decided: false,
+            to_call_off: false,
+            is_grown: false,
+        };
+        let parts = (0..graph.steps.len()).map(part).collect();
+        let mut oracle = Self { id, parts, at_once: graph.at_once, is_called_off: false };
+        oracle.go_on();
+        oracle
+    }
+
+    /// Where a step stands.
+    pub(super) fn step(&self, at: usize) -> StepState {
+        let part = &self.parts[at];
+        if part.has_run {
+            return match part {
+                part if part.jobs.iter().any(|(_, fate)| !fate.is_over()) => StepState::Open,
+                part if part.failed() > 0 => StepState::Failed,
+                _ => StepState::Done,
+            };
+        }
+        if part.is_shelved {
+            return StepState::Skipped;
+        }
+        self.verdict(at)
+    }
+
+    /// Where a step that has not run stands by what it comes after; `Open` when it is to run.
+    fn verdict(&self, at: usize) -> StepState {
+        let part = &self.parts[at];
+        if part.after.is_empty() {
+            return StepState::Open;
+        }
+        let is_complete = part.after.iter().all(|edge| self.step(edge.0).is_final());
+        let missed: u64 = part.after.iter().map(|edge| self.missed(edge)).sum();
+        let met: u64 = part.after.iter().map(|edge| self.met(edge)).sum();
+        let has_one = part.after.iter().any(|edge| self.holds(edge));
+        match part.join.need {
+            Need::All { failures_max } if missed > failures_max.into() => StepState::Skipped,
+            Need::Quorum { jobs } if met >= jobs.into() => StepState::Open,
+            Need::All { .. } | Need::Finished if is_complete && has_one => StepState::Open,
+            _ if is_complete => StepState::Skipped,
+            _ => StepState::Waiting,
+        }
+    }
+
+    fn missed(&self, (from, on, _): &From) -> u64 {
+        if *on == On::Success { self.parts[*from].failed() } else { 0 }
+    }
+
+    fn met(&self, edge: &From) -> u64 {
+        let (from, on, when) = edge;
+        if when.is_some() && !self.holds(edge) {
+            return 0;
+        }
+        let part = &self.parts[*from];
+        match on {
+            On::Success => part.done(),
+            On::Failure => part.failed(),
+            On::Either => part.done() + part.failed(),
+        }
+    }
+
+    /// Whether what an edge leaves has ended as it wishes. A failure where success is wished is no wrong turn:
+    /// the join counts it.
+    fn holds(&self, (from, on, when): &From) -> bool {
+        let (part, end) = (&self.parts[*from], self.step(*from));
+        let by_end = match on {
+            On::Failure => end == StepState::Failed,
+            On::Success | On::Either => matches!(end, StepState::Done | StepState::Failed),
+        };
+        by_end
+            && match when {
+                Some(_) if *on == On::Success && end == StepState::Failed => true,
+                Some(When::OutputAbove(n)) => match part.jobs.as_slice() {
+                    [(_, Fate::Done(output))] => output > n,
+                    _ => false,
+                },
+                Some(When::FailedBelow(n)) => part.failed() < *n,
+                None => true,
+            }
+    }
+
+    /// Lets run what may run, until nothing else may.
+    pub(super) fn go_on(&mut self) {
+        while let Some(next) = (0..self.parts.len())
+            .find(|at| !self.parts[*at].has_run && self.step(*at) == StepState::Open)
+        {
+            self.parts[next].has_run = true;
+        }
+        for at in 0..self.parts.len() {
+            let is_decided = self.step(at) != StepState::Waiting;
+            let is_news = is_decided && !self.parts[at].is_decided;
+            self.parts[at].is_decided = is_decided;
+            if is_news && self.parts[at].join.rest == Rest::Cancel {
+                for (from, ..) in self.parts[at].after.clone() {
+                    self.parts[from].to_call_off = true;
+                }
+            }
+        }
+        for at in 0..self.parts.len() {
+            self.parts[at].to_call_off &= !self.step(at).is_final();
+        }
+    }
+
+    /// Where the flow stands.
+    pub(super) fn state(&self) -> FlowState {
+        let all = || 0..self.parts.len();
+        if !all().all(|at| self.step(at).is_final()) {
+            return if self.is_called_off { FlowState::Cancelling } else { FlowState::Running };
+        }
+        if self.is_called_off {
+            return FlowState::Cancelled;
+        }
+        let answers = |part: &Part, at| {
+            part.has_run && !part.is_grown && part.after.iter().any(|edge| edge.0 == at)
+        };
+        let is_answered = |at: usize| self.parts.iter().any(|part| answers(part, at));
+        let has_failed = all().any(|at| self.step(at) == StepState::Failed && !is_answered(at));
+        if has_failed { FlowState::Failed } else { FlowState::Done }
+    }
+
+    pub(super) fn find(&self, id: JobId) -> Option<(usize, usize)> {
+        let at = |part: &Part| part.jobs.iter().position(|(job, _)| *job == id);
+        self.parts.iter().enumerate().find_map(|(step, part)| Some((step, at(part)?)))
+    }
+
+    /// What became of a job of it, and whether it may start.
+    pub(super) fn job(&self, id: JobId) -> Option<(Fate, bool)> {
+        let (step, at) = self.find(id)?;
+        let fate = self.parts[step].jobs[at].1;
+        Some((fate, fate == Fate::Held && self.parts[step].has_run))
+    }
+
+    pub(super) fn set(&mut self, id: JobId, fate: Fate) {
+        if let Some((step, at)) = self.find(id) {
+            self.parts[step].jobs[at].1 = fate;
+        }
+    }
+
+    /// Calls one off that has not ended.
+    pub(super) fn cancel(&mut self, id: JobId) {
+        match self.job(id) {
+            Some((Fate::Held, _)) => self.set(id, Fate::Cancelled),
+            Some((Fate::Running { .. }, _)) => self.set(id, Fate::Running { called_off: true }),
+            _ => {}
+        }
+    }
+
+    /// A running job adds a step behind its own, unless the flow is called off.
+    pub(super) fn grow(&mut self, by: JobId, name: &str, jobs: &[JobId]) {
+        let Some((behind, _)) = self.find(by).filter(|_| self.state() == FlowState::Running) else {
+            return;
+        };
+        let number = self.parts.len();
+        for part in self.parts.iter_mut().filter(|part| !part.has_run) {
+            if part.after.iter().any(|edge| edge.0 == behind) {
+                part.after.push((number, On::Success, None));
+            }
+        }
+        self.parts.push(Part {
+            name: name.to_owned(),
+            jobs: jobs.iter().map(|id| (*id, Fate::Held)).collect(),
+            after: vec![(behind, On::Either, None)],
+            join: Join::default(),
+            has_run: true,
+            is_shelved: false,
+            is_decided: true,
+            to_call_off: false,
+            is_grown: true,
+        });
+    }
+
+    /// Dead ones are on their way again. What was skipped behind them waits again, unless the flow is just being
+    /// called off.
+    pub(super) fn replay(&mut self, ids: &[JobId]) {
+        let is_calling_off = self.state() == FlowState::Cancelling;
+        let mut behind: Vec<usize> =
+            ids.iter().filter_map(|id| Some(self.find(*id)?.0)).collect();
+        if !is_calling_off {
+            let mut again = Vec::new();
+            while let Some(from) = behind.pop() {
+                for at in 0..self.parts.len() {
+                    let comes = self.parts[at].after.iter().any(|edge| edge.0 == from);
+                    if comes && self.step(at) == StepState::Skipped && !again.contains(&at) {
+                        again.push(at);
+                        behind.push(at);
+                    }
+                }
+            }
+            for at in again {
+                self.parts[at].is_shelved = false;
+                self.parts[at].is_decided = false;
+            }
+            self.is_called_off = false;
+        }
+        for id in ids {
+            self.set(*id, Fate::Held);
+        }
+    }
+
+    /// Calls it off; `false` when it has ended.
+    pub(super) fn call_off(&mut self) -> bool {
+        if self.state().is_final() {
+            return false;
+        }
+        self.is_called_off = true;
+        for part in &mut self.parts {
+            part.is_shelved = !part.has_run;
+            part.to_call_off = true;
+        }
+        self.go_on();
+        true
+    }
+
+    /// Calls off what is to be, and what follows from that, until nothing is left to do.
+    pub(super) fn settle_down(&mut self) {
+        self.go_on();
+        loop {
+            let meant: Vec<usize> =
+                (0..self.parts.len()).filter(|at| self.parts[*at].to_call_off).collect();
+            if meant.is_empty() {
+                return;
+            }
+            for at in meant {
+                self.parts[at].to_call_off = false;
+                let jobs = self.parts[at].jobs.clone();
+                jobs.into_iter().for_each(|(id, _)| self.cancel(id));
+            }
+            self.go_on();
+        }
+    }
+}
