@@ -32,6 +32,7 @@ impl Fate {
     }
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Clone)]
 pub(super) struct Part {
     pub(super) name: String,
@@ -254,8 +255,7 @@ impl Oracle {
     /// called off.
     pub(super) fn replay(&mut self, ids: &[JobId]) {
         let is_calling_off = self.state() == FlowState::Cancelling;
-        let mut behind: Vec<usize> =
-            ids.iter().filter_map(|id| Some(self.find(*id)?.0)).collect();
+        let mut behind: Vec<usize> = ids.iter().filter_map(|id| Some(self.find(*id)?.0)).collect();
         if !is_calling_off {
             let mut again = Vec::new();
             while let Some(from) = behind.pop() {
@@ -304,7 +304,9 @@ impl Oracle {
             for at in meant {
                 self.parts[at].to_call_off = false;
                 let jobs = self.parts[at].jobs.clone();
-                jobs.into_iter().for_each(|(id, _)| self.cancel(id));
+                for (id, _) in jobs {
+                    self.cancel(id);
+                }
             }
             self.go_on();
         }

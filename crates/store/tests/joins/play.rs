@@ -222,9 +222,9 @@ impl Play {
         for lease in std::mem::take(&mut self.running) {
             let id = lease.item.job.id;
             let oracle = self.oracle(id)?;
-            let called_off = oracle.job(id).is_some_and(|(fate, _)| {
-                matches!(fate, Fate::Running { called_off: true })
-            });
+            let called_off = oracle
+                .job(id)
+                .is_some_and(|(fate, _)| matches!(fate, Fate::Running { called_off: true }));
             oracle.set(id, if called_off { Fate::Cancelled } else { Fate::Held });
             self.over.push(lease);
         }
@@ -235,8 +235,7 @@ impl Play {
 
     fn pick_job(&self, pick: u16) -> Option<JobId> {
         let all = self.oracles.iter().flat_map(|oracle| &oracle.parts);
-        let all: Vec<JobId> =
-            all.flat_map(|part| part.jobs.iter().map(|(id, _)| *id)).collect();
+        let all: Vec<JobId> = all.flat_map(|part| part.jobs.iter().map(|(id, _)| *id)).collect();
         usize::from(pick).checked_rem(all.len()).map(|at| all[at])
     }
 

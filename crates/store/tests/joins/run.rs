@@ -63,10 +63,8 @@ async fn whole_game(url: &str, game: Game) -> Verdict {
         ..OpenOptions::default()
     };
     let failed = |error: tidemill_store::Error| TestCaseError::fail(error.to_string());
-    let stores: [Arc<dyn Store>; 2] = [
-        open(url, options()).await.map_err(failed)?,
-        open(url, options()).await.map_err(failed)?,
-    ];
+    let stores: [Arc<dyn Store>; 2] =
+        [open(url, options()).await.map_err(failed)?, open(url, options()).await.map_err(failed)?];
     let verdict = moves(stores.clone(), clock, game).await;
     stores[0].close().await;
     stores[1].close().await;
