@@ -2,9 +2,10 @@
 //!
 //! People sign up in waves; each sign-up is a flow of mail, a tenant, keys, sample data and a delayed follow-up.
 //! Handlers fail at times, one service is rate limited, one kind always fails, a limit binds and a queue is
-//! paused. It leaves what it made in the store, to be looked at, and can be run again on the same one.
+//! paused. At the end a booking fails and is undone. It leaves what it made in the store, to be looked at, and can be run again on the same one.
 
 mod board;
+mod booking;
 mod gates;
 mod handlers;
 mod kinds;
@@ -60,14 +61,20 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     let worker = start_worker(&mill, &tally).await?;
     let board = Board::new(app, &plan);
     let stop = interrupted();
-    tokio::select! {
-        ended = tide(&mill, &plan, &tally, &board, &mut gates) => ended?,
-        () = stop => eprintln!(
-            "\nstopping: what runs may finish, the rest stays in the store for the next worker"
-        ),
-    }
+    let is_stopped = tokio::select! {
+        ended = tide(&mill, &plan, &tally, &board, &mut gates) => ended.map(|()| false)?,
+        () = stop => {
+            eprintln!(
+                "\nstopping: what runs may finish, the rest stays in the store for the next worker"
+            );
+            true
+        }
+    };
     board.end();
     let took = since.elapsed();
+    if !is_stopped {
+        booking::run(app, &mill).await?;
+    }
     worker.stop().await;
     gates.end(&mill).await?;
     let summary = summary::Summary::read(&mill, &plan, &tally, took, gates.answers).await?;
@@ -83,7 +90,7 @@ async fn start_worker(mill: &Tidemill, tally: &Arc<Tally>) -> Outcome<Running> {
         .name("demo")
         .state(KeyService::default())
         .middleware(Watch(Arc::clone(tally)));
-    Ok(handlers::all(worker).start().await?)
+    Ok(booking::all(handlers::all(worker)).start().await?)
 }
 
 /// People arrive in waves until all are here, and then everything they caused finishes.

@@ -11,7 +11,7 @@ mod start;
 mod undo;
 mod watch;
 
-use tidemill::FlowId;
+use tidemill::{FlowId, Tidemill};
 
 use crate::app::App;
 use crate::commands::jobs::wait::Patience;
@@ -50,6 +50,11 @@ enum Verb {
         #[command(flatten)]
         patience: Patience,
     },
+}
+
+/// Shows a flow until it has ended.
+pub async fn follow(app: &App, mill: &Tidemill, id: FlowId) -> Outcome {
+    watch::run(app, mill, id).await
 }
 
 /// Runs the verb.
