@@ -22,6 +22,7 @@ mod conformance {
     mod duty;
     mod enqueue;
     mod flows;
+    mod flows_race;
     mod flows_whole;
     mod limits;
     mod limits_race;
