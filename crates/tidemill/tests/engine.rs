@@ -18,6 +18,7 @@ mod engine {
     mod depth;
     mod enqueue;
     mod flow;
+    pub mod flow_kills;
     mod follow_up;
     mod handler;
     mod helpers;
@@ -45,6 +46,7 @@ mod engine {
 #[test]
 fn role() {
     engine::processes::run();
+    engine::flow_kills::run();
     engine::limit_kills::run();
     engine::saga_kills::run();
     engine::schedule_kills::run();

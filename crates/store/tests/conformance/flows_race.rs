@@ -32,7 +32,8 @@ async fn neighbours(kit: &Kit, number: usize) -> Vec<(Arc<dyn Store>, WorkerId)>
 async fn last_children_end_in_one_moment(kit: &Kit, processes: usize) {
     let all = neighbours(kit, processes).await;
     for round in 0..ROUNDS {
-        let steps = vec![many("part", processes, &[]), step("sum", &["part"]), step("end", &["sum"])];
+        let steps =
+            vec![many("part", processes, &[]), step("sum", &["part"]), step("end", &["sum"])];
         let id = start_flow(kit, flow_of(steps)).await;
         let start = Arc::new(Barrier::new(processes));
         let mut settling = Vec::new();
