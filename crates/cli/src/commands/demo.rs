@@ -2,7 +2,8 @@
 //!
 //! People sign up in waves; each sign-up is a flow of mail, a tenant, keys, sample data and a delayed follow-up.
 //! Handlers fail at times, one service is rate limited, one kind always fails, a limit binds and a queue is
-//! paused. At the end a booking fails and is undone. It leaves what it made in the store, to be looked at, and can be run again on the same one.
+//! paused. At the end a booking fails and is undone. It leaves what it made in the store, to be looked at, and
+//! can be run again on the same one.
 
 mod board;
 mod booking;

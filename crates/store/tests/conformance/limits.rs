@@ -361,8 +361,18 @@ async fn a_key_that_was_shut_spares_other_keys(kit: &Kit) {
     assert_eq!(others.jobs.len(), 5);
     assert!(!by_key(&others).contains_key(&key));
     kit.clock.advance(30 * SECOND);
-    let claim = take(kit, worker, &limits, 50).await;
-    assert_eq!(by_key(&claim), BTreeMap::from([(key, 5)]));
+    // Whoever looks after the claim before may have them in hand just now: then the next one gets them.
+    let all = async {
+        let mut taken = 0;
+        while taken < 5 {
+            let claim = take(kit, worker, &limits, 50).await;
+            assert!(claim.jobs.iter().all(|taken| taken.job.key.as_deref() == Some(&key)));
+            taken += claim.jobs.len();
+        }
+        taken
+    };
+    let taken = tokio::time::timeout(20 * SECOND, all).await.expect("nobody is forgotten");
+    assert_eq!(taken, 5);
 }
 
 async fn too_many_failures_shut_the_gate_until_a_probe_succeeds(kit: &Kit) {
