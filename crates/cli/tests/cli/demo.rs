@@ -11,16 +11,17 @@ fn the_demo_ends_with_its_summary_and_can_be_run_again() {
         let ended = ended.says("newsletter: its queue newsletter is paused");
         let ended = ended.says("export: limit exports of * for acme is full: 1 of 1 run");
         let ended = ended.says("18 sign-ups were flows: 16 done, 2 failed").says("flows show ");
+        let ended = ended.says("card failed").says("undo hotel done").says("is undone");
         assert!(ended.stderr.contains("jobs finished"), "{ended:?}");
     }
-    assert!(
-        mill.rows(&["dead", "groups", "--json"]).iter().all(|g| g["kind"] == "sync_legacy_crm")
-    );
+    let groups = mill.rows(&["dead", "groups", "--json"]);
+    assert!(groups.iter().all(|g| g["kind"] == "sync_legacy_crm" || g["kind"] == "charge_card"));
     let summary = mill.json(&["demo", "--scale", "0.05", "--json"]);
     assert_eq!(summary["waiting"], 0);
     let failed = summary["flows"]["example"].as_str().unwrap();
     mill.run(&["flows", "show", failed]).ok().says("✘ failed").says("✘ crm");
     assert_eq!(mill.rows(&["flows", "list", "--state", "failed", "--json"]).len(), 6);
+    assert_eq!(mill.rows(&["flows", "list", "--state", "undone", "--json"]).len(), 3);
 }
 
 #[test]

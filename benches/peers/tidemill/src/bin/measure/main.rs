@@ -1,10 +1,11 @@
 //! How Tidemill's verbs cost and how they grow: with the backlog, with history, under a held xmin.
 //!
-//! `measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines [--store URL] [--jobs N]
+//! `measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines|due [--store URL] [--jobs N]
 //! [--seconds N]`. Without a store it starts a PostgreSQL of its own, or with `--store sqlite` uses a file of
 //! its own. It only reports; nothing here passes or fails.
 
 mod backlog;
+mod due;
 mod held;
 mod latency;
 mod limits;
@@ -86,6 +87,7 @@ async fn main() -> Res<()> {
         "history" => backlog::measure(&mill, options.number("jobs", 5_000_000), true).await?,
         "held" => held::measure(&mill, &bed.url, options.number("seconds", 600)).await?,
         "memory" => memory::measure(&mill, &bed.url, options.number("jobs", 1_000_000)).await?,
+        "due" => due::measure(&mill, options.number("jobs", 1_000_000)).await?,
         "tenants" => tenants::measure(&mill).await?,
         "slots" => slots::measure(&mill, options.number("seconds", 3)).await?,
         "lines" => lines::measure(&mill, options.number("jobs", 20_000)).await?,

@@ -22,7 +22,9 @@ pub async fn measure(mill: &Tidemill) -> Res<()> {
     for (tenants, mut rates) in numbers.into_iter().zip(rates) {
         rates.sort_by(|(one, ..), (other, ..)| one.total_cmp(other));
         let (rate, p50, p99) = rates[SAMPLES / 2];
-        println!("{tenants:>6} tenants: drain {rate:>7.0}/s, claim of 500 p50 {p50:.2} ms, p99 {p99:.2} ms");
+        println!(
+            "{tenants:>6} tenants: drain {rate:>7.0}/s, claim of 500 p50 {p50:.2} ms, p99 {p99:.2} ms"
+        );
     }
     Ok(())
 }
