@@ -1,11 +1,12 @@
 //! How Tidemill's verbs cost and how they grow: with the backlog, with history, under a held xmin.
 //!
-//! `measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines|due [--store URL] [--jobs N]
-//! [--seconds N]`. Without a store it starts a PostgreSQL of its own, or with `--store sqlite` uses a file of
-//! its own. It only reports; nothing here passes or fails.
+//! `measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines|due|flows [--store URL]
+//! [--jobs N] [--seconds N] [--large]`. Without a store it starts a PostgreSQL of its own, or with `--store sqlite`
+//! uses a file of its own. It only reports; nothing here passes or fails.
 
 mod backlog;
 mod due;
+mod flows;
 mod held;
 mod latency;
 mod limits;
@@ -33,7 +34,8 @@ impl Options {
         let mut words = words.peekable();
         while let Some(word) = words.next() {
             let name = word.strip_prefix("--").ok_or_else(|| format!("what is {word:?}?"))?;
-            options.insert(name.to_owned(), words.next().unwrap_or_default());
+            let value = words.next_if(|word| !word.starts_with("--")).unwrap_or_default();
+            options.insert(name.to_owned(), value);
         }
         Ok(Self(options))
     }
@@ -90,11 +92,15 @@ async fn main() -> Res<()> {
         "due" => due::measure(&mill, options.number("jobs", 1_000_000)).await?,
         "tenants" => tenants::measure(&mill).await?,
         "slots" => slots::measure(&mill, options.number("seconds", 3)).await?,
+        "flows" => {
+            let is_large = options.0.contains_key("large");
+            flows::measure(&mill, options.number("jobs", 15_000), is_large).await?;
+        }
         "lines" => lines::measure(&mill, options.number("jobs", 20_000)).await?,
         "latency" => latency::measure(&mill, options.number("jobs", 500)).await?,
         "fill" => drop(load::fill(&mill, options.number("jobs", 1_000_000)).await?),
         _ => return Err(
-            "measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines [--store URL]"
+            "measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines|flows [--store URL]"
                 .into(),
         ),
     }
