@@ -3,7 +3,7 @@
 //! Dead jobs may be sent on their way again after their flow has gone on, or has ended, without them. Then what
 //! was skipped because of them waits again. What has run stays as it is: a join fires once.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::flow::board::{Board, Verdict, ended_as_wished, is_judged, judge, met};
 use crate::flow::state::{FlowState, StepRow, StepState};
@@ -25,8 +25,12 @@ impl Board {
         }
         let waiting: BTreeSet<u32> =
             again.iter().flat_map(|(number, _)| self.revive_behind(*number)).collect();
+        let mut arriving: BTreeMap<u32, Vec<Edge>> = BTreeMap::new();
+        for edge in self.leaving.values().flatten() {
+            arriving.entry(edge.to).or_default().push(edge.clone());
+        }
         for number in &waiting {
-            self.recount(*number);
+            self.recount(*number, arriving.get(number).map_or(&[], Vec::as_slice));
         }
         for number in waiting {
             let verdict = self.steps.get(&number).and_then(|step| judge(step, "another step"));
@@ -79,21 +83,25 @@ impl Board {
         waiting
     }
 
-    /// Counts anew what a step that waits has heard.
-    fn recount(&mut self, number: u32) {
-        let heard: Vec<(Edge, StepRow)> = self
-            .leaving
-            .values()
-            .flatten()
-            .filter(|edge| edge.to == number)
-            .filter_map(|edge| Some((edge.clone(), self.steps.get(&edge.from)?.clone())))
+    /// Counts anew what a step that waits has heard by these edges. A step that holds it has told it nothing.
+    fn recount(&mut self, number: u32, arriving: &[Edge]) {
+        let heard: Vec<(&Edge, StepRow, bool)> = arriving
+            .iter()
+            .filter_map(|edge| Some((edge, self.steps.get(&edge.from)?.clone())))
+            .map(|(edge, from)| {
+                let holds_it = from.failed > 0 && self.holds_behind(&from);
+                (edge, from, holds_it)
+            })
             .collect();
         let Some(step) = self.steps.get_mut(&number) else { return };
         (step.parents_left, step.came, step.met, step.missed) = (0, 0, 0, 0);
-        for (edge, from) in heard {
-            step.parents_left += u32::from(!from.state.is_final());
+        for (edge, from, holds_it) in heard {
+            step.parents_left += u32::from(holds_it || !from.state.is_final());
+            if holds_it {
+                continue;
+            }
             let holds = ended_as_wished(edge.on, from.state)
-                && (!is_judged(&edge, from.state) || edge.held == Some(true));
+                && (!is_judged(edge, from.state) || edge.held == Some(true));
             step.came += u32::from(holds);
             if edge.on == On::Success {
                 step.missed += from.failed;

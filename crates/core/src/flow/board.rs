@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::flow::condition::{self, Facts};
 use crate::flow::state::{FlowRow, FlowState, StepRow, StepState};
-use crate::flow::{Edge, Join, Need, On};
+use crate::flow::{Edge, Need, On};
 use crate::payload::Payload;
 
 /// Jobs of a step that have ended.
@@ -161,25 +161,7 @@ impl Board {
             let (from, to) = (number, edge.to);
             edges.push(Edge { from, to, on: On::Success, when: None, held: None });
         }
-        let step = StepRow {
-            number,
-            name: name.to_owned(),
-            state: StepState::Waiting,
-            jobs,
-            left: jobs,
-            ok: 0,
-            failed: 0,
-            join: Join::default(),
-            parents_left: 0,
-            came: 0,
-            met: 0,
-            missed: 0,
-            reason: None,
-            undo: None,
-            undoes: None,
-            pivot: false,
-        };
-        self.steps.insert(number, step);
+        self.steps.insert(number, StepRow::new(number, name, jobs));
         self.flow.steps_left += 1;
         self.open(number);
         edges

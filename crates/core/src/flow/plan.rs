@@ -67,7 +67,7 @@ impl Flow {
         for step in &steps {
             step.jobs.iter().try_for_each(|job| check_member(&step.name, job))?;
         }
-        let rows = steps.iter().zip(0..).map(|(step, number)| step.row(number, &edges)).collect();
+        let rows = steps.iter().zip(0..).map(|(step, number)| step.row(number)).collect();
         check_joins(&steps, &rows, &edges)?;
         let beyond = check_undos(&self.name, &steps, &edges, self.options.saga)?;
         retry_forward(&mut steps, &beyond);
@@ -119,28 +119,19 @@ struct Flat {
 }
 
 impl Flat {
-    fn row(&self, number: u32, edges: &[Edge]) -> StepRow {
-        let parents = edges.iter().filter(|edge| edge.to == number).count();
+    /// Its row, as it is written first.
+    fn row(&self, number: u32) -> StepRow {
+        let undo = match &self.undo {
+            UndoRule::Job(undo) => Some(undo.clone()),
+            UndoRule::Missing | UndoRule::Nothing => None,
+        };
         StepRow {
-            number,
-            name: self.name.clone(),
-            state: StepState::Waiting,
-            jobs: self.jobs.len() as u64,
-            left: self.jobs.len() as u64,
-            ok: 0,
-            failed: 0,
             join: self.join,
-            parents_left: u32::try_from(parents).unwrap_or(u32::MAX),
-            came: 0,
-            met: 0,
-            missed: 0,
-            reason: None,
-            undo: match &self.undo {
-                UndoRule::Job(undo) => Some(undo.clone()),
-                UndoRule::Missing | UndoRule::Nothing => None,
-            },
-            undoes: None,
+            // Each edge was checked to be there once.
+            parents_left: u32::try_from(self.after.len()).unwrap_or(u32::MAX),
+            undo,
             pivot: self.pivot,
+            ..StepRow::new(number, self.name.clone(), self.jobs.len() as u64)
         }
     }
 }

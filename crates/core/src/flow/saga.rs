@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::flow::board::Board;
 use crate::flow::state::{FlowState, StepRow, StepState};
-use crate::flow::{Edge, Join, On, next_step};
+use crate::flow::{Edge, On, next_step};
 use crate::job::{NewJob, Options, Priority};
 use crate::payload::Payload;
 
@@ -152,7 +152,8 @@ impl Board {
         let mut steps = Vec::new();
         for (step, became) in undone.values() {
             let (number, name) = next_step(self, &format!("undo {}", step.name));
-            let row = undo_row(step, number, name);
+            let undoes = Some(step.number);
+            let row = StepRow { undoes, ..StepRow::new(number, name, 1) };
             let Some(job) = undo_job(step, became) else { continue };
             self.learn_steps([row.clone()]);
             self.flow.steps_left += 1;
@@ -193,27 +194,6 @@ impl Board {
             }
         }
         edges
-    }
-}
-
-fn undo_row(step: &StepRow, number: u32, name: String) -> StepRow {
-    StepRow {
-        number,
-        name,
-        state: StepState::Waiting,
-        jobs: 1,
-        left: 1,
-        ok: 0,
-        failed: 0,
-        join: Join::default(),
-        parents_left: 0,
-        came: 0,
-        met: 0,
-        missed: 0,
-        reason: None,
-        undo: None,
-        undoes: Some(step.number),
-        pivot: false,
     }
 }
 

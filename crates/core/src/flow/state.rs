@@ -200,6 +200,28 @@ pub struct StepRow {
 }
 
 impl StepRow {
+    /// A step of so many jobs that has heard nothing and waits for nobody.
+    pub fn new(number: u32, name: impl Into<String>, jobs: u64) -> Self {
+        Self {
+            number,
+            name: name.into(),
+            state: StepState::Waiting,
+            jobs,
+            left: jobs,
+            ok: 0,
+            failed: 0,
+            join: Join::default(),
+            parents_left: 0,
+            came: 0,
+            met: 0,
+            missed: 0,
+            reason: None,
+            undo: None,
+            undoes: None,
+            pivot: false,
+        }
+    }
+
     /// Whether its parents that have not ended are to be called off once it is decided.
     pub fn cancels_rest(&self) -> bool {
         self.join.rest == Rest::Cancel

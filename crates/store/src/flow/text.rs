@@ -71,15 +71,16 @@ struct JobIn<'a> {
 
 /// A flow as JSON.
 pub fn texts(plan: &Plan) -> Result<Texts> {
-    let mut jobs = Vec::with_capacity(plan.jobs.len());
+    let mut jobs: Vec<JobIn<'_>> = Vec::with_capacity(plan.jobs.len());
+    let mut sheaves = 0;
     let mut slow = vec![false; plan.steps.len()];
     for of_step in plan.jobs.chunk_by(|a, b| a.step == b.step) {
         let is_slow = of_step.iter().any(is_slow_job);
-        let first = jobs.iter().map(|job: &JobIn<'_>| job.sheaf).max().unwrap_or(0);
         let mut more = jobs_in(of_step, is_slow, plan.options.at_once.is_some());
         for job in more.iter_mut().filter(|job| job.sheaf > 0) {
-            job.sheaf += first;
+            job.sheaf += sheaves;
         }
+        sheaves = more.last().map_or(sheaves, |job| sheaves.max(job.sheaf));
         jobs.extend(more);
         if let Some(slow) = of_step.first().and_then(|job| slow.get_mut(job.step as usize)) {
             *slow = is_slow;

@@ -1,6 +1,6 @@
 //! Flows as wholes: started once, built bit by bit, capped, called off, late, kept and forgotten.
 
-use tidemill_core::flow::{FlowState, Need, Step, Work, plan};
+use tidemill_core::flow::{FlowState, Need, Step, StepState, Work, plan};
 use tidemill_core::retention::Retention;
 use tidemill_core::{Due, FlowId, Limits, NewJob, OnDead, Settlement, State};
 use tidemill_store::flow::{FlowAct, FlowAnswer, FlowFilter, Start};
@@ -24,6 +24,8 @@ over_both_stores!(
     a_running_job_adds_a_step_with_its_settle,
     steps_that_are_added_get_names_of_their_own,
     a_flow_that_is_called_off_takes_no_more,
+    a_join_of_a_flow_that_is_being_built_is_not_late,
+    ten_thousand_steps_are_one_call,
 );
 
 async fn a_flow_is_started_once(kit: &Kit) {
@@ -262,6 +264,46 @@ async fn a_flow_that_is_called_off_takes_no_more(kit: &Kit) {
     tend(kit).await;
     assert!(run(kit, worker, &[]).await.is_empty());
     assert_eq!(state(kit, id).await, FlowState::Cancelled);
+}
+
+async fn a_join_of_a_flow_that_is_being_built_is_not_late(kit: &Kit) {
+    let mut late = need(step("sum", &["item"]), Need::Finished);
+    late.join.within_ms = Some(1000);
+    let flow = flow_of(vec![step("item", &[]), late]);
+    let id = flow.id;
+    let plan = flow.plan(&Limits::default(), Retention::default()).unwrap();
+    kit.store.start_flow(plan, Start::Later).await.unwrap();
+    kit.clock.advance(SECOND * 2);
+    tend(kit).await;
+    let worker = kit.worker().await;
+    assert!(kit.take(worker, 10).await.jobs.is_empty(), "nothing starts early");
+    assert_eq!(state(kit, id).await, FlowState::Building);
+}
+
+async fn ten_thousand_steps_are_one_call(kit: &Kit) {
+    let name = |n: usize| format!("s{n}");
+    let chained = |n: usize| match n {
+        0 => step(&name(n), &[]),
+        n => step(&name(n), &[&name(n - 1)]),
+    };
+    let id = start(kit, (0..10_000).map(chained).collect()).await;
+    let worker = kit.worker().await;
+    run(kit, worker, &[("s0", dead("no"))]).await;
+    let view = view(kit, id).await;
+    assert_eq!((view.head.state, view.head.steps_all), (FlowState::Failed, 10_000));
+    let skipped = view.steps.iter().filter(|step| step.state == StepState::Skipped);
+    assert_eq!(skipped.count(), 9999);
+    let retry = FlowAct::Retry { step: None, by: "ada".into() };
+    kit.store.change_flow(id, retry).await.unwrap();
+    tend(kit).await;
+    let claim = kit.take_one(worker).await;
+    kit.store.settle(worker, vec![item(&claim, 0, done())]).await.unwrap();
+    tend(kit).await;
+    assert_eq!(
+        kit.take_one(worker).await.jobs[0].job.kind,
+        "s1",
+        "what was skipped runs after all"
+    );
 }
 
 fn grown(follow_ups: Vec<NewJob>) -> Settlement {

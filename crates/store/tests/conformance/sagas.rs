@@ -6,8 +6,8 @@ use tidemill_core::retention::Retention;
 use tidemill_core::{ErrorClass, Failure, Flow, FlowId, Limits, Settlement, WorkerId};
 use tidemill_store::flow::{FlowAct, FlowAnswer, Start};
 
-use super::flows::{output, run, state, states, step, tend, view};
-use super::kit::{Kit, cancelled, dead, done, item, job, json, with_payload};
+use super::flows::{many, output, run, state, states, step, tend, view};
+use super::kit::{Kit, SECOND, cancelled, dead, done, item, job, json, with_payload};
 
 over_both_stores!(
     a_saga_that_goes_well_undoes_nothing,
@@ -21,6 +21,9 @@ over_both_stores!(
     after_the_pivot_it_goes_forward_only,
     a_failure_that_is_answered_turns_nothing_back,
     a_saga_without_undos_is_refused,
+    a_deadline_past_the_pivot_calls_nothing_off,
+    a_saga_with_a_cap_stays_stuck_while_it_is_tended,
+    what_waits_behind_a_held_step_waits_until_all_of_it_is_seen_to,
 );
 
 /// A step with an undo of kind `undo-NAME`, after these.
@@ -260,6 +263,73 @@ async fn a_failure_that_is_answered_turns_nothing_back(kit: &Kit) {
     let worker = kit.worker().await;
     let ran = run(kit, worker, &[("card", dead("declined"))]).await;
     assert_eq!(ran, ["hotel", "card", "voucher"]);
+    assert_eq!(state(kit, id).await, FlowState::Done);
+}
+
+async fn a_deadline_past_the_pivot_calls_nothing_off(kit: &Kit) {
+    let mut saga = saga_of(vec![Step { pivot: true, ..step("pay", &[]) }, step("ship", &["pay"])]);
+    saga.options.finish_within_ms = Some(1000);
+    let id = saga.id;
+    let plan = saga.plan(&Limits::default(), Retention::default()).unwrap();
+    kit.store.start_flow(plan, Start::Now).await.unwrap();
+    let worker = kit.worker().await;
+    run_some(kit, worker, 1).await;
+    kit.clock.advance(SECOND * 2);
+    tokio::time::timeout(SECOND * 20, tend(kit)).await.expect("there is an end to it");
+    assert_eq!(state(kit, id).await, FlowState::Running);
+    assert_eq!(run(kit, worker, &[]).await, ["ship"]);
+    assert_eq!(state(kit, id).await, FlowState::Done);
+}
+
+async fn a_saga_with_a_cap_stays_stuck_while_it_is_tended(kit: &Kit) {
+    let mut saga = saga_of(vec![undoable("hotel", &[]), undoable("flight", &["hotel"])]);
+    saga.options.at_once = Some(5);
+    let id = saga.id;
+    let plan = saga.plan(&Limits::default(), Retention::default()).unwrap();
+    kit.store.start_flow(plan, Start::Now).await.unwrap();
+    let worker = kit.worker().await;
+    run_some(kit, worker, 1).await;
+    let flight = kit.take_one(worker).await;
+    kit.store.change_flow(id, FlowAct::Cancel { reason: "no".into() }).await.unwrap();
+    kit.store.settle(worker, vec![item(&flight, 0, cancelled("told"))]).await.unwrap();
+    // Nobody has tended it since: whoever does finds it stuck.
+    let undo = async {
+        loop {
+            let claim = kit.take(worker, 5).await;
+            if !claim.jobs.is_empty() {
+                return claim;
+            }
+        }
+    };
+    let undo = tokio::time::timeout(SECOND * 20, undo).await.expect("the settle carries it on");
+    assert_eq!(undo.jobs[0].job.kind, "undo-flight");
+    kit.store.settle(worker, vec![item(&undo, 0, dead("closed"))]).await.unwrap();
+    tend(kit).await;
+    assert_eq!(state(kit, id).await, FlowState::Stuck);
+}
+
+async fn what_waits_behind_a_held_step_waits_until_all_of_it_is_seen_to(kit: &Kit) {
+    let steps = vec![
+        Step { pivot: true, ..step("pay", &[]) },
+        many("ship", 2, &["pay"]),
+        step("mail", &["ship"]),
+    ];
+    let id = start(kit, steps).await;
+    let worker = kit.worker().await;
+    run_some(kit, worker, 1).await;
+    let claim = kit.take(worker, 2).await;
+    let items = vec![item(&claim, 0, dead("no")), item(&claim, 1, dead("no"))];
+    kit.store.settle(worker, items).await.unwrap();
+    tend(kit).await;
+    assert_eq!(state(kit, id).await, FlowState::Stuck);
+    kit.store.dead_replay(&[claim.jobs[0].job.id], "ada", None).await.unwrap();
+    tend(kit).await;
+    assert_eq!(states(kit, id).await["mail"], StepState::Waiting, "the other one is dead still");
+    assert_eq!(run(kit, worker, &[]).await, ["ship"]);
+    assert_eq!(state(kit, id).await, FlowState::Stuck);
+    kit.store.dead_replay(&[claim.jobs[1].job.id], "ada", None).await.unwrap();
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[]).await, ["ship", "mail"]);
     assert_eq!(state(kit, id).await, FlowState::Done);
 }
 

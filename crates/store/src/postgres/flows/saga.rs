@@ -7,6 +7,7 @@ use tidemill_core::flow::saga::Became;
 use tidemill_core::flow::{Board, Edge, Place, PlannedJob, plan};
 use uuid::Uuid;
 
+use super::advance;
 use super::grow::{self, StepIn};
 use crate::postgres::Shared;
 use crate::postgres::connect::Conn;
@@ -22,7 +23,11 @@ pub(super) async fn go_on(
     boards: &mut [Board],
 ) -> Result<bool, Fault> {
     let mut is_more = false;
-    for board in boards.iter_mut().filter(|board| board.flow.saga) {
+    let mut sagas: Vec<&mut Board> = boards.iter_mut().filter(|board| board.flow.saga).collect();
+    if !sagas.is_empty() {
+        advance::learn_all(conn, &mut sagas).await?;
+    }
+    for board in sagas {
         let before = board.flow.state;
         board.judge_saga();
         is_more |= board.flow.state != before;

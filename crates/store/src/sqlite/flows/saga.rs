@@ -7,6 +7,7 @@ use tidemill_core::Payload;
 use tidemill_core::flow::saga::Became;
 use tidemill_core::flow::{Board, Place, plan};
 
+use super::advance;
 use super::write::{insert_edge, insert_step, write_job};
 use crate::error::Result;
 use crate::sqlite::writer::Turn;
@@ -16,6 +17,7 @@ pub(super) fn go_on(turn: &mut Turn<'_>, board: &mut Board) -> Result<bool> {
     if !board.flow.saga {
         return Ok(false);
     }
+    advance::learn_all(turn, board)?;
     let before = board.flow.state;
     board.judge_saga();
     if !board.wants_undos() {

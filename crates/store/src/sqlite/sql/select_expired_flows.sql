@@ -1,3 +1,7 @@
--- Flows that have not ended in time.
-select id from tidemill_flow
-where finished_at is null and expires_at <= ?1 and state in (0, 1) order by expires_at limit ?2
+-- Flows that have not ended in time. A saga past its point of no return goes on.
+select id from tidemill_flow as flow
+where finished_at is null and expires_at <= ?1 and state in (0, 1) and not exists (
+    select 1 from tidemill_flow_step as step where step.flow = flow.id and step.pivot and step.state = 3
+)
+order by expires_at
+limit ?2

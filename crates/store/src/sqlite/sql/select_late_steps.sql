@@ -1,4 +1,4 @@
--- Steps that have waited for as long as they may, and how many jobs of their parents have not ended.
+-- Steps of flows that go on which have waited for as long as they may, and how many jobs of their parents have not ended.
 select step.flow, step.number, coalesce((
     select sum(parent.left) from tidemill_flow_edge as edge
     join tidemill_flow_step as parent
@@ -7,5 +7,6 @@ select step.flow, step.number, coalesce((
 ), 0)
 from tidemill_flow_step as step
 where step.state = 0 and step.late_at <= ?1
+    and exists (select 1 from tidemill_flow as flow where flow.id = step.flow and flow.state = 1)
 order by step.late_at
 limit ?2
