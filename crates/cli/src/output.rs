@@ -9,6 +9,7 @@ use std::io::{IsTerminal, Write};
 use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, presets,
 };
+use console::Term;
 use serde::Serialize;
 use tidemill::{State, Triage};
 
@@ -96,8 +97,12 @@ pub fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(header.iter().map(|word| Cell::new(word).add_attribute(Attribute::Bold)));
-    if std::io::stdout().is_terminal() {
+    // A terminal that does not know its width must not squeeze the table to nothing.
+    if std::io::stdout().is_terminal()
+        && let Some((_, columns)) = Term::stdout().size_checked()
+    {
         table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(columns);
     }
     if !colourful(&std::io::stdout()) {
         table.force_no_tty();
