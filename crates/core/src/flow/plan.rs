@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::error::{Error, Result};
-use crate::flow::state::StepState;
 use crate::flow::{
     After, EDGES_MAX, Edge, Flow, FlowOptions, Join, NESTING_MAX, Need, Place, SAGA_STEPS_MAX,
     STEPS_MAX, Step, StepRow, UndoRule, WHEN_BYTES_MAX, Work, condition,

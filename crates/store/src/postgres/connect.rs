@@ -231,6 +231,17 @@ impl Conn<'_> {
         Ok(self.client()?.batch_execute(text).await?)
     }
 
+    /// Commits what went well, and rolls back the rest.
+    pub async fn end<T>(self, done: Result<T, Fault>) -> Result<T, Fault> {
+        match done {
+            Ok(done) => self.commit().await.map(|()| done),
+            Err(fault) => {
+                self.rollback().await?;
+                Err(fault)
+            }
+        }
+    }
+
     /// Ends the transaction well.
     pub async fn commit(mut self) -> Result<(), Fault> {
         self.batch("commit").await?;

@@ -200,13 +200,8 @@ async fn give_up(db: &Db, ids: &[Uuid], note: &[Param<'_>]) -> Result<(u64, Vec<
         let queues = lines::let_pass(&conn, db.manual_now(), ids).await?;
         Ok((conn.query(&NOTE, note).await?.len() as u64, queues))
     };
-    match done.await {
-        Ok(done) => conn.commit().await.map(|()| done),
-        Err(fault) => {
-            conn.rollback().await?;
-            Err(fault)
-        }
-    }
+    let acted = done.await;
+    conn.end(acted).await
 }
 
 /// Sends dead letters on their way again; answers those that were dead.

@@ -88,13 +88,8 @@ async fn leave(shared: &Shared, leaving: &Leaving) -> Result<Rescued> {
     loop {
         let left = async {
             let conn = shared.db.begin().await?;
-            match write(shared, &conn, leaving).await {
-                Ok(left) => conn.commit().await.map(|()| left),
-                Err(fault) => {
-                    conn.rollback().await?;
-                    Err(fault)
-                }
-            }
+            let acted = write(shared, &conn, leaving).await;
+            conn.end(acted).await
         };
         match left.await {
             Ok(left) => return Ok(left.tell(shared)),

@@ -26,13 +26,8 @@ pub(crate) async fn begin(shared: &Shared, id: FlowId) -> Result<FlowAnswer> {
     let mut tries = Tries::resend();
     loop {
         let conn = shared.db.begin().await?;
-        let begun = match begin_in(shared, &conn, id.0).await {
-            Ok(begun) => conn.commit().await.map(|()| begun),
-            Err(fault) => {
-                conn.rollback().await?;
-                Err(fault)
-            }
-        };
+        let acted = begin_in(shared, &conn, id.0).await;
+        let begun = conn.end(acted).await;
         match begun {
             Ok((answer, done)) => {
                 done.tell(shared);
@@ -79,13 +74,8 @@ async fn cancel(shared: &Shared, id: FlowId, reason: &str) -> Result<FlowAnswer>
     let mut tries = Tries::resend();
     loop {
         let conn = shared.db.begin().await?;
-        let called_off = match cancel_in(shared, &conn, id.0, reason).await {
-            Ok(done) => conn.commit().await.map(|()| done),
-            Err(fault) => {
-                conn.rollback().await?;
-                Err(fault)
-            }
-        };
+        let acted = cancel_in(shared, &conn, id.0, reason).await;
+        let called_off = conn.end(acted).await;
         match called_off {
             Ok((answer, done)) => {
                 done.tell(shared);

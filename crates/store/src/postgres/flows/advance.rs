@@ -108,13 +108,8 @@ async fn advance_once(shared: &Shared, flows: &[Uuid]) -> Result<Done, Fault> {
         }
         carry_on(shared, &conn, &mut boards).await
     };
-    match advanced.await {
-        Ok(done) => conn.commit().await.map(|()| done),
-        Err(fault) => {
-            conn.rollback().await?;
-            Err(fault)
-        }
-    }
+    let acted = advanced.await;
+    conn.end(acted).await
 }
 
 /// Locks flows, in order; a board for each that is there.

@@ -91,13 +91,8 @@ async fn untend(shared: &Shared, flow: Uuid) -> Result<bool> {
             let is_there = !advance::lock(&conn, &[flow]).await?.is_empty();
             Ok(!is_there || !conn.query(&UNTEND, &[&flow]).await?.is_empty())
         };
-        let untended = match untended.await {
-            Ok(untended) => conn.commit().await.map(|()| untended),
-            Err(fault) => {
-                conn.rollback().await?;
-                Err(fault)
-            }
-        };
+        let acted = untended.await;
+        let untended = conn.end(acted).await;
         match untended {
             Ok(untended) => return Ok(untended),
             Err(fault) => tries.again(fault).await?,
@@ -109,13 +104,8 @@ async fn open_page(shared: &Shared, flow: Uuid) -> Result<bool> {
     let mut tries = Tries::resend();
     loop {
         let conn = shared.db.begin().await?;
-        let opened = match open_page_in(shared, &conn, flow).await {
-            Ok(opened) => conn.commit().await.map(|()| opened),
-            Err(fault) => {
-                conn.rollback().await?;
-                Err(fault)
-            }
-        };
+        let acted = open_page_in(shared, &conn, flow).await;
+        let opened = conn.end(acted).await;
         match opened {
             Ok((has_more, done)) => {
                 done.tell(shared);
@@ -177,13 +167,8 @@ async fn late(shared: &Shared) -> Result<()> {
                 }
                 advance::carry_on(shared, &conn, &mut boards).await
             };
-            let done = match decided.await {
-                Ok(done) => conn.commit().await.map(|()| done),
-                Err(fault) => {
-                    conn.rollback().await?;
-                    Err(fault)
-                }
-            };
+            let acted = decided.await;
+            let done = conn.end(acted).await;
             match done {
                 Ok(done) => break done,
                 Err(fault) => tries.again(fault).await?,

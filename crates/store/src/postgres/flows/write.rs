@@ -40,13 +40,8 @@ async fn start_once(
     when: Start,
 ) -> Result<(bool, advance::Done), Fault> {
     let conn = shared.db.begin().await?;
-    match write(shared, &conn, id, given, jobs, when).await {
-        Ok(done) => conn.commit().await.map(|()| done),
-        Err(fault) => {
-            conn.rollback().await?;
-            Err(fault)
-        }
-    }
+    let acted = write(shared, &conn, id, given, jobs, when).await;
+    conn.end(acted).await
 }
 
 async fn write(
@@ -76,13 +71,8 @@ pub(crate) async fn add(
     loop {
         let conn = shared.db.begin().await?;
         let added = add_in(shared, &conn, id, step, &jobs).await;
-        let answer = match added {
-            Ok(answer) => conn.commit().await.map(|()| answer),
-            Err(fault) => {
-                conn.rollback().await?;
-                Err(fault)
-            }
-        };
+        let acted = added;
+        let answer = conn.end(acted).await;
         match answer {
             Ok(answer) => return Ok(answer),
             Err(fault) => tries.again(fault).await?,

@@ -64,13 +64,8 @@ async fn settle_once(
     was_lost: bool,
 ) -> Result<Done, Fault> {
     let conn = shared.db.begin().await?;
-    match write(shared, &conn, worker, items, was_lost).await {
-        Ok(done) => conn.commit().await.map(|()| done),
-        Err(fault) => {
-            conn.rollback().await?;
-            Err(fault)
-        }
-    }
+    let acted = write(shared, &conn, worker, items, was_lost).await;
+    conn.end(acted).await
 }
 
 async fn write(

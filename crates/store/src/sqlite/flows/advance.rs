@@ -1,7 +1,7 @@
 //! Carries flows on: what has ended is counted, joins are decided, steps are opened, in the turn's transaction.
 
 use rusqlite::{OptionalExtension, params};
-use tidemill_core::flow::{Arrival, Board, Changes, FlowState, StepRow, StepState};
+use tidemill_core::flow::{Arrival, Board, Changes, FlowState, StepRow};
 use tidemill_core::{Due, FlowId, JobId, Payload};
 
 use super::write::millis;
@@ -232,8 +232,7 @@ fn write_changes(turn: &Turn<'_>, board: &Board, changes: &Changes) -> Result<()
 
 fn write_flow(turn: &mut Turn<'_>, board: &Board) -> Result<()> {
     let flow = &board.flow;
-    let tend = board.wants_tending()
-        || board.steps().any(|step| step.state == StepState::Opening) && flow.at_once.is_none();
+    let tend = board.wants_tending();
     let mut update = turn.conn.prepare_cached(include_str!("../sql/update_flows.sql"))?;
     let state: i16 = update.query_one(
         params![
