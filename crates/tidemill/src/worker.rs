@@ -218,8 +218,9 @@ impl Worker {
 
     /// Runs it until SIGTERM or Ctrl-C, then stops it gracefully.
     pub async fn run(self) -> Result<()> {
+        let signals = stop::Signals::listen();
         let running = self.start().await?;
-        stop::signal().await;
+        signals.first().await;
         tracing::info!("stopping: no new jobs are taken, running ones may finish");
         running.stop().await;
         Ok(())

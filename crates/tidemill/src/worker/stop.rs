@@ -125,19 +125,37 @@ async fn settled_within(shop: &Shop, limit: Duration) {
     }
 }
 
-/// Completes at SIGTERM or Ctrl-C.
-pub(crate) async fn signal() {
-    let interrupted = tokio::signal::ctrl_c();
+/// An ear for SIGTERM and Ctrl-C. It hears from when it was made, not from when it is asked: a
+/// signal that comes while a worker is still starting would otherwise kill the process, with jobs
+/// in its hands.
+pub(crate) struct Signals {
     #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut term) = signal(SignalKind::terminate()) {
+    heard: Option<[tokio::signal::unix::Signal; 2]>,
+}
+
+impl Signals {
+    pub(crate) fn listen() -> Self {
+        Self {
+            #[cfg(unix)]
+            heard: {
+                use tokio::signal::unix::{SignalKind, signal};
+                let term = signal(SignalKind::terminate()).ok();
+                let interrupt = signal(SignalKind::interrupt()).ok();
+                term.zip(interrupt).map(Into::into)
+            },
+        }
+    }
+
+    /// Completes at the first of them.
+    pub(crate) async fn first(self) {
+        #[cfg(unix)]
+        if let Some([mut term, mut interrupt]) = self.heard {
             tokio::select! {
-                _ = interrupted => {}
                 _ = term.recv() => {}
+                _ = interrupt.recv() => {}
             }
             return;
         }
+        let _ = tokio::signal::ctrl_c().await;
     }
-    let _ = interrupted.await;
 }

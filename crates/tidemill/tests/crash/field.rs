@@ -100,7 +100,7 @@ impl Field {
     /// Asks a worker to leave, and expects it to go in peace and leave nothing behind.
     pub async fn send_home(&mut self, mut worker: Process) {
         let pid = worker.id();
-        // One that is still starting has no ear for signals yet.
+        // Before it opens the store it is a process like any other, and may end by the signal.
         eventually("the worker to register", LEAVE_MAX, async || {
             self.knows(pid).await.filter(|known| *known)
         })
