@@ -188,7 +188,7 @@ impl Options {
 }
 
 /// A job as it is enqueued.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewJob {
     /// Made by the caller's side, so that sending it twice enqueues it once.
     pub id: JobId,

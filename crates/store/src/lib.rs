@@ -5,6 +5,8 @@
 //! rule of jobs: rules live in `tidemill-core`, and what they decided is applied here, in one
 //! transaction, guarded by the token.
 
+pub mod ask;
+pub mod decided;
 pub mod error;
 pub mod flow;
 pub mod full;

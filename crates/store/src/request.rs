@@ -195,6 +195,9 @@ pub struct SettleItem {
     pub gates: Vec<GateEnd>,
     /// What is to be written.
     pub settlement: Settlement,
+    /// Its handler asked to be settled in a transaction of its own: if that was committed, what was decided there is
+    /// written instead.
+    pub decided: bool,
 }
 
 impl SettleItem {

@@ -141,6 +141,36 @@ pub enum Error {
         /// What the store is.
         store: &'static str,
     },
+    /// The attempt may not write any more: its lease was lost, or it has ended.
+    #[error(
+        "the attempt of job {id} is over, another may run by now: roll the transaction back, nothing of it may stay"
+    )]
+    LeaseLost {
+        /// Which job.
+        id: JobId,
+    },
+    /// What is to follow must be said before the job is settled in a transaction.
+    #[error("the job {id} was settled in a transaction: say before it what is to follow")]
+    SettledBefore {
+        /// Which job.
+        id: JobId,
+    },
+    /// The database has no table for the marks of effects.
+    #[error(
+        "there is no table tidemill_effect in this database; make it with tidemill::effect::create_in: {reason}"
+    )]
+    EffectsMissing {
+        /// What the driver said.
+        reason: String,
+    },
+    /// What an effect came to is recorded in the transaction that took its mark, and nowhere else.
+    #[error(
+        "the mark of the effect {key:?} was not taken in this transaction, or was recorded before"
+    )]
+    EffectElsewhere {
+        /// The key of the effect.
+        key: String,
+    },
 }
 
 impl Error {
@@ -172,6 +202,10 @@ impl Error {
             Self::ScheduleOwned { .. } => "schedule_owned",
             Self::ScheduleTwice { .. } => "schedule_twice",
             Self::TransactionElsewhere { .. } => "transaction_elsewhere",
+            Self::LeaseLost { .. } => "lease_lost",
+            Self::SettledBefore { .. } => "settled_before",
+            Self::EffectsMissing { .. } => "effects_missing",
+            Self::EffectElsewhere { .. } => "effect_elsewhere",
         }
     }
 }

@@ -19,6 +19,7 @@ struct SchedulesPage;
 #[doc = include_str!("../../../docs/limits.md")]
 #[doc = include_str!("../../../docs/ordering.md")]
 #[doc = include_str!("../../../docs/sagas.md")]
+#[doc = include_str!("../../../docs/idempotency.md")]
 struct Guide;
 
 /// The pages on flows, so that their code is compiled and run.
@@ -29,6 +30,7 @@ struct Guide;
 #[doc = include_str!("../../../docs/graphs.md")]
 struct FlowsPages;
 
+pub mod effect;
 mod engine;
 mod error;
 pub mod local;
@@ -36,6 +38,7 @@ pub mod testing;
 mod worker;
 
 pub use async_trait::async_trait;
+pub use effect::{Effect, Mark};
 pub use engine::Tidemill;
 pub use engine::builder::Builder;
 pub use engine::dead::{Dead, ReplayPace, ReplayReport};

@@ -16,6 +16,7 @@ mod engine {
     mod dead;
     mod deadline;
     mod depth;
+    pub mod effect_kills;
     mod enqueue;
     mod flow;
     pub mod flow_kills;
@@ -46,6 +47,7 @@ mod engine {
 #[test]
 fn role() {
     engine::processes::run();
+    engine::effect_kills::run();
     engine::flow_kills::run();
     engine::limit_kills::run();
     engine::saga_kills::run();

@@ -9,7 +9,11 @@ mod transaction {
     pub mod ask;
     #[cfg(all(feature = "sqlx-postgres", feature = "sqlx-sqlite"))]
     mod flow;
+    #[cfg(all(feature = "sqlx-postgres", feature = "sqlx-sqlite"))]
+    mod ledger;
     mod meaning;
+    #[cfg(all(feature = "sqlx-postgres", feature = "sqlx-sqlite"))]
+    mod once;
     #[cfg(feature = "postgres")]
     mod postgres;
     #[cfg(feature = "sqlite")]

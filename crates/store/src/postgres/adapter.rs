@@ -8,6 +8,7 @@ use tidemill_core::NewJob;
 use tokio_postgres::GenericClient;
 use tokio_postgres::types::Type;
 
+use crate::ask::{Answer, Ask};
 use crate::error::Result;
 use crate::flow::text::Texts;
 use crate::postgres::error::Fault;
@@ -54,6 +55,30 @@ pub async fn start_in_sqlx_postgres(
         .await
         .map_err(refused)?;
     Ok(())
+}
+
+/// Asks on a connection or transaction of tokio-postgres.
+pub async fn ask_in_postgres<C>(client: &C, ask: &Ask) -> Result<Answer>
+where
+    C: GenericClient + Sync,
+{
+    let params: Vec<(Param<'_>, Type)> =
+        ask.words.iter().map(|word| (word as Param<'_>, Type::TEXT)).collect();
+    let rows = client.query_typed(ask.question.postgres(), &params).await.map_err(Fault::from)?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// Asks on a connection or transaction of sqlx.
+#[cfg(feature = "sqlx-postgres")]
+pub async fn ask_in_sqlx_postgres(
+    connection: &mut sqlx::PgConnection,
+    ask: &Ask,
+) -> Result<Answer> {
+    let mut query = sqlx::query_scalar(ask.question.postgres());
+    for word in &ask.words {
+        query = query.bind(word);
+    }
+    query.persistent(false).fetch_all(connection).await.map_err(refused)
 }
 
 #[cfg(feature = "sqlx-postgres")]

@@ -8,6 +8,7 @@
 //! for it, and never both.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_core::{ErrorClass, Failure, JobId, State, WorkerId};
@@ -23,6 +24,7 @@ use crate::postgres::error::{Fault, Tries};
 use crate::postgres::leases::Stray;
 use crate::postgres::lines;
 use crate::postgres::record::{Back, Body, End, Record, Told};
+use crate::postgres::settle;
 use crate::postgres::statement::{At, Statement, sql};
 use crate::request::{RescueRules, Rescued};
 use crate::wake::Hint;
@@ -37,6 +39,7 @@ const LEASE_ORPHANS: Statement = sql!("select_orphans");
 const LEASE_SWEEP: Statement = sql!("sweep_leases", TIMESTAMPTZ);
 const LEASE_STRAYS: Statement = sql!("select_strays", UUID, UUID_ARRAY);
 const LEASE_LET_GO: Statement = sql!("update_lease", INT8_ARRAY, UUID_ARRAY);
+const DECIDED: Statement = sql!("select_decided_of_leases", INT8_ARRAY);
 const JOB_UNFINISHED: Statement = sql!("select_unfinished", UUID_ARRAY);
 
 /// How often leases are looked at that no worker's death would bring up.
@@ -55,7 +58,7 @@ enum Leaving {
 }
 
 /// Gives up workers that beat no more.
-pub(crate) async fn rescue(shared: &Shared, rules: RescueRules) -> Result<Rescued> {
+pub(crate) async fn rescue(shared: &Arc<Shared>, rules: RescueRules) -> Result<Rescued> {
     let now = shared.db.manual_now();
     let mut rescued = Rescued::default();
     let silent = shared.db.read(&SILENT, &[&now, &delay_us(rules.lease_ttl)]).await?;
@@ -77,25 +80,36 @@ pub(crate) async fn rescue(shared: &Shared, rules: RescueRules) -> Result<Rescue
 }
 
 /// Forgets a worker that stopped.
-pub(crate) async fn deregister(shared: &Shared, worker: WorkerId) -> Result<Rescued> {
+pub(crate) async fn deregister(shared: &Arc<Shared>, worker: WorkerId) -> Result<Rescued> {
     let rescued = leave(shared, &Leaving::Stopped(worker)).await?;
     shared.leases.forget(worker);
     Ok(rescued)
 }
 
-async fn leave(shared: &Shared, leaving: &Leaving) -> Result<Rescued> {
+async fn leave(shared: &Arc<Shared>, leaving: &Leaving) -> Result<Rescued> {
     let mut tries = Tries::resend();
     loop {
         let left = async {
             let conn = shared.db.begin().await?;
-            let acted = write(shared, &conn, leaving).await;
-            conn.end(acted).await
+            match write(shared, &conn, leaving).await {
+                Ok(Took::Decided(ids)) => conn.rollback().await.map(|()| Took::Decided(ids)),
+                acted => conn.end(acted).await,
+            }
         };
         match left.await {
-            Ok(left) => return Ok(left.tell(shared)),
+            Ok(Took::All(left)) => return Ok(left.tell(shared)),
+            Ok(Took::Decided(ids)) => settle::carry_out(shared, &ids).await?,
             Err(fault) => tries.again(fault).await?,
         }
     }
+}
+
+/// What a rescue found in the leases that it took.
+enum Took {
+    /// Jobs that wait again, or ended.
+    All(Left),
+    /// Jobs that their handlers have settled in transactions of their own: that is to be carried out first.
+    Decided(Vec<Uuid>),
 }
 
 /// What a rescue came to, and who is to hear of it.
@@ -119,7 +133,7 @@ impl Left {
     }
 }
 
-async fn write(shared: &Shared, conn: &Conn<'_>, leaving: &Leaving) -> Result<Left, Fault> {
+async fn write(shared: &Shared, conn: &Conn<'_>, leaving: &Leaving) -> Result<Took, Fault> {
     let now = shared.db.manual_now();
     let ids = |rows: Vec<Row>| rows.iter().map(|row| row.get(0)).collect::<Vec<Uuid>>();
     let (workers, rules) = match leaving {
@@ -138,11 +152,20 @@ async fn write(shared: &Shared, conn: &Conn<'_>, leaving: &Leaving) -> Result<Le
     conn.query(&GATES_OPEN, &[&workers, &now]).await?;
     let rows = conn.query(&LEASE_TAKE, &[&workers]).await?;
     let leases: Vec<_> = rows.iter().map(Lease::of).collect();
+    // Only now: whoever decides something under a lease had it locked, and has committed.
+    let tokens: Vec<i64> = leases.iter().map(|lease| lease.token).collect();
+    let held: HashSet<Uuid> =
+        leases.iter().flat_map(|lease| lease.held.iter().map(|(id, ..)| *id)).collect();
+    let mut decided = ids(conn.query(&DECIDED, &[&tokens]).await?);
+    decided.retain(|id| held.contains(id));
+    if !decided.is_empty() {
+        return Ok(Took::Decided(decided));
+    }
     let mut left = put_back(conn, now, &leases, rules).await?;
     if matches!(leaving, Leaving::Silent(_)) {
         left.rescued.workers = workers.len() as u64;
     }
-    Ok(left)
+    Ok(Took::All(left))
 }
 
 /// A lease that ended, or that holds more than its worker knows.

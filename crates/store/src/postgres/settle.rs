@@ -4,6 +4,7 @@
 //! one transaction that locks unique keys, lines and leases, and then writes. Both answer a settle that is
 //! sent again as they answered it first.
 
+mod decided;
 mod whole;
 
 use std::collections::HashSet;
@@ -19,6 +20,8 @@ use crate::postgres::error::{Fault, Tries};
 use crate::postgres::leases::Flight;
 use crate::postgres::statement::{Statement, sql};
 use crate::request::{SettleItem, Settled};
+
+pub(crate) use decided::carry_out;
 
 const SETTLE_DONE: Statement = sql!(
     "settle_done",
@@ -63,7 +66,7 @@ pub(crate) async fn settle(
 fn is_plain(item: &SettleItem) -> bool {
     let simple =
         matches!(&item.settlement, Settlement::Done { follow_ups, .. } if follow_ups.is_empty());
-    simple && item.job.unique_key.is_none() && item.job.line().is_none()
+    simple && !item.decided && item.job.unique_key.is_none() && item.job.line().is_none()
 }
 
 async fn settle_done(

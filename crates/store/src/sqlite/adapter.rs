@@ -4,10 +4,11 @@
 //! not an error, so it cannot harm her transaction. Nothing here begins, commits or sets anything
 //! that outlives the call. Workers learn of the jobs by the file's change, after her commit.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, params, params_from_iter};
 use tidemill_core::{Clock, Due, JobId, NewJob};
 use uuid::Uuid;
 
+use crate::ask::{Answer, Ask};
 use crate::error::{Error, Result};
 use crate::flow::text::Texts;
 use crate::request::Receipt;
@@ -129,6 +130,13 @@ pub fn start_in_rusqlite(conn: &Connection, flow: &Texts) -> Result<()> {
     Ok(())
 }
 
+/// Asks on a rusqlite connection or transaction.
+pub fn ask_in_rusqlite(conn: &Connection, ask: &Ask) -> Result<Answer> {
+    let mut statement = conn.prepare_cached(ask.question.sqlite())?;
+    let answer = statement.query_map(params_from_iter(&ask.words), |row| row.get(0))?;
+    Ok(answer.collect::<rusqlite::Result<_>>()?)
+}
+
 /// Puts the answers in order and reads them.
 fn receipts(mut answers: Vec<(i64, String, [u8; 16])>, jobs: usize) -> Result<Vec<Receipt>> {
     answers.sort_unstable_by_key(|(number, _, _)| *number);
@@ -142,7 +150,7 @@ fn receipts(mut answers: Vec<(i64, String, [u8; 16])>, jobs: usize) -> Result<Ve
 }
 
 #[cfg(feature = "sqlx-sqlite")]
-pub use of_sqlx::{enqueue_in_sqlx_sqlite, start_in_sqlx_sqlite};
+pub use of_sqlx::{ask_in_sqlx_sqlite, enqueue_in_sqlx_sqlite, start_in_sqlx_sqlite};
 
 /// The same for sqlx, whose every statement is a message to another thread: one for all jobs.
 #[cfg(feature = "sqlx-sqlite")]
@@ -154,6 +162,7 @@ mod of_sqlx {
     use uuid::Uuid;
 
     use super::{Wish, receipts};
+    use crate::ask::{Answer, Ask};
     use crate::error::{Error, Result};
     use crate::flow::text::Texts;
     use crate::request::Receipt;
@@ -179,6 +188,15 @@ mod of_sqlx {
         let start = sqlx::query(include_str!("sql/start_flow.sql"));
         start.bind(&flow.flow).bind(&flow.jobs).bind(now).execute(conn).await.map_err(error)?;
         Ok(())
+    }
+
+    /// Asks on a sqlx connection or transaction.
+    pub async fn ask_in_sqlx_sqlite(conn: &mut SqliteConnection, ask: &Ask) -> Result<Answer> {
+        let mut query = sqlx::query_scalar(ask.question.sqlite());
+        for word in &ask.words {
+            query = query.bind(word);
+        }
+        query.fetch_all(conn).await.map_err(error)
     }
 
     /// The refusal of the queue that is full.

@@ -3,17 +3,20 @@
 //! A lost worker's jobs spend no attempt, but a job that loses worker after worker is probably what
 //! kills them: it dies (`poison`). A worker that says goodbye costs its jobs nothing.
 
+use std::sync::Arc;
+
 use rusqlite::params;
-use tidemill_core::{ErrorClass, Failure, Job, State, Token, WorkerId};
+use tidemill_core::{ErrorClass, Failure, Job, Settlement, State, Token, WorkerId};
 
 use crate::error::Result;
-use crate::request::{RescueRules, Rescued};
+use crate::request::{RescueRules, Rescued, SettleItem};
 use crate::sqlite::dead;
 use crate::sqlite::finish::{End, finish};
 use crate::sqlite::gates;
 use crate::sqlite::lease::{Held, Lease};
 use crate::sqlite::ready::{self, Waiting};
-use crate::sqlite::rows::worker_id;
+use crate::sqlite::rows::{time, worker_id};
+use crate::sqlite::settle;
 use crate::sqlite::writer::Turn;
 
 /// Gives up workers that beat no more.
@@ -81,6 +84,9 @@ fn give_back(
     rescued: &mut Rescued,
 ) -> Result<()> {
     let Some(body) = ready::body(turn.conn, held.id)? else { return Ok(()) };
+    if let Some(settlement) = settle::take_decided(turn, held.id, lease.token)? {
+        return carry_out(turn, lease, held, body.job, settlement);
+    }
     let job = &body.job;
     let lost = held.lost.saturating_add(u16::from(lost_max.is_some()));
     let end = End {
@@ -109,6 +115,27 @@ fn give_back(
     turn.news.ready(&job.queue);
     rescued.ready += 1;
     Ok(())
+}
+
+/// What a lost worker's handler decided in a transaction of its own is as good as settled.
+fn carry_out(
+    turn: &mut Turn<'_>,
+    lease: &Lease,
+    held: Held,
+    job: Job,
+    settlement: Settlement,
+) -> Result<()> {
+    let item = SettleItem {
+        job: Arc::new(job),
+        token: lease.token,
+        attempt: held.spent.saturating_add(1),
+        lost: held.lost,
+        started_at: time(turn.now),
+        gates: Vec::new(),
+        settlement,
+        decided: true,
+    };
+    settle::settle_one(turn, lease, held, &item, &item.settlement).map(drop)
 }
 
 fn poison(job: &Job, lost: u16) -> Failure {

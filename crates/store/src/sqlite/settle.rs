@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use tidemill_core::{Failure, JobId, NewJob, Settlement, State, Token, WorkerId};
 
+use crate::decided;
 use crate::error::Result;
 use crate::request::{SettleItem, Settled};
 use crate::sqlite::dead;
@@ -41,7 +42,10 @@ pub(super) fn settle(
         let held = lease.as_mut().and_then(|lease| lease.take(item.job.id));
         answers.push(match (lease, held) {
             (Some(lease), Some(held)) => {
-                let answer = settle_one(turn, lease, held, item)?;
+                let decided =
+                    if item.decided { take_decided(turn, held.id, item.token)? } else { None };
+                let settlement = decided.as_ref().unwrap_or(&item.settlement);
+                let answer = settle_one(turn, lease, held, item, settlement)?;
                 leaving.add(item);
                 lease.forget_cancel(turn.conn, held.id)?;
                 answer
@@ -60,11 +64,22 @@ pub(super) fn settle(
     Ok(answers)
 }
 
-fn settle_one(
+/// What a caller decided in a transaction of hers for this attempt, if she did; from now on it is carried out.
+pub(super) fn take_decided(turn: &Turn<'_>, id: JobId, token: Token) -> Result<Option<Settlement>> {
+    let mut take = turn.conn.prepare_cached(include_str!("sql/take_decided.sql"))?;
+    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, Option<String>>(1)?));
+    let found: Option<(String, _)> =
+        take.query_one(params![id.0.as_bytes(), token.0], read).optional()?;
+    found.map(|(output, follow_ups)| decided::settlement(output, follow_ups.as_deref())).transpose()
+}
+
+/// Writes what an attempt came to; its lease held it.
+pub(super) fn settle_one(
     turn: &mut Turn<'_>,
     lease: &Lease,
     held: Held,
     item: &SettleItem,
+    settlement: &Settlement,
 ) -> Result<Settled> {
     let end = End {
         state: State::Done,
@@ -74,7 +89,7 @@ fn settle_one(
         output: None,
         error: None,
     };
-    match &item.settlement {
+    match settlement {
         Settlement::Done { output, follow_ups } => {
             finish(turn, &item.job, &End { output: Some(output.as_str()), ..end })?;
             follow_up(turn, follow_ups)?;

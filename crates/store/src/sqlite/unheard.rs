@@ -82,6 +82,7 @@ mod tests {
             started_at: claim.now,
             gates: Vec::new(),
             settlement: Settlement::Again { delay: Duration::ZERO, spent: 0, failure: None },
+            decided: false,
         };
         store.settle(worker, claim.jobs.into_iter().map(item).collect()).await?;
         Ok(())

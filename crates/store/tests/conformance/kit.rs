@@ -256,6 +256,7 @@ pub fn item(claim: &Claim, at: usize, settlement: Settlement) -> SettleItem {
         started_at: claim.now,
         gates: taken.gates.iter().map(GateEnd::new).collect(),
         settlement,
+        decided: false,
     }
 }
 

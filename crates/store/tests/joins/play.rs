@@ -362,6 +362,7 @@ fn item(claim: &Claim, at: usize) -> SettleItem {
         started_at: claim.now,
         gates: Vec::new(),
         settlement: Settlement::Cancelled { reason: String::new() },
+        decided: false,
     }
 }
 

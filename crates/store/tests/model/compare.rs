@@ -105,6 +105,7 @@ impl Play {
                 started_at: now,
                 gates: Vec::new(),
                 settlement: Settlement::Cancelled { reason: String::new() },
+                decided: false,
             };
             self.leases.push(Lease { worker, item });
         }

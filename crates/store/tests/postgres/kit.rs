@@ -68,6 +68,7 @@ pub fn items(claim: &Claim, how: &Settlement) -> Vec<SettleItem> {
         started_at: claim.now,
         gates: taken.gates.iter().map(GateEnd::new).collect(),
         settlement: how.clone(),
+        decided: false,
     };
     claim.jobs.iter().map(item).collect()
 }

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use tidemill_store::ask::Question;
 use tidemill_testkit::databases::fresh_postgres_url;
 use tokio_postgres::Client;
 
@@ -25,6 +26,8 @@ async fn every_statement_prepares() {
     let url = fresh_postgres_url();
     store(&url).await.close().await;
     let client = connect(&url).await;
+    // The one table that stands in databases of others.
+    client.batch_execute(Question::CreateEffects.postgres()).await.unwrap();
     let mut names = 0;
     for entry in fs::read_dir(statements()).unwrap() {
         let path = entry.unwrap().path();

@@ -72,6 +72,7 @@ impl Idle {
             started_at: claim.now,
             gates: Vec::new(),
             settlement,
+            decided: false,
         };
         self.store.settle(self.worker, vec![item]).await.unwrap();
     }

@@ -3,12 +3,16 @@
 use std::fs;
 use std::path::Path;
 
+use tidemill_store::ask::Question;
+
 use super::kit::Place;
 
 #[tokio::test]
 async fn every_statement_prepares() {
     let place = Place::with_a_job().await;
     let conn = place.connect();
+    // The one table that stands in databases of others.
+    conn.execute_batch(Question::CreateEffects.sqlite()).unwrap();
     let statements = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite/sql");
     let mut names = 0;
     for entry in fs::read_dir(statements).unwrap() {

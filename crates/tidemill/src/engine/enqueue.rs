@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use tidemill_core::{Error as Invalid, NewJob};
+use tidemill_store::ask::{Answer, Ask};
 use tidemill_store::flow::text::Texts;
 #[cfg(feature = "sqlite")]
 use tidemill_store::rusqlite::Connection;
@@ -170,6 +171,8 @@ type Putting<'t> = Pin<Box<dyn Future<Output = tidemill_store::Result<Vec<Receip
 
 type Starting<'t> = Pin<Box<dyn Future<Output = tidemill_store::Result<()>> + Send + 't>>;
 
+type Asking<'t> = Pin<Box<dyn Future<Output = tidemill_store::Result<Answer>> + Send + 't>>;
+
 /// A connection or an open transaction of the caller's, on which jobs can be enqueued.
 ///
 /// Implemented for tokio-postgres (`&Client`, `&Transaction`) and, with the features `sqlx-postgres`
@@ -184,12 +187,16 @@ pub trait Target<'t>: Send + Sized {
     fn put(self, jobs: Vec<NewJob>) -> Putting<'t>;
     /// Writes a flow, in one statement.
     fn start(self, flow: Texts) -> Starting<'t>;
+    /// Runs one statement of ours.
+    fn ask(self, ask: Ask) -> Asking<'t>;
 }
 
 #[cfg(feature = "postgres")]
 mod postgres {
-    use super::{NewJob, Putting, Starting, Target, Texts};
-    use tidemill_store::postgres::adapter::{enqueue_in_postgres, start_in_postgres};
+    use super::{Ask, Asking, NewJob, Putting, Starting, Target, Texts};
+    use tidemill_store::postgres::adapter::{
+        ask_in_postgres, enqueue_in_postgres, start_in_postgres,
+    };
     use tidemill_store::tokio_postgres::{Client, Transaction};
 
     impl<'t> Target<'t> for &'t Client {
@@ -201,6 +208,9 @@ mod postgres {
         }
         fn start(self, flow: Texts) -> Starting<'t> {
             Box::pin(async move { start_in_postgres(self, &flow).await })
+        }
+        fn ask(self, ask: Ask) -> Asking<'t> {
+            Box::pin(async move { ask_in_postgres(self, &ask).await })
         }
     }
 
@@ -214,12 +224,15 @@ mod postgres {
         fn start(self, flow: Texts) -> Starting<'t> {
             Box::pin(async move { start_in_postgres(self, &flow).await })
         }
+        fn ask(self, ask: Ask) -> Asking<'t> {
+            Box::pin(async move { ask_in_postgres(self, &ask).await })
+        }
     }
 }
 
 #[cfg(any(feature = "sqlx-postgres", feature = "sqlx-sqlite"))]
 mod sqlx {
-    use super::{NewJob, Putting, Starting, Target, Texts};
+    use super::{Ask, Asking, NewJob, Putting, Starting, Target, Texts};
     use tidemill_store::sqlx::Transaction;
     #[cfg(feature = "sqlx-postgres")]
     use tidemill_store::sqlx::{PgConnection, Postgres};
@@ -227,7 +240,8 @@ mod sqlx {
     use tidemill_store::sqlx::{Sqlite, SqliteConnection};
 
     macro_rules! target {
-        ($feature:literal, $backend:literal, $connection:ty, $database:ty, $put:path, $start:path) => {
+        ($feature:literal, $backend:literal, $connection:ty, $database:ty, $put:path, $start:path,
+         $ask:path) => {
             #[cfg(feature = $feature)]
             impl<'t> Target<'t> for &'t mut $connection {
                 fn backend(&self) -> &'static str {
@@ -238,6 +252,9 @@ mod sqlx {
                 }
                 fn start(self, flow: Texts) -> Starting<'t> {
                     Box::pin(async move { $start(self, &flow).await })
+                }
+                fn ask(self, ask: Ask) -> Asking<'t> {
+                    Box::pin(async move { $ask(self, &ask).await })
                 }
             }
             #[cfg(feature = $feature)]
@@ -251,6 +268,9 @@ mod sqlx {
                 fn start(self, flow: Texts) -> Starting<'t> {
                     Box::pin(async move { $start(&mut **self, &flow).await })
                 }
+                fn ask(self, ask: Ask) -> Asking<'t> {
+                    Box::pin(async move { $ask(&mut **self, &ask).await })
+                }
             }
         };
     }
@@ -261,7 +281,8 @@ mod sqlx {
         PgConnection,
         Postgres,
         tidemill_store::postgres::adapter::enqueue_in_sqlx_postgres,
-        tidemill_store::postgres::adapter::start_in_sqlx_postgres
+        tidemill_store::postgres::adapter::start_in_sqlx_postgres,
+        tidemill_store::postgres::adapter::ask_in_sqlx_postgres
     );
     target!(
         "sqlx-sqlite",
@@ -269,6 +290,7 @@ mod sqlx {
         SqliteConnection,
         Sqlite,
         tidemill_store::sqlite::adapter::enqueue_in_sqlx_sqlite,
-        tidemill_store::sqlite::adapter::start_in_sqlx_sqlite
+        tidemill_store::sqlite::adapter::start_in_sqlx_sqlite,
+        tidemill_store::sqlite::adapter::ask_in_sqlx_sqlite
     );
 }

@@ -2,19 +2,27 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidemill_core::flow::plan;
-use tidemill_core::{Error as Invalid, Job as Body, JobId, NewJob, Payload, Token};
+use tidemill_core::{Error as Invalid, Job as Body, JobId, Limits, NewJob, Payload, Token};
+use tidemill_store::ask::{Answer, Ask, Question};
+use tidemill_store::decided;
 use tidemill_store::flow::{Input, Output};
+#[cfg(feature = "sqlite")]
+use tidemill_store::rusqlite::Connection;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
+use crate::effect::{self, Effect};
 use crate::engine::Tidemill;
-use crate::error::Result;
+use crate::engine::enqueue::Target;
+use crate::error::{Error, Result};
 use crate::worker::fail::Fail;
 use crate::worker::job::Enqueue;
+use crate::worker::shop::locked;
 use crate::worker::slots::Slot;
 
 /// Outputs that are read at a time.
@@ -22,6 +30,18 @@ const PAGE_OUTPUTS: usize = 1000;
 
 /// Shared application state, by type.
 pub(crate) type States = Arc<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>;
+
+/// Whether an attempt is settled in a transaction of its handler's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Settling {
+    /// Not yet.
+    #[default]
+    Open,
+    /// Its handler asked for it; the store knows whether that was committed.
+    Asked,
+    /// It has ended; nobody may ask for it any more.
+    Over,
+}
 
 /// One attempt of one job. Cheap to clone.
 #[derive(Clone)]
@@ -35,6 +55,7 @@ struct Inner {
     cancel: CancellationToken,
     states: States,
     follow_ups: Mutex<Vec<NewJob>>,
+    settling: Mutex<Settling>,
     inputs: OnceCell<Vec<Input>>,
     /// Held until the last clone is gone, so that a thread that cannot be stopped keeps its slot.
     _slot: Slot,
@@ -50,7 +71,7 @@ impl Context {
         states: States,
         slot: Slot,
     ) -> Self {
-        let (follow_ups, inputs) = (Mutex::default(), OnceCell::new());
+        let (follow_ups, settling, inputs) = (Mutex::default(), Mutex::default(), OnceCell::new());
         Self(Arc::new(Inner {
             mill,
             job,
@@ -59,6 +80,7 @@ impl Context {
             cancel,
             states,
             follow_ups,
+            settling,
             inputs,
             _slot: slot,
         }))
@@ -90,6 +112,87 @@ impl Context {
         self.0.job.id.to_string()
     }
 
+    /// Whether this job's work was done before, by a mark in a transaction of the handler's own database. Who comes
+    /// second, at the same time, waits for the end of the first transaction. See [`effect`](crate::effect).
+    pub async fn effect_in<'t, T: DeserializeOwned>(
+        &self,
+        target: impl Target<'t>,
+    ) -> Result<Effect<T>> {
+        self.effect_named_in(target, "").await
+    }
+
+    /// The same for one of several effects of a job, each with a name of its own.
+    pub async fn effect_named_in<'t, T: DeserializeOwned>(
+        &self,
+        target: impl Target<'t>,
+        name: &str,
+    ) -> Result<Effect<T>> {
+        let (mark, ask) = effect::take(self.id(), &self.idempotency_key(), name);
+        effect::taken(self.id(), mark, target.ask(ask).await)
+    }
+
+    /// The same by rusqlite. Begin the transaction with `BEGIN IMMEDIATE`.
+    #[cfg(feature = "sqlite")]
+    pub fn effect_in_rusqlite<T: DeserializeOwned>(
+        &self,
+        connection: &Connection,
+        name: &str,
+    ) -> Result<Effect<T>> {
+        let (mark, ask) = effect::take(self.id(), &self.idempotency_key(), name);
+        let answer = tidemill_store::sqlite::adapter::ask_in_rusqlite(connection, &ask);
+        effect::taken(self.id(), mark, answer)
+    }
+
+    /// Settles this job as done in a transaction of the handler's, on the store's own database: both commit, or
+    /// neither. Call it last, then commit and return. What follows must have been said before. Refused with
+    /// `lease_lost` when the attempt is over: then roll back.
+    ///
+    /// Whatever the handler returns after the commit, and if its process dies right after it, the job is done.
+    pub async fn settle_in<'t, T: Serialize + ?Sized>(
+        &self,
+        target: impl Target<'t>,
+        output: &T,
+    ) -> Result<()> {
+        self.0.mill.same_store(target.backend())?;
+        let ask = self.decide(output)?;
+        self.decided(&target.ask(ask).await?)
+    }
+
+    /// The same by rusqlite. Begin the transaction with `BEGIN IMMEDIATE`.
+    #[cfg(feature = "sqlite")]
+    pub fn settle_in_rusqlite<T: Serialize + ?Sized>(
+        &self,
+        connection: &Connection,
+        output: &T,
+    ) -> Result<()> {
+        self.0.mill.same_store("sqlite")?;
+        let ask = self.decide(output)?;
+        self.decided(&tidemill_store::sqlite::adapter::ask_in_rusqlite(connection, &ask)?)
+    }
+
+    /// From here on the store is asked how the attempt ended.
+    fn decide<T: Serialize + ?Sized>(&self, output: &T) -> Result<Ask> {
+        let output = Payload::of(output, &Limits::default())?;
+        let mut settling = locked(&self.0.settling);
+        if *settling == Settling::Over {
+            return Err(Error::LeaseLost { id: self.id() });
+        }
+        *settling = Settling::Asked;
+        let follow_ups = decided::write(&locked(&self.0.follow_ups))?;
+        let words = [self.id().to_string(), self.0.token.to_string(), output.as_str().to_owned()];
+        let words = words.into_iter().map(Some).chain([follow_ups]).collect();
+        Ok(Ask { question: Question::SettleIn, words })
+    }
+
+    fn decided(&self, answer: &Answer) -> Result<()> {
+        if answer.is_empty() { Err(Error::LeaseLost { id: self.id() }) } else { Ok(()) }
+    }
+
+    /// The attempt has ended; `true` if a transaction of its handler's may have settled it.
+    pub(crate) fn end(&self) -> bool {
+        std::mem::replace(&mut *locked(&self.0.settling), Settling::Over) == Settling::Asked
+    }
+
     /// The library, to enqueue at once, whatever becomes of this attempt.
     pub fn mill(&self) -> &Tidemill {
         &self.0.mill
@@ -108,7 +211,7 @@ impl Context {
     pub fn follow_up(&self, job: impl Into<Enqueue>) -> Result<JobId> {
         let job = self.0.mill.checked(job.into())?;
         let id = job.id;
-        self.0.follow_ups.lock().unwrap_or_else(PoisonError::into_inner).push(job);
+        self.follow([job])?;
         Ok(id)
     }
 
@@ -127,8 +230,17 @@ impl Context {
         let jobs = jobs.into_iter().map(|job| Ok(plan::grow(job, place, step)?));
         let jobs: Vec<NewJob> = jobs.collect::<Result<_>>()?;
         let ids = jobs.iter().map(|job| job.id).collect();
-        self.0.follow_ups.lock().unwrap_or_else(PoisonError::into_inner).extend(jobs);
+        self.follow(jobs)?;
         Ok(ids)
+    }
+
+    /// Notes what follows, unless it is too late for that.
+    fn follow(&self, jobs: impl IntoIterator<Item = NewJob>) -> Result<()> {
+        if *locked(&self.0.settling) != Settling::Open {
+            return Err(Error::SettledBefore { id: self.id() });
+        }
+        locked(&self.0.follow_ups).extend(jobs);
+        Ok(())
     }
 
     /// What the steps that this job's step comes after are, and what they returned: small outputs are in there,
@@ -203,7 +315,7 @@ impl Context {
     }
 
     pub(crate) fn take_follow_ups(&self) -> Vec<NewJob> {
-        std::mem::take(&mut self.0.follow_ups.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut locked(&self.0.follow_ups))
     }
 }
 

@@ -29,13 +29,13 @@ pub(crate) async fn execute(
     slot: Slot,
 ) -> Option<SettleItem> {
     let started_at = shop.mill.0.clock.now();
-    let settlement = match too_late(&claimed, claimed_at) {
-        Some(failure) => Settlement::Dead { failure },
+    let (settlement, decided) = match too_late(&claimed, claimed_at) {
+        Some(failure) => (Settlement::Dead { failure }, false),
         None => decide(shop, &claimed, token, slot).await?,
     };
     let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
     let gates = come_out(&shop.mill.0.rules.known().book, &job, gates, &settlement);
-    Some(SettleItem { job, token, attempt, lost, started_at, gates, settlement })
+    Some(SettleItem { job, token, attempt, lost, started_at, gates, settlement, decided })
 }
 
 /// What is settled for a job that was claimed and not started.
@@ -48,7 +48,7 @@ pub(crate) fn unstarted(
     let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
     let gates = come_out(&shop.mill.0.rules.known().book, &job, gates, &settlement);
     let started_at = shop.mill.0.clock.now();
-    SettleItem { job, token, attempt, lost, started_at, gates, settlement }
+    SettleItem { job, token, attempt, lost, started_at, gates, settlement, decided: false }
 }
 
 /// What is to be said at the gates, by the limits as they are now.
@@ -84,19 +84,21 @@ fn too_late(claimed: &ClaimedJob, now: Timestamp) -> Option<Failure> {
     expired(&claimed.job, claimed.attempt, claimed.due_at, now)
 }
 
+/// What is to be written, and whether a transaction of the handler's may have decided otherwise.
 async fn decide(
     shop: &Arc<Shop>,
     claimed: &ClaimedJob,
     token: Token,
     slot: Slot,
-) -> Option<Settlement> {
+) -> Option<(Settlement, bool)> {
     let job = &claimed.job;
     // A claim takes only kinds that have a handler; another node will know this one.
     let Some(handler) = shop.registry.get(&job.kind) else {
         let spent = claimed.attempt.saturating_sub(1);
-        return Some(Settlement::Again { delay: Duration::from_secs(1), spent, failure: None });
+        let again = Settlement::Again { delay: Duration::from_secs(1), spent, failure: None };
+        return Some((again, false));
     };
-    let ended = attempt(shop, claimed, token, handler, slot).await?;
+    let (ended, decided) = attempt(shop, claimed, token, handler, slot).await?;
     let known = shop.mill.0.rules.known();
     let of_queue = known.book.of(&job.queue).and_then(|rules| rules.retry.as_ref());
     let of_kind = Some(&handler.settings.retry).filter(|retry| **retry != Retry::default());
@@ -104,7 +106,7 @@ async fn decide(
         job.options.retry.as_ref().or(of_kind).or(of_queue).unwrap_or(&handler.settings.retry);
     let number = claimed.attempt;
     let now = shop.mill.0.clock.now();
-    Some(settle(Attempt { job, number, retry }, ended, now, fastrand::f64()))
+    Some((settle(Attempt { job, number, retry }, ended, now, fastrand::f64()), decided))
 }
 
 /// Runs the handler until it ends, or is made to.
@@ -114,7 +116,7 @@ async fn attempt(
     token: Token,
     handler: &Handler,
     slot: Slot,
-) -> Option<Ended> {
+) -> Option<(Ended, bool)> {
     let job = &claimed.job;
     let live = Live::new(token);
     shop.enter(job.id, live.clone());
@@ -133,7 +135,8 @@ async fn attempt(
     let timeout = timeout_of(shop, claimed, handler);
     let ended = run(shop, &cx, handler, &live, timeout).instrument(span).await;
     shop.leave(job.id, token);
-    ended
+    let decided = cx.end();
+    Some((ended?, decided))
 }
 
 fn timeout_of(shop: &Shop, claimed: &ClaimedJob, handler: &Handler) -> Duration {

@@ -104,6 +104,7 @@ async fn go_on(url: &str, flow: FlowId, file: &Path, mut fate: Fate) {
             started_at: claim.now,
             gates: Vec::new(),
             settlement,
+            decided: false,
         };
         store.settle(worker, vec![item]).await.unwrap();
         fate.point();

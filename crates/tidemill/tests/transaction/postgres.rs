@@ -1,10 +1,12 @@
 //! Postgres: by tokio-postgres, and by plain SQL through the view and the function.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill::{JobId, OnDuplicate, Receipt, Tidemill};
+use tidemill::store::request::RescueRules;
+use tidemill::{Context, JobId, OnDuplicate, Receipt, State, Tidemill, testing};
 use tidemill_testkit::databases::fresh_postgres_url;
-use tidemill_testkit::eventually::eventually;
+use tokio::sync::Mutex;
 use tokio_postgres::{Client, NoTls, Transaction};
 use uuid::Uuid;
 
@@ -104,14 +106,7 @@ async fn winner_that_rolls_back_does_not_swallow_the_loser() {
     let asking = mill.clone();
     let loser = Ask::new("loser").unique("k", OnDuplicate::Join).job();
     let asked = tokio::spawn(async move { asking.enqueue(loser).await });
-    let watching = connect(&url).await;
-    eventually("the loser to wait for the winner", Duration::from_secs(30), async || {
-        let waits = "SELECT count(*) FROM pg_stat_activity
-                     WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        let waiting: i64 = watching.query_one(waits, &[]).await.unwrap().get(0);
-        (waiting > 0).then_some(())
-    })
-    .await;
+    await_a_lock(&url).await;
     transaction.rollback().await.unwrap();
     loser_stands(&mill, winner.id, asked.await.unwrap().unwrap()).await;
 }
@@ -169,4 +164,87 @@ async fn a_full_queue_leaves_the_transaction_as_it_was() {
         said.starts_with("tidemill: queue_full: the queue default is full: 1 jobs wait"),
         "{said}"
     );
+}
+
+/// The zombie has decided and not committed; whoever rescues its worker waits, and finds the job done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rescue_waits_for_a_transaction_that_settles() {
+    for commits in [true, false] {
+        let url = database().await;
+        let mill = Tidemill::open(&url).await.unwrap();
+        let id = mill.enqueue(Ask::new("x").job()).await.unwrap().id();
+        let place = url.clone();
+        let worker = mill.worker().handle(move |_: super::ask::Echo, cx: Context| {
+            let place = place.clone();
+            async move {
+                let mut client = connect(&place).await;
+                let transaction = client.transaction().await?;
+                cx.settle_in(&transaction, "decided").await?;
+                let mill = cx.mill().clone();
+                let rules = RescueRules { lease_ttl: Duration::ZERO, lost_max: 9 };
+                let rescuing = tokio::spawn(async move { mill.store().rescue(rules).await });
+                await_a_lock(&place).await;
+                if commits {
+                    transaction.commit().await?;
+                } else {
+                    transaction.rollback().await?;
+                }
+                rescuing.await??;
+                Ok(String::new())
+            }
+        });
+        testing::drain(worker).await.unwrap();
+        let job = mill.job(id).await.unwrap().unwrap();
+        let (state, output) = (job.state, job.output.map(|output| output.as_str().to_owned()));
+        if commits {
+            assert_eq!((state, output.as_deref()), (State::Done, Some("\"decided\"")));
+        } else {
+            assert_eq!(state, State::Ready, "the rescue gave it back");
+        }
+    }
+}
+
+/// A handler that runs too long has its transaction open: what it decides there holds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attempt_that_timed_out_is_settled_as_its_transaction_ends() {
+    let url = database().await;
+    let mill = Tidemill::open(&url).await.unwrap();
+    let job = Ask::new("x").job().run_timeout(Duration::from_millis(300));
+    let id = mill.enqueue(job).await.unwrap().id();
+    let (place, ending) = (url.clone(), Arc::new(Mutex::new(None)));
+    let end = Arc::clone(&ending);
+    let worker = mill.worker().handle(move |_: super::ask::Echo, cx: Context| {
+        let (place, end) = (place.clone(), Arc::clone(&end));
+        async move {
+            let (asked, is_asked) = tokio::sync::oneshot::channel();
+            // A task of its own goes on when the handler is dropped.
+            *end.lock().await = Some(tokio::spawn(async move {
+                let mut client = connect(&place).await;
+                let transaction = client.transaction().await.unwrap();
+                cx.settle_in(&transaction, "decided").await.unwrap();
+                asked.send(()).unwrap();
+                await_a_lock(&place).await;
+                transaction.commit().await.unwrap();
+            }));
+            is_asked.await?;
+            std::future::pending().await
+        }
+    });
+    testing::drain(worker).await.unwrap();
+    ending.lock().await.take().unwrap().await.unwrap();
+    let job = mill.job(id).await.unwrap().unwrap();
+    assert_eq!((job.state, job.output.unwrap().as_str()), (State::Done, "\"decided\""));
+}
+
+/// Waits until somebody waits for a lock.
+async fn await_a_lock(url: &str) {
+    let watching = connect(url).await;
+    let waits = "SELECT count(*) FROM pg_stat_activity
+                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let looking = async {
+        while watching.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), looking).await.unwrap();
 }

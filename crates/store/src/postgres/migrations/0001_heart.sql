@@ -70,6 +70,15 @@ create index lease_worker on tidemill.lease (worker);
 -- Ids do not compress; trying cost a claim of 500 a quarter of its time.
 alter table tidemill.lease alter column ids set storage external, alter column gone set storage external;
 
+-- What callers decided in transactions of their own: this job is done, so. The next settle of its attempt, or the rescue
+-- of its lease, carries that out and takes the row away.
+create table tidemill.decided (
+    id uuid primary key,
+    token int8 not null,
+    output text not null,
+    follow_ups text
+);
+
 create table tidemill.outcome (
     id uuid primary key,
     queue text not null,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidemill_core::{JobId, Line, NewJob, Settlement, State, Token, WorkerId};
 use uuid::Uuid;
 
-use super::settled_before;
+use super::{decided, settled_before};
 use crate::error::Result;
 use crate::postgres::batch::delay_us;
 use crate::postgres::connect::Conn;
@@ -19,6 +19,7 @@ use crate::request::{SettleItem, Settled};
 use crate::wake::Hint;
 
 const LEASE_LOCK: Statement = sql!("select_lease", INT8_ARRAY);
+const LEASE_LOCK_ALONE: Statement = sql!("select_lease_alone", INT8_ARRAY);
 const LEASE_LET_GO: Statement = sql!("update_lease", INT8_ARRAY, UUID_ARRAY);
 const LEASE_CLOSE: Statement = sql!("delete_lease", INT8_ARRAY);
 const PERMITS_FREE: Statement = sql!("free_permits", INT8_ARRAY, TEXT_ARRAY);
@@ -75,12 +76,16 @@ async fn write(
     items: &[SettleItem],
     was_lost: bool,
 ) -> Result<Done, Fault> {
+    let (items, decided) = decided::known(conn, items).await?;
+    let items: &[SettleItem] = &items;
     let growing: Vec<Uuid> = items.iter().flat_map(flows_of).collect();
     let mut growth = flows::Growth::lock(conn, &growing).await?;
     let keys = items.iter().filter_map(|item| item.job.unique_key.clone()).collect();
     lock_keys(conn, &keys).await?;
     lines::lock(conn, &items.iter().flat_map(lines_of).collect()).await?;
-    let mut held = Held::lock(shared, conn, items).await?;
+    let how = if decided.is_any() { &LEASE_LOCK_ALONE } else { &LEASE_LOCK };
+    let mut held = Held::lock(shared, conn, how, items).await?;
+    decided.take(conn).await?;
     let mut sorted = Sorted::default();
     for (at, item) in items.iter().enumerate() {
         if held.take(item) {
@@ -213,7 +218,12 @@ struct Held {
 }
 
 impl Held {
-    async fn lock(shared: &Shared, conn: &Conn<'_>, items: &[SettleItem]) -> Result<Self, Fault> {
+    async fn lock(
+        shared: &Shared,
+        conn: &Conn<'_>,
+        how: &Statement,
+        items: &[SettleItem],
+    ) -> Result<Self, Fault> {
         // By token: a stale item may name a job that another lease of this call holds.
         let mut settling: BTreeMap<Token, HashSet<JobId>> = BTreeMap::new();
         for item in items {
@@ -224,7 +234,7 @@ impl Held {
         let mut held = Self { live: HashMap::new(), last: last.collect(), reasons: HashMap::new() };
         let tokens: Vec<i64> = settling.keys().map(|token| token.0).collect();
         let mut doubtful: HashSet<Uuid> = items.iter().map(|item| item.job.id.0).collect();
-        for row in conn.query(&LEASE_LOCK, &[&tokens]).await? {
+        for row in conn.query(how, &[&tokens]).await? {
             let (token, ids): (i64, Vec<Uuid>) = (row.get(0), row.get(1));
             if held.last.get(&token).copied().flatten().is_none() {
                 doubtful.extend(&ids);

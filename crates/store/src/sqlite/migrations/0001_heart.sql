@@ -60,6 +60,15 @@ create table tidemill_cancel (
     primary key (token, id)
 ) without rowid;
 
+-- What callers decided in transactions of their own: this job is done, so. The next settle of its attempt, or the rescue
+-- of its lease, carries that out and takes the row away.
+create table tidemill_decided (
+    id blob not null primary key,
+    token integer not null,
+    output text not null,
+    follow_ups text
+) without rowid;
+
 -- What became of a job; one row per finished job.
 create table tidemill_outcome (
     id blob not null primary key,

@@ -78,6 +78,7 @@ impl<'a> Hand<'a> {
             started_at: Timestamp::now(),
             gates: job.gates.into_iter().map(GateEnd::new).collect(),
             settlement: done(),
+            decided: false,
         };
         let items = claim.jobs.into_iter().map(item).collect();
         self.mill.store().settle(self.id, items).await?;
