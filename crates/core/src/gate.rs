@@ -56,6 +56,11 @@ impl Rate {
         (self.per_ms * 1000 / u64::from(self.jobs.max(1))).max(1)
     }
 
+    /// How long so many starts take.
+    fn after(&self, starts: u64) -> Duration {
+        Duration::from_micros(self.every_us().saturating_mul(starts))
+    }
+
     fn check(&self) -> Result<()> {
         let reason = if self.jobs == 0 || self.per_ms == 0 {
             "0 would let nothing start; pause the queue instead, or give at least 1 job per day"
@@ -274,7 +279,7 @@ pub struct GateView {
     pub is_broken: bool,
     /// Retries that are paid for.
     pub credit: Option<f64>,
-    /// Jobs that are held at it.
+    /// Jobs that are held at it, counted up to 100,000.
     pub held: u64,
 }
 
@@ -282,10 +287,10 @@ impl GateView {
     /// What it says to a job that its limit means, unless it lets it pass.
     pub fn holds(&self, limit: &QueueLimit, now: Timestamp) -> Option<Gate> {
         let inside: u64 = self.inside.iter().map(|(_, jobs)| jobs).sum();
-        let next_cell = limit.rate.zip(self.tat).and_then(|(rate, tat)| {
-            let ahead = Duration::from_micros(rate.every_us() * u64::from(rate.burst - 1));
-            tat.checked_sub(ahead).ok()
-        });
+        let next_cell = limit
+            .rate
+            .zip(self.tat)
+            .and_then(|(rate, tat)| tat.checked_sub(rate.after(u64::from(rate.burst) - 1)).ok());
         let opens_at = self.shut_until.into_iter().chain(next_cell).max().filter(|at| *at > now);
         let is_full = limit.concurrency.is_some_and(|most| inside >= u64::from(most));
         let is_unpaid = matches!(limit.counts, Counts::Retry { .. })
@@ -299,6 +304,19 @@ impl GateView {
             is_broken: self.is_broken,
             opens_at,
         })
+    }
+}
+
+impl GateView {
+    /// When a job starts that so many go before at this gate, if only the clock is in their way.
+    pub fn starts_at(&self, limit: &QueueLimit, ahead: u64) -> Option<Timestamp> {
+        let shut = self.shut_until;
+        let Some((rate, tat)) = limit.rate.zip(self.tat) else {
+            return shut.filter(|_| ahead == 0);
+        };
+        let first = tat.max(shut.unwrap_or(tat)).checked_sub(rate.after(u64::from(rate.burst) - 1));
+        let at = first.and_then(|first| first.checked_add(rate.after(ahead))).ok()?;
+        Some(at.max(shut.unwrap_or(at)))
     }
 }
 
@@ -379,6 +397,27 @@ mod tests {
         }
         assert!(Limit { rate: rate(100, 1000, 5), ..Limit::default() }.check("stripe").is_ok());
         assert!(breaker(Breaker::default()).check("").is_err(), "a limit has a name");
+    }
+
+    #[test]
+    fn a_start_is_expected_by_what_goes_before() {
+        let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
+        let rated =
+            |burst| QueueLimit { rate: Some(Rate { jobs: 10, per_ms: 1000, burst }), ..limit() };
+        let gate = |tat, shut_until| GateView { tat, shut_until, ..GateView::default() };
+        for (burst, tat, shut, ahead, expected) in [
+            (1, Some(at(5000)), None, 0, Some(at(5000))),
+            (1, Some(at(5000)), None, 7, Some(at(5700))),
+            (3, Some(at(5000)), None, 0, Some(at(4800))),
+            (3, Some(at(5000)), None, 2, Some(at(5000))),
+            (3, Some(at(5000)), Some(at(9000)), 2, Some(at(9000))),
+            (3, Some(at(5000)), Some(at(9000)), 3, Some(at(9100))),
+            (1, None, Some(at(9000)), 0, Some(at(9000))),
+            (1, None, Some(at(9000)), 1, None),
+        ] {
+            let found = gate(tat, shut).starts_at(&rated(burst), ahead);
+            assert_eq!(found, expected, "burst {burst}, {tat:?} {shut:?} {ahead}");
+        }
     }
 
     #[test]

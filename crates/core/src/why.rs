@@ -1,5 +1,6 @@
 //! Why a job is not running, or a queue so deep: all that holds them, in a sentence and as a structure.
 
+mod lane;
 mod queue;
 
 use std::fmt;
@@ -9,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::flow::FlowState;
 use crate::id::{FlowId, JobId, WorkerId};
+use crate::job::Priority;
 use crate::job::state::State;
+pub use lane::{COUNTED_MAX, LaneView, TENANTS_MAX};
 pub use queue::{Holder, QueueWhy, TenantDepth, Trend, drains_in_ms};
 
 /// Something that keeps a job from running now.
@@ -36,7 +39,7 @@ pub enum Gate {
     Line {
         /// Its key.
         key: String,
-        /// How many are before it.
+        /// How many are before it, counted up to 100,000.
         ahead: u64,
         /// The first of them.
         head: JobId,
@@ -97,14 +100,41 @@ pub enum Gate {
         /// When the clock opens it, if that is what it waits for.
         opens_at: Option<Timestamp>,
     },
-    /// It is due, and waits for its turn and a free slot.
+    /// Its band shares the work of the queue with others, and jobs go before it. Jobs are counted up to
+    /// [`COUNTED_MAX`] of each band.
+    Band {
+        /// Its band.
+        band: Priority,
+        /// It gets so many…
+        weight: u32,
+        /// …of this many starts, by the weights of the bands that have work.
+        weights: u32,
+        /// Jobs that are due in bands which go before it.
+        higher: u64,
+        /// Jobs of its own band that have been due longer, whosever they are.
+        equal: u64,
+    },
+    /// The tenants of its band take turns, and several have work. They are counted up to [`TENANTS_MAX`].
+    Tenant {
+        /// Whose it is; jobs without a tenant count as one.
+        tenant: Option<String>,
+        /// Its tenant gets so many…
+        weight: u32,
+        /// …of this many starts of its band, by the weights of the tenants that have work.
+        weights: u32,
+        /// Whose turn it is: 1 is next. Each process takes its own turns; this is of the one that was asked.
+        place: u64,
+        /// Tenants that have work, its own included.
+        tenants: u64,
+        /// Jobs of its own tenant and band that have been due longer.
+        ahead: u64,
+    },
+    /// It is due, and nothing but its turn and a free slot is missing.
     Slot {
         /// Workers that would run it.
         workers: usize,
         /// How many jobs they run at once, all their queues together.
         slots: u64,
-        /// Jobs of its queue that could start now, this one included, of all bands and tenants.
-        ready: u64,
     },
 }
 
@@ -208,12 +238,48 @@ impl fmt::Display for Gate {
                 }
             }
             Self::Limit { limit, .. } => write!(f, "it waits at {limit}"),
-            Self::Slot { workers, slots, ready } => write!(
-                f,
-                "it waits for its turn: {ready} jobs of its queue could start, \
-                 for {slots} slots of {workers} workers"
-            ),
+            Self::Band { band, weight, weights, higher, equal } => {
+                match (weight, weights) {
+                    (0, _) => write!(f, "its band {} has what others leave", band.word())?,
+                    (own, all) if own == all => write!(f, "its band is {}", band.word())?,
+                    _ => write!(f, "its band {} gets {weight} of {weights} starts", band.word())?,
+                }
+                match (higher, equal) {
+                    (0, equal) => write!(f, "; before it: {} of it", jobs(*equal)),
+                    (higher, 0) => write!(f, "; before it: {} of other bands", jobs(*higher)),
+                    (higher, equal) => {
+                        let (higher, equal) = (jobs(*higher), jobs(*equal));
+                        write!(f, "; before it: {higher} of other bands, {equal} of its own")
+                    }
+                }
+            }
+            Self::Tenant { tenant, weight, weights, place, tenants, ahead } => {
+                match tenant {
+                    Some(tenant) => write!(f, "its tenant {tenant}")?,
+                    None => write!(f, "jobs without a tenant")?,
+                }
+                let more = if *tenants > TENANTS_MAX as u64 { " or more" } else { "" };
+                let verb = if tenant.is_some() { "is" } else { "are" };
+                write!(f, " {verb} number {place} of {tenants}{more} in turn, with {weight} of ")?;
+                write!(
+                    f,
+                    "{weights}{more} starts of its band; before it: {} of its own",
+                    jobs(*ahead)
+                )
+            }
+            Self::Slot { workers, slots } => {
+                write!(f, "it waits for one of {slots} slots of {workers} workers")
+            }
         }
+    }
+}
+
+/// A number of jobs that was counted up to a bound.
+fn jobs(number: u64) -> String {
+    match number {
+        1 => "1 job".to_owned(),
+        COUNTED_MAX.. => format!("{COUNTED_MAX} or more jobs"),
+        _ => format!("{number} jobs"),
     }
 }
 
@@ -237,6 +303,38 @@ mod tests {
         let place = format!("it is number 3 of the line of key order:42; first is {head}");
         assert_eq!(line(false), format!("{place}, which has not finished"));
         assert!(line(true).starts_with(&format!("{place}, which is dead and blocks")));
+    }
+
+    #[test]
+    fn a_turn_is_explained_by_band_and_tenant() {
+        let band = |weight, weights, higher, equal| {
+            Gate::Band { band: Priority::Low, weight, weights, higher, equal }.to_string()
+        };
+        for (gate, expected) in [
+            (band(1, 1, 0, 3), "its band is low; before it: 3 jobs of it"),
+            (band(1, 9, 9, 0), "its band low gets 1 of 9 starts; before it: 9 jobs of other bands"),
+            (
+                band(1, 9, COUNTED_MAX, 1),
+                "its band low gets 1 of 9 starts; before it: 10000 or more jobs of other bands, 1 job of its own",
+            ),
+            (
+                band(0, 8, 2, 0),
+                "its band low has what others leave; before it: 2 jobs of other bands",
+            ),
+        ] {
+            assert_eq!(gate, expected);
+        }
+        let tenant = |tenant: Option<&str>, tenants| {
+            let (tenant, weight, weights) = (tenant.map(str::to_owned), 3, 19);
+            Gate::Tenant { tenant, weight, weights, place: 2, tenants, ahead: 4 }.to_string()
+        };
+        assert_eq!(
+            tenant(Some("acme"), 17),
+            "its tenant acme is number 2 of 17 in turn, with 3 of 19 starts of its band; \
+             before it: 4 jobs of its own"
+        );
+        let many = tenant(None, TENANTS_MAX as u64 + 1);
+        assert!(many.starts_with("jobs without a tenant are number 2 of 1001 or more in turn"));
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod examine;
 mod fire;
 mod flows;
 mod gather;
+mod lane;
 mod leases;
 mod lines;
 mod listen;
@@ -48,6 +49,7 @@ use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
 use tidemill_core::flow::Plan;
 use tidemill_core::gate::GateView;
 use tidemill_core::retention::Finished;
+use tidemill_core::why::LaneView;
 use tidemill_core::{FlowId, JobId, NewJob, Payload, WorkerId};
 use tokio::task::JoinHandle;
 pub use tokio_postgres;
@@ -312,6 +314,10 @@ impl Store for Postgres {
 
     async fn line(&self, id: JobId) -> Result<Option<LineView>> {
         lines::place(&self.shared.db, id).await
+    }
+
+    async fn lane(&self, id: JobId) -> Result<Option<LaneView>> {
+        lane::lane(&self.shared, id).await
     }
 
     async fn attempts(&self, id: JobId) -> Result<Vec<AttemptView>> {

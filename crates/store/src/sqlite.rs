@@ -20,6 +20,7 @@ mod fire;
 mod flows;
 mod gates;
 mod group;
+mod lane;
 mod lease;
 mod letters;
 mod lines;
@@ -53,6 +54,7 @@ use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
 use tidemill_core::flow::Plan;
 use tidemill_core::gate::GateView;
 use tidemill_core::retention::Finished;
+use tidemill_core::why::LaneView;
 use tidemill_core::{Clock, FlowId, JobId, NewJob, Payload, WorkerId};
 
 use crate::error::{Error, Result};
@@ -265,6 +267,16 @@ impl Store for Sqlite {
 
     async fn line(&self, id: JobId) -> Result<Option<LineView>> {
         self.read(move |conn| lines::place(conn, id)).await
+    }
+
+    async fn lane(&self, id: JobId) -> Result<Option<LaneView>> {
+        let Some(place) = self.read(move |conn| lane::place(conn, id)).await? else {
+            return Ok(None);
+        };
+        let (now, of) = (self.now_us(), place.lane.clone());
+        let served = move |turn: &mut Turn<'_>| Ok(turn.marks.served(&of));
+        let served = self.writer.write(Durability::Lazy, served).await?;
+        self.read(move |conn| lane::look(conn, now, &place, &served)).await.map(Some)
     }
 
     async fn attempts(&self, id: JobId) -> Result<Vec<AttemptView>> {

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
 use tidemill_core::gate::GateView;
 use tidemill_core::retention::Finished;
+use tidemill_core::why::LaneView;
 use tidemill_core::{JobId, NewJob, Payload, WorkerId};
 
 use crate::error::Result;
@@ -83,6 +84,10 @@ pub trait Store: Flows + Send + Sync + Debug + 'static {
 
     /// Where a job stands in the line of its queue and key, while others are before it.
     async fn line(&self, id: JobId) -> Result<Option<LineView>>;
+
+    /// What is before a job that waits for a slot, in its queue, as this process would serve it; also while
+    /// it is held at a gate. Its cost is bounded, however many wait.
+    async fn lane(&self, id: JobId) -> Result<Option<LaneView>>;
 
     /// The attempts of a job that are kept, oldest first.
     async fn attempts(&self, id: JobId) -> Result<Vec<AttemptView>>;

@@ -46,7 +46,7 @@ pub struct JobView {
 pub struct LineView {
     /// The key.
     pub key: String,
-    /// How many are before it.
+    /// How many are before it, counted up to 100,000.
     pub ahead: u64,
     /// The first of them.
     pub head: JobId,

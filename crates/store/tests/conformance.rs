@@ -24,6 +24,7 @@ mod conformance {
     mod flows;
     mod flows_race;
     mod flows_whole;
+    mod lane;
     mod limits;
     mod limits_race;
     mod migrate;

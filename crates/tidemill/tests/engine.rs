@@ -41,6 +41,7 @@ mod engine {
     mod stop;
     mod two_workers;
     mod why;
+    mod why_turns;
 }
 
 /// Not a test of its own: what the processes run that `processes` starts.

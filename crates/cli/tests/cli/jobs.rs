@@ -35,6 +35,42 @@ fn a_scheduled_job_is_made_due_and_others_say_why_not() {
     mill.run(&["jobs", "retry", &late]).code(5).says("was cancelled");
 }
 
+fn turns_are_explained(mill: &Mill) {
+    let of = |tenant, priority| {
+        mill.enqueue(&["k", "--queue", "q", "--tenant", tenant, "--priority", priority])
+    };
+    of("acme", "urgent");
+    of("acme", "normal");
+    let last = of("zoo", "normal");
+    let why = mill.json(&["jobs", "why", &last, "--json"]);
+    let names: Vec<_> = why["gates"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|gate| gate["gate"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["no_worker", "band", "tenant"]);
+    let (band, tenant) = (&why["gates"][1], &why["gates"][2]);
+    assert_eq!((&band["weight"], &band["weights"]), (&2.into(), &10.into()));
+    assert_eq!((&band["higher"], &band["equal"]), (&1.into(), &1.into()));
+    assert_eq!((&tenant["tenant"], &tenant["ahead"]), (&"zoo".into(), &0.into()));
+    assert_eq!((&tenant["place"], &tenant["tenants"]), (&2.into(), &2.into()));
+    mill.run(&["jobs", "why", &last])
+        .ok()
+        .says("its band normal gets 2 of 10 starts; before it: 1 job of other bands, 1 job of its own")
+        .says("its tenant zoo is number 2 of 2 in turn, with 1 of 2 starts of its band");
+}
+
+#[test]
+fn a_turn_is_explained_by_band_and_tenant_on_sqlite() {
+    turns_are_explained(&Mill::sqlite());
+}
+
+#[test]
+fn a_turn_is_explained_by_band_and_tenant_on_postgres() {
+    turns_are_explained(&Mill::postgres());
+}
+
 #[test]
 fn an_unknown_job_is_not_found() {
     let mill = Mill::sqlite();

@@ -70,7 +70,8 @@ pub enum Holder {
     Limit {
         /// The limit, for people.
         limit: String,
-        /// How many jobs are held at it, of all its queues; those of a limit on whole queues stay in line.
+        /// How many jobs are held at it, of all its queues, counted up to 100,000; those of a limit on whole
+        /// queues stay in line.
         held: u64,
     },
 }

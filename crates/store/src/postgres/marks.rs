@@ -121,6 +121,13 @@ impl Marks {
         waits.max().unwrap_or_default()
     }
 
+    /// The tenant of a lane that this process served last, whatever kinds it asked for.
+    pub fn served(&self, lane: &Lane) -> String {
+        let marks = self.lock();
+        let of_lane = marks.iter().filter(|(key, _)| key.lane == *lane);
+        of_lane.map(|(_, mark)| mark.served.clone()).max().unwrap_or_default()
+    }
+
     /// Remembers whom a claim by this plan served last.
     pub fn serve(&self, plan: &Plan) {
         let mut marks = self.lock();

@@ -162,7 +162,9 @@ impl Hand<'_, '_, '_> {
         let (mut wanted, mut visits) = (most, 0);
         while wanted > 0 {
             let visits_max = wanted + tenants::SPARE_VISITS;
-            let round = tenants::in_turn(self.turn, lane, visits_max)?;
+            let (conn, now) = (self.turn.conn, self.turn.now);
+            let behind = self.turn.marks.served(lane);
+            let round = tenants::in_turn(conn, now, lane, &behind, visits_max)?;
             let of = |name: &String| (lane.queue.clone(), name.clone());
             let weight = |name| self.ask.share.tenants.get(&of(name)).copied().unwrap_or(1);
             let shares = allot(wanted, &round.tenants.iter().map(weight).collect::<Vec<_>>());

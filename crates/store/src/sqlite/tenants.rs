@@ -3,11 +3,10 @@
 //! The tenants of a lane stand one after another in the key of the ready rows, so the next one is found
 //! by one look, however many jobs each has. A claim goes on behind the tenant that was served last.
 
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::Result;
 use crate::request::Lane;
-use crate::sqlite::writer::Turn;
 
 /// Looks in vain that one round may cost besides those for the jobs it takes.
 pub(super) const SPARE_VISITS: usize = 64;
@@ -25,21 +24,28 @@ pub(super) struct Round {
 }
 
 /// The tenants behind the one that was served last, then from the beginning; no more than this many.
-pub(super) fn in_turn(turn: &Turn<'_>, lane: &Lane, visits_max: usize) -> Result<Round> {
-    let (conn, now, band) = (turn.conn, turn.now, lane.priority.band());
+pub(super) fn in_turn(
+    conn: &Connection,
+    now: i64,
+    lane: &Lane,
+    behind: &str,
+    visits_max: usize,
+) -> Result<Round> {
+    let band = lane.priority.band();
     let mut next = conn.prepare_cached(include_str!("sql/next_tenant.sql"))?;
     let mut first = conn.prepare_cached(include_str!("sql/first_tenant.sql"))?;
     let read = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?));
-    let behind = turn.marks.served(lane);
     let mut round = Round { tenants: Vec::new(), last: None, is_whole: false };
-    let (mut at, mut again) = (behind.clone(), false);
+    let (mut at, mut again) = (behind.to_owned(), false);
     for _ in 0..visits_max {
         let mut found = next.query_one(params![lane.queue, band, at], read).optional()?;
         if found.is_none() && !again {
             again = true;
             found = first.query_one(params![lane.queue, band], read).optional()?;
         }
-        let Some((tenant, run_at)) = found.filter(|(tenant, _)| !again || *tenant <= behind) else {
+        let Some((tenant, run_at)) =
+            found.filter(|(tenant, _)| !again || tenant.as_str() <= behind)
+        else {
             round.is_whole = true;
             break;
         };

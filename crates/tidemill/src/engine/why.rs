@@ -1,18 +1,20 @@
 //! Why a job is not running: looks at every gate there is, and names those that hold it.
 
+use jiff::Timestamp;
 use tidemill_core::flow::StepState;
+use tidemill_core::gate::GateView;
 use tidemill_core::queue::{RuleBook, matches};
-use tidemill_core::why::{Gate, Why};
+use tidemill_core::why::{COUNTED_MAX, Gate, LaneView, Why};
 use tidemill_core::{JobId, QueueLimit, State};
 use tidemill_store::flow::Input;
-use tidemill_store::{JobView, LineView, QueueView, Store, WorkerView};
+use tidemill_store::{JobView, LineView, Store, WorkerView};
 
 use crate::engine::Tidemill;
 use crate::error::{Error, Result};
 
 impl Tidemill {
     /// Why this job is not running: every gate that holds it, and when it will start, where that can
-    /// be known. It looks at the store as it is now; its cost grows with what waits.
+    /// be known. It looks at the store as it is now, and counts no further than it says.
     pub async fn why(&self, id: JobId) -> Result<Why> {
         let store = &self.0.store;
         let view = store.job(id).await?.ok_or(Error::JobUnknown { id })?;
@@ -28,24 +30,52 @@ impl Tidemill {
         {
             gates = vec![gate];
         }
+        let mut expected_at = None;
         if matches!(view.state, State::Scheduled | State::Ready | State::Blocked) {
             let book = RuleBook::new(store.queue_rules().await?);
             let workers = store.workers().await?;
             gates.extend(paused(&book, &view));
             gates.extend(unserved(&workers, &view));
-            gates.extend(limited(store.as_ref(), &book, &view).await?);
-            if gates.is_empty() {
-                gates.push(slot(&workers, &store.queues().await?, &view));
-            }
+            let limits = limited(store.as_ref(), &book, &view).await?;
+            gates.extend(limits.iter().map(|held| held.gate.clone()));
+            let lane = match view.state {
+                State::Ready => store.lane(id).await?.unwrap_or_default(),
+                _ => LaneView::default(),
+            };
+            expected_at = expected(&gates, &limits, &lane, &view);
+            let is_only_turn = gates.is_empty();
+            gates.extend(turns(&book, &lane, &view));
+            gates.extend(is_only_turn.then(|| slot(&workers, &view)));
         }
-        let expected_at = match gates.as_slice() {
-            [Gate::Due { at, .. } | Gate::Limit { opens_at: Some(at), is_broken: false, .. }] => {
-                Some(*at)
-            }
-            _ => None,
-        };
         Ok(Why { id, state: view.state, gates, expected_at })
     }
+}
+
+/// Whose turn it is, by band and by tenant.
+fn turns(book: &RuleBook, lane: &LaneView, view: &JobView) -> impl Iterator<Item = Gate> {
+    let rules = book.of(&view.job.queue);
+    let weights = rules.map(|rules| rules.weights).unwrap_or_default();
+    let tenants = rules.map(|rules| rules.tenant_weights.clone()).unwrap_or_default();
+    let tenant = view.job.tenant.as_deref().unwrap_or_default();
+    let band = lane.band(view.job.priority, &weights);
+    band.into_iter().chain(lane.tenant(tenant, &tenants))
+}
+
+/// When it starts, if the clock alone is in its way: it is due then, or a limit lets so many pass in a time.
+fn expected(gates: &[Gate], limits: &[Held], lane: &LaneView, view: &JobView) -> Option<Timestamp> {
+    let held = match (gates, limits) {
+        ([Gate::Due { at, .. }], []) => return Some(*at),
+        ([Gate::Limit { opens_at: Some(_), is_broken: false, .. }], [held]) => held,
+        _ => return None,
+    };
+    let is_shared = !lane.others.is_empty() || lane.turns.len() > 1;
+    let ahead = match (held.limit.is_wide(), &view.gate) {
+        (true, _) if !is_shared => lane.ahead,
+        (false, Some(gate)) if *gate == held.view.name => lane.ahead_at_gate,
+        _ if lane.ahead == 0 && !is_shared => 0,
+        _ => return None,
+    };
+    held.view.starts_at(&held.limit, ahead).filter(|_| ahead < COUNTED_MAX)
 }
 
 /// What its flow waits for.
@@ -64,8 +94,15 @@ async fn in_flow(store: &dyn Store, view: &JobView) -> Result<Option<Gate>> {
     }))
 }
 
+/// A limit that holds a job.
+struct Held {
+    gate: Gate,
+    limit: QueueLimit,
+    view: GateView,
+}
+
 /// The limits that let it not pass.
-async fn limited(store: &dyn Store, book: &RuleBook, view: &JobView) -> Result<Vec<Gate>> {
+async fn limited(store: &dyn Store, book: &RuleBook, view: &JobView) -> Result<Vec<Held>> {
     let job = &view.job;
     let (tenant, key) = (job.tenant.as_deref(), job.key.as_deref());
     let (tenant, key, is_retry) =
@@ -78,8 +115,11 @@ async fn limited(store: &dyn Store, book: &RuleBook, view: &JobView) -> Result<V
         return Ok(Vec::new());
     }
     let now = store.now().await?;
-    let gates = store.gates(&names).await?;
-    Ok(gates.iter().zip(&limits).filter_map(|(gate, limit)| gate.holds(limit, now)).collect())
+    let gates = store.gates(&names).await?.into_iter().zip(limits);
+    let held = |(view, limit): (GateView, QueueLimit)| {
+        Some(Held { gate: view.holds(&limit, now)?, limit, view })
+    };
+    Ok(gates.filter_map(held).collect())
 }
 
 /// What its state alone says.
@@ -117,14 +157,10 @@ fn unserved(workers: &[WorkerView], view: &JobView) -> Option<Gate> {
     (!is_known).then_some(Gate::KindUnknown { kind, workers: taking.len() })
 }
 
-fn slot(workers: &[WorkerView], queues: &[QueueView], view: &JobView) -> Gate {
+fn slot(workers: &[WorkerView], view: &JobView) -> Gate {
     let serving = || workers.iter().filter(|worker| takes(worker, view) && knows(worker, view));
-    let queue = queues.iter().find(|queue| queue.name == view.job.queue);
-    Gate::Slot {
-        workers: serving().count(),
-        slots: serving().map(|worker| u64::from(worker.slots)).sum(),
-        ready: queue.map_or(0, |queue| queue.ready.values().sum()),
-    }
+    let slots = serving().map(|worker| u64::from(worker.slots)).sum();
+    Gate::Slot { workers: serving().count(), slots }
 }
 
 fn takes(worker: &WorkerView, view: &JobView) -> bool {

@@ -1,9 +1,12 @@
 -- What is known of these gates: what they remember, who is inside, by worker, and how many are held there. A name that
--- ends in chr(31) means all gates of a limit by tenant or key, as to who is held.
+-- ends in chr(31) means all gates of a limit by tenant or key, as to who is held. Those are counted up to 100,000.
 select t.name, g.tat, g.shut_until, coalesce(g.probing, 0) > 0, g.credit, i.workers, i.numbers,
-    (select coalesce(sum(cardinality(r.ids) - r.taken), 0)::int8 from tidemill.ready r
-    where r.line = 2 and r.gate >= t.name and r.gate < case right(t.name, 1)
-        when chr(31) then left(t.name, -1) || chr(32) else t.name || chr(1) end)
+    (select least(coalesce(sum(h.number), 0), 100000)::int8 from (
+        select cardinality(r.ids) - r.taken as number from tidemill.ready r
+        where r.line = 2 and r.gate >= t.name and r.gate < case right(t.name, 1)
+            when chr(31) then left(t.name, -1) || chr(32) else t.name || chr(1) end
+        limit 100000
+    ) h)
 from unnest($1::text[]) with ordinality t(name, place)
 left join tidemill.gate g on g.name = t.name, lateral (
     select coalesce(array_agg(p.worker), '{}') as workers, coalesce(array_agg(p.number), '{}') as numbers from (

@@ -1,9 +1,12 @@
--- The place of a job that waits in a line: how many are before it, who is first, and whether that one is dead.
+-- The place of a job that waits in a line: how many are before it (up to 100,000), who is first, whether that is dead.
 select
     place.key,
     1 + (
-        select count(*) from tidemill_line_waiting as before
-        where before.queue = place.queue and before.key = place.key and before.number < place.number
+        select count(*) from (
+            select 1 from tidemill_line_waiting as before
+            where before.queue = place.queue and before.key = place.key and before.number < place.number
+            limit 99999
+        )
     ),
     line.head,
     exists (select 1 from tidemill_outcome as outcome where outcome.id = line.head and outcome.state = 6)

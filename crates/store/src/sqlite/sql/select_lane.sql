@@ -1,0 +1,24 @@
+-- What is before a job that waits at this place; every count goes up to ?7, so that nobody walks over a million.
+select
+    (
+        select count(*) from (
+            select 1 from tidemill_ready
+            where queue = ?1 and priority = ?2 and tenant = '' and (run_at, id) < (?4, ?5) limit ?7
+        )
+    ) + (
+        select count(*) from (
+            select 1 from tidemill_ready
+            where queue = ?1 and priority = ?2 and tenant <> '' and run_at <= ?4 and (run_at < ?4 or id < ?5) limit ?7
+        )
+    ),
+    (
+        select count(*) from (
+            select 1 from tidemill_ready
+            where queue = ?1 and priority = ?2 and tenant = ?3 and (run_at, id) < (?4, ?5) limit ?7
+        )
+    ),
+    (
+        select count(*) from (
+            select 1 from tidemill_ready where line = 2 and gate = ?6 and (run_at, id) < (?4, ?5) limit ?7
+        )
+    )
