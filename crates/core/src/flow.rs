@@ -8,6 +8,7 @@ mod again;
 pub mod board;
 pub mod condition;
 pub mod plan;
+pub mod rerun;
 pub mod saga;
 pub mod state;
 
@@ -17,6 +18,7 @@ use crate::id::FlowId;
 use crate::job::{Due, NewJob};
 pub use board::{Arrival, Board, Changes};
 pub use plan::{Plan, PlannedJob};
+pub use rerun::Rerun;
 pub use saga::{Undo, UndoRule};
 pub use state::{FlowRow, FlowState, StepRow, StepState};
 

@@ -39,6 +39,11 @@ pub enum FlowAct {
         /// Who wants it.
         by: String,
     },
+    /// Let a step and everything behind it run again, as fresh jobs; what has run stays as history.
+    Rerun {
+        /// Which step.
+        step: String,
+    },
     /// Let a dead job of a step count as done: somebody has seen to it, or it is to be left out. Noted on its dead
     /// letter.
     Resolve {
@@ -172,6 +177,9 @@ pub struct StepView {
     /// Once it is done, there is no way back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pivot: bool,
+    /// It was run again: it is history.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub superseded: bool,
 }
 
 impl FlowView {

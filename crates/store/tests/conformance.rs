@@ -23,6 +23,7 @@ mod conformance {
     mod enqueue;
     mod flows;
     mod flows_race;
+    mod flows_rerun;
     mod flows_whole;
     mod lane;
     mod limits;

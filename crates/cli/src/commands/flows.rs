@@ -1,4 +1,4 @@
-//! `tidemill flows`: list, show, start, cancel, retry, resolve, undo, wait.
+//! `tidemill flows`: list, show, start, cancel, retry, rerun, resolve, undo, wait.
 
 mod act;
 mod document;
@@ -36,6 +36,8 @@ enum Verb {
     Cancel(act::Cancel),
     /// Send the dead jobs of a flow on their way again
     Retry(act::Retry),
+    /// Let a step and everything behind it run again, as fresh jobs
+    Rerun(act::Rerun),
     /// Say that the dead job of a step is seen to: it counts as done
     Resolve(act::Resolve),
     /// Say what would be undone if a saga turned back now, in that order; changes nothing
@@ -65,6 +67,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         Verb::Start(args) => start::run(app, args).await,
         Verb::Cancel(args) => act::cancel(app, args).await,
         Verb::Retry(args) => act::retry(app, args).await,
+        Verb::Rerun(args) => act::rerun(app, args).await,
         Verb::Resolve(args) => act::resolve(app, args).await,
         Verb::Undo { id } => undo::run(app, id).await,
         Verb::Wait { id, patience } => act::wait(app, id, patience).await,

@@ -66,6 +66,11 @@ fn life(mill: &Mill) {
     mill.run(&watch).ok().says("ready done");
     mill.run(&["flows", "retry", &id]).code(5).says("flow_not_now");
     mill.run(&["flows", "cancel", &id]).code(5).says("flow_not_now");
+    mill.run(&["flows", "rerun", &id, "nobody"]).code(3).says("step_unknown");
+    mill.run(&["flows", "rerun", &id, "ready"]).ok().says("1 job runs again");
+    let ended = mill.json(&[&wait[..], &["--json"]].concat());
+    assert_eq!((ended["state"].as_str(), ended["done"].as_u64()), (Some("done"), Some(6)));
+    mill.run(&["flows", "show", &id]).ok().says("ready (run 1)");
     stop(worker);
 }
 

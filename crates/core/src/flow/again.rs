@@ -20,7 +20,11 @@ impl Board {
         if again.is_empty() || turns_back {
             return;
         }
-        if self.flow.state.is_final() {
+        // One that was run again since is history: its jobs may run, but the flow goes by the copy.
+        let is_current = |number: u32| self.steps.get(&number).is_some_and(|step| !step.superseded);
+        let again: Vec<(u32, u64)> =
+            again.iter().copied().filter(|(number, _)| is_current(*number)).collect();
+        if !again.is_empty() && self.flow.state.is_final() {
             self.flow.state = FlowState::Running;
         }
         let waiting: BTreeSet<u32> =
@@ -47,7 +51,9 @@ impl Board {
 
     fn reopen(&mut self, number: u32, jobs: u64) {
         self.flow.jobs_open += jobs;
-        let Some(step) = self.steps.get_mut(&number) else { return };
+        let Some(step) = self.steps.get_mut(&number).filter(|step| !step.superseded) else {
+            return;
+        };
         step.failed = step.failed.saturating_sub(jobs);
         step.left += jobs;
         self.touched.insert(number);
@@ -63,7 +69,8 @@ impl Board {
         let mut behind = VecDeque::from([number]);
         while let Some(from) = behind.pop_front() {
             for edge in self.leaving.get(&from).cloned().unwrap_or_default() {
-                let Some(step) = self.steps.get_mut(&edge.to) else { continue };
+                let step = self.steps.get_mut(&edge.to).filter(|step| !step.superseded);
+                let Some(step) = step else { continue };
                 match step.state {
                     StepState::Skipped => {
                         step.state = StepState::Waiting;
@@ -84,7 +91,7 @@ impl Board {
     }
 
     /// Counts anew what a step that waits has heard by these edges. A step that holds it has told it nothing.
-    fn recount(&mut self, number: u32, arriving: &[Edge]) {
+    pub(super) fn recount(&mut self, number: u32, arriving: &[Edge]) {
         let heard: Vec<(&Edge, StepRow, bool)> = arriving
             .iter()
             .filter_map(|edge| Some((edge, self.steps.get(&edge.from)?.clone())))

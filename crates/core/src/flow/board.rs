@@ -148,7 +148,8 @@ impl Board {
         let mut edges =
             vec![Edge { from: behind, to: number, on: On::Either, when: None, held: None }];
         for edge in self.leaving.get(&behind).into_iter().flatten() {
-            let Some(to) = self.steps.get_mut(&edge.to) else { continue };
+            let to = self.steps.get_mut(&edge.to).filter(|step| !step.superseded);
+            let Some(to) = to else { continue };
             match to.state {
                 StepState::Waiting => {
                     to.parents_left += 1;
@@ -161,7 +162,8 @@ impl Board {
             let (from, to) = (number, edge.to);
             edges.push(Edge { from, to, on: On::Success, when: None, held: None });
         }
-        self.steps.insert(number, StepRow::new(number, name, jobs));
+        let row = StepRow { grown: true, ..StepRow::new(number, name, jobs) };
+        self.steps.insert(number, row);
         self.flow.steps_left += 1;
         self.open(number);
         edges

@@ -197,6 +197,10 @@ pub struct StepRow {
     pub undoes: Option<u32>,
     /// Once it is done, there is no way back.
     pub pivot: bool,
+    /// A running job added it.
+    pub grown: bool,
+    /// It was run again: it is history, and the flow goes by its copy.
+    pub superseded: bool,
 }
 
 impl StepRow {
@@ -219,6 +223,8 @@ impl StepRow {
             undo: None,
             undoes: None,
             pivot: false,
+            grown: false,
+            superseded: false,
         }
     }
 

@@ -8,6 +8,7 @@
 mod act;
 mod advance;
 mod grow;
+mod rerun;
 mod rows;
 mod saga;
 mod tend;

@@ -5,6 +5,7 @@
 
 mod act;
 mod advance;
+mod rerun;
 mod rows;
 mod saga;
 mod tend;

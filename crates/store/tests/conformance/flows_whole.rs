@@ -3,7 +3,7 @@
 use tidemill_core::flow::{FlowState, Need, Step, StepState, Work, plan};
 use tidemill_core::retention::Retention;
 use tidemill_core::{Due, FlowId, Limits, NewJob, OnDead, Settlement, State};
-use tidemill_store::flow::{FlowAct, FlowAnswer, FlowFilter, Start};
+use tidemill_store::flow::{FlowAct, FlowAnswer, FlowFilter, FlowView, Start};
 
 use super::flows::{
     first_job, flow_of, many, need, run, start, start_flow, state, step, tend, view,
@@ -17,6 +17,8 @@ over_both_stores!(
     a_large_step_is_opened_bit_by_bit,
     a_flow_is_called_off_with_all_its_jobs,
     a_flow_that_is_late_is_called_off,
+    a_flow_that_is_tried_again_has_its_time_anew,
+    a_flow_that_is_built_bit_by_bit_has_its_time_from_its_begin,
     a_blocked_job_of_a_flow_can_be_called_off,
     delays_and_lines_count_from_when_the_step_is_opened,
     a_flow_is_kept_and_forgotten_as_one,
@@ -134,6 +136,58 @@ async fn a_flow_that_is_late_is_called_off(kit: &Kit) {
     let view = view(kit, id).await;
     assert_eq!(view.head.state, FlowState::Cancelled);
     assert!(view.head.reason.is_some_and(|reason| reason.contains("deadline")));
+}
+
+async fn a_flow_that_is_tried_again_has_its_time_anew(kit: &Kit) {
+    let mut sum = need(step("sum", &["a"]), Need::All { failures_max: 0 });
+    sum.join.within_ms = Some(1000);
+    let mut flow = flow_of(vec![step("a", &[]), sum]);
+    flow.options.finish_within_ms = Some(2000);
+    let id = start_flow(kit, flow).await;
+    let worker = kit.worker().await;
+    run(kit, worker, &[("a", dead("no"))]).await;
+    assert_eq!(state(kit, id).await, FlowState::Failed);
+    for _ in 0..2 {
+        kit.clock.advance(HOUR);
+        kit.store.beat(worker).await.unwrap();
+        let retry = FlowAct::Retry { step: None, by: "ada".into() };
+        assert_eq!(kit.store.change_flow(id, retry).await.unwrap(), FlowAnswer::Acted { jobs: 1 });
+        tend(kit).await;
+        assert_eq!(state(kit, id).await, FlowState::Running, "it is not called off at once");
+        assert_eq!(view(kit, id).await.steps[1].state, StepState::Waiting);
+        kit.clock.advance(SECOND / 2);
+        tend(kit).await;
+        run(kit, worker, &[("a", dead("no, again"))]).await;
+        assert_eq!(state(kit, id).await, FlowState::Failed);
+    }
+    kit.clock.advance(HOUR);
+    kit.store.beat(worker).await.unwrap();
+    kit.store.change_flow(id, FlowAct::Retry { step: None, by: "ada".into() }).await.unwrap();
+    assert_eq!(run(kit, worker, &[]).await, ["a", "sum"]);
+    assert_eq!(state(kit, id).await, FlowState::Done);
+}
+
+async fn a_flow_that_is_built_bit_by_bit_has_its_time_from_its_begin(kit: &Kit) {
+    let mut sum = need(step("sum", &["item"]), Need::Finished);
+    sum.join.within_ms = Some(1000);
+    let mut flow = flow_of(vec![step("item", &[]), sum]);
+    flow.options.finish_within_ms = Some(2000);
+    let id = flow.id;
+    let plan = flow.plan(&Limits::default(), Retention::default()).unwrap();
+    kit.store.start_flow(plan, Start::Later).await.unwrap();
+    kit.clock.advance(HOUR);
+    tend(kit).await;
+    assert_eq!(state(kit, id).await, FlowState::Building, "no time passes for it yet");
+    kit.store.begin_flow(id).await.unwrap();
+    tend(kit).await;
+    let states = |view: FlowView| [view.steps[0].state, view.steps[1].state];
+    assert_eq!(states(view(kit, id).await), [StepState::Open, StepState::Waiting]);
+    kit.clock.advance(SECOND);
+    tend(kit).await;
+    assert_eq!(states(view(kit, id).await), [StepState::Open; 2], "it has waited for a second");
+    kit.clock.advance(SECOND);
+    tend(kit).await;
+    assert_eq!(state(kit, id).await, FlowState::Cancelled, "its two seconds are over");
 }
 
 async fn a_blocked_job_of_a_flow_can_be_called_off(kit: &Kit) {

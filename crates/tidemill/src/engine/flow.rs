@@ -131,6 +131,29 @@ impl Tidemill {
         acted(id, step, self.0.store.change_flow(id, act).await?)
     }
 
+    /// Lets a step and everything that comes after it run again, as fresh jobs; what has run stays, as history. Refused
+    /// (`flow_not_now`) while any of that has not ended, and in a saga. Answers how many jobs there are.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> tidemill::Result<()> {
+    /// # let mill = tidemill::Tidemill::open("sqlite::memory:").await?;
+    /// use tidemill::{Enqueue, Flow, Settings, testing};
+    /// let report = Flow::new("report")
+    ///     .step("read", Enqueue::raw("task", "1"))
+    ///     .step("sum", Enqueue::raw("task", "2")).after("read")
+    ///     .step("mail", Enqueue::raw("task", "3")).after("sum");
+    /// let id = mill.start(report).await?;
+    /// let worker = || mill.worker().handle_raw("task", Settings::default(), |payload, _| async { Ok(payload) });
+    /// testing::drain(worker()).await?;
+    /// assert_eq!(mill.rerun_flow(id, "sum").await?, 2);
+    /// assert_eq!(testing::drain(worker()).await?.done, 2);
+    /// # Ok(()) }
+    /// ```
+    pub async fn rerun_flow(&self, id: FlowId, step: &str) -> Result<u64> {
+        let act = FlowAct::Rerun { step: step.to_owned() };
+        acted(id, Some(step), self.0.store.change_flow(id, act).await?)
+    }
+
     /// Lets the dead job of a step count as done: somebody has seen to it, or it is to be left out. For sagas that
     /// are stuck. Noted on the dead letter, with who and why.
     pub async fn resolve_step(

@@ -1,4 +1,4 @@
-//! `tidemill flows cancel`, `retry`, `resolve` and `wait`.
+//! `tidemill flows cancel`, `retry`, `rerun`, `resolve` and `wait`.
 
 use serde_json::json;
 use tidemill::{FlowId, Limits, Payload};
@@ -32,6 +32,15 @@ pub struct Retry {
     /// Who asks [default: the user's name]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
+}
+
+/// From where a flow is to run again.
+#[derive(Debug, clap::Args)]
+pub struct Rerun {
+    /// The flow
+    id: FlowId,
+    /// The step; what comes after it runs again too
+    step: String,
 }
 
 /// What is seen to.
@@ -83,6 +92,16 @@ pub async fn retry(app: &App, args: Retry) -> Outcome {
     mill.close().await;
     let sentence = count(jobs, "job is on its way again", "jobs are on their way again");
     say(app, args.id, "retried", jobs, &sentence);
+    Ok(Exit::Ok)
+}
+
+/// Lets a step and everything behind it run again.
+pub async fn rerun(app: &App, args: Rerun) -> Outcome {
+    let mill = app.open_existing().await?;
+    let jobs = mill.rerun_flow(args.id, &args.step).await?;
+    mill.close().await;
+    let sentence = count(jobs, "job runs again", "jobs run again");
+    say(app, args.id, "rerun", jobs, &sentence);
     Ok(Exit::Ok)
 }
 

@@ -162,6 +162,7 @@ pub mod tests {
             undo: None,
             undoes: None,
             pivot: false,
+            superseded: false,
         }
     }
 

@@ -5,6 +5,7 @@ use tidemill_core::{FlowId, Payload};
 use uuid::Uuid;
 
 use super::advance::{self, Done};
+use super::rerun::rerun;
 use crate::error::Result;
 use crate::flow::{FlowAct, FlowAnswer};
 use crate::postgres::connect::Conn;
@@ -14,6 +15,7 @@ use crate::postgres::{Shared, dead};
 use crate::wake::Hint;
 
 const REASON: Statement = sql!("set_flow_reason", UUID, TEXT);
+const RENEW: Statement = sql!("renew_steps", TIMESTAMPTZ, UUID_ARRAY, INT4_ARRAY);
 const STEP_NUMBER: Statement = sql!("select_step_number", UUID, TEXT);
 const RESOLVE: Statement = sql!("resolve_dead", UUID, INT4, TEXT, TIMESTAMPTZ, TEXT, TEXT);
 const DEAD: Statement = sql!("select_dead_of_flow", UUID, INT4, INT8);
@@ -26,7 +28,11 @@ pub(crate) async fn begin(shared: &Shared, id: FlowId) -> Result<FlowAnswer> {
     let mut tries = Tries::resend();
     loop {
         let conn = shared.db.begin().await?;
-        let acted = begin_in(shared, &conn, id.0).await;
+        // What may wait only for so long does so from now on.
+        let acted = match renew(shared, &conn, id.0).await {
+            Ok(()) => begin_in(shared, &conn, id.0).await,
+            Err(fault) => Err(fault),
+        };
         let begun = conn.end(acted).await;
         match begun {
             Ok((answer, done)) => {
@@ -36,6 +42,15 @@ pub(crate) async fn begin(shared: &Shared, id: FlowId) -> Result<FlowAnswer> {
             Err(fault) => tries.again(fault).await?,
         }
     }
+}
+
+async fn renew(shared: &Shared, conn: &Conn<'_>, id: Uuid) -> Result<(), Fault> {
+    let boards = advance::lock(conn, &[id]).await?;
+    if boards.first().is_some_and(|board| board.flow.state == FlowState::Building) {
+        let now = shared.db.manual_now();
+        conn.query(&RENEW, &[&now, &vec![id], &vec![None::<i32>]]).await?;
+    }
+    Ok(())
 }
 
 /// The same in the caller's transaction.
@@ -64,6 +79,7 @@ pub(crate) async fn change(shared: &Shared, id: FlowId, act: &FlowAct) -> Result
     match act {
         FlowAct::Cancel { reason } => cancel(shared, id, reason).await,
         FlowAct::Retry { step, by } => retry(shared, id, step.as_deref(), by).await,
+        FlowAct::Rerun { step } => rerun(shared, id, step).await,
         FlowAct::Resolve { step, output, by, why } => {
             resolve(shared, id, step, output.as_ref(), by, why).await
         }

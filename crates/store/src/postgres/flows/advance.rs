@@ -25,6 +25,7 @@ const OPENING: Statement = sql!("select_opening", UUID_ARRAY);
 const OPEN: Statement = sql!("open_steps", TIMESTAMPTZ, UUID_ARRAY, INT4_ARRAY, INT8_ARRAY);
 const SKIP: Statement = sql!("skip_steps", TIMESTAMPTZ, UUID_ARRAY, INT4_ARRAY, TEXT_ARRAY);
 const REVIVE: Statement = sql!("revive_steps", UUID_ARRAY, INT4_ARRAY);
+const RENEW: Statement = sql!("renew_steps", TIMESTAMPTZ, UUID_ARRAY, INT4_ARRAY);
 const STOP: Statement = sql!("stop_step", UUID_ARRAY, INT4_ARRAY);
 const CALL_OFF: Statement = sql!("call_off_steps", UUID_ARRAY, INT4_ARRAY);
 const UPDATE_EDGES: Statement =
@@ -192,7 +193,7 @@ pub(super) async fn carry_on(
         }
         written.write_steps(shared, conn, boards).await?;
         // First, so that jobs which have not ended after all are let go with the others.
-        written.revive(conn).await?;
+        written.revive(shared, conn).await?;
         let opening = changes
             .iter()
             .flat_map(|(flow, changes)| changes.open.iter().map(move |step| (*flow, *step)));
@@ -463,10 +464,11 @@ impl Written {
     }
 
     /// Takes back that jobs of these steps have ended.
-    async fn revive(&mut self, conn: &Conn<'_>) -> Result<(), Fault> {
+    async fn revive(&mut self, shared: &Shared, conn: &Conn<'_>) -> Result<(), Fault> {
         if !self.revive.is_empty() {
             let (flows, steps) = unzip(&std::mem::take(&mut self.revive));
             conn.query(&REVIVE, &[&flows, &steps]).await?;
+            conn.query(&RENEW, &[&shared.db.manual_now(), &flows, &steps]).await?;
         }
         Ok(())
     }
@@ -477,7 +479,7 @@ impl Written {
         conn: &Conn<'_>,
         boards: &[Board],
     ) -> Result<(), Fault> {
-        self.revive(conn).await?;
+        self.revive(shared, conn).await?;
         if !self.skip.is_empty() {
             let of: HashMap<Uuid, &Board> =
                 boards.iter().map(|board| (board.flow.id.0, board)).collect();

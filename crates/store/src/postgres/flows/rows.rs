@@ -21,7 +21,7 @@ pub(super) fn flow(row: &Row) -> FlowRow {
     }
 }
 
-/// Reads seventeen columns: the flow, and what `select_steps.sql` says of a step.
+/// Reads nineteen columns: the flow, and what `select_steps.sql` says of a step.
 pub(super) fn step(row: &Row) -> Result<StepRow, Fault> {
     let number = |at: usize| row.get::<_, i64>(at) as u64;
     let small = |at: usize| row.get::<_, i32>(at) as u32;
@@ -42,17 +42,19 @@ pub(super) fn step(row: &Row) -> Result<StepRow, Fault> {
         undo: undo(row.get(14))?,
         undoes: row.get::<_, Option<i32>>(15).map(|number| number as u32),
         pivot: row.get(16),
+        grown: row.get(17),
+        superseded: row.get(18),
     })
 }
 
 /// Reads the four columns of an edge behind the step it leads to.
 pub(super) fn edge(row: &Row) -> Edge {
     Edge {
-        from: row.get::<_, i32>(17) as u32,
+        from: row.get::<_, i32>(19) as u32,
         to: row.get::<_, i32>(1) as u32,
-        on: On::of_number(row.get(18)),
-        when: row.get(19),
-        held: row.get(20),
+        on: On::of_number(row.get(20)),
+        when: row.get(21),
+        held: row.get(22),
     }
 }
 

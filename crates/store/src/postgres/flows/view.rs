@@ -126,5 +126,6 @@ fn step(row: &Row, after: &mut HashMap<i32, Vec<AfterView>>) -> Result<StepView>
         undo: rows::undo(row.get(12)).map_err(Error::from)?.map(|undo| *undo),
         undoes: row.get::<_, Option<i32>>(13).map(|number| number as u32),
         pivot: row.get(14),
+        superseded: row.get(15),
     })
 }

@@ -19,7 +19,8 @@ create table tidemill.flow (
     at_once int4,
     created_at timestamptz not null,
     finished_at timestamptz,
-    expires_at timestamptz,
+    within_ms int8, -- how long it may take, from when it begins
+    expires_at timestamptz, -- when it is called off, once it has begun
     retain_ms int8 not null,
     retain_failed_ms int8 not null,
     forget_at timestamptz,
@@ -56,6 +57,7 @@ create table tidemill.flow_step (
     undo json, -- the job that undoes it
     undoes int4, -- the step that it undoes
     pivot boolean not null default false, -- once it is done, there is no way back
+    superseded boolean not null default false, -- it was run again: the flow goes by its copy
     primary key (flow, number)
 ) with (fillfactor = 50);
 create unique index flow_step_name on tidemill.flow_step (flow, name);
@@ -127,10 +129,10 @@ create function tidemill.write_flow(given json, jobs json, at timestamptz) retur
 declare
     of_flow uuid := (given ->> 'id')::uuid;
 begin
-    insert into tidemill.flow (id, name, state, steps_left, at_once, created_at, expires_at, retain_ms,
+    insert into tidemill.flow (id, name, state, steps_left, at_once, created_at, within_ms, retain_ms,
         retain_failed_ms, saga)
     select of_flow, given ->> 'name', 0, json_array_length(given -> 'steps'), (given ->> 'at_once')::int4, at,
-        at + (given ->> 'finish_within_ms')::int8 * interval '1 ms', (given ->> 'retain_ms')::int8,
+        (given ->> 'finish_within_ms')::int8, (given ->> 'retain_ms')::int8,
         (given ->> 'retain_failed_ms')::int8, (given ->> 'saga')::boolean
     on conflict (id) do nothing;
     if not found then
@@ -161,7 +163,8 @@ begin
     if not tidemill.write_flow(given, jobs, at) then
         return false;
     end if;
-    update tidemill.flow f set state = 1, tend = true where f.id = of_flow;
+    update tidemill.flow f set state = 1, tend = true, expires_at = at + f.within_ms * interval '1 ms'
+    where f.id = of_flow;
     update tidemill.flow_step s set state = 1, started_at = at where s.flow = of_flow and s.parents_left = 0;
     return true;
 end $$;

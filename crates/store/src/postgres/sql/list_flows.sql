@@ -7,6 +7,6 @@ from (
 ) f, lateral (
     select count(*) as steps, coalesce(sum(s.jobs), 0)::int8 as jobs, coalesce(sum(s.ok), 0)::int8 as ok,
         coalesce(sum(s.failed), 0)::int8 as failed
-    from tidemill.flow_step s where s.flow = f.id
+    from tidemill.flow_step s where s.flow = f.id and not s.superseded
 ) s
 order by f.id desc;

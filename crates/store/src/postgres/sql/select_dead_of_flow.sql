@@ -1,3 +1,4 @@
--- A page of the dead jobs of a flow, or of one of its steps.
+-- A page of the dead jobs of a flow, or of one of its steps; not of what was run again.
 select o.id from tidemill.outcome o
-where o.flow = $1::uuid and o.step = coalesce($2::int4, o.step) and o.state = 6 limit $3::int8;
+where o.flow = $1::uuid and o.step = coalesce($2::int4, o.step) and o.state = 6 and not exists (
+    select from tidemill.flow_step s where s.flow = o.flow and s.number = o.step and s.superseded) limit $3::int8;

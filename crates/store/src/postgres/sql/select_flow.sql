@@ -3,6 +3,6 @@ select f.id, f.name, f.state, f.created_at, f.finished_at, f.reason, s.steps, f.
 from tidemill.flow f, lateral (
     select count(*) as steps, coalesce(sum(s.jobs), 0)::int8 as jobs, coalesce(sum(s.ok), 0)::int8 as ok,
         coalesce(sum(s.failed), 0)::int8 as failed
-    from tidemill.flow_step s where s.flow = f.id
+    from tidemill.flow_step s where s.flow = f.id and not s.superseded
 ) s
 where f.id = $1::uuid;

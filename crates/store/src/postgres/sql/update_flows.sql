@@ -1,7 +1,10 @@
 -- Writes how far flows are; one whose steps have all ended is over. One has failed if a step of it did and nothing that
--- comes after that ran, but for steps that jobs of it added. It is kept as long as it asks for.
+-- comes after that ran, but for steps that jobs of it added; what was run again does not count. It is kept as long as it
+-- asks for. When it begins, and when it goes on after its end, its time counts anew.
 update tidemill.flow f
 set state = n.state, steps_left = i.steps_left, jobs_open = i.jobs_open, tend = f.tend or i.tend,
+    expires_at = case when (f.state = 0 or f.finished_at is not null) and n.state not in (0, 2, 3, 4, 7)
+        then coalesce($1::timestamptz, now()) + f.within_ms * interval '1 ms' else f.expires_at end,
     finished_at = case when n.state in (2, 3, 4, 7) then coalesce($1::timestamptz, now()) end,
     forget_at = case when n.state in (2, 3, 4, 7) then coalesce($1::timestamptz, now())
         + case when n.state = 3 then f.retain_failed_ms else f.retain_ms end * interval '1 ms' end
@@ -13,10 +16,10 @@ lateral (
         when i.state = 6 then 7::int2
         when exists (
             select from tidemill.flow_step s
-            where s.flow = i.id and s.state = 4 and not exists (
+            where s.flow = i.id and s.state = 4 and not s.superseded and not exists (
                 select from tidemill.flow_edge e
                 join tidemill.flow_step t on t.flow = e.flow and t.number = e.to_step and t.state between 1 and 4
-                    and not t.grown
+                    and not t.grown and not t.superseded
                 where e.flow = s.flow and e.from_step = s.number)
         ) then 3::int2
         else 2::int2 end as state

@@ -5,6 +5,7 @@ use tidemill_core::flow::{FlowState, StepState};
 use tidemill_core::{FlowId, JobId, Payload};
 
 use super::advance;
+use super::rerun::rerun;
 use crate::error::Result;
 use crate::flow::{FlowAct, FlowAnswer};
 use crate::sqlite::rows::job_id;
@@ -17,6 +18,10 @@ pub(in crate::sqlite) fn begin(turn: &mut Turn<'_>, id: FlowId) -> Result<FlowAn
     if board.flow.state != FlowState::Building {
         return Ok(FlowAnswer::Acted { jobs: 0 });
     }
+    // What may wait only for so long does so from now on.
+    let mut renew = turn.conn.prepare_cached(include_str!("../sql/renew_steps.sql"))?;
+    renew.execute(params![turn.now, id.0.as_bytes(), None::<u32>])?;
+    drop(renew);
     board.flow.state = FlowState::Running;
     advance::learn_all(turn, &mut board)?;
     board.begin();
@@ -33,6 +38,7 @@ pub(in crate::sqlite) fn change(
     match act {
         FlowAct::Cancel { reason } => cancel(turn, id, reason),
         FlowAct::Retry { step, by } => retry(turn, id, step.as_deref(), by),
+        FlowAct::Rerun { step } => rerun(turn, id, step),
         FlowAct::Resolve { step, output, by, why } => {
             resolve(turn, id, step, output.as_ref(), by, why)
         }

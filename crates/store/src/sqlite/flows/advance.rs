@@ -210,6 +210,8 @@ fn write_changes(turn: &Turn<'_>, board: &Board, changes: &Changes) -> Result<()
     for step in &changes.revive {
         let mut revive = conn.prepare_cached(include_str!("../sql/revive_steps.sql"))?;
         revive.execute(params![flow, step])?;
+        let mut renew = conn.prepare_cached(include_str!("../sql/renew_steps.sql"))?;
+        renew.execute(params![turn.now, flow, step])?;
     }
     for step in &changes.skip {
         let reason = board.step(*step).and_then(|step| step.reason.as_deref()).unwrap_or("");

@@ -44,6 +44,8 @@ pub(super) fn step(row: &Row<'_>) -> rusqlite::Result<StepRow> {
         undo: undo(row, 13)?,
         undoes: row.get(14)?,
         pivot: row.get(15)?,
+        grown: row.get(16)?,
+        superseded: row.get(17)?,
     })
 }
 

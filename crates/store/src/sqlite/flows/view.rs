@@ -116,6 +116,7 @@ fn step(row: &Row<'_>, after: &mut HashMap<u32, Vec<AfterView>>) -> rusqlite::Re
         undo: undo(row, 12)?.map(|undo| *undo),
         undoes: row.get(13)?,
         pivot: row.get(14)?,
+        superseded: row.get(15)?,
     })
 }
 

@@ -14,7 +14,6 @@ use crate::sqlite::writer::Turn;
 /// Writes a flow and, unless it is to be built further, lets it begin.
 pub(in crate::sqlite) fn start(turn: &mut Turn<'_>, plan: &Plan, when: Start) -> Result<bool> {
     let (conn, now, flow) = (turn.conn, turn.now, plan.id.0.as_bytes());
-    let after = |ms: Option<u64>| ms.map(|ms| now.saturating_add(micros(ms)));
     let kept = |default: u64| millis(plan.options.retain_ms.unwrap_or(default));
     let written = conn.prepare_cached(include_str!("../sql/write_flow.sql"))?.execute(params![
         flow,
@@ -22,7 +21,7 @@ pub(in crate::sqlite) fn start(turn: &mut Turn<'_>, plan: &Plan, when: Start) ->
         plan.steps.len() as i64,
         plan.options.at_once,
         now,
-        after(plan.options.finish_within_ms),
+        plan.options.finish_within_ms.map(millis),
         kept(plan.retention.finished_ms),
         kept(plan.retention.dead_ms),
         plan.options.saga

@@ -17,7 +17,8 @@ create table tidemill_flow (
     at_once integer,
     created_at integer not null,
     finished_at integer,
-    expires_at integer,
+    within_ms integer, -- how long it may take, from when it begins
+    expires_at integer, -- when it is called off, once it has begun
     retain_ms integer not null,
     retain_failed_ms integer not null,
     forget_at integer,
@@ -54,6 +55,7 @@ create table tidemill_flow_step (
     undo text, -- the job that undoes it
     undoes integer, -- the step that it undoes
     pivot integer not null default 0, -- once it is done, there is no way back
+    superseded integer not null default 0, -- it was run again: the flow goes by its copy
     primary key (flow, number)
 ) without rowid;
 create unique index tidemill_flow_step_name on tidemill_flow_step (flow, name);
@@ -92,12 +94,12 @@ create view tidemill_start_flow as select null as flow, null as jobs, null as no
 create trigger tidemill_start_flow_insert instead of insert on tidemill_start_flow
 begin
     insert or ignore into tidemill_flow (
-        id, name, state, steps_left, at_once, created_at, expires_at, retain_ms, retain_failed_ms, saga,
+        id, name, state, steps_left, at_once, created_at, within_ms, expires_at, retain_ms, retain_failed_ms, saga,
         tend
     )
     values (
         unhex(replace(new.flow ->> 'id', '-', '')), new.flow ->> 'name', 1, json_array_length(new.flow, '$.steps'),
-        new.flow ->> 'at_once', new.now_us, new.now_us + 1000 * (new.flow ->> 'finish_within_ms'),
+        new.flow ->> 'at_once', new.now_us, new.flow ->> 'finish_within_ms', new.now_us + 1000 * (new.flow ->> 'finish_within_ms'),
         new.flow ->> 'retain_ms', new.flow ->> 'retain_failed_ms', new.flow ->> 'saga', 2
     );
     insert into tidemill_flow_step (

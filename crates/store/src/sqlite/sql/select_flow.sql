@@ -1,10 +1,10 @@
 -- A flow.
 select
     flow.id, flow.name, flow.state, flow.created_at, flow.finished_at, flow.reason, flow.steps_left,
-    (select count(*) from tidemill_flow_step where tidemill_flow_step.flow = flow.id),
-    (select coalesce(sum(jobs), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id),
-    (select coalesce(sum(ok), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id),
-    (select coalesce(sum(failed), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id),
+    (select count(*) from tidemill_flow_step where tidemill_flow_step.flow = flow.id and not superseded),
+    (select coalesce(sum(jobs), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id and not superseded),
+    (select coalesce(sum(ok), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id and not superseded),
+    (select coalesce(sum(failed), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id and not superseded),
     flow.at_once
 from tidemill_flow as flow
 where id = ?1

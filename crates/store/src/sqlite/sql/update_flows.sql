@@ -1,7 +1,12 @@
 -- Writes how far a flow is; one whose steps have all ended is over. One has failed if a step of it did and nothing that
--- comes after that ran, but for steps that jobs of it added. It is kept as long as it asks for.
+-- comes after that ran, but for steps that jobs of it added; what was run again does not count. It is kept as long as it
+-- asks for. When it begins, and when it goes on after its end, its time counts anew.
 update tidemill_flow
 set state = ended.state, steps_left = ?4, jobs_open = ?5, tend = tend or ?6,
+    expires_at = iif(
+        (tidemill_flow.state = 0 or finished_at is not null) and ended.state not in (0, 2, 3, 4, 7),
+        ?1 + 1000 * within_ms, expires_at
+    ),
     finished_at = iif(ended.state in (2, 3, 4, 7), ?1, null),
     forget_at = iif(ended.state in (2, 3, 4, 7), ?1 + 1000 * iif(ended.state = 3, retain_failed_ms, retain_ms), null)
 from (
@@ -11,11 +16,11 @@ from (
         when ?3 = 6 then 7
         when exists (
             select 1 from tidemill_flow_step as step
-            where step.flow = ?2 and step.state = 4 and not exists (
+            where step.flow = ?2 and step.state = 4 and not step.superseded and not exists (
                 select 1 from tidemill_flow_edge as edge
                 join tidemill_flow_step as next
                     on next.flow = edge.flow and next.number = edge.to_step and next.state between 1 and 4
-                        and not next.grown
+                        and not next.grown and not next.superseded
                 where edge.flow = step.flow and edge.from_step = step.number
             )
         ) then 3
