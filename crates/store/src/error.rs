@@ -31,6 +31,12 @@ pub enum Error {
         /// Whether the call may have taken effect before the connection was lost.
         unknown: bool,
     },
+    /// The connection would be less safe than the URL asks for.
+    #[error("no safe connection to the database: {reason}")]
+    TlsRefused {
+        /// What is wrong with the server's certificate, or with what the URL says.
+        reason: String,
+    },
     /// The database was migrated by a newer Tidemill.
     #[error(
         "the database has schema version {found}, this program knows {known}; upgrade this program"
@@ -103,6 +109,7 @@ impl Error {
         match self {
             Self::UrlUnknown { .. } => "store_url_unknown",
             Self::Unavailable { .. } => "store_unavailable",
+            Self::TlsRefused { .. } => "store_tls_refused",
             Self::SchemaNewer { .. } => "schema_newer",
             Self::SchemaOlder { .. } => "schema_older",
             Self::ReadOnly { .. } => "store_read_only",

@@ -35,6 +35,7 @@ mod schedules;
 mod settle;
 mod statement;
 mod sweep;
+mod tls;
 mod unique;
 mod watch;
 mod workers;

@@ -18,4 +18,5 @@ mod postgres {
     mod proxy;
     mod race;
     mod schema;
+    mod tls;
 }

@@ -7,6 +7,8 @@
 //! It refuses to outlive us: a guard stops it and removes its folder however we end.
 
 use std::fs::{self, File};
+#[cfg(feature = "databases")]
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -36,17 +38,42 @@ pub struct Cluster {
     account: Account,
     server: Option<Child>,
     guard: Option<Guard>,
+    is_tls: bool,
 }
 
 impl Cluster {
     /// Makes a new cluster and starts it; ready for connections when this returns.
     pub fn start() -> Result<Self> {
+        Self::create(Binaries::require()?)?.on_a_free_port()
+    }
+
+    /// As `start`, for a server that takes connections over TLS only, and shows this certificate.
+    #[cfg(feature = "databases")]
+    pub fn start_tls(shown: &crate::certificate::Certificate) -> Result<Self> {
         let mut cluster = Self::create(Binaries::require()?)?;
+        cluster.is_tls = true;
+        cluster.keep("server.crt", &shown.certificate)?;
+        cluster.keep("server.key", &shown.key)?;
+        cluster.keep("pg_hba.conf", "hostssl all all all trust\n")?;
+        cluster.on_a_free_port()
+    }
+
+    /// Writes a file that only the server may read.
+    #[cfg(feature = "databases")]
+    fn keep(&self, name: &str, text: &str) -> Result<()> {
+        let file = self.data().join(name);
+        fs::write(&file, text)?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
+        self.account.own(&file)
+    }
+
+    fn on_a_free_port(mut self) -> Result<Self> {
+        let cluster = &mut self;
         for _ in 0..PORT_TRIES {
             cluster.port = port::free()?;
             match cluster.boot() {
                 Err(error) if error.to_string().contains("Address already in use") => {}
-                result => return result.map(|()| cluster),
+                result => return result.map(|()| self),
             }
         }
         bail!("PostgreSQL found every one of {PORT_TRIES} ports taken\nhint: run this again")
@@ -102,7 +129,8 @@ impl Cluster {
         let cleanup = [folder.path().as_os_str(), stop.get_program()];
         let guard = Guard::arm(CLEANUP, cleanup.into_iter().chain(stop.get_args()))?;
         let folder = folder.keep();
-        let cluster = Self { folder, port: 0, binaries, account, server: None, guard: Some(guard) };
+        let (guard, is_tls) = (Some(guard), false);
+        let cluster = Self { folder, port: 0, binaries, account, server: None, guard, is_tls };
         cluster.init()?;
         Ok(cluster)
     }
@@ -131,6 +159,7 @@ impl Cluster {
             "max_connections=200".into(),
             "shared_buffers=128MB".into(),
             "fsync=on".into(),
+            format!("ssl={}", if self.is_tls { "on" } else { "off" }),
         ] {
             command.arg("-c").arg(setting);
         }

@@ -10,6 +10,8 @@
 
 mod account;
 mod binaries;
+#[cfg(feature = "databases")]
+pub mod certificate;
 pub mod cluster;
 #[cfg(feature = "databases")]
 pub mod databases;

@@ -4,7 +4,7 @@
 //! in the session (no SET, no LISTEN), so that a pooler in transaction mode may stand in between.
 //! Such a pooler is recognised when the store is opened; statements then go unnamed.
 //!
-//! It refuses TLS, which this build does not speak, instead of going on without it.
+//! All of them go the way the URL asks for (`tls.rs`): it refuses to connect with less.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,15 +15,18 @@ use deadpool_postgres::{
     Connect, Manager, ManagerConfig, Object, Pool, QueueMode, RecyclingMethod, Runtime, Timeouts,
 };
 use jiff::Timestamp;
+use percent_encoding::percent_decode_str;
 use tidemill_core::Clock;
 use tokio::task::JoinHandle;
-use tokio_postgres::config::SslMode;
-use tokio_postgres::{Client, Config, NoTls, Row};
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Client, Config, Connection, Row, Socket};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::{Error, Result};
 use crate::open::{OpenOptions, without_password};
 use crate::postgres::error::{Fault, IntoAway, Tries, is_shared_connection};
 use crate::postgres::statement::{At, Param, Statement};
+use crate::postgres::tls::Tls;
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 const WAIT_MAX: Duration = Duration::from_secs(30);
@@ -39,6 +42,7 @@ const BY_INDEX: &str = "-c enable_seqscan=off -c enable_bitmapscan=off -c jit=of
 /// Where the database is, and the connections to it.
 pub(crate) struct Db {
     config: Config,
+    quiet: Quiet,
     pool: Pool,
     clock: Clock,
     /// Whether statements are prepared under a name.
@@ -56,11 +60,14 @@ impl fmt::Debug for Db {
 impl Db {
     /// Connects, and looks who answers.
     pub async fn open(url: &str, options: &OpenOptions) -> Result<Self> {
-        let (config, prepare) = parse(url)?;
-        let config = by_index(config).await;
+        let (mut config, tls, prepare) = parse(url)?;
+        let (mode, connector) = tls.connector()?;
+        config.ssl_mode(mode);
+        let quiet = Quiet(connector);
+        let config = by_index(config, &quiet).await;
         let manager = Manager::from_connect(
             config.clone(),
-            Quiet,
+            quiet.clone(),
             ManagerConfig { recycling_method: RecyclingMethod::Fast },
         );
         let pool = Pool::builder(manager)
@@ -77,7 +84,8 @@ impl Db {
             .build()
             .map_err(|e| Error::Database { reason: e.to_string() })?;
         let clock = options.clock.clone();
-        let mut db = Self { config, pool, clock, named: AtomicBool::new(true), shared: false };
+        let named = AtomicBool::new(true);
+        let mut db = Self { config, quiet, pool, clock, named, shared: false };
         db.shared = db.is_shared().await?;
         db.named = AtomicBool::new(prepare.unwrap_or(!db.shared));
         Ok(db)
@@ -98,7 +106,7 @@ impl Db {
 
     /// A connection outside the pool.
     pub async fn single(&self) -> Result<Client, Fault> {
-        let connecting = Quiet::connect(self.config.clone());
+        let connecting = self.quiet.to(self.config.clone());
         let connected = tokio::time::timeout(CONNECT_MAX * 2, connecting).await;
         let (client, _) = connected
             .map_err(|_| Fault::Away("connecting took too long".into()))?
@@ -107,8 +115,8 @@ impl Db {
     }
 
     /// A connection outside the pool that is still to be driven, for one who listens.
-    pub fn config(&self) -> &Config {
-        &self.config
+    pub async fn undriven(&self) -> Result<(Client, Driver), tokio_postgres::Error> {
+        self.config.connect(self.quiet.0.clone()).await
     }
 
     /// One statement on a connection of the pool.
@@ -277,12 +285,16 @@ pub(crate) async fn unnamed(
     Ok(client.query_typed(sql.text, &typed).await?)
 }
 
+/// What carries the words of a connection, encrypted or not.
+pub(crate) type Driver = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+
 /// Connects without a word: whoever uses the connection hears of its end by himself.
-struct Quiet;
+#[derive(Clone)]
+struct Quiet(MakeRustlsConnect);
 
 impl Quiet {
-    async fn connect(config: Config) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
-        let (client, connection) = config.connect(NoTls).await?;
+    async fn to(&self, config: Config) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
+        let (client, connection) = config.connect(self.0.clone()).await?;
         let running = tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection ended");
@@ -298,7 +310,7 @@ impl Connect for Quiet {
         config: &Config,
     ) -> futures::future::BoxFuture<'_, Result<(Client, JoinHandle<()>), tokio_postgres::Error>>
     {
-        Box::pin(Self::connect(config.clone()))
+        Box::pin(self.to(config.clone()))
     }
 }
 
@@ -307,37 +319,39 @@ impl Connect for Quiet {
 ///
 /// A pooler that knows no such option refuses it, and goes without: behind one every statement is
 /// planned anew, by the size the tables have then.
-async fn by_index(config: Config) -> Config {
+async fn by_index(config: Config, quiet: &Quiet) -> Config {
     let theirs = config.get_options().unwrap_or_default();
     let mut wished = config.clone();
     wished.options(format!("{theirs} {BY_INDEX}").trim());
-    match Quiet::connect(wished.clone()).await {
+    match quiet.to(wished.clone()).await {
         Err(error) if error.as_db_error().is_some() => config,
         _ => wished,
     }
 }
 
-/// Reads the URL: `prepare=on|off` is ours, the rest is the driver's.
-fn parse(url: &str) -> Result<(Config, Option<bool>)> {
+/// Reads the URL: `prepare=on|off` and what is said of TLS are ours, the rest is the driver's.
+fn parse(url: &str) -> Result<(Config, Tls, Option<bool>)> {
     let unknown = || Error::UrlUnknown { url: without_password(url) };
     let (place, options) = url.split_once('?').unwrap_or((url, ""));
-    let mut prepare = None;
+    let (mut prepare, mut tls) = (None, Tls::default());
     let mut theirs = Vec::new();
     for option in options.split('&').filter(|option| !option.is_empty()) {
         match option.split_once('=') {
             Some(("prepare", "on")) => prepare = Some(true),
             Some(("prepare", "off")) => prepare = Some(false),
             Some(("prepare", _)) => return Err(unknown()),
-            Some(("sslmode", "require" | "verify-ca" | "verify-full")) => return Err(no_tls()),
-            _ => theirs.push(option),
+            Some((name, value)) => {
+                let value = percent_decode_str(value).decode_utf8().map_err(|_| unknown())?;
+                if !tls.take(name, &value) {
+                    theirs.push(option);
+                }
+            }
+            None => theirs.push(option),
         }
     }
     let url =
         if theirs.is_empty() { place.to_owned() } else { format!("{place}?{}", theirs.join("&")) };
     let mut config = Config::from_str(&url).map_err(|_| unknown())?;
-    if config.get_ssl_mode() == SslMode::Require {
-        return Err(no_tls());
-    }
     if config.get_application_name().is_none() {
         config.application_name("tidemill");
     }
@@ -349,13 +363,7 @@ fn parse(url: &str) -> Result<(Config, Option<bool>)> {
         config.tcp_user_timeout(SILENCE_MAX);
     }
     config.keepalives_idle(SILENCE_MAX / 2).keepalives_interval(SILENCE_MAX / 6);
-    Ok((config, prepare))
-}
-
-fn no_tls() -> Error {
-    let reason = "the URL asks for TLS (sslmode=require), which this build does not speak; \
-                  use sslmode=disable on a network you trust, or a local TLS proxy";
-    Error::Database { reason: reason.into() }
+    Ok((config, tls, prepare))
 }
 
 #[cfg(test)]
@@ -369,7 +377,7 @@ mod tests {
             ("postgres://a@h/d?prepare=off", Some(false)),
             ("postgres://a@h/d?application_name=x&prepare=on", Some(true)),
         ] {
-            assert_eq!(parse(url).unwrap().1, expected, "{url}");
+            assert_eq!(parse(url).unwrap().2, expected, "{url}");
         }
         assert_eq!(
             parse("postgres://a@h/d?prepare=maybe").unwrap_err().code(),
@@ -378,11 +386,12 @@ mod tests {
     }
 
     #[test]
-    fn tls_is_refused_in_words() {
-        for mode in ["require", "verify-full"] {
-            let error = parse(&format!("postgres://a@h/d?sslmode={mode}")).unwrap_err();
-            assert!(error.to_string().contains("TLS"), "{error}");
-        }
-        assert!(parse("postgres://a@h/d?sslmode=prefer").is_ok());
+    fn what_is_said_of_tls_is_read_and_unescaped() {
+        let (_, found, _) =
+            parse("postgres://a@h/d?sslmode=verify-ca&sslrootcert=%2Fa%20b.crt").unwrap();
+        let mut expected = Tls::default();
+        assert!(expected.take("sslmode", "verify-ca") && expected.take("sslrootcert", "/a b.crt"));
+        assert_eq!(found, expected);
+        assert!(!expected.take("application_name", "x"));
     }
 }

@@ -4,12 +4,15 @@
 //! some leave open whether the statement took effect (a connection that broke). Only a caller that
 //! may safely be run again is run again; the others are told that the result is unknown.
 
+use std::error::Error as _;
 use std::time::{Duration, Instant};
 
 use deadpool_postgres::PoolError;
+use rustls::CertificateError;
 use tokio_postgres::error::SqlState;
 
 use crate::error::{Error, Result};
+use crate::postgres::tls;
 
 /// Our own code for a queue that is full; the detail says which, as JSON.
 const FULL: &str = "TM001";
@@ -33,7 +36,9 @@ impl From<tokio_postgres::Error> for Fault {
     fn from(error: tokio_postgres::Error) -> Self {
         let Some(answer) = error.as_db_error() else {
             let reason = chain(&error);
-            return if is_local(&error) {
+            return if let Some(reason) = unsafe_because(&error) {
+                Self::Refused(tls::refused(reason))
+            } else if is_local(&error) {
                 Self::Refused(Error::Database { reason })
             } else {
                 Self::Lost(reason)
@@ -109,6 +114,41 @@ pub(crate) fn is_shared_connection(error: &tokio_postgres::Error) -> bool {
 fn is_local(error: &tokio_postgres::Error) -> bool {
     let text = error.to_string();
     text.starts_with("error serializing") || text.starts_with("error deserializing")
+}
+
+/// Why the server cannot be trusted, or does not speak TLS, if that is what ended it.
+fn unsafe_because(error: &tokio_postgres::Error) -> Option<String> {
+    let mut cause: Option<&dyn std::error::Error> = error.source();
+    let found = std::iter::from_fn(|| {
+        let this = cause?;
+        cause = this.source();
+        Some(this)
+    });
+    for cause in found {
+        // The driver wraps what rustls says in an I/O error, which does not name it as its source.
+        let inner = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        if let Some(rustls::Error::InvalidCertificate(why)) =
+            inner.and_then(|inner| inner.downcast_ref())
+        {
+            return Some(certificate(why));
+        }
+        if cause.to_string() == "server does not support TLS" {
+            return Some("the server does not speak TLS, which sslmode asks for".to_owned());
+        }
+    }
+    None
+}
+
+fn certificate(why: &CertificateError) -> String {
+    match why {
+        // Another root may have the same name: then the signature is what does not fit.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "the server's certificate is not signed by a trusted root; \
+             name the file of the one that signed it: sslrootcert=FILE"
+                .to_owned()
+        }
+        other => format!("the server's certificate is not accepted: {other}"),
+    }
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

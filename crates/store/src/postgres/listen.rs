@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio_postgres::{AsyncMessage, NoTls};
+use tokio_postgres::AsyncMessage;
 
 use crate::postgres::Shared;
 use crate::postgres::statement::{Statement, sql};
@@ -46,7 +46,7 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
 
 /// Listens on one connection; answers why it ended.
 async fn hear(shared: &Shared) -> String {
-    let (client, mut connection) = match shared.db.config().connect(NoTls).await {
+    let (client, mut connection) = match shared.db.undriven().await {
         Ok(connected) => connected,
         Err(error) => return error.to_string(),
     };
