@@ -9,6 +9,7 @@ use super::kit::{HOUR, Kit};
 
 over_both_stores!(
     payloads_are_judged_as_by_the_library,
+    payloads_are_as_deep_as_the_library_lets_them_be,
     bad_rows_are_refused_with_their_code,
     a_bad_row_takes_the_good_rows_of_its_statement_with_it,
     every_column_is_a_wish,
@@ -87,6 +88,29 @@ async fn payloads_are_judged_as_by_the_library(kit: &Kit) {
         assert_eq!(refused, expected, "{text:?}");
         let kept = kit.store.job(id).await.unwrap().map(|view| view.job.payload);
         assert_eq!(kept, parsed.ok(), "{text:?} arrives as it was, or not at all");
+    }
+}
+
+async fn payloads_are_as_deep_as_the_library_lets_them_be(kit: &Kit) {
+    let nested = |open: &str, close: &str, depth: usize| {
+        format!("{}1{}", open.repeat(depth), close.repeat(depth))
+    };
+    for text in [
+        nested("[", "]", 64),
+        nested("[", "]", 65),
+        nested(r#"{"a":"#, "}", 64),
+        nested(r#"{"a":"#, "}", 65),
+        nested(r#"[0,{"[":"#, "}]", 32),
+        nested(r#"[0,{"[":"#, "}]", 33),
+        nested("[", "]", 3000),
+        format!("[{}1]", "[{}],".repeat(500)),
+        format!("\"{}\"", "[".repeat(500)),
+        format!(r#"["{}\"[",{}]"#, "[{".repeat(500), nested("[", "]", 63)),
+        format!(r#"["{}\"[",{}]"#, "[{".repeat(500), nested("[", "]", 64)),
+    ] {
+        let expected = Payload::parse(&text, &Limits::default()).err();
+        let refused = insert(kit, "kind, payload", &format!("'k', '{text}'")).await;
+        assert_eq!(refused.as_deref(), expected.map(|error| error.code()), "{text}");
     }
 }
 

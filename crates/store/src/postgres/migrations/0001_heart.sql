@@ -821,12 +821,40 @@ exception when invalid_text_representation then
     return false;
 end $$;
 
--- Refuses what is not JSON, and what a text column cannot keep.
+-- Whether it is nested deeper than so many levels, counted as the library does: brackets outside of strings.
+create function tidemill.is_deeper(payload text, depth_max int4) returns boolean language plpgsql immutable as $$
+declare
+    brackets bytea;
+    depth int4 := 0;
+begin
+    -- Only what has so many brackets can be so deep.
+    if length(payload) - length(translate(payload, '[{', '')) <= depth_max then
+        return false;
+    end if;
+    brackets := convert_to(regexp_replace(
+        regexp_replace(payload, '"(\\.|[^"\\])*("|$)', '', 'g'), '[^][{}]', '', 'g'), 'UTF8');
+    for at in 0 .. octet_length(brackets) - 1 loop
+        if get_byte(brackets, at) in (91, 123) then
+            depth := depth + 1;
+        else
+            depth := greatest(depth - 1, 0);
+        end if;
+        if depth > depth_max then
+            return true;
+        end if;
+    end loop;
+    return false;
+end $$;
+
+-- Refuses what is not JSON, what is too large or too deep, and what a text column cannot keep.
 create function tidemill.check_payload(payload text) returns void language plpgsql as $$
 begin
     if octet_length(payload) > 1048576 then
         perform tidemill.refuse('payload_too_large', format('the payload has %s bytes, the limit is 1048576; '
             'store large data elsewhere and enqueue a reference to it', octet_length(payload)));
+    end if;
+    if tidemill.is_deeper(payload, 64) then
+        perform tidemill.refuse('payload_too_deep', 'the payload is nested deeper than 64 levels');
     end if;
     perform payload::jsonb;
 exception

@@ -263,8 +263,32 @@ begin
             then raise(abort, 'tidemill: id_invalid: the id is not a UUID')
         when length(cast(new.payload as blob)) > 1048576
             then raise(abort, 'tidemill: payload_too_large: the payload has more than 1048576 bytes; store large data elsewhere and enqueue a reference to it')
+        when not json_valid(cast(new.payload as text)) and (
+                -- SQLite gives up at a thousand levels. Brackets within strings count here, and decide only which
+                -- of two refusals it is.
+                select length(replace(replace(text, ']', ''), '}', '')) - length(replace(replace(text, '[', ''), '{', ''))
+                from (
+                    select substr(
+                        cast(new.payload as text), 1, json_error_position(cast(new.payload as text))
+                    ) as text
+                )
+            ) > 64
+            then raise(abort, 'tidemill: payload_too_deep: the payload is nested deeper than 64 levels')
         when new.payload is not null and not json_valid(cast(new.payload as text))
             then raise(abort, 'tidemill: payload_not_json: the payload is not JSON')
+        when length(cast(new.payload as text))
+                - length(replace(replace(cast(new.payload as text), '[', ''), '{', '')) > 64 and exists (
+                -- Only what has so many brackets can be so deep: it is looked at level by level.
+                with recursive level (depth, value) as (
+                    select 1, cast(new.payload as text)
+                    union all
+                    select level.depth + 1, each.value
+                    from level, json_each(level.value) as each
+                    where level.depth < 65 and each.type in ('object', 'array')
+                )
+                select 1 from level where depth = 65
+            )
+            then raise(abort, 'tidemill: payload_too_deep: the payload is nested deeper than 64 levels')
         when instr(replace(cast(new.payload as text), '\\', ''), '\u0000') > 0
             then raise(abort, 'tidemill: payload_nul: the payload contains the character U+0000, which databases cannot keep as text')
         when instr(lower(cast(new.payload as text)), '\ud') > 0 and exists (
