@@ -8,6 +8,7 @@
 mod sqlite {
     pub mod kit;
 
+    mod checkpoint;
     mod full;
     mod neighbours;
     mod refused;

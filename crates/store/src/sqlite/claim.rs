@@ -105,13 +105,23 @@ fn take_all<'a>(
 }
 
 fn due_lanes<'a>(conn: &Connection, now: i64, ask: &'a ClaimRequest) -> Result<Vec<DueLane<'a>>> {
-    let mut select = conn.prepare_cached(include_str!("sql/due_of_lane.sql"))?;
+    let mut select = conn.prepare_cached(include_str!("sql/due_of_queue.sql"))?;
     let (mut lanes, mut weights) = (Vec::new(), Vec::new());
+    let mut due = Vec::new();
+    for queue in queues(&ask.lanes) {
+        let rows = select.query_map(params![queue, now], |row| {
+            Ok((queue, row.get::<_, i16>(0)?, row.get::<_, bool>(1)?))
+        })?;
+        for row in rows {
+            due.push(row?);
+        }
+    }
     for (number, lane) in ask.lanes.iter().enumerate() {
-        let asked = params![lane.queue, lane.priority.band(), now];
-        let (open, crowded) = select.query_one(asked, |row| Ok((row.get(0)?, row.get(1)?)))?;
-        if open || crowded {
-            lanes.push(DueLane { lane, crowded, quota: 0 });
+        let is_it = |(queue, band, _): &&(&str, i16, bool)| {
+            *queue == lane.queue && *band == lane.priority.band()
+        };
+        if let Some((_, _, crowded)) = due.iter().find(is_it) {
+            lanes.push(DueLane { lane, crowded: *crowded, quota: 0 });
             weights.extend(ask.share.weights.get(number));
         }
     }
@@ -119,6 +129,13 @@ fn due_lanes<'a>(conn: &Connection, now: i64, ask: &'a ClaimRequest) -> Result<V
         lane.quota = quota;
     }
     Ok(lanes)
+}
+
+/// Every queue once: all bands of one are asked for together.
+fn queues(lanes: &[Lane]) -> impl Iterator<Item = &str> {
+    let is_first = |at: usize, queue: &str| !lanes[..at].iter().any(|lane| lane.queue == queue);
+    let named = lanes.iter().map(|lane| lane.queue.as_str()).enumerate();
+    named.filter(move |(at, queue)| is_first(*at, queue)).map(|(_, queue)| queue)
 }
 
 /// Takes from one lane after another, until it has enough.
@@ -334,10 +351,14 @@ fn bodies(conn: &Connection, taken: Vec<Taken>) -> Result<Vec<ClaimedJob>> {
 fn next_due(conn: &Connection, now: i64, lanes: &[Lane]) -> Result<Option<i64>> {
     let mut select = conn.prepare_cached(include_str!("sql/next_due.sql"))?;
     let mut next = None;
-    for Lane { queue, priority } in lanes {
-        let due: Option<i64> =
-            select.query_one(params![queue, priority.band(), now], |row| row.get(0))?;
-        next = [next, due].into_iter().flatten().min();
+    for queue in queues(lanes) {
+        let mut rows = select.query(params![queue, now])?;
+        while let Some(row) = rows.next()? {
+            let (band, due): (i16, i64) = (row.get(0)?, row.get(1)?);
+            if lanes.iter().any(|lane| lane.queue == queue && lane.priority.band() == band) {
+                next = [next, Some(due)].into_iter().flatten().min();
+            }
+        }
     }
     Ok(next)
 }

@@ -8,12 +8,16 @@
 //! operation fail, the group is rolled back and run once more with a savepoint each, so that only
 //! the failing one fails. Nobody is answered before the commit.
 //!
+//! Pages go from the WAL into the file in a quiet moment. SQLite does so by itself in the commit that makes the
+//! WAL a thousand pages long, and whoever asked for that commit waits for two more syncs: one of a hundred jobs.
+//!
 //! It refuses to run what nobody waits for any more: a claim whose caller is gone would lease jobs
 //! to nobody.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use rusqlite::Connection;
 use tidemill_core::Clock;
@@ -27,6 +31,11 @@ use crate::sqlite::group::{Act, Book, Group, Pending};
 use crate::sqlite::marks::Marks;
 use crate::sqlite::news::{Listeners, News, Ready};
 use crate::sqlite::standing::{Line, Standing};
+
+/// So many commits are worth a checkpoint: single jobs then need less than half of a thousand pages.
+const CHECKPOINT_COMMITS: u32 = 64;
+/// The quiet after which it is made: longer than a job takes from its enqueue to its end.
+const QUIET: Duration = Duration::from_millis(5);
 
 /// One operation's place in a transaction.
 pub(super) struct Turn<'a> {
@@ -195,12 +204,12 @@ pub(super) fn closed() -> Error {
 
 fn serve(conn: &Connection, inbox: &Receiver<Message>, clock: &Clock, listeners: &Listeners) {
     let (level, book, line) = (Durability::Full, Book::default(), Line::default());
-    let mut desk = Desk { conn, clock, listeners, level, book, line };
+    let mut desk = Desk { conn, clock, listeners, level, book, line, commits: 0 };
     let mut group = Group::default();
     loop {
         let mut rest = None;
         if group.is_empty() {
-            let Ok(message) = inbox.recv() else { return };
+            let Some(message) = desk.wait(inbox) else { return };
             rest = desk.sort(message, &mut group);
         }
         while rest.is_none() && !group.is_full() {
@@ -226,9 +235,32 @@ struct Desk<'a> {
     level: Durability,
     book: Book,
     line: Line,
+    /// Since the last checkpoint.
+    commits: u32,
 }
 
 impl Desk<'_> {
+    /// Waits for a message; none when nobody can send one any more.
+    fn wait(&mut self, inbox: &Receiver<Message>) -> Option<Message> {
+        if self.commits >= CHECKPOINT_COMMITS {
+            match inbox.recv_timeout(QUIET) {
+                Ok(message) => return Some(message),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => self.checkpoint(),
+            }
+        }
+        inbox.recv().ok()
+    }
+
+    /// Brings what is in the WAL into the file, as far as others let it; waits for nobody. Should it fail,
+    /// the commit that makes the WAL long tries again and says so.
+    fn checkpoint(&mut self) {
+        self.commits = 0;
+        if let Err(error) = self.conn.query_one("pragma wal_checkpoint(passive)", [], |_| Ok(())) {
+            tracing::debug!(%error, "the WAL stays as long as it is");
+        }
+    }
+
     /// Adds to the group; hands back what cannot go with it.
     fn sort(&mut self, message: Message, group: &mut Group) -> Option<Message> {
         match message {
@@ -264,6 +296,7 @@ impl Desk<'_> {
         let now = self.clock.now().as_microsecond();
         let (book, line) = (&mut self.book, &mut self.line);
         let committed = begun.and_then(|()| group.run(self.conn, now, book, line));
+        self.commits = self.commits.saturating_add(1);
         let next = group.answer(&committed, self.listeners, &mut self.line);
         self.listeners.tell_depths(self.book.depths.take_news());
         (next, rest)

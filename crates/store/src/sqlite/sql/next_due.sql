@@ -1,16 +1,18 @@
--- When the next job of a lane that waits for the clock is due.
-select min(run_at) from (
-    select * from (
+-- When the next job that waits for the clock is due, of each band of a queue that has one.
+with band (number) as (values (0), (1), (2), (3)), next as (
+    select number, (
         select run_at from tidemill_ready
-        where queue = ?1 and priority = ?2 and tenant = '' and run_at > ?3
+        where queue = ?1 and priority = number and tenant = '' and run_at > ?2
         order by run_at
         limit 1
-    )
-    union all
-    select * from (
+    ) as open, (
         select run_at from tidemill_ready
-        where queue = ?1 and priority = ?2 and tenant <> '' and run_at > ?3
+        where queue = ?1 and priority = number and tenant <> '' and run_at > ?2
         order by run_at
         limit 1
-    )
+    ) as crowded
+    from band
 )
+select number, min(coalesce(open, crowded), coalesce(crowded, open))
+from next
+where open is not null or crowded is not null
