@@ -33,7 +33,7 @@ pub use request::{
 pub use schedule::{FireView, ScheduleView};
 pub use store::Store;
 pub use view::{
-    DeadGroup, DeadLetter, DepthView, JobFilter, JobView, LineView, QueueView, WorkerView,
+    DeadGroup, DeadLetter, DepthView, JobFilter, JobPage, JobView, LineView, QueueView, WorkerView,
 };
 pub use wake::{Hint, Wake};
 

@@ -67,7 +67,7 @@ use crate::request::{
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
 use crate::view::{
-    AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobView, LineView,
+    AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView, LineView,
     QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
@@ -309,7 +309,7 @@ impl Store for Postgres {
         query::job(&self.shared.db, id).await
     }
 
-    async fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobView>> {
+    async fn jobs(&self, filter: &JobFilter) -> Result<JobPage> {
         query::jobs(&self.shared.db, filter).await
     }
 

@@ -69,7 +69,7 @@ use crate::request::{
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
 use crate::view::{
-    AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobView, LineView,
+    AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView, LineView,
     QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
@@ -260,7 +260,7 @@ impl Store for Sqlite {
         self.read(move |conn| query::job(conn, now, id)).await
     }
 
-    async fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobView>> {
+    async fn jobs(&self, filter: &JobFilter) -> Result<JobPage> {
         let (now, filter) = (self.now_us(), filter.clone());
         self.read(move |conn| query::jobs(conn, now, &filter)).await
     }

@@ -19,7 +19,7 @@ use crate::request::{
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::view::{
-    AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobView, LineView,
+    AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView, LineView,
     QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
@@ -79,8 +79,8 @@ pub trait Store: Flows + Send + Sync + Debug + 'static {
     /// One job, wherever it stands.
     async fn job(&self, id: JobId) -> Result<Option<JobView>>;
 
-    /// A page of jobs, newest first.
-    async fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobView>>;
+    /// A page of jobs, newest first. Looks at no more jobs than the filter lets it, however few match.
+    async fn jobs(&self, filter: &JobFilter) -> Result<JobPage>;
 
     /// Where a job stands in the line of its queue and key, while others are before it.
     async fn line(&self, id: JobId) -> Result<Option<LineView>>;

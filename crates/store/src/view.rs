@@ -95,12 +95,50 @@ pub struct JobFilter {
     pub before: Option<JobId>,
     /// At most this many. Defaults to 0, which means 50; at most 1,000.
     pub limit: usize,
+    /// Look at no more jobs than this for one page, whether or not they match. Defaults to 0, which means
+    /// 20,000.
+    pub look_max: usize,
 }
 
 impl JobFilter {
     /// The number of rows of a page.
     pub fn page_rows(&self) -> usize {
         if self.limit == 0 { 50 } else { self.limit.min(1000) }
+    }
+
+    /// How many jobs are looked at for a page.
+    pub(crate) fn look_rows(&self) -> usize {
+        if self.look_max == 0 { 20_000 } else { self.look_max }
+    }
+
+    /// Whether it may take a long walk from one job that matches to the next.
+    pub(crate) fn is_narrow(&self) -> bool {
+        let Self { state, kind, queue, tenant, key, tag, .. } = self;
+        let has_words = [kind, queue, tenant, key, tag].into_iter().any(Option::is_some);
+        match state {
+            None => has_words,
+            // Those who come to nothing, and those who run or wait for others, are found by themselves.
+            Some(state) => *state == State::Done,
+        }
+    }
+}
+
+/// A page of jobs, and where the next one begins.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct JobPage {
+    /// Those that match, newest first.
+    pub jobs: Vec<JobView>,
+    /// What to ask for as `before` for what follows, also where this page is not full: then so many jobs were
+    /// looked at as one page may. `None`: nothing follows.
+    pub next: Option<JobId>,
+}
+
+impl JobPage {
+    /// A page of a look that ended before `end`, if it did.
+    pub(crate) fn new(filter: &JobFilter, jobs: Vec<JobView>, end: Option<JobId>) -> Self {
+        let is_full = jobs.len() >= filter.page_rows();
+        let next = jobs.last().filter(|_| is_full).map(|last| last.job.id).or(end);
+        Self { jobs, next }
     }
 }
 

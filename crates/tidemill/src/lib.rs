@@ -64,7 +64,7 @@ pub use tidemill_core::{
 };
 pub use tidemill_store as store;
 pub use tidemill_store::flow::{FlowFilter, FlowHead, FlowView, Input, Output, StepView};
-pub use tidemill_store::{CancelAnswer, JobFilter, JobView, Receipt};
+pub use tidemill_store::{CancelAnswer, JobFilter, JobPage, JobView, Receipt};
 pub use worker::context::Context;
 pub use worker::fail::Fail;
 pub use worker::job::{Enqueue, Job, Settings};

@@ -10,15 +10,16 @@ use crate::error::Result;
 use crate::postgres::body::{body, payload};
 use crate::postgres::connect::Db;
 use crate::postgres::statement::{At, Param, Statement, sql};
-use crate::view::{AttemptView, JobFilter, JobView, Unfinished};
+use crate::view::{AttemptView, JobFilter, JobPage, JobView, Unfinished};
 
 const JOB_VIEW: Statement = sql!("select_job", TIMESTAMPTZ, UUID_ARRAY);
 const ATTEMPTS: Statement = sql!("select_attempts", UUID);
 const UNFINISHED: Statement = sql!("count_unfinished");
 const READY_DEPTH: Statement = sql!("count_sheaves", INT8);
 
-const JOBS_ANY: Statement = sql!("list_jobs", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
-const JOBS_DONE: Statement = sql!("list_done", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
+const LOOK_END: Statement = sql!("look_end", UUID, INT8);
+const JOBS_ANY: Statement = sql!("list_jobs", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, UUID);
+const JOBS_DONE: Statement = sql!("list_done", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, UUID);
 const JOBS_CANCELLED: Statement = sql!("list_cancelled", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
 const JOBS_DEAD: Statement = sql!("list_dead", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
 const JOBS_RUNNING: Statement = sql!("list_running", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT);
@@ -26,7 +27,7 @@ const JOBS_BLOCKED: Statement = sql!("list_blocked", UUID, INT8, TEXT, TEXT, TEX
 const JOBS_WAITING: Statement =
     sql!("list_waiting", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, TIMESTAMPTZ, BOOL);
 const JOBS_WAITING_DEEP: Statement =
-    sql!("list_waiting_deep", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, TIMESTAMPTZ, BOOL);
+    sql!("list_waiting_deep", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, TIMESTAMPTZ, BOOL, UUID);
 
 /// Beyond this many sheaves it is quicker to walk the jobs, newest first, than all sheaves.
 const SHEAVES_FEW: i64 = 20_000;
@@ -37,11 +38,20 @@ pub(crate) async fn job(db: &Db, id: JobId) -> Result<Option<JobView>> {
 }
 
 /// A page of jobs, newest first.
-pub(crate) async fn jobs(db: &Db, filter: &JobFilter) -> Result<Vec<JobView>> {
+pub(crate) async fn jobs(db: &Db, filter: &JobFilter) -> Result<JobPage> {
     let before = filter.before.map_or(Uuid::max(), |id| id.0);
     let rows = filter.page_rows() as i64;
     let now = db.manual_now();
     let scheduled = filter.state == Some(State::Scheduled);
+    let is_waiting = matches!(filter.state, Some(State::Ready | State::Scheduled));
+    let is_walk = if is_waiting { is_deep(db).await? } else { filter.is_narrow() };
+    let mut end = None;
+    if is_walk {
+        // Known before anything is looked for, so that the next page begins exactly where this one ended.
+        let last = db.read(&LOOK_END, &[&before, &(filter.look_rows() as i64)]).await?;
+        end = last.first().map(|row| row.get::<_, Uuid>(0));
+    }
+    let from = end.unwrap_or_default();
     let mut params: Vec<Param<'_>> =
         vec![&before, &rows, &filter.kind, &filter.queue, &filter.tenant, &filter.key, &filter.tag];
     let statement = match filter.state {
@@ -54,14 +64,19 @@ pub(crate) async fn jobs(db: &Db, filter: &JobFilter) -> Result<Vec<JobView>> {
         Some(State::Ready | State::Scheduled) => {
             params.push(&now);
             params.push(&scheduled);
-            if is_deep(db).await? { &JOBS_WAITING_DEEP } else { &JOBS_WAITING }
+            if is_walk { &JOBS_WAITING_DEEP } else { &JOBS_WAITING }
         }
     };
+    if params.len() < statement.types.len() {
+        params.push(&from);
+    }
     let ids: Vec<Uuid> = db.read(statement, &params).await?.iter().map(|row| row.get(0)).collect();
-    let mut views = views(db, &ids).await?;
+    let is_full = ids.len() >= filter.page_rows();
+    let last = ids.last().copied().filter(|_| is_full).or(end).map(JobId);
+    let mut jobs = views(db, &ids).await?;
     // It may have gone on between the two looks.
-    views.retain(|view| filter.state.is_none_or(|state| view.state == state));
-    Ok(views)
+    jobs.retain(|view| filter.state.is_none_or(|state| view.state == state));
+    Ok(JobPage::new(filter, jobs, last))
 }
 
 async fn is_deep(db: &Db) -> Result<bool> {

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::sqlite::lease::{Held, Lease};
 use crate::sqlite::ready::{self, LastAttempt};
 use crate::sqlite::rows::{Body, job_id, time, time_at, time_opt, worker_id_opt};
-use crate::view::{AttemptView, JobFilter, JobView};
+use crate::view::{AttemptView, JobFilter, JobPage, JobView};
 
 /// One job, wherever it stands.
 pub(super) fn job(conn: &Connection, now: i64, id: JobId) -> Result<Option<JobView>> {
@@ -180,12 +180,13 @@ fn attempt(row: &Row<'_>) -> rusqlite::Result<AttemptView> {
 }
 
 /// A page of jobs, newest first.
-pub(super) fn jobs(conn: &Connection, now: i64, filter: &JobFilter) -> Result<Vec<JobView>> {
-    let rows = filter.page_rows();
+pub(super) fn jobs(conn: &Connection, now: i64, filter: &JobFilter) -> Result<JobPage> {
     let running: HashMap<_, _> = match filter.state {
         None | Some(State::Running) => Running::all(conn)?.into_iter().collect(),
         Some(_) => HashMap::new(),
     };
+    let mut end = None;
+    let rows = filter.page_rows();
     let ids = match filter.state {
         Some(State::Running) => {
             let mut ids: Vec<_> = running.keys().copied().collect();
@@ -193,16 +194,32 @@ pub(super) fn jobs(conn: &Connection, now: i64, filter: &JobFilter) -> Result<Ve
             ids
         }
         Some(State::Blocked) => blocked(conn)?,
-        Some(state @ (State::Ready | State::Scheduled)) => {
+        Some(state @ (State::Ready | State::Scheduled)) if !is_deep(conn)? => {
             let is_due = i64::from(state == State::Ready);
-            page(conn, include_str!("sql/list_waiting.sql"), filter, &[now, is_due])?
+            Page { filter, end, rows }.ids(
+                conn,
+                include_str!("sql/list_waiting.sql"),
+                &[now, is_due],
+            )?
         }
-        Some(State::Done) => page(conn, include_str!("sql/list_done.sql"), filter, &[])?,
+        Some(State::Ready | State::Scheduled) => {
+            // Whether one of them waits is seen when it is looked at.
+            end = look_end(conn, filter)?;
+            let rows = filter.look_rows();
+            Page { filter, end, rows }.ids(conn, include_str!("sql/list_jobs.sql"), &[])?
+        }
+        Some(State::Done) => {
+            end = look_end(conn, filter)?;
+            Page { filter, end, rows }.ids(conn, include_str!("sql/list_done.sql"), &[])?
+        }
         Some(state @ (State::Cancelled | State::Dead)) => {
             let state = i64::from(state.number());
-            page(conn, include_str!("sql/list_unwell.sql"), filter, &[state])?
+            Page { filter, end, rows }.ids(conn, include_str!("sql/list_unwell.sql"), &[state])?
         }
-        None => page(conn, include_str!("sql/list_jobs.sql"), filter, &[])?,
+        None => {
+            end = if filter.is_narrow() { look_end(conn, filter)? } else { None };
+            Page { filter, end, rows }.ids(conn, include_str!("sql/list_jobs.sql"), &[])?
+        }
     };
     let mut views = Vec::new();
     for id in ids {
@@ -212,24 +229,46 @@ pub(super) fn jobs(conn: &Connection, now: i64, filter: &JobFilter) -> Result<Ve
         let found = view(conn, now, id, |id| Ok(running.get(&id).cloned()))?;
         views.extend(found.filter(|view| fits(filter, view)));
     }
-    Ok(views)
+    Ok(JobPage::new(filter, views, end))
 }
 
-/// Finds the ids of a page. `more` is what the statement wants to know besides the filter.
-fn page(
-    conn: &Connection,
-    statement: &str,
-    filter: &JobFilter,
-    more: &[i64],
-) -> Result<Vec<JobId>> {
+/// Beyond this many it is quicker to walk the jobs, newest first, than all that wait.
+const WAITING_FEW: i64 = 20_000;
+
+fn is_deep(conn: &Connection) -> Result<bool> {
+    let mut count = conn.prepare_cached(include_str!("sql/count_ready.sql"))?;
+    Ok(count.query_one([WAITING_FEW + 1], |row| row.get::<_, i64>(0))? > WAITING_FEW)
+}
+
+/// Where a look must end, if there is more than it may look at. Known before anything is looked for, so that
+/// the next page begins exactly where this one ended.
+fn look_end(conn: &Connection, filter: &JobFilter) -> Result<Option<JobId>> {
     let before = filter.before.as_ref().map(|id| id.0.as_bytes());
-    let JobFilter { kind, queue, tenant, key, tag, .. } = filter;
-    let rows = filter.page_rows() as i64;
-    let mut values: Vec<&dyn ToSql> = vec![&before, kind, queue, tenant, key, tag, &rows];
-    values.extend(more.iter().map(|value| value as &dyn ToSql));
-    let mut select = conn.prepare_cached(statement)?;
-    let ids = select.query_map(&*values, |row| job_id(row, 0))?;
-    Ok(ids.collect::<rusqlite::Result<_>>()?)
+    let mut select = conn.prepare_cached(include_str!("sql/look_end.sql"))?;
+    let last = select.query_one((before, filter.look_rows() as i64), |row| job_id(row, 0));
+    Ok(last.optional()?)
+}
+
+/// What a page is made of.
+struct Page<'a> {
+    filter: &'a JobFilter,
+    end: Option<JobId>,
+    rows: usize,
+}
+
+impl Page<'_> {
+    /// Finds its ids. `more` is what the statement wants to know besides the filter.
+    fn ids(&self, conn: &Connection, statement: &str, more: &[i64]) -> Result<Vec<JobId>> {
+        let before = self.filter.before.as_ref().map(|id| id.0.as_bytes());
+        let end = self.end.as_ref().map(|id| id.0.as_bytes());
+        let JobFilter { kind, queue, tenant, key, tag, .. } = self.filter;
+        let rows = self.rows as i64;
+        let mut values: Vec<&dyn ToSql> = vec![&before, kind, queue, tenant, key, tag, &rows, &end];
+        values.extend(more.iter().map(|value| value as &dyn ToSql));
+        let mut select = conn.prepare_cached(statement)?;
+        let ids = select.query_map(&*values, |row| job_id(row, 0))?;
+        Ok(ids.collect::<rusqlite::Result<_>>()?)
+    }
 }
 
 fn blocked(conn: &Connection) -> Result<Vec<JobId>> {

@@ -112,7 +112,7 @@ async fn many_are_called_off_at_once_and_no_others(kit: &Kit) {
     let mut running = ids(&kit.take(worker, 150).await);
     running.extend(ids(&kit.take(worker, 150).await));
     let ready = JobFilter { state: Some(State::Ready), limit: 100, ..JobFilter::default() };
-    let waiting = kit.store.jobs(&ready).await.unwrap();
+    let waiting = kit.store.jobs(&ready).await.unwrap().jobs;
     let waiting: Vec<_> = waiting.into_iter().map(|view| view.job.id).collect();
     // More than half of the second lease, nothing of the first, and every second one that waits.
     let mut meant: Vec<_> = running[160..].to_vec();

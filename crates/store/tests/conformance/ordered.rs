@@ -163,11 +163,11 @@ async fn blocked_jobs_are_seen(kit: &Kit) {
     let [_, second, third] = three(kit, OnDead::Block).await;
     assert_eq!(kit.store.unfinished().await.unwrap().waiting, 3);
     let filter = JobFilter { state: Some(State::Blocked), ..JobFilter::default() };
-    let blocked = kit.store.jobs(&filter).await.unwrap();
+    let blocked = kit.store.jobs(&filter).await.unwrap().jobs;
     let blocked: Vec<_> = blocked.iter().map(|view| view.job.id).collect();
     assert_eq!(blocked, [third, second], "newest first");
     let filter = JobFilter { key: Some("order:1".into()), ..filter };
-    assert!(kit.store.jobs(&filter).await.unwrap().is_empty());
+    assert!(kit.store.jobs(&filter).await.unwrap().jobs.is_empty());
 }
 
 async fn the_place_in_line_is_known(kit: &Kit) {

@@ -171,7 +171,7 @@ async fn every_column_is_a_wish(kit: &Kit) {
     for _ in 0..2 {
         assert_eq!(insert(kit, columns, &values).await, None);
     }
-    let job = kit.store.jobs(&JobFilter::default()).await.unwrap().remove(0);
+    let job = kit.store.jobs(&JobFilter::default()).await.unwrap().jobs.remove(0);
     assert_eq!((job.job.id, job.state), (id, State::Scheduled));
     assert_eq!(job.due_at.unwrap(), job.job.created_at + HOUR);
     let job = job.job;
@@ -193,7 +193,7 @@ async fn order_is_a_column_or_an_option(kit: &Kit) {
     ] {
         assert_eq!(insert(kit, columns, values).await, None, "({columns}) ({values})");
     }
-    let mut jobs = kit.store.jobs(&JobFilter::default()).await.unwrap();
+    let mut jobs = kit.store.jobs(&JobFilter::default()).await.unwrap().jobs;
     jobs.sort_by(|a, b| a.job.kind.cmp(&b.job.kind));
     let wishes: Vec<_> = jobs.iter().map(|view| view.job.options.ordered).collect();
     let (block, skip) = (Some(OnDead::Block), Some(OnDead::Skip));

@@ -13,6 +13,7 @@ over_both_stores!(
     filters_hold_together,
     pages_cover_everything_once,
     pages_have_a_bound,
+    a_page_looks_at_so_many_jobs_and_says_where_to_look_on,
     the_unfinished_are_counted,
 );
 
@@ -36,7 +37,7 @@ async fn one_of_each(kit: &Kit) -> Vec<JobId> {
 }
 
 async fn listed(kit: &Kit, filter: JobFilter) -> Vec<JobId> {
-    kit.store.jobs(&filter).await.unwrap().into_iter().map(|view| view.job.id).collect()
+    kit.store.jobs(&filter).await.unwrap().jobs.into_iter().map(|view| view.job.id).collect()
 }
 
 async fn an_unknown_job_is_none(kit: &Kit) {
@@ -67,10 +68,10 @@ async fn jobs_are_listed_as_they_are_seen_alone(kit: &Kit) {
         alone.push(kit.view(id).await);
     }
     alone.sort_by_key(|view| std::cmp::Reverse(view.job.id));
-    assert_eq!(kit.store.jobs(&JobFilter::default()).await.unwrap(), alone);
+    assert_eq!(kit.store.jobs(&JobFilter::default()).await.unwrap().jobs, alone);
     for view in alone {
         let filter = JobFilter { state: Some(view.state), ..JobFilter::default() };
-        assert!(kit.store.jobs(&filter).await.unwrap().contains(&view));
+        assert!(kit.store.jobs(&filter).await.unwrap().jobs.contains(&view));
     }
 }
 
@@ -152,6 +153,45 @@ async fn pages_have_a_bound(kit: &Kit) {
     for (limit, rows) in [(0, 50), (1, 1), (1000, 1000), (5000, 1000)] {
         let page = listed(kit, JobFilter { limit, ..JobFilter::default() }).await;
         assert_eq!(page.len(), rows);
+    }
+}
+
+async fn a_page_looks_at_so_many_jobs_and_says_where_to_look_on(kit: &Kit) {
+    let rare = |n: usize| if n % 40 == 7 { "rare" } else { "k" };
+    let jobs: Vec<_> = (0..100).map(|n| job(rare(n))).collect();
+    let mut expected: Vec<_> =
+        jobs.iter().filter(|job| job.kind == "rare").map(|job| job.id).collect();
+    expected.reverse();
+    let ids: Vec<_> = jobs.iter().map(|job| job.id).collect();
+    kit.store.enqueue(jobs).await.unwrap();
+    let kind = Some("rare".to_owned());
+    let filter = JobFilter { kind, look_max: 10, ..JobFilter::default() };
+    assert_eq!(
+        walk(kit, filter.clone()).await,
+        (expected.clone(), 11),
+        "ten looks, and one that ends"
+    );
+    kit.store.cancel(ids, "x").await.unwrap();
+    let off = JobFilter { state: Some(State::Cancelled), ..filter.clone() };
+    assert_eq!(walk(kit, off).await, (expected, 1), "they are found by themselves");
+    let done = JobFilter { state: Some(State::Done), ..filter };
+    assert_eq!(walk(kit, done).await, (Vec::new(), 11));
+    // Without words to match by there is nothing to walk for.
+    let all = JobFilter { look_max: 10, ..JobFilter::default() };
+    assert_eq!(listed(kit, all).await.len(), 50);
+}
+
+/// All that match, page by page, and how many pages it took.
+async fn walk(kit: &Kit, mut filter: JobFilter) -> (Vec<JobId>, usize) {
+    let (mut found, mut pages) = (Vec::new(), 0);
+    loop {
+        let page = kit.store.jobs(&filter).await.unwrap();
+        found.extend(page.jobs.iter().map(|view| view.job.id));
+        pages += 1;
+        filter.before = page.next;
+        if page.next.is_none() {
+            return (found, pages);
+        }
     }
 }
 

@@ -80,7 +80,7 @@ async fn purging_takes_everything_of_a_job(kit: &Kit) {
     assert!(kit.store.attempts(id).await.unwrap().is_empty());
     assert!(kit.store.dead(&DeadFilter::default(), 0, 9).await.unwrap().is_empty());
     assert!(kit.store.finished_after(None, 9).await.unwrap().is_empty());
-    assert!(kit.store.jobs(&JobFilter::default()).await.unwrap().is_empty());
+    assert!(kit.store.jobs(&JobFilter::default()).await.unwrap().jobs.is_empty());
     assert!(kit.store.queues().await.unwrap().is_empty());
     assert_eq!(kit.store.purge(&[id]).await.unwrap(), 0);
 }

@@ -32,7 +32,7 @@ impl Play {
         prop_assert!(is_at_rest, "the flows come to rest");
         self.oracles.iter_mut().for_each(Oracle::settle_down);
         let jobs = JobFilter { limit: 1000, ..JobFilter::default() };
-        let jobs = fine(self.stores[0].jobs(&jobs).await)?;
+        let jobs = fine(self.stores[0].jobs(&jobs).await)?.jobs;
         let jobs: BTreeMap<JobId, JobView> =
             jobs.into_iter().map(|view| (view.job.id, view)).collect();
         let known: usize =

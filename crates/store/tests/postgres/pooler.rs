@@ -52,7 +52,7 @@ async fn every_verb_works_through_a_pooler_by_two_stores_at_once() {
         let follow_ups = vec![job()];
         let how = Settlement::Done { output: tidemill_core::Payload::null(), follow_ups };
         store.settle(worker, items(&last, &how)).await.unwrap();
-        let next = other.jobs(&tidemill_store::JobFilter::default()).await.unwrap()[0].job.id;
+        let next = other.jobs(&tidemill_store::JobFilter::default()).await.unwrap().jobs[0].job.id;
         other.cancel(vec![next], "enough").await.unwrap();
         assert_eq!(store.deregister(worker).await.unwrap().ready, 0);
         assert_eq!(store.unfinished().await.unwrap().waiting, 0);

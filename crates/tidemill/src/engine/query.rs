@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use tidemill_core::JobId;
 use tidemill_store::view::{AttemptView, Finding, Unfinished};
-use tidemill_store::{JobFilter, JobView, WorkerView};
+use tidemill_store::{JobFilter, JobPage, JobView, WorkerView};
 
 use crate::engine::Tidemill;
 use crate::error::Result;
@@ -14,8 +14,24 @@ impl Tidemill {
         Ok(self.0.store.job(id).await?)
     }
 
-    /// A page of jobs, newest first.
+    /// Jobs that match, newest first: as many as the filter wants, or all that there are. Where few match it
+    /// walks a long way; [`jobs_page`](Self::jobs_page) does not.
     pub async fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobView>> {
+        let (wanted, mut filter, mut jobs) = (filter.page_rows(), filter.clone(), Vec::new());
+        loop {
+            filter.limit = wanted - jobs.len();
+            let page = self.jobs_page(&filter).await?;
+            jobs.extend(page.jobs);
+            filter.before = page.next;
+            if page.next.is_none() || jobs.len() == wanted {
+                return Ok(jobs);
+            }
+        }
+    }
+
+    /// A page of jobs, newest first, that looks at 20,000 jobs or [as many as it is let](JobFilter::look_max).
+    /// It may be empty although others follow: [`next`](JobPage::next) says so.
+    pub async fn jobs_page(&self, filter: &JobFilter) -> Result<JobPage> {
         Ok(self.0.store.jobs(filter).await?)
     }
 

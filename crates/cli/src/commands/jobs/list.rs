@@ -42,7 +42,8 @@ pub struct Args {
 impl From<Args> for JobFilter {
     fn from(args: Args) -> Self {
         let Args { state, kind, queue, tenant, key, tag, limit, before } = args;
-        Self { state, kind, queue, tenant, key, tag, before, limit: limit.unwrap_or(0) }
+        let limit = limit.unwrap_or(0);
+        Self { state, kind, queue, tenant, key, tag, before, limit, look_max: 0 }
     }
 }
 
@@ -50,26 +51,33 @@ impl From<Args> for JobFilter {
 pub async fn run(app: &App, args: Args) -> Outcome {
     let filter = JobFilter::from(args);
     let mill = app.open_existing().await?;
-    let (jobs, now) = (mill.jobs(&filter).await?, mill.now().await?);
+    let (page, now) = (mill.jobs_page(&filter).await?, mill.now().await?);
+    let jobs = page.jobs;
     mill.close().await;
     if app.json {
         jobs.iter().for_each(output::json);
-        return Ok(Exit::Ok);
-    }
-    if jobs.is_empty() {
+    } else if !jobs.is_empty() {
+        show(&jobs, now);
+    } else if page.next.is_none() {
         eprintln!("no job matches");
-        return Ok(Exit::Ok);
     }
-    let mut table = output::table(&["ID", "KIND", "QUEUE", "STATE", "ATTEMPTS", "CREATED", "WHAT"]);
-    for job in &jobs {
-        table.add_row(row(job, now));
-    }
-    output::show_clipped(&mut table);
-    if let Some(last) = jobs.last().filter(|_| jobs.len() == filter.page_rows()) {
-        let hint = format!("the next page: --before {}", last.job.id);
+    if let Some(next) = page.next {
+        let hint = if jobs.len() < filter.page_rows() {
+            format!("no more among the 20,000 jobs looked at; look on: --before {next}")
+        } else {
+            format!("the next page: --before {next}")
+        };
         eprintln!("{}", output::Paint::stderr().dim(&hint));
     }
     Ok(Exit::Ok)
+}
+
+fn show(jobs: &[JobView], now: Timestamp) {
+    let mut table = output::table(&["ID", "KIND", "QUEUE", "STATE", "ATTEMPTS", "CREATED", "WHAT"]);
+    for job in jobs {
+        table.add_row(row(job, now));
+    }
+    output::show_clipped(&mut table);
 }
 
 fn row(view: &JobView, now: Timestamp) -> [Cell; 7] {

@@ -1,6 +1,6 @@
--- As list_waiting, for a deep backlog: walks the jobs, newest first, until the page is full.
+-- As list_waiting, for a deep backlog: walks the jobs, newest first, until the page is full, but not beyond $10.
 select j.id from tidemill.job j
-where j.id < $1::uuid and exists (
+where j.id < $1::uuid and j.id >= $10::uuid and exists (
         select from tidemill.ready s
         where s.seq = tidemill.sheaf_of(j.id) and j.id = any (s.ids[s.taken + 1:])
             and (s.run_at > coalesce($8::timestamptz, now())) = $9::boolean)

@@ -1,8 +1,9 @@
--- A page of jobs that are done, newest first.
+-- A page of jobs that are done, newest first; looks no further than ?8.
 select outcome.id
 from tidemill_outcome as outcome
 where outcome.state = 4
     and outcome.id < coalesce(?1, x'ffffffffffffffffffffffffffffffffff')
+    and outcome.id >= coalesce(?8, x'')
     and (?3 is null or outcome.queue = ?3)
     and (coalesce(?2, ?4, ?5, ?6) is null or exists (
         select 1 from tidemill_job as job

@@ -1,7 +1,8 @@
--- A page of jobs in any state, newest first.
+-- A page of jobs in any state, newest first; looks no further than ?8.
 select job.id
 from tidemill_job as job
 where job.id < coalesce(?1, x'ffffffffffffffffffffffffffffffffff')
+    and job.id >= coalesce(?8, x'')
     and (?2 is null or job.kind = ?2)
     and (?3 is null or job.queue = ?3)
     and (?4 is null or job.tenant = ?4)

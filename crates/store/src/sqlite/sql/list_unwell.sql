@@ -1,7 +1,7 @@
--- A page of cancelled (?8 = 5) or dead (?8 = 6) jobs, newest first, by the index of the unwell.
+-- A page of cancelled (?9 = 5) or dead (?9 = 6) jobs, newest first, by the index of the unwell.
 select outcome.id
 from tidemill_outcome as outcome
-where outcome.state = ?8 and outcome.state > 4
+where outcome.state = ?9 and outcome.state > 4
     and outcome.id < coalesce(?1, x'ffffffffffffffffffffffffffffffffff')
     and (?3 is null or outcome.queue = ?3)
     and (coalesce(?2, ?4, ?5, ?6) is null or exists (

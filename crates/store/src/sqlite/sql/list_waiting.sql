@@ -1,8 +1,8 @@
--- A page of jobs that wait for a slot (?9 = 1) or for the clock (?9 = 0) at ?8, newest first.
+-- A page of jobs that wait for a slot (?10 = 1) or for the clock (?10 = 0) at ?9, newest first; walks all that wait.
 select ready.id
 from tidemill_ready as ready
 where ready.id < coalesce(?1, x'ffffffffffffffffffffffffffffffffff')
-    and (ready.run_at <= ?8) = ?9
+    and (ready.run_at <= ?9) = ?10
     and (?2 is null or ready.kind = ?2)
     and (?3 is null or ready.queue = ?3)
     and (coalesce(?4, ?5, ?6) is null or exists (
