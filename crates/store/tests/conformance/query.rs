@@ -1,5 +1,7 @@
 //! Queries: every state and every filter, page by page.
 
+use std::time::Duration;
+
 use tidemill_core::{Due, JobId, NewJob, OnDuplicate, Options, Scope, State};
 use tidemill_store::{JobFilter, JobView};
 
@@ -14,6 +16,7 @@ over_both_stores!(
     pages_cover_everything_once,
     pages_have_a_bound,
     a_page_looks_at_so_many_jobs_and_says_where_to_look_on,
+    many_that_wait_are_listed_newest_first_and_bounded,
     the_unfinished_are_counted,
 );
 
@@ -179,6 +182,27 @@ async fn a_page_looks_at_so_many_jobs_and_says_where_to_look_on(kit: &Kit) {
     // Without words to match by there is nothing to walk for.
     let all = JobFilter { look_max: 10, ..JobFilter::default() };
     assert_eq!(listed(kit, all).await.len(), 50);
+}
+
+async fn many_that_wait_are_listed_newest_first_and_bounded(kit: &Kit) {
+    // More than are walked as a whole; each has a due time of its own, so that none shares a row with another.
+    let wait = |n: u64| {
+        let kind = if n.is_multiple_of(10_000) { "rare" } else { "k" };
+        NewJob { due: Due::In(HOUR + Duration::from_secs(n)), ..job(kind) }
+    };
+    let jobs: Vec<_> = (0..20_100).map(wait).collect();
+    let ids: Vec<_> = jobs.iter().rev().map(|job| job.id).collect();
+    let rare: Vec<_> =
+        jobs.iter().rev().filter(|job| job.kind == "rare").map(|job| job.id).collect();
+    for part in jobs.chunks(5000) {
+        kit.store.enqueue(part.to_vec()).await.unwrap();
+    }
+    let filter = JobFilter { state: Some(State::Scheduled), ..JobFilter::default() };
+    assert_eq!(listed(kit, filter.clone()).await, ids[..50]);
+    let ready = JobFilter { state: Some(State::Ready), look_max: 10_050, ..JobFilter::default() };
+    assert_eq!(walk(kit, ready).await, (Vec::new(), 3));
+    let narrow = JobFilter { kind: Some("rare".into()), look_max: 10_050, ..filter };
+    assert_eq!(walk(kit, narrow).await, (rare, 3));
 }
 
 /// All that match, page by page, and how many pages it took.
