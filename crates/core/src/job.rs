@@ -157,6 +157,9 @@ pub struct Options {
     /// to those behind it when it is dead. Needs a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered: Option<OnDead>,
+    /// The run that started it and hears of its end. Set by the run alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<JobId>,
     /// Where it stands in a flow. Set by the flow alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<Box<Place>>,

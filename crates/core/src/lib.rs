@@ -22,6 +22,7 @@ pub mod retry;
 pub mod schedule;
 pub mod share;
 pub mod why;
+pub mod workflow;
 
 pub use clock::{Clock, ManualClock};
 pub use depth::Overflow;

@@ -14,6 +14,7 @@ mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod request;
+pub mod run;
 pub mod schedule;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -30,6 +31,7 @@ pub use request::{
     CancelAnswer, Claim, ClaimRequest, ClaimedJob, Lane, Receipt, Rescued, SettleItem, Settled,
     Share, WorkerCard,
 };
+pub use run::Runs;
 pub use schedule::{FireView, ScheduleView};
 pub use store::Store;
 pub use view::{

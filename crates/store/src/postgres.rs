@@ -31,6 +31,7 @@ mod query;
 mod queues;
 mod record;
 mod rescue;
+mod runs;
 mod schedules;
 mod settle;
 mod statement;
@@ -51,6 +52,7 @@ use tidemill_core::flow::Plan;
 use tidemill_core::gate::GateView;
 use tidemill_core::retention::Finished;
 use tidemill_core::why::LaneView;
+use tidemill_core::workflow::Mail;
 use tidemill_core::{FlowId, JobId, NewJob, Payload, WorkerId};
 use tokio::task::JoinHandle;
 pub use tokio_postgres;
@@ -63,6 +65,9 @@ use crate::open::OpenOptions;
 use crate::request::{
     Beat, CancelAnswer, Claim, ClaimRequest, Receipt, RescueRules, Rescued, SettleItem, Settled,
     WorkerCard,
+};
+use crate::run::{
+    Append, EntryRow, RunAct, RunAnswer, RunFilter, RunView, Runs, Signal, SignalAnswer,
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
@@ -88,6 +93,7 @@ struct Shared {
     wake: Wake,
     notifier: notify::Notifier,
     gather: gather::Gather,
+    appends: runs::Appends,
     leases: leases::Leases,
     doors: doors::Doors,
     arrivals: flows::Arrivals,
@@ -122,6 +128,7 @@ impl Postgres {
             wake: Wake::default(),
             notifier,
             gather: gather::Gather::default(),
+            appends: runs::Appends::default(),
             leases: leases::Leases::default(),
             doors: doors::Doors::default(),
             arrivals: flows::Arrivals::default(),
@@ -243,6 +250,45 @@ impl Flows for Postgres {
 
     async fn tend_flows(&self) -> Result<bool> {
         flows::tend(&self.shared).await
+    }
+}
+
+#[async_trait]
+impl Runs for Postgres {
+    async fn append(&self, worker: WorkerId, items: Vec<Append>) -> Result<Vec<bool>> {
+        runs::append(&self.shared, worker, items).await
+    }
+
+    async fn journal(&self, job: JobId) -> Result<(Vec<EntryRow>, Option<RunView>)> {
+        runs::journal(&self.shared.db, job).await
+    }
+
+    async fn mail(&self, job: JobId, after: i64) -> Result<Vec<Mail>> {
+        runs::mail(&self.shared.db, job, after).await
+    }
+
+    async fn signal(
+        &self,
+        start: Option<NewJob>,
+        signals: Vec<Signal>,
+    ) -> Result<(Option<Receipt>, Vec<SignalAnswer>)> {
+        runs::signal(&self.shared, start, signals).await
+    }
+
+    async fn change_run(&self, job: JobId, act: RunAct) -> Result<RunAnswer> {
+        runs::change(&self.shared, job, &act).await
+    }
+
+    async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunView>> {
+        runs::list(&self.shared.db, filter).await
+    }
+
+    async fn debts(&self, limit: usize) -> Result<Vec<JobId>> {
+        runs::debts(&self.shared.db, limit).await
+    }
+
+    async fn paid(&self, jobs: &[(JobId, bool)]) -> Result<()> {
+        runs::paid(&self.shared.db, jobs).await
     }
 }
 

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use tidemill_core::{Breaker, Job, JobId, Priority, QueueLimit, Settlement, Token, WorkerId};
 use tokio_util::sync::CancellationToken;
 
+use crate::run::RunWrites;
+
 /// What became of one enqueued job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "answer")]
@@ -142,6 +144,8 @@ pub struct ClaimedJob {
     pub due_at: Timestamp,
     /// The gates it went through; its settle names them.
     pub gates: Vec<String>,
+    /// Something is kept of its run: a journal, or mail.
+    pub has_run: bool,
 }
 
 /// A gate that an attempt comes out of.
@@ -198,6 +202,8 @@ pub struct SettleItem {
     /// Its handler asked to be settled in a transaction of its own: if that was committed, what was decided there is
     /// written instead.
     pub decided: bool,
+    /// What its run wants written with it.
+    pub run: Option<Box<RunWrites>>,
 }
 
 impl SettleItem {

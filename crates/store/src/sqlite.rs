@@ -34,6 +34,7 @@ mod readers;
 mod ready;
 mod rescue;
 mod rows;
+mod runs;
 mod schedules;
 mod settle;
 mod standing;
@@ -55,6 +56,7 @@ use tidemill_core::flow::Plan;
 use tidemill_core::gate::GateView;
 use tidemill_core::retention::Finished;
 use tidemill_core::why::LaneView;
+use tidemill_core::workflow::Mail;
 use tidemill_core::{Clock, FlowId, JobId, NewJob, Payload, WorkerId};
 
 use crate::error::{Error, Result};
@@ -65,6 +67,9 @@ use crate::open::OpenOptions;
 use crate::request::{
     Beat, CancelAnswer, Claim, ClaimRequest, Receipt, RescueRules, Rescued, SettleItem, Settled,
     WorkerCard,
+};
+use crate::run::{
+    Append, EntryRow, RunAct, RunAnswer, RunFilter, RunView, Runs, Signal, SignalAnswer,
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
@@ -179,6 +184,47 @@ impl Flows for Sqlite {
 
     async fn tend_flows(&self) -> Result<bool> {
         self.write(flows::tend).await
+    }
+}
+
+#[async_trait]
+impl Runs for Sqlite {
+    async fn append(&self, worker: WorkerId, items: Vec<Append>) -> Result<Vec<bool>> {
+        self.write(move |turn| runs::append(turn, worker, &items)).await
+    }
+
+    async fn journal(&self, job: JobId) -> Result<(Vec<EntryRow>, Option<RunView>)> {
+        self.read(move |conn| runs::journal(conn, job)).await
+    }
+
+    async fn mail(&self, job: JobId, after: i64) -> Result<Vec<Mail>> {
+        self.read(move |conn| runs::mail(conn, job, after)).await
+    }
+
+    async fn signal(
+        &self,
+        start: Option<NewJob>,
+        signals: Vec<Signal>,
+    ) -> Result<(Option<Receipt>, Vec<SignalAnswer>)> {
+        self.write(move |turn| runs::signal(turn, start.as_ref(), &signals)).await
+    }
+
+    async fn change_run(&self, job: JobId, act: RunAct) -> Result<RunAnswer> {
+        self.write(move |turn| runs::change(turn, job, &act)).await
+    }
+
+    async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunView>> {
+        let filter = filter.clone();
+        self.read(move |conn| runs::list(conn, &filter)).await
+    }
+
+    async fn debts(&self, limit: usize) -> Result<Vec<JobId>> {
+        self.read(move |conn| runs::debts(conn, limit)).await
+    }
+
+    async fn paid(&self, jobs: &[(JobId, bool)]) -> Result<()> {
+        let jobs = jobs.to_vec();
+        self.write(move |turn| runs::paid(turn, &jobs)).await
     }
 }
 

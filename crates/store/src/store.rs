@@ -17,6 +17,7 @@ use crate::request::{
     Beat, CancelAnswer, Claim, ClaimRequest, Receipt, RescueRules, Rescued, SettleItem, Settled,
     WorkerCard,
 };
+use crate::run::Runs;
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::view::{
     AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView, LineView,
@@ -27,7 +28,7 @@ use crate::wake::{Hint, Wake};
 /// Durable memory. Every method is one transaction: it happens wholly or not at all, and what it
 /// answers is durable when it answers. The store's clock, not the caller's, judges time.
 #[async_trait]
-pub trait Store: Flows + Send + Sync + Debug + 'static {
+pub trait Store: Flows + Runs + Send + Sync + Debug + 'static {
     /// A word for people: `sqlite` or `postgres`.
     fn backend(&self) -> &'static str;
 

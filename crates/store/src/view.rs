@@ -8,6 +8,7 @@ pub use tidemill_core::QueueRules;
 use tidemill_core::dead::Triage;
 use tidemill_core::depth::Sample;
 use tidemill_core::why::TenantDepth;
+use tidemill_core::workflow::is_never;
 use tidemill_core::{ErrorClass, Job, JobId, Payload, Priority, State, Token, WorkerId};
 
 /// A job and where it stands.
@@ -39,6 +40,16 @@ pub struct JobView {
     pub error: Option<String>,
     /// Whether it was called off while it runs.
     pub cancel_requested: bool,
+}
+
+impl JobView {
+    /// A run that waits for nothing the clock could bring is blocked.
+    pub(crate) fn of_run(mut self) -> Self {
+        if self.due_at.is_some_and(is_never) {
+            (self.state, self.due_at) = (State::Blocked, None);
+        }
+        self
+    }
 }
 
 /// Where a job stands in the line of its queue and key.

@@ -43,6 +43,13 @@ pub enum Hint {
     },
     /// The rules of queues have changed.
     Rules,
+    /// Something came for this run.
+    Mail {
+        /// Its job.
+        id: JobId,
+    },
+    /// A run has ended that owes something.
+    Runs,
     /// Something is to be done for flows that no job's end does.
     Flows,
     /// Schedules were set, changed or deleted: their next slots may be others.

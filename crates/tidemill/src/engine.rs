@@ -20,6 +20,7 @@ pub(crate) mod services;
 pub mod telemetry;
 mod wait;
 mod why;
+pub mod workflow;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -73,6 +73,26 @@ pub enum Error {
         /// What the parser said.
         reason: String,
     },
+    /// The job keeps no journal and has no mail: it is no run of a workflow, or has not begun.
+    #[error("the job {id} is no run of a workflow, or has not begun to be one")]
+    RunUnknown {
+        /// Which job.
+        id: JobId,
+    },
+    /// The run has finished: it hears nothing any more.
+    #[error("the run {id} has finished; a signal to it would never be read")]
+    RunFinished {
+        /// Which run.
+        id: JobId,
+    },
+    /// The run stands where this cannot be done.
+    #[error("the run {id} does not allow that now: {why}")]
+    RunNotNow {
+        /// Which run.
+        id: JobId,
+        /// Why not.
+        why: String,
+    },
     /// There is no such flow, or it is no longer kept.
     #[error("there is no flow {id}; it may have passed its retention")]
     FlowUnknown {
@@ -194,6 +214,9 @@ impl Error {
             Self::WaitTimeout { .. } => "wait_timeout",
             Self::NotDone { .. } => "job_not_done",
             Self::OutputUnreadable { .. } => "output_unreadable",
+            Self::RunUnknown { .. } => "run_unknown",
+            Self::RunFinished { .. } => "run_finished",
+            Self::RunNotNow { .. } => "run_not_now",
             Self::FlowUnknown { .. } => "flow_unknown",
             Self::StepUnknown { .. } => "step_unknown",
             Self::FlowNotNow { .. } => "flow_not_now",

@@ -52,6 +52,7 @@ pub use engine::schedule::new::Schedule;
 pub use engine::schedule::{Declared, Schedules};
 pub use engine::service::Service;
 pub use engine::telemetry::Counts;
+pub use engine::workflow::{Recorded, Signal};
 pub use error::{Error, Result};
 pub use jiff::Timestamp;
 pub use tidemill_core as core;
@@ -64,8 +65,10 @@ pub use tidemill_core::{
 };
 pub use tidemill_store as store;
 pub use tidemill_store::flow::{FlowFilter, FlowHead, FlowView, Input, Output, StepView};
+pub use tidemill_store::run::{RunFilter, RunView};
 pub use tidemill_store::{CancelAnswer, JobFilter, JobPage, JobView, Receipt};
 pub use worker::context::Context;
+pub use worker::durable::{First, First3, First4, Race, Step, StepContext};
 pub use worker::fail::Fail;
 pub use worker::job::{Enqueue, Job, Settings};
 pub use worker::middleware::{Attempted, Middleware, Next};

@@ -27,7 +27,7 @@ use tidemill_store::{ClaimedJob, JobFilter};
 use crate::engine::Tidemill;
 use crate::engine::rules::look;
 use crate::engine::service;
-use crate::engine::services::flows;
+use crate::engine::services::{flows, runs};
 use crate::error::Result;
 use crate::worker::Worker;
 use crate::worker::execute::execute;
@@ -67,6 +67,7 @@ pub async fn drain(worker: Worker) -> Result<Drained> {
             if std::mem::replace(&mut is_tended, true) {
                 break;
             }
+            runs::tend(&shop.mill).await?;
             flows::tend(&shop.mill).await?;
             continue;
         };
@@ -79,7 +80,7 @@ pub async fn drain(worker: Worker) -> Result<Drained> {
             drained.attempts += 1;
             match item.settlement {
                 Settlement::Done { .. } => drained.done += 1,
-                Settlement::Again { .. } => drained.again += 1,
+                Settlement::Again { .. } | Settlement::Wait(_) => drained.again += 1,
                 Settlement::Dead { .. } => drained.dead += 1,
                 Settlement::Cancelled { .. } => drained.cancelled += 1,
             }
@@ -115,8 +116,14 @@ pub async fn run_inline(worker: Worker, job: impl Into<Enqueue>) -> Result<Settl
         options: new.options,
         created_at: now,
     };
-    let claimed =
-        ClaimedJob { job: job.into(), attempt: 1, lost: 0, due_at: now, gates: Vec::new() };
+    let claimed = ClaimedJob {
+        job: job.into(),
+        attempt: 1,
+        lost: 0,
+        due_at: now,
+        gates: Vec::new(),
+        has_run: false,
+    };
     let slot = shop.groups[0].slots.take();
     let item = execute(&shop, claimed, Token(1), now, slot).await;
     let nothing = || Settlement::Done { output: Payload::null(), follow_ups: Vec::new() };

@@ -5,6 +5,7 @@
 
 pub mod context;
 mod dispatch;
+pub mod durable;
 pub(crate) mod execute;
 pub mod fail;
 pub mod job;
@@ -196,6 +197,13 @@ impl Worker {
     #[must_use]
     pub fn lost_max(mut self, lost_max: u16) -> Self {
         self.options.lost_max = lost_max.max(1);
+        self
+    }
+
+    /// The version of the code that this worker runs. Runs of workflows that begin here remember it.
+    #[must_use]
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.options.version = version.into();
         self
     }
 

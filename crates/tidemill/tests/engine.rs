@@ -42,6 +42,7 @@ mod engine {
     mod two_workers;
     mod why;
     mod why_turns;
+    mod workflow;
 }
 
 /// Not a test of its own: what the processes run that `processes` starts.

@@ -154,7 +154,8 @@ impl Board {
             let (number, name) = next_step(self, &format!("undo {}", step.name));
             let undoes = Some(step.number);
             let row = StepRow { undoes, ..StepRow::new(number, name, 1) };
-            let Some(job) = undo_job(step, became) else { continue };
+            let Some(undo) = step.undo.as_deref() else { continue };
+            let Some(job) = undo_job(&step.name, undo, became) else { continue };
             self.learn_steps([row.clone()]);
             self.flow.steps_left += 1;
             numbers.insert(step.number, number);
@@ -198,7 +199,7 @@ impl Board {
 }
 
 /// The job of an undo: what was kept for it, and what became of the step.
-fn undo_job(step: &StepRow, became: &Became) -> Option<NewJob> {
+pub(crate) fn undo_job(step: &str, undo: &Undo, became: &Became) -> Option<NewJob> {
     #[derive(Serialize)]
     struct Told<'a> {
         step: &'a str,
@@ -206,12 +207,11 @@ fn undo_job(step: &StepRow, became: &Became) -> Option<NewJob> {
         payload: &'a Payload,
         output: Option<&'a Payload>,
     }
-    let undo = step.undo.as_deref()?;
     let (outcome, output) = match became {
         Became::Done(output) => ("done", Some(output)),
         Became::Unknown | Became::Clean => ("unknown", None),
     };
-    let told = Told { step: &step.name, outcome, payload: &undo.payload, output };
+    let told = Told { step, outcome, payload: &undo.payload, output };
     // Both were checked when they came in.
     let payload = Payload::trusted(serde_json::to_string(&told).ok()?);
     Some(NewJob {

@@ -8,6 +8,7 @@ use crate::dead::fingerprint;
 use crate::job::NewJob;
 use crate::limit::ERROR_BYTES_MAX;
 use crate::payload::Payload;
+use crate::workflow::Waits;
 
 /// What kind of failure it was; it decides whether and when the job runs again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -93,6 +94,27 @@ fn clean(mut message: String) -> String {
     message
 }
 
+/// How a run waits. No slot, thread or memory is held meanwhile.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Waiting {
+    /// For what, and until when.
+    pub waits: Waits,
+    /// The number of the last piece of mail it has read.
+    pub read: i64,
+    /// Attempts spent before.
+    pub spent: u16,
+    /// Why it does not go on by itself, if so.
+    pub parked: Option<String>,
+}
+
+impl Waiting {
+    /// The number of the piece of mail that wakes it.
+    pub fn wake_at(&self) -> Option<i64> {
+        let pieces = i64::try_from(self.waits.mail_min).unwrap_or(i64::MAX);
+        (pieces > 0 && self.parked.is_none()).then(|| self.read.saturating_add(pieces))
+    }
+}
+
 /// What is written for an attempt that ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Settlement {
@@ -112,6 +134,8 @@ pub enum Settlement {
         /// Why; `None` when it was put off or given back, not failed.
         failure: Option<Failure>,
     },
+    /// A run that waits: for the clock, or for mail.
+    Wait(Box<Waiting>),
     /// Called off while it ran, or by its handler.
     Cancelled {
         /// Why.

@@ -13,9 +13,9 @@ use crate::error::{Error, Result};
 use crate::postgres::Shared;
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
-use crate::postgres::lines;
 use crate::postgres::record::{Body, End, Record, Told, lock_keys};
-use crate::postgres::statement::{Statement, sql};
+use crate::postgres::statement::{At, Statement, sql};
+use crate::postgres::{lines, runs};
 use crate::request::CancelAnswer;
 use crate::wake::Hint;
 
@@ -103,6 +103,7 @@ impl Search {
         if !self.told.flows.is_empty() {
             shared.hint(Hint::Flows);
         }
+        self.told.runs.tell(shared);
         for queue in &self.told.queues {
             shared.hint(Hint::Ready { queue: queue.clone() });
         }
@@ -113,9 +114,15 @@ impl Search {
 
     /// Finds the jobs and locks what they belong to: flows, unique keys, and then lines. A job that has a key
     /// may have gone to another line until its key was locked, so it is looked at once more.
-    async fn lock(conn: &Conn<'_>, ids: &[Uuid]) -> Result<HashMap<Uuid, (Body, i64)>, Fault> {
+    async fn lock(
+        conn: &Conn<'_>,
+        now: Option<At>,
+        ids: &[Uuid],
+    ) -> Result<HashMap<Uuid, (Body, i64)>, Fault> {
         conn.query(&FLOWS_LOCK, &[&ids]).await?;
         let mut found = find(conn, ids).await?;
+        let parents: Vec<Uuid> = found.values().filter_map(|(body, _)| body.parent).collect();
+        runs::locked(conn, now, &parents).await?;
         let keys: BTreeSet<_> =
             found.values().filter_map(|(body, _)| body.unique_key.clone()).collect();
         lock_keys(conn, &keys).await?;
@@ -135,9 +142,13 @@ impl Search {
     ) -> Result<(), Fault> {
         let ids: BTreeSet<Uuid> = ids.iter().map(|id| id.0).collect();
         let mut left: Vec<Uuid> = ids.into_iter().collect();
+        let now = shared.db.manual_now();
         for look in 0..LOOKS_MAX {
-            let found =
-                if look == 0 { Self::lock(conn, &left).await? } else { find(conn, &left).await? };
+            let found = if look == 0 {
+                Self::lock(conn, now, &left).await?
+            } else {
+                find(conn, &left).await?
+            };
             self.finished(conn, &left, reason).await?;
             self.waiting(conn, &found, reason).await?;
             self.lined(conn, &found, reason).await?;
@@ -146,7 +157,7 @@ impl Search {
             self.running(conn, &left, reason).await?;
             left.retain(|id| found.contains_key(id) && !self.answers.contains_key(id));
             if left.is_empty() {
-                self.told = self.record.write(conn, shared.db.manual_now()).await?;
+                self.told = self.record.write(conn, now).await?;
                 return Ok(());
             }
         }
@@ -316,7 +327,7 @@ impl Search {
 /// The bodies, as far as needed, and the sheaf that each is in if it waits.
 async fn find(conn: &Conn<'_>, ids: &[Uuid]) -> Result<HashMap<Uuid, (Body, i64)>, Fault> {
     let rows = conn.query(&FIND, &[&ids]).await?;
-    Ok(rows.iter().map(|row| (row.get(0), (Body::read(row, 0), row.get(9)))).collect())
+    Ok(rows.iter().map(|row| (row.get(0), (Body::read(row, 0), row.get(10)))).collect())
 }
 
 /// Makes a job that waits for the clock due now.

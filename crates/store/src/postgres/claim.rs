@@ -220,6 +220,7 @@ fn read(shared: &Shared, ask: &ClaimRequest, plan: &mut Plan, answer: Answer<'_>
             lost: row.get::<_, i16>(11) as u16,
             due_at: row.get::<_, At>(9).0,
             gates: gates(row.get(12)),
+            has_run: row.get(24),
         })
     }));
     if is_whole {

@@ -107,6 +107,7 @@ fn view(row: &Row) -> JobView {
         cancel_requested: row.get(19),
         gate: row.get(20),
     }
+    .of_run()
 }
 
 /// The attempts of a job that are kept, oldest first.

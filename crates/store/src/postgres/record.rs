@@ -14,8 +14,8 @@ use uuid::Uuid;
 use crate::postgres::batch::{SHEAF_IDS_MAX, STATEMENT_JOBS_MAX};
 use crate::postgres::connect::Conn;
 use crate::postgres::error::Fault;
-use crate::postgres::lines;
 use crate::postgres::statement::{At, Statement, sql};
+use crate::postgres::{lines, runs};
 
 const OUTCOME_WRITE: Statement = sql!(
     "insert_outcome",
@@ -82,11 +82,13 @@ pub(crate) struct Body {
     pub retain_ms: Option<i64>,
     pub key: Option<String>,
     pub ordered: Option<OnDead>,
+    /// The run that hears of its end.
+    pub parent: Option<Uuid>,
 }
 
 impl Body {
-    /// Reads nine columns, from `at` on: id, kind, queue, priority, tenant, unique_key, retain_ms, key,
-    /// ordered.
+    /// Reads ten columns, from `at` on: id, kind, queue, priority, tenant, unique_key, retain_ms, key,
+    /// ordered, parent.
     pub fn read(row: &Row, at: usize) -> Self {
         Self {
             id: row.get(at),
@@ -100,6 +102,7 @@ impl Body {
             ordered: row
                 .get::<_, Option<&str>>(at + 8)
                 .map(|word| word.parse().unwrap_or_default()),
+            parent: row.get(at + 9),
         }
     }
 
@@ -120,6 +123,7 @@ impl Body {
             retain_ms: job.options.retain_ms.map(|ms| ms as i64),
             key: job.key.clone(),
             ordered: job.options.ordered,
+            parent: job.options.parent.map(|id| id.0),
         }
     }
 }
@@ -171,6 +175,8 @@ pub(crate) struct Told {
     pub queues: BTreeSet<String>,
     /// Flows of which jobs have ended.
     pub flows: Vec<Uuid>,
+    /// What runs hear of.
+    pub runs: runs::News,
 }
 
 /// Everything that one transaction writes.
@@ -192,7 +198,9 @@ impl Record {
         queues.extend(release_keys(conn, now, &self.ends).await?);
         let leaving = self.ends.iter().filter(|end| end.leaves_line()).map(|end| end.body.id);
         queues.extend(lines::leave(conn, now, &leaving.collect::<Vec<_>>()).await?);
-        Ok(Told { queues, flows })
+        let (woken, runs) = runs::ends(conn, now, &self.ends).await?;
+        queues.extend(woken);
+        Ok(Told { queues, flows, runs })
     }
 }
 

@@ -126,6 +126,7 @@ impl Left {
         if !self.told.flows.is_empty() {
             shared.hint(Hint::Flows);
         }
+        self.told.runs.tell(shared);
         for queue in self.told.queues {
             shared.hint(Hint::Ready { queue });
         }

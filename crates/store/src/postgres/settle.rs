@@ -7,6 +7,8 @@
 mod decided;
 mod whole;
 
+pub(crate) use whole::follow_up;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -42,6 +44,11 @@ const SETTLE_DONE: Statement = sql!(
     TEXT_ARRAY,
     UUID_ARRAY,
     INT4_ARRAY,
+    UUID_ARRAY,
+    INT4_ARRAY,
+    TEXT_ARRAY,
+    UUID_ARRAY,
+    TEXT_ARRAY,
 );
 const SETTLED_BEFORE: Statement = sql!("was_settled", UUID_ARRAY, INT8_ARRAY);
 
@@ -66,7 +73,12 @@ pub(crate) async fn settle(
 fn is_plain(item: &SettleItem) -> bool {
     let simple =
         matches!(&item.settlement, Settlement::Done { follow_ups, .. } if follow_ups.is_empty());
-    simple && !item.decided && item.job.unique_key.is_none() && item.job.line().is_none()
+    simple
+        && !item.decided
+        && item.job.unique_key.is_none()
+        && item.job.line().is_none()
+        && item.job.options.parent.is_none()
+        && item.run.as_ref().is_none_or(|run| run.is_plain())
 }
 
 async fn settle_done(
@@ -138,6 +150,13 @@ async fn write_done(
     let places: Vec<Option<(Uuid, i32)>> = items.iter().map(place).collect();
     let flows: Vec<Option<Uuid>> = places.iter().map(|place| place.map(|p| p.0)).collect();
     let steps: Vec<Option<i32>> = places.iter().map(|place| place.map(|p| p.1)).collect();
+    let of_runs = || items.iter().filter_map(|item| Some((item.job.id.0, item.run.as_deref()?)));
+    let entries = || of_runs().flat_map(|(id, run)| run.entries.iter().map(move |e| (id, e)));
+    let entry_jobs: Vec<Uuid> = entries().map(|(id, _)| id).collect();
+    let numbers: Vec<i32> = entries().map(|(_, (number, _))| *number as i32).collect();
+    let texts: Vec<&str> = entries().map(|(_, (_, text))| text.as_str()).collect();
+    let begun = of_runs().filter_map(|(id, run)| Some((id, run.begins.as_deref()?)));
+    let (begun, versions): (Vec<Uuid>, Vec<&str>) = begun.unzip();
     let rows = db
         .query(
             &SETTLE_DONE,
@@ -159,6 +178,11 @@ async fn write_done(
                 &gates,
                 &flows,
                 &steps,
+                &entry_jobs,
+                &numbers,
+                &texts,
+                &begun,
+                &versions,
             ],
         )
         .await?;

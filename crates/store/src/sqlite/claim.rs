@@ -332,6 +332,9 @@ impl Taken {
 
 fn bodies(conn: &Connection, taken: Vec<Taken>) -> Result<Vec<ClaimedJob>> {
     let mut select = conn.prepare_cached(include_str!("sql/select_job.sql"))?;
+    let mut has_run = conn.prepare_cached(include_str!("sql/has_run.sql"))?;
+    // Where nobody uses workflows, jobs need not be looked up one by one.
+    let has_runs = conn.prepare_cached(include_str!("sql/has_runs.sql"))?.exists([])?;
     let mut jobs = Vec::with_capacity(taken.len());
     for Taken { run_at, held, gates, .. } in taken {
         let body = select.query_one([held.id.0.as_bytes()], Body::of_row)?;
@@ -341,6 +344,7 @@ fn bodies(conn: &Connection, taken: Vec<Taken>) -> Result<Vec<ClaimedJob>> {
             lost: held.lost,
             due_at: time(run_at),
             gates,
+            has_run: has_runs && has_run.exists([held.id.0.as_bytes()])?,
         });
     }
     Ok(jobs)

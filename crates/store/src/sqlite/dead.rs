@@ -92,6 +92,7 @@ fn replay_one(turn: &mut Turn<'_>, id: JobId, by: &str, payload: Option<&Payload
     }
     let text = if payload.is_some() { "replayed with another payload" } else { "replayed" };
     write_note(turn, id, by, text)?;
+    conn.prepare_cached(include_str!("sql/forget_failure.sql"))?.execute([id.0.as_bytes()])?;
     let Some(body) = ready::body(conn, id)? else { return Ok(true) };
     take_back(conn, &body.job)?;
     if let Some(place) = &body.job.options.flow {

@@ -9,7 +9,7 @@ use tidemill_core::{Job, JobId, State, Token, WorkerId};
 use crate::error::Result;
 use crate::sqlite::rows::{job_id, job_id_opt};
 use crate::sqlite::writer::Turn;
-use crate::sqlite::{lines, ready};
+use crate::sqlite::{lines, ready, runs};
 
 /// How a job ended.
 #[derive(Debug)]
@@ -49,7 +49,8 @@ pub(super) fn finish(turn: &mut Turn<'_>, job: &Job, end: &End<'_>) -> Result<()
     if let Some(key) = &job.unique_key {
         let_go(turn, job.id, key)?;
     }
-    lines::end(turn, job, end.state)
+    lines::end(turn, job, end.state)?;
+    runs::ended(turn, job, end)
 }
 
 /// Lets go of a key: whoever is kept for afterwards has it now and may start; else a key that is

@@ -14,6 +14,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (3, include_str!("migrations/0003_claim.sql")),
     (4, include_str!("migrations/0004_depth.sql")),
     (5, include_str!("migrations/0005_flows.sql")),
+    (6, include_str!("migrations/0006_runs.sql")),
 ];
 
 /// The version this program needs.

@@ -34,6 +34,10 @@ pub(super) struct News {
     pub flows: BTreeSet<FlowId>,
     /// Whether something is to be done for flows that no job's end does.
     pub tend: bool,
+    /// Runs for which something came.
+    pub mail: BTreeSet<JobId>,
+    /// Whether a run has ended that owes something.
+    pub debts: bool,
 }
 
 impl News {
@@ -86,6 +90,12 @@ impl Listeners {
         }
         if news.tend {
             self.wake.tell(Hint::Flows);
+        }
+        for id in news.mail {
+            self.wake.tell(Hint::Mail { id });
+        }
+        if news.debts {
+            self.wake.tell(Hint::Runs);
         }
         if news.schedules {
             self.wake.tell(Hint::Schedules);

@@ -57,7 +57,7 @@ fn view(
         (view.worker, view.token) = (Some(running.worker), Some(running.token));
         view.cancel_requested = running.cancelled;
     }
-    Ok(Some(view))
+    Ok(Some(view.of_run()))
 }
 
 /// A job under a lease.

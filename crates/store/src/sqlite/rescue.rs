@@ -134,6 +134,7 @@ fn carry_out(
         gates: Vec::new(),
         settlement,
         decided: true,
+        run: None,
     };
     settle::settle_one(turn, lease, held, &item, &item.settlement).map(drop)
 }

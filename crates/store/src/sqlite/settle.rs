@@ -20,6 +20,7 @@ use crate::sqlite::flows;
 use crate::sqlite::gates::Leaving;
 use crate::sqlite::lease::{Held, Lease};
 use crate::sqlite::ready::{self, Waiting};
+use crate::sqlite::runs;
 use crate::sqlite::writer::Turn;
 
 /// Settles items; answers in their order.
@@ -89,6 +90,9 @@ pub(super) fn settle_one(
         output: None,
         error: None,
     };
+    if let Some(writes) = &item.run {
+        runs::write(turn, item.job.id, writes)?;
+    }
     match settlement {
         Settlement::Done { output, follow_ups } => {
             finish(turn, &item.job, &End { output: Some(output.as_str()), ..end })?;
@@ -105,6 +109,19 @@ pub(super) fn settle_one(
             let run_at = turn.now.saturating_add(delay_us);
             write_attempt(turn, lease, item, failure.as_ref(), Some(run_at))?;
             let waiting = Waiting { run_at, spent: *spent, lost: held.lost };
+            ready::insert(turn, &item.job, waiting)?;
+            turn.news.ready(&item.job.queue);
+        }
+        Settlement::Wait(waiting) => {
+            if let Some(reason) = lease.cancel_reason(turn.conn, held.id)? {
+                let (state, error) = (State::Cancelled, Some(reason.as_str()));
+                finish(turn, &item.job, &End { state, attempt: waiting.spent, error, ..end })?;
+                return Ok(Settled::Cancelled);
+            }
+            let run_at = runs::wait(turn, item.job.id, item.token, waiting)?;
+            write_attempt(turn, lease, item, None, Some(run_at))?;
+            // It came as far as this: what it lost before does not count against it.
+            let waiting = Waiting { run_at, spent: waiting.spent, lost: 0 };
             ready::insert(turn, &item.job, waiting)?;
             turn.news.ready(&item.job.queue);
         }

@@ -8,9 +8,9 @@ use tidemill_core::retention::Finished;
 use tidemill_core::{JobId, State};
 
 use crate::error::Result;
-use crate::sqlite::lines;
 use crate::sqlite::rows::{job_id, time_at};
 use crate::sqlite::writer::Turn;
+use crate::sqlite::{lines, runs};
 
 const KEYS_MAX: i64 = 1000;
 /// Only its result is left, for those who join it by its key.
@@ -74,5 +74,6 @@ fn purge_one(turn: &mut Turn<'_>, job: JobId) -> Result<bool> {
     conn.prepare_cached(include_str!("sql/delete_attempts.sql"))?.execute([id])?;
     conn.prepare_cached(include_str!("sql/delete_dead.sql"))?.execute([id])?;
     conn.prepare_cached(include_str!("sql/delete_notes.sql"))?.execute([id])?;
+    runs::forget(conn, job)?;
     Ok(true)
 }

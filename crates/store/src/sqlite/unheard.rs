@@ -83,6 +83,7 @@ mod tests {
             gates: Vec::new(),
             settlement: Settlement::Again { delay: Duration::ZERO, spent: 0, failure: None },
             decided: false,
+            run: None,
         };
         store.settle(worker, claim.jobs.into_iter().map(item).collect()).await?;
         Ok(())

@@ -257,6 +257,7 @@ pub fn item(claim: &Claim, at: usize, settlement: Settlement) -> SettleItem {
         gates: taken.gates.iter().map(GateEnd::new).collect(),
         settlement,
         decided: false,
+        run: None,
     }
 }
 

@@ -26,6 +26,7 @@ fn wishes() -> Options {
         trace: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into()),
         retain_ms: Some(0),
         ordered: Some(OnDead::Skip),
+        parent: None,
         flow: None,
     }
 }

@@ -363,6 +363,7 @@ fn item(claim: &Claim, at: usize) -> SettleItem {
         gates: Vec::new(),
         settlement: Settlement::Cancelled { reason: String::new() },
         decided: false,
+        run: None,
     }
 }
 

@@ -106,6 +106,7 @@ impl Play {
                 gates: Vec::new(),
                 settlement: Settlement::Cancelled { reason: String::new() },
                 decided: false,
+                run: None,
             };
             self.leases.push(Lease { worker, item });
         }

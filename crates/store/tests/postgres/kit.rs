@@ -69,6 +69,7 @@ pub fn items(claim: &Claim, how: &Settlement) -> Vec<SettleItem> {
         gates: taken.gates.iter().map(GateEnd::new).collect(),
         settlement: how.clone(),
         decided: false,
+        run: None,
     };
     claim.jobs.iter().map(item).collect()
 }

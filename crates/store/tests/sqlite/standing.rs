@@ -73,6 +73,7 @@ impl Idle {
             gates: Vec::new(),
             settlement,
             decided: false,
+            run: None,
         };
         self.store.settle(self.worker, vec![item]).await.unwrap();
     }

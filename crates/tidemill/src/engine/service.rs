@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::Tidemill;
 use crate::engine::services::{
-    depth::Depth, flows, redrive::Redrive, rescue::Rescue, retain::Retain, schedule,
+    depth::Depth, flows, redrive::Redrive, rescue::Rescue, retain::Retain, runs, schedule,
 };
 use crate::error::Result;
 use crate::worker::options::Options;
@@ -49,6 +49,7 @@ pub(crate) fn start(mill: &Tidemill, rules: Clockwork, stop: &CancellationToken)
     }
     running.spawn(schedule::run(mill.clone(), stop.clone()));
     running.spawn(flows::run(mill.clone(), stop.clone()));
+    running.spawn(runs::run(mill.clone(), stop.clone()));
     running
 }
 
@@ -59,6 +60,7 @@ pub(crate) async fn turn_all(mill: &Tidemill) -> Result<()> {
     Redrive.turn(mill).await?;
     Depth.turn(mill).await?;
     schedule::fire_due(mill).await?;
+    runs::tend(mill).await?;
     flows::tend(mill).await?;
     Retain::default().rounds(mill).await
 }

@@ -5,4 +5,5 @@ pub mod flows;
 pub mod redrive;
 pub mod rescue;
 pub mod retain;
+pub mod runs;
 pub mod schedule;

@@ -4,10 +4,12 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidemill_core::flow::plan;
 use tidemill_core::{Error as Invalid, Job as Body, JobId, Limits, NewJob, Payload, Token};
+use tidemill_store::ClaimedJob;
 use tidemill_store::ask::{Answer, Ask, Question};
 use tidemill_store::decided;
 use tidemill_store::flow::{Input, Output};
@@ -20,9 +22,10 @@ use crate::effect::{self, Effect};
 use crate::engine::Tidemill;
 use crate::engine::enqueue::Target;
 use crate::error::{Error, Result};
+use crate::worker::durable::Run;
 use crate::worker::fail::Fail;
 use crate::worker::job::Enqueue;
-use crate::worker::shop::locked;
+use crate::worker::shop::{Live, locked};
 use crate::worker::slots::Slot;
 
 /// Outputs that are read at a time.
@@ -45,7 +48,7 @@ pub(crate) enum Settling {
 
 /// One attempt of one job. Cheap to clone.
 #[derive(Clone)]
-pub struct Context(Arc<Inner>);
+pub struct Context(Arc<Inner>, Option<Arc<str>>);
 
 struct Inner {
     mill: Tidemill,
@@ -57,6 +60,8 @@ struct Inner {
     follow_ups: Mutex<Vec<NewJob>>,
     settling: Mutex<Settling>,
     inputs: OnceCell<Vec<Input>>,
+    claimed_at: Timestamp,
+    run: Run,
     /// Held until the last clone is gone, so that a thread that cannot be stopped keeps its slot.
     _slot: Slot,
 }
@@ -64,26 +69,46 @@ struct Inner {
 impl Context {
     pub(crate) fn new(
         mill: Tidemill,
-        job: Arc<Body>,
-        attempt: u16,
-        token: Token,
-        cancel: CancellationToken,
+        claimed: &ClaimedJob,
+        claimed_at: Timestamp,
+        live: &Live,
         states: States,
         slot: Slot,
     ) -> Self {
-        let (follow_ups, settling, inputs) = (Mutex::default(), Mutex::default(), OnceCell::new());
-        Self(Arc::new(Inner {
+        let ClaimedJob { job, attempt, has_run, .. } = claimed;
+        let inner = Inner {
             mill,
-            job,
-            attempt,
-            token,
-            cancel,
+            job: Arc::clone(job),
+            attempt: *attempt,
+            token: live.token,
+            cancel: live.cancel.clone(),
             states,
-            follow_ups,
-            settling,
-            inputs,
+            follow_ups: Mutex::default(),
+            settling: Mutex::default(),
+            inputs: OnceCell::new(),
+            claimed_at,
+            run: if *has_run { Run::default() } else { Run::fresh() },
             _slot: slot,
-        }))
+        };
+        Self(Arc::new(inner), None)
+    }
+
+    /// The same, within a scope.
+    pub(crate) fn within(&self, scope: &str) -> Self {
+        Self(Arc::clone(&self.0), Some(Arc::from(scope)))
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.1.as_deref().unwrap_or_default()
+    }
+
+    /// When the store gave it away, by the store's clock.
+    pub(crate) fn claimed_at(&self) -> Timestamp {
+        self.0.claimed_at
+    }
+
+    pub(crate) fn run(&self) -> &Run {
+        &self.0.run
     }
 
     /// The job's id.

@@ -7,15 +7,18 @@ use std::time::Duration;
 use futures::FutureExt;
 use jiff::Timestamp;
 use tidemill_core::gate::PART;
+use tidemill_core::job::outcome::Waiting;
 use tidemill_core::job::settle::{Attempt, Ended, expired, settle};
 use tidemill_core::queue::RuleBook;
 use tidemill_core::{ErrorClass, Failure, Job, QueueRules, Retry, Settlement, Token};
 use tidemill_store::request::GateEnd;
+use tidemill_store::run::RunWrites;
 use tidemill_store::{ClaimedJob, SettleItem};
 use tracing::Instrument;
 
 use crate::worker::context::Context;
-use crate::worker::middleware::Next;
+use crate::worker::durable::drive::{Driven, drive, parked};
+use crate::worker::middleware::{Attempted, Next};
 use crate::worker::registry::{Handler, PANIC_CLASS, panic_message};
 use crate::worker::shop::{Live, Shop, Why};
 use crate::worker::slots::Slot;
@@ -29,13 +32,14 @@ pub(crate) async fn execute(
     slot: Slot,
 ) -> Option<SettleItem> {
     let started_at = shop.mill.0.clock.now();
-    let (settlement, decided) = match too_late(&claimed, claimed_at) {
-        Some(failure) => (Settlement::Dead { failure }, false),
-        None => decide(shop, &claimed, token, slot).await?,
+    let (settlement, more) = match too_late(&claimed, claimed_at) {
+        Some(failure) => (Settlement::Dead { failure }, More::default()),
+        None => decide(shop, &claimed, token, claimed_at, slot).await?,
     };
     let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
     let gates = come_out(&shop.mill.0.rules.known().book, &job, gates, &settlement);
-    Some(SettleItem { job, token, attempt, lost, started_at, gates, settlement, decided })
+    let More { decided, run } = more;
+    Some(SettleItem { job, token, attempt, lost, started_at, gates, settlement, decided, run })
 }
 
 /// What is settled for a job that was claimed and not started.
@@ -48,7 +52,8 @@ pub(crate) fn unstarted(
     let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
     let gates = come_out(&shop.mill.0.rules.known().book, &job, gates, &settlement);
     let started_at = shop.mill.0.clock.now();
-    SettleItem { job, token, attempt, lost, started_at, gates, settlement, decided: false }
+    let (decided, run) = (false, None);
+    SettleItem { job, token, attempt, lost, started_at, gates, settlement, decided, run }
 }
 
 /// What is to be said at the gates, by the limits as they are now.
@@ -89,16 +94,21 @@ async fn decide(
     shop: &Arc<Shop>,
     claimed: &ClaimedJob,
     token: Token,
+    claimed_at: Timestamp,
     slot: Slot,
-) -> Option<(Settlement, bool)> {
+) -> Option<(Settlement, More)> {
     let job = &claimed.job;
     // A claim takes only kinds that have a handler; another node will know this one.
     let Some(handler) = shop.registry.get(&job.kind) else {
         let spent = claimed.attempt.saturating_sub(1);
         let again = Settlement::Again { delay: Duration::from_secs(1), spent, failure: None };
-        return Some((again, false));
+        return Some((again, More::default()));
     };
-    let (ended, decided) = attempt(shop, claimed, token, handler, slot).await?;
+    let (ended, more) = attempt(shop, claimed, token, claimed_at, handler, slot).await?;
+    let ended = match ended {
+        Came::Ended(ended) => ended,
+        Came::Waits(waiting) => return Some((Settlement::Wait(Box::new(waiting)), more)),
+    };
     let known = shop.mill.0.rules.known();
     let of_queue = known.book.of(&job.queue).and_then(|rules| rules.retry.as_ref());
     let of_kind = Some(&handler.settings.retry).filter(|retry| **retry != Retry::default());
@@ -106,37 +116,47 @@ async fn decide(
         job.options.retry.as_ref().or(of_kind).or(of_queue).unwrap_or(&handler.settings.retry);
     let number = claimed.attempt;
     let now = shop.mill.0.clock.now();
-    Some((settle(Attempt { job, number, retry }, ended, now, fastrand::f64()), decided))
+    Some((settle(Attempt { job, number, retry }, ended, now, fastrand::f64()), more))
 }
 
-/// Runs the handler until it ends, or is made to.
+/// What is settled beside it.
+#[derive(Default)]
+struct More {
+    /// Its handler asked to be settled in a transaction of its own.
+    decided: bool,
+    run: Option<Box<RunWrites>>,
+}
+
+/// What an attempt came to.
+enum Came {
+    Ended(Ended),
+    /// Its run waits.
+    Waits(Waiting),
+}
+
+/// Runs the handler until it ends, waits, or is made to end.
 async fn attempt(
     shop: &Arc<Shop>,
     claimed: &ClaimedJob,
     token: Token,
+    claimed_at: Timestamp,
     handler: &Handler,
     slot: Slot,
-) -> Option<(Ended, bool)> {
+) -> Option<(Came, More)> {
     let job = &claimed.job;
     let live = Live::new(token);
     shop.enter(job.id, live.clone());
-    let cx = Context::new(
-        shop.mill.clone(),
-        Arc::clone(job),
-        claimed.attempt,
-        token,
-        live.cancel.clone(),
-        Arc::clone(&shop.states),
-        slot,
-    );
+    let states = Arc::clone(&shop.states);
+    let cx = Context::new(shop.mill.clone(), claimed, claimed_at, &live, states, slot);
     let span = tracing::info_span!(
         "attempt", id = %job.id, kind = job.kind, attempt = claimed.attempt, token = token.0
     );
     let timeout = timeout_of(shop, claimed, handler);
-    let ended = run(shop, &cx, handler, &live, timeout).instrument(span).await;
+    let came = run(shop, &cx, handler, &live, timeout).instrument(span).await;
     shop.leave(job.id, token);
     let decided = cx.end();
-    Some((ended?, decided))
+    let run = cx.run().last_writes(&shop.options.version).map(Box::new);
+    came.map(|came| (came, More { decided, run }))
 }
 
 fn timeout_of(shop: &Shop, claimed: &ClaimedJob, handler: &Handler) -> Duration {
@@ -152,9 +172,10 @@ async fn run(
     handler: &Handler,
     live: &Live,
     timeout: Duration,
-) -> Option<Ended> {
+) -> Option<Came> {
     let next = Next { hooks: &shop.hooks, handler };
     let work = AssertUnwindSafe(next.run(cx)).catch_unwind();
+    let work = drive(cx, shop.worker(), &shop.options.version, work);
     let grace = async {
         live.cancel.cancelled().await;
         // A stop has its own grace, counted by the one who stops.
@@ -164,12 +185,15 @@ async fn run(
             live.abandon.cancelled().await;
         }
     };
-    tokio::select! {
+    let ended = tokio::select! {
         biased;
-        attempted = work => match attempted {
-            Ok(Ok(output)) => Some(Ended::Done { output, follow_ups: cx.take_follow_ups() }),
-            Ok(Err(fail)) => told(live).unwrap_or_else(|| Some(fail.ended())),
-            Err(panic) => Some(failed(PANIC_CLASS, panic_message(panic.as_ref()))),
+        driven = work => match driven {
+            Driven::Ended(Ok(attempted)) => return ended(cx, live, attempted),
+            Driven::Ended(Err(panic)) => Some(failed(PANIC_CLASS, panic_message(panic.as_ref()))),
+            Driven::Waits(waiting) => return Some(Came::Waits(waiting)),
+            Driven::Fails(fail) => Some(fail.ended()),
+            Driven::Told => told(live).unwrap_or(Some(Ended::GivenBack)),
+            Driven::Stale => None,
         },
         () = tokio::time::sleep(timeout) => {
             live.cancel.cancel();
@@ -178,7 +202,29 @@ async fn run(
         }
         () = live.abandon.cancelled() => told(live).unwrap_or(Some(Ended::GivenBack)),
         () = grace => told(live).unwrap_or(Some(Ended::GivenBack)),
+    };
+    ended.map(Came::Ended)
+}
+
+/// What a handler came to that ended by itself. One that leaves out what its journal has is parked.
+fn ended(cx: &Context, live: &Live, attempted: Attempted) -> Option<Came> {
+    if let Err(fail) = &attempted
+        && let Some(told) = told(live)
+    {
+        tracing::debug!(%fail, "an attempt that was told to end has ended");
+        return told.map(Came::Ended);
     }
+    let is_final = attempted
+        .as_ref()
+        .err()
+        .is_none_or(|fail| matches!(fail.class(), Some(ErrorClass::Permanent)));
+    if is_final && let Some(why) = cx.run().left_out() {
+        return Some(Came::Waits(parked(cx, why)));
+    }
+    Some(Came::Ended(match attempted {
+        Ok(output) => Ended::Done { output, follow_ups: cx.take_follow_ups() },
+        Err(fail) => fail.ended(),
+    }))
 }
 
 /// What an attempt that was told to end comes to, whatever its handler says.

@@ -33,7 +33,24 @@ enum Kind {
     Cancel(String),
 }
 
+/// What a step makes of it.
+pub(crate) enum StepFail {
+    Error { class: ErrorClass, message: String, retry_after: Option<Duration> },
+    Later(Duration),
+    Cancel(Fail),
+}
+
 impl Fail {
+    pub(crate) fn of_step(self) -> StepFail {
+        match self.0 {
+            Kind::Failed { class, message, retry_after } => {
+                StepFail::Error { class, message, retry_after }
+            }
+            Kind::Snooze(delay) => StepFail::Later(delay),
+            Kind::Cancel(_) => StepFail::Cancel(self),
+        }
+    }
+
     fn failed(class: ErrorClass, message: impl fmt::Display) -> Self {
         Self(Kind::Failed { class, message: message.to_string(), retry_after: None })
     }

@@ -7,6 +7,8 @@ use crate::worker::stop::Stop;
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) name: String,
+    /// The version of the code, as runs that begin here remember it.
+    pub(crate) version: String,
     pub(crate) queues: Vec<String>,
     pub(crate) slots: usize,
     pub(crate) dedicated: Vec<Dedicated>,
@@ -26,6 +28,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             name: format!("{}:{}", host(), std::process::id()),
+            version: String::new(),
             queues: Vec::new(),
             slots: 100,
             dedicated: Vec::new(),

@@ -76,7 +76,7 @@ fn count(counters: &Counters, items: &[SettleItem], answers: &[Settled]) {
             }
             (Settled::Cancelled, _) | (_, Settlement::Cancelled { .. }) => &counters.cancelled,
             (Settled::Accepted, Settlement::Done { .. }) => &counters.done,
-            (Settled::Accepted, Settlement::Again { .. }) => &counters.again,
+            (Settled::Accepted, Settlement::Again { .. } | Settlement::Wait(_)) => &counters.again,
             (Settled::Accepted, Settlement::Dead { .. }) => &counters.dead,
         };
         add(counter, 1);

@@ -105,6 +105,7 @@ async fn go_on(url: &str, flow: FlowId, file: &Path, mut fate: Fate) {
             gates: Vec::new(),
             settlement,
             decided: false,
+            run: None,
         };
         store.settle(worker, vec![item]).await.unwrap();
         fate.point();

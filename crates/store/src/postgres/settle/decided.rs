@@ -88,6 +88,7 @@ pub(crate) async fn carry_out(shared: &Arc<Shared>, ids: &[Uuid]) -> Result<()> 
             gates: Vec::new(),
             settlement: settlement(row.get(11), row.get(12))?,
             decided: true,
+            run: None,
         };
         whole::settle(shared, WorkerId(row.get(13)), &[item]).await?;
     }

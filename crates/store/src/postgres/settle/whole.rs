@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use tidemill_core::job::outcome::Waiting;
 use tidemill_core::{JobId, Line, NewJob, Settlement, State, Token, WorkerId};
 use uuid::Uuid;
 
@@ -14,8 +15,9 @@ use crate::postgres::error::{Fault, Tries};
 use crate::postgres::record::{Back, Body, End, Record, Told, lock_keys};
 use crate::postgres::statement::{At, Statement, sql};
 use crate::postgres::unique::Depth;
-use crate::postgres::{Shared, enqueue, flows, lines, unique};
+use crate::postgres::{Shared, enqueue, flows, lines, runs, unique};
 use crate::request::{SettleItem, Settled};
+use crate::run::RunWrites;
 use crate::wake::Hint;
 
 const LEASE_LOCK: Statement = sql!("select_lease", INT8_ARRAY);
@@ -42,6 +44,8 @@ pub(super) async fn settle(
     shared.leases.strike(items, &done.closed);
     shared.doors.came_out(shared, items);
     shared.arrivals.came(shared, done.flows);
+    done.runs.tell(shared);
+    done.family.tell(shared);
     shared.finished(done.finished.into_iter());
     for queue in done.queues {
         shared.hint(Hint::Ready { queue });
@@ -56,6 +60,8 @@ struct Done {
     finished: Vec<JobId>,
     queues: BTreeSet<String>,
     flows: Vec<Uuid>,
+    runs: runs::News,
+    family: runs::Family,
 }
 
 async fn settle_once(
@@ -80,6 +86,9 @@ async fn write(
     let items: &[SettleItem] = &items;
     let growing: Vec<Uuid> = items.iter().flat_map(flows_of).collect();
     let mut growth = flows::Growth::lock(conn, &growing).await?;
+    let now = shared.db.manual_now();
+    let of_runs: Vec<Uuid> = items.iter().flat_map(runs_of).collect();
+    let locked = runs::locked(conn, now, &of_runs).await?;
     let keys = items.iter().filter_map(|item| item.job.unique_key.clone()).collect();
     lock_keys(conn, &keys).await?;
     lines::lock(conn, &items.iter().flat_map(lines_of).collect()).await?;
@@ -89,7 +98,7 @@ async fn write(
     let mut sorted = Sorted::default();
     for (at, item) in items.iter().enumerate() {
         if held.take(item) {
-            sorted.accept(at, item, worker, held.reason(item));
+            sorted.accept(at, item, worker, held.reason(item), &locked);
         } else {
             sorted.refused.push(at);
         }
@@ -107,8 +116,9 @@ async fn write(
             answers[*at] = if *cancelled && again { Settled::Cancelled } else { Settled::Accepted };
         }
     }
-    let now = shared.db.manual_now();
-    let Told { mut queues, flows } = sorted.record.write(conn, now).await?;
+    let family = runs::write_with(shared, conn, worker, &sorted.writes).await?;
+    let Told { mut queues, flows, runs } = sorted.record.write(conn, now).await?;
+    runs::wait(conn, &sorted.waiting).await?;
     let (grown, follow_ups): (Vec<&NewJob>, Vec<&NewJob>) =
         sorted.follow_ups.iter().copied().partition(|job| job.options.flow.is_some());
     queues.extend(follow_up(shared, conn, &follow_ups).await?);
@@ -116,7 +126,7 @@ async fn write(
     come_out(conn, now, items, &sorted).await?;
     let closed = held.let_go(conn, &sorted).await?;
     let finished = sorted.record.ends.iter().map(|end| JobId(end.body.id)).collect();
-    Ok(Done { answers, closed, finished, queues, flows })
+    Ok(Done { answers, closed, finished, queues, flows, runs, family })
 }
 
 /// The lines that an item may change: its own, and those of what follows it.
@@ -137,6 +147,14 @@ fn flows_of(item: &SettleItem) -> impl Iterator<Item = Uuid> {
     follow_ups.iter().filter_map(|job| job.options.flow.as_ref()).map(|place| place.id.0)
 }
 
+/// The runs that an item changes: its own, and the one that hears of its end.
+fn runs_of(item: &SettleItem) -> impl Iterator<Item = Uuid> {
+    let changes = matches!(item.settlement, Settlement::Wait(_))
+        || item.run.as_ref().is_some_and(|run| run.owes || run.state.is_some());
+    let own = changes.then_some(item.job.id);
+    own.into_iter().chain(item.job.options.parent).map(|id| id.0)
+}
+
 /// Items by what is to be written for them.
 #[derive(Default)]
 struct Sorted<'a> {
@@ -144,6 +162,8 @@ struct Sorted<'a> {
     refused: Vec<usize>,
     record: Record,
     follow_ups: Vec<&'a NewJob>,
+    waiting: Vec<(JobId, Token, &'a Waiting)>,
+    writes: Vec<(JobId, Token, &'a RunWrites)>,
     /// Jobs that their leases must not name any more.
     gone: Vec<(i64, Uuid)>,
 }
@@ -156,6 +176,7 @@ impl<'a> Sorted<'a> {
         item: &'a SettleItem,
         worker: WorkerId,
         called_off: Option<String>,
+        runs: &HashMap<Uuid, runs::Locked>,
     ) {
         let end = |state, attempt, error, failure| End {
             body: Body::of(&item.job),
@@ -180,18 +201,29 @@ impl<'a> Sorted<'a> {
                 self.record.ends.push(end(State::Cancelled, *spent as i16, called_off, None));
                 answer = Settled::Cancelled;
             }
+            Settlement::Wait(waiting) if called_off.is_some() => {
+                self.record.ends.push(end(
+                    State::Cancelled,
+                    waiting.spent as i16,
+                    called_off,
+                    None,
+                ));
+                answer = Settled::Cancelled;
+            }
             Settlement::Again { delay, spent, failure } => self.record.backs.push(Back {
-                body: Body::of(&item.job),
-                spent: *spent as i16,
-                lost: item.lost as i16,
-                delay_us: delay_us(*delay),
-                attempt,
-                token: item.token.0,
-                worker: worker.0,
-                started_at: Some(item.started_at),
                 class: failure.as_ref().map(|failure| failure.class.word()),
                 error: failure.as_ref().map(|failure| failure.message.clone()),
+                ..back(item, worker, *spent, delay_us(*delay))
             }),
+            Settlement::Wait(waiting) => {
+                let run = runs.get(&item.job.id.0).copied().unwrap_or_default();
+                let due_in_us = run.due_in_us(waiting);
+                // It came as far as this: what it lost before does not count against it.
+                self.record
+                    .backs
+                    .push(Back { lost: 0, ..back(item, worker, waiting.spent, due_in_us) });
+                self.waiting.push((item.job.id, item.token, waiting));
+            }
             Settlement::Cancelled { reason } => {
                 let reason = Some(reason.clone());
                 self.record.ends.push(end(State::Cancelled, attempt, reason, None));
@@ -201,10 +233,29 @@ impl<'a> Sorted<'a> {
                 self.record.ends.push(end(State::Dead, attempt, message, Some(failure.clone())));
             }
         }
+        if let Some(writes) = &item.run {
+            self.writes.push((item.job.id, item.token, writes));
+        }
         if !matches!(item.settlement, Settlement::Done { .. }) {
             self.gone.push((item.token.0, item.job.id.0));
         }
         self.accepted.push((at, answer));
+    }
+}
+
+/// An attempt that did not finish its job.
+fn back(item: &SettleItem, worker: WorkerId, spent: u16, delay_us: i64) -> Back {
+    Back {
+        body: Body::of(&item.job),
+        spent: spent as i16,
+        lost: item.lost as i16,
+        delay_us,
+        attempt: item.attempt as i16,
+        token: item.token.0,
+        worker: worker.0,
+        started_at: Some(item.started_at),
+        class: None,
+        error: None,
     }
 }
 
@@ -306,7 +357,7 @@ async fn come_out(
 }
 
 /// Enqueues what follows, in the same transaction; answers the queues.
-async fn follow_up(
+pub(crate) async fn follow_up(
     shared: &Shared,
     conn: &Conn<'_>,
     jobs: &[&NewJob],

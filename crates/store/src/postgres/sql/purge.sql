@@ -28,5 +28,11 @@ with over as materialized (
     delete from tidemill.dead where id = any (array(select id from over))
 ), notes as (
     delete from tidemill.note where id = any (array(select id from over))
+), journals as (
+    delete from tidemill.journal where job = any (array(select id from over))
+), boxes as (
+    delete from tidemill.mail where job = any (array(select id from over))
+), runs as (
+    delete from tidemill.run where job = any (array(select id from over))
 )
 select (select count(*) from results) + (select count(*) from stripped);

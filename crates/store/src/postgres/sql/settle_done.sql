@@ -2,6 +2,7 @@
 -- $9 are leases that stay, $10 those whose last job this is, $11 those that were settled to the end before.
 -- Leases are locked first, by token as a rescue does, so that a rescue either waits for this or makes it stale; each
 -- by a look of its own: to sort what `any` finds, a plan may walk the whole index, and most of that may be dead.
+-- $18 to $20 are entries of journals that are written with it, $21 runs that begin with it and $22 their versions.
 -- $13 to $15 are permits of leases that stay, one for each job and gate; those of the others go with their lease.
 with valid as materialized (
     select l.token, l.gone
@@ -21,6 +22,16 @@ with valid as materialized (
     join valid v on v.token = i.token and i.id <> all (v.gone)
     on conflict (id) do nothing
     returning id
+), journaled as (
+    insert into tidemill.journal (job, number, at, entry)
+    select e.job, e.number, coalesce($1, now()), e.entry::json
+    from unnest($18::uuid[], $19::int4[], $20::text[]) e(job, number, entry) join done d on d.id = e.job
+    on conflict (job, number) do nothing
+), begun as (
+    insert into tidemill.run (job, began_at, version)
+    select b.job, coalesce($1, now()), b.version
+    from unnest($21::uuid[], $22::text[]) b(job, version) join done d on d.id = b.job
+    on conflict (job) do nothing
 ), freed as (
     update tidemill.permit p set held = p.held - f.number
     from (

@@ -2,7 +2,7 @@
 select ready.id
 from tidemill_ready as ready
 where ready.id < coalesce(?1, x'ffffffffffffffffffffffffffffffffff')
-    and (ready.run_at <= ?9) = ?10
+    and (ready.run_at <= ?9) = ?10 and ready.run_at < 253370764800000000
     and (?2 is null or ready.kind = ?2)
     and (?3 is null or ready.queue = ?3)
     and (coalesce(?4, ?5, ?6) is null or exists (

@@ -79,6 +79,7 @@ impl<'a> Hand<'a> {
             gates: job.gates.into_iter().map(GateEnd::new).collect(),
             settlement: done(),
             decided: false,
+            run: None,
         };
         let items = claim.jobs.into_iter().map(item).collect();
         self.mill.store().settle(self.id, items).await?;

@@ -1,0 +1,39 @@
+//! Workflows: jobs that keep a journal.
+//!
+//! A handler that uses its context durably is run from its beginning at every attempt. What it did before is in its
+//! journal: a step that ended is not run again, it returns what it returned. [`entry`] says what a journal holds,
+//! [`replay`] leads the code through it and decides what may happen next. They know nothing of tasks, clocks or SQL,
+//! so every language can speak the same protocol.
+
+pub mod entry;
+pub mod key;
+pub mod mail;
+pub mod replay;
+pub mod talk;
+pub mod undo;
+
+use jiff::Timestamp;
+
+pub use entry::{Began, ChildEnd, Ending, Entry, StepUndo};
+pub use key::{Keys, draw, hash};
+pub use mail::{Content, Mail, Mailbox};
+pub use replay::{Replay, Writes};
+pub use talk::{Answer, Ask, Diff, Rest, Waits};
+pub use undo::{Undoing, orphans, undos};
+
+/// When a run is due that waits for nothing the clock could bring: in the year 9999, on the second day.
+pub const NEVER: Timestamp = Timestamp::constant(253_370_851_200, 0);
+
+/// Whether this stands for never. A database that counts on from now may miss it by a few microseconds.
+pub fn is_never(due: Timestamp) -> bool {
+    due.as_second() >= NEVER.as_second() - 86_400
+}
+
+/// Entries of one journal, at most. What a scope has ended with stands for all that was in it.
+pub const JOURNAL_ENTRIES_MAX: u32 = 100_000;
+/// Bytes of one entry, at most.
+pub const ENTRY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Children that one call starts, at most.
+pub const CHILDREN_MAX: usize = 10_000;
+/// The longest name of a step, a signal or a scope.
+pub const STEP_NAME_BYTES_MAX: usize = 200;

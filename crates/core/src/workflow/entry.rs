@@ -1,0 +1,214 @@
+//! What a journal holds, entry by entry, as JSON that every language reads.
+//!
+//! Entries are only added. Some open something (a step that must not begin unseen, a sleep, children), some end it.
+//! The order of those that end something is the order in which the code heard of it, and will hear of it again.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::flow::Undo;
+use crate::id::JobId;
+use crate::job::outcome::ErrorClass;
+use crate::job::state::State;
+use crate::payload::Payload;
+
+/// One entry of a journal. `key` is the scope, the name and, from the second time on, the number of its occurrence.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    /// A step is about to begin which can be undone, or must not run twice.
+    Began(Began),
+    /// A step failed and is tried again later.
+    Failed {
+        /// Which step.
+        key: String,
+        /// How often it was tried by now.
+        tries: u16,
+        /// What it said.
+        message: String,
+        /// When it is tried again.
+        again_at: Timestamp,
+    },
+    /// A step, or a scope, has ended.
+    Ended {
+        /// Which one.
+        key: String,
+        /// The hash of what it was given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hash: Option<String>,
+        /// How often it was tried.
+        #[serde(default = "once", skip_serializing_if = "is_once")]
+        tries: u16,
+        /// How long its last try took.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        took_ms: u64,
+        /// With what.
+        ending: Ending,
+    },
+    /// A sleep began.
+    Slept {
+        /// Which one.
+        key: String,
+        /// Until when.
+        until: Timestamp,
+    },
+    /// A sleep is over.
+    Woke {
+        /// Which one.
+        key: String,
+    },
+    /// A signal was taken.
+    Signalled {
+        /// By which wait.
+        key: String,
+        /// Its name.
+        name: String,
+        /// Its number in the mailbox.
+        number: i64,
+        /// What it carries.
+        payload: Payload,
+    },
+    /// Children were started.
+    Started {
+        /// By which call.
+        key: String,
+        /// The kind of the first.
+        kind: String,
+        /// They.
+        ids: Vec<JobId>,
+    },
+    /// Children have ended, all of a call.
+    Joined {
+        /// Of which call.
+        key: String,
+        /// How, in the order of their start.
+        ends: Vec<ChildEnd>,
+    },
+    /// A value that must stay the same: the time, a version of the code.
+    Noted {
+        /// Which one.
+        key: String,
+        /// It.
+        value: Payload,
+    },
+    /// There is no way back from here: nothing before it is undone any more.
+    Pivot {
+        /// Which one.
+        key: String,
+    },
+}
+
+/// A step that is about to begin.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Began {
+    /// Which step.
+    pub key: String,
+    /// The hash of what it is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+    /// It runs at most once: if nobody knows what became of it, it has failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub once: bool,
+    /// How it is undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo: Option<StepUndo>,
+}
+
+/// The job that undoes a step of a workflow. It gets the step's output when that has ended.
+pub type StepUndo = Box<Undo>;
+
+/// What a step ended with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// It returned this.
+    Ok(Payload),
+    /// It failed for good.
+    Err {
+        /// What kind of failure.
+        class: ErrorClass,
+        /// What it said.
+        message: String,
+    },
+}
+
+/// How a child ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChildEnd {
+    /// Which child.
+    pub id: JobId,
+    /// Done, cancelled or dead.
+    pub state: State,
+    /// What it returned, if it is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Payload>,
+    /// What it said, if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl Entry {
+    /// The key it is about.
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Began(began) => &began.key,
+            Self::Failed { key, .. }
+            | Self::Ended { key, .. }
+            | Self::Slept { key, .. }
+            | Self::Woke { key }
+            | Self::Signalled { key, .. }
+            | Self::Started { key, .. }
+            | Self::Joined { key, .. }
+            | Self::Noted { key, .. }
+            | Self::Pivot { key } => key,
+        }
+    }
+
+    /// Its word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Began(_) => "began",
+            Self::Failed { .. } => "failed",
+            Self::Ended { .. } => "ended",
+            Self::Slept { .. } => "slept",
+            Self::Woke { .. } => "woke",
+            Self::Signalled { .. } => "signalled",
+            Self::Started { .. } => "started",
+            Self::Joined { .. } => "joined",
+            Self::Noted { .. } => "noted",
+            Self::Pivot { .. } => "pivot",
+        }
+    }
+}
+
+fn once() -> u16 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_once(tries: &u16) -> bool {
+    *tries == 1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(ms: &u64) -> bool {
+    *ms == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_short_and_survive_their_text() {
+        let ending = Ending::Ok(Payload::trusted("{\"n\":12345678901234567890}".into()));
+        let ended = Entry::Ended { key: "tax".into(), hash: None, tries: 1, took_ms: 0, ending };
+        let text = serde_json::to_string(&ended).unwrap();
+        assert_eq!(text, r#"{"ended":{"key":"tax","ending":{"ok":{"n":12345678901234567890}}}}"#);
+        let began = Began { key: "pay#2".into(), hash: Some("ab".into()), once: true, undo: None };
+        for entry in [Entry::Began(began), Entry::Woke { key: "nap".into() }] {
+            let text = serde_json::to_string(&entry).unwrap();
+            assert_eq!(serde_json::from_str::<Entry>(&text).unwrap(), entry, "{text}");
+        }
+    }
+}

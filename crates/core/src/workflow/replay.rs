@@ -1,0 +1,531 @@
+//! Leads the code of a run through its journal, and from its end on decides what may happen.
+//!
+//! The code asks ([`Ask`]) under keys and is answered ([`Answer`]). What the journal has is answered from there, one
+//! thing at a time and in the order of the journal, so that whatever the code makes of the order comes out the same.
+//! Nothing new begins before the whole journal was told, and no step begins before what it may depend on is written.
+//! When the code can go no further, [`Replay::rest`] says what is to be done for it.
+//!
+//! Code that differs from its journal is never led on: the difference is told, in words ([`Diff`]).
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use jiff::Timestamp;
+
+use crate::id::JobId;
+use crate::job::outcome::ErrorClass;
+use crate::payload::Payload;
+use crate::workflow::JOURNAL_ENTRIES_MAX;
+use crate::workflow::entry::{Began, Ending, Entry};
+use crate::workflow::mail::Mailbox;
+use crate::workflow::talk::{Answer, Ask, Diff, Rest, Waits};
+
+/// What the journal knows of a key.
+#[derive(Debug, Clone, Default)]
+struct Kept {
+    word: &'static str,
+    began: bool,
+    hash: Option<String>,
+    tries: u16,
+    again_at: Option<Timestamp>,
+    until: Option<Timestamp>,
+    ids: Option<Vec<JobId>>,
+    value: Option<Payload>,
+    ended: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Op {
+    /// The journal has its end; it is told when its turn comes.
+    Told,
+    /// It wants to begin.
+    Asked {
+        tries: u16,
+    },
+    Running,
+    Sleeping {
+        until: Timestamp,
+    },
+    /// It failed and is tried again then.
+    Retrying {
+        until: Timestamp,
+        tries: u16,
+    },
+    Listening {
+        name: String,
+    },
+    Joining {
+        ids: Vec<JobId>,
+    },
+    /// It must not run twice, and began before.
+    Lost,
+    Answered(Answer),
+    /// The code has its answer, or does not want it any more.
+    Over,
+}
+
+/// One run of the code of a workflow along its journal.
+#[derive(Debug, Default)]
+pub struct Replay {
+    kept: HashMap<String, Kept>,
+    /// What has ended and was not told yet, in order.
+    telling: VecDeque<(u32, String, Answer)>,
+    ops: BTreeMap<String, Op>,
+    /// Who wants to begin or waits, in the order of asking.
+    open: Vec<String>,
+    mailbox: Mailbox,
+    /// Numbers of the entries of each key that may be forgotten once its scope has ended.
+    numbers: BTreeMap<String, Vec<u32>>,
+    /// Keys of the journal that the code has not come by.
+    ahead: BTreeMap<String, u32>,
+    /// Steps that can be undone: what they returned is kept for that.
+    undoable: HashSet<String>,
+    length: u32,
+    fresh: Vec<(u32, Entry)>,
+    forget: Vec<u32>,
+    next: u32,
+    in_flight: bool,
+}
+
+/// What is to be written.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Writes {
+    /// New entries, with their numbers.
+    pub entries: Vec<(u32, Entry)>,
+    /// Entries that others stand for now.
+    pub forget: Vec<u32>,
+}
+
+impl Writes {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.forget.is_empty()
+    }
+}
+
+impl Replay {
+    /// A run along this journal, in order.
+    pub fn new(journal: impl IntoIterator<Item = (u32, Entry)>) -> Self {
+        let mut replay = Self::default();
+        for (number, entry) in journal {
+            replay.next = number + 1;
+            replay.learn(number, entry);
+        }
+        // A scope that has ended tells for all that was in it.
+        let ended: HashSet<String> = replay.telling.iter().map(|(_, key, _)| key.clone()).collect();
+        let is_inside =
+            |key: &str| key.match_indices('/').any(|(at, _)| ended.contains(&key[..at]));
+        replay.telling.retain(|(_, key, _)| !is_inside(key));
+        replay.ahead.retain(|key, _| !is_inside(key));
+        replay
+    }
+
+    fn learn(&mut self, number: u32, entry: Entry) {
+        let key = entry.key().to_owned();
+        self.count(number, &entry);
+        self.ahead.entry(key.clone()).or_insert(number);
+        let kept = self.kept.entry(key.clone()).or_default();
+        let mut tell = |answer| self.telling.push_back((number, key.clone(), answer));
+        match entry {
+            Entry::Began(began) => {
+                (kept.word, kept.began, kept.hash) = ("step", true, began.hash);
+            }
+            Entry::Failed { tries, again_at, .. } => {
+                (kept.word, kept.tries, kept.again_at) = ("step", tries, Some(again_at));
+            }
+            Entry::Ended { hash, ending, .. } => {
+                kept.word = if kept.began || hash.is_some() { "step" } else { "step or scope" };
+                (kept.hash, kept.ended) = (hash, true);
+                tell(Answer::Ended(ending));
+            }
+            Entry::Slept { until, .. } => (kept.word, kept.until) = ("sleep", Some(until)),
+            Entry::Woke { .. } => {
+                (kept.word, kept.ended) = ("sleep", true);
+                tell(Answer::Woke);
+            }
+            Entry::Signalled { name, number: taken, payload, .. } => {
+                (kept.word, kept.ended) = ("signal", true);
+                self.mailbox.forget(&name, taken);
+                tell(Answer::Signal(payload));
+            }
+            Entry::Started { ids, .. } => (kept.word, kept.ids) = ("children", Some(ids)),
+            Entry::Joined { ends, .. } => {
+                (kept.word, kept.ended) = ("children", true);
+                tell(Answer::Children(ends));
+            }
+            Entry::Noted { value, .. } => (kept.word, kept.value) = ("value", Some(value)),
+            Entry::Pivot { .. } => kept.word = "pivot",
+        }
+    }
+
+    /// Counts an entry, and notes it for when its scope ends. What tells of undos, of mail that was taken or of the
+    /// point of no return outlives that.
+    fn count(&mut self, number: u32, entry: &Entry) {
+        self.length += 1;
+        if let Entry::Began(Began { key, undo: Some(_), .. }) = entry {
+            self.undoable.insert(key.clone());
+        }
+        let stays = matches!(entry, Entry::Signalled { .. } | Entry::Pivot { .. });
+        if !stays && !self.undoable.contains(entry.key()) {
+            self.numbers.entry(entry.key().to_owned()).or_default().push(number);
+        }
+    }
+
+    /// Whether everything the journal has was told.
+    pub fn is_live(&self) -> bool {
+        self.telling.is_empty()
+    }
+
+    /// Asks for something, once per key. What needs no waiting is answered at once.
+    pub fn ask(&mut self, key: &str, ask: Ask) -> Result<Option<Answer>, Diff> {
+        let kept = self.kept.get(key).cloned().unwrap_or_default();
+        compare(key, &ask, &kept)?;
+        self.ahead.remove(key);
+        let op = match ask {
+            _ if kept.ended => Op::Told,
+            Ask::Step { once: true, .. } if kept.began && kept.again_at.is_none() => Op::Lost,
+            Ask::Step { hash, once, undo } => {
+                if (once || undo.is_some()) && !kept.began {
+                    let key = key.to_owned();
+                    self.push(Entry::Began(Began { key, hash, once, undo }));
+                }
+                match kept.again_at {
+                    Some(until) => Op::Retrying { until, tries: kept.tries },
+                    None => Op::Asked { tries: 0 },
+                }
+            }
+            Ask::Scope => {
+                self.ops.insert(key.to_owned(), Op::Running);
+                return Ok(Some(Answer::Go { tries: 0 }));
+            }
+            Ask::Sleep { until } => {
+                let until = kept.until.unwrap_or_else(|| {
+                    self.push(Entry::Slept { key: key.to_owned(), until });
+                    until
+                });
+                Op::Sleeping { until }
+            }
+            Ask::Signal { name } => Op::Listening { name },
+            Ask::Children { kind, ids } => {
+                if let Some(ids) = kept.ids {
+                    Op::Joining { ids }
+                } else {
+                    self.push(Entry::Started { key: key.to_owned(), kind, ids: ids.clone() });
+                    Op::Joining { ids }
+                }
+            }
+            Ask::Note { value } => return Ok(Some(Answer::Value(self.note(key, kept, value)))),
+            Ask::Version { min, max } => return self.version(key, kept, min, max).map(Some),
+            Ask::Pivot => {
+                if kept.word.is_empty() {
+                    self.push(Entry::Pivot { key: key.to_owned() });
+                }
+                return Ok(Some(Answer::Value(Payload::null())));
+            }
+        };
+        self.ops.insert(key.to_owned(), op);
+        self.open.push(key.to_owned());
+        Ok(None)
+    }
+
+    /// Whether the journal knows of this key.
+    pub fn knows(&self, key: &str) -> bool {
+        self.kept.contains_key(key)
+    }
+
+    fn note(&mut self, key: &str, kept: Kept, value: Payload) -> Payload {
+        kept.value.unwrap_or_else(|| {
+            self.push(Entry::Noted { key: key.to_owned(), value: value.clone() });
+            value
+        })
+    }
+
+    fn version(&mut self, key: &str, kept: Kept, min: u32, max: u32) -> Result<Answer, Diff> {
+        if let Some(value) = kept.value {
+            let version: Option<u32> = value.read().ok();
+            if version.is_some_and(|version| (min..=max).contains(&version)) {
+                return Ok(Answer::Value(value));
+            }
+            let journal = format!("version {} under {key:?}", value.as_str());
+            return Err(Diff { journal, code: format!("knows {min} to {max} only") });
+        }
+        // The journal goes on: the run came by here before the code had versions.
+        let is_new = self.ahead.is_empty();
+        let value = Payload::trusted(if is_new { max } else { min }.to_string());
+        if is_new {
+            self.push(Entry::Noted { key: key.to_owned(), value: value.clone() });
+        }
+        Ok(Answer::Value(value))
+    }
+
+    /// The answer for a key, if there is one; it is given once.
+    pub fn answer(&mut self, key: &str) -> Option<Answer> {
+        let op = self.ops.get_mut(key)?;
+        match std::mem::replace(op, Op::Over) {
+            Op::Answered(answer @ Answer::Go { .. }) => {
+                *op = Op::Running;
+                Some(answer)
+            }
+            Op::Answered(answer) => Some(answer),
+            other => {
+                *op = other;
+                None
+            }
+        }
+    }
+
+    /// A step or scope has ended; the code knows.
+    pub fn ended(
+        &mut self,
+        key: &str,
+        hash: Option<String>,
+        tries: u16,
+        took_ms: u64,
+        ending: Ending,
+    ) {
+        self.close(key);
+        let inside = format!("{key}/");
+        let is_inside = |of: &str| of.starts_with(&inside);
+        let within = self.numbers.range(inside.clone()..).take_while(|(of, _)| is_inside(of));
+        let over: Vec<u32> = within.flat_map(|(_, numbers)| numbers.clone()).collect();
+        for number in over {
+            match self.fresh.iter().position(|(of, _)| *of == number) {
+                Some(at) => drop(self.fresh.remove(at)),
+                None => self.forget.push(number),
+            }
+            self.length -= 1;
+        }
+        self.numbers.retain(|of, _| !is_inside(of));
+        self.push(Entry::Ended { key: key.to_owned(), hash, tries, took_ms, ending });
+    }
+
+    /// A step failed and is to be tried again then.
+    pub fn failed(&mut self, key: &str, tries: u16, message: &str, again_at: Timestamp) {
+        self.ops.insert(key.to_owned(), Op::Retrying { until: again_at, tries });
+        let (key, message) = (key.to_owned(), message.to_owned());
+        self.push(Entry::Failed { key, tries, message, again_at });
+    }
+
+    /// The code does not wait for this any more. Answers the children that nobody waits for now.
+    pub fn leave(&mut self, key: &str) -> Vec<JobId> {
+        match self.close(key) {
+            Some(Op::Joining { ids }) => ids,
+            _ => Vec::new(),
+        }
+    }
+
+    fn close(&mut self, key: &str) -> Option<Op> {
+        self.open.retain(|open| open != key);
+        self.ops.insert(key.to_owned(), Op::Over)
+    }
+
+    /// Mail was read.
+    pub fn read(&mut self, mail: impl IntoIterator<Item = crate::workflow::Mail>) {
+        self.mailbox.read(mail);
+    }
+
+    /// Up to where mail was read.
+    pub fn mail_read(&self) -> i64 {
+        self.mailbox.last()
+    }
+
+    /// What to do, now that the code goes no further by itself.
+    pub fn rest(&mut self, now: Timestamp) -> Rest {
+        while let Some((number, key, answer)) = self.telling.pop_front() {
+            match self.ops.get(&key) {
+                Some(Op::Over) => {}
+                Some(_) => return self.deliver(key, answer),
+                None => {
+                    let rest = self.untold(number, &key);
+                    self.telling.push_front((number, key, answer));
+                    return rest;
+                }
+            }
+        }
+        if let Some(rest) = self.come(now) {
+            return rest;
+        }
+        let asked = self.open_where(|op| matches!(op, Op::Asked { .. }));
+        if !asked.is_empty() && !self.in_flight {
+            if !self.fresh.is_empty() {
+                return Rest::Flush;
+            }
+            for key in &asked {
+                if let Some(Op::Asked { tries }) = self.ops.get(key) {
+                    let go = Op::Answered(Answer::Go { tries: *tries });
+                    self.ops.insert(key.clone(), go);
+                }
+            }
+            return Rest::Go(asked);
+        }
+        let waits = self.waits();
+        let runs = self.open_where(|op| matches!(op, Op::Running | Op::Answered(_)));
+        let busy = Rest::Busy { until: waits.until, mail: waits.mail_min > 0 };
+        if self.in_flight {
+            return busy;
+        }
+        match (runs.is_empty(), self.fresh.is_empty()) {
+            (true, _) if !waits.what.is_empty() => Rest::Wait(waits),
+            (_, false) => Rest::Flush,
+            (false, true) => busy,
+            (true, true) => Rest::Idle,
+        }
+    }
+
+    fn deliver(&mut self, key: String, answer: Answer) -> Rest {
+        self.open.retain(|open| *open != key);
+        self.ops.insert(key.clone(), Op::Answered(answer));
+        Rest::Deliver(key)
+    }
+
+    /// The journal goes on with something that the code has not asked for.
+    fn untold(&self, number: u32, key: &str) -> Rest {
+        let asked: Vec<String> =
+            self.open.iter().filter(|key| self.is_new(key)).map(|key| format!("{key:?}")).collect();
+        if asked.is_empty() {
+            return Rest::Idle;
+        }
+        let word = self.kept.get(key).map_or("step", |kept| kept.word);
+        let journal = format!("the {word} {key:?} next (entry {number})");
+        Rest::Diverged(Diff { journal, code: format!("asks for {}", asked.join(", ")) })
+    }
+
+    fn is_new(&self, key: &str) -> bool {
+        !self.kept.get(key).is_some_and(|kept| kept.ended)
+    }
+
+    /// Something that was waited for has come: the first of it, by its time.
+    fn come(&mut self, now: Timestamp) -> Option<Rest> {
+        let came = |key: &String| {
+            let at = match self.ops.get(key)? {
+                Op::Lost => Some(Timestamp::MIN),
+                Op::Sleeping { until } | Op::Retrying { until, .. } => Some(*until),
+                Op::Listening { name } => self.mailbox.first(name),
+                Op::Joining { ids } => self.mailbox.all_ended(ids),
+                _ => None,
+            };
+            at.filter(|at| *at <= now).map(|at| (at, key.clone()))
+        };
+        let (_, key) = self.open.iter().filter_map(came).min_by_key(|(at, _)| *at)?;
+        let answer = match self.ops.get(&key)?.clone() {
+            Op::Retrying { tries, .. } => {
+                self.ops.insert(key, Op::Asked { tries });
+                return Some(self.rest(now));
+            }
+            Op::Lost => {
+                let message = "it began before, and nobody knows what became of it".to_owned();
+                let ending = Ending::Err { class: ErrorClass::Ambiguous, message };
+                let hash = self.kept.get(&key).and_then(|kept| kept.hash.clone());
+                self.ended(&key, hash, 1, 0, ending.clone());
+                Answer::Ended(ending)
+            }
+            Op::Listening { name } => {
+                let (number, payload) = self.mailbox.take(&name)?;
+                let (key, payload) = (key.clone(), payload);
+                self.push(Entry::Signalled { key, name, number, payload: payload.clone() });
+                Answer::Signal(payload)
+            }
+            Op::Joining { ids } => {
+                let ends = self.mailbox.ends(&ids);
+                self.push(Entry::Joined { key: key.clone(), ends: ends.clone() });
+                Answer::Children(ends)
+            }
+            _ => {
+                self.push(Entry::Woke { key: key.clone() });
+                Answer::Woke
+            }
+        };
+        Some(self.deliver(key, answer))
+    }
+
+    fn open_where(&self, is_meant: impl Fn(&Op) -> bool) -> Vec<String> {
+        let meant = |key: &&String| self.ops.get(*key).is_some_and(&is_meant);
+        self.open.iter().filter(meant).cloned().collect()
+    }
+
+    fn waits(&self) -> Waits {
+        let mut waits = Waits::default();
+        let mut useful: Option<usize> = None;
+        for key in &self.open {
+            let (word, until, mail) = match self.ops.get(key) {
+                Some(Op::Sleeping { until }) => ("sleep", Some(*until), None),
+                Some(Op::Retrying { until, .. }) => ("retry of", Some(*until), None),
+                Some(Op::Listening { .. }) => ("signal", None, Some(1)),
+                Some(Op::Joining { ids }) => ("children", None, Some(self.mailbox.left(ids))),
+                _ => continue,
+            };
+            waits.until = waits.until.into_iter().chain(until).min();
+            useful = useful.into_iter().chain(mail).min();
+            waits.what.push(format!("{word} {key}"));
+        }
+        waits.mail_min = useful.unwrap_or(0);
+        waits
+    }
+
+    /// Why the code must not end now, if so: the journal goes on.
+    pub fn end(&self) -> Result<(), Diff> {
+        let untold = self.telling.iter().filter(|(_, key, _)| self.ops.get(key) != Some(&Op::Over));
+        let untold = untold.map(|(number, key, _)| (*number, key)).next();
+        let missed = self.ahead.iter().map(|(key, number)| (*number, key)).min();
+        let Some((number, key)) = untold.into_iter().chain(missed).min() else { return Ok(()) };
+        let word = self.kept.get(key).map_or("step", |kept| kept.word);
+        let journal = format!("the {word} {key:?} next (entry {number})");
+        Err(Diff { journal, code: "ends".to_owned() })
+    }
+
+    /// Whether there is something to write.
+    pub fn has_news(&self) -> bool {
+        !self.fresh.is_empty()
+    }
+
+    /// What is to be written, given away.
+    pub fn take(&mut self) -> Writes {
+        Writes {
+            entries: std::mem::take(&mut self.fresh),
+            forget: std::mem::take(&mut self.forget),
+        }
+    }
+
+    /// What was taken is being written: no step begins before [`written`](Self::written).
+    pub fn flies(&mut self) {
+        self.in_flight = true;
+    }
+
+    /// What was taken last is written.
+    pub fn written(&mut self) {
+        self.in_flight = false;
+    }
+
+    /// Whether the journal is longer than it may be.
+    pub fn is_too_long(&self) -> bool {
+        self.length > JOURNAL_ENTRIES_MAX
+    }
+
+    fn push(&mut self, entry: Entry) {
+        let number = self.next;
+        self.next += 1;
+        self.count(number, &entry);
+        self.fresh.push((number, entry));
+    }
+}
+
+/// Whether what is asked for is what the journal has under this key.
+fn compare(key: &str, ask: &Ask, kept: &Kept) -> Result<(), Diff> {
+    let differs = |journal: String, code: String| Err(Diff { journal, code });
+    if !kept.word.is_empty() {
+        let word = if matches!(ask, Ask::Version { .. }) { "value" } else { ask.word() };
+        if !kept.word.contains(word) {
+            let journal = format!("a {} under {key:?}", kept.word);
+            return differs(journal, format!("asks for a {word} there"));
+        }
+    }
+    if let (Ask::Step { hash: Some(now), .. }, Some(then)) = (ask, &kept.hash)
+        && now != then
+    {
+        let journal = format!("the step {key:?} with an input of hash {then}");
+        return differs(journal, format!("gives it one of hash {now}"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

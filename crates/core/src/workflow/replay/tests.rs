@@ -1,0 +1,148 @@
+//! Runs are led along their journals, and never astray.
+
+use super::*;
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn step() -> Ask {
+    Ask::Step { hash: None, once: false, undo: None }
+}
+
+fn ok(text: &str) -> Ending {
+    Ending::Ok(Payload::trusted(text.to_owned()))
+}
+
+fn ended(key: &str) -> Entry {
+    Entry::Ended { key: key.into(), hash: None, tries: 1, took_ms: 0, ending: ok("1") }
+}
+
+fn replay(entries: Vec<Entry>) -> Replay {
+    Replay::new((0..).zip(entries))
+}
+
+fn go(replay: &mut Replay, key: &str) {
+    assert_eq!(replay.rest(NOW), Rest::Go(vec![key.to_owned()]));
+    assert_eq!(replay.answer(key), Some(Answer::Go { tries: 0 }));
+}
+
+fn words(writes: &Writes) -> Vec<(u32, &str, &str)> {
+    writes.entries.iter().map(|(n, entry)| (*n, entry.word(), entry.key())).collect()
+}
+
+#[test]
+fn a_step_begins_when_what_came_before_is_written() {
+    let mut replay = Replay::default();
+    assert_eq!(replay.ask("a", step()), Ok(None));
+    go(&mut replay, "a");
+    replay.ended("a", None, 1, 5, ok("1"));
+    assert_eq!(replay.ask("b", step()), Ok(None));
+    assert_eq!(replay.rest(NOW), Rest::Flush);
+    assert_eq!(words(&replay.take()), [(0, "ended", "a")]);
+    replay.flies();
+    assert_eq!(replay.rest(NOW), Rest::Busy { until: None, mail: false });
+    replay.written();
+    go(&mut replay, "b");
+}
+
+#[test]
+fn a_step_that_can_be_undone_is_written_before_it_begins() {
+    let mut replay = Replay::default();
+    replay.ask("a", Ask::Step { hash: None, once: true, undo: None }).unwrap();
+    assert_eq!(replay.rest(NOW), Rest::Flush);
+    assert_eq!(words(&replay.take()), [(0, "began", "a")]);
+    replay.written();
+    go(&mut replay, "a");
+}
+
+#[test]
+fn what_ended_is_told_in_its_order_one_at_a_time() {
+    let mut replay = replay(vec![ended("b"), ended("a")]);
+    for key in ["a", "b"] {
+        replay.ask(key, step()).unwrap();
+    }
+    assert_eq!(replay.rest(NOW), Rest::Deliver("b".into()));
+    assert_eq!((replay.answer("a"), replay.answer("b")), (None, Some(Answer::Ended(ok("1")))));
+    assert_eq!(replay.rest(NOW), Rest::Deliver("a".into()));
+    assert!(replay.is_live() && replay.take().is_empty());
+}
+
+#[test]
+fn what_began_once_and_was_not_heard_of_again_has_failed() {
+    let began = Began { key: "a".into(), hash: None, once: true, undo: None };
+    let mut replay = replay(vec![Entry::Began(began)]);
+    replay.ask("a", Ask::Step { hash: None, once: true, undo: None }).unwrap();
+    assert_eq!(replay.rest(NOW), Rest::Deliver("a".into()));
+    let answer = replay.answer("a");
+    assert!(matches!(answer, Some(Answer::Ended(Ending::Err { .. }))), "{answer:?}");
+}
+
+#[test]
+fn other_code_is_told_from_the_journal() {
+    let hashed = |hash: &str| Ask::Step { hash: Some(hash.into()), once: false, undo: None };
+    let with_hash = |key: &str| {
+        let (key, hash) = (key.to_owned(), Some("x".to_owned()));
+        Entry::Ended { key, hash, tries: 1, took_ms: 0, ending: ok("1") }
+    };
+    let mut other = replay(vec![ended("a")]);
+    other.ask("b", step()).unwrap();
+    assert!(matches!(other.rest(NOW), Rest::Diverged(_)));
+    assert!(other.end().is_err());
+    let diff = replay(vec![with_hash("a")]).ask("a", hashed("y")).unwrap_err();
+    assert_eq!(
+        diff.to_string(),
+        r#"the journal has the step "a" with an input of hash x, but the code gives it one of hash y"#
+    );
+    assert!(replay(vec![with_hash("a")]).ask("a", hashed("x")).is_ok());
+    assert!(replay(vec![ended("a")]).ask("a", Ask::Sleep { until: NOW }).is_err());
+    let slept = Entry::Slept { key: "a".into(), until: NOW };
+    assert!(replay(vec![slept]).end().is_err());
+}
+
+#[test]
+fn the_first_of_a_race_is_the_first_by_its_time() {
+    let later = Timestamp::from_second(9).unwrap();
+    let mut replay = Replay::default();
+    replay.ask("nap", Ask::Sleep { until: later }).unwrap();
+    replay.ask("approve", Ask::Signal { name: "approve".into() }).unwrap();
+    let Rest::Wait(waits) = replay.rest(NOW) else { panic!("it should wait") };
+    assert_eq!((waits.until, waits.mail_min), (Some(later), 1));
+    assert_eq!(waits.what, ["sleep nap", "signal approve"]);
+    let content =
+        crate::workflow::Content::Signal { name: "approve".into(), payload: Payload::null() };
+    replay.read([crate::workflow::Mail { number: 7, at: NOW, content }]);
+    assert_eq!(replay.rest(later), Rest::Deliver("approve".into()));
+    replay.leave("nap");
+    let writes = replay.take();
+    assert_eq!(words(&writes), [(0, "slept", "nap"), (1, "signalled", "approve")]);
+    let mut again = Replay::new(writes.entries);
+    again.ask("nap", Ask::Sleep { until: NOW }).unwrap();
+    again.ask("approve", Ask::Signal { name: "approve".into() }).unwrap();
+    assert_eq!(again.rest(later), Rest::Deliver("approve".into()));
+}
+
+#[test]
+fn what_a_scope_ended_with_stands_for_what_was_in_it() {
+    let mut replay = replay(vec![ended("s/a")]);
+    replay.ask("s", Ask::Scope).unwrap();
+    replay.ask("s/a", step()).unwrap();
+    assert_eq!(replay.rest(NOW), Rest::Deliver("s/a".into()));
+    replay.ask("s/b", step()).unwrap();
+    go(&mut replay, "s/b");
+    replay.ended("s/b", None, 1, 0, ok("2"));
+    replay.ended("s", None, 1, 0, ok("3"));
+    let writes = replay.take();
+    assert_eq!((words(&writes), &writes.forget), (vec![(2, "ended", "s")], &vec![0]));
+}
+
+#[test]
+fn a_run_that_passed_by_keeps_the_oldest_version() {
+    let version = Ask::Version { min: 1, max: 2 };
+    let value = |text: &str| Ok(Some(Answer::Value(Payload::trusted(text.into()))));
+    let mut passed = replay(vec![Entry::Slept { key: "nap".into(), until: NOW }]);
+    assert_eq!(passed.ask("fix", version.clone()), value("1"));
+    let mut new = Replay::default();
+    assert_eq!(new.ask("fix", version.clone()), value("2"));
+    let mut again = Replay::new(new.take().entries);
+    assert_eq!(again.ask("fix", version), value("2"));
+    assert!(again.ask("fix", Ask::Version { min: 3, max: 4 }).is_err());
+}

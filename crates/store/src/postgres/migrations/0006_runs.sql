@@ -1,0 +1,107 @@
+-- Runs: jobs that keep a journal.
+--
+-- run      one row per job that has a journal or mail. Whoever puts mail into its box, or lets it wait, holds its lock.
+--          `wake_at`: it waits, and the piece of mail of this number wakes it.
+-- journal  what it did, only added to; each write proves its lease.
+-- mail     what came for it: signals, and ends of its children. Numbered under the run's lock.
+-- debt     runs that ended otherwise than well, whose undos and children are to be seen to.
+
+create table tidemill.run (
+    job uuid primary key,
+    began_at timestamptz not null,
+    version text not null default '',
+    mail int8 not null default 0, -- the number of the last piece
+    wake_at int8,
+    waits json,
+    state json,
+    parked text,
+    paused boolean not null default false,
+    owes boolean not null default false,
+    undone boolean not null default false -- what it did is being undone, or is: it cannot go on
+) with (fillfactor = 50);
+
+create table tidemill.journal (
+    job uuid not null,
+    number int4 not null,
+    at timestamptz not null,
+    entry json not null,
+    primary key (job, number)
+);
+
+create table tidemill.mail (
+    job uuid not null,
+    number int8 not null,
+    at timestamptz not null,
+    sent text, -- what makes two of them the same
+    content json not null,
+    primary key (job, number)
+);
+create unique index mail_sent on tidemill.mail (job, sent) where sent is not null;
+
+create table tidemill.debt (
+    job uuid primary key
+);
+
+-- Locks runs, in order, each by a look of its own; those that are not there are made.
+create function tidemill.lock_runs(jobs uuid[], at timestamptz) returns setof tidemill.run language plpgsql as $$
+begin
+    insert into tidemill.run (job, began_at)
+    select distinct j, lock_runs.at from unnest(lock_runs.jobs) j order by 1
+    on conflict (job) do nothing;
+    return query
+    select r.* from (select distinct j from unnest(lock_runs.jobs) j order by 1) j, lateral (
+        select * from tidemill.run r where r.job = j.j for update
+    ) r;
+end $$;
+
+-- Puts mail into the boxes of runs, in this order, each piece once, and wakes those that waited for it. Answers the
+-- queues of these.
+create function tidemill.deliver(jobs uuid[], sents text[], contents text[], at timestamptz) returns setof text
+language plpgsql as $$
+declare
+    woken uuid;
+begin
+    perform tidemill.lock_runs(deliver.jobs, deliver.at);
+    -- Only now: whoever held the locks before us is visible to this statement.
+    with new as (
+        select i.job, i.place, i.sent, i.content
+        from unnest(deliver.jobs, deliver.sents, deliver.contents) with ordinality i(job, sent, content, place)
+        where i.sent is null or not exists (
+                select from tidemill.mail m where m.job = i.job and m.sent = i.sent)
+            and not exists (
+                select from unnest(deliver.jobs, deliver.sents) with ordinality e(job, sent, place)
+                where e.job = i.job and e.sent = i.sent and e.place < i.place)
+    ), put as (
+        insert into tidemill.mail (job, number, at, sent, content)
+        select n.job, r.mail + row_number() over (partition by n.job order by n.place), deliver.at, n.sent,
+            n.content::json
+        from new n, lateral (select r.mail from tidemill.run r where r.job = n.job limit 1) r
+        returning job
+    )
+    update tidemill.run r set mail = r.mail + p.pieces
+    from (select p.job, count(*) as pieces from put p group by p.job) p
+    where r.job = p.job;
+    for woken in
+        update tidemill.run r set wake_at = null
+        where r.job = any (deliver.jobs) and r.wake_at <= r.mail and r.parked is null and not r.paused
+        returning r.job
+    loop
+        return next tidemill.run_now(woken, deliver.at);
+    end loop;
+end $$;
+
+-- Lets a job that waits for a slot or the clock wait until another time; answers its queue, or null when it does not
+-- wait.
+create function tidemill.put_off(id uuid, until timestamptz) returns text language plpgsql as $$
+declare
+    sheaf tidemill.ready;
+begin
+    sheaf := tidemill.take_out(put_off.id);
+    if sheaf.seq is null then
+        return null;
+    end if;
+    update tidemill.job j set sheaf = tidemill.place(put_off.id, sheaf.queue, sheaf.priority, put_off.until, sheaf.kind,
+        sheaf.tenant, sheaf.key, sheaf.attempt, sheaf.lost)
+    where j.id = put_off.id;
+    return sheaf.queue;
+end $$;

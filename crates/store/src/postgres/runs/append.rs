@@ -1,0 +1,265 @@
+//! Writes to journals, by natural batching: what comes while a commit is under way goes with the next one.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidemill_core::{JobId, NewJob, Payload, WorkerId};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+use crate::postgres::connect::{Conn, Db};
+use crate::postgres::error::{Fault, Tries};
+use crate::postgres::statement::{Statement, sql};
+use crate::postgres::{Shared, cancel, settle};
+use crate::run::{Append, RunWrites};
+use crate::wake::Hint;
+
+const APPEND: Statement = sql!(
+    "append_journal",
+    TIMESTAMPTZ,
+    UUID,
+    UUID_ARRAY,
+    INT8_ARRAY,
+    TEXT_ARRAY,
+    UUID_ARRAY,
+    INT4_ARRAY,
+    TEXT_ARRAY,
+    UUID_ARRAY,
+    BOOL_ARRAY,
+    TEXT_ARRAY,
+    UUID_ARRAY,
+    INT4_ARRAY,
+);
+
+/// Runs in one shared commit.
+const BATCH_RUNS_MAX: usize = 500;
+/// Commits under way at once. Two keep the server busy while the next batch gathers.
+const FLIGHTS_MAX: usize = 2;
+/// Why children are called off that nobody waits for.
+const UNWANTED: &str = "its parent does not wait for it any more";
+
+struct Call {
+    worker: WorkerId,
+    items: Vec<Append>,
+    answer: oneshot::Sender<Result<Vec<bool>>>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    calls: Vec<Call>,
+    flights: usize,
+}
+
+/// Where writes to journals wait for a commit.
+#[derive(Clone, Default)]
+pub(crate) struct Appends(Arc<Mutex<Waiting>>);
+
+/// Writes to journals; answers in the order of the items.
+pub(crate) async fn append(
+    shared: &Arc<Shared>,
+    worker: WorkerId,
+    items: Vec<Append>,
+) -> Result<Vec<bool>> {
+    if !items.iter().all(|item| item.writes.children.is_empty() && item.writes.cancel.is_empty()) {
+        return append_whole(shared, worker, &items).await;
+    }
+    let (answer, answered) = oneshot::channel();
+    let appends = shared.appends.clone();
+    if appends.push(Call { worker, items, answer }) {
+        // A task of its own: the caller may go away, what others write must not.
+        tokio::spawn(appends.fly(Arc::clone(shared)));
+    }
+    answered.await.unwrap_or_else(|_| {
+        let reason = "the store was closed meanwhile".to_owned();
+        Err(Error::Unavailable { reason, unknown: true })
+    })
+}
+
+impl Appends {
+    /// Adds a call; whether a flight is to be started for it.
+    fn push(&self, call: Call) -> bool {
+        let mut waiting = self.lock();
+        waiting.calls.push(call);
+        let starts = waiting.flights < FLIGHTS_MAX;
+        waiting.flights += usize::from(starts);
+        starts
+    }
+
+    async fn fly(self, shared: Arc<Shared>) {
+        while let Some(calls) = self.next() {
+            write_calls(&shared.db, calls).await;
+        }
+    }
+
+    /// The calls of the next commit, all of one worker; `None` ends this flight.
+    fn next(&self) -> Option<Vec<Call>> {
+        let mut waiting = self.lock();
+        let Some(worker) = waiting.calls.first().map(|call| call.worker) else {
+            waiting.flights -= 1;
+            return None;
+        };
+        let mut runs = 0;
+        let (calls, left) = waiting.calls.drain(..).partition(|call| {
+            runs += call.items.len();
+            call.worker == worker && (runs <= BATCH_RUNS_MAX || runs == call.items.len())
+        });
+        waiting.calls = left;
+        Some(calls)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn write_calls(db: &Db, calls: Vec<Call>) {
+    let Some(worker) = calls.first().map(|call| call.worker) else { return };
+    let items: Vec<&Append> = calls.iter().flat_map(|call| &call.items).collect();
+    let mut tries = Tries::resend();
+    let written = loop {
+        let writing = async { write(&db.conn().await?, db, worker, &items).await };
+        match writing.await {
+            Ok(held) => break Ok(held),
+            Err(fault) => {
+                if let Err(error) = tries.again(fault).await {
+                    break Err(error);
+                }
+            }
+        }
+    };
+    for Call { items, answer, .. } in calls {
+        let answers = match &written {
+            Ok(held) => Ok(items.iter().map(|item| held.contains(&item.job.0)).collect()),
+            Err(error) => Err(error.clone()),
+        };
+        // Whoever asked may have gone meanwhile; what was written stays.
+        let _ = answer.send(answers);
+    }
+}
+
+/// Writes all that can be written by one statement. Answers the runs whose leases hold.
+async fn write(
+    conn: &Conn<'_>,
+    db: &Db,
+    worker: WorkerId,
+    items: &[&Append],
+) -> Result<HashSet<Uuid>, Fault> {
+    let jobs: Vec<Uuid> = items.iter().map(|item| item.job.0).collect();
+    let tokens: Vec<i64> = items.iter().map(|item| item.token.0).collect();
+    let begins: Vec<Option<&str>> =
+        items.iter().map(|item| item.writes.begins.as_deref()).collect();
+    let entries =
+        || items.iter().flat_map(|item| item.writes.entries.iter().map(|e| (item.job.0, e)));
+    let entry_jobs: Vec<Uuid> = entries().map(|(job, _)| job).collect();
+    let numbers: Vec<i32> = entries().map(|(_, (number, _))| *number as i32).collect();
+    let texts: Vec<&str> = entries().map(|(_, (_, text))| text.as_str()).collect();
+    let changing = items.iter().filter(|i| i.writes.owes || i.writes.state.is_some());
+    let changing: Vec<Uuid> = changing.map(|item| item.job.0).collect();
+    let owes: Vec<bool> = items.iter().map(|item| item.writes.owes).collect();
+    let states = items.iter().map(|item| item.writes.state.as_ref().map(Payload::as_str));
+    let states: Vec<Option<&str>> = states.collect();
+    let forget = items.iter().flat_map(|i| i.writes.forget.iter().map(|n| (i.job.0, *n as i32)));
+    let (forget_jobs, forget_numbers): (Vec<Uuid>, Vec<i32>) = forget.unzip();
+    let now = db.manual_now();
+    let rows = conn
+        .query(
+            &APPEND,
+            &[
+                &now,
+                &worker.0,
+                &jobs,
+                &tokens,
+                &begins,
+                &entry_jobs,
+                &numbers,
+                &texts,
+                &changing,
+                &owes,
+                &states,
+                &forget_jobs,
+                &forget_numbers,
+            ],
+        )
+        .await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// Writes to journals together with children that start or are called off.
+async fn append_whole(shared: &Shared, worker: WorkerId, items: &[Append]) -> Result<Vec<bool>> {
+    let mut tries = Tries::resend();
+    let (held, told) = loop {
+        let conn = shared.db.begin().await?;
+        let acted = append_in(shared, &conn, worker, items).await;
+        match conn.end(acted).await {
+            Ok(done) => break done,
+            Err(fault) => tries.again(fault).await?,
+        }
+    };
+    told.tell(shared);
+    Ok(items.iter().map(|item| held.contains(&item.job.0)).collect())
+}
+
+async fn append_in(
+    shared: &Shared,
+    conn: &Conn<'_>,
+    worker: WorkerId,
+    items: &[Append],
+) -> Result<(HashSet<Uuid>, Family), Fault> {
+    let items: Vec<&Append> = items.iter().collect();
+    let held = write(conn, &shared.db, worker, &items).await?;
+    let holding = items.iter().filter(|item| held.contains(&item.job.0));
+    let told = Family::write(shared, conn, holding.map(|item| &item.writes)).await?;
+    Ok((held, told))
+}
+
+/// What became of children.
+#[derive(Default)]
+pub(crate) struct Family {
+    queues: Vec<String>,
+    called_off: Vec<cancel::Search>,
+}
+
+impl Family {
+    async fn write<'a>(
+        shared: &Shared,
+        conn: &Conn<'_>,
+        writes: impl Iterator<Item = &'a RunWrites> + Clone,
+    ) -> Result<Self, Fault> {
+        let children: Vec<&NewJob> = writes.clone().flat_map(|writes| &writes.children).collect();
+        let queues = settle::follow_up(shared, conn, &children).await?;
+        let mut called_off = Vec::new();
+        for id in writes.flat_map(|writes| &writes.cancel) {
+            called_off.push(cancel::cancel_in(shared, conn, *id, UNWANTED).await?);
+        }
+        Ok(Self { queues, called_off })
+    }
+
+    /// Tells those who wait for it what was committed.
+    pub fn tell(&self, shared: &Shared) {
+        for queue in &self.queues {
+            shared.hint(Hint::Ready { queue: queue.clone() });
+        }
+        for search in &self.called_off {
+            search.tell(shared);
+        }
+    }
+}
+
+/// Writes what runs want written with their settles, whose leases hold.
+pub(crate) async fn write_with(
+    shared: &Shared,
+    conn: &Conn<'_>,
+    worker: WorkerId,
+    runs: &[(JobId, tidemill_core::Token, &RunWrites)],
+) -> Result<Family, Fault> {
+    if runs.is_empty() {
+        return Ok(Family::default());
+    }
+    let items: Vec<Append> = runs
+        .iter()
+        .map(|(job, token, writes)| Append { job: *job, token: *token, writes: (*writes).clone() })
+        .collect();
+    write(conn, &shared.db, worker, &items.iter().collect::<Vec<_>>()).await?;
+    Family::write(shared, conn, runs.iter().map(|(_, _, writes)| *writes)).await
+}

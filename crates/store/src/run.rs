@@ -1,0 +1,198 @@
+//! What the engine asks of a store about runs of workflows, and what it is answered.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tidemill_core::workflow::{Mail, Waits};
+use tidemill_core::{JobId, NewJob, Payload, Token, WorkerId};
+
+use crate::error::Result;
+use crate::request::Receipt;
+
+/// Runs of one page, at most.
+pub const PAGE_RUNS_MAX: usize = 1000;
+
+/// What a run wants written: all of it, or nothing.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RunWrites {
+    /// Nothing of this run was written before; it goes by this version of the code.
+    pub begins: Option<String>,
+    /// Entries of the journal, as JSON, with their numbers.
+    pub entries: Vec<(u32, String)>,
+    /// Numbers of entries that others stand for now.
+    pub forget: Vec<u32>,
+    /// What it shows of itself from now on.
+    pub state: Option<Payload>,
+    /// There is something to see to from now on if it ends otherwise than well: undos, children.
+    pub owes: bool,
+    /// Children that are started.
+    pub children: Vec<NewJob>,
+    /// Children that nobody waits for any more; they are called off.
+    pub cancel: Vec<JobId>,
+}
+
+impl RunWrites {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether there are only entries.
+    pub fn is_plain(&self) -> bool {
+        self.forget.is_empty()
+            && self.state.is_none()
+            && !self.owes
+            && self.children.is_empty()
+            && self.cancel.is_empty()
+    }
+}
+
+/// A write to the journal of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Append {
+    /// Whose.
+    pub job: JobId,
+    /// The token of its claim.
+    pub token: Token,
+    /// What.
+    pub writes: RunWrites,
+}
+
+/// A signal on its way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Signal {
+    /// To which run.
+    pub to: JobId,
+    /// Its name.
+    pub name: String,
+    /// What it carries.
+    pub payload: Payload,
+    /// One that was sent under the same id before is not sent again.
+    pub id: Option<String>,
+}
+
+/// What became of a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SignalAnswer {
+    /// It is in the mailbox, now or since it was sent before.
+    Kept,
+    /// The job has finished; nothing was kept.
+    Finished,
+    /// There is no such job.
+    Unknown,
+}
+
+/// What is to be done with a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RunAct {
+    /// It is not woken until it is resumed; what runs goes on until it waits.
+    Pause,
+    /// It goes on, whether it was paused or parked.
+    Resume,
+    /// Everything from this entry of its journal on is forgotten, and it goes on from there. Only while it waits.
+    Reset {
+        /// The first entry to forget.
+        from: u32,
+    },
+}
+
+/// What became of an act on a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunAnswer {
+    /// It was done.
+    Acted,
+    /// It runs, or has finished: this cannot be done now.
+    NotNow,
+    /// There is no such run.
+    Unknown,
+}
+
+/// What is kept of a run beside its journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunView {
+    /// Its job.
+    pub job: JobId,
+    /// When its journal began.
+    pub began_at: Timestamp,
+    /// The version of the code it began with; empty: it was not said.
+    pub version: String,
+    /// What it waits for.
+    pub waits: Option<Waits>,
+    /// What it shows of itself.
+    pub state: Option<Payload>,
+    /// Why it does not go on: its code differs from its journal, or asked for what cannot be.
+    pub parked: Option<String>,
+    /// Somebody paused it.
+    pub paused: bool,
+    /// What it did is being undone, or is, by the flow of the same id.
+    pub undone: bool,
+}
+
+/// An entry of a journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryRow {
+    /// Its number.
+    pub number: u32,
+    /// When it was written.
+    pub at: Timestamp,
+    /// It, as JSON.
+    pub entry: String,
+}
+
+/// Which runs to list. Every condition given must hold. Newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RunFilter {
+    /// Of this kind.
+    pub kind: Option<String>,
+    /// Those that are parked.
+    pub parked: bool,
+    /// Those that have not finished.
+    pub unfinished: bool,
+    /// Made before this one: the last of the page before.
+    pub before: Option<JobId>,
+    /// At most this many. Defaults to 0, which means 50; at most 1,000.
+    pub limit: usize,
+}
+
+impl RunFilter {
+    /// The number of rows of a page.
+    pub fn page_rows(&self) -> usize {
+        if self.limit == 0 { 50 } else { self.limit.min(PAGE_RUNS_MAX) }
+    }
+}
+
+/// Durable memory of runs: journals and mailboxes.
+#[async_trait]
+pub trait Runs: Send + Sync {
+    /// Writes to journals, each only if its token still holds. Answers stand in the order of the items; `false`: the
+    /// lease was lost, and nothing was written. Calls that come while one is under way share the next commit.
+    async fn append(&self, worker: WorkerId, items: Vec<Append>) -> Result<Vec<bool>>;
+
+    /// The journal of a run, in order, and what else is kept of it.
+    async fn journal(&self, job: JobId) -> Result<(Vec<EntryRow>, Option<RunView>)>;
+
+    /// The mail of a run after this number, in order.
+    async fn mail(&self, job: JobId, after: i64) -> Result<Vec<Mail>>;
+
+    /// Puts signals into the mailboxes of their runs, in this order, and wakes those that wait for them. `start` is
+    /// enqueued in the same transaction before, as [`Store::enqueue`](crate::Store::enqueue) does, and answered.
+    async fn signal(
+        &self,
+        start: Option<NewJob>,
+        signals: Vec<Signal>,
+    ) -> Result<(Option<Receipt>, Vec<SignalAnswer>)>;
+
+    /// Acts on a run.
+    async fn change_run(&self, job: JobId, act: RunAct) -> Result<RunAnswer>;
+
+    /// A page of runs, newest first.
+    async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunView>>;
+
+    /// Runs that ended otherwise than well and owe something: at most so many.
+    async fn debts(&self, limit: usize) -> Result<Vec<JobId>>;
+
+    /// What these runs owed was seen to; `true`: they are undone from now on.
+    async fn paid(&self, jobs: &[(JobId, bool)]) -> Result<()>;
+}

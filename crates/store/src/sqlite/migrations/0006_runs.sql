@@ -1,0 +1,43 @@
+-- Runs: jobs that keep a journal.
+--
+-- tidemill_run      one row per job that has a journal or mail. `wake_at`: it waits, and the piece of mail of this number
+--                   wakes it.
+-- tidemill_journal  what it did, only added to; each write proves its lease.
+-- tidemill_mail     what came for it: signals, and ends of its children.
+-- tidemill_debt     runs that ended otherwise than well, whose undos and children are to be seen to.
+
+create table tidemill_run (
+    job blob not null primary key,
+    began_at integer not null,
+    version text not null default '',
+    mail integer not null default 0, -- the number of the last piece
+    wake_at integer,
+    waits text,
+    state text,
+    parked text,
+    paused integer not null default 0,
+    owes integer not null default 0,
+    undone integer not null default 0 -- what it did is being undone, or is: it cannot go on
+) without rowid;
+
+create table tidemill_journal (
+    job blob not null,
+    number integer not null,
+    at integer not null,
+    entry text not null,
+    primary key (job, number)
+) without rowid;
+
+create table tidemill_mail (
+    job blob not null,
+    number integer not null,
+    at integer not null,
+    sent text, -- what makes two of them the same
+    content text not null,
+    primary key (job, number)
+) without rowid;
+create unique index tidemill_mail_sent on tidemill_mail (job, sent) where sent is not null;
+
+create table tidemill_debt (
+    job blob not null primary key
+) without rowid;

@@ -1,0 +1,9 @@
+//! Runs of workflows: their journals and their mail.
+
+mod append;
+mod mail;
+mod view;
+
+pub(super) use append::{append, write};
+pub(super) use mail::{ended, mail, signal, wait};
+pub(super) use view::{change, debts, forget, journal, list, paid};

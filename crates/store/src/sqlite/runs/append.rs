@@ -1,0 +1,55 @@
+//! Writes to journals, each only while its lease names the run.
+
+use rusqlite::params;
+use tidemill_core::{JobId, Payload, WorkerId};
+
+use crate::error::Result;
+use crate::run::{Append, RunWrites};
+use crate::sqlite::cancel::cancel;
+use crate::sqlite::enqueue::enqueue;
+use crate::sqlite::lease::Lease;
+use crate::sqlite::writer::Turn;
+
+/// Why children are called off that nobody waits for.
+const UNWANTED: &str = "its parent does not wait for it any more";
+
+/// Writes to journals; answers in the order of the items.
+pub(in crate::sqlite) fn append(
+    turn: &mut Turn<'_>,
+    worker: WorkerId,
+    items: &[Append],
+) -> Result<Vec<bool>> {
+    let mut answers = Vec::with_capacity(items.len());
+    for item in items {
+        let lease = Lease::find(turn.conn, item.token)?.filter(|lease| lease.worker == worker);
+        let holds = lease.is_some_and(|lease| lease.jobs.iter().any(|held| held.id == item.job));
+        if holds {
+            write(turn, item.job, &item.writes)?;
+        }
+        answers.push(holds);
+    }
+    Ok(answers)
+}
+
+/// Writes what a run, whose lease holds, wants written.
+pub(in crate::sqlite) fn write(turn: &mut Turn<'_>, job: JobId, writes: &RunWrites) -> Result<()> {
+    let (conn, now, id) = (turn.conn, turn.now, job.0.as_bytes());
+    let RunWrites { begins, entries, forget, state, owes, children, cancel: unwanted } = writes;
+    if begins.is_some() || *owes || state.is_some() {
+        let mut upsert = conn.prepare_cached(include_str!("../sql/upsert_run.sql"))?;
+        upsert.execute(params![id, now, begins, owes, state.as_ref().map(Payload::as_str)])?;
+    }
+    let mut insert = conn.prepare_cached(include_str!("../sql/insert_entry.sql"))?;
+    for (number, entry) in entries {
+        insert.execute(params![id, number, now, entry])?;
+    }
+    let mut delete = conn.prepare_cached(include_str!("../sql/delete_entry.sql"))?;
+    for number in forget {
+        delete.execute(params![id, number])?;
+    }
+    if !children.is_empty() {
+        enqueue(turn, children)?;
+    }
+    cancel(turn, unwanted, UNWANTED)?;
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! Mail of runs: signals, ends of children, and the waits they end.
+
+use rusqlite::{Connection, params};
+use tidemill_core::job::outcome::Waiting;
+use tidemill_core::workflow::{ChildEnd, Content, Mail, NEVER};
+use tidemill_core::{Job, JobId, NewJob, Payload, State, Token};
+
+use super::view::find;
+use crate::error::{Error, Result};
+use crate::request::Receipt;
+use crate::run::{Signal, SignalAnswer};
+use crate::sqlite::bound::enqueue_bounded;
+use crate::sqlite::cancel::run_now;
+use crate::sqlite::finish::End;
+use crate::sqlite::ready;
+use crate::sqlite::rows::time_at;
+use crate::sqlite::writer::Turn;
+
+/// The mail of a run after this number.
+pub(in crate::sqlite) fn mail(conn: &Connection, job: JobId, after: i64) -> Result<Vec<Mail>> {
+    let mut select = conn.prepare_cached(include_str!("../sql/select_mail.sql"))?;
+    let rows = select.query_map(params![job.0.as_bytes(), after], |row| {
+        Ok((row.get(0)?, time_at(row, 1)?, row.get::<_, String>(2)?))
+    })?;
+    rows.map(|row| {
+        let (number, at, content) = row?;
+        let content = serde_json::from_str(&content);
+        let content = content.map_err(|e| Error::Database { reason: e.to_string() })?;
+        Ok(Mail { number, at, content })
+    })
+    .collect()
+}
+
+/// Puts signals into mailboxes; answers in their order.
+pub(in crate::sqlite) fn signal(
+    turn: &mut Turn<'_>,
+    start: Option<&NewJob>,
+    signals: &[Signal],
+) -> Result<(Option<Receipt>, Vec<SignalAnswer>)> {
+    let mut receipt = None;
+    if let Some(job) = start {
+        let receipts = enqueue_bounded(turn, std::slice::from_ref(job))?;
+        receipt = receipts.map_err(Error::QueueFull)?.pop();
+    }
+    let mut answers = Vec::with_capacity(signals.len());
+    for Signal { to, name, payload, id } in signals {
+        // It may be another one that stands for the job that was to start.
+        let to = receipt.map_or(*to, |receipt| receipt.id());
+        let mut finished = turn.conn.prepare_cached(include_str!("../sql/is_finished.sql"))?;
+        answers.push(if finished.exists([to.0.as_bytes()])? {
+            SignalAnswer::Finished
+        } else if ready::body(turn.conn, to)?.is_none() {
+            SignalAnswer::Unknown
+        } else {
+            let content = Content::Signal { name: name.clone(), payload: payload.clone() };
+            deliver(turn, to, id.as_deref(), &content)?;
+            SignalAnswer::Kept
+        });
+    }
+    Ok((receipt, answers))
+}
+
+/// Puts a piece of mail into the box of a run, once, and wakes the run if it waited for it.
+fn deliver(turn: &mut Turn<'_>, to: JobId, sent: Option<&str>, content: &Content) -> Result<()> {
+    let (conn, now, id) = (turn.conn, turn.now, to.0.as_bytes());
+    let content = serde_json::to_string(content);
+    let content = content.map_err(|e| Error::Database { reason: e.to_string() })?;
+    let waits = find(conn, to)?.is_some_and(|(_, row)| row.wake_at.is_some());
+    conn.prepare_cached(include_str!("../sql/upsert_run.sql"))?.execute(params![
+        id,
+        now,
+        None::<&str>,
+        false,
+        None::<&str>
+    ])?;
+    let mut insert = conn.prepare_cached(include_str!("../sql/insert_mail.sql"))?;
+    if insert.execute(params![id, now, sent, content])? == 0 {
+        return Ok(());
+    }
+    let mut count = conn.prepare_cached(include_str!("../sql/count_mail.sql"))?;
+    let wakes: bool = count.query_one([id], |row| row.get(0))?;
+    if waits && wakes {
+        run_now(turn, to)?;
+    }
+    turn.news.mail.insert(to);
+    Ok(())
+}
+
+/// What follows for runs from a job that ended: its parent hears of it, and its debts are noted.
+pub(in crate::sqlite) fn ended(turn: &mut Turn<'_>, job: &Job, end: &End<'_>) -> Result<()> {
+    if let Some(parent) = job.options.parent {
+        let output = end.output.map(|output| Payload::trusted(output.to_owned()));
+        let error = end.error.map(str::to_owned);
+        let content = Content::Child(ChildEnd { id: job.id, state: end.state, output, error });
+        deliver(turn, parent, None, &content)?;
+    }
+    if end.state != State::Done {
+        let mut note = turn.conn.prepare_cached(include_str!("../sql/insert_debt.sql"))?;
+        turn.news.debts |= note.execute([job.id.0.as_bytes()])? > 0;
+    }
+    Ok(())
+}
+
+/// Notes what a run waits for; answers when it goes on by itself: at once, if what wakes it has come meanwhile.
+pub(in crate::sqlite) fn wait(
+    turn: &mut Turn<'_>,
+    job: JobId,
+    token: Token,
+    waiting: &Waiting,
+) -> Result<i64> {
+    let (conn, id) = (turn.conn, job.0.as_bytes());
+    conn.prepare_cached(include_str!("../sql/upsert_run.sql"))?.execute(params![
+        id,
+        turn.now,
+        None::<&str>,
+        false,
+        None::<&str>
+    ])?;
+    let found = find(conn, job)?;
+    let (is_paused, mail) = found.map_or((false, 0), |(view, row)| (view.paused, row.mail));
+    let due = match waiting.wake_at() {
+        _ if is_paused || waiting.parked.is_some() => NEVER.as_microsecond(),
+        Some(number) if number <= mail => turn.now,
+        _ => waiting.waits.until.unwrap_or(NEVER).as_microsecond(),
+    };
+    let wake_at = waiting.wake_at().filter(|number| *number > mail);
+    let waits = serde_json::to_string(&waiting.waits).ok();
+    let mut update = conn.prepare_cached(include_str!("../sql/update_waits.sql"))?;
+    update.execute(params![id, wake_at, waits, waiting.parked])?;
+    let mut forget = conn.prepare_cached(include_str!("../sql/delete_waited.sql"))?;
+    forget.execute(params![id, token.0])?;
+    Ok(due.max(turn.now))
+}

@@ -1,0 +1,160 @@
+//! Runs as people see them, and what people do with them.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use tidemill_core::workflow::NEVER;
+use tidemill_core::{JobId, Payload};
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+use crate::run::{EntryRow, RunAct, RunAnswer, RunFilter, RunView};
+use crate::sqlite::cancel::run_now;
+use crate::sqlite::ready::{self, Waiting};
+use crate::sqlite::rows::{count, job_id, time_at};
+use crate::sqlite::writer::Turn;
+
+/// What only the store needs to know of a run.
+pub(super) struct Box {
+    pub mail: i64,
+    pub wake_at: Option<i64>,
+}
+
+/// A run, if there is one.
+pub(super) fn find(conn: &Connection, job: JobId) -> Result<Option<(RunView, Box)>> {
+    let mut select = conn.prepare_cached(include_str!("../sql/select_run.sql"))?;
+    let found = select.query_one([job.0.as_bytes()], |row| Ok((Read::of(row)?, boxed(row)?)));
+    found.optional()?.map(|(read, row)| Ok((read.view()?, row))).transpose()
+}
+
+fn boxed(row: &Row<'_>) -> rusqlite::Result<Box> {
+    Ok(Box { mail: row.get(7)?, wake_at: row.get(8)? })
+}
+
+struct Read {
+    view: RunView,
+    waits: Option<String>,
+}
+
+impl Read {
+    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let view = RunView {
+            job: job_id(row, 0)?,
+            began_at: time_at(row, 1)?,
+            version: row.get(2)?,
+            waits: None,
+            state: row.get::<_, Option<String>>(4)?.map(Payload::trusted),
+            parked: row.get(5)?,
+            paused: row.get(6)?,
+            undone: row.get(9)?,
+        };
+        Ok(Self { view, waits: row.get(3)? })
+    }
+
+    fn view(self) -> Result<RunView> {
+        let waits = self.waits.as_deref().map(serde_json::from_str).transpose();
+        let waits = waits.map_err(|e| Error::Database { reason: e.to_string() })?;
+        Ok(RunView { waits, ..self.view })
+    }
+}
+
+/// The journal of a run, and what else is kept of it.
+pub(in crate::sqlite) fn journal(
+    conn: &Connection,
+    job: JobId,
+) -> Result<(Vec<EntryRow>, Option<RunView>)> {
+    let mut select = conn.prepare_cached(include_str!("../sql/select_journal.sql"))?;
+    let rows = select.query_map([job.0.as_bytes()], |row| {
+        let number = count::<i64>(row, 0)? as u32;
+        Ok(EntryRow { number, at: time_at(row, 1)?, entry: row.get(2)? })
+    })?;
+    let entries = rows.collect::<rusqlite::Result<_>>()?;
+    Ok((entries, find(conn, job)?.map(|(view, _)| view)))
+}
+
+/// A page of runs, newest first.
+pub(in crate::sqlite) fn list(conn: &Connection, filter: &RunFilter) -> Result<Vec<RunView>> {
+    let before = filter.before.map_or(Uuid::max(), |id| id.0);
+    let mut select = conn.prepare_cached(include_str!("../sql/list_runs.sql"))?;
+    let rows = select.query_map(
+        params![
+            before.as_bytes(),
+            filter.page_rows() as i64,
+            filter.kind,
+            filter.parked,
+            filter.unfinished
+        ],
+        Read::of,
+    )?;
+    rows.map(|row| row?.view()).collect()
+}
+
+/// Runs that owe something.
+pub(in crate::sqlite) fn debts(conn: &Connection, limit: usize) -> Result<Vec<JobId>> {
+    let mut select = conn.prepare_cached(include_str!("../sql/select_debts.sql"))?;
+    let rows = select.query_map([limit as i64], |row| job_id(row, 0))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// What these runs owed was seen to.
+pub(in crate::sqlite) fn paid(turn: &mut Turn<'_>, jobs: &[(JobId, bool)]) -> Result<()> {
+    let mut delete = turn.conn.prepare_cached(include_str!("../sql/delete_debt.sql"))?;
+    let mut undo = turn.conn.prepare_cached(include_str!("../sql/undo_run.sql"))?;
+    for (job, is_undone) in jobs {
+        delete.execute([job.0.as_bytes()])?;
+        if *is_undone {
+            undo.execute([job.0.as_bytes()])?;
+        }
+    }
+    Ok(())
+}
+
+/// Forgets a run with its journal and its mail.
+pub(in crate::sqlite) fn forget(conn: &Connection, job: JobId) -> Result<()> {
+    let id = job.0.as_bytes();
+    if conn.prepare_cached(include_str!("../sql/delete_run.sql"))?.execute([id])? > 0 {
+        conn.prepare_cached(include_str!("../sql/delete_journal.sql"))?.execute([id])?;
+        conn.prepare_cached(include_str!("../sql/delete_mail.sql"))?.execute([id])?;
+        conn.prepare_cached(include_str!("../sql/delete_debt.sql"))?.execute([id])?;
+    }
+    Ok(())
+}
+
+/// Acts on a run.
+pub(in crate::sqlite) fn change(
+    turn: &mut Turn<'_>,
+    job: JobId,
+    act: &RunAct,
+) -> Result<RunAnswer> {
+    let conn = turn.conn;
+    if find(conn, job)?.is_none() {
+        return Ok(RunAnswer::Unknown);
+    }
+    let is_paused = *act == RunAct::Pause;
+    if let RunAct::Reset { from } = act {
+        if !put_off(turn, job)? {
+            return Ok(RunAnswer::NotNow);
+        }
+        let mut cut = conn.prepare_cached(include_str!("../sql/cut_journal.sql"))?;
+        cut.execute(params![job.0.as_bytes(), from])?;
+    }
+    let mut update = conn.prepare_cached(include_str!("../sql/update_run.sql"))?;
+    update.execute(params![job.0.as_bytes(), is_paused])?;
+    if is_paused {
+        put_off(turn, job)?;
+    } else {
+        run_now(turn, job)?;
+    }
+    Ok(RunAnswer::Acted)
+}
+
+/// Lets a job that waits wait for ever; `false` when it does not wait.
+fn put_off(turn: &mut Turn<'_>, job: JobId) -> Result<bool> {
+    let conn = turn.conn;
+    let Some(body) = ready::body(conn, job)? else { return Ok(false) };
+    let found = ready::find(conn, &body, &ready::last_attempt(conn, job)?)?;
+    let Some(waiting) = found else { return Ok(false) };
+    ready::delete(turn, &body.job, waiting.run_at)?;
+    let run_at = NEVER.as_microsecond();
+    ready::insert(turn, &body.job, Waiting { run_at, ..waiting })?;
+    ready::point(conn, job, run_at)?;
+    Ok(true)
+}

@@ -1,0 +1,2 @@
+-- Forgets a run.
+delete from tidemill_run where job = ?1

@@ -1,0 +1,2 @@
+-- What is kept of a run beside its journal.
+select job, began_at, version, waits, state, parked, paused, mail, wake_at, undone from tidemill_run where job = ?1

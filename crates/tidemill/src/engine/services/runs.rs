@@ -1,0 +1,114 @@
+//! Sees to what runs owe that ended otherwise than well: undoes their steps, and calls off their children.
+//!
+//! What a run did is undone by a flow of the same id, so it is stuck, retried, resolved and watched as any saga is. The
+//! handler that made the run is not needed for it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tidemill_core::flow::{After, Flow, FlowOptions, Step, UndoRule, Work};
+use tidemill_core::workflow::{Entry, Undoing, orphans, undos};
+use tidemill_core::{FlowId, JobId, Retry};
+use tidemill_store::Hint;
+use tidemill_store::flow::Start;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::Tidemill;
+use crate::error::Result;
+
+/// How often it is looked at without a hint.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Runs seen to at a time.
+const RUNS_MAX: usize = 100;
+/// The step of an undoing flow from which on there is no way back: one that dies holds those behind it.
+const TURNED_BACK: &str = "turned back";
+
+/// Tends until `stop`: when it is told to, and every few seconds.
+pub(crate) async fn run(mill: Tidemill, stop: CancellationToken) {
+    let mut hints = mill.0.store.wake().listen();
+    let mut failing = false;
+    loop {
+        match tend(&mill).await {
+            Ok(()) => failing = false,
+            Err(error) if !failing => {
+                failing = true;
+                tracing::warn!(%error, "what runs owe could not be seen to; it goes on trying");
+            }
+            Err(_) => {}
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = told(&mut hints) => {}
+        }
+    }
+}
+
+async fn told(hints: &mut Receiver<Hint>) {
+    loop {
+        match hints.recv().await {
+            Ok(Hint::Runs | Hint::Any) | Err(RecvError::Lagged(_)) => return,
+            Ok(_) => {}
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+/// Sees to all that is owed. Any number of nodes may do so at once.
+pub(crate) async fn tend(mill: &Tidemill) -> Result<()> {
+    loop {
+        let owing = mill.0.store.debts(RUNS_MAX).await?;
+        if owing.is_empty() {
+            return Ok(());
+        }
+        let mut paid = Vec::with_capacity(owing.len());
+        for job in owing {
+            paid.push((job, pay(mill, job).await?));
+        }
+        mill.0.store.paid(&paid).await?;
+    }
+}
+
+/// Sees to one run; whether it is undone from now on.
+async fn pay(mill: &Tidemill, job: JobId) -> Result<bool> {
+    let journal = mill.journal(job).await?;
+    let entries: Vec<Entry> = journal.into_iter().map(|recorded| recorded.entry).collect();
+    let orphans: Vec<JobId> = orphans(&entries).into_iter().collect();
+    if !orphans.is_empty() {
+        mill.0.store.cancel(orphans, "its parent ended before it").await?;
+    }
+    let undos = undos(&entries);
+    if undos.is_empty() {
+        return Ok(false);
+    }
+    let kind = mill.job(job).await?.map(|view| view.job.kind.clone()).unwrap_or_default();
+    let own: HashMap<JobId, Option<Retry>> =
+        undos.iter().map(|undo| (undo.job.id, undo.job.options.retry.clone())).collect();
+    let mut plan = undoing(job, &kind, undos).plan(&mill.0.limits, mill.0.retention)?;
+    // They are retried as their kind says, not for ever: then somebody has to act.
+    for planned in &mut plan.jobs {
+        planned.job.options.retry = own.get(&planned.job.id).cloned().flatten();
+    }
+    mill.0.store.start_flow(plan, Start::Now).await?;
+    Ok(true)
+}
+
+/// The flow that undoes a run: one undo after another.
+fn undoing(run: JobId, kind: &str, undos: Vec<Undoing>) -> Flow {
+    let mut before = TURNED_BACK.to_owned();
+    let mut first = Step::new(TURNED_BACK, Work::Jobs(Vec::new()));
+    first.pivot = true;
+    first.undo = UndoRule::Nothing;
+    let mut steps = vec![first];
+    for undoing in undos {
+        let name = format!("undo {}", undoing.key.replace('/', " "));
+        let mut step = Step::new(name.clone(), Work::Jobs(vec![undoing.job]));
+        step.after = vec![After::success(std::mem::replace(&mut before, name))];
+        step.undo = UndoRule::Nothing;
+        steps.push(step);
+    }
+    let options = FlowOptions { saga: true, ..FlowOptions::default() };
+    Flow { id: FlowId(run.0), name: format!("undo {kind}"), steps, options }
+}

@@ -1,0 +1,254 @@
+//! A handler's journal: what makes its context durable.
+//!
+//! Everything durable that a handler awaits is an [`Op`]: it asks the run's [`Replay`] under a key and waits for the
+//! answer. The attempt's driver (`drive`) polls the handler and, when that can go no further, does what the replay
+//! says: lets it go on, writes the journal, or lets the run wait without holding anything.
+//! A handler that asks for nothing durable pays nothing.
+
+mod child;
+pub(crate) mod drive;
+mod signal;
+mod sleep;
+mod step;
+mod together;
+mod value;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
+use std::task::{Poll, Waker};
+
+use tidemill_core::workflow::{Answer, Ask, Keys, Replay};
+use tidemill_core::{JobId, NewJob, Payload};
+use tidemill_store::run::RunWrites;
+
+use crate::worker::context::Context;
+use crate::worker::fail::Fail;
+use crate::worker::shop::locked;
+
+pub use step::{Step, StepContext};
+pub use together::{First, First3, First4, Race};
+
+/// The durable side of an attempt.
+#[derive(Debug, Default)]
+pub(crate) struct Run(Mutex<Told>);
+
+/// Why an attempt cannot go on, whatever its handler would say.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Trouble {
+    /// The run is parked until somebody has seen to it.
+    Park(String),
+    /// The attempt ends with this.
+    Fail(Fail),
+}
+
+/// Who is being polled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Polled {
+    #[default]
+    Nobody,
+    /// The handler: what it drops now, it does not want any more.
+    Handler,
+    /// The body of a step: nothing durable may be asked for now.
+    Body,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    keys: Keys,
+    /// `None` until the journal was read.
+    replay: Option<Replay>,
+    /// Something durable was asked for.
+    wanted: bool,
+    /// Who waits for an answer.
+    wakers: HashMap<String, Waker>,
+    polled: Polled,
+    /// Something of the run is in the store.
+    begun: bool,
+    children: Vec<NewJob>,
+    unwanted: Vec<JobId>,
+    shown: Option<Payload>,
+    owes: bool,
+    trouble: Option<Trouble>,
+    /// What is being written.
+    flying: Option<RunWrites>,
+}
+
+impl Run {
+    /// One of which nothing can be in the store yet.
+    pub(crate) fn fresh() -> Self {
+        Self(Mutex::new(Told { replay: Some(Replay::default()), ..Told::default() }))
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        locked(&self.0)
+    }
+
+    /// What the journal has and the handler, which has ended, did not come by.
+    pub(crate) fn left_out(&self) -> Option<String> {
+        let told = self.told();
+        told.replay.as_ref().and_then(|replay| replay.end().err()).map(|diff| diff.to_string())
+    }
+
+    /// What is to be written with the end of the attempt; `None` when nothing durable was asked for.
+    pub(crate) fn last_writes(&self, version: &str) -> Option<RunWrites> {
+        let mut told = self.told();
+        // A write that was cut off may have been made or not: made twice, it is made once.
+        let flying = told.flying.take();
+        let mut writes = told.writes(version)?;
+        if let Some(mut before) = flying {
+            before.entries.append(&mut writes.entries);
+            before.forget.append(&mut writes.forget);
+            before.children.append(&mut writes.children);
+            before.cancel.append(&mut writes.cancel);
+            writes = RunWrites {
+                begins: before.begins.or(writes.begins),
+                state: writes.state.or(before.state),
+                owes: writes.owes || before.owes,
+                ..before
+            };
+        }
+        (!writes.is_empty()).then_some(writes)
+    }
+}
+
+impl Told {
+    /// The handler is about to be polled. Answers how many children are unwanted so far.
+    fn poll_begins(&mut self) -> usize {
+        self.polled = Polled::Handler;
+        self.unwanted.len()
+    }
+
+    fn park(&mut self, why: impl Into<String>) {
+        self.trouble.get_or_insert(Trouble::Park(why.into()));
+    }
+
+    fn wake(&mut self, key: &str) {
+        if let Some(waker) = self.wakers.remove(key) {
+            waker.wake();
+        }
+    }
+
+    /// What has gathered to be written.
+    fn writes(&mut self, version: &str) -> Option<RunWrites> {
+        let replay = self.replay.as_mut()?;
+        let made = replay.take();
+        let mut entries = Vec::with_capacity(made.entries.len());
+        for (number, entry) in made.entries {
+            match serde_json::to_string(&entry) {
+                Ok(text) => entries.push((number, text)),
+                Err(error) => {
+                    self.trouble.get_or_insert(Trouble::Park(error.to_string()));
+                }
+            }
+        }
+        let mut writes = RunWrites {
+            begins: None,
+            entries,
+            forget: made.forget,
+            state: self.shown.take(),
+            owes: std::mem::take(&mut self.owes),
+            children: std::mem::take(&mut self.children),
+            cancel: std::mem::take(&mut self.unwanted),
+        };
+        if !writes.is_empty() && !std::mem::replace(&mut self.begun, true) {
+            writes.begins = Some(version.to_owned());
+        }
+        Some(writes)
+    }
+}
+
+/// Something durable that the handler waits for.
+pub(crate) struct Op {
+    cx: Context,
+    key: String,
+    ask: Option<Ask>,
+    is_over: bool,
+}
+
+impl Op {
+    pub(crate) fn new(cx: &Context, key: String, ask: Ask) -> Self {
+        Self { cx: cx.clone(), key, ask: Some(ask), is_over: false }
+    }
+
+    /// Waits for the answer. `Go` may be followed by another one.
+    pub(crate) async fn answer(&mut self) -> Answer {
+        std::future::poll_fn(|task| {
+            let mut told = self.cx.run().told();
+            told.wanted = true;
+            if told.polled == Polled::Body {
+                told.park(format!("{:?} was asked for in the body of a step", self.key));
+            }
+            let asked = match (told.replay.as_mut(), self.ask.take()) {
+                (None, ask) => {
+                    self.ask = ask;
+                    None
+                }
+                (Some(replay), Some(ask)) => match replay.ask(&self.key, ask) {
+                    Ok(answer) => answer,
+                    Err(diff) => {
+                        told.park(diff.to_string());
+                        None
+                    }
+                },
+                (Some(replay), None) => replay.answer(&self.key),
+            };
+            if let Some(answer) = asked {
+                self.is_over = !matches!(answer, Answer::Go { .. });
+                return Poll::Ready(answer);
+            }
+            told.wakers.insert(self.key.clone(), task.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Acts on the replay.
+    fn with<T>(&self, act: impl FnOnce(&mut Replay, &str) -> T) -> Option<T> {
+        self.cx.run().told().replay.as_mut().map(|replay| act(replay, &self.key))
+    }
+
+    /// Never goes on: the driver ends the attempt.
+    async fn stop<T>(&self, trouble: Trouble) -> T {
+        self.cx.run().told().trouble.get_or_insert(trouble);
+        std::future::pending().await
+    }
+}
+
+impl Drop for Op {
+    fn drop(&mut self) {
+        let mut told = self.cx.run().told();
+        told.wakers.remove(&self.key);
+        if self.is_over || told.polled == Polled::Nobody || self.ask.is_some() {
+            return;
+        }
+        if let Some(replay) = told.replay.as_mut() {
+            let unwanted = replay.leave(&self.key);
+            told.unwanted.extend(unwanted);
+        }
+    }
+}
+
+impl Context {
+    /// The key of the next thing of this name, given now.
+    fn next_key(&self, name: &str) -> String {
+        let mut told = self.run().told();
+        if let Err(error) = check_name(name) {
+            told.park(error);
+        }
+        told.keys.next(self.path(), name)
+    }
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let bytes_max = tidemill_core::workflow::STEP_NAME_BYTES_MAX;
+    if name.is_empty() || name.len() > bytes_max {
+        return Err(format!(
+            "the name {name:?} has {} bytes; 1 to {bytes_max} are allowed",
+            name.len()
+        ));
+    }
+    if name.contains(['/', '#', '[', ']']) {
+        return Err(format!("the name {name:?} has one of / # [ ], which keys are made of"));
+    }
+    Ok(())
+}

@@ -1,0 +1,379 @@
+//! Drives an attempt: polls its handler and, when that goes no further, does what the replay of its journal says.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context as Task, Poll};
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use tidemill_core::job::outcome::Waiting;
+use tidemill_core::workflow::{Entry, Mail, Replay, Rest, Waits};
+use tidemill_core::{JobId, WorkerId};
+use tidemill_store::Hint;
+use tidemill_store::run::{Append, EntryRow, RunView};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::{Polled, Told, Trouble};
+use crate::worker::context::Context;
+use crate::worker::fail::Fail;
+
+/// A wait this short stays in memory: to let go of the run and take it up again costs more.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// What became of an attempt.
+pub(crate) enum Driven<T> {
+    /// The handler ended.
+    Ended(T),
+    /// The run waits. Nothing of it is kept in memory.
+    Waits(Waiting),
+    /// It ends, whatever the handler would say.
+    Fails(Fail),
+    /// It was told to end, and nothing of it runs.
+    Told,
+    /// Its lease was lost.
+    Stale,
+}
+
+type Loaded = tidemill_store::Result<(Vec<EntryRow>, Option<RunView>)>;
+
+/// Drives the handler of an attempt to its end, or to where it waits.
+pub(crate) async fn drive<T>(
+    cx: &Context,
+    worker: WorkerId,
+    version: &str,
+    work: impl Future<Output = T>,
+) -> Driven<T> {
+    let mut work = pin!(work);
+    let mut driver = Driver::new(cx, worker, version);
+    poll_fn(|task| {
+        loop {
+            let unwanted = cx.run().told().poll_begins();
+            let polled = work.as_mut().poll(task);
+            let mut told = cx.run().told();
+            told.polled = Polled::Nobody;
+            if let Poll::Ready(ended) = polled {
+                // What it dropped with its end, it may ask for again in its next attempt.
+                told.unwanted.truncate(unwanted);
+                return Poll::Ready(Driven::Ended(ended));
+            }
+            drop(told);
+            match driver.go_on(task) {
+                Poll::Ready(Next::Again) => {}
+                Poll::Ready(Next::Over(over)) => return Poll::Ready(over.into()),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    })
+    .await
+}
+
+enum Next {
+    /// Let the handler go on.
+    Again,
+    Over(Over),
+}
+
+enum Over {
+    Waits(Waiting),
+    Fails(Fail),
+    Told,
+    Stale,
+}
+
+impl<T> From<Over> for Driven<T> {
+    fn from(over: Over) -> Self {
+        match over {
+            Over::Waits(waiting) => Self::Waits(waiting),
+            Over::Fails(fail) => Self::Fails(fail),
+            Over::Told => Self::Told,
+            Over::Stale => Self::Stale,
+        }
+    }
+}
+
+struct Driver<'a> {
+    cx: &'a Context,
+    worker: WorkerId,
+    version: &'a str,
+    loading: Option<BoxFuture<'static, Loaded>>,
+    flight: Option<BoxFuture<'static, tidemill_store::Result<Vec<bool>>>>,
+    reading: Option<BoxFuture<'static, tidemill_store::Result<Vec<Mail>>>>,
+    /// Mail was read since this attempt began to listen.
+    has_read: bool,
+    listening: Option<BoxFuture<'static, ()>>,
+    alarm: Option<(Timestamp, Pin<Box<tokio::time::Sleep>>)>,
+    began: (Instant, Timestamp),
+}
+
+impl<'a> Driver<'a> {
+    fn new(cx: &'a Context, worker: WorkerId, version: &'a str) -> Self {
+        Self {
+            cx,
+            worker,
+            version,
+            loading: None,
+            flight: None,
+            reading: None,
+            has_read: false,
+            listening: None,
+            alarm: None,
+            began: (Instant::now(), cx.claimed_at()),
+        }
+    }
+
+    /// The store's present, as well as this process knows it.
+    fn now(&self) -> Timestamp {
+        let (at, claimed_at) = self.began;
+        let clock = &self.cx.mill().0.clock;
+        clock.manual().unwrap_or_else(|| claimed_at.checked_add(at.elapsed()).unwrap_or(claimed_at))
+    }
+
+    fn go_on(&mut self, task: &mut Task<'_>) -> Poll<Next> {
+        let cx = self.cx;
+        let mut told = cx.run().told();
+        if !told.wanted {
+            return Poll::Pending;
+        }
+        match told.trouble.take() {
+            Some(Trouble::Park(why)) => return over(Over::Waits(parked(cx, why))),
+            Some(Trouble::Fail(fail)) => return over(Over::Fails(fail)),
+            None => {}
+        }
+        if told.replay.is_none() {
+            return self.load(told, task);
+        }
+        if let Poll::Ready(done) = self.landed(&mut told, task) {
+            return Poll::Ready(done);
+        }
+        if self.read(&mut told, task).is_err() {
+            return over(Over::Fails(Fail::transient("its mail cannot be read")));
+        }
+        self.rest(told, task)
+    }
+
+    fn load(
+        &mut self,
+        mut told: std::sync::MutexGuard<'_, Told>,
+        task: &mut Task<'_>,
+    ) -> Poll<Next> {
+        let loading = self.loading.get_or_insert_with(|| {
+            let (store, id) = (self.cx.mill().0.store.clone(), self.cx.id());
+            Box::pin(async move { store.journal(id).await })
+        });
+        let Poll::Ready(loaded) = loading.as_mut().poll(task) else { return Poll::Pending };
+        self.loading = None;
+        let (rows, run) = match loaded {
+            Ok(loaded) => loaded,
+            Err(error) => return over(Over::Fails(Fail::transient(error))),
+        };
+        if run.as_ref().is_some_and(|run| run.paused) {
+            return over(Over::Waits(waiting(self.cx, Waits::default(), 0)));
+        }
+        if run.as_ref().is_some_and(|run| run.undone) {
+            let why = "what it did was undone; enqueue it anew instead";
+            return over(Over::Fails(Fail::permanent(why)));
+        }
+        let read = |row: EntryRow| {
+            serde_json::from_str::<Entry>(&row.entry).map(|entry| (row.number, entry))
+        };
+        match rows.into_iter().map(read).collect::<serde_json::Result<Vec<_>>>() {
+            Ok(entries) => told.replay = Some(Replay::new(entries)),
+            Err(error) => {
+                let why = format!("its journal cannot be read: {error}");
+                return over(Over::Waits(parked(self.cx, why)));
+            }
+        }
+        told.begun = run.is_some();
+        for (_, waker) in told.wakers.drain() {
+            waker.wake();
+        }
+        Poll::Ready(Next::Again)
+    }
+
+    /// Looks whether a write has ended.
+    fn landed(&mut self, told: &mut Told, task: &mut Task<'_>) -> Poll<Next> {
+        let Some(flight) = self.flight.as_mut() else { return Poll::Pending };
+        let Poll::Ready(written) = flight.as_mut().poll(task) else { return Poll::Pending };
+        self.flight = None;
+        match written.as_deref() {
+            Ok([true]) => {
+                told.flying = None;
+                if let Some(replay) = told.replay.as_mut() {
+                    replay.written();
+                }
+                Poll::Pending
+            }
+            Ok(_) => over(Over::Stale),
+            Err(error) => over(Over::Fails(Fail::transient(error))),
+        }
+    }
+
+    /// Looks whether mail has come, and reads it.
+    fn read(&mut self, told: &mut Told, task: &mut Task<'_>) -> Result<(), ()> {
+        if let Some(listening) = self.listening.as_mut()
+            && listening.as_mut().poll(task).is_ready()
+        {
+            self.listening = None;
+            self.has_read = false;
+        }
+        let Some(reading) = self.reading.as_mut() else { return Ok(()) };
+        let Poll::Ready(read) = reading.as_mut().poll(task) else { return Ok(()) };
+        self.reading = None;
+        let replay = told.replay.as_mut().ok_or(())?;
+        replay.read(read.map_err(|_| ())?);
+        Ok(())
+    }
+
+    fn rest(
+        &mut self,
+        mut told: std::sync::MutexGuard<'_, Told>,
+        task: &mut Task<'_>,
+    ) -> Poll<Next> {
+        let now = self.now();
+        let cx = self.cx;
+        let Some(replay) = told.replay.as_mut() else { return Poll::Pending };
+        if replay.is_too_long() {
+            let why = "its journal is longer than it may be; end scopes, or continue as new";
+            return over(Over::Waits(parked(cx, why.to_owned())));
+        }
+        let rest = replay.rest(now);
+        let is_told = cx.is_cancelled();
+        match rest {
+            Rest::Diverged(diff) => over(Over::Waits(parked(cx, diff.to_string()))),
+            // What it did is written with its end.
+            Rest::Go(_) | Rest::Flush if is_told => over(Over::Told),
+            Rest::Deliver(key) => {
+                told.wake(&key);
+                Poll::Ready(Next::Again)
+            }
+            Rest::Go(keys) => {
+                for key in keys {
+                    told.wake(&key);
+                }
+                Poll::Ready(Next::Again)
+            }
+            Rest::Flush => self.write(&mut told),
+            Rest::Busy { until, mail } => {
+                if mail && self.listens(&mut told, task) {
+                    return Poll::Ready(Next::Again);
+                }
+                self.rings(until, now, task)
+            }
+            Rest::Wait(waits) => self.wait(told, waits, now, task),
+            Rest::Idle => Poll::Pending,
+        }
+    }
+
+    fn write(&mut self, told: &mut Told) -> Poll<Next> {
+        let Some(writes) = told.writes(self.version) else { return Poll::Pending };
+        if let Some(replay) = told.replay.as_mut() {
+            replay.flies();
+        }
+        told.flying = Some(writes.clone());
+        let (store, worker) = (self.cx.mill().0.store.clone(), self.worker);
+        let item = Append { job: self.cx.id(), token: self.cx.token(), writes };
+        self.flight = Some(Box::pin(async move { store.append(worker, vec![item]).await }));
+        Poll::Ready(Next::Again)
+    }
+
+    fn wait(
+        &mut self,
+        mut told: std::sync::MutexGuard<'_, Told>,
+        waits: Waits,
+        now: Timestamp,
+        task: &mut Task<'_>,
+    ) -> Poll<Next> {
+        if waits.mail_min > 0 && self.reading.is_some() {
+            return Poll::Pending;
+        }
+        if waits.mail_min > 0 && !self.has_read {
+            self.begin_reading(&mut told);
+            return Poll::Ready(Next::Again);
+        }
+        let is_short = waits.mail_min == 0
+            && !self.cx.is_cancelled()
+            && self.cx.mill().0.clock.manual().is_none()
+            && waits.until.is_some_and(|until| until <= now + SHORT);
+        if !is_short {
+            let read = told.replay.as_ref().map_or(0, Replay::mail_read);
+            return over(Over::Waits(waiting(self.cx, waits, read)));
+        }
+        // Its beginning is written all the same, so that it is no longer if this process dies.
+        let has_news = told.replay.as_ref().is_some_and(Replay::has_news);
+        if has_news {
+            return self.write(&mut told);
+        }
+        self.rings(waits.until, now, task)
+    }
+
+    fn begin_reading(&mut self, told: &mut Told) {
+        let after = told.replay.as_ref().map_or(0, Replay::mail_read);
+        let (store, id) = (self.cx.mill().0.store.clone(), self.cx.id());
+        self.reading = Some(Box::pin(async move { store.mail(id, after).await }));
+        self.has_read = true;
+    }
+
+    /// Listens for mail; `true` when there may be some to read.
+    fn listens(&mut self, told: &mut Told, task: &mut Task<'_>) -> bool {
+        if self.listening.is_none() {
+            // Listened for first, so that nothing can come in between.
+            let hints = self.cx.mill().0.store.wake().listen();
+            let mut listening: BoxFuture<'static, ()> = Box::pin(came(hints, self.cx.id()));
+            let _ = listening.as_mut().poll(task);
+            self.listening = Some(listening);
+            self.has_read = false;
+        }
+        if self.has_read || self.reading.is_some() {
+            return false;
+        }
+        self.begin_reading(told);
+        true
+    }
+
+    /// Wakes the attempt when something is due.
+    fn rings(
+        &mut self,
+        until: Option<Timestamp>,
+        now: Timestamp,
+        task: &mut Task<'_>,
+    ) -> Poll<Next> {
+        let Some(until) = until else { return Poll::Pending };
+        if self.alarm.as_ref().is_none_or(|(at, _)| *at != until) {
+            let left = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+            self.alarm = Some((until, Box::pin(tokio::time::sleep(left))));
+        }
+        let Some((_, alarm)) = self.alarm.as_mut() else { return Poll::Pending };
+        if alarm.as_mut().poll(task).is_ready() {
+            self.alarm = None;
+            return Poll::Ready(Next::Again);
+        }
+        Poll::Pending
+    }
+}
+
+async fn came(mut hints: Receiver<Hint>, id: JobId) {
+    loop {
+        match hints.recv().await {
+            Ok(Hint::Mail { id: to }) if to == id => return,
+            Ok(Hint::Any) | Err(RecvError::Lagged(_)) => return,
+            Ok(_) => {}
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+fn over(over: Over) -> Poll<Next> {
+    Poll::Ready(Next::Over(over))
+}
+
+fn waiting(cx: &Context, waits: Waits, read: i64) -> Waiting {
+    Waiting { waits, read, spent: cx.attempt().saturating_sub(1), parked: None }
+}
+
+/// A run that does not go on before somebody has seen to it.
+pub(crate) fn parked(cx: &Context, why: String) -> Waiting {
+    tracing::warn!(id = %cx.id(), why, "a run is parked");
+    Waiting { parked: Some(why), ..waiting(cx, Waits::default(), 0) }
+}

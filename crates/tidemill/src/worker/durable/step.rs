@@ -1,0 +1,272 @@
+//! Steps: pieces of a handler's work that are done once.
+
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tidemill_core::workflow::{Answer, Ask, ENTRY_BYTES_MAX, Ending, StepUndo, hash};
+use tidemill_core::{ErrorClass, Limits, Payload, Retry};
+
+use super::{Op, Polled, Trouble};
+use crate::worker::context::Context;
+use crate::worker::fail::{Fail, StepFail};
+use crate::worker::job::Enqueue;
+
+/// A retry this soon is made at once, in the same attempt.
+const SOON: Duration = Duration::from_secs(1);
+
+/// A step on its way: [`run`](Self::run) runs it. Its key is its scope, its name and its occurrence, given when this
+/// is made.
+#[must_use = "a step does nothing until it is run and awaited"]
+pub struct Step {
+    cx: Context,
+    key: String,
+    hash: Option<String>,
+    retry: Retry,
+    timeout: Option<Duration>,
+    once: bool,
+    undo: Option<StepUndo>,
+    wrong: Option<String>,
+}
+
+/// What the body of a step knows. It has nothing durable: a step is the smallest piece.
+#[derive(Debug, Clone)]
+pub struct StepContext {
+    key: String,
+    tries: u16,
+}
+
+impl StepContext {
+    /// The same whenever this step of this job is tried: hand it to services that take an idempotency key.
+    pub fn idempotency_key(&self) -> &str {
+        &self.key
+    }
+
+    /// The number of this try; the first is 1.
+    pub fn attempt(&self) -> u16 {
+        self.tries
+    }
+}
+
+impl Context {
+    /// A step of this name: run once, and what it returned is returned again when the handler is run anew.
+    ///
+    /// ```
+    /// # use tidemill::{Context, Fail};
+    /// # async fn reserve(key: &str, seats: u32) -> Result<String, Fail> { Ok(format!("{key}:{seats}")) }
+    /// async fn book(seats: u32, cx: Context) -> Result<String, Fail> {
+    ///     cx.step("reserve").run(|s| async move { reserve(s.idempotency_key(), seats).await }).await
+    /// }
+    /// ```
+    pub fn step(&self, name: &str) -> Step {
+        Step {
+            cx: self.clone(),
+            key: self.next_key(name),
+            hash: None,
+            retry: Retry::default(),
+            timeout: None,
+            once: false,
+            undo: None,
+            wrong: None,
+        }
+    }
+}
+
+impl Step {
+    /// What it is given. Its hash is kept: code that gives it something else when it is run anew is found out.
+    pub fn input<T: Serialize + ?Sized>(mut self, input: &T) -> Self {
+        match serde_json::to_vec(input) {
+            Ok(text) => self.hash = Some(hash(&text)),
+            Err(error) => self.wrong = Some(format!("its input cannot be written: {error}")),
+        }
+        self
+    }
+
+    /// How it is tried again when it fails. Defaults to 20 tries, with full jitter up to an hour.
+    pub fn retry(self, retry: Retry) -> Self {
+        Self { retry, ..self }
+    }
+
+    /// How long one try may take.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+
+    /// It runs at most once: if nobody knows what became of it, it has failed. Without this it runs at least once.
+    pub fn at_most_once(self) -> Self {
+        Self { once: true, ..self }
+    }
+
+    /// The job that undoes it, kept before it begins. It runs if the workflow fails or is called off, and gets an
+    /// [`Undo`](crate::Undo) with what became of the step.
+    pub fn undo(mut self, job: impl Into<Enqueue>) -> Self {
+        match self.cx.mill().checked(job.into()) {
+            Ok(job) => self.undo = Some(Box::new(job.into())),
+            Err(error) => self.wrong = Some(format!("its undo cannot be: {error}")),
+        }
+        self
+    }
+
+    /// Runs it, unless it ended before.
+    pub async fn run<T, F, Fut>(self, mut body: F) -> Result<T, Fail>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnMut(StepContext) -> Fut,
+        Fut: Future<Output = Result<T, Fail>>,
+    {
+        let Self { cx, key, hash, retry, timeout, once, undo, wrong } = self;
+        let owes = undo.is_some();
+        let mut op = Op::new(&cx, key.clone(), Ask::Step { hash: hash.clone(), once, undo });
+        if let Some(wrong) = wrong {
+            return op.stop(Trouble::Park(format!("the step {key:?}: {wrong}"))).await;
+        }
+        if owes {
+            cx.run().told().owes = true;
+        }
+        let idempotency_key = format!("{}/{key}", cx.id());
+        loop {
+            let mut tries = match op.answer().await {
+                Answer::Ended(ending) => return read(&op, ending).await,
+                Answer::Go { tries } => tries,
+                other => {
+                    return op.stop(Trouble::Park(format!("{key:?} was answered {other:?}"))).await;
+                }
+            };
+            loop {
+                tries += 1;
+                let told = StepContext { key: idempotency_key.clone(), tries };
+                let began = Instant::now();
+                let fail = match try_once(&cx, timeout, body(told)).await {
+                    Ok(value) => {
+                        let took_ms = began.elapsed().as_millis() as u64;
+                        return end(op, hash, tries, took_ms, value).await;
+                    }
+                    Err(fail) => fail,
+                };
+                match judge(&cx, &retry, tries, fail) {
+                    Verdict::Over(fail) => return op.stop(Trouble::Fail(fail)).await,
+                    Verdict::Failed { class, message } => {
+                        let ending = Ending::Err { class, message: message.clone() };
+                        op.is_over = true;
+                        op.with(|replay, key| replay.ended(key, hash.clone(), tries, 0, ending));
+                        return Err(Fail::permanent(message));
+                    }
+                    Verdict::Again { delay, spent, .. } if is_soon(&cx, delay) => {
+                        tries = spent;
+                        tokio::time::sleep(delay).await;
+                    }
+                    Verdict::Again { delay, spent, message } => {
+                        let again_at = cx.present().checked_add(delay).unwrap_or(cx.present());
+                        op.with(|replay, key| replay.failed(key, spent, &message, again_at));
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn is_soon(cx: &Context, delay: Duration) -> bool {
+    delay <= SOON && cx.mill().0.clock.manual().is_none()
+}
+
+/// Runs the body once. Nothing durable may be asked for meanwhile.
+async fn try_once<T>(
+    cx: &Context,
+    timeout: Option<Duration>,
+    body: impl Future<Output = Result<T, Fail>>,
+) -> Result<T, Fail> {
+    let mut body = pin!(body);
+    let body = std::future::poll_fn(|task| {
+        cx.run().told().polled = Polled::Body;
+        let polled = body.as_mut().poll(task);
+        cx.run().told().polled = Polled::Handler;
+        polled
+    });
+    match timeout {
+        None => body.await,
+        Some(limit) => tokio::time::timeout(limit, body).await.unwrap_or_else(|_| {
+            Err(Fail::ambiguous(format!("it ran longer than its limit of {limit:?}")))
+        }),
+    }
+}
+
+enum Verdict {
+    /// The attempt ends with it.
+    Over(Fail),
+    Failed {
+        class: ErrorClass,
+        message: String,
+    },
+    Again {
+        delay: Duration,
+        spent: u16,
+        message: String,
+    },
+}
+
+fn judge(cx: &Context, retry: &Retry, tries: u16, fail: Fail) -> Verdict {
+    match fail.of_step() {
+        StepFail::Later(delay) => {
+            Verdict::Again { delay, spent: tries - 1, message: "put off".to_owned() }
+        }
+        StepFail::Cancel(fail) => Verdict::Over(fail),
+        StepFail::Error { class, message, retry_after } => {
+            let tries_max = match class {
+                ErrorClass::Transient => retry.attempts_max,
+                ErrorClass::Ambiguous => retry.ambiguous_max.min(retry.attempts_max),
+                ErrorClass::RateLimited => u16::MAX,
+                _ => 0,
+            };
+            if tries >= tries_max {
+                return Verdict::Failed { class, message };
+            }
+            let backoff = || retry.backoff.delay(cx.id(), tries, fastrand::f64());
+            let spent = if class == ErrorClass::RateLimited { tries - 1 } else { tries };
+            Verdict::Again { delay: retry_after.unwrap_or_else(backoff), spent, message }
+        }
+    }
+}
+
+/// Writes down what a step returned.
+async fn end<T: Serialize>(
+    mut op: Op,
+    hash: Option<String>,
+    tries: u16,
+    took_ms: u64,
+    value: T,
+) -> Result<T, Fail> {
+    let written = write(&value);
+    match written {
+        Ok(payload) => {
+            op.is_over = true;
+            op.with(|replay, key| replay.ended(key, hash, tries, took_ms, Ending::Ok(payload)));
+            Ok(value)
+        }
+        Err(why) => {
+            op.stop(Trouble::Park(format!("what {:?} returned cannot be kept: {why}", op.key)))
+                .await
+        }
+    }
+}
+
+/// A value as an entry keeps it.
+pub(super) fn write<T: Serialize + ?Sized>(value: &T) -> Result<Payload, String> {
+    let limits = Limits { payload_bytes_max: ENTRY_BYTES_MAX, ..Limits::default() };
+    Payload::of(value, &limits).map_err(|e| e.to_string())
+}
+
+/// Reads what the journal has.
+pub(super) async fn read<T: DeserializeOwned>(op: &Op, ending: Ending) -> Result<T, Fail> {
+    match ending {
+        Ending::Ok(payload) => match payload.read() {
+            Ok(value) => Ok(value),
+            Err(e) => {
+                let why = format!("what the journal has under {:?} cannot be read: {e}", op.key);
+                op.stop(Trouble::Park(why)).await
+            }
+        },
+        Ending::Err { message, .. } => Err(Fail::permanent(message)),
+    }
+}
