@@ -20,6 +20,8 @@
 //! # Ok(()) }
 //! ```
 
+mod workflow;
+
 use tidemill_core::share::Turns;
 use tidemill_core::{Payload, Settlement, Token};
 use tidemill_store::{ClaimedJob, JobFilter};
@@ -34,6 +36,9 @@ use crate::worker::execute::execute;
 use crate::worker::job::{Enqueue, Job};
 use crate::worker::settler::settle;
 use crate::worker::wish::Lanes;
+
+pub(crate) use workflow::{Crash, Strike};
+pub use workflow::{crash_at_every_write, skip_time};
 
 /// What a drain came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -78,6 +83,10 @@ pub async fn drain(worker: Worker) -> Result<Drained> {
                 continue;
             };
             drained.attempts += 1;
+            let strike = shop.options.crash.as_ref().map_or(Strike::None, Crash::strikes);
+            if strike == Strike::Before {
+                continue;
+            }
             match item.settlement {
                 Settlement::Done { .. } => drained.done += 1,
                 Settlement::Again { .. } | Settlement::Wait(_) => drained.again += 1,

@@ -207,6 +207,12 @@ impl Worker {
         self
     }
 
+    /// Where its process dies, in a test.
+    pub(crate) fn crash(mut self, crash: crate::testing::Crash) -> Self {
+        self.options.crash = Some(crash);
+        self
+    }
+
     /// How a stop proceeds. Defaults to [`Stop::default`].
     #[must_use]
     pub fn stop_as(mut self, stop: Stop) -> Self {

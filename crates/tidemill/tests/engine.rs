@@ -43,6 +43,7 @@ mod engine {
     mod why;
     mod why_turns;
     mod workflow;
+    mod workflow_crash;
 }
 
 /// Not a test of its own: what the processes run that `processes` starts.

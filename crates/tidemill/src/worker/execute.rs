@@ -175,7 +175,7 @@ async fn run(
 ) -> Option<Came> {
     let next = Next { hooks: &shop.hooks, handler };
     let work = AssertUnwindSafe(next.run(cx)).catch_unwind();
-    let work = drive(cx, shop.worker(), &shop.options.version, work);
+    let work = drive(cx, shop, work);
     let grace = async {
         live.cancel.cancelled().await;
         // A stop has its own grace, counted by the one who stops.

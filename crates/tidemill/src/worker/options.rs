@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::testing::Crash;
 use crate::worker::stop::Stop;
 
 #[derive(Debug, Clone)]
@@ -22,6 +23,8 @@ pub(crate) struct Options {
     /// The store is looked at this often when no hint comes: hints may be lost.
     pub(crate) poll_every: Duration,
     pub(crate) stop: Stop,
+    /// Where its process dies, in a test.
+    pub(crate) crash: Option<Crash>,
 }
 
 impl Default for Options {
@@ -39,6 +42,7 @@ impl Default for Options {
             cancel_grace: Duration::from_secs(5),
             poll_every: Duration::from_secs(1),
             stop: Stop::default(),
+            crash: None,
         }
     }
 }

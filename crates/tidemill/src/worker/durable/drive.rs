@@ -16,8 +16,10 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{Polled, Told, Trouble};
+use crate::testing::{Crash, Strike};
 use crate::worker::context::Context;
 use crate::worker::fail::Fail;
+use crate::worker::shop::Shop;
 
 /// A wait this short stays in memory: to let go of the run and take it up again costs more.
 const SHORT: Duration = Duration::from_secs(1);
@@ -41,12 +43,11 @@ type Loaded = tidemill_store::Result<(Vec<EntryRow>, Option<RunView>)>;
 /// Drives the handler of an attempt to its end, or to where it waits.
 pub(crate) async fn drive<T>(
     cx: &Context,
-    worker: WorkerId,
-    version: &str,
+    shop: &Shop,
     work: impl Future<Output = T>,
 ) -> Driven<T> {
     let mut work = pin!(work);
-    let mut driver = Driver::new(cx, worker, version);
+    let mut driver = Driver::new(cx, shop);
     poll_fn(|task| {
         loop {
             let unwanted = cx.run().told().poll_begins();
@@ -97,6 +98,7 @@ struct Driver<'a> {
     cx: &'a Context,
     worker: WorkerId,
     version: &'a str,
+    crash: Option<&'a Crash>,
     loading: Option<BoxFuture<'static, Loaded>>,
     flight: Option<BoxFuture<'static, tidemill_store::Result<Vec<bool>>>>,
     reading: Option<BoxFuture<'static, tidemill_store::Result<Vec<Mail>>>>,
@@ -108,11 +110,12 @@ struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    fn new(cx: &'a Context, worker: WorkerId, version: &'a str) -> Self {
+    fn new(cx: &'a Context, shop: &'a Shop) -> Self {
         Self {
             cx,
-            worker,
-            version,
+            worker: shop.worker(),
+            version: &shop.options.version,
+            crash: shop.options.crash.as_ref(),
             loading: None,
             flight: None,
             reading: None,
@@ -272,9 +275,16 @@ impl<'a> Driver<'a> {
             replay.flies();
         }
         told.flying = Some(writes.clone());
+        let strike = self.crash.map_or(Strike::None, Crash::strikes);
+        if strike == Strike::Before {
+            return over(Over::Stale);
+        }
         let (store, worker) = (self.cx.mill().0.store.clone(), self.worker);
         let item = Append { job: self.cx.id(), token: self.cx.token(), writes };
-        self.flight = Some(Box::pin(async move { store.append(worker, vec![item]).await }));
+        self.flight = Some(Box::pin(async move {
+            let written = store.append(worker, vec![item]).await;
+            if strike == Strike::After { Ok(vec![false]) } else { written }
+        }));
         Poll::Ready(Next::Again)
     }
 
