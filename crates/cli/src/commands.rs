@@ -14,3 +14,4 @@ pub mod queues;
 pub mod schedules;
 pub mod work;
 pub mod workers;
+pub mod workflows;

@@ -92,6 +92,9 @@ impl From<tidemill::Error> for Failure {
             E::Store(error) => error.into(),
             E::JobUnknown { .. } => Self::new(Exit::NotFound, code, message)
                 .hint("`tidemill jobs list` shows the jobs that are kept"),
+            E::RunUnknown { .. } => Self::new(Exit::NotFound, code, message)
+                .hint("`tidemill workflows list` shows the runs that are kept"),
+            E::RunFinished { .. } | E::RunNotNow { .. } => Self::new(Exit::Conflict, code, message),
             E::FlowUnknown { .. } => Self::new(Exit::NotFound, code, message)
                 .hint("`tidemill flows list` shows the flows that are kept"),
             E::StepUnknown { .. } => Self::new(Exit::NotFound, code, message)

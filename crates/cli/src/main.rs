@@ -18,7 +18,7 @@ use app::App;
 use clap::{Parser, Subcommand};
 use commands::{
     bench, completions, dead, demo, doctor, enqueue, flows, jobs, limits, migrate, queues,
-    schedules, work, workers,
+    schedules, work, workers, workflows,
 };
 use exit::{Exit, Failure, Outcome};
 
@@ -54,6 +54,8 @@ enum Command {
     Jobs(jobs::Args),
     /// Flows: draw them, start them, call them off, try them again
     Flows(flows::Args),
+    /// Workflows: list runs, show what they did, signal, pause, resume, reset, cancel
+    Workflows(workflows::Args),
     /// Dead letters: look, group, note, replay, archive
     Dead(dead::Args),
     /// What is in the queues, and their rules
@@ -95,6 +97,7 @@ async fn run(app: &App, command: Command) -> Outcome {
         Command::Work(args) => work::run(app, args).await,
         Command::Jobs(args) => jobs::run(app, args).await,
         Command::Flows(args) => flows::run(app, args).await,
+        Command::Workflows(args) => workflows::run(app, args).await,
         Command::Dead(args) => dead::run(app, args).await,
         Command::Queues(args) => queues::run(app, args).await,
         Command::Limits(args) => limits::run(app, args).await,

@@ -15,3 +15,4 @@ mod queues;
 mod schedules;
 mod stores;
 mod work;
+mod workflows;

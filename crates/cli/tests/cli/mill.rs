@@ -35,6 +35,10 @@ impl Mill {
         Self { url: databases::fresh_postgres_url(), folder }
     }
 
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     /// A file beside the store, for commands to leave traces in.
     pub fn file(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()

@@ -60,7 +60,6 @@ pub struct Recorded {
     /// When it was written.
     pub at: Timestamp,
     /// It.
-    #[serde(flatten)]
     pub entry: Entry,
 }
 
