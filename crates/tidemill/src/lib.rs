@@ -22,6 +22,11 @@ struct SchedulesPage;
 #[doc = include_str!("../../../docs/idempotency.md")]
 struct Guide;
 
+/// The page on workflows, so that its code is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/workflows.md")]
+struct WorkflowsPage;
+
 /// The pages on flows, so that their code is compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/flows.md")]
