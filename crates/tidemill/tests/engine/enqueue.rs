@@ -12,6 +12,7 @@ over_both_stores!(
     concurrent_enqueues_all_stand,
     same_id_is_enqueued_once,
     wishes_survive,
+    jobs_that_are_far_between_are_found_by_several_looks,
     large_integers_stay_exact,
     undeclared_kind_is_refused_where_kinds_are_declared,
     kind_that_no_worker_knows_waits_in_sight,
@@ -79,6 +80,22 @@ async fn wishes_survive(kit: Kit) {
     assert!(view.job.options.trace.unwrap().starts_with("00-0af"));
     let filter = JobFilter { tag: Some("emea".into()), ..JobFilter::default() };
     assert_eq!(mill.jobs(&filter).await.unwrap().len(), 1);
+}
+
+async fn jobs_that_are_far_between_are_found_by_several_looks(kit: Kit) {
+    let mill = kit.open().await;
+    let tagged = |n: u32| {
+        let job = Enqueue::from(Echo::new("x"));
+        if n % 20 == 3 { job.tag("rare") } else { job }
+    };
+    mill.enqueue_many((0..100).map(tagged)).await.unwrap();
+    let filter = JobFilter { tag: Some("rare".into()), look_max: 7, ..JobFilter::default() };
+    let all = mill.jobs(&filter).await.unwrap();
+    assert_eq!(all.len(), 5);
+    let few = mill.jobs(&JobFilter { limit: 3, ..filter.clone() }).await.unwrap();
+    assert_eq!(few, all[..3]);
+    let page = mill.jobs_page(&filter).await.unwrap();
+    assert!(page.jobs.is_empty() && page.next.is_some(), "one look ends after seven jobs");
 }
 
 async fn large_integers_stay_exact(kit: Kit) {
