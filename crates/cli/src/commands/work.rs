@@ -5,6 +5,7 @@
 
 mod child;
 mod group;
+mod inputs;
 mod stderr;
 mod stdout;
 mod ticker;
@@ -27,7 +28,8 @@ const AFTER_HELP: &str = "\
 The command runs with `sh -c`, in an empty folder of its own, with the payload on stdin. Its
 environment is PATH, LANG, HOME (the folder), what --env names, and TIDEMILL_JOB_ID,
 TIDEMILL_KIND, TIDEMILL_QUEUE, TIDEMILL_TENANT, TIDEMILL_ATTEMPT, TIDEMILL_TOKEN and
-TIDEMILL_IDEMPOTENCY_KEY.
+TIDEMILL_IDEMPOTENCY_KEY. A job of a flow that comes after others has TIDEMILL_INPUTS: the path of a
+JSON file with what they returned, by the names of their steps.
 
 stdout is the job's output: JSON as it is, other text as a JSON string, nothing as null.
 stderr lines `progress PERCENT [TEXT]` are progress, a line `retry-after SECONDS` sets the delay of

@@ -54,6 +54,58 @@ fn a_command_is_alone_and_knows_its_job() {
     stop(worker);
 }
 
+fn reads_what_was_returned_before(mill: &Mill) {
+    let large = "x".repeat(40_000);
+    let text = format!(
+        r#"{{"name": "sum", "steps": [
+            {{"name": "one", "kind": "say", "payload": {{"cents": 9007199254740993}}}},
+            {{"name": "large", "kind": "say", "payload": "{large}"}},
+            {{"name": "all", "kind": "say", "payloads": [1, 2, 3]}},
+            {{"name": "bad", "kind": "fail"}},
+            {{"name": "first", "kind": "first", "after": ["one"]}},
+            {{"name": "sum", "kind": "sum", "after": ["one", "large", "all", {{"step": "bad", "on": "either"}}],
+              "join": {{"need": "finished"}}}}
+        ]}}"#
+    );
+    let file = mill.file("flow.json");
+    fs::write(&file, text).unwrap();
+    let id = mill.run(&["flows", "start", &file]).ok().stdout.trim().to_owned();
+    let exec = "case $TIDEMILL_KIND in \
+                say) test -z \"$TIDEMILL_INPUTS\" && cat ;; \
+                fail) exit 65 ;; \
+                *) test $(ls | wc -l) = 0 && cat $TIDEMILL_INPUTS ;; \
+                esac";
+    let worker = mill.work(&["--exec", exec, "--kind", "say,fail,first,sum"]);
+    mill.run(&["flows", "wait", &id, "--timeout", "30s"]).ok();
+    stop(worker);
+    let steps = mill.json(&["flows", "show", &id, "--json"])["steps"].clone();
+    let output = |at: usize| {
+        let job = steps[at]["first"].as_str().unwrap().to_owned();
+        mill.json(&["jobs", "show", &job, "--json"])["job"]["output"].clone()
+    };
+    let one = serde_json::json!({
+        "state": "done", "jobs": 1, "done": 1, "failed": 0, "output": {"cents": 9_007_199_254_740_993_u64}
+    });
+    assert_eq!(output(4), serde_json::json!({ "one": one }));
+    let read = output(5);
+    assert_eq!((&read["one"], read["large"]["output"].as_str()), (&one, Some(&*large)));
+    let all = read["all"]["outputs"].as_array().unwrap();
+    let mut numbers: Vec<_> = all.iter().map(|one| one["output"].as_u64().unwrap()).collect();
+    numbers.sort_unstable();
+    assert_eq!((numbers, all[0]["id"].is_string()), (vec![1, 2, 3], true));
+    assert_eq!((&read["bad"]["state"], &read["bad"]["output"]), (&"failed".into(), &().into()));
+}
+
+#[test]
+fn a_command_reads_what_was_returned_before_on_sqlite() {
+    reads_what_was_returned_before(&Mill::sqlite());
+}
+
+#[test]
+fn a_command_reads_what_was_returned_before_on_postgres() {
+    reads_what_was_returned_before(&Mill::postgres());
+}
+
 #[test]
 fn the_last_words_of_a_command_are_its_error() {
     let mill = Mill::sqlite();

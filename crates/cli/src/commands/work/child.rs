@@ -3,18 +3,19 @@
 //! The command gets an empty folder and a bare environment. It refuses to wait for pipes that a
 //! process which left the group holds open: when the command has ended, so has its output.
 
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
-use tempfile::TempDir;
 use tidemill::{Attempted, Context, Fail, Payload};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 
 use super::Recipe;
 use super::group::Group;
+use super::inputs;
 use super::stderr::Said;
 use super::stdout::Written;
 use super::ticker::Ticker;
@@ -42,7 +43,7 @@ async fn attempt(
     payload: Payload,
     cx: &Context,
 ) -> Attempted {
-    let (mut child, mut group) = start(recipe, cx)?;
+    let (mut child, mut group) = start(recipe, cx).await?;
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
         return Err(Fail::transient("the command has no pipes"));
@@ -118,9 +119,12 @@ async fn feed(mut stdin: ChildStdin, payload: Payload) {
     let _ = stdin.write_all(payload.as_str().as_bytes()).await;
 }
 
-fn start(recipe: &Recipe, cx: &Context) -> Result<(Child, Group), Fail> {
+async fn start(recipe: &Recipe, cx: &Context) -> Result<(Child, Group), Fail> {
     let folder = tempfile::Builder::new().prefix("tidemill-job-").tempdir()?;
-    let child = command(recipe, cx, &folder)
+    let (home, told) = (folder.path().join("home"), folder.path().join("inputs.json"));
+    std::fs::create_dir(&home)?;
+    let inputs = inputs::write(cx, &told).await?.then_some(told);
+    let child = command(recipe, cx, &home, inputs.as_deref())
         .spawn()
         .map_err(|error| Fail::transient(format!("the command cannot be started: {error}")))?;
     let leader = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
@@ -129,12 +133,12 @@ fn start(recipe: &Recipe, cx: &Context) -> Result<(Child, Group), Fail> {
     Ok((child, group))
 }
 
-fn command(recipe: &Recipe, cx: &Context, folder: &TempDir) -> Command {
+fn command(recipe: &Recipe, cx: &Context, home: &Path, inputs: Option<&Path>) -> Command {
     let job = cx.job();
     let mut command = Command::new("sh");
     command.arg("-c").arg(&recipe.exec).process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.current_dir(recipe.cwd.as_deref().unwrap_or(folder.path()));
+    command.current_dir(recipe.cwd.as_deref().unwrap_or(home));
     command.env_clear();
     for name in ["PATH", "LANG"].into_iter().chain(recipe.env.iter().map(String::as_str)) {
         if let Some(value) = std::env::var_os(name) {
@@ -142,7 +146,10 @@ fn command(recipe: &Recipe, cx: &Context, folder: &TempDir) -> Command {
         }
     }
     if !recipe.env.iter().any(|name| name == "HOME") {
-        command.env("HOME", folder.path());
+        command.env("HOME", home);
+    }
+    if let Some(inputs) = inputs {
+        command.env("TIDEMILL_INPUTS", inputs);
     }
     command
         .env("TIDEMILL_JOB_ID", cx.id().to_string())
