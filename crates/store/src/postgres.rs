@@ -483,6 +483,7 @@ impl Store for Postgres {
     }
 
     async fn close(&self) {
+        self.shared.arrivals.rest().await;
         let tasks: Vec<_> =
             self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
         for task in tasks {

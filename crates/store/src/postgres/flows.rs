@@ -18,6 +18,7 @@ mod write;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::postgres::Shared;
@@ -37,7 +38,10 @@ struct Waiting {
 
 /// Flows that something of has ended, and nobody has counted it since.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Arrivals(Arc<Mutex<Waiting>>);
+pub(crate) struct Arrivals {
+    waiting: Arc<Mutex<Waiting>>,
+    under_way: TaskTracker,
+}
 
 impl Arrivals {
     /// Notes that jobs of these flows have ended; they will be carried on, soon.
@@ -46,8 +50,14 @@ impl Arrivals {
         waiting.flows.extend(flows);
         if !waiting.is_flying && !waiting.flows.is_empty() {
             waiting.is_flying = true;
-            tokio::spawn(self.clone().fly(Arc::clone(shared)));
+            self.under_way.spawn(self.clone().fly(Arc::clone(shared)));
         }
+    }
+
+    /// Waits until everything that has ended is counted.
+    pub async fn rest(&self) {
+        self.under_way.close();
+        self.under_way.wait().await;
     }
 
     async fn fly(self, shared: Arc<Shared>) {
@@ -66,6 +76,6 @@ impl Arrivals {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

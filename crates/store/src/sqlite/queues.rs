@@ -24,6 +24,11 @@ pub(super) fn queues(conn: &Connection, now: i64) -> Result<Vec<QueueView>> {
     let mut queues = Queues::new();
     count_waiting(conn, now, &mut queues)?;
     count_running(conn, &mut queues)?;
+    let mut select = conn.prepare_cached(include_str!("sql/list_blocked_queues.sql"))?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        queue(&mut queues, row.get(0)?);
+    }
     let mut select = conn.prepare_cached(include_str!("sql/count_dead.sql"))?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {

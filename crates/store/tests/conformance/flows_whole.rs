@@ -27,6 +27,7 @@ over_both_stores!(
     steps_that_are_added_get_names_of_their_own,
     a_flow_that_is_called_off_takes_no_more,
     a_join_of_a_flow_that_is_being_built_is_not_late,
+    a_store_that_is_closed_has_carried_its_flows_on,
     ten_thousand_steps_are_one_call,
 );
 
@@ -332,6 +333,20 @@ async fn a_join_of_a_flow_that_is_being_built_is_not_late(kit: &Kit) {
     let worker = kit.worker().await;
     assert!(kit.take(worker, 10).await.jobs.is_empty(), "nothing starts early");
     assert_eq!(state(kit, id).await, FlowState::Building);
+}
+
+async fn a_store_that_is_closed_has_carried_its_flows_on(kit: &Kit) {
+    let id = start(kit, vec![many("a", 2, &[]), many("b", 100, &["a"]), step("c", &["b"])]).await;
+    let neighbour = kit.neighbour().await;
+    let worker = kit.worker().await;
+    let claim = kit.take(worker, 2).await;
+    for at in 0..2 {
+        kit.store.settle(worker, vec![item(&claim, at, done())]).await.unwrap();
+    }
+    kit.store.close().await;
+    let view = neighbour.flow(id).await.unwrap().unwrap();
+    assert_eq!(view.steps[1].state, StepState::Open, "nobody has tended it");
+    neighbour.close().await;
 }
 
 async fn ten_thousand_steps_are_one_call(kit: &Kit) {

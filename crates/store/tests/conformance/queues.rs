@@ -1,9 +1,12 @@
 //! Queues and workers, as people see them.
 
+use tidemill_core::flow::{After, Step, Work};
 use tidemill_core::{Due, NewJob, Priority, Retention, Retry, WorkerId};
+use tidemill_store::flow::FlowAct;
 use tidemill_store::view::QueueRules;
 use tidemill_store::{QueueView, WorkerCard};
 
+use super::flows::{start, step, tend};
 use super::kit::{HOUR, Kit, SECOND, ask, card, dead, done, ids, job};
 
 over_both_stores!(
@@ -14,6 +17,7 @@ over_both_stores!(
     rules_are_kept_until_taken_away,
     of_two_who_change_rules_one_is_told,
     queues_with_jobs_are_named_once,
+    a_queue_of_which_all_jobs_wait_for_others_is_shown,
     dead_letters_count_until_archived_or_recovered,
     workers_are_shown_as_they_registered,
     registering_again_renews_the_card,
@@ -117,6 +121,23 @@ async fn queues_with_jobs_are_named_once(kit: &Kit) {
     let later = Due::In(HOUR);
     kit.put(NewJob { queue: "later".into(), due: later, ..job("k") }).await;
     assert_eq!(kit.store.queue_names().await.unwrap(), ["a", "a:c", "b", "later"]);
+}
+
+async fn a_queue_of_which_all_jobs_wait_for_others_is_shown(kit: &Kit) {
+    let behind = |name: &str| {
+        let job = NewJob { queue: format!("{name}-queue"), ..job(name) };
+        let work = Work::Jobs(vec![job]);
+        Step { after: vec![After::success("first")], ..Step::new(name, work) }
+    };
+    let id = start(kit, vec![step("first", &[]), behind("mail"), behind("bill")]).await;
+    for name in ["mail-queue", "bill-queue"] {
+        let view = queue(kit, name).await.expect("its job is blocked, and there");
+        assert_eq!((view.depth, view.running, view.scheduled), (0, 0, 0));
+    }
+    let cancel = FlowAct::Cancel { reason: "no".into() };
+    kit.store.change_flow(id, cancel).await.unwrap();
+    tend(kit).await;
+    assert!(queue(kit, "mail-queue").await.is_none(), "nothing of it is left");
 }
 
 async fn dead_letters_count_until_archived_or_recovered(kit: &Kit) {

@@ -1,7 +1,7 @@
 //! Enqueue: one, many, many at once; kinds that are declared, and kinds that nobody knows.
 
 use futures::future::join_all;
-use tidemill::{Enqueue, JobFilter, JobId, Priority, Receipt, State, Tidemill};
+use tidemill::{Enqueue, Flow, FlowFilter, JobFilter, JobId, Priority, Receipt, State, Tidemill};
 use tidemill_testkit::eventually::eventually;
 
 use super::kit::{Echo, Kit, SOON};
@@ -112,6 +112,9 @@ async fn undeclared_kind_is_refused_where_kinds_are_declared(kit: Kit) {
     assert!(error.to_string().contains("ecko") && error.to_string().contains("echo"));
     let batch = [Enqueue::from(Echo::new("x")), Enqueue::raw("ecko", "{}")];
     assert_eq!(mill.enqueue_many(batch).await.unwrap_err().code(), "kind_unknown");
+    let saga = Flow::saga("s").step("a", Echo::new("x")).undo(Enqueue::raw("ecko", "{}"));
+    assert_eq!(mill.start(saga).await.unwrap_err().code(), "kind_unknown", "an undo is a job, too");
+    assert!(mill.flows(&FlowFilter::default()).await.unwrap().is_empty());
     assert_eq!(mill.unfinished().await.unwrap().waiting, 0);
     assert!(mill.enqueue(Echo::new("x")).await.unwrap().is_new());
 }
