@@ -144,7 +144,7 @@ pub trait Store: Flows + Runs + Send + Sync + Debug + 'static {
 
     /// Sends dead letters on their way again: they are ready, with all attempts unspent, and keep
     /// all their wishes; with `payload` they get this one. Recorded as a note. Answers the ids that
-    /// were dead (not retrying already) and now are ready.
+    /// were dead (not retrying already) and now are ready. A step of a saga that has turned back stays dead.
     async fn dead_replay(
         &self,
         ids: &[JobId],

@@ -80,6 +80,10 @@ pub(super) fn replay(
 
 fn replay_one(turn: &mut Turn<'_>, id: JobId, by: &str, payload: Option<&Payload>) -> Result<bool> {
     let (conn, now) = (turn.conn, turn.now);
+    let mut select = conn.prepare_cached(include_str!("sql/is_turned_back.sql"))?;
+    if select.query_one([id.0.as_bytes()], |row| row.get(0))? {
+        return Ok(false);
+    }
     let mut revive = conn.prepare_cached(include_str!("sql/delete_dead_outcome.sql"))?;
     if revive.execute([id.0.as_bytes()])? == 0 {
         return Ok(false);

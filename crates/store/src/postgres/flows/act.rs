@@ -159,7 +159,9 @@ async fn retry(shared: &Shared, id: FlowId, step: Option<&str>, by: &str) -> Res
         }
     }
     if jobs == 0 {
-        return Ok(FlowAnswer::NotNow { why: "none of its jobs is dead".to_owned() });
+        return Ok(FlowAnswer::NotNow {
+            why: "none of its jobs is dead and can run again".to_owned(),
+        });
     }
     advance::advance(shared, &[id.0]).await?;
     Ok(FlowAnswer::Acted { jobs })

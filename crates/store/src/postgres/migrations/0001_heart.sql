@@ -562,13 +562,26 @@ begin
 end $$;
 
 -- Sends dead letters on their way again, with all attempts unspent, and notes it. Answers those that were dead. One
--- that blocks its line is still its first; one that did not goes to the end of its line.
+-- that blocks its line is still its first; one that did not goes to the end of its line. What a saga has turned back from
+-- stays dead: only its undos can be sent again.
 create function tidemill.replay(ids uuid[], by_whom text, payload json, at timestamptz)
 returns table (id uuid, queue text) language plpgsql as $$
 declare
     body tidemill.job;
     ordered uuid[] := '{}';
 begin
+    -- Who turns a saga back at this moment is waited for: what it undoes must not be done after that.
+    perform from tidemill.flow f
+    where f.saga and f.id = any (array(select j.flow from tidemill.job j where j.id = any (replay.ids)))
+    order by f.id for share;
+    replay.ids := array(
+        select i.id from unnest(replay.ids) i(id)
+        where not exists (
+            select from tidemill.job j
+            join tidemill.flow f on f.id = j.flow and f.saga
+            join tidemill.flow_step s on s.flow = j.flow and s.number = j.step and s.undoes is null
+            where j.id = i.id and (f.state in (6, 7) or f.state = 8 and exists (
+                select from tidemill.flow_step u where u.flow = f.id and u.undoes is not null))));
     insert into tidemill.unique_key (key, id, scope)
     select j.unique_key, j.id, 0 from tidemill.job j
     where j.id = any (replay.ids) and j.unique_key is not null
@@ -580,6 +593,12 @@ begin
         if not exists (select from tidemill.dead d where d.id = body.id) then
             continue;
         end if;
+        -- The attempt that killed it stays known: whoever undoes it later must know that it may have taken effect.
+        insert into tidemill.attempt (id, token, attempt, worker, ended_at, class, error, sheaf)
+        select o.id, o.token, o.attempt, o.worker, o.finished_at, d.class, o.error, 0
+        from tidemill.outcome o join tidemill.dead d on d.id = o.id
+        where o.id = body.id and o.state = 6 and o.token is not null
+        on conflict do nothing;
         delete from tidemill.outcome o where o.id = body.id and o.state = 6;
         if found and body.flow is not null then
             -- Its flow takes back that it failed.

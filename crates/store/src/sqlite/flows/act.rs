@@ -80,7 +80,9 @@ fn retry(turn: &mut Turn<'_>, id: FlowId, step: Option<&str>, by: &str) -> Resul
     };
     let sent = dead::replay(turn, &ids, by, None)?;
     if sent.is_empty() {
-        return Ok(FlowAnswer::NotNow { why: "none of its jobs is dead".to_owned() });
+        return Ok(FlowAnswer::NotNow {
+            why: "none of its jobs is dead and can run again".to_owned(),
+        });
     }
     Ok(FlowAnswer::Acted { jobs: sent.len() as u64 })
 }

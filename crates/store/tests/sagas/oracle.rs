@@ -1,0 +1,261 @@
+//! The rules of `docs/sagas.md`, as plainly as they can be said.
+//!
+//! Remembered are what became of jobs, that a step was opened, that the saga turned back, and which undos it then
+//! got; all else is said anew each time.
+
+use tidemill_core::JobId;
+use tidemill_core::flow::{FlowState, StepState};
+
+use super::graph::{Saga, name};
+
+/// What became of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Held,
+    Running { called_off: bool },
+    Done(i64),
+    Dead,
+    Cancelled,
+}
+
+/// A step or an undo. Each has one job.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    pub(super) name: String,
+    pub(super) id: Option<JobId>,
+    pub(super) fate: Fate,
+    /// Whether some attempt may have taken effect although it did not end well.
+    pub(super) in_doubt: bool,
+    /// What it comes after; `true`: after the failure.
+    after: Vec<(usize, bool)>,
+    has_undo: bool,
+    is_pivot: bool,
+    pub(super) undoes: Option<usize>,
+    pub(super) has_run: bool,
+    is_shelved: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Oracle {
+    pub(super) parts: Vec<Part>,
+    turned_back: bool,
+    undos_planned: bool,
+}
+
+impl Oracle {
+    pub(super) fn new(saga: &Saga, ids: &[JobId]) -> Self {
+        let part = |at: usize| Part {
+            name: name(at),
+            id: Some(ids[at]),
+            fate: Fate::Held,
+            in_doubt: false,
+            after: saga.edges(at),
+            has_undo: saga.steps[at].has_undo,
+            is_pivot: saga.pivot() == Some(at),
+            undoes: None,
+            has_run: false,
+            is_shelved: false,
+        };
+        let parts = (0..saga.steps.len()).map(part).collect();
+        let mut oracle = Self { parts, turned_back: false, undos_planned: false };
+        oracle.go_on();
+        oracle
+    }
+
+    fn is_past_return(&self) -> bool {
+        (0..self.parts.len()).any(|at| self.parts[at].is_pivot && self.step(at) == StepState::Done)
+    }
+
+    fn is_answered(&self, at: usize) -> bool {
+        self.parts.iter().any(|part| part.after.contains(&(at, true)))
+    }
+
+    /// Steps and undos that failed, and that nobody answers: they hold what is behind them.
+    pub(super) fn holding(&self) -> Vec<usize> {
+        let holds = |at: &usize| {
+            let is_undo = self.parts[*at].undoes.is_some();
+            self.step(*at) == StepState::Failed && (is_undo || !self.is_answered(*at))
+        };
+        (0..self.parts.len()).filter(holds).collect()
+    }
+
+    pub(super) fn step(&self, at: usize) -> StepState {
+        let part = &self.parts[at];
+        if part.has_run {
+            return match part.fate {
+                Fate::Done(_) => StepState::Done,
+                Fate::Dead | Fate::Cancelled => StepState::Failed,
+                Fate::Held | Fate::Running { .. } => StepState::Open,
+            };
+        }
+        if part.is_shelved { StepState::Skipped } else { self.verdict(at) }
+    }
+
+    /// Where one stands that has not run, by what it comes after.
+    fn verdict(&self, at: usize) -> StepState {
+        let part = &self.parts[at];
+        if part.after.is_empty() {
+            return StepState::Open;
+        }
+        let holding = |from: usize| {
+            let is_undo = self.parts[from].undoes.is_some();
+            self.step(from) == StepState::Failed && (is_undo || !self.is_answered(from))
+        };
+        let ended = |from: usize| self.step(from).is_final() && !holding(from);
+        let (mut came, mut all) = (false, true);
+        for (from, on_failure) in &part.after {
+            let state = self.step(*from);
+            all &= ended(*from);
+            match (state, on_failure) {
+                _ if holding(*from) => {}
+                (StepState::Failed, false) => return StepState::Skipped,
+                (StepState::Done, false) | (StepState::Failed, true) => came = true,
+                _ => {}
+            }
+        }
+        match (all, came) {
+            (false, _) => StepState::Waiting,
+            (true, true) => StepState::Open,
+            (true, false) => StepState::Skipped,
+        }
+    }
+
+    pub(super) fn state(&self) -> FlowState {
+        let held = self.holding();
+        let is_over = (0..self.parts.len()).all(|at| self.step(at).is_final());
+        if self.turned_back {
+            let is_stuck = held.iter().any(|at| self.parts[*at].undoes.is_some());
+            return match (is_stuck, is_over && self.undos_planned) {
+                (true, _) => FlowState::Stuck,
+                (false, true) => FlowState::Undone,
+                (false, false) => FlowState::Undoing,
+            };
+        }
+        match (held.is_empty(), is_over) {
+            (false, _) => FlowState::Stuck,
+            (true, true) => FlowState::Done,
+            (true, false) => FlowState::Running,
+        }
+    }
+
+    /// Lets run what may run, turns back when that is due, and plans the undos.
+    pub(super) fn go_on(&mut self) {
+        loop {
+            let opens = |at: &usize| !self.parts[*at].has_run && self.step(*at) == StepState::Open;
+            if let Some(next) = (0..self.parts.len()).find(opens) {
+                self.parts[next].has_run = true;
+                continue;
+            }
+            let fails = self.holding().iter().any(|at| self.parts[*at].undoes.is_none());
+            if !self.turned_back && fails && !self.is_past_return() {
+                self.turn_back();
+                continue;
+            }
+            let is_quiet = (0..self.parts.len()).all(|at| self.step(at).is_final());
+            if self.turned_back && !self.undos_planned && is_quiet {
+                self.plan_undos();
+                continue;
+            }
+            return;
+        }
+    }
+
+    fn turn_back(&mut self) {
+        self.turned_back = true;
+        for part in &mut self.parts {
+            part.is_shelved = !part.has_run;
+            match part.fate {
+                Fate::Held if part.has_run => part.fate = Fate::Cancelled,
+                Fate::Running { .. } => part.fate = Fate::Running { called_off: true },
+                _ => {}
+            }
+        }
+    }
+
+    fn plan_undos(&mut self) {
+        self.undos_planned = true;
+        let steps = self.parts.len();
+        let undone: Vec<usize> = (0..steps)
+            .filter(|at| {
+                let part = &self.parts[*at];
+                let is_done = matches!(part.fate, Fate::Done(_));
+                part.has_run && part.has_undo && (is_done || part.in_doubt)
+            })
+            .collect();
+        let number = |step: usize| undone.iter().position(|at| *at == step).map(|at| steps + at);
+        for step in &undone {
+            let later = self.nearest_behind(*step, &undone);
+            let after = later.into_iter().filter_map(|step| Some((number(step)?, false))).collect();
+            self.parts.push(Part {
+                name: format!("undo {}", name(*step)),
+                id: None,
+                fate: Fate::Held,
+                in_doubt: false,
+                after,
+                has_undo: false,
+                is_pivot: false,
+                undoes: Some(*step),
+                has_run: false,
+                is_shelved: false,
+            });
+        }
+    }
+
+    /// The first steps behind one, on every way, that are undone too.
+    fn nearest_behind(&self, step: usize, undone: &[usize]) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut next = vec![step];
+        let mut seen = vec![step];
+        while let Some(from) = next.pop() {
+            for at in 0..self.parts.len() {
+                let comes = self.parts[at].after.iter().any(|edge| edge.0 == from);
+                if !comes || seen.contains(&at) || self.parts[at].undoes.is_some() {
+                    continue;
+                }
+                seen.push(at);
+                if undone.contains(&at) { found.push(at) } else { next.push(at) }
+            }
+        }
+        found
+    }
+
+    /// What an undo is told of its step.
+    pub(super) fn told(&self, undo: usize) -> Option<(&'static str, Option<i64>)> {
+        let step = &self.parts[self.parts[undo].undoes?];
+        Some(match step.fate {
+            Fate::Done(output) => ("done", Some(output)),
+            _ => ("unknown", None),
+        })
+    }
+
+    /// Calls it off; `false` when that cannot be done any more.
+    pub(super) fn call_off(&mut self) -> bool {
+        let may = matches!(self.state(), FlowState::Running) && !self.is_past_return();
+        if may {
+            self.turn_back();
+            self.go_on();
+        }
+        may
+    }
+
+    /// Dead jobs that may be sent again: once it has turned back, only undos.
+    pub(super) fn replayable(&self) -> Vec<usize> {
+        let may = |at: &usize| {
+            let part = &self.parts[*at];
+            part.fate == Fate::Dead && (!self.turned_back || part.undoes.is_some())
+        };
+        (0..self.parts.len()).filter(may).collect()
+    }
+
+    pub(super) fn replay(&mut self, again: &[usize]) {
+        for at in again {
+            self.parts[*at].fate = Fate::Held;
+        }
+        self.go_on();
+    }
+
+    pub(super) fn find(&self, id: JobId) -> Option<usize> {
+        self.parts.iter().position(|part| part.id == Some(id))
+    }
+}
