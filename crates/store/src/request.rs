@@ -142,8 +142,8 @@ pub struct ClaimedJob {
     pub lost: u16,
     /// When it was due.
     pub due_at: Timestamp,
-    /// The gates it went through; its settle names them.
-    pub gates: Vec<String>,
+    /// The gates it went through; its settle names them. Jobs of one claim share the names.
+    pub gates: Vec<Arc<str>>,
     /// Something is kept of its run: a journal, or mail.
     pub has_run: bool,
 }
@@ -152,7 +152,7 @@ pub struct ClaimedJob {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateEnd {
     /// Its name.
-    pub gate: String,
+    pub gate: Arc<str>,
     /// Nobody may pass for so long: the other side asked for it.
     pub shut_for: Option<Duration>,
     /// By which rule the end of the attempt counts for or against the other side.
@@ -161,7 +161,7 @@ pub struct GateEnd {
 
 impl GateEnd {
     /// One that nothing but the end is to be said of.
-    pub fn new(gate: impl Into<String>) -> Self {
+    pub fn new(gate: impl Into<Arc<str>>) -> Self {
         Self { gate: gate.into(), shut_for: None, breaker: None }
     }
 }

@@ -291,12 +291,8 @@ fn under(limits: &[QueueLimit]) -> Option<String> {
 }
 
 /// The names that the function has put together.
-fn gates(names: Option<&str>) -> Vec<String> {
-    names
-        .into_iter()
-        .flat_map(|names| names.split_terminator('\u{1e}'))
-        .map(str::to_owned)
-        .collect()
+fn gates(names: Option<&str>) -> Vec<Arc<str>> {
+    names.into_iter().flat_map(|names| names.split_terminator('\u{1e}')).map(Arc::from).collect()
 }
 
 fn earlier(one: Option<Timestamp>, other: Timestamp) -> Timestamp {

@@ -50,7 +50,7 @@ struct Tally {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    gates: HashMap<String, Tally>,
+    gates: HashMap<Arc<str>, Tally>,
     is_flying: bool,
 }
 
@@ -95,7 +95,7 @@ impl Doors {
         }
     }
 
-    fn next(&self) -> Option<HashMap<String, Tally>> {
+    fn next(&self) -> Option<HashMap<Arc<str>, Tally>> {
         let mut waiting = self.lock();
         waiting.is_flying = !waiting.gates.is_empty();
         waiting.is_flying.then(|| std::mem::take(&mut waiting.gates))
@@ -107,11 +107,11 @@ impl Doors {
 }
 
 /// Judges, and answers the queues that have reason to look again.
-async fn look(shared: &Shared, gates: &HashMap<String, Tally>) -> Result<Vec<String>, Fault> {
-    let names: Vec<&str> = gates.keys().map(String::as_str).collect();
+async fn look(shared: &Shared, gates: &HashMap<Arc<str>, Tally>) -> Result<Vec<String>, Fault> {
+    let names: Vec<&str> = gates.keys().map(|gate| &**gate).collect();
     let judged: Vec<_> =
         gates.iter().filter_map(|(gate, tally)| Some((gate, tally, tally.breaker?))).collect();
-    let of: Vec<&str> = judged.iter().map(|(gate, ..)| gate.as_str()).collect();
+    let of: Vec<&str> = judged.iter().map(|(gate, ..)| &***gate).collect();
     let goods: Vec<i32> = judged.iter().map(|(_, tally, _)| tally.good).collect();
     let bads: Vec<i32> = judged.iter().map(|(_, tally, _)| tally.bad).collect();
     let of_rule = |number: fn(&Breaker) -> i32| -> Vec<i32> {

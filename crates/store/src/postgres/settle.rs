@@ -141,7 +141,7 @@ async fn write_done(
         for end in &item.gates {
             inside.push(item.job.id.0);
             of_tokens.push(item.token.0);
-            gates.push(end.gate.as_str());
+            gates.push(&*end.gate);
         }
     }
     let place = |item: &SettleItem| {

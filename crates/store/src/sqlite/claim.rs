@@ -28,7 +28,7 @@ struct Taken {
     held: Held,
     kind: String,
     key: String,
-    gates: Vec<String>,
+    gates: Vec<Arc<str>>,
 }
 
 /// Takes what the request wishes, in order of lane, due time and age.
@@ -45,7 +45,7 @@ pub(super) fn claim(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Claim> {
     let is_short = taken.len() < ask.jobs_max;
     if !taken.is_empty() {
         let held: Vec<_> = taken.iter().map(|taken| taken.held).collect();
-        claim.token = Some(Lease::insert(conn, ask.worker, now, &held)?);
+        claim.token = Some(Lease::insert(conn, ask.worker, now, &held, doors.inside())?);
         claim.jobs = bodies(conn, taken)?;
     }
     let opening = doors.write(conn, claim.token)?;
@@ -209,13 +209,16 @@ impl Hand<'_, '_, '_> {
 
     /// Takes up to `most` jobs of one tenant; answers how many.
     fn take(&mut self, lane: &Lane, tenant: &str, most: usize) -> Result<usize> {
-        let (before, is_limited) = (self.taken.len(), self.doors.has(&lane.queue));
+        let (before, limits) = (self.taken.len(), self.doors.limits_of(&lane.queue));
         let mut wanted = most;
         while wanted > 0 && !self.full.contains(&lane.queue) {
             let due = self.look(lane, tenant, wanted)?;
-            let is_last = due.len() < wanted || !is_limited;
+            let is_last = due.len() < wanted || limits.is_empty();
             for one in due {
-                self.take_one(lane, tenant, one)?;
+                let is_full = !limits.is_empty() && self.full.contains(&lane.queue);
+                if !is_full && let Some(one) = self.let_pass(lane, tenant, &limits, one)? {
+                    self.take_one(lane, tenant, one)?;
+                }
             }
             wanted = most - (self.taken.len() - before);
             if self.held >= HELD_MAX {
@@ -251,43 +254,42 @@ impl Hand<'_, '_, '_> {
         Ok(due)
     }
 
-    /// Takes a job, if limits let it pass; else it is held at a gate, or stays.
-    fn take_one(&mut self, lane: &Lane, tenant: &str, mut one: Taken) -> Result<()> {
+    /// Answers a job that these limits let pass; another is held at a gate, or stays.
+    fn let_pass(
+        &mut self,
+        lane: &Lane,
+        tenant: &str,
+        limits: &[usize],
+        mut one: Taken,
+    ) -> Result<Option<Taken>> {
+        if limits.is_empty() {
+            return Ok(Some(one));
+        }
         let (conn, queue, band) = (self.turn.conn, &lane.queue, lane.priority.band());
-        let JobId(id) = one.held.id;
-        if self.doors.has(queue) {
-            if self.full.contains(queue) {
-                return Ok(());
+        let is_retry = one.held.spent > 0;
+        let candidate = Candidate { kind: &one.kind, tenant, key: &one.key, is_retry };
+        match self.doors.pass(conn, limits, &candidate)? {
+            Verdict::Passes(gates) => {
+                one.gates = gates;
+                return Ok(Some(one));
             }
-            let is_retry = one.held.spent > 0;
-            let candidate = Candidate { kind: &one.kind, tenant, key: &one.key, is_retry };
-            match self.doors.pass(conn, queue, &candidate)? {
-                Verdict::Passes(gates) => one.gates = gates,
-                Verdict::Full => {
-                    self.full.push(queue.clone());
-                    return Ok(());
-                }
-                Verdict::Held(gate) => {
-                    self.held += 1;
-                    conn.prepare_cached(include_str!("sql/hold_ready.sql"))?.execute(params![
-                        queue,
-                        band,
-                        tenant,
-                        one.run_at,
-                        id.as_bytes(),
-                        gate
-                    ])?;
-                    return Ok(());
-                }
+            Verdict::Full => self.full.push(queue.clone()),
+            Verdict::Held(gate) => {
+                self.held += 1;
+                let JobId(id) = one.held.id;
+                let mut hold = conn.prepare_cached(include_str!("sql/hold_ready.sql"))?;
+                hold.execute(params![queue, band, tenant, one.run_at, id.as_bytes(), gate])?;
             }
         }
-        conn.prepare_cached(include_str!("sql/delete_ready.sql"))?.execute(params![
-            queue,
-            band,
-            tenant,
-            one.run_at,
-            id.as_bytes()
-        ])?;
+        Ok(None)
+    }
+
+    /// Takes a job out of its lane.
+    fn take_one(&mut self, lane: &Lane, tenant: &str, one: Taken) -> Result<()> {
+        let (queue, band) = (&lane.queue, lane.priority.band());
+        let JobId(id) = one.held.id;
+        let mut delete = self.turn.conn.prepare_cached(include_str!("sql/delete_ready.sql"))?;
+        delete.execute(params![queue, band, tenant, one.run_at, id.as_bytes()])?;
         self.turn.depths.went(queue, Some(tenant), 1);
         self.taken.push(one);
         Ok(())

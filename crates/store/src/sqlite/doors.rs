@@ -6,10 +6,10 @@
 //! where he is, and nothing of that queue is looked at.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use rusqlite::{Connection, params};
-use tidemill_core::gate::{Counts, RETRY_CREDIT};
+use tidemill_core::gate::{Counts, Per, RETRY_CREDIT};
 use tidemill_core::{QueueLimit, Token};
 
 use crate::error::Result;
@@ -26,15 +26,16 @@ pub(super) struct Candidate<'a> {
 /// What is said to a candidate.
 pub(super) enum Verdict {
     /// It goes in, through these gates.
-    Passes(Vec<String>),
+    Passes(Vec<Arc<str>>),
     /// It waits at this gate.
-    Held(String),
+    Held(Arc<str>),
     /// Nothing of its queue may pass.
     Full,
 }
 
 /// A gate that was looked at in this claim.
 struct Door<'a> {
+    name: Arc<str>,
     gate: Gate,
     limit: &'a QueueLimit,
     room: i64,
@@ -48,7 +49,11 @@ struct Door<'a> {
 pub(super) struct Doors<'a> {
     limits: &'a [QueueLimit],
     now: i64,
-    seen: HashMap<String, Door<'a>>,
+    doors: Vec<Door<'a>>,
+    /// Where each is, by name.
+    seen: HashMap<Arc<str>, usize>,
+    /// Where that of each limit with one gate for all is: found once for a claim, not once for a job.
+    of_all: Vec<Option<usize>>,
     /// Limits none of whose gates has anything to remember.
     blank: Vec<&'a str>,
     /// A slot that nobody else wants is free for retries.
@@ -57,12 +62,19 @@ pub(super) struct Doors<'a> {
 
 impl<'a> Doors<'a> {
     pub fn new(limits: &'a [QueueLimit], now: i64) -> Self {
-        Self { limits, now, seen: HashMap::new(), blank: Vec::new(), retries_are_free: false }
+        let (doors, seen, of_all) = (Vec::new(), HashMap::new(), vec![None; limits.len()]);
+        Self { limits, now, doors, seen, of_all, blank: Vec::new(), retries_are_free: false }
     }
 
     /// Whether a queue has limits at all.
     pub fn has(&self, queue: &str) -> bool {
         self.limits.iter().any(|limit| limit.queue == queue)
+    }
+
+    /// The limits of a queue, by number.
+    pub fn limits_of(&self, queue: &str) -> Vec<usize> {
+        let is_of = |number: &usize| self.limits[*number].queue == queue;
+        (0..self.limits.len()).filter(is_of).collect()
     }
 
     /// Lets those through that gates hold and that may pass by now.
@@ -102,41 +114,76 @@ impl<'a> Doors<'a> {
         limit: &'a QueueLimit,
         name: &str,
     ) -> Result<&mut Door<'a>> {
-        match self.seen.entry(name.to_owned()) {
-            Entry::Occupied(known) => Ok(known.into_mut()),
-            Entry::Vacant(place) => {
-                let gate = match limit.gate.as_str() {
-                    base if self.blank.contains(&base) => Gate::named(name),
-                    _ => Gate::load(conn, name)?,
-                };
-                let room = room(conn, limit, &gate, self.now)?;
-                Ok(place.insert(Door { gate, limit, room, inside: 0, is_wanted: false }))
-            }
-        }
+        let at = self.find(conn, limit, name)?;
+        Ok(&mut self.doors[at])
     }
 
-    /// Asks whether a candidate may pass, and counts it if so.
-    pub fn pass(&mut self, conn: &Connection, queue: &str, one: &Candidate<'_>) -> Result<Verdict> {
-        let mut names = Vec::new();
-        for limit in self.limits.iter().filter(|limit| limit.queue == queue) {
-            let is_budget = matches!(limit.counts, Counts::Retry { .. });
+    /// Where a gate is, which is looked at when it is met first.
+    fn find(&mut self, conn: &Connection, limit: &'a QueueLimit, name: &str) -> Result<usize> {
+        if let Some(at) = self.seen.get(name) {
+            return Ok(*at);
+        }
+        let gate = match limit.gate.as_str() {
+            base if self.blank.contains(&base) => Gate::named(name),
+            _ => Gate::load(conn, name)?,
+        };
+        let room = room(conn, limit, &gate, self.now)?;
+        let (at, name) = (self.doors.len(), Arc::<str>::from(name));
+        self.seen.insert(Arc::clone(&name), at);
+        self.doors.push(Door { name, gate, limit, room, inside: 0, is_wanted: false });
+        Ok(at)
+    }
+
+    /// The gate of a limit that a candidate goes through, if the limit means it.
+    fn gate_of(
+        &mut self,
+        conn: &Connection,
+        number: usize,
+        one: &Candidate<'_>,
+    ) -> Result<Option<usize>> {
+        let limit = &self.limits[number];
+        if limit.counts != Counts::Per(Per::All) {
+            let name = limit.gate_of(one.kind, one.tenant, one.key, one.is_retry);
+            return name.map(|name| self.find(conn, limit, &name)).transpose();
+        }
+        if limit.kind.as_ref().is_some_and(|own| own != one.kind) {
+            return Ok(None);
+        }
+        if self.of_all[number].is_none() {
+            self.of_all[number] = Some(self.find(conn, limit, &limit.gate)?);
+        }
+        Ok(self.of_all[number])
+    }
+
+    /// Asks whether a candidate may pass these limits, and counts it if so.
+    pub fn pass(
+        &mut self,
+        conn: &Connection,
+        limits: &[usize],
+        one: &Candidate<'_>,
+    ) -> Result<Verdict> {
+        let mut through = Vec::with_capacity(limits.len());
+        for &number in limits {
+            let is_budget = matches!(self.limits[number].counts, Counts::Retry { .. });
             if is_budget && self.retries_are_free {
                 continue;
             }
-            let gate = limit.gate_of(one.kind, one.tenant, one.key, one.is_retry);
-            let Some(name) = gate else { continue };
-            let door = self.door(conn, limit, &name)?;
+            let Some(at) = self.gate_of(conn, number, one)? else { continue };
+            let door = &mut self.doors[at];
             if door.room <= 0 {
                 door.is_wanted = true;
-                return Ok(if limit.is_wide() { Verdict::Full } else { Verdict::Held(name) });
+                let is_wide = self.limits[number].is_wide();
+                let name = Arc::clone(&door.name);
+                return Ok(if is_wide { Verdict::Full } else { Verdict::Held(name) });
             }
-            names.push(name);
+            through.push(at);
         }
-        for name in &names {
-            if let Some(door) = self.seen.get_mut(name) {
-                door.room -= 1;
-                door.inside += 1;
-            }
+        let mut names = Vec::with_capacity(through.len());
+        for at in through {
+            let door = &mut self.doors[at];
+            door.room -= 1;
+            door.inside += 1;
+            names.push(Arc::clone(&door.name));
         }
         Ok(Verdict::Passes(names))
     }
@@ -183,29 +230,32 @@ impl<'a> Doors<'a> {
         Ok(is_moved)
     }
 
+    /// The gates whose permits a lease will have, as it names them.
+    pub fn inside(&self) -> Option<String> {
+        let counted = self.doors.iter().filter(|door| door.is_counted());
+        let names: Vec<&str> = counted.map(|door| &*door.name).collect();
+        (!names.is_empty()).then(|| serde_json::json!(names).to_string())
+    }
+
     /// Writes down who went in, and when gates open that turned somebody away.
     /// Answers when the clock opens the next gate of these limits.
     pub fn write(self, conn: &Connection, token: Option<Token>) -> Result<Option<i64>> {
         let (now, limits) = (self.now, self.limits);
-        let mut inside = Vec::new();
-        for (name, mut door) in self.seen {
+        for mut door in self.doors {
             let before = door.gate.clone();
             door.go_in(now);
             door.close(now);
-            if let Some(token) =
-                token.filter(|_| door.inside > 0 && door.limit.concurrency.is_some())
-            {
+            if let Some(token) = token.filter(|_| door.is_counted()) {
                 conn.prepare_cached(include_str!("sql/insert_permit.sql"))?.execute(params![
-                    name,
+                    door.name,
                     token.0,
                     door.inside
                 ])?;
-                inside.push(name.clone());
             }
             if door.is_wanted {
                 if door.limit.is_wide() {
                     conn.prepare_cached(include_str!("sql/insert_turned_away.sql"))?
-                        .execute(params![name, door.limit.queue])?;
+                        .execute(params![door.name, door.limit.queue])?;
                 }
                 if let Some(at) = door.opening(now) {
                     let opens = door.gate.opens_at.filter(|opens| *opens > now);
@@ -215,10 +265,6 @@ impl<'a> Doors<'a> {
             if door.gate != before {
                 door.gate.save(conn)?;
             }
-        }
-        if let Some(token) = token.filter(|_| !inside.is_empty()) {
-            conn.prepare_cached(include_str!("sql/set_lease_gates.sql"))?
-                .execute(params![token.0, serde_json::json!(inside).to_string()])?;
         }
         let mut select = conn.prepare_cached(include_str!("sql/next_opening.sql"))?;
         let mut next: Option<i64> = None;
@@ -231,6 +277,11 @@ impl<'a> Doors<'a> {
 }
 
 impl Door<'_> {
+    /// Whether somebody went in who has to come out again.
+    fn is_counted(&self) -> bool {
+        self.inside > 0 && self.limit.concurrency.is_some()
+    }
+
     /// Counts those that went in.
     fn go_in(&mut self, now: i64) {
         if self.inside == 0 {

@@ -5,6 +5,7 @@
 //! here it is only noted that looking is worth it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -129,16 +130,13 @@ struct Tally {
 
 /// Attempts that come out of their gates, each settled and accepted.
 #[derive(Debug, Default)]
-pub(super) struct Leaving(BTreeMap<String, Tally>);
+pub(super) struct Leaving(BTreeMap<Arc<str>, Tally>);
 
 impl Leaving {
     /// Notes one.
     pub fn add(&mut self, item: &SettleItem) {
         for end in &item.gates {
-            if !self.0.contains_key(&end.gate) {
-                self.0.insert(end.gate.clone(), Tally::default());
-            }
-            let Some(tally) = self.0.get_mut(&end.gate) else { continue };
+            let tally = self.0.entry(Arc::clone(&end.gate)).or_default();
             *tally.freed.entry(item.token).or_default() += 1;
             tally.shut_for = tally.shut_for.max(end.shut_for);
             tally.breaker = end.breaker.or(tally.breaker);

@@ -43,10 +43,16 @@ impl Lease {
         })
     }
 
-    /// Takes a lease on jobs; its token is larger than all before.
-    pub fn insert(conn: &Connection, worker: WorkerId, now: i64, jobs: &[Held]) -> Result<Token> {
+    /// Takes a lease on jobs; its token is larger than all before. `gates` are those they are inside of.
+    pub fn insert(
+        conn: &Connection,
+        worker: WorkerId,
+        now: i64,
+        jobs: &[Held],
+        gates: Option<String>,
+    ) -> Result<Token> {
         let mut insert = conn.prepare_cached(include_str!("sql/insert_lease.sql"))?;
-        Ok(Token(insert.insert(params![worker.0.as_bytes(), now, pack(jobs)])?))
+        Ok(Token(insert.insert(params![worker.0.as_bytes(), now, pack(jobs), gates])?))
     }
 
     pub fn find(conn: &Connection, token: Token) -> Result<Option<Self>> {
@@ -170,12 +176,15 @@ mod tests {
         // Before the cut, and after it: without anything of what was not synced.
         let (before, after) = (database()?, database()?);
         let (worker, now) = (WorkerId::new(), 1_700_000_000_000_000);
-        let first = Lease::insert(&before, worker, now, &[])?;
-        let second = Lease::insert(&before, worker, now, &[])?;
+        let first = Lease::insert(&before, worker, now, &[], None)?;
+        let second = Lease::insert(&before, worker, now, &[], None)?;
         assert!(second > first, "also within one microsecond");
-        assert!(Lease::insert(&before, worker, now - 9, &[])? > second, "also when clocks go back");
         assert!(
-            Lease::insert(&after, worker, now + 9, &[])? > second,
+            Lease::insert(&before, worker, now - 9, &[], None)? > second,
+            "also when clocks go back"
+        );
+        assert!(
+            Lease::insert(&after, worker, now + 9, &[], None)? > second,
             "a power cut takes its time"
         );
         Ok(())

@@ -254,7 +254,7 @@ pub fn item(claim: &Claim, at: usize, settlement: Settlement) -> SettleItem {
         attempt: taken.attempt,
         lost: taken.lost,
         started_at: claim.now,
-        gates: taken.gates.iter().map(GateEnd::new).collect(),
+        gates: taken.gates.iter().cloned().map(GateEnd::new).collect(),
         settlement,
         decided: false,
         run: None,

@@ -107,7 +107,7 @@ async fn a_queue_runs_no_more_than_its_limit(kit: &Kit) {
     fill(kit, &job("k"), 250).await;
     let first = take(kit, worker, &limits, 100).await;
     assert_eq!(first.jobs.len(), 3);
-    assert_eq!(first.jobs[0].gates, ["default/All"]);
+    assert_eq!(first.jobs[0].gates, ["default/All".into()]);
     let none = take(kit, worker, &limits, 100).await;
     assert_eq!((none.jobs.len(), none.next_due), (0, None), "no clock will change that");
     assert_eq!(kit.settle(worker, &first, done()).await, Settled::Accepted);

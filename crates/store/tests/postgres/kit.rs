@@ -66,7 +66,7 @@ pub fn items(claim: &Claim, how: &Settlement) -> Vec<SettleItem> {
         attempt: taken.attempt,
         lost: taken.lost,
         started_at: claim.now,
-        gates: taken.gates.iter().map(GateEnd::new).collect(),
+        gates: taken.gates.iter().cloned().map(GateEnd::new).collect(),
         settlement: how.clone(),
         decided: false,
         run: None,

@@ -60,7 +60,7 @@ pub(crate) fn unstarted(
 fn come_out(
     book: &RuleBook,
     job: &Job,
-    gates: Vec<String>,
+    gates: Vec<Arc<str>>,
     settlement: &Settlement,
 ) -> Vec<GateEnd> {
     if gates.is_empty() {
@@ -73,7 +73,7 @@ fn come_out(
         _ => None,
     };
     let limits = book.limits(&job.queue);
-    let end = |gate: String| {
+    let end = |gate: Arc<str>| {
         let base = gate.split(PART).next().unwrap_or_default();
         let limit = limits.iter().find(|limit| limit.gate == base);
         GateEnd {

@@ -346,9 +346,9 @@ async fn come_out(
     if ends.is_empty() {
         return Ok(());
     }
-    let gates: Vec<&str> = ends.iter().map(|end| end.gate.as_str()).collect();
+    let gates: Vec<&str> = ends.iter().map(|end| &*end.gate).collect();
     conn.query(&PERMITS_FREE, &[&tokens, &gates]).await?;
-    let shut = ends.iter().filter_map(|end| Some((end.gate.as_str(), delay_us(end.shut_for?))));
+    let shut = ends.iter().filter_map(|end| Some((&*end.gate, delay_us(end.shut_for?))));
     let (gates, delays): (Vec<&str>, Vec<i64>) = shut.unzip();
     if !gates.is_empty() {
         conn.query(&GATES_SHUT, &[&now, &gates, &delays]).await?;
