@@ -20,6 +20,7 @@ mod examine;
 mod fire;
 mod flows;
 mod gather;
+mod held;
 mod lane;
 mod leases;
 mod lines;
@@ -386,6 +387,9 @@ impl Store for Postgres {
     async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<bool> {
         let is_set = queues::set(&self.shared.db, name, rules).await?;
         self.shared.hint(Hint::Rules);
+        if is_set {
+            held::release(&self.shared, name).await?;
+        }
         Ok(is_set)
     }
 

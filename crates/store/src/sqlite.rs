@@ -20,6 +20,7 @@ mod fire;
 mod flows;
 mod gates;
 mod group;
+mod held;
 mod lane;
 mod lease;
 mod letters;
@@ -343,9 +344,13 @@ impl Store for Sqlite {
     }
 
     async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<bool> {
-        let name = name.to_owned();
-        let is_set = self.write(move |turn| queues::set_rules(turn, &name, rules.as_ref())).await?;
+        let (rule, mut changed) = (name.to_owned(), Some(held::Changed::by(name)));
+        let is_set = self.write(move |turn| queues::set_rules(turn, &rule, rules.as_ref())).await?;
         self.hint(Hint::Rules);
+        // Who is held may try anew, a piece after the other: a million of them would keep everybody waiting.
+        while let Some(piece) = changed.take().filter(|_| is_set) {
+            changed = self.write(move |turn| piece.clone().release(turn)).await?;
+        }
         Ok(is_set)
     }
 

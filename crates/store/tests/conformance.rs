@@ -28,6 +28,7 @@ mod conformance {
     mod lane;
     mod limits;
     mod limits_race;
+    mod limits_shared;
     mod migrate;
     mod ordered;
     mod ordered_ends;

@@ -19,4 +19,5 @@ mod postgres {
     mod race;
     mod schema;
     mod tls;
+    mod turns;
 }

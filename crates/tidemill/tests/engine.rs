@@ -16,6 +16,7 @@ mod engine {
     mod dead;
     mod deadline;
     mod depth;
+    pub mod depth_kills;
     pub mod effect_kills;
     mod enqueue;
     mod flow;
@@ -50,6 +51,7 @@ mod engine {
 #[test]
 fn role() {
     engine::processes::run();
+    engine::depth_kills::run();
     engine::effect_kills::run();
     engine::flow_kills::run();
     engine::limit_kills::run();

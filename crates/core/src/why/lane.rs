@@ -20,7 +20,8 @@ pub struct LaneView {
     pub ahead: u64,
     /// Those of them that are its own tenant's.
     pub ahead_of_tenant: u64,
-    /// Jobs that its gate holds and will let through before it.
+    /// Jobs that its gate holds and will let through before it; [`COUNTED_MAX`], if those of other queues are
+    /// held there, too.
     pub ahead_at_gate: u64,
     /// Jobs that are due, by band; its own band is not among them.
     pub others: BTreeMap<Priority, u64>,

@@ -14,6 +14,10 @@ use tidemill_core::{QueueLimit, Token};
 
 use crate::error::Result;
 use crate::sqlite::gates::{Gate, LET_THROUGH_MAX};
+use crate::sqlite::held;
+
+/// When to look again at a gate that only holds jobs of queues which were not asked for.
+const OTHERS_US: i64 = 5_000_000;
 
 /// A job that waits, as far as limits look at it.
 pub(super) struct Candidate<'a> {
@@ -93,14 +97,18 @@ impl<'a> Doors<'a> {
             let mut select = conn.prepare_cached(include_str!("sql/select_open_gates.sql"))?;
             let open =
                 select.query_map(params![limit.gate, self.now], |row| row.get::<_, String>(0))?;
-            for name in open.collect::<rusqlite::Result<Vec<_>>>()? {
+            let open = open.collect::<rusqlite::Result<Vec<_>>>()?;
+            let with_it = self.limits.iter().filter(|other| other.gate == limit.gate);
+            let queues: Vec<&str> = with_it.map(|other| other.queue.as_str()).collect();
+            for name in open {
                 let room = self.door(conn, limit, &name)?.room.clamp(0, LET_THROUGH_MAX);
-                let mut update = conn.prepare_cached(include_str!("sql/let_through.sql"))?;
-                let moved = update.execute(params![name, room])? as i64;
-                if moved < room {
-                    // All of them: nobody is held any more.
+                if held::let_through(conn, &name, &queues, room)? < room {
+                    // All of them: nobody of these queues is held any more. Whoever serves the others will look.
+                    let mut holds = conn.prepare_cached(include_str!("sql/is_holding.sql"))?;
+                    let holds: bool = holds.query_one([&name], |row| row.get(0))?;
+                    let later = holds.then(|| self.now.saturating_add(OTHERS_US));
                     let gate = &mut self.door(conn, limit, &name)?.gate;
-                    gate.opens_at = None;
+                    gate.opens_at = later;
                     gate.save(conn)?;
                 }
             }
@@ -207,8 +215,7 @@ impl<'a> Doors<'a> {
         let mut moved = 0;
         for limit in self.limits.iter().filter(|limit| limit.queue == queue) {
             if matches!(limit.counts, Counts::Retry { .. }) {
-                let mut update = conn.prepare_cached(include_str!("sql/let_through.sql"))?;
-                moved += update.execute(params![limit.gate, number as i64])?;
+                moved += held::let_through(conn, &limit.gate, &[queue], number as i64)?;
             }
         }
         Ok(moved > 0)

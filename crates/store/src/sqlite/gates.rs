@@ -14,6 +14,7 @@ use tidemill_core::{Breaker, Token};
 
 use crate::error::Result;
 use crate::request::SettleItem;
+use crate::sqlite::held;
 use crate::sqlite::rows::{count, time, worker_id};
 use crate::sqlite::writer::Turn;
 
@@ -226,8 +227,7 @@ pub(super) fn unstick(turn: &mut Turn<'_>) -> Result<()> {
     let stuck: Vec<_> = stuck.collect::<rusqlite::Result<_>>()?;
     for gate in stuck {
         tell(turn, &gate)?;
-        let mut update = conn.prepare_cached(include_str!("sql/let_through.sql"))?;
-        update.execute(params![gate, LET_THROUGH_MAX])?;
+        held::let_any_through(conn, &gate, LET_THROUGH_MAX as usize)?;
     }
     Ok(())
 }

@@ -43,7 +43,7 @@ pub(super) fn look(conn: &Connection, now: i64, place: &Place, served: &str) -> 
         Ok(LaneView {
             ahead: count::<i64>(row, 0)?.min(COUNTED_MAX),
             ahead_of_tenant: count::<i64>(row, 1)?,
-            ahead_at_gate: count::<i64>(row, 2)?,
+            ahead_at_gate: count::<i64>(row, 2)?.min(COUNTED_MAX),
             ..LaneView::default()
         })
     })?;

@@ -117,7 +117,6 @@ pub(super) fn rules(conn: &Connection) -> Result<Vec<(String, QueueRules)>> {
 /// Sets the rules of a queue; `false` when they have another version by now.
 pub(super) fn set_rules(turn: &Turn<'_>, name: &str, rules: Option<&QueueRules>) -> Result<bool> {
     let conn = turn.conn;
-    conn.prepare_cached(include_str!("sql/let_all_through.sql"))?.execute([])?;
     let Some(rules) = rules else {
         conn.prepare_cached(include_str!("sql/delete_queue_rules.sql"))?.execute([name])?;
         return Ok(true);

@@ -21,8 +21,6 @@ use crate::worker::shop::locked;
 
 /// Rules are this old at most while jobs are enqueued.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Older than this, they are looked at before anything is enqueued.
-const LOOK_FIRST: Duration = Duration::from_secs(10);
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// Those who take forget after a minute who waits; it is said anew well before.
 const WANT_AGAIN: Duration = Duration::from_secs(20);
@@ -37,14 +35,15 @@ pub(crate) struct Rooms {
 }
 
 impl Rooms {
-    /// How long ago the rules were looked at; says so once per look.
-    fn age(&self) -> Option<Duration> {
+    /// Whether it is time to look at the rules; says so once per look. Until then a rule may be to wait.
+    fn is_stale(&self) -> bool {
         let mut looked = locked(&self.looked);
-        let age = looked.map(|looked| looked.elapsed());
-        if age.is_none_or(|age| age >= LOOK_AGAIN) {
+        let is_stale = looked.is_none_or(|looked| looked.elapsed() >= LOOK_AGAIN);
+        if is_stale {
             *looked = Some(Instant::now());
+            self.waits.store(true, Relaxed);
         }
-        age
+        is_stale
     }
 
     /// The line for a queue. Forgets those in which nobody stands.
@@ -58,7 +57,7 @@ impl Rooms {
 impl Tidemill {
     /// Writes jobs, and waits for room as long as the rule of a full queue allows.
     pub(crate) async fn put(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>> {
-        if !self.may_wait().await {
+        if !self.may_wait() {
             return self.0.store.enqueue(jobs).await;
         }
         match self.0.store.enqueue(jobs.clone()).await {
@@ -94,16 +93,13 @@ impl Tidemill {
         }
     }
 
-    /// Whether a queue's rule may be to wait, as far as this process knows.
-    async fn may_wait(&self) -> bool {
+    /// Whether a queue's rule may be to wait, as far as this process knows. Who has not looked for a while does not
+    /// know, and keeps the jobs until they are answered; looking first would make them late.
+    fn may_wait(&self) -> bool {
         let rooms = &self.0.rooms;
-        match rooms.age() {
-            Some(age) if age < LOOK_AGAIN => {}
-            Some(age) if age < LOOK_FIRST => {
-                let mill = self.clone();
-                tokio::spawn(async move { mill.learn_waits().await });
-            }
-            _ => self.learn_waits().await,
+        if rooms.is_stale() {
+            let mill = self.clone();
+            tokio::spawn(async move { mill.learn_waits().await });
         }
         rooms.waits.load(Relaxed)
     }

@@ -234,3 +234,23 @@ async fn bad_rules_of_depth_change_nothing(kit: Kit) {
     assert!(error.to_string().contains("to itself"), "{error}");
     assert_eq!(mill.queue_rules("q").await.unwrap().depth_max, Some(7));
 }
+
+/// Time goes on by itself here, which a server at the other end of a socket would not understand.
+#[tokio::test(start_paused = true)]
+async fn a_new_rule_to_wait_is_followed_by_a_slow_producer() {
+    let kit = Kit::sqlite();
+    let (producer, operator) = (kit.open().await, kit.open().await);
+    bound(&operator, "q", 1, Overflow::Reject).await;
+    producer.enqueue(echo("q")).await.unwrap();
+    for (pause_s, wait_s) in [(0, 0), (2, 20), (5, 30), (9, 40)] {
+        if wait_s > 0 {
+            bound(&operator, "q", 1, Overflow::Wait { wait_ms: wait_s * 1000 }).await;
+        }
+        tokio::time::advance(Duration::from_secs(pause_s)).await;
+        let start = tokio::time::Instant::now();
+        assert!(is_full(&producer.enqueue(echo("q")).await.unwrap_err()));
+        let waited = start.elapsed();
+        assert!(waited >= Duration::from_secs(wait_s), "{waited:?} of {wait_s} s");
+        bound(&operator, "q", 1, Overflow::Reject).await;
+    }
+}

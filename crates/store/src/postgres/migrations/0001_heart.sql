@@ -50,7 +50,7 @@ create index ready_claim on tidemill.ready (queue, priority, tenant, run_at, (se
 create index ready_due on tidemill.ready (queue, priority, run_at) where tenant <> '' and line < 2;
 -- What was let through a gate comes back to where it stood, which claims may have passed by.
 create index ready_let_through on tidemill.ready (queue, priority, run_at) where line = 1;
-create index ready_held on tidemill.ready (gate, run_at, (seq + 0)) where line = 2;
+create index ready_held on tidemill.ready (gate, queue, run_at, (seq + 0)) where line = 2;
 
 create sequence tidemill.lease_token_seq;
 create table tidemill.lease (

@@ -263,27 +263,36 @@ language plpgsql as $$
 declare
     l tidemill.limit;
     due text[];
+    queues text[];
 begin
     for l in select distinct on (u.gate) u.* from unnest(limits) u loop
         continue when not exists (
             select from tidemill.gate g where g.base = l.gate and g.opens_at <= let_through.at);
         due := tidemill.due_gates(let_through.at, array[l.gate]);
+        queues := array(select u.queue from unnest(limits) u where u.gate = l.gate);
         with room as materialized (
             select r.gate as name, least(r.room, 1000) as room from tidemill.rooms(let_through.at, due, l) r
         ), pick as materialized (
             select r.name, s.seq from room r, lateral (
-                select s.seq from tidemill.ready s where s.line = 2 and s.gate = r.name
-                order by s.run_at, s.seq + 0 limit greatest(r.room, 0) for update skip locked
+                select s.seq from unnest(queues) q(queue), lateral (
+                    select s.seq, s.run_at from tidemill.ready s
+                    where s.line = 2 and s.gate = r.name and s.queue = q.queue
+                    order by s.run_at, s.seq + 0 limit greatest(r.room, 0) for update skip locked
+                ) s
+                order by s.run_at, s.seq limit greatest(r.room, 0)
             ) s
         ), moved as (
             update tidemill.ready s set line = 1, gate = '' where s.seq = any (array(select seq from pick))
         )
-        -- All of them: nobody is held any more, as far as this can be seen. One that is in other hands for a moment still
-        -- is: a claim locks what it finds before it sees that it is held since.
-        update tidemill.gate g set opens_at = null
+        -- All of them: nobody of these queues is held any more, as far as this can be seen. One that is in other hands
+        -- for a moment still is: a claim locks what it finds before it sees that it is held since. Whoever serves the
+        -- other queues will look: until then this gate must not keep us coming back.
+        update tidemill.gate g set opens_at = case when exists (
+            select from tidemill.ready s where s.line = 2 and s.gate = r.name and s.queue <> all (queues)
+        ) then let_through.at + interval '5 s' end
         from room r where g.name = r.name and r.room > (select count(*) from pick p where p.name = r.name)
             and not exists (
-                select from tidemill.ready s where s.line = 2 and s.gate = r.name
+                select from tidemill.ready s where s.line = 2 and s.gate = r.name and s.queue = any (queues)
                     and s.seq <> all (array(select p.seq from pick p)));
     end loop;
 end $$;
@@ -309,6 +318,19 @@ begin
     where g.name = c.name and c.room <= 0;
 end $$;
 
+-- The queues of those that a gate holds, found by one look each.
+create function tidemill.held_queues(of_gate text) returns setof text language plpgsql stable as $$
+declare
+    found_queue text := '';
+begin
+    loop
+        select min(r.queue) into found_queue from tidemill.ready r
+        where r.line = 2 and r.gate = of_gate and r.queue > found_queue;
+        exit when found_queue is null;
+        return next found_queue;
+    end loop;
+end $$;
+
 -- Something came out of these gates: where others are held or were turned away, it is worth looking again.
 -- Answers their queues. Comes after the settle has committed, and takes its turn behind the claims under way, if they
 -- take turns, so that what they hold back meanwhile is seen.
@@ -323,12 +345,10 @@ begin
     end if;
     return query
     with held as materialized (
-        select t.gate, h.queue from unnest(gates) t(gate), lateral (
-            select r.queue from tidemill.ready r where r.line = 2 and r.gate = t.gate limit 1
-        ) h
+        select t.gate, h.queue from unnest(gates) t(gate), tidemill.held_queues(t.gate) h(queue)
     ), opened as (
         insert into tidemill.gate as x (name, base, opens_at)
-        select h.gate, split_part(h.gate, chr(31), 1), present from held h order by 1
+        select distinct h.gate, split_part(h.gate, chr(31), 1), present from held h order by 1
         on conflict (name) do update set opens_at = case
             when x.shut_until > present then x.shut_until else least(coalesce(x.opens_at, present), present) end
     ), asked as (

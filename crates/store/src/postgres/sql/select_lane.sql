@@ -28,9 +28,14 @@ select
     case when o.line = 2 then least($4::int8, (o.before + (
         select coalesce(sum(n.number), 0) from (
             select cardinality(r.ids) - r.taken as number from tidemill.ready r
-            where r.line = 2 and r.gate = o.gate and (r.run_at, r.seq + 0) < (o.run_at, o.seq) limit $4
+            where r.line = 2 and r.gate = o.gate and r.queue = o.queue and (r.run_at, r.seq + 0) < (o.run_at, o.seq)
+            limit $4
         ) n
-    ))) else 0 end::int8,
+    ) + case when exists (
+        select from tidemill.ready r where r.line = 2 and r.gate = o.gate and r.queue < o.queue
+    ) or exists (
+        select from tidemill.ready r where r.line = 2 and r.gate = o.gate and r.queue > o.queue
+    ) then $4 else 0 end)) else 0 end::int8,
     array(
         select least($4::int8, (case when b.band = o.priority then 0 else (
             select coalesce(sum(n.number), 0) from (

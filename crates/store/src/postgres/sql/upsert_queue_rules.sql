@@ -1,15 +1,9 @@
 -- Sets the rules of a queue, unless $3 is given and not the version that is there. Answers the new version.
--- Whoever is held at a gate may try anew: it may be another gate now.
-with rules as (
-    insert into tidemill.queue as q (name, rules, version, depth_max, overflow, wait_ms, divert, high_water, low_water)
-    values ($1::text, $2::text::json, 1, $4::int8, $5::text, $6::int8, $7::text, $8::int8, $9::int8)
-    on conflict (name) do update
-    set rules = excluded.rules, version = q.version + 1, depth_max = excluded.depth_max, overflow = excluded.overflow,
-        wait_ms = excluded.wait_ms, divert = excluded.divert, high_water = excluded.high_water,
-        low_water = excluded.low_water
-    where $3::int8 in (0, q.version)
-    returning version
-), tried as (
-    update tidemill.ready set line = 1, gate = '' where line = 2 and exists (select from rules)
-)
-select version from rules;
+insert into tidemill.queue as q (name, rules, version, depth_max, overflow, wait_ms, divert, high_water, low_water)
+values ($1::text, $2::text::json, 1, $4::int8, $5::text, $6::int8, $7::text, $8::int8, $9::int8)
+on conflict (name) do update
+set rules = excluded.rules, version = q.version + 1, depth_max = excluded.depth_max, overflow = excluded.overflow,
+    wait_ms = excluded.wait_ms, divert = excluded.divert, high_water = excluded.high_water,
+    low_water = excluded.low_water
+where $3::int8 in (0, q.version)
+returning version;

@@ -37,7 +37,7 @@ create table tidemill_ready (
 ) without rowid;
 -- What was let through a gate comes back to where it stood, which claims may have passed by.
 create index tidemill_ready_let_through on tidemill_ready (queue, priority, run_at) where line = 1;
-create index tidemill_ready_held on tidemill_ready (gate, run_at, id) where line = 2;
+create index tidemill_ready_held on tidemill_ready (gate, queue, run_at, id) where line = 2;
 -- Whether anything of a tenant is due, however many of them wait for the clock. Most jobs have none, and no entry.
 create index tidemill_ready_due on tidemill_ready (queue, priority, run_at) where tenant <> '';
 

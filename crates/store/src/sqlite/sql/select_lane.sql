@@ -19,6 +19,10 @@ select
     ),
     (
         select count(*) from (
-            select 1 from tidemill_ready where line = 2 and gate = ?6 and (run_at, id) < (?4, ?5) limit ?7
+            select 1 from tidemill_ready
+            where line = 2 and gate = ?6 and queue = ?1 and (run_at, id) < (?4, ?5) limit ?7
         )
+    ) + ?7 * (
+        exists (select 1 from tidemill_ready where line = 2 and gate = ?6 and queue < ?1)
+        or exists (select 1 from tidemill_ready where line = 2 and gate = ?6 and queue > ?1)
     )

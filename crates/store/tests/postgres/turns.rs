@@ -1,0 +1,77 @@
+//! Claims that take turns: what comes beside and after them waits in one order, and loses nothing.
+
+use std::sync::Arc;
+
+use tidemill_core::Breaker;
+use tidemill_core::gate::{Counts, Per, QueueLimit};
+use tidemill_store::ClaimRequest;
+use tidemill_testkit::databases::fresh_postgres_url;
+use tidemill_testkit::eventually::eventually;
+
+use super::deadlock::waiting;
+use super::kit::{SOON, ask, connect, done, ids, items, job, store, worker};
+
+fn one_at_once(breaker: Option<Breaker>) -> Arc<Vec<QueueLimit>> {
+    Arc::new(vec![QueueLimit {
+        queue: "default".into(),
+        gate: "default/bank".into(),
+        kind: None,
+        counts: Counts::Per(Per::All),
+        concurrency: Some(1),
+        rate: None,
+        hold: false,
+        breaker,
+    }])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn whoever_judges_a_gate_has_its_turn_before_its_row() {
+    let url = fresh_postgres_url();
+    let store = store(&url).await;
+    let (mine, breaker) = (worker(&store).await, Some(Breaker::default()));
+    store.enqueue(vec![job()]).await.unwrap();
+    let limits = one_at_once(breaker);
+    let claim = store.claim(ClaimRequest { limits, ..ask(mine, 1) }).await.unwrap();
+    let (mut third, looking) = (connect(&url).await, connect(&url).await);
+    let gate = "insert into tidemill.gate (name, base) values ('default/bank', 'default/bank')
+        on conflict do nothing";
+    looking.execute(gate, &[]).await.unwrap();
+    // As a claim does that is under way: it has the turn, and then wants the row of the gate.
+    let claiming = third.transaction().await.unwrap();
+    claiming.execute("select tidemill.take_turn('{default/bank}', false)", &[]).await.unwrap();
+    let mut ended = items(&claim, &done());
+    ended[0].gates[0].breaker = breaker;
+    store.settle(mine, ended).await.unwrap();
+    waiting(&looking, 1).await;
+    let row = "select from tidemill.gate where name = 'default/bank' for update nowait";
+    claiming.execute(row, &[]).await.unwrap();
+    claiming.commit().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_claim_whose_bodies_cannot_be_read_is_given_back() {
+    let url = fresh_postgres_url();
+    let (store, third) = (store(&url).await, connect(&url).await);
+    let mine = worker(&store).await;
+    let new = job();
+    let id = new.id;
+    store.enqueue(vec![new]).await.unwrap();
+    let wish = || ClaimRequest { limits: one_at_once(None), ..ask(mine, 1) };
+    // A claim that has a turn reads bodies when its lease is durable and its turn is over.
+    third.batch_execute("alter table tidemill.job rename to hidden").await.unwrap();
+    store.claim(wish()).await.unwrap_err();
+    let leases = third.query_one("select count(*) from tidemill.lease", &[]).await.unwrap();
+    assert_eq!(leases.get::<_, i64>(0), 1, "it had taken the job");
+    third.batch_execute("alter table tidemill.hidden rename to job").await.unwrap();
+    let claim = eventually("a beat to give it back", SOON, async || {
+        store.beat(mine).await.unwrap();
+        let claim = store.claim(wish()).await.unwrap();
+        (!claim.jobs.is_empty()).then_some(claim)
+    })
+    .await;
+    assert_eq!(ids(&claim), [id]);
+    assert_eq!((claim.jobs[0].attempt, claim.jobs[0].lost), (1, 0), "nothing was spent");
+    store.settle(mine, items(&claim, &done())).await.unwrap();
+    let inside = store.gates(&["default/bank".into()]).await.unwrap();
+    assert!(inside[0].inside.is_empty(), "no place is lost: {inside:?}");
+}
