@@ -76,6 +76,21 @@ impl Doors {
                 }
             }
         }
+        self.look_soon(shared, &mut waiting);
+    }
+
+    /// Notes that leases are gone which were inside of these gates.
+    pub fn vacated(&self, shared: &Arc<Shared>, gates: impl Iterator<Item = String>) {
+        let mut waiting = self.lock();
+        for gate in gates {
+            waiting.gates.entry(gate.into()).or_default();
+        }
+        if !waiting.gates.is_empty() {
+            self.look_soon(shared, &mut waiting);
+        }
+    }
+
+    fn look_soon(&self, shared: &Arc<Shared>, waiting: &mut Waiting) {
         if !waiting.is_flying {
             waiting.is_flying = true;
             tokio::spawn(self.clone().fly(Arc::clone(shared)));

@@ -38,7 +38,7 @@ const LEASE_TAKE: Statement = sql!("take_leases", UUID_ARRAY);
 const LEASE_ORPHANS: Statement = sql!("select_orphans");
 const LEASE_SWEEP: Statement = sql!("sweep_leases", TIMESTAMPTZ);
 const LEASE_STRAYS: Statement = sql!("select_strays", UUID, UUID_ARRAY);
-const LEASE_LET_GO: Statement = sql!("update_lease", INT8_ARRAY, UUID_ARRAY);
+const LEASE_END: Statement = sql!("delete_lease", INT8_ARRAY);
 const DECIDED: Statement = sql!("select_decided_of_leases", INT8_ARRAY);
 const JOB_UNFINISHED: Statement = sql!("select_unfinished", UUID_ARRAY);
 
@@ -282,7 +282,7 @@ fn sort(
 
 /// Gives back, unspent, what claims took whose answers were lost: nobody else knows of it.
 pub(crate) async fn give_back_strays(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     worker: WorkerId,
     strays: &[Stray],
 ) -> Result<()> {
@@ -293,10 +293,12 @@ pub(crate) async fn give_back_strays(
     let rows = conn.query(&LEASE_STRAYS, &[&worker.0, &asks]).await?;
     let leases: Vec<_> = rows.iter().map(Lease::of).collect();
     let left = put_back(&conn, shared.db.manual_now(), &leases, None).await?;
-    let gone = leases.iter().flat_map(|l| l.held.iter().map(|(id, ..)| (l.token, *id)));
-    let (tokens, ids): (Vec<i64>, Vec<Uuid>) = gone.unzip();
-    conn.query(&LEASE_LET_GO, &[&tokens, &ids]).await?;
+    // Nobody knows these tokens. A lease that stayed would keep its places at gates from others.
+    let tokens: Vec<i64> = leases.iter().map(|lease| lease.token).collect();
+    let ended = conn.query(&LEASE_END, &[&tokens]).await?;
     conn.commit().await?;
     left.tell(shared);
+    let gates = ended.iter().filter_map(|row| row.get::<_, Option<Vec<String>>>(0));
+    shared.doors.vacated(shared, gates.flatten());
     Ok(())
 }

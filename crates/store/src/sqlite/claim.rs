@@ -45,7 +45,7 @@ pub(super) fn claim(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Claim> {
     let is_short = taken.len() < ask.jobs_max;
     if !taken.is_empty() {
         let held: Vec<_> = taken.iter().map(|taken| taken.held).collect();
-        claim.token = Some(Lease::insert(conn, ask.worker, now, &held, doors.inside())?);
+        claim.token = Some(Lease::insert(conn, ask.worker, now, &held, doors.inside().as_deref())?);
         claim.jobs = bodies(conn, taken)?;
     }
     let opening = doors.write(conn, claim.token)?;

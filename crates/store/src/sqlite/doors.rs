@@ -53,7 +53,7 @@ struct Door<'a> {
 pub(super) struct Doors<'a> {
     limits: &'a [QueueLimit],
     now: i64,
-    doors: Vec<Door<'a>>,
+    all: Vec<Door<'a>>,
     /// Where each is, by name.
     seen: HashMap<Arc<str>, usize>,
     /// Where that of each limit with one gate for all is: found once for a claim, not once for a job.
@@ -66,8 +66,8 @@ pub(super) struct Doors<'a> {
 
 impl<'a> Doors<'a> {
     pub fn new(limits: &'a [QueueLimit], now: i64) -> Self {
-        let (doors, seen, of_all) = (Vec::new(), HashMap::new(), vec![None; limits.len()]);
-        Self { limits, now, doors, seen, of_all, blank: Vec::new(), retries_are_free: false }
+        let (all, seen, of_all) = (Vec::new(), HashMap::new(), vec![None; limits.len()]);
+        Self { limits, now, all, seen, of_all, blank: Vec::new(), retries_are_free: false }
     }
 
     /// Whether a queue has limits at all.
@@ -123,7 +123,7 @@ impl<'a> Doors<'a> {
         name: &str,
     ) -> Result<&mut Door<'a>> {
         let at = self.find(conn, limit, name)?;
-        Ok(&mut self.doors[at])
+        Ok(&mut self.all[at])
     }
 
     /// Where a gate is, which is looked at when it is met first.
@@ -136,9 +136,9 @@ impl<'a> Doors<'a> {
             _ => Gate::load(conn, name)?,
         };
         let room = room(conn, limit, &gate, self.now)?;
-        let (at, name) = (self.doors.len(), Arc::<str>::from(name));
+        let (at, name) = (self.all.len(), Arc::<str>::from(name));
         self.seen.insert(Arc::clone(&name), at);
-        self.doors.push(Door { name, gate, limit, room, inside: 0, is_wanted: false });
+        self.all.push(Door { name, gate, limit, room, inside: 0, is_wanted: false });
         Ok(at)
     }
 
@@ -177,7 +177,7 @@ impl<'a> Doors<'a> {
                 continue;
             }
             let Some(at) = self.gate_of(conn, number, one)? else { continue };
-            let door = &mut self.doors[at];
+            let door = &mut self.all[at];
             if door.room <= 0 {
                 door.is_wanted = true;
                 let is_wide = self.limits[number].is_wide();
@@ -188,7 +188,7 @@ impl<'a> Doors<'a> {
         }
         let mut names = Vec::with_capacity(through.len());
         for at in through {
-            let door = &mut self.doors[at];
+            let door = &mut self.all[at];
             door.room -= 1;
             door.inside += 1;
             names.push(Arc::clone(&door.name));
@@ -239,7 +239,7 @@ impl<'a> Doors<'a> {
 
     /// The gates whose permits a lease will have, as it names them.
     pub fn inside(&self) -> Option<String> {
-        let counted = self.doors.iter().filter(|door| door.is_counted());
+        let counted = self.all.iter().filter(|door| door.is_counted());
         let names: Vec<&str> = counted.map(|door| &*door.name).collect();
         (!names.is_empty()).then(|| serde_json::json!(names).to_string())
     }
@@ -248,7 +248,7 @@ impl<'a> Doors<'a> {
     /// Answers when the clock opens the next gate of these limits.
     pub fn write(self, conn: &Connection, token: Option<Token>) -> Result<Option<i64>> {
         let (now, limits) = (self.now, self.limits);
-        for mut door in self.doors {
+        for mut door in self.all {
             let before = door.gate.clone();
             door.go_in(now);
             door.close(now);

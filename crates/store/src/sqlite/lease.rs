@@ -49,7 +49,7 @@ impl Lease {
         worker: WorkerId,
         now: i64,
         jobs: &[Held],
-        gates: Option<String>,
+        gates: Option<&str>,
     ) -> Result<Token> {
         let mut insert = conn.prepare_cached(include_str!("sql/insert_lease.sql"))?;
         Ok(Token(insert.insert(params![worker.0.as_bytes(), now, pack(jobs), gates])?))
