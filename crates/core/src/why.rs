@@ -59,6 +59,15 @@ pub enum Gate {
         /// At most so many jobs of the flow are under way at once.
         at_once: Option<u32>,
     },
+    /// It is a run of a workflow that waits, or is held.
+    Run {
+        /// What it waits for, in words.
+        waits_for: Vec<String>,
+        /// Why it does not go on by itself.
+        parked: Option<String>,
+        /// Somebody paused it.
+        paused: bool,
+    },
     /// It waits for the clock.
     Due {
         /// Until when.
@@ -200,6 +209,11 @@ impl fmt::Display for Gate {
                 }
                 Ok(())
             }
+            Self::Run { parked: Some(why), .. } => {
+                write!(f, "it is parked until somebody resumes it: {why}")
+            }
+            Self::Run { paused: true, .. } => write!(f, "it is paused until somebody resumes it"),
+            Self::Run { waits_for, .. } => write!(f, "it waits for {}", waits_for.join(", ")),
             Self::Due { at, attempt: 0 } => write!(f, "it is not due before {at}"),
             Self::Due { at, attempt } => {
                 write!(

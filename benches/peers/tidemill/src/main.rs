@@ -1,7 +1,7 @@
 //! Tidemill as a peer of the queue benchmark: one JSON object per line in, one per line out.
 //!
 //! The protocol is that of the benchmark's README: `setup`, `reset`, `bulk`, `single`, `produce`,
-//! `probe`, `remaining`, `work`, `latencies`, `quit`. A worker also tells its count as it grows.
+//! `probe`, `remaining`, `work`, `workflow`, `latencies`, `quit`. A worker also tells its count as it grows.
 
 mod reset;
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tidemill::{Job, Running, Tidemill};
+use tidemill::{Context, Fail, Job, Running, Tidemill};
 
 type Res<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -27,6 +27,52 @@ struct Probe {
 impl Job for Probe {
     const KIND: &'static str = "probe";
     type Output = ();
+}
+
+/// A workflow of five steps.
+#[derive(Serialize, Deserialize)]
+struct Five {
+    sum: u64,
+}
+
+impl Job for Five {
+    const KIND: &'static str = "five";
+    type Output = u64;
+}
+
+async fn five(job: Five, cx: Context) -> Result<u64, Fail> {
+    let mut sum = job.sum;
+    for step in ["step0", "step1", "step2", "step3", "step4"] {
+        sum = cx.step(step).run(|_| async move { Ok(sum + 1) }).await?;
+    }
+    Ok(sum)
+}
+
+/// `conc` callers, each starting a workflow and awaiting its result, `n` in all.
+async fn workflows(mill: &Tidemill, n: u64, conc: u64) -> Res<Value> {
+    let (start, next) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+    let mut callers = Vec::new();
+    for _ in 0..conc {
+        let (mill, next) = (mill.clone(), Arc::clone(&next));
+        callers.push(tokio::spawn(async move {
+            let mut took = Vec::new();
+            while let sum = next.fetch_add(1, Relaxed)
+                && sum < n
+            {
+                let began = Instant::now();
+                let id = mill.enqueue(Five { sum }).await?.id();
+                let result = mill.result::<Five>(id, Duration::from_secs(60)).await?;
+                assert_eq!(result, sum + 5);
+                took.push(began.elapsed().as_secs_f64() * 1e3);
+            }
+            tidemill::Result::Ok(took)
+        }));
+    }
+    let mut took = Vec::new();
+    for caller in callers {
+        took.extend(caller.await??);
+    }
+    Ok(json!({"n": n, "secs": start.elapsed().as_secs_f64(), "ms": took}))
 }
 
 fn now_ms() -> f64 {
@@ -70,6 +116,13 @@ impl Peer {
                 return Ok(json!({"n": left.waiting + left.running}));
             }
             "work" => self.work().await?,
+            "workflow" => {
+                if self.worker.is_none() {
+                    let worker = self.mill.worker().slots(self.slots).handle(five);
+                    self.worker = Some(worker.start().await?);
+                }
+                return workflows(&self.mill, number("n"), number("conc")).await;
+            }
             "latencies" => {
                 let waited = self.seen.waited_ms.lock().map(|mut v| std::mem::take(&mut *v));
                 return Ok(json!({"ms": waited.unwrap_or_default()}));

@@ -30,6 +30,12 @@ impl Tidemill {
         {
             gates = vec![gate];
         }
+        if matches!(view.state, State::Blocked | State::Scheduled)
+            && let Some(gate) = of_run(store.as_ref(), id).await?
+        {
+            gates.retain(|gate| *gate != Gate::Blocked);
+            gates.push(gate);
+        }
         let mut expected_at = None;
         if matches!(view.state, State::Scheduled | State::Ready | State::Blocked) {
             let book = RuleBook::new(store.queue_rules().await?);
@@ -65,6 +71,9 @@ fn turns(book: &RuleBook, lane: &LaneView, view: &JobView) -> impl Iterator<Item
 fn expected(gates: &[Gate], limits: &[Held], lane: &LaneView, view: &JobView) -> Option<Timestamp> {
     let held = match (gates, limits) {
         ([Gate::Due { at, .. }], []) => return Some(*at),
+        ([Gate::Due { at, .. }, Gate::Run { parked: None, paused: false, .. }], []) => {
+            return Some(*at);
+        }
         ([Gate::Limit { opens_at: Some(_), is_broken: false, .. }], [held]) => held,
         _ => return None,
     };
@@ -76,6 +85,15 @@ fn expected(gates: &[Gate], limits: &[Held], lane: &LaneView, view: &JobView) ->
         _ => return None,
     };
     held.view.starts_at(&held.limit, ahead).filter(|_| ahead < COUNTED_MAX)
+}
+
+/// What its run waits for, or why that does not go on.
+async fn of_run(store: &dyn Store, id: JobId) -> Result<Option<Gate>> {
+    let (_, Some(run)) = store.journal(id).await? else { return Ok(None) };
+    let waits_for = run.waits.map(|waits| waits.what).unwrap_or_default();
+    let gate = Gate::Run { waits_for, parked: run.parked, paused: run.paused };
+    let says = !matches!(&gate, Gate::Run { waits_for, parked: None, paused: false } if waits_for.is_empty());
+    Ok(says.then_some(gate))
 }
 
 /// What its flow waits for.

@@ -168,6 +168,8 @@ async fn a_signal_wakes_the_run_that_waits_for_it(kit: Kit) {
     let id = enqueue(&mill).await;
     drain(worker(&mill, &log, code)).await.unwrap();
     assert_eq!(state(&mill, id).await, State::Blocked);
+    let why = mill.why(id).await.unwrap().to_string();
+    assert!(why.contains("it waits for signal go"), "{why}");
     let other = Signal::new("other", &1);
     mill.signal(id, other).await.unwrap();
     drain(worker(&mill, &log, code)).await.unwrap();
@@ -312,6 +314,8 @@ async fn code_that_differs_from_its_journal_parks_the_run(kit: Kit) {
     assert_eq!(drain(worker(&mill, &log, other)).await.unwrap().attempts, 0, "it is parked");
     let parked = mill.runs(&RunFilter { parked: true, ..RunFilter::default() }).await.unwrap();
     assert_eq!(parked.len(), 1);
+    let why = mill.why(id).await.unwrap().to_string();
+    assert!(why.contains("it is parked until somebody resumes it: the journal has"), "{why}");
     mill.resume_run(id).await.unwrap();
     drain(worker(&mill, &log, old)).await.unwrap();
     assert_eq!(output(&mill, id).await, "b");
@@ -447,6 +451,8 @@ async fn a_run_can_be_paused_resumed_and_reset(kit: Kit) {
     kit.advance(DAY);
     assert_eq!(drain(worker(&mill, &log, code)).await.unwrap().attempts, 0, "it is paused");
     assert!(mill.run(id).await.unwrap().unwrap().paused);
+    let why = mill.why(id).await.unwrap().to_string();
+    assert!(why.contains("it is paused until somebody resumes it"), "{why}");
     let unknown = mill.reset_run(id, "nothing").await.unwrap_err();
     assert_eq!(unknown.code(), "run_not_now");
     mill.reset_run(id, "b").await.unwrap();

@@ -1,0 +1,214 @@
+//! Runs: journals that only a lease may write, mail that nobody loses, waits that end.
+
+use tidemill_core::job::outcome::Waiting;
+use tidemill_core::workflow::{Content, Waits};
+use tidemill_core::{JobId, NewJob, Payload, Settlement, State};
+use tidemill_store::run::{Append, RunWrites, Signal, SignalAnswer};
+use tidemill_store::{Claim, Settled};
+
+use super::kit::*;
+
+over_both_stores!(
+    a_journal_is_written_in_order_and_sent_again_is_kept_once,
+    a_lost_lease_writes_nothing,
+    a_run_that_waits_is_woken_by_mail_alone,
+    mail_that_came_before_the_wait_ends_it_at_once,
+    signals_are_numbered_in_their_order_and_sent_once,
+    the_end_of_a_child_reaches_its_parent,
+    a_run_that_ends_badly_is_noted_if_it_owes_something,
+    a_claim_says_whether_something_is_kept_of_a_run,
+    what_is_kept_of_a_run_is_forgotten_with_its_job,
+);
+
+fn entries(numbers: impl IntoIterator<Item = u32>) -> RunWrites {
+    let entries = numbers.into_iter().map(|n| (n, format!(r#"{{"woke":{{"key":"{n}"}}}}"#)));
+    RunWrites { begins: Some("v1".to_owned()), entries: entries.collect(), ..RunWrites::default() }
+}
+
+fn append(claim: &Claim, writes: RunWrites) -> Vec<Append> {
+    let token = claim.token.expect("a claim with jobs has a token");
+    vec![Append { job: claim.jobs[0].job.id, token, writes }]
+}
+
+fn waits(mail_min: usize, read: i64) -> Settlement {
+    let waits = Waits { until: None, mail_min, what: vec!["signal x".to_owned()] };
+    Settlement::Wait(Box::new(Waiting { waits, read, spent: 0, parked: None }))
+}
+
+fn signal(to: JobId, name: &str, id: Option<&str>) -> Signal {
+    Signal { to, name: name.to_owned(), payload: Payload::null(), id: id.map(str::to_owned) }
+}
+
+async fn numbers(kit: &Kit, job: JobId) -> Vec<u32> {
+    kit.store.journal(job).await.unwrap().0.iter().map(|row| row.number).collect()
+}
+
+async fn a_journal_is_written_in_order_and_sent_again_is_kept_once(kit: &Kit) {
+    let worker = kit.worker().await;
+    let id = kit.put(job("k")).await;
+    let claim = kit.take(worker, 1).await;
+    for writes in [entries([0, 1]), entries([1, 2]), entries([5])] {
+        assert_eq!(kit.store.append(worker, append(&claim, writes)).await.unwrap(), [true]);
+    }
+    let forget = RunWrites { forget: vec![1], ..RunWrites::default() };
+    assert_eq!(kit.store.append(worker, append(&claim, forget)).await.unwrap(), [true]);
+    assert_eq!(numbers(kit, id).await, [0, 2, 5]);
+    let run = kit.store.journal(id).await.unwrap().1.unwrap();
+    assert_eq!((run.job, run.version.as_str()), (id, "v1"));
+}
+
+async fn a_lost_lease_writes_nothing(kit: &Kit) {
+    let worker = kit.worker().await;
+    let id = kit.put(job("k")).await;
+    let claim = kit.take(worker, 1).await;
+    kit.store.deregister(worker).await.unwrap();
+    let child = NewJob { options: adopted(id), ..job("child") };
+    let writes = RunWrites { children: vec![child], owes: true, ..entries([0]) };
+    assert_eq!(kit.store.append(worker, append(&claim, writes)).await.unwrap(), [false]);
+    assert_eq!(kit.store.append(worker, append(&claim, entries([0]))).await.unwrap(), [false]);
+    let (journal, run) = kit.store.journal(id).await.unwrap();
+    assert!(journal.is_empty() && run.is_none(), "{run:?}");
+    assert_eq!(kit.store.unfinished().await.unwrap().waiting, 1, "there is no child");
+}
+
+fn adopted(parent: JobId) -> tidemill_core::Options {
+    tidemill_core::Options { parent: Some(parent), ..tidemill_core::Options::default() }
+}
+
+async fn a_run_that_waits_is_woken_by_mail_alone(kit: &Kit) {
+    let worker = kit.worker().await;
+    let id = kit.put(job("k")).await;
+    let claim = kit.take(worker, 1).await;
+    kit.store.settle(worker, vec![item(&claim, 0, waits(2, 0))]).await.unwrap();
+    assert_eq!(kit.state(id).await, State::Blocked);
+    assert!(kit.take(worker, 1).await.jobs.is_empty());
+    kit.store.signal(None, vec![signal(id, "x", None)]).await.unwrap();
+    assert!(kit.take(worker, 1).await.jobs.is_empty(), "two pieces are of use");
+    kit.store.signal(None, vec![signal(id, "x", None)]).await.unwrap();
+    let claim = kit.take(worker, 1).await;
+    assert_eq!((claim.jobs.len(), claim.jobs[0].attempt), (1, 1), "no attempt is spent");
+}
+
+async fn mail_that_came_before_the_wait_ends_it_at_once(kit: &Kit) {
+    let worker = kit.worker().await;
+    let id = kit.put(job("k")).await;
+    let claim = kit.take(worker, 1).await;
+    kit.store.signal(None, vec![signal(id, "x", None)]).await.unwrap();
+    kit.store.settle(worker, vec![item(&claim, 0, waits(1, 0))]).await.unwrap();
+    let claim = kit.take(worker, 1).await;
+    assert_eq!(claim.jobs.len(), 1, "it had not read that piece");
+    kit.store.settle(worker, vec![item(&claim, 0, waits(1, 1))]).await.unwrap();
+    assert!(kit.take(worker, 1).await.jobs.is_empty(), "now it has");
+}
+
+async fn signals_are_numbered_in_their_order_and_sent_once(kit: &Kit) {
+    let id = kit.put(job("k")).await;
+    let unknown = JobId::new();
+    let sent = vec![
+        signal(id, "a", Some("1")),
+        signal(unknown, "a", None),
+        signal(id, "b", None),
+        signal(id, "a", Some("1")),
+    ];
+    let (_, answers) = kit.store.signal(None, sent).await.unwrap();
+    let kept = SignalAnswer::Kept;
+    assert_eq!(answers, [kept, SignalAnswer::Unknown, kept, kept]);
+    kit.store.signal(None, vec![signal(id, "a", Some("1")), signal(id, "c", None)]).await.unwrap();
+    let mail = kit.store.mail(id, 0).await.unwrap();
+    let names = mail.iter().map(|mail| match &mail.content {
+        Content::Signal { name, .. } => (mail.number, name.as_str()),
+        Content::Child(_) => (mail.number, "child"),
+    });
+    assert_eq!(names.collect::<Vec<_>>(), [(1, "a"), (2, "b"), (3, "c")]);
+    assert_eq!(kit.store.mail(id, 2).await.unwrap().len(), 1);
+}
+
+async fn the_end_of_a_child_reaches_its_parent(kit: &Kit) {
+    let worker = kit.worker().await;
+    let id = kit.put(job("parent")).await;
+    let claim = kit.take(worker, 1).await;
+    let children: Vec<NewJob> =
+        (0..3).map(|_| NewJob { options: adopted(id), ..job("child") }).collect();
+    let ids: Vec<JobId> = children.iter().map(|child| child.id).collect();
+    let mut parent = item(&claim, 0, waits(3, 0));
+    parent.run = Some(Box::new(RunWrites { children, owes: true, ..entries([0]) }));
+    assert_eq!(kit.store.settle(worker, vec![parent]).await.unwrap(), [Settled::Accepted]);
+    let claim = kit.take(worker, 10).await;
+    assert_eq!(claim.jobs.len(), 3);
+    let died = dead("bad");
+    let output = Settlement::Done { output: json("7"), follow_ups: Vec::new() };
+    let at = |id: JobId| claim.jobs.iter().position(|taken| taken.job.id == id).unwrap();
+    kit.store
+        .settle(worker, vec![item(&claim, at(ids[0]), output), item(&claim, at(ids[1]), died)])
+        .await
+        .unwrap();
+    assert!(kit.take(worker, 1).await.jobs.is_empty(), "one is left");
+    kit.store.cancel(vec![ids[2]], "no").await.unwrap();
+    let off = cancelled("no");
+    kit.store.settle(worker, vec![item(&claim, at(ids[2]), off)]).await.unwrap();
+    assert_eq!(kit.take(worker, 1).await.jobs[0].job.id, id);
+    let mut ends: Vec<_> =
+        kit.store.mail(id, 0).await.unwrap().into_iter().map(|mail| mail.content).collect();
+    ends.sort_by_key(|end| match end {
+        Content::Child(end) => ids.iter().position(|id| *id == end.id),
+        Content::Signal { .. } => None,
+    });
+    let states = ends.iter().map(|end| match end {
+        Content::Child(end) => {
+            (end.state, end.output.as_ref().map(|output| output.as_str().to_owned()))
+        }
+        Content::Signal { .. } => panic!("nobody sent a signal"),
+    });
+    let seven = Some("7".to_owned());
+    assert_eq!(
+        states.collect::<Vec<_>>(),
+        [(State::Done, seven), (State::Dead, None), (State::Cancelled, None)]
+    );
+}
+
+async fn a_run_that_ends_badly_is_noted_if_it_owes_something(kit: &Kit) {
+    let worker = kit.worker().await;
+    let mut owing = Vec::new();
+    for (owes, settlement) in
+        [(true, done()), (false, dead("bad")), (true, dead("bad")), (true, cancelled("no"))]
+    {
+        let id = kit.put(job("k")).await;
+        let claim = kit.take(worker, 1).await;
+        if owes && !matches!(settlement, Settlement::Done { .. }) {
+            owing.push(id);
+        }
+        let mut item = item(&claim, 0, settlement);
+        item.run = Some(Box::new(RunWrites { owes, ..entries([0]) }));
+        kit.store.settle(worker, vec![item]).await.unwrap();
+    }
+    assert_eq!(kit.store.debts(10).await.unwrap(), owing);
+    kit.store.paid(&[(owing[0], true), (owing[1], false)]).await.unwrap();
+    assert!(kit.store.debts(10).await.unwrap().is_empty());
+    assert!(kit.store.journal(owing[0]).await.unwrap().1.unwrap().undone);
+    assert!(!kit.store.journal(owing[1]).await.unwrap().1.unwrap().undone);
+}
+
+async fn a_claim_says_whether_something_is_kept_of_a_run(kit: &Kit) {
+    let worker = kit.worker().await;
+    kit.put(job("k")).await;
+    let claim = kit.take(worker, 1).await;
+    assert!(!claim.jobs[0].has_run);
+    kit.store.append(worker, append(&claim, entries([0]))).await.unwrap();
+    let again = Settlement::Again { delay: std::time::Duration::ZERO, spent: 0, failure: None };
+    kit.store.settle(worker, vec![item(&claim, 0, again)]).await.unwrap();
+    let claim = kit.take(worker, 1).await;
+    assert!(claim.jobs[0].has_run && claim.jobs[0].attempt == 1);
+}
+
+async fn what_is_kept_of_a_run_is_forgotten_with_its_job(kit: &Kit) {
+    let worker = kit.worker().await;
+    let id = kit.put(job("k")).await;
+    kit.store.signal(None, vec![signal(id, "x", None)]).await.unwrap();
+    let claim = kit.take(worker, 1).await;
+    let mut item = item(&claim, 0, done());
+    item.run = Some(Box::new(entries([0])));
+    kit.store.settle(worker, vec![item]).await.unwrap();
+    assert_eq!(kit.store.purge(&[id]).await.unwrap(), 1);
+    let (journal, run) = kit.store.journal(id).await.unwrap();
+    assert!(journal.is_empty() && run.is_none() && kit.store.mail(id, 0).await.unwrap().is_empty());
+}
