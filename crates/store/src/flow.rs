@@ -277,6 +277,10 @@ pub trait Flows {
         limit: usize,
     ) -> Result<Vec<Output>>;
 
+    /// Waits until what ended in this process so far has carried its flows on. Nobody needs to, but who wants to see
+    /// what comes of it.
+    async fn rest_flows(&self) {}
+
     /// Does what flows wait for and no job's end does: lets large steps go page by page, calls off, ends what
     /// is late, forgets what is over. `true`: there is more to do at once. Any number of nodes may call it.
     async fn tend_flows(&self) -> Result<bool>;

@@ -252,6 +252,10 @@ impl Flows for Postgres {
     async fn tend_flows(&self) -> Result<bool> {
         flows::tend(&self.shared).await
     }
+
+    async fn rest_flows(&self) {
+        self.shared.arrivals.rest().await;
+    }
 }
 
 #[async_trait]

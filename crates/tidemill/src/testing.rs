@@ -72,6 +72,7 @@ pub async fn drain(worker: Worker) -> Result<Drained> {
             if std::mem::replace(&mut is_tended, true) {
                 break;
             }
+            shop.mill.0.store.rest_flows().await;
             runs::tend(&shop.mill).await?;
             flows::tend(&shop.mill).await?;
             continue;

@@ -54,7 +54,7 @@ async fn what_runs_and_is_called_off_is_found_by_one_hash_table() {
 
 const SETTLE_ARGUMENTS: &str = "null, gen_random_uuid(), array[gen_random_uuid()], array['default'], \
      array[1], array[1]::int2[], array[0]::int2[], array['null'], array[1], array[2], '{}', array[0], '{}', '{}', \
-     '{}', array[null]::uuid[], array[null]::int4[]";
+     '{}', array[null]::uuid[], array[null]::int4[], '{}', '{}', '{}', '{}', '{}'";
 const WORKER: &str = "00000000-0000-7000-8000-000000000001";
 const CLAIM_ARGUMENTS: &str = "null, '00000000-0000-7000-8000-000000000001', gen_random_uuid(), \
      array['default','default'], array[1,2]::int2[], array[4,2], array[null,null]::timestamptz[], true, null, \
