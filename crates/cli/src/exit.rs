@@ -94,12 +94,13 @@ impl From<tidemill::Error> for Failure {
                 .hint("`tidemill jobs list` shows the jobs that are kept"),
             E::RunUnknown { .. } => Self::new(Exit::NotFound, code, message)
                 .hint("`tidemill workflows list` shows the runs that are kept"),
-            E::RunFinished { .. } | E::RunNotNow { .. } => Self::new(Exit::Conflict, code, message),
             E::FlowUnknown { .. } => Self::new(Exit::NotFound, code, message)
                 .hint("`tidemill flows list` shows the flows that are kept"),
             E::StepUnknown { .. } => Self::new(Exit::NotFound, code, message)
                 .hint("`tidemill flows show` names its steps"),
-            E::FlowNotNow { .. } => Self::new(Exit::Conflict, code, message),
+            E::FlowNotNow { .. } | E::RunFinished { .. } | E::RunNotNow { .. } => {
+                Self::new(Exit::Conflict, code, message)
+            }
             E::FlowWaitTimeout { .. } => Self::new(Exit::Timeout, code, message)
                 .hint("`tidemill flows show` shows what it waits for"),
             E::ScheduleUnknown { .. } => Self::new(Exit::NotFound, code, message)

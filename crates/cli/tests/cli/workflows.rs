@@ -27,7 +27,7 @@ async fn order(order: Order, cx: Context) -> Result<String, Fail> {
 }
 
 /// Runs what is due in this process, as a worker would.
-fn work(mill: &Mill, act: impl AsyncFn(&Tidemill) -> Option<JobId>) -> Option<JobId> {
+fn work(mill: &Mill, act: impl AsyncFnOnce(&Tidemill) -> Option<JobId>) -> Option<JobId> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let tide = Tidemill::open(mill.url()).await.unwrap();
