@@ -15,6 +15,7 @@ over_both_stores!(
     mail_that_came_before_the_wait_ends_it_at_once,
     signals_are_numbered_in_their_order_and_sent_once,
     the_end_of_a_child_reaches_its_parent,
+    a_child_whose_parent_is_forgotten_ends_in_peace,
     a_run_that_ends_badly_is_noted_if_it_owes_something,
     a_claim_says_whether_something_is_kept_of_a_run,
     what_is_kept_of_a_run_is_forgotten_with_its_job,
@@ -166,6 +167,17 @@ async fn the_end_of_a_child_reaches_its_parent(kit: &Kit) {
     );
 }
 
+async fn a_child_whose_parent_is_forgotten_ends_in_peace(kit: &Kit) {
+    let worker = kit.worker().await;
+    let parent = kit.finish(job("parent"), done()).await;
+    kit.put(NewJob { options: adopted(parent), ..job("child") }).await;
+    assert_eq!(kit.store.purge(&[parent]).await.unwrap(), 1);
+    let claim = kit.take(worker, 1).await;
+    assert_eq!(kit.settle(worker, &claim, done()).await, Settled::Accepted);
+    assert!(kit.store.journal(parent).await.unwrap().1.is_none());
+    assert!(kit.store.mail(parent, 0).await.unwrap().is_empty());
+}
+
 async fn a_run_that_ends_badly_is_noted_if_it_owes_something(kit: &Kit) {
     let worker = kit.worker().await;
     let mut owing = Vec::new();
@@ -182,6 +194,7 @@ async fn a_run_that_ends_badly_is_noted_if_it_owes_something(kit: &Kit) {
         kit.store.settle(worker, vec![item]).await.unwrap();
     }
     assert_eq!(kit.store.debts(10).await.unwrap(), owing);
+    assert_eq!(kit.store.purge(&owing).await.unwrap(), 0, "their journals are needed");
     kit.store.paid(&[(owing[0], true), (owing[1], false)]).await.unwrap();
     assert!(kit.store.debts(10).await.unwrap().is_empty());
     assert!(kit.store.journal(owing[0]).await.unwrap().1.unwrap().undone);

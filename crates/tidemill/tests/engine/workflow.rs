@@ -36,6 +36,7 @@ over_both_stores!(
     signals_to_nobody_are_refused,
     a_scope_that_ended_takes_one_entry,
     durable_calls_in_a_step_park_the_run,
+    a_deadline_finds_a_run_that_waits,
     a_worker_runs_workflows_by_itself,
 );
 
@@ -170,8 +171,7 @@ async fn a_signal_wakes_the_run_that_waits_for_it(kit: Kit) {
     assert_eq!(state(&mill, id).await, State::Blocked);
     let why = mill.why(id).await.unwrap().to_string();
     assert!(why.contains("it waits for signal go"), "{why}");
-    let other = Signal::new("other", &1);
-    mill.signal(id, other).await.unwrap();
+    mill.signal(id, Signal::new("other", &1)).await.unwrap();
     drain(worker(&mill, &log, code)).await.unwrap();
     assert_eq!(state(&mill, id).await, State::Blocked);
     kit.advance(DAY);
@@ -565,6 +565,19 @@ async fn durable_calls_in_a_step_park_the_run(kit: Kit) {
     drain(worker(&mill, &log, code)).await.unwrap();
     let why = mill.run(id).await.unwrap().unwrap().parked.unwrap();
     assert!(why.contains("\"inner\" was asked for in the body of a step"), "{why}");
+}
+
+async fn a_deadline_finds_a_run_that_waits(kit: Kit) {
+    let (mill, log) = (kit.open_still().await, Log::default());
+    let code = |cx: Context, _| async move { cx.signal::<String>("never").await };
+    let job = Enqueue::from(flowing()).finish_within(DAY);
+    let id = mill.enqueue(job).await.unwrap().id();
+    drain(worker(&mill, &log, code)).await.unwrap();
+    assert_eq!(state(&mill, id).await, State::Scheduled);
+    kit.advance(DAY);
+    drain(worker(&mill, &log, code)).await.unwrap();
+    let view = mill.job(id).await.unwrap().unwrap();
+    assert_eq!(view.error.as_deref(), Some("it did not finish within its deadline"));
 }
 
 async fn a_worker_runs_workflows_by_itself(kit: Kit) {

@@ -42,11 +42,12 @@ create table tidemill.debt (
     job uuid primary key
 );
 
--- Locks runs, in order, each by a look of its own; those that are not there are made.
+-- Locks runs, in order, each by a look of its own; those that are not there are made, for jobs that are.
 create function tidemill.lock_runs(jobs uuid[], at timestamptz) returns setof tidemill.run language plpgsql as $$
 begin
     insert into tidemill.run (job, began_at)
-    select distinct j, lock_runs.at from unnest(lock_runs.jobs) j order by 1
+    select distinct j, lock_runs.at from unnest(lock_runs.jobs) j
+    where exists (select from tidemill.job b where b.id = j) order by 1
     on conflict (job) do nothing;
     return query
     select r.* from (select distinct j from unnest(lock_runs.jobs) j order by 1) j, lateral (
@@ -75,7 +76,7 @@ begin
         insert into tidemill.mail (job, number, at, sent, content)
         select n.job, r.mail + row_number() over (partition by n.job order by n.place), deliver.at, n.sent,
             n.content::json
-        from new n, lateral (select r.mail from tidemill.run r where r.job = n.job limit 1) r
+        from new n join lateral (select r.mail from tidemill.run r where r.job = n.job limit 1) r on true
         returning job
     )
     update tidemill.run r set mail = r.mail + p.pieces

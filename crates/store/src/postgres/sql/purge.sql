@@ -1,7 +1,9 @@
--- Forgets finished jobs. Of a job whose unique key is still held, the result and an empty body stay.
+-- Forgets finished jobs, but for runs that owe something: their journals are needed for that. Of a job whose unique key is still held, the result and an empty body stay.
 -- A lease that still names one lets it go: without its outcome it would seem to run.
 with over as materialized (
-    select o.id, o.keyed from tidemill.outcome o where o.id = any ($1::uuid[]) for update
+    select o.id, o.keyed from tidemill.outcome o
+    where o.id = any ($1::uuid[]) and not exists (select from tidemill.debt d where d.job = o.id)
+    for update
 ), kept as materialized (
     select v.id from over v
     where v.keyed and exists (

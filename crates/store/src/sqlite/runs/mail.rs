@@ -88,7 +88,9 @@ fn deliver(turn: &mut Turn<'_>, to: JobId, sent: Option<&str>, content: &Content
 
 /// What follows for runs from a job that ended: its parent hears of it, and its debts are noted.
 pub(in crate::sqlite) fn ended(turn: &mut Turn<'_>, job: &Job, end: &End<'_>) -> Result<()> {
-    if let Some(parent) = job.options.parent {
+    if let Some(parent) = job.options.parent
+        && ready::body(turn.conn, parent)?.is_some()
+    {
         let output = end.output.map(|output| Payload::trusted(output.to_owned()));
         let error = end.error.map(str::to_owned);
         let content = Content::Child(ChildEnd { id: job.id, state: end.state, output, error });

@@ -1,4 +1,5 @@
--- A finished job, whether its key is still held and so keeps its result, and how it ended.
+-- A finished job, whether its key is still held and so keeps its result, and how it ended. Not a
+-- run that owes something: its journal is needed for that.
 select
     outcome.keyed,
     outcome.keyed > 0 and exists (
@@ -9,4 +10,4 @@ select
     ),
     outcome.state
 from tidemill_outcome as outcome
-where outcome.id = ?1
+where outcome.id = ?1 and not exists (select 1 from tidemill_debt as debt where debt.job = outcome.id)
