@@ -27,26 +27,28 @@ enum Thought {
 }
 
 /// A model that knows one conversation.
-async fn model(heard: &[String]) -> Result<Thought, Fail> {
-    Ok(match heard.len() {
+fn model(heard: &[String]) -> Thought {
+    match heard.len() {
         0 => Thought::Call { tool: "search".into(), with: "tide times, Brest".into() },
         1 => Thought::Call { tool: "compute".into(), with: "next low water".into() },
         _ => Thought::Say(format!("Low water is at {}.", heard[1])),
-    })
+    }
 }
 
-async fn tool(name: &str, with: &str) -> Result<String, Fail> {
+fn tool(name: &str, with: &str) -> String {
     println!("{name}: {with}");
-    Ok(if name == "search" { "06:10 high".to_owned() } else { "12:25".to_owned() })
+    if name == "search" { "06:10 high".to_owned() } else { "12:25".to_owned() }
 }
 
 async fn answer(job: Answer, cx: Context) -> Result<String, Fail> {
     let mut heard: Vec<String> = Vec::new();
     let draft = loop {
         cx.set_state(&format!("round {}", heard.len() + 1))?;
-        match cx.step("think").input(&heard).run(|_| model(&heard)).await? {
+        match cx.step("think").input(&heard).run(|_| async { Ok(model(&heard)) }).await? {
             Thought::Call { tool: name, with } => {
-                heard.push(cx.step(&name).input(&with).run(|_| tool(&name, &with)).await?);
+                heard.push(
+                    cx.step(&name).input(&with).run(|_| async { Ok(tool(&name, &with)) }).await?,
+                );
             }
             Thought::Say(draft) => break draft,
         }
@@ -58,11 +60,11 @@ async fn answer(job: Answer, cx: Context) -> Result<String, Fail> {
         First::B(()) => return Err(Fail::permanent("nobody looked at it for three days")),
     }
     let undo = Enqueue::raw("unsend", format!("{draft:?}"));
-    cx.step("send")
-        .undo(undo)
-        .at_most_once()
-        .run(|_| async { Ok(println!("sent to {}", job.question)) })
-        .await?;
+    let send = |_| async {
+        println!("sent to {}", job.question);
+        Ok(())
+    };
+    cx.step("send").undo(undo).at_most_once().run(send).await?;
     Ok(draft)
 }
 

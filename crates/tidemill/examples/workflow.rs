@@ -16,16 +16,19 @@ impl Job for Onboard {
     type Output = u32;
 }
 
-async fn mail(user: u64, what: &'static str) -> Result<(), Fail> {
+fn mail(user: u64, what: &str) {
     println!("to user {user}: {what}");
-    Ok(())
 }
 
 async fn onboard(job: Onboard, cx: Context) -> Result<u32, Fail> {
     let mut mails = 0;
     for (days, what) in [(0, "welcome"), (3, "three tips"), (11, "how do you like it?")] {
         cx.sleep(Duration::from_hours(24 * days)).await?;
-        cx.step("mail").run(|_| mail(job.user, what)).await?;
+        let send = |_| async move {
+            mail(job.user, what);
+            Ok(())
+        };
+        cx.step("mail").run(send).await?;
         mails += 1;
     }
     Ok(mails)
@@ -53,7 +56,10 @@ impl Job for GiveBack {
 async fn order(job: Order, cx: Context) -> Result<(), Fail> {
     for what in ["stock", "courier"] {
         let undo = Enqueue::raw(GiveBack::KIND, format!("{what:?}"));
-        let reserve = |_| async move { Ok(println!("order {}: {what} reserved", job.number)) };
+        let reserve = |_| async move {
+            println!("order {}: {what} reserved", job.number);
+            Ok(())
+        };
         cx.step(what).undo(undo).run(reserve).await?;
     }
     cx.step("charge").run(|_| async { Err::<(), _>(Fail::permanent("the card was refused")) }).await
