@@ -150,7 +150,9 @@ pub struct FlowRow {
     pub name: String,
     /// Where it stands.
     pub state: FlowState,
-    /// Jobs that are under way, of a flow that may have only so many.
+    /// Steps that have not ended.
+    pub steps_left: u32,
+    /// Jobs that are under way.
     pub jobs_open: u64,
     /// At most so many may be.
     pub at_once: Option<u32>,
@@ -162,7 +164,6 @@ pub struct FlowRow {
 
 /// What is kept of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "a row as it is kept: each says one thing")]
 pub struct StepRow {
     /// Its number in its flow.
     pub number: u32,
@@ -200,8 +201,6 @@ pub struct StepRow {
     pub grown: bool,
     /// It was run again: it is history, and the flow goes by its copy.
     pub superseded: bool,
-    /// Jobs of it wait for the clock or in a line when it is opened.
-    pub slow: bool,
 }
 
 impl StepRow {
@@ -226,7 +225,6 @@ impl StepRow {
             pivot: false,
             grown: false,
             superseded: false,
-            slow: false,
         }
     }
 

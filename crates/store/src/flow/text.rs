@@ -4,8 +4,8 @@
 
 use serde::Serialize;
 use tidemill_core::FlowId;
-use tidemill_core::flow::{Join, Need, Plan, PlannedJob, Undo, plan};
-use tidemill_core::job::Options;
+use tidemill_core::flow::{Join, Plan, PlannedJob, Undo};
+use tidemill_core::job::{Due, Options};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -43,7 +43,6 @@ struct StepIn<'a> {
     joined: &'a Join,
     parents: u32,
     slow: bool,
-    early: bool,
     undo: Option<&'a Undo>,
     pivot: bool,
 }
@@ -94,7 +93,6 @@ pub fn texts(plan: &Plan) -> Result<Texts> {
         joined: &step.join,
         parents: step.parents_left,
         slow,
-        early: matches!(step.join.need, Need::Quorum { .. }),
         undo: step.undo.as_deref(),
         pivot: step.pivot,
     });
@@ -121,7 +119,7 @@ pub fn texts(plan: &Plan) -> Result<Texts> {
 
 /// It waits for the clock or in a line when its step is opened.
 pub(crate) fn is_slow_job(planned: &PlannedJob) -> bool {
-    plan::is_slow(&planned.job)
+    planned.job.due != Due::Now || planned.job.line().is_some()
 }
 
 /// Jobs of one step as JSON. `singly`: each can be let go on its own.
