@@ -466,7 +466,7 @@ impl Store for Sqlite {
 
     async fn close(&self) {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.readers.close();
+        self.readers.close().await;
         let writer = self.writer.clone();
         // Waits for the last commit; a panic there has been told to whoever waited for it.
         let _ = tokio::task::spawn_blocking(move || writer.close()).await;

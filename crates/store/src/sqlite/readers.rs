@@ -67,10 +67,13 @@ impl Readers {
         looking.await.map_err(|e| Error::Unavailable { reason: e.to_string(), unknown: false })?
     }
 
-    /// Closes the connections; later reads fail.
-    pub fn close(&self) {
+    /// Closes the connections, those of reads under way when these have ended; later reads fail. A connection that
+    /// outlived this would keep the WAL, and what is in it would not reach the file.
+    pub async fn close(&self) {
         if let Self::Pool(pool) = self {
+            let all = pool.slots.acquire_many(READERS as u32).await;
             pool.slots.close();
+            drop(all);
             pool.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
     }
