@@ -103,7 +103,13 @@ impl Peer {
         let number = |name: &str| ask[name].as_u64().unwrap_or(0);
         match ask["cmd"].as_str().unwrap_or_default() {
             "setup" => {}
-            "reset" => reset::reset(&self.url).await?,
+            "reset" => {
+                // It empties the table of workers too: one that runs would have to register anew.
+                if let Some(worker) = self.worker.take() {
+                    worker.stop().await;
+                }
+                reset::reset(&self.url).await?;
+            }
             "bulk" => return self.bulk(number("n"), number("batch").max(1)).await,
             "single" => return self.singles(number("n"), number("conc"), None).await,
             "probe" => return self.singles(1, 1, None).await,
