@@ -3,6 +3,7 @@
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -60,7 +61,8 @@ struct Inner {
     follow_ups: Mutex<Vec<NewJob>>,
     settling: Mutex<Settling>,
     inputs: OnceCell<Vec<Input>>,
-    claimed_at: Timestamp,
+    /// When the store gave it away, by the store's clock and by ours.
+    claimed_at: (Timestamp, Instant),
     run: Run,
     /// Held until the last clone is gone, so that a thread that cannot be stopped keeps its slot.
     _slot: Slot,
@@ -86,7 +88,7 @@ impl Context {
             follow_ups: Mutex::default(),
             settling: Mutex::default(),
             inputs: OnceCell::new(),
-            claimed_at,
+            claimed_at: (claimed_at, Instant::now()),
             run: if *has_run { Run::default() } else { Run::fresh() },
             _slot: slot,
         };
@@ -102,9 +104,11 @@ impl Context {
         self.1.as_deref().unwrap_or_default()
     }
 
-    /// When the store gave it away, by the store's clock.
-    pub(crate) fn claimed_at(&self) -> Timestamp {
-        self.0.claimed_at
+    /// The store's present, as well as this process knows it: sleeps and deadlines are judged by that clock.
+    pub(crate) fn present(&self) -> Timestamp {
+        let (claimed_at, here) = self.0.claimed_at;
+        let counted = || claimed_at.checked_add(here.elapsed()).unwrap_or(claimed_at);
+        self.0.mill.0.clock.manual().unwrap_or_else(counted)
     }
 
     pub(crate) fn run(&self) -> &Run {

@@ -237,7 +237,16 @@ impl Context {
         }
         told.keys.next(self.path(), name)
     }
+
+    /// The key of something that is named by a kind or a name, which may hold what keys are made of.
+    fn key_of(&self, what: &str, name: &str) -> String {
+        let name = format!("{what}{}", name.replace(KEY_SIGNS, "_"));
+        self.run().told().keys.next(self.path(), &name)
+    }
 }
+
+/// What keys are made of beside names.
+const KEY_SIGNS: [char; 4] = ['/', '#', '[', ']'];
 
 fn check_name(name: &str) -> Result<(), String> {
     let bytes_max = tidemill_core::workflow::STEP_NAME_BYTES_MAX;
@@ -247,7 +256,7 @@ fn check_name(name: &str) -> Result<(), String> {
             name.len()
         ));
     }
-    if name.contains(['/', '#', '[', ']']) {
+    if name.contains(KEY_SIGNS) {
         return Err(format!("the name {name:?} has one of / # [ ], which keys are made of"));
     }
     Ok(())

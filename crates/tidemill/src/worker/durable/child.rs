@@ -28,7 +28,7 @@ impl Context {
         jobs: I,
     ) -> impl Future<Output = Result<Vec<Result<J::Output, Fail>>, Fail>> + Send + use<J, I> {
         let jobs: Vec<Enqueue> = jobs.into_iter().map(Enqueue::from).collect();
-        let (cx, key) = (self.clone(), self.next_key(J::KIND));
+        let (cx, key) = (self.clone(), self.key_of("", J::KIND));
         async move {
             let ends = family(&cx, key, jobs).await?;
             Ok(ends.into_iter().map(read::<J>).collect())
@@ -38,7 +38,7 @@ impl Context {
     /// Starts a job that nobody waits for. It goes on whatever becomes of this one.
     pub async fn start(&self, job: impl Into<Enqueue>) -> Result<JobId, Fail> {
         let job = job.into();
-        let key = self.next_key(&format!("start {}", job.kind()));
+        let key = self.key_of("start ", job.kind());
         let job = checked(self, job)?;
         let note = super::step::write(&job.id).map_err(Fail::permanent)?;
         let is_new = self.knows(&key).await.is_none();

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context as Task, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -106,7 +106,6 @@ struct Driver<'a> {
     has_read: bool,
     listening: Option<BoxFuture<'static, ()>>,
     alarm: Option<(Timestamp, Pin<Box<tokio::time::Sleep>>)>,
-    began: (Instant, Timestamp),
 }
 
 impl<'a> Driver<'a> {
@@ -122,15 +121,7 @@ impl<'a> Driver<'a> {
             has_read: false,
             listening: None,
             alarm: None,
-            began: (Instant::now(), cx.claimed_at()),
         }
-    }
-
-    /// The store's present, as well as this process knows it.
-    fn now(&self) -> Timestamp {
-        let (at, claimed_at) = self.began;
-        let clock = &self.cx.mill().0.clock;
-        clock.manual().unwrap_or_else(|| claimed_at.checked_add(at.elapsed()).unwrap_or(claimed_at))
     }
 
     fn go_on(&mut self, task: &mut Task<'_>) -> Poll<Next> {
@@ -234,7 +225,7 @@ impl<'a> Driver<'a> {
         mut told: std::sync::MutexGuard<'_, Told>,
         task: &mut Task<'_>,
     ) -> Poll<Next> {
-        let now = self.now();
+        let now = self.cx.present();
         let cx = self.cx;
         let Some(replay) = told.replay.as_mut() else { return Poll::Pending };
         if replay.is_too_long() {

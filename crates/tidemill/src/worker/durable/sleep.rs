@@ -29,11 +29,6 @@ impl Context {
     ) -> impl Future<Output = Result<(), Fail>> + Send + use<> {
         sleep(self.clone(), self.next_key("sleep"), until)
     }
-
-    /// The store's present, as well as this process knows it.
-    pub(super) fn present(&self) -> Timestamp {
-        self.mill().0.clock.now()
-    }
 }
 
 async fn sleep(cx: Context, key: String, until: Timestamp) -> Result<(), Fail> {

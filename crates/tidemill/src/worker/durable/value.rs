@@ -37,7 +37,7 @@ impl Context {
     /// Which version of a piece of code this run goes by: the latest, unless it came by here before there was one. Then
     /// it is the oldest. Once decided, it stays so.
     pub async fn version(&self, name: &str, versions: RangeInclusive<u32>) -> Result<u32, Fail> {
-        let key = self.next_key(&format!("version {name}"));
+        let key = self.key_of("version ", name);
         let mut op =
             Op::new(self, key, Ask::Version { min: *versions.start(), max: *versions.end() });
         value(&mut op).await
