@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tidemill_store::Hint;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -63,6 +66,52 @@ pub(crate) async fn turn_all(mill: &Tidemill) -> Result<()> {
     runs::tend(mill).await?;
     flows::tend(mill).await?;
     Retain::default().rounds(mill).await
+}
+
+/// What is done when it is told of, and every so often because hints may be lost.
+pub(crate) struct Tending {
+    pub(crate) every: Duration,
+    pub(crate) is_meant: fn(&Hint) -> bool,
+    /// What a log says when it fails.
+    pub(crate) failed: &'static str,
+}
+
+impl Tending {
+    /// Does it until `stop`.
+    pub(crate) async fn run<Fut: Future<Output = Result<()>>>(
+        self,
+        mill: Tidemill,
+        stop: CancellationToken,
+        tend: impl Fn(Tidemill) -> Fut,
+    ) {
+        let mut hints = mill.0.store.wake().listen();
+        let mut failing = false;
+        loop {
+            match tend(mill.clone()).await {
+                Ok(()) => failing = false,
+                Err(error) if !failing => {
+                    failing = true;
+                    tracing::warn!(%error, "{}; it goes on trying", self.failed);
+                }
+                Err(_) => {}
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(self.every) => {}
+                () = told(&mut hints, self.is_meant) => {}
+            }
+        }
+    }
+}
+
+async fn told(hints: &mut Receiver<Hint>, is_meant: fn(&Hint) -> bool) {
+    loop {
+        match hints.recv().await {
+            Ok(hint) if is_meant(&hint) => return,
+            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
 }
 
 async fn run(service: Arc<dyn Service>, mill: Tidemill, stop: CancellationToken) {

@@ -11,15 +11,12 @@ use tidemill_core::workflow::{Entry, Undoing, orphans, undos};
 use tidemill_core::{FlowId, JobId, Retry};
 use tidemill_store::Hint;
 use tidemill_store::flow::Start;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Tidemill;
+use crate::engine::service::Tending;
 use crate::error::Result;
 
-/// How often it is looked at without a hint.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Runs seen to at a time.
 const RUNS_MAX: usize = 100;
 /// The step of an undoing flow from which on there is no way back: one that dies holds those behind it.
@@ -27,33 +24,12 @@ const TURNED_BACK: &str = "turned back";
 
 /// Tends until `stop`: when it is told to, and every few seconds.
 pub(crate) async fn run(mill: Tidemill, stop: CancellationToken) {
-    let mut hints = mill.0.store.wake().listen();
-    let mut failing = false;
-    loop {
-        match tend(&mill).await {
-            Ok(()) => failing = false,
-            Err(error) if !failing => {
-                failing = true;
-                tracing::warn!(%error, "what runs owe could not be seen to; it goes on trying");
-            }
-            Err(_) => {}
-        }
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(LOOK_EVERY) => {}
-            () = told(&mut hints) => {}
-        }
-    }
-}
-
-async fn told(hints: &mut Receiver<Hint>) {
-    loop {
-        match hints.recv().await {
-            Ok(Hint::Runs | Hint::Any) | Err(RecvError::Lagged(_)) => return,
-            Ok(_) => {}
-            Err(RecvError::Closed) => std::future::pending().await,
-        }
-    }
+    let tending = Tending {
+        every: Duration::from_secs(5),
+        is_meant: |hint| matches!(hint, Hint::Runs | Hint::Any),
+        failed: "what runs owe could not be seen to",
+    };
+    tending.run(mill, stop, |mill| async move { tend(&mill).await }).await;
 }
 
 /// Sees to all that is owed. Any number of nodes may do so at once.
