@@ -398,12 +398,15 @@ impl Replay {
         let came = |key: &String| {
             let at = match self.ops.get(key)? {
                 Op::Lost => Some(Timestamp::MIN),
-                Op::Sleeping { until } | Op::Retrying { until, .. } => Some(*until),
+                Op::Sleeping { until } | Op::Retrying { until, .. } => {
+                    Some(*until).filter(|until| *until <= now)
+                }
+                // What was read has come, whatever our clock says.
                 Op::Listening { name } => self.mailbox.first(name),
                 Op::Joining { ids } => self.mailbox.all_ended(ids),
                 _ => None,
             };
-            at.filter(|at| *at <= now).map(|at| (at, key.clone()))
+            at.map(|at| (at, key.clone()))
         };
         let (_, key) = self.open.iter().filter_map(came).min_by_key(|(at, _)| *at)?;
         let answer = match self.ops.get(&key)?.clone() {

@@ -146,3 +146,13 @@ fn a_run_that_passed_by_keeps_the_oldest_version() {
     assert_eq!(again.ask("fix", version), value("2"));
     assert!(again.ask("fix", Ask::Version { min: 3, max: 4 }).is_err());
 }
+
+#[test]
+fn mail_of_a_clock_that_is_ahead_has_come_all_the_same() {
+    let ahead = Timestamp::from_second(9).unwrap();
+    let mut replay = Replay::default();
+    replay.ask("go", Ask::Signal { name: "go".into() }).unwrap();
+    let content = crate::workflow::Content::Signal { name: "go".into(), payload: Payload::null() };
+    replay.read([crate::workflow::Mail { number: 1, at: ahead, content }]);
+    assert_eq!(replay.rest(NOW), Rest::Deliver("go".into()));
+}
