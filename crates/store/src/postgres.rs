@@ -42,6 +42,7 @@ mod unique;
 mod watch;
 mod workers;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -358,6 +359,10 @@ impl Store for Postgres {
 
     async fn job(&self, id: JobId) -> Result<Option<JobView>> {
         query::job(&self.shared.db, id).await
+    }
+
+    async fn unfinished_of(&self, ids: Vec<JobId>) -> Result<HashSet<JobId>> {
+        query::unfinished_of(&self.shared.db, &ids).await
     }
 
     async fn jobs(&self, filter: &JobFilter) -> Result<JobPage> {

@@ -46,6 +46,7 @@ mod watch;
 mod workers;
 mod writer;
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -305,6 +306,10 @@ impl Store for Sqlite {
     async fn job(&self, id: JobId) -> Result<Option<JobView>> {
         let now = self.now_us();
         self.read(move |conn| query::job(conn, now, id)).await
+    }
+
+    async fn unfinished_of(&self, ids: Vec<JobId>) -> Result<HashSet<JobId>> {
+        self.read(move |conn| query::unfinished_of(conn, ids)).await
     }
 
     async fn jobs(&self, filter: &JobFilter) -> Result<JobPage> {

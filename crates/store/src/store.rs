@@ -1,5 +1,6 @@
 //! The seam below the engine: everything a backend must be able to do, each with its guarantee.
 
+use std::collections::HashSet;
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -79,6 +80,9 @@ pub trait Store: Flows + Runs + Send + Sync + Debug + 'static {
 
     /// One job, wherever it stands.
     async fn job(&self, id: JobId) -> Result<Option<JobView>>;
+
+    /// Which of these jobs are there and have not finished.
+    async fn unfinished_of(&self, ids: Vec<JobId>) -> Result<HashSet<JobId>>;
 
     /// A page of jobs, newest first. Looks at no more jobs than the filter lets it, however few match.
     async fn jobs(&self, filter: &JobFilter) -> Result<JobPage>;

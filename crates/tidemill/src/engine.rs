@@ -10,6 +10,7 @@ pub mod depth;
 pub mod enqueue;
 pub mod flow;
 pub mod limit;
+mod look;
 mod query;
 mod queue;
 mod room;
@@ -54,6 +55,7 @@ pub(crate) struct Engine {
     pub(crate) counters: Counters,
     pub(crate) rules: rules::Rules,
     pub(crate) rooms: room::Rooms,
+    pub(crate) looks: look::Looks,
 }
 
 impl Tidemill {

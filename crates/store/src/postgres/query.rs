@@ -2,6 +2,7 @@
 //!
 //! A page is found by the shortest way its state offers, and then seen in one statement.
 
+use std::collections::HashSet;
 use tidemill_core::{ErrorClass, JobId, State, Token, WorkerId};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -17,6 +18,7 @@ const ATTEMPTS: Statement = sql!("select_attempts", UUID);
 const UNFINISHED: Statement = sql!("count_unfinished");
 const READY_DEPTH: Statement = sql!("count_sheaves", INT8);
 
+const UNFINISHED_OF: Statement = sql!("select_unfinished_of", UUID_ARRAY);
 const LOOK_END: Statement = sql!("look_end", UUID, INT8);
 const JOBS_ANY: Statement = sql!("list_jobs", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, UUID);
 const JOBS_DONE: Statement = sql!("list_done", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, UUID);
@@ -35,6 +37,13 @@ const SHEAVES_FEW: i64 = 20_000;
 /// One job, wherever it stands.
 pub(crate) async fn job(db: &Db, id: JobId) -> Result<Option<JobView>> {
     Ok(views(db, &[id.0]).await?.pop())
+}
+
+/// Which of these jobs are there and have not finished.
+pub(crate) async fn unfinished_of(db: &Db, ids: &[JobId]) -> Result<HashSet<JobId>> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let rows = db.read(&UNFINISHED_OF, &[&ids]).await?;
+    Ok(rows.iter().map(|row| JobId(row.get(0))).collect())
 }
 
 /// A page of jobs, newest first.

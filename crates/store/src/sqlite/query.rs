@@ -4,7 +4,7 @@
 //! Pages find ids first, by the table that knows the state asked for, and then look at each. No
 //! index beyond the keys is needed, so none burdens the writer.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 use tidemill_core::{ErrorClass, JobId, Payload, State, Token, WorkerId};
@@ -18,6 +18,18 @@ use crate::view::{AttemptView, JobFilter, JobPage, JobView};
 /// One job, wherever it stands.
 pub(super) fn job(conn: &Connection, now: i64, id: JobId) -> Result<Option<JobView>> {
     view(conn, now, id, |id| Running::find(conn, id))
+}
+
+/// Which of these jobs are there and have not finished.
+pub(super) fn unfinished_of(conn: &Connection, ids: Vec<JobId>) -> Result<HashSet<JobId>> {
+    let mut select = conn.prepare_cached(include_str!("sql/select_unfinished_of.sql"))?;
+    let mut unfinished = HashSet::new();
+    for id in ids {
+        if select.exists([id.0.as_bytes()])? {
+            unfinished.insert(id);
+        }
+    }
+    Ok(unfinished)
 }
 
 fn view(

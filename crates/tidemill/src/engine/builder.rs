@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tidemill_core::{Clock, Limits, Retention};
 use tidemill_store::OpenOptions;
 
+use crate::engine::look::Looks;
 use crate::engine::room::Rooms;
 use crate::engine::rules::Rules;
 use crate::engine::telemetry::Counters;
@@ -95,6 +96,7 @@ impl Builder {
             counters: Counters::default(),
             rules: Rules::default(),
             rooms: Rooms::default(),
+            looks: Looks::default(),
         })))
     }
 }

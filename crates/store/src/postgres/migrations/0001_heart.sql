@@ -207,17 +207,24 @@ alter table tidemill.lease set (autovacuum_vacuum_scale_factor = 0, autovacuum_v
 -- Puts one job into a new sheaf of its own; answers the sheaf's number.
 create function tidemill.place(
     id uuid, queue text, priority int2, run_at timestamptz, kind text, tenant text, key text, attempt int2, lost int2
-) returns int8 language sql as $$
+) returns int8 language plpgsql as $$
+declare
+    sheaf int8 := nextval('tidemill.sheaf');
+begin
     insert into tidemill.ready (seq, queue, priority, run_at, kind, tenant, key, attempt, lost, ids)
-    values (nextval('tidemill.sheaf'), $2, $3, $4, $5, coalesce($6, ''), coalesce($7, ''), $8, $9, array[$1])
-    returning seq
-$$;
+    values (sheaf, $2, $3, $4, $5, coalesce($6, ''), coalesce($7, ''), $8, $9, array[$1]);
+    return sheaf;
+end $$;
 
--- The number of the sheaf that holds a job if it waits.
-create function tidemill.sheaf_of(id uuid) returns int8 language sql stable as $$
-    select greatest(j.sheaf, (select max(a.sheaf) from tidemill.attempt a where a.id = $1))
-    from tidemill.job j where j.id = $1
-$$;
+-- The number of the sheaf that holds a job if it waits. Its plan is kept, which those of functions in SQL are not:
+-- reading and planning it took 0.2 ms of every look at a job.
+create function tidemill.sheaf_of(id uuid) returns int8 language plpgsql stable as $$
+begin
+    return (
+        select greatest(j.sheaf, (select max(a.sheaf) from tidemill.attempt a where a.id = $1))
+        from tidemill.job j where j.id = $1
+    );
+end $$;
 
 -- Takes a waiting job out of its sheaf; answers the sheaf, or nulls when the job does not wait.
 -- It changes the sheaf's row, so a claim whose snapshot is older looks again.
