@@ -18,6 +18,9 @@ pub enum Question {
     ForgetEffects,
     /// Decides that a job is done: id, token, output, follow-ups as JSON. Answers a row if the token holds.
     SettleIn,
+    /// Records what a step of a run came to: id, token, number, entry. Answers a row if the token holds and nothing is
+    /// written under this number.
+    RecordStep,
 }
 
 macro_rules! texts {
@@ -28,6 +31,7 @@ macro_rules! texts {
             Question::RecordEffect => include_str!(concat!($dialect, "/sql/record_effect.sql")),
             Question::ForgetEffects => include_str!(concat!($dialect, "/sql/forget_effects.sql")),
             Question::SettleIn => include_str!(concat!($dialect, "/sql/settle_in.sql")),
+            Question::RecordStep => include_str!(concat!($dialect, "/sql/record_step.sql")),
         }
     };
 }

@@ -69,7 +69,7 @@ use crate::request::{
     WorkerCard,
 };
 use crate::run::{
-    Append, EntryRow, RunAct, RunAnswer, RunFilter, RunView, Runs, Signal, SignalAnswer,
+    Append, EntryRow, RunAct, RunAnswer, RunFilter, RunView, Runs, Seal, Signal, SignalAnswer,
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
@@ -263,6 +263,10 @@ impl Flows for Postgres {
 impl Runs for Postgres {
     async fn append(&self, worker: WorkerId, items: Vec<Append>) -> Result<Vec<bool>> {
         runs::append(&self.shared, worker, items).await
+    }
+
+    async fn seal(&self, worker: WorkerId, item: Append) -> Result<Seal> {
+        runs::seal(&self.shared, worker, &item).await
     }
 
     async fn journal(&self, job: JobId) -> Result<(Vec<EntryRow>, Option<RunView>)> {

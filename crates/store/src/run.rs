@@ -58,6 +58,27 @@ pub struct Append {
     pub writes: RunWrites,
 }
 
+/// What stands in a journal under the number that a transaction of the code's own was to write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seal {
+    /// It was written: this entry, as JSON.
+    Recorded(String),
+    /// It was not, and cannot be any more.
+    Sealed,
+    /// The lease was lost.
+    Stale,
+}
+
+impl Seal {
+    pub(crate) fn of(there: Option<String>, sealed: &str, holds: bool) -> Self {
+        match there {
+            Some(there) if there != sealed => Self::Recorded(there),
+            _ if holds => Self::Sealed,
+            _ => Self::Stale,
+        }
+    }
+}
+
 /// A signal on its way.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Signal {
@@ -169,6 +190,10 @@ pub trait Runs: Send + Sync {
     /// Writes to journals, each only if its token still holds. Answers stand in the order of the items; `false`: the
     /// lease was lost, and nothing was written. Calls that come while one is under way share the next commit.
     async fn append(&self, worker: WorkerId, items: Vec<Append>) -> Result<Vec<bool>>;
+
+    /// Writes one entry unless a transaction of a caller has written under its number; one that is under way is waited
+    /// for.
+    async fn seal(&self, worker: WorkerId, item: Append) -> Result<Seal>;
 
     /// The journal of a run, in order, and what else is kept of it.
     async fn journal(&self, job: JobId) -> Result<(Vec<EntryRow>, Option<RunView>)>;

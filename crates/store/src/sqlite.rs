@@ -71,7 +71,7 @@ use crate::request::{
     WorkerCard,
 };
 use crate::run::{
-    Append, EntryRow, RunAct, RunAnswer, RunFilter, RunView, Runs, Signal, SignalAnswer,
+    Append, EntryRow, RunAct, RunAnswer, RunFilter, RunView, Runs, Seal, Signal, SignalAnswer,
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
@@ -193,6 +193,10 @@ impl Flows for Sqlite {
 impl Runs for Sqlite {
     async fn append(&self, worker: WorkerId, items: Vec<Append>) -> Result<Vec<bool>> {
         self.write(move |turn| runs::append(turn, worker, &items)).await
+    }
+
+    async fn seal(&self, worker: WorkerId, item: Append) -> Result<Seal> {
+        self.write(move |turn| runs::seal(turn, worker, &item)).await
     }
 
     async fn journal(&self, job: JobId) -> Result<(Vec<EntryRow>, Option<RunView>)> {

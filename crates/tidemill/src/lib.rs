@@ -73,7 +73,9 @@ pub use tidemill_store::flow::{FlowFilter, FlowHead, FlowView, Input, Output, St
 pub use tidemill_store::run::{RunFilter, RunView};
 pub use tidemill_store::{CancelAnswer, JobFilter, JobPage, JobView, Receipt};
 pub use worker::context::Context;
-pub use worker::durable::{First, First3, First4, Race, Step, StepContext};
+pub use worker::durable::{
+    First, First3, First4, Proof, Race, Recorder, Step, StepContext, Transaction,
+};
 pub use worker::fail::Fail;
 pub use worker::job::{Enqueue, Job, Settings};
 pub use worker::middleware::{Attempted, Middleware, Next};

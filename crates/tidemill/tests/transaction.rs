@@ -22,4 +22,6 @@ mod transaction {
     mod sqlx_postgres;
     #[cfg(feature = "sqlx-sqlite")]
     mod sqlx_sqlite;
+    #[cfg(all(feature = "sqlx-postgres", feature = "sqlx-sqlite"))]
+    mod steps;
 }

@@ -45,6 +45,25 @@ pub enum Entry {
         /// With what.
         ending: Ending,
     },
+    /// A transaction of the code's own has recorded what its step came to. The step's end takes its place when the
+    /// code is told.
+    Recorded {
+        /// Which step.
+        key: String,
+        /// The hash of what it was given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hash: Option<String>,
+        /// How often it was tried.
+        #[serde(default = "once", skip_serializing_if = "is_once")]
+        tries: u16,
+        /// What it returned.
+        output: Payload,
+    },
+    /// A transaction that was to record what its step came to has not, and cannot any more.
+    Sealed {
+        /// Which step.
+        key: String,
+    },
     /// A sleep began.
     Slept {
         /// Which one.
@@ -67,6 +86,13 @@ pub enum Entry {
         number: i64,
         /// What it carries.
         payload: Payload,
+    },
+    /// A message that asked for an answer was given one.
+    Answered {
+        /// By which call.
+        key: String,
+        /// The message's number in the mailbox.
+        number: i64,
     },
     /// Children were started.
     Started {
@@ -154,6 +180,9 @@ impl Entry {
             Self::Began(began) => &began.key,
             Self::Failed { key, .. }
             | Self::Ended { key, .. }
+            | Self::Recorded { key, .. }
+            | Self::Sealed { key }
+            | Self::Answered { key, .. }
             | Self::Slept { key, .. }
             | Self::Woke { key }
             | Self::Signalled { key, .. }
@@ -170,6 +199,9 @@ impl Entry {
             Self::Began(_) => "began",
             Self::Failed { .. } => "failed",
             Self::Ended { .. } => "ended",
+            Self::Recorded { .. } => "recorded",
+            Self::Sealed { .. } => "sealed",
+            Self::Answered { .. } => "answered",
             Self::Slept { .. } => "slept",
             Self::Woke { .. } => "woke",
             Self::Signalled { .. } => "signalled",

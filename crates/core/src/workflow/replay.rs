@@ -30,6 +30,8 @@ struct Kept {
     until: Option<Timestamp>,
     ids: Option<Vec<JobId>>,
     value: Option<Payload>,
+    /// What a transaction of the code's own has recorded, and the number of that entry.
+    recorded: Option<(u32, u16, Payload)>,
     ended: bool,
 }
 
@@ -58,6 +60,8 @@ enum Op {
     },
     /// It must not run twice, and began before.
     Lost,
+    /// A transaction of the code's own has recorded what it came to.
+    Recorded,
     Answered(Answer),
     /// The code has its answer, or does not want it any more.
     Over,
@@ -80,6 +84,8 @@ pub struct Replay {
     /// Steps that can be undone: what they returned is kept for that.
     undoable: HashSet<String>,
     length: u32,
+    /// Numbers of entries that transactions of the code's own write.
+    reserved: HashMap<String, u32>,
     fresh: Vec<(u32, Entry)>,
     forget: Vec<u32>,
     next: u32,
@@ -137,6 +143,12 @@ impl Replay {
                 (kept.hash, kept.ended) = (hash, true);
                 tell(Answer::Ended(ending));
             }
+            Entry::Recorded { hash, tries, output, .. } => {
+                (kept.word, kept.hash) = ("step", hash);
+                kept.recorded = Some((number, tries, output));
+            }
+            Entry::Sealed { .. } => kept.word = "step",
+            Entry::Answered { .. } => kept.word = "answer",
             Entry::Slept { until, .. } => (kept.word, kept.until) = ("sleep", Some(until)),
             Entry::Woke { .. } => {
                 (kept.word, kept.ended) = ("sleep", true);
@@ -145,7 +157,7 @@ impl Replay {
             Entry::Signalled { name, number: taken, payload, .. } => {
                 (kept.word, kept.ended) = ("signal", true);
                 self.mailbox.forget(&name, taken);
-                tell(Answer::Signal(payload));
+                tell(Answer::Signal { number: taken, payload });
             }
             Entry::Started { ids, .. } => (kept.word, kept.ids) = ("children", Some(ids)),
             Entry::Joined { ends, .. } => {
@@ -182,9 +194,10 @@ impl Replay {
         self.ahead.remove(key);
         let op = match ask {
             _ if kept.ended => Op::Told,
+            Ask::Step { .. } if kept.recorded.is_some() => Op::Recorded,
             Ask::Step { once: true, .. } if kept.began && kept.again_at.is_none() => Op::Lost,
-            Ask::Step { hash, once, undo } => {
-                if (once || undo.is_some()) && !kept.began {
+            Ask::Step { hash, once, announced, undo } => {
+                if (once || announced || undo.is_some()) && !kept.began {
                     let key = key.to_owned();
                     self.push(Entry::Began(Began { key, hash, once, undo }));
                 }
@@ -215,6 +228,13 @@ impl Replay {
             }
             Ask::Note { value } => return Ok(Some(Answer::Value(self.note(key, kept, value)))),
             Ask::Version { min, max } => return self.version(key, kept, min, max).map(Some),
+            Ask::Answer { number } => {
+                let is_new = kept.word.is_empty();
+                if is_new {
+                    self.push(Entry::Answered { key: key.to_owned(), number });
+                }
+                return Ok(Some(Answer::IsNew(is_new)));
+            }
             Ask::Pivot => {
                 if kept.word.is_empty() {
                     self.push(Entry::Pivot { key: key.to_owned() });
@@ -295,7 +315,36 @@ impl Replay {
             self.length -= 1;
         }
         self.numbers.retain(|of, _| !is_inside(of));
+        self.forget.extend(self.reserved.remove(key));
         self.push(Entry::Ended { key: key.to_owned(), hash, tries, took_ms, ending });
+    }
+
+    /// The number under which a transaction of the code's own records what this step comes to. It stays the same until
+    /// it is sealed.
+    pub fn reserve(&mut self, key: &str) -> u32 {
+        let next = &mut self.next;
+        *self.reserved.entry(key.to_owned()).or_insert_with(|| {
+            *next += 1;
+            *next - 1
+        })
+    }
+
+    /// The number that is reserved for this step.
+    pub fn reserved(&self, key: &str) -> Option<u32> {
+        self.reserved.get(key).copied()
+    }
+
+    /// Whether a number is reserved of which nobody knows what became.
+    pub fn has_reserved(&self) -> bool {
+        !self.reserved.is_empty()
+    }
+
+    /// Nothing can be recorded under the number that was reserved for this step: the next try gets another one.
+    pub fn sealed(&mut self, key: &str) {
+        if let Some(number) = self.reserved.remove(key) {
+            self.numbers.entry(key.to_owned()).or_default().push(number);
+            self.length += 1;
+        }
     }
 
     /// A step failed and is to be tried again then.
@@ -397,7 +446,7 @@ impl Replay {
     fn come(&mut self, now: Timestamp) -> Option<Rest> {
         let came = |key: &String| {
             let at = match self.ops.get(key)? {
-                Op::Lost => Some(Timestamp::MIN),
+                Op::Lost | Op::Recorded => Some(Timestamp::MIN),
                 Op::Sleeping { until } | Op::Retrying { until, .. } => {
                     Some(*until).filter(|until| *until <= now)
                 }
@@ -421,11 +470,19 @@ impl Replay {
                 self.ended(&key, hash, 1, 0, ending.clone());
                 Answer::Ended(ending)
             }
+            Op::Recorded => {
+                let kept = self.kept.get(&key)?;
+                let ((number, tries, output), hash) = (kept.recorded.clone()?, kept.hash.clone());
+                self.reserved.insert(key.clone(), number);
+                let ending = Ending::Ok(output);
+                self.ended(&key, hash, tries, 0, ending.clone());
+                Answer::Ended(ending)
+            }
             Op::Listening { name } => {
                 let (number, payload) = self.mailbox.take(&name)?;
-                let (key, payload) = (key.clone(), payload);
-                self.push(Entry::Signalled { key, name, number, payload: payload.clone() });
-                Answer::Signal(payload)
+                let (key, carried) = (key.clone(), payload.clone());
+                self.push(Entry::Signalled { key, name, number, payload: carried });
+                Answer::Signal { number, payload }
             }
             Op::Joining { ids } => {
                 let ends = self.mailbox.ends(&ids);

@@ -18,6 +18,8 @@ pub enum Ask {
         hash: Option<String>,
         /// It runs at most once.
         once: bool,
+        /// It is written that it begins, also if it could be run twice and needs no undo.
+        announced: bool,
         /// How it is undone.
         undo: Option<StepUndo>,
     },
@@ -32,6 +34,11 @@ pub enum Ask {
     Signal {
         /// Which.
         name: String,
+    },
+    /// To answer this piece of mail.
+    Answer {
+        /// Its number.
+        number: i64,
     },
     /// To start these children, and be told when all of them have ended.
     Children {
@@ -63,6 +70,7 @@ impl Ask {
             Self::Scope => "scope",
             Self::Sleep { .. } => "sleep",
             Self::Signal { .. } => "signal",
+            Self::Answer { .. } => "answer",
             Self::Children { .. } => "children",
             Self::Note { .. } => "value",
             Self::Version { .. } => "version",
@@ -83,12 +91,19 @@ pub enum Answer {
     Ended(Ending),
     /// The sleep is over.
     Woke,
-    /// The signal carries this.
-    Signal(Payload),
+    /// A signal has come.
+    Signal {
+        /// Its number in the mailbox.
+        number: i64,
+        /// What it carries.
+        payload: Payload,
+    },
     /// The children ended so.
     Children(Vec<ChildEnd>),
     /// The value.
     Value(Payload),
+    /// Whether it is new: then do it.
+    IsNew(bool),
 }
 
 /// What can be done when the code goes no further by itself.

@@ -21,13 +21,16 @@ pub struct Undoing {
 /// came past its point of no return. A step that failed and says that it had no effect is not undone.
 pub fn undos<'a>(journal: impl IntoIterator<Item = &'a Entry>) -> Vec<Undoing> {
     let mut began: BTreeMap<&str, (usize, &StepUndo)> = BTreeMap::new();
-    let mut ended: BTreeMap<&str, (usize, &Ending)> = BTreeMap::new();
+    let mut ended: BTreeMap<&str, (usize, Ending)> = BTreeMap::new();
     for (place, entry) in journal.into_iter().enumerate() {
         match entry {
             Entry::Began(Began { key, undo: Some(undo), .. }) => {
                 began.entry(key).or_insert((place, undo));
             }
-            Entry::Ended { key, ending, .. } => drop(ended.insert(key, (place, ending))),
+            Entry::Ended { key, ending, .. } => drop(ended.insert(key, (place, ending.clone()))),
+            Entry::Recorded { key, output, .. } => {
+                ended.insert(key, (place, Ending::Ok(output.clone())));
+            }
             Entry::Pivot { .. } => return Vec::new(),
             _ => {}
         }

@@ -7,6 +7,6 @@ mod append;
 mod mail;
 mod view;
 
-pub(crate) use append::{Appends, Family, append, write_with};
+pub(crate) use append::{Appends, Family, append, seal, write_with};
 pub(crate) use mail::{Locked, News, ends, locked, mail, signal, wait};
 pub(crate) use view::{change, debts, journal, list, paid};

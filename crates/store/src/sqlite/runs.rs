@@ -4,6 +4,6 @@ mod append;
 mod mail;
 mod view;
 
-pub(super) use append::{append, write};
+pub(super) use append::{append, seal, write};
 pub(super) use mail::{ended, mail, signal, wait};
 pub(super) use view::{change, debts, forget, journal, list, paid};

@@ -217,6 +217,11 @@ impl Context {
         if answer.is_empty() { Err(Error::LeaseLost { id: self.id() }) } else { Ok(()) }
     }
 
+    /// Whether the attempt has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        *locked(&self.0.settling) == Settling::Over
+    }
+
     /// The attempt has ended; `true` if a transaction of its handler's may have settled it.
     pub(crate) fn end(&self) -> bool {
         std::mem::replace(&mut *locked(&self.0.settling), Settling::Over) == Settling::Asked

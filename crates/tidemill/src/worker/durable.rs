@@ -11,6 +11,7 @@ mod signal;
 mod sleep;
 mod step;
 mod together;
+mod transaction;
 mod value;
 
 use std::collections::HashMap;
@@ -18,15 +19,17 @@ use std::sync::{Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
 use tidemill_core::workflow::{Answer, Ask, Keys, Replay};
-use tidemill_core::{JobId, NewJob, Payload};
+use tidemill_core::{JobId, NewJob, Payload, WorkerId};
 use tidemill_store::run::RunWrites;
 
+use crate::testing::Crash;
 use crate::worker::context::Context;
 use crate::worker::fail::Fail;
 use crate::worker::shop::locked;
 
 pub use step::{Step, StepContext};
 pub use together::{First, First3, First4, Race};
+pub use transaction::{Proof, Recorder, Transaction};
 
 /// The durable side of an attempt.
 #[derive(Debug, Default)]
@@ -39,6 +42,8 @@ pub(crate) enum Trouble {
     Park(String),
     /// The attempt ends with this.
     Fail(Fail),
+    /// Its lease was lost.
+    Stale,
 }
 
 /// Who is being polled.
@@ -55,6 +60,8 @@ enum Polled {
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     keys: Keys,
+    /// Who runs it, and at which write it dies in a test.
+    runner: Option<(WorkerId, Option<Crash>)>,
     /// `None` until the journal was read.
     replay: Option<Replay>,
     /// Something durable was asked for.
@@ -87,6 +94,11 @@ impl Run {
     pub(crate) fn left_out(&self) -> Option<String> {
         let told = self.told();
         told.replay.as_ref().and_then(|replay| replay.end().err()).map(|diff| diff.to_string())
+    }
+
+    /// Whether a transaction of the handler's own may still be writing into the journal.
+    pub(crate) fn is_recording(&self) -> bool {
+        self.told().replay.as_ref().is_some_and(Replay::has_reserved)
     }
 
     /// What is to be written with the end of the attempt; `None` when nothing durable was asked for.

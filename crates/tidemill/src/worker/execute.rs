@@ -154,7 +154,8 @@ async fn attempt(
     let timeout = timeout_of(shop, claimed, handler);
     let came = run(shop, &cx, handler, &live, timeout).instrument(span).await;
     shop.leave(job.id, token);
-    let decided = cx.end();
+    // What a transaction of the handler's own still writes is waited for.
+    let decided = cx.end() || cx.run().is_recording();
     let run = cx.run().last_writes(&shop.options.version).map(Box::new);
     came.map(|came| (came, More { decided, run }))
 }

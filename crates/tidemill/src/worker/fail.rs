@@ -51,6 +51,12 @@ impl Fail {
         }
     }
 
+    /// A transaction says that it recorded what its step came to. If the journal knows nothing of it, it was not
+    /// committed.
+    pub(crate) fn recorded() -> Self {
+        Self::permanent("the transaction that recorded it was not committed")
+    }
+
     fn failed(class: ErrorClass, message: impl fmt::Display) -> Self {
         Self(Kind::Failed { class, message: message.to_string(), retry_after: None })
     }

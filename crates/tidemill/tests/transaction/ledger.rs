@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::TransactionBehavior;
 use sqlx::{Connection as _, PgConnection, SqliteConnection};
 use tempfile::TempDir;
-use tidemill::{Context, Effect, Fail, async_trait, effect};
+use tidemill::{Context, Effect, Fail, Proof, Recorder, async_trait, effect};
 use tidemill_testkit::databases::{fresh_postgres_url, fresh_sqlite_url};
 use tokio_postgres::NoTls;
 
@@ -13,6 +13,27 @@ const CREATE: &str = "CREATE TABLE IF NOT EXISTS ledger (line bigint)";
 const INSERT: &str = "INSERT INTO ledger VALUES (1)";
 const COUNT: &str = "SELECT count(*) FROM ledger";
 const SOON: Duration = Duration::from_secs(30);
+
+/// Makes each test of each driver.
+macro_rules! by_every_driver {
+    ($($name:ident),+ $(,)?) => {
+        by_every_driver!(@on tokio_postgres TokioPostgres: $($name),+);
+        by_every_driver!(@on sqlx_postgres SqlxPostgres: $($name),+);
+        by_every_driver!(@on rusqlite Rusqlite: $($name),+);
+        by_every_driver!(@on sqlx_sqlite SqlxSqlite: $($name),+);
+    };
+    (@on $module:ident $ledger:ident: $($name:ident),+) => {
+        mod $module {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::$name(super::super::ledger::$ledger::open()).await;
+                }
+            )+
+        }
+    };
+}
+pub(crate) use by_every_driver;
 
 /// How a transaction ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +52,8 @@ pub trait Ledger: Send + Sync + 'static {
     async fn write(&self, cx: &Context, name: &str, output: u64, end: End) -> Result<u64, Fail>;
     /// Writes a line and settles the job.
     async fn settle(&self, cx: &Context, output: u64, end: End) -> Result<(), Fail>;
+    /// Writes a line and records the step.
+    async fn record(&self, t: &Recorder, output: u64, end: End) -> Result<Proof<u64>, Fail>;
     async fn lines(&self) -> i64;
     async fn forget(&self, older_than: Duration) -> usize;
 }
@@ -125,6 +148,26 @@ macro_rules! awaited {
                     $tx.commit().await?;
                 }
                 Ok(())
+            }
+
+            #[allow(unused_mut, reason = "one driver needs it")]
+            async fn record(
+                &self,
+                t: &Recorder,
+                output: u64,
+                end: End,
+            ) -> Result<Proof<u64>, Fail> {
+                let $url = &self.0.url;
+                let mut $open = $connect;
+                let mut $on = $begin?;
+                let $sql = INSERT;
+                $run?;
+                let mut $tx = $on;
+                let proof = t.record_in($target, &output).await?;
+                if end == End::Commit {
+                    $tx.commit().await?;
+                }
+                Ok(proof)
             }
 
             #[allow(unused_mut, reason = "one driver needs it")]
@@ -245,6 +288,20 @@ impl Ledger for Rusqlite {
                 tx.commit()?;
             }
             Ok(())
+        })
+        .await
+    }
+
+    async fn record(&self, t: &Recorder, output: u64, end: End) -> Result<Proof<u64>, Fail> {
+        let t = t.clone();
+        self.blocking(move |connection| {
+            let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            tx.execute(INSERT, [])?;
+            let proof = t.record_in_rusqlite(&tx, &output)?;
+            if end == End::Commit {
+                tx.commit()?;
+            }
+            Ok(proof)
         })
         .await
     }

@@ -13,27 +13,7 @@ use tidemill::{
     Worker,
 };
 
-use super::ledger::{End, Ledger, Rusqlite, SqlxPostgres, SqlxSqlite, TokioPostgres};
-
-/// Makes each test of each driver.
-macro_rules! by_every_driver {
-    ($($name:ident),+ $(,)?) => {
-        by_every_driver!(@on tokio_postgres TokioPostgres: $($name),+);
-        by_every_driver!(@on sqlx_postgres SqlxPostgres: $($name),+);
-        by_every_driver!(@on rusqlite Rusqlite: $($name),+);
-        by_every_driver!(@on sqlx_sqlite SqlxSqlite: $($name),+);
-    };
-    (@on $module:ident $ledger:ident: $($name:ident),+) => {
-        mod $module {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $name() {
-                    super::$name(super::$ledger::open()).await;
-                }
-            )+
-        }
-    };
-}
+use super::ledger::{End, Ledger, by_every_driver};
 
 by_every_driver!(
     a_redelivered_job_returns_what_was_recorded_without_doing_the_work,

@@ -5,7 +5,7 @@ use super::*;
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 fn step() -> Ask {
-    Ask::Step { hash: None, once: false, undo: None }
+    Ask::Step { hash: None, once: false, announced: false, undo: None }
 }
 
 fn ok(text: &str) -> Ending {
@@ -47,7 +47,7 @@ fn a_step_begins_when_what_came_before_is_written() {
 #[test]
 fn a_step_that_can_be_undone_is_written_before_it_begins() {
     let mut replay = Replay::default();
-    replay.ask("a", Ask::Step { hash: None, once: true, undo: None }).unwrap();
+    replay.ask("a", Ask::Step { hash: None, once: true, announced: false, undo: None }).unwrap();
     assert_eq!(replay.rest(NOW), Rest::Flush);
     assert_eq!(words(&replay.take()), [(0, "began", "a")]);
     replay.written();
@@ -68,9 +68,9 @@ fn what_ended_is_told_in_its_order_one_at_a_time() {
 
 #[test]
 fn what_began_once_and_was_not_heard_of_again_has_failed() {
-    let began = Began { key: "a".into(), hash: None, once: true, undo: None };
+    let began = Began { key: "a".into(), hash: None, once: true, announced: false, undo: None };
     let mut replay = replay(vec![Entry::Began(began)]);
-    replay.ask("a", Ask::Step { hash: None, once: true, undo: None }).unwrap();
+    replay.ask("a", Ask::Step { hash: None, once: true, announced: false, undo: None }).unwrap();
     assert_eq!(replay.rest(NOW), Rest::Deliver("a".into()));
     let answer = replay.answer("a");
     assert!(matches!(answer, Some(Answer::Ended(Ending::Err { .. }))), "{answer:?}");
@@ -78,7 +78,12 @@ fn what_began_once_and_was_not_heard_of_again_has_failed() {
 
 #[test]
 fn other_code_is_told_from_the_journal() {
-    let hashed = |hash: &str| Ask::Step { hash: Some(hash.into()), once: false, undo: None };
+    let hashed = |hash: &str| Ask::Step {
+        hash: Some(hash.into()),
+        once: false,
+        announced: false,
+        undo: None,
+    };
     let with_hash = |key: &str| {
         let (key, hash) = (key.to_owned(), Some("x".to_owned()));
         Entry::Ended { key, hash, tries: 1, took_ms: 0, ending: ok("1") }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidemill_core::{JobId, NewJob, Payload, WorkerId};
+use tidemill_core::{JobId, NewJob, Payload, Token, WorkerId};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -12,7 +12,7 @@ use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{Statement, sql};
 use crate::postgres::{Shared, cancel, settle};
-use crate::run::{Append, RunWrites};
+use crate::run::{Append, RunWrites, Seal};
 use crate::wake::Hint;
 
 const APPEND: Statement = sql!(
@@ -31,6 +31,8 @@ const APPEND: Statement = sql!(
     UUID_ARRAY,
     INT4_ARRAY,
 );
+
+const ENTRY: Statement = sql!("select_entry", UUID, INT4);
 
 /// Runs in one shared commit.
 const BATCH_RUNS_MAX: usize = 500;
@@ -213,6 +215,33 @@ async fn append_in(
     Ok((held, told))
 }
 
+/// Writes one entry unless a transaction of a caller has written under its number. One that is under way is waited
+/// for: both want the same place.
+pub(crate) async fn seal(shared: &Shared, worker: WorkerId, item: &Append) -> Result<Seal> {
+    let mut tries = Tries::resend();
+    loop {
+        let conn = shared.db.begin().await?;
+        let acted = seal_in(shared, &conn, worker, item).await;
+        match conn.end(acted).await {
+            Ok(seal) => return Ok(seal),
+            Err(fault) => tries.again(fault).await?,
+        }
+    }
+}
+
+async fn seal_in(
+    shared: &Shared,
+    conn: &Conn<'_>,
+    worker: WorkerId,
+    item: &Append,
+) -> Result<Seal, Fault> {
+    let held = write(conn, &shared.db, worker, &[item]).await?;
+    let Some((number, sealed)) = item.writes.entries.first() else { return Ok(Seal::Stale) };
+    // Only now: what was waited for is visible to this statement.
+    let rows = conn.query(&ENTRY, &[&item.job.0, &(*number as i32)]).await?;
+    Ok(Seal::of(rows.first().map(|row| row.get(0)), sealed, !held.is_empty()))
+}
+
 /// What became of children.
 #[derive(Default)]
 pub(crate) struct Family {
@@ -251,7 +280,7 @@ pub(crate) async fn write_with(
     shared: &Shared,
     conn: &Conn<'_>,
     worker: WorkerId,
-    runs: &[(JobId, tidemill_core::Token, &RunWrites)],
+    runs: &[(JobId, Token, &RunWrites)],
 ) -> Result<Family, Fault> {
     if runs.is_empty() {
         return Ok(Family::default());

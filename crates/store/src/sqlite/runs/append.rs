@@ -1,10 +1,10 @@
 //! Writes to journals, each only while its lease names the run.
 
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 use tidemill_core::{JobId, Payload, WorkerId};
 
 use crate::error::Result;
-use crate::run::{Append, RunWrites};
+use crate::run::{Append, RunWrites, Seal};
 use crate::sqlite::cancel::cancel;
 use crate::sqlite::enqueue::enqueue;
 use crate::sqlite::lease::Lease;
@@ -29,6 +29,19 @@ pub(in crate::sqlite) fn append(
         answers.push(holds);
     }
     Ok(answers)
+}
+
+/// Writes one entry unless a transaction of a caller has written under its number.
+pub(in crate::sqlite) fn seal(
+    turn: &mut Turn<'_>,
+    worker: WorkerId,
+    item: &Append,
+) -> Result<Seal> {
+    let holds = append(turn, worker, std::slice::from_ref(item))? == [true];
+    let Some((number, sealed)) = item.writes.entries.first() else { return Ok(Seal::Stale) };
+    let mut select = turn.conn.prepare_cached(include_str!("../sql/select_entry.sql"))?;
+    let place = params![item.job.0.as_bytes(), number];
+    Ok(Seal::of(select.query_one(place, |row| row.get(0)).optional()?, sealed, holds))
 }
 
 /// Writes what a run, whose lease holds, wants written.

@@ -48,6 +48,7 @@ pub(crate) async fn drive<T>(
 ) -> Driven<T> {
     let mut work = pin!(work);
     let mut driver = Driver::new(cx, shop);
+    cx.run().told().runner = Some((driver.worker, driver.crash.cloned()));
     poll_fn(|task| {
         loop {
             let unwanted = cx.run().told().poll_begins();
@@ -133,6 +134,7 @@ impl<'a> Driver<'a> {
         match told.trouble.take() {
             Some(Trouble::Park(why)) => return over(Over::Waits(parked(cx, why))),
             Some(Trouble::Fail(fail)) => return over(Over::Fails(fail)),
+            Some(Trouble::Stale) => return over(Over::Stale),
             None => {}
         }
         if told.replay.is_none() {

@@ -16,7 +16,7 @@ impl Context {
         let (cx, key, name) = (self.clone(), self.next_key(name), name.to_owned());
         async move {
             let mut op = Op::new(&cx, key, Ask::Signal { name: name.clone() });
-            let Answer::Signal(payload) = op.answer().await else {
+            let Answer::Signal { payload, .. } = op.answer().await else {
                 return std::future::pending().await;
             };
             match payload.read() {

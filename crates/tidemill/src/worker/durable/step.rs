@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use tidemill_core::workflow::{Answer, Ask, ENTRY_BYTES_MAX, Ending, StepUndo, hash};
 use tidemill_core::{ErrorClass, Limits, Payload, Retry};
 
+use super::transaction::{Told, ask_journal};
 use super::{Op, Polled, Trouble};
 use crate::worker::context::Context;
 use crate::worker::fail::{Fail, StepFail};
@@ -20,9 +21,11 @@ const SOON: Duration = Duration::from_secs(1);
 /// is made.
 #[must_use = "a step does nothing until it is run and awaited"]
 pub struct Step {
-    cx: Context,
-    key: String,
-    hash: Option<String>,
+    pub(super) cx: Context,
+    pub(super) key: String,
+    pub(super) hash: Option<String>,
+    /// It is written that it begins.
+    pub(super) announced: bool,
     retry: Retry,
     timeout: Option<Duration>,
     once: bool,
@@ -64,6 +67,7 @@ impl Context {
             cx: self.clone(),
             key: self.next_key(name),
             hash: None,
+            announced: false,
             retry: Retry::default(),
             timeout: None,
             once: false,
@@ -115,9 +119,10 @@ impl Step {
         F: FnMut(StepContext) -> Fut,
         Fut: Future<Output = Result<T, Fail>>,
     {
-        let Self { cx, key, hash, retry, timeout, once, undo, wrong } = self;
+        let Self { cx, key, hash, announced, retry, timeout, once, undo, wrong } = self;
         let owes = undo.is_some();
-        let mut op = Op::new(&cx, key.clone(), Ask::Step { hash: hash.clone(), once, undo });
+        let ask = Ask::Step { hash: hash.clone(), once, announced, undo };
+        let mut op = Op::new(&cx, key.clone(), ask);
         if let Some(wrong) = wrong {
             return op.stop(Trouble::Park(format!("the step {key:?}: {wrong}"))).await;
         }
@@ -137,13 +142,22 @@ impl Step {
                 tries += 1;
                 let told = StepContext { key: idempotency_key.clone(), tries };
                 let began = Instant::now();
-                let fail = match try_once(&cx, timeout, body(told)).await {
-                    Ok(value) => {
-                        let took_ms = began.elapsed().as_millis() as u64;
-                        return end(op, hash, tries, took_ms, value).await;
-                    }
+                let tried = try_once(&cx, timeout, body(told)).await;
+                let took_ms = began.elapsed().as_millis() as u64;
+                let fail = match tried {
+                    Ok(value) => return end(op, hash, tries, took_ms, value).await,
                     Err(fail) => fail,
                 };
+                match ask_journal(&cx, &key).await {
+                    Told::Recorded(output) => {
+                        let ending = Ending::Ok(output);
+                        op.is_over = true;
+                        op.with(|r, key| r.ended(key, hash, tries, took_ms, ending.clone()));
+                        return read(&op, ending).await;
+                    }
+                    Told::Trouble(trouble) => return op.stop(trouble).await,
+                    Told::Nothing => {}
+                }
                 match judge(&cx, &retry, tries, fail) {
                     Verdict::Over(fail) => return op.stop(Trouble::Fail(fail)).await,
                     Verdict::Failed { class, message } => {
