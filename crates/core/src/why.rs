@@ -15,6 +15,10 @@ use crate::job::state::State;
 pub use lane::{COUNTED_MAX, LaneView, TENANTS_MAX};
 pub use queue::{Holder, QueueWhy, TenantDepth, Trend, drains_in_ms};
 
+/// What to do with a run that is parked.
+const PARKED_NEXT: &str = "`tidemill workflows diff` shows both sides; mend the code and `workflows resume` it, or \
+    `workflows reset` it to a step before, or `workflows skip` a step that is stuck";
+
 /// Something that keeps a job from running now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "gate", rename_all = "snake_case")]
@@ -210,7 +214,7 @@ impl fmt::Display for Gate {
                 Ok(())
             }
             Self::Run { parked: Some(why), .. } => {
-                write!(f, "it is parked until somebody resumes it: {why}")
+                write!(f, "it is parked until somebody resumes it: {why}. {PARKED_NEXT}")
             }
             Self::Run { paused: true, .. } => write!(f, "it is paused until somebody resumes it"),
             Self::Run { waits_for, .. } => write!(f, "it waits for {}", waits_for.join(", ")),

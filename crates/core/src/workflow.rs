@@ -5,6 +5,7 @@
 //! [`replay`] leads the code through it and decides what may happen next. They know nothing of tasks, clocks or SQL,
 //! so every language can speak the same protocol.
 
+pub mod amend;
 pub mod entry;
 pub mod key;
 pub mod mail;
@@ -14,6 +15,7 @@ pub mod undo;
 
 use jiff::Timestamp;
 
+pub use amend::{ActWord, Amend, Amendment};
 pub use entry::{Began, ChildEnd, Ending, Entry, StepUndo};
 pub use key::{Keys, draw, hash};
 pub use mail::{Content, Mail, Mailbox};

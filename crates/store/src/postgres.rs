@@ -69,7 +69,8 @@ use crate::request::{
     WorkerCard,
 };
 use crate::run::{
-    Append, EntryRow, RunAct, RunAnswer, RunFilter, RunView, Runs, Seal, Signal, SignalAnswer,
+    Append, EntryRow, RunActView, RunAnswer, RunFilter, RunOrder, RunView, Runs, Seal, Signal,
+    SignalAnswer,
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
@@ -285,8 +286,12 @@ impl Runs for Postgres {
         runs::signal(&self.shared, start, signals).await
     }
 
-    async fn change_run(&self, job: JobId, act: RunAct) -> Result<RunAnswer> {
-        runs::change(&self.shared, job, &act).await
+    async fn change_run(&self, job: JobId, order: RunOrder) -> Result<RunAnswer> {
+        runs::change(&self.shared, job, &order).await
+    }
+
+    async fn run_acts(&self, job: JobId) -> Result<Vec<RunActView>> {
+        runs::acts(&self.shared.db, job).await
     }
 
     async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunView>> {

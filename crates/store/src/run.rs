@@ -3,10 +3,10 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tidemill_core::workflow::{Mail, Waits};
+use tidemill_core::workflow::{ActWord, Amend, Ending, Entry, Mail, Waits};
 use tidemill_core::{JobId, NewJob, Payload, Token, WorkerId};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::request::Receipt;
 
 /// Runs of one page, at most.
@@ -111,23 +111,110 @@ pub enum RunAct {
     Pause,
     /// It goes on, whether it was paused or parked.
     Resume,
-    /// Everything from this entry of its journal on is forgotten, and it goes on from there. Only while it waits.
-    Reset {
-        /// The first entry to forget.
-        from: u32,
-    },
+    /// Its journal is changed, and it goes on from there. Only while it waits.
+    Amend(Amend),
+    /// It is called off.
+    Cancel,
+}
+
+/// An act on a run, signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunOrder {
+    /// What is to be done.
+    pub act: RunAct,
+    /// Who wants it.
+    pub by: String,
+    /// Why; may be empty.
+    pub why: String,
+}
+
+impl RunOrder {
+    /// The word it is kept under.
+    pub(crate) fn word(&self) -> ActWord {
+        match &self.act {
+            RunAct::Pause => ActWord::Paused,
+            RunAct::Resume => ActWord::Resumed,
+            RunAct::Amend(amend) => amend.act(),
+            RunAct::Cancel => ActWord::Cancelled,
+        }
+    }
+
+    /// The step it is about.
+    pub(crate) fn step(&self) -> Option<&str> {
+        match &self.act {
+            RunAct::Amend(amend) => Some(amend.step()),
+            _ => None,
+        }
+    }
+
+    /// Why the job is called off, as it will say.
+    pub(crate) fn reason(&self) -> &str {
+        if self.why.is_empty() { "called off by an operator" } else { &self.why }
+    }
 }
 
 /// What became of an act on a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunAnswer {
     /// It was done.
     Acted,
-    /// It runs, or has finished: this cannot be done now.
+    /// It runs, and its handler is told that it was called off.
+    Told,
+    /// It runs or has finished: this cannot be done now, and nothing was.
     NotNow,
+    /// Its journal does not allow it, and nothing was done.
+    Refused(String),
     /// There is no such run.
     Unknown,
+}
+
+/// An act on a run, as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunActView {
+    /// When.
+    pub at: Timestamp,
+    /// What was done.
+    pub act: ActWord,
+    /// To which step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// By whom.
+    pub by: String,
+    /// Why; may be empty.
+    pub why: String,
+    /// What the step had ended with before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub was: Option<Ending>,
+    /// What it has ended with since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub became: Option<Ending>,
+}
+
+/// An entry, with its number.
+pub(crate) type Numbered = (u32, Entry);
+
+/// The entries of a journal that was read.
+pub(crate) fn entries(rows: &[EntryRow]) -> Result<Vec<Numbered>> {
+    let read = |row: &EntryRow| serde_json::from_str(&row.entry).map(|entry| (row.number, entry));
+    let read = rows.iter().map(read).collect::<serde_json::Result<_>>();
+    read.map_err(|e| Error::Database { reason: e.to_string() })
+}
+
+/// As JSON text.
+pub(crate) fn written<T: Serialize>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(|e| Error::Database { reason: e.to_string() })
+}
+
+/// From JSON text, where there is some.
+pub(crate) fn unwritten<T: serde::de::DeserializeOwned>(text: Option<&str>) -> Result<Option<T>> {
+    let read = text.map(serde_json::from_str).transpose();
+    read.map_err(|e| Error::Database { reason: e.to_string() })
+}
+
+/// The act of a word that was kept.
+pub(crate) fn act_of(word: &str) -> Result<ActWord> {
+    ActWord::of(word)
+        .ok_or_else(|| Error::Database { reason: format!("{word:?} is no act on a run") })
 }
 
 /// What is kept of a run beside its journal.
@@ -209,8 +296,12 @@ pub trait Runs: Send + Sync {
         signals: Vec<Signal>,
     ) -> Result<(Option<Receipt>, Vec<SignalAnswer>)>;
 
-    /// Acts on a run.
-    async fn change_run(&self, job: JobId, act: RunAct) -> Result<RunAnswer>;
+    /// Acts on a run, and keeps who did it and why, in one transaction. A journal is read in the transaction that
+    /// changes it, while no claim can get the run.
+    async fn change_run(&self, job: JobId, order: RunOrder) -> Result<RunAnswer>;
+
+    /// What was done with a run from outside, in order.
+    async fn run_acts(&self, job: JobId) -> Result<Vec<RunActView>>;
 
     /// A page of runs, newest first.
     async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunView>>;

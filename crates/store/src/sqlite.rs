@@ -71,7 +71,8 @@ use crate::request::{
     WorkerCard,
 };
 use crate::run::{
-    Append, EntryRow, RunAct, RunAnswer, RunFilter, RunView, Runs, Seal, Signal, SignalAnswer,
+    Append, EntryRow, RunActView, RunAnswer, RunFilter, RunOrder, RunView, Runs, Seal, Signal,
+    SignalAnswer,
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
@@ -215,8 +216,12 @@ impl Runs for Sqlite {
         self.write(move |turn| runs::signal(turn, start.as_ref(), &signals)).await
     }
 
-    async fn change_run(&self, job: JobId, act: RunAct) -> Result<RunAnswer> {
-        self.write(move |turn| runs::change(turn, job, &act)).await
+    async fn change_run(&self, job: JobId, order: RunOrder) -> Result<RunAnswer> {
+        self.write(move |turn| runs::change(turn, job, &order)).await
+    }
+
+    async fn run_acts(&self, job: JobId) -> Result<Vec<RunActView>> {
+        self.read(move |conn| runs::acts(conn, job)).await
     }
 
     async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunView>> {

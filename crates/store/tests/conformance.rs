@@ -39,6 +39,7 @@ mod conformance {
     mod queues;
     mod rescue;
     mod retention;
+    mod run_acts;
     mod runs;
     mod sagas;
     mod schedules;

@@ -39,6 +39,12 @@ pub enum Error {
         /// Which kind.
         kind: String,
     },
+    /// The worker has no handler for a history of this kind.
+    #[error("the worker has no handler for the kind {kind:?}; give it with handle()")]
+    HandlerMissing {
+        /// Which kind.
+        kind: String,
+    },
     /// There is no such job, or it is no longer kept.
     #[error("there is no job {id}; it may have passed its retention")]
     JobUnknown {
@@ -93,6 +99,9 @@ pub enum Error {
         /// Why not.
         why: String,
     },
+    /// This process was asked to replay, and has done so; it does not work.
+    #[error("this process was asked by TIDEMILL_REPLAY to look at runs, and not to work")]
+    ReplayedOnly,
     /// There is no such flow, or it is no longer kept.
     #[error("there is no flow {id}; it may have passed its retention")]
     FlowUnknown {
@@ -210,6 +219,7 @@ impl Error {
             Self::Local(error) => error.code(),
             Self::KindUnknown { .. } => "kind_unknown",
             Self::KindTwice { .. } => "kind_twice",
+            Self::HandlerMissing { .. } => "handler_missing",
             Self::JobUnknown { .. } => "job_unknown",
             Self::WaitTimeout { .. } => "wait_timeout",
             Self::NotDone { .. } => "job_not_done",
@@ -217,6 +227,7 @@ impl Error {
             Self::RunUnknown { .. } => "run_unknown",
             Self::RunFinished { .. } => "run_finished",
             Self::RunNotNow { .. } => "run_not_now",
+            Self::ReplayedOnly => "replayed_only",
             Self::FlowUnknown { .. } => "flow_unknown",
             Self::StepUnknown { .. } => "step_unknown",
             Self::FlowNotNow { .. } => "flow_not_now",

@@ -57,7 +57,8 @@ pub use engine::schedule::new::Schedule;
 pub use engine::schedule::{Declared, Schedules};
 pub use engine::service::Service;
 pub use engine::telemetry::Counts;
-pub use engine::workflow::{Recorded, Signal};
+pub use engine::workflow::Signal;
+pub use engine::workflow::history::{History, Recorded};
 pub use error::{Error, Result};
 pub use jiff::Timestamp;
 pub use tidemill_core as core;
@@ -70,7 +71,7 @@ pub use tidemill_core::{
 };
 pub use tidemill_store as store;
 pub use tidemill_store::flow::{FlowFilter, FlowHead, FlowView, Input, Output, StepView};
-pub use tidemill_store::run::{RunFilter, RunView};
+pub use tidemill_store::run::{RunActView, RunFilter, RunView};
 pub use tidemill_store::{CancelAnswer, JobFilter, JobPage, JobView, Receipt};
 pub use worker::context::Context;
 pub use worker::durable::{
@@ -79,6 +80,8 @@ pub use worker::durable::{
 pub use worker::fail::Fail;
 pub use worker::job::{Enqueue, Job, Settings};
 pub use worker::middleware::{Attempted, Middleware, Next};
+pub use worker::replay::asked::ReplayLine;
+pub use worker::replay::{Replayed, RunReplay, RunsToReplay};
 pub use worker::stop::Stop;
 pub use worker::undo::{Outcome, Undo};
 pub use worker::{Running, Worker};

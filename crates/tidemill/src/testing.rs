@@ -38,7 +38,7 @@ use crate::worker::settler::settle;
 use crate::worker::wish::Lanes;
 
 pub(crate) use workflow::{Crash, Strike};
-pub use workflow::{crash_at_every_write, skip_time};
+pub use workflow::{crash_at_every_write, replay, skip_time};
 
 /// What a drain came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -13,6 +13,7 @@ mod lease;
 pub mod middleware;
 pub(crate) mod options;
 pub(crate) mod registry;
+pub mod replay;
 pub(crate) mod settler;
 mod shelf;
 pub(crate) mod shop;
@@ -220,8 +221,13 @@ impl Worker {
         self
     }
 
-    /// Starts it in the background.
+    /// Starts it in the background. A process that was [asked to replay](replay::asked) does not work: this answers
+    /// `replayed_only` then.
     pub async fn start(self) -> Result<Running> {
+        if let Some(which) = replay::asked::which()? {
+            replay::asked::answer(self, &which).await?;
+            return Err(Error::ReplayedOnly);
+        }
         let shop = self.into_shop()?;
         look(&shop.mill, &shop.options.all_queues()).await?;
         shop.register().await?;
@@ -230,10 +236,14 @@ impl Worker {
         Ok(Running { loops: Loops::start(shop) })
     }
 
-    /// Runs it until SIGTERM or Ctrl-C, then stops it gracefully.
+    /// Runs it until SIGTERM or Ctrl-C, then stops it gracefully. With `TIDEMILL_REPLAY` in its environment it says
+    /// what would become of runs under way instead, and returns.
     pub async fn run(self) -> Result<()> {
         let signals = stop::Signals::listen();
-        let running = self.start().await?;
+        let running = match self.start().await {
+            Err(Error::ReplayedOnly) => return Ok(()),
+            started => started?,
+        };
         signals.first().await;
         tracing::info!("stopping: no new jobs are taken, running ones may finish");
         running.stop().await;

@@ -33,6 +33,7 @@ mod engine {
     pub mod processes;
     mod read_only;
     mod refused;
+    mod replay;
     mod result;
     mod retention;
     pub mod saga_kills;
@@ -44,6 +45,7 @@ mod engine {
     mod why;
     mod why_turns;
     mod workflow;
+    mod workflow_acts;
     mod workflow_crash;
 }
 

@@ -4,7 +4,7 @@
 //! of it (`verdict`). Nothing of a job outlives its attempt: the whole process group ends with it.
 
 mod child;
-mod group;
+pub mod group;
 mod inputs;
 mod stderr;
 mod stdout;

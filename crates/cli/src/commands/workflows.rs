@@ -1,7 +1,13 @@
-//! `tidemill workflows`: list, show, signal, pause, resume, reset, cancel.
+//! `tidemill workflows`: list, show, export, replay, diff, signal, pause, resume, reset, skip,
+//! edit, cancel.
 
 mod act;
+mod advice;
+mod diff;
+mod export;
 mod list;
+mod program;
+mod replay;
 mod show;
 
 use tidemill::JobId;
@@ -25,22 +31,29 @@ enum Verb {
         /// The run
         id: JobId,
     },
+    /// Print everything that the code of a run saw, as a fixture for tests of the workflow
+    Export {
+        /// The run
+        id: JobId,
+    },
+    /// Show what a new program makes of the runs under way, before it is deployed
+    Replay(replay::Args),
+    /// Show how the code of a run differs from its journal
+    Diff(diff::Args),
     /// Send a run a signal
     Signal(act::Signal),
     /// Let a run go no further than where it waits next
-    Pause {
-        /// The run
-        id: JobId,
-    },
+    Pause(act::Run),
     /// Let a run go on that was paused or parked
-    Resume {
-        /// The run
-        id: JobId,
-    },
+    Resume(act::Run),
     /// Forget what a run did from a step on, and let it go on from there; only while it waits
     Reset(act::Reset),
+    /// Give a step that is stuck its outcome, and let the run go on; only while it waits
+    Skip(act::Skip),
+    /// Correct what a step returned, and let the run go on from there; only while it waits
+    Edit(act::Edit),
     /// Call a run off; what it did is undone
-    Cancel(act::Cancel),
+    Cancel(act::Run),
 }
 
 /// Runs the verb.
@@ -48,10 +61,15 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     match args.verb.unwrap_or_else(|| Verb::List(list::Args::default())) {
         Verb::List(args) => list::run(app, args).await,
         Verb::Show { id } => show::run(app, id).await,
+        Verb::Export { id } => export::run(app, id).await,
+        Verb::Replay(args) => replay::run(app, args).await,
+        Verb::Diff(args) => diff::run(app, args).await,
         Verb::Signal(args) => act::signal(app, args).await,
-        Verb::Pause { id } => act::pause(app, id).await,
-        Verb::Resume { id } => act::resume(app, id).await,
+        Verb::Pause(args) => act::pause(app, args).await,
+        Verb::Resume(args) => act::resume(app, args).await,
         Verb::Reset(args) => act::reset(app, args).await,
+        Verb::Skip(args) => act::skip(app, args).await,
+        Verb::Edit(args) => act::edit(app, args).await,
         Verb::Cancel(args) => act::cancel(app, args).await,
     }
 }

@@ -11,6 +11,7 @@ mod jobs;
 mod limits;
 mod lines;
 mod mill;
+mod program;
 mod queues;
 mod schedules;
 mod stores;

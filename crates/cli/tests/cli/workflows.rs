@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidemill::{Context, Enqueue, Fail, Job, JobId, Tidemill, testing};
+use tidemill::{Context, Enqueue, Fail, History, Job, JobId, Tidemill, testing};
 
 use crate::mill::Mill;
+use crate::program;
 
 #[derive(Serialize, Deserialize)]
-struct Order {
-    number: u64,
+pub struct Order {
+    pub number: u64,
 }
 
 impl Job for Order {
@@ -17,7 +18,7 @@ impl Job for Order {
     type Output = String;
 }
 
-async fn order(order: Order, cx: Context) -> Result<String, Fail> {
+pub async fn order(order: Order, cx: Context) -> Result<String, Fail> {
     let undo = Enqueue::raw("release", order.number.to_string());
     let hold = cx.step("reserve").undo(undo).run(|_| async { Ok(order.number * 2) }).await?;
     cx.set_state("waits for an approval")?;
@@ -59,6 +60,11 @@ fn life(mill: &Mill) {
     let shown = mill.json(&["workflows", "show", &id, "--json"]);
     assert_eq!(shown["journal"][1]["entry"]["ended"]["ending"]["ok"], 42, "{shown}");
 
+    let history: History =
+        serde_json::from_str(&mill.run(&["workflows", "export", &id]).ok().stdout).unwrap();
+    assert_eq!((history.job.kind.as_str(), history.journal.len()), ("order", 2));
+    assert_eq!(mill.json(&["workflows", "export", &id, "--json"])["job"]["id"], id.as_str());
+
     mill.run(&["workflows", "pause", &id]).ok().says("paused");
     mill.run(&["workflows", "signal", &id, "approve", "true", "--once", "click"]).ok().says("kept");
     mill.run(&["workflows", "signal", &id, "approve", "{"]).code(2).says("payload_not_json");
@@ -70,6 +76,9 @@ fn life(mill: &Mill) {
     let shown = mill.json(&["workflows", "show", &id, "--json"]);
     assert_eq!(shown["job"]["output"], "42 true", "{shown}");
     mill.run(&["workflows", "signal", &id, "approve"]).code(5).says("run_finished");
+    let acts: Vec<_> =
+        shown["acts"].as_array().unwrap().iter().map(|act| act["act"].as_str().unwrap()).collect();
+    assert_eq!(acts, ["paused", "reset"], "{shown}");
 
     let other = begin(mill);
     mill.run(&["workflows", "cancel", &other, "--reason", "no stock"]).ok().says("undone");
@@ -80,6 +89,93 @@ fn life(mill: &Mill) {
         .says("no stock")
         .says("undone by");
     mill.run(&["flows", "show", &other]).ok().says("undo reserve");
+}
+
+/// A new program is held against the runs under way; then it is deployed all the same, and an operator helps.
+fn deploy(mill: &Mill) {
+    let id = begin(mill);
+    let (same, renamed) = (program::command("same"), program::command("renamed"));
+    let replay = |code: &str| mill.run(&["workflows", "replay", "--with", code]);
+    replay(&same).ok().says("1 run follows");
+    replay(&renamed)
+        .code(1)
+        .says(&id)
+        .says("but the code asks for \"hold\"")
+        .says("0 runs follow; 1 run does not: deploy this program and they are parked");
+    replay(&program::command("none"))
+        .ok()
+        .says("1 run is of kinds that it has no handler for (order)");
+    replay(&program::command("silent")).code(1).says("replay_silent");
+    replay("exit 3").code(1).says("replay_silent");
+    mill.run(&["workflows", "replay", "--with", "sleep 60", "--timeout", "1s"])
+        .code(7)
+        .says("replay_timeout");
+    let rows = mill.run(&["workflows", "replay", &id, "--with", &renamed, "--json"]).code(1).stdout;
+    let row: serde_json::Value = serde_json::from_str(rows.trim()).unwrap();
+    assert_eq!((row["run"].as_str(), row["answer"].as_str()), (Some(id.as_str()), Some("differs")));
+    let before = mill.json(&["workflows", "show", &id, "--json"]);
+    assert_eq!(before["run"]["parked"], serde_json::Value::Null, "it was only looked at");
+
+    mill.run(&["workflows", "diff", &id]).code(5).says("it is not parked");
+    mill.run(&["workflows", "diff", &id, "--with", &same]).ok().says("follows, and waits for");
+    mill.run(&["workflows", "diff", &id, "--with", &program::command("none")])
+        .code(3)
+        .says("handler_missing");
+    mill.run(&["workflows", "signal", &id, "approve", "true"]).ok();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let tide = Tidemill::open(mill.url()).await.unwrap();
+        testing::drain(tide.worker().handle(program::renamed)).await.unwrap();
+        tide.close().await;
+    });
+    mill.run(&["workflows", "show", &id]).ok().says("parked").says("workflows resume");
+    mill.run(&["workflows", "diff", &id])
+        .code(1)
+        .says("THE JOURNAL HAS")
+        .says("asks for \"hold\"")
+        .says("workflows skip");
+    mill.run(&["jobs", "why", &id]).says("mend the code");
+    mill.run(&["workflows", "resume", &id, "--by", "ann", "--why", "it was rolled back"]).ok();
+    mill.run(&["workflows", "show", &id]).ok().says("resumed by ann").says("it was rolled back");
+}
+
+#[test]
+fn a_program_is_held_against_runs_under_way_on_sqlite() {
+    deploy(&Mill::sqlite());
+}
+
+#[test]
+fn a_program_is_held_against_runs_under_way_on_postgres() {
+    deploy(&Mill::postgres());
+}
+
+/// A step that is stuck, and one that returned something wrong.
+fn help(mill: &Mill) {
+    let id = begin(mill);
+    mill.run(&["workflows", "skip", &id, "reserve"]).code(5).says("edit it to correct");
+    mill.run(&["workflows", "skip", &id, "nothing", "--output", "{"]).code(2);
+    mill.run(&["workflows", "edit", &id, "reserve", "50", "--by", "ann", "--why", "a typo"])
+        .ok()
+        .says("what came after it is forgotten");
+    mill.run(&["workflows", "signal", &id, "approve", "true"]).ok();
+    mill.run(&["workflows", "show", &id]).ok().says("edited by ann").says("a typo; 42 → 50");
+    work(mill, async |_| None);
+    let shown = mill.json(&["workflows", "show", &id, "--json"]);
+    assert_eq!(shown["job"]["output"], "50 true", "{shown}");
+    assert_eq!(shown["acts"][0]["was"]["ok"], 42, "{shown}");
+    mill.run(&["workflows", "edit", &id, "reserve", "1"])
+        .code(5)
+        .says("it has finished: it is done");
+}
+
+#[test]
+fn an_operator_corrects_a_step_on_sqlite() {
+    help(&Mill::sqlite());
+}
+
+#[test]
+fn an_operator_corrects_a_step_on_postgres() {
+    help(&Mill::postgres());
 }
 
 #[test]

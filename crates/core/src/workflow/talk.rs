@@ -151,8 +151,32 @@ pub struct Diff {
     pub code: String,
 }
 
+/// How a difference is told in one sentence: what stands before the journal's side, and before the code's.
+const TOLD: (&str, &str) = ("the journal has ", ", but the code ");
+
+impl Diff {
+    /// A difference that was told in a sentence; `None` when the sentence tells of something else.
+    pub fn read(sentence: &str) -> Option<Self> {
+        let (journal, code) = sentence.strip_prefix(TOLD.0)?.rsplit_once(TOLD.1)?;
+        Some(Self { journal: journal.to_owned(), code: code.to_owned() })
+    }
+}
+
 impl fmt::Display for Diff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the journal has {}, but the code {}", self.journal, self.code)
+        write!(f, "{}{}{}{}", TOLD.0, self.journal, TOLD.1, self.code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_read_from_its_sentence() {
+        let diff = Diff { journal: "a step under \"x\"".into(), code: "ends".into() };
+        assert_eq!(diff.to_string(), r#"the journal has a step under "x", but the code ends"#);
+        assert_eq!(Diff::read(&diff.to_string()), Some(diff));
+        assert_eq!(Diff::read("its journal cannot be read"), None);
     }
 }

@@ -52,8 +52,7 @@ pub(crate) async fn cancel(
         }
     };
     search.tell(shared);
-    let answer = |id: &JobId| search.answers.get(&id.0).copied().unwrap_or(CancelAnswer::Unknown);
-    Ok(ids.iter().map(answer).collect())
+    Ok(ids.iter().map(|id| search.answer(*id)).collect())
 }
 
 /// Calls a job off in the caller's transaction. What it comes to is told once that is committed.
@@ -96,6 +95,11 @@ pub(crate) struct Search {
 }
 
 impl Search {
+    /// What became of one of the jobs.
+    pub fn answer(&self, id: JobId) -> CancelAnswer {
+        self.answers.get(&id.0).copied().unwrap_or(CancelAnswer::Unknown)
+    }
+
     /// Tells those who wait for it what was committed.
     pub fn tell(&self, shared: &Shared) {
         shared.finished(self.record.ends.iter().map(|end| JobId(end.body.id)));

@@ -3,10 +3,12 @@
 //! A write to a journal is one statement that proves its lease; calls that come while one is under way share the
 //! next. Locks are taken in this order: flows, runs, unique keys, lines, sheaves and leases.
 
+mod act;
 mod append;
 mod mail;
 mod view;
 
+pub(crate) use act::{acts, change};
 pub(crate) use append::{Appends, Family, append, seal, write_with};
 pub(crate) use mail::{Locked, News, ends, locked, mail, signal, wait};
-pub(crate) use view::{change, debts, journal, list, paid};
+pub(crate) use view::{debts, journal, list, paid};

@@ -1,9 +1,11 @@
 //! Runs of workflows: their journals and their mail.
 
+mod act;
 mod append;
 mod mail;
 mod view;
 
+pub(super) use act::{acts, change};
 pub(super) use append::{append, seal, write};
 pub(super) use mail::{ended, mail, signal, wait};
-pub(super) use view::{change, debts, forget, journal, list, paid};
+pub(super) use view::{debts, forget, journal, list, paid};

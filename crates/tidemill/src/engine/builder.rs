@@ -13,6 +13,7 @@ use crate::engine::telemetry::Counters;
 use crate::engine::{Engine, Tidemill};
 use crate::error::Result;
 use crate::worker::job::Job;
+use crate::worker::replay::asked;
 
 /// Opens a store with other choices than the default ones.
 ///
@@ -83,8 +84,9 @@ impl Builder {
         self
     }
 
-    /// Opens the store.
-    pub async fn open(self, url: &str) -> Result<Tidemill> {
+    /// Opens the store. A process that was asked to replay leaves its schema as it is.
+    pub async fn open(mut self, url: &str) -> Result<Tidemill> {
+        self.store.migrate &= !asked::is_asked();
         let clock = self.store.clock.clone();
         let store = tidemill_store::open(url, self.store).await?;
         Ok(Tidemill(Arc::new(Engine {

@@ -1,14 +1,13 @@
-//! Runs of workflows from outside: signals to them, what they did, and what operators do with them.
+//! Runs of workflows from outside: signals to them, and what is known of them.
 
-use jiff::Timestamp;
+mod act;
+pub mod history;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidemill_core::workflow::Entry;
 use tidemill_core::{Error as Invalid, JobId, Limits, Payload, name};
-use tidemill_store::run::{
-    EntryRow, RunAct, RunAnswer, RunFilter, RunView, Signal as Sent, SignalAnswer,
-};
-use tidemill_store::{Error as StoreError, Receipt};
+use tidemill_store::Receipt;
+use tidemill_store::run::{RunFilter, RunView, Signal as Sent, SignalAnswer};
 
 use crate::engine::Tidemill;
 use crate::engine::telemetry::verb;
@@ -52,17 +51,6 @@ impl Signal {
     }
 }
 
-/// An entry of a journal.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Recorded {
-    /// Its number.
-    pub number: u32,
-    /// When it was written.
-    pub at: Timestamp,
-    /// It.
-    pub entry: Entry,
-}
-
 impl Tidemill {
     /// Sends a signal to a run. It is kept until the run asks for it, also if the run has not begun.
     pub async fn signal(&self, run: JobId, signal: Signal) -> Result<()> {
@@ -102,49 +90,6 @@ impl Tidemill {
         let run = self.run(id).await?.ok_or(Error::RunUnknown { id })?;
         let read = run.state.map(|state| state.read()).transpose();
         read.map_err(|e| Error::OutputUnreadable { id, reason: e.to_string() })
-    }
-
-    /// What a run did, in order.
-    pub async fn journal(&self, id: JobId) -> Result<Vec<Recorded>> {
-        let (rows, _) = self.0.store.journal(id).await?;
-        let read = |EntryRow { number, at, entry }: EntryRow| {
-            let entry = serde_json::from_str(&entry);
-            let unreadable = |e: serde_json::Error| StoreError::Database { reason: e.to_string() };
-            Ok(Recorded { number, at, entry: entry.map_err(unreadable)? })
-        };
-        rows.into_iter().map(read).collect()
-    }
-
-    /// Lets a run go no further than where it waits next, until it is resumed.
-    pub async fn pause_run(&self, id: JobId) -> Result<()> {
-        self.act_on_run(id, RunAct::Pause).await
-    }
-
-    /// Lets a run go on that was paused or parked.
-    pub async fn resume_run(&self, id: JobId) -> Result<()> {
-        self.act_on_run(id, RunAct::Resume).await
-    }
-
-    /// Forgets what a run did from this step on, and lets it go on from there. Only while it waits: pause it first.
-    pub async fn reset_run(&self, id: JobId, step: &str) -> Result<()> {
-        let journal = self.journal(id).await?;
-        let first = journal.iter().find(|recorded| recorded.entry.key() == step);
-        let Some(first) = first else {
-            let why = format!("its journal has nothing under {step:?}");
-            return Err(Error::RunNotNow { id, why });
-        };
-        self.act_on_run(id, RunAct::Reset { from: first.number }).await
-    }
-
-    async fn act_on_run(&self, id: JobId, act: RunAct) -> Result<()> {
-        match self.0.store.change_run(id, act).await? {
-            RunAnswer::Acted => Ok(()),
-            RunAnswer::NotNow => {
-                let why = "it does not wait; pause it first, if it has not finished".to_owned();
-                Err(Error::RunNotNow { id, why })
-            }
-            RunAnswer::Unknown => Err(Error::RunUnknown { id }),
-        }
     }
 }
 

@@ -30,9 +30,11 @@ use tidemill_core::{JobId, ManualClock, State};
 use tidemill_store::{JobFilter, JobView};
 
 use crate::engine::Tidemill;
+use crate::engine::workflow::history::History;
 use crate::error::Result;
 use crate::testing::{Drained, drain};
-use crate::worker::Worker;
+use crate::worker::replay::Replayed;
+use crate::worker::{self, Worker};
 
 /// Crash points that are tried, at most: a run with more writes than this is not tried further.
 const CRASHES_MAX: usize = 10_000;
@@ -98,6 +100,27 @@ pub async fn skip_time(
             return Ok(all);
         }
     }
+}
+
+/// Leads the handlers of a worker along a recorded [`History`], in no time: no body of a step runs, and the store is
+/// not asked. Kept histories of real runs show on every change of a workflow whether runs under way would follow it.
+///
+/// ```
+/// # use tidemill::{Context, Fail, History, Job, Tidemill, testing};
+/// # #[derive(serde::Serialize, serde::Deserialize)] struct Onboard { user: u64 }
+/// # impl Job for Onboard { const KIND: &'static str = "onboard"; type Output = String; }
+/// # async fn onboard(job: Onboard, cx: Context) -> Result<String, Fail> {
+/// #     cx.step("welcome").run(|_| async { Ok(()) }).await?;
+/// #     cx.step("tips").run(|_| async { Ok(format!("tips for {}", job.user)) }).await
+/// # }
+/// # async fn check(mill: Tidemill) -> Result<(), Box<dyn std::error::Error>> {
+/// let history: History = serde_json::from_str(&std::fs::read_to_string("tests/onboard.json")?)?;
+/// let replayed = testing::replay(mill.worker().handle(onboard), &history).await?;
+/// assert!(replayed.follows(), "{replayed}");
+/// # Ok(()) }
+/// ```
+pub async fn replay(worker: Worker, history: &History) -> Result<Replayed> {
+    worker::replay::replay(&worker.into_shop()?, history).await
 }
 
 /// Runs a workflow again and again, and lets its process die at each single write: once before the write, once after.

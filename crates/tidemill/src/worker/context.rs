@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::effect::{self, Effect};
 use crate::engine::Tidemill;
 use crate::engine::enqueue::Target;
+use crate::engine::workflow::history::History;
 use crate::error::{Error, Result};
 use crate::worker::durable::Run;
 use crate::worker::fail::Fail;
@@ -78,10 +79,39 @@ impl Context {
         slot: Slot,
     ) -> Self {
         let ClaimedJob { job, attempt, has_run, .. } = claimed;
+        let run = if *has_run { Run::default() } else { Run::fresh() };
+        Self::of(mill, (Arc::clone(job), *attempt), claimed_at, live, states, slot, run)
+    }
+
+    /// An attempt that follows what was recorded, at the moment when that was.
+    pub(crate) fn recorded(
+        mill: Tidemill,
+        history: &History,
+        live: &Live,
+        states: States,
+        slot: Slot,
+    ) -> Self {
+        let journal = history.journal.iter().map(|of| (of.number, of.entry.clone()));
+        let run = Run::recorded(journal, history.mail.iter().cloned());
+        let job = (Arc::new(history.job.clone()), history.attempt);
+        let cx = Self::of(mill, job, history.at, live, states, slot, run);
+        let _ = cx.0.inputs.set(history.inputs.clone());
+        cx
+    }
+
+    fn of(
+        mill: Tidemill,
+        (job, attempt): (Arc<Body>, u16),
+        claimed_at: Timestamp,
+        live: &Live,
+        states: States,
+        slot: Slot,
+        run: Run,
+    ) -> Self {
         let inner = Inner {
             mill,
-            job: Arc::clone(job),
-            attempt: *attempt,
+            job,
+            attempt,
             token: live.token,
             cancel: live.cancel.clone(),
             states,
@@ -89,7 +119,7 @@ impl Context {
             settling: Mutex::default(),
             inputs: OnceCell::new(),
             claimed_at: (claimed_at, Instant::now()),
-            run: if *has_run { Run::default() } else { Run::fresh() },
+            run,
             _slot: slot,
         };
         Self(Arc::new(inner), None)
@@ -107,6 +137,9 @@ impl Context {
     /// The store's present, as well as this process knows it: sleeps and deadlines are judged by that clock.
     pub(crate) fn present(&self) -> Timestamp {
         let (claimed_at, here) = self.0.claimed_at;
+        if self.0.run.is_recorded() {
+            return claimed_at;
+        }
         let counted = || claimed_at.checked_add(here.elapsed()).unwrap_or(claimed_at);
         self.0.mill.0.clock.manual().unwrap_or_else(counted)
     }

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
-use tidemill_core::workflow::{Answer, Ask, Keys, Replay};
+use tidemill_core::workflow::{Answer, Ask, Diff, Entry, Keys, Mail, Replay};
 use tidemill_core::{JobId, NewJob, Payload, WorkerId};
 use tidemill_store::run::RunWrites;
 
@@ -33,7 +33,11 @@ pub use transaction::{Proof, Recorder, Transaction};
 
 /// The durable side of an attempt.
 #[derive(Debug, Default)]
-pub(crate) struct Run(Mutex<Told>);
+pub(crate) struct Run {
+    told: Mutex<Told>,
+    /// It follows a history that was recorded: no body of a step runs, and nothing is read or written.
+    is_recorded: bool,
+}
 
 /// Why an attempt cannot go on, whatever its handler would say.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,17 +87,37 @@ pub(crate) struct Told {
 impl Run {
     /// One of which nothing can be in the store yet.
     pub(crate) fn fresh() -> Self {
-        Self(Mutex::new(Told { replay: Some(Replay::default()), ..Told::default() }))
+        Self::of(Replay::default(), false)
+    }
+
+    /// One whose journal and mail are these, and that is only looked at.
+    pub(crate) fn recorded(
+        journal: impl IntoIterator<Item = (u32, Entry)>,
+        mail: impl IntoIterator<Item = Mail>,
+    ) -> Self {
+        let mut replay = Replay::new(journal);
+        replay.read(mail);
+        Self::of(replay, true)
+    }
+
+    fn of(replay: Replay, is_recorded: bool) -> Self {
+        let told = Told { replay: Some(replay), begun: is_recorded, ..Told::default() };
+        Self { told: Mutex::new(told), is_recorded }
+    }
+
+    /// Whether it only follows what was recorded.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.is_recorded
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
-        locked(&self.0)
+        locked(&self.told)
     }
 
     /// What the journal has and the handler, which has ended, did not come by.
-    pub(crate) fn left_out(&self) -> Option<String> {
+    pub(crate) fn left_out(&self) -> Option<Diff> {
         let told = self.told();
-        told.replay.as_ref().and_then(|replay| replay.end().err()).map(|diff| diff.to_string())
+        told.replay.as_ref().and_then(|replay| replay.end().err())
     }
 
     /// Whether a transaction of the handler's own may still be writing into the journal.

@@ -194,7 +194,7 @@ async fn run(
             Driven::Waits(waiting) => return Some(Came::Waits(waiting)),
             Driven::Fails(fail) => Some(fail.ended()),
             Driven::Told => told(live).unwrap_or(Some(Ended::GivenBack)),
-            Driven::Stale => None,
+            Driven::Stale | Driven::Stands(_) => None,
         },
         () = tokio::time::sleep(timeout) => {
             live.cancel.cancel();
@@ -220,7 +220,7 @@ fn ended(cx: &Context, live: &Live, attempted: Attempted) -> Option<Came> {
         .err()
         .is_none_or(|fail| matches!(fail.class(), Some(ErrorClass::Permanent)));
     if is_final && let Some(why) = cx.run().left_out() {
-        return Some(Came::Waits(parked(cx, why)));
+        return Some(Came::Waits(parked(cx, why.to_string())));
     }
     Some(Came::Ended(match attempted {
         Ok(output) => Ended::Done { output, follow_ups: cx.take_follow_ups() },

@@ -61,7 +61,7 @@ fn flowing() -> Flowing {
 pub struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    fn add(&self, what: impl Into<String>) {
+    pub fn add(&self, what: impl Into<String>) {
         self.0.lock().unwrap().push(what.into());
     }
 
@@ -316,7 +316,7 @@ async fn code_that_differs_from_its_journal_parks_the_run(kit: Kit) {
     assert_eq!(parked.len(), 1);
     let why = mill.why(id).await.unwrap().to_string();
     assert!(why.contains("it is parked until somebody resumes it: the journal has"), "{why}");
-    mill.resume_run(id).await.unwrap();
+    mill.resume_run(id, "ann", "").await.unwrap();
     drain(worker(&mill, &log, old)).await.unwrap();
     assert_eq!(output(&mill, id).await, "b");
     assert_eq!(log.all(), ["a", "b"]);
@@ -447,24 +447,24 @@ async fn a_run_can_be_paused_resumed_and_reset(kit: Kit) {
     };
     let id = enqueue(&mill).await;
     drain(worker(&mill, &log, code)).await.unwrap();
-    mill.pause_run(id).await.unwrap();
+    mill.pause_run(id, "ann", "").await.unwrap();
     kit.advance(DAY);
     assert_eq!(drain(worker(&mill, &log, code)).await.unwrap().attempts, 0, "it is paused");
     assert!(mill.run(id).await.unwrap().unwrap().paused);
     let why = mill.why(id).await.unwrap().to_string();
     assert!(why.contains("it is paused until somebody resumes it"), "{why}");
-    let unknown = mill.reset_run(id, "nothing").await.unwrap_err();
+    let unknown = mill.reset_run(id, "nothing", "ann", "").await.unwrap_err();
     assert_eq!(unknown.code(), "run_not_now");
-    mill.reset_run(id, "b").await.unwrap();
+    mill.reset_run(id, "b", "ann", "").await.unwrap();
     drain(worker(&mill, &log, code)).await.unwrap();
     assert_eq!(log.all(), ["a", "b", "b"], "it sleeps anew");
-    mill.pause_run(id).await.unwrap();
-    mill.resume_run(id).await.unwrap();
+    mill.pause_run(id, "ann", "").await.unwrap();
+    mill.resume_run(id, "ann", "").await.unwrap();
     drain(worker(&mill, &log, code)).await.unwrap();
     kit.advance(DAY);
     drain(worker(&mill, &log, code)).await.unwrap();
     assert_eq!(output(&mill, id).await, "c");
-    assert_eq!(mill.reset_run(id, "b").await.unwrap_err().code(), "run_not_now");
+    assert_eq!(mill.reset_run(id, "b", "ann", "").await.unwrap_err().code(), "run_not_now");
 }
 
 async fn a_dead_run_is_tried_again_from_where_it_failed(kit: Kit) {
@@ -519,7 +519,7 @@ async fn signals_to_nobody_are_refused(kit: Kit) {
     let id = enqueue(&mill).await;
     drain(worker(&mill, &log, |_, _| async { Ok(String::new()) })).await.unwrap();
     assert_eq!(mill.signal(id, signal()).await.unwrap_err().code(), "run_finished");
-    assert_eq!(mill.resume_run(id).await.unwrap_err().code(), "run_unknown");
+    assert_eq!(mill.resume_run(id, "ann", "").await.unwrap_err().code(), "run_unknown");
     assert_eq!(mill.signal(id, Signal::new("", &1)).await.unwrap_err().code(), "name_empty");
 }
 

@@ -1,10 +1,10 @@
-//! `tidemill workflows signal`, `pause`, `resume`, `reset` and `cancel`.
+//! `tidemill workflows signal`, `pause`, `resume`, `reset`, `skip`, `edit` and `cancel`.
 
 use serde_json::json;
 use serde_json::value::RawValue;
 use tidemill::{CancelAnswer, JobId, Limits, Payload};
 
-use crate::app::App;
+use crate::app::{App, whoami};
 use crate::exit::{Exit, Outcome};
 use crate::output;
 
@@ -23,6 +23,32 @@ pub struct Signal {
     once: Option<String>,
 }
 
+/// Who acts, and why.
+#[derive(Debug, clap::Args)]
+pub struct Signed {
+    /// Who acts [default: the user's name]
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+    /// Why; kept with the act
+    #[arg(long, value_name = "TEXT", visible_alias = "reason", default_value = "")]
+    why: String,
+}
+
+impl Signed {
+    fn by(&self) -> String {
+        self.by.clone().unwrap_or_else(whoami)
+    }
+}
+
+/// Which run.
+#[derive(Debug, clap::Args)]
+pub struct Run {
+    /// The run
+    id: JobId,
+    #[command(flatten)]
+    signed: Signed,
+}
+
 /// From where a run goes on.
 #[derive(Debug, clap::Args)]
 pub struct Reset {
@@ -31,25 +57,45 @@ pub struct Reset {
     /// The step, by its key: the first column of `workflows show`
     #[arg(long = "to", value_name = "STEP")]
     step: String,
+    #[command(flatten)]
+    signed: Signed,
 }
 
-/// Which run to call off.
+/// Which step is given an outcome.
 #[derive(Debug, clap::Args)]
-pub struct Cancel {
+pub struct Skip {
     /// The run
     id: JobId,
-    /// Why
-    #[arg(long, default_value = "called off by an operator")]
-    reason: String,
+    /// The step that keeps failing or whose end nobody knows, or a sleep, by its key
+    step: String,
+    /// What it is to have returned, as JSON
+    #[arg(long, value_name = "JSON", default_value = "null")]
+    output: String,
+    /// It is to have failed for good, with this message
+    #[arg(long, value_name = "TEXT", conflicts_with = "output")]
+    fail: Option<String>,
+    #[command(flatten)]
+    signed: Signed,
+}
+
+/// Which step returned something else.
+#[derive(Debug, clap::Args)]
+pub struct Edit {
+    /// The run
+    id: JobId,
+    /// The step that has ended, by its key
+    step: String,
+    /// What it is to have returned, as JSON
+    #[arg(value_name = "JSON")]
+    output: String,
+    #[command(flatten)]
+    signed: Signed,
 }
 
 /// Sends it.
 pub async fn signal(app: &App, args: Signal) -> Outcome {
     let Signal { id, name, payload, once } = args;
-    let payload = Payload::parse(&payload, &Limits::default()).map_err(tidemill::Error::from)?;
-    let raw = RawValue::from_string(payload.into_string());
-    let raw = raw.map_err(|e| tidemill::core::Error::PayloadNotJson { reason: e.to_string() });
-    let mut signal = tidemill::Signal::new(name, &raw.map_err(tidemill::Error::from)?);
+    let mut signal = tidemill::Signal::new(name, &json_of(&payload)?);
     if let Some(once) = once {
         signal = signal.id(once);
     }
@@ -60,45 +106,84 @@ pub async fn signal(app: &App, args: Signal) -> Outcome {
     Ok(Exit::Ok)
 }
 
+/// JSON as it was typed.
+fn json_of(text: &str) -> Outcome<Box<RawValue>> {
+    let payload = Payload::parse(text, &Limits::default()).map_err(tidemill::Error::from)?;
+    let raw = RawValue::from_string(payload.into_string());
+    let raw = raw.map_err(|e| tidemill::core::Error::PayloadNotJson { reason: e.to_string() });
+    Ok(raw.map_err(tidemill::Error::from)?)
+}
+
 /// Pauses it.
-pub async fn pause(app: &App, id: JobId) -> Outcome {
+pub async fn pause(app: &App, Run { id, signed }: Run) -> Outcome {
     let mill = app.open_existing().await?;
-    mill.pause_run(id).await?;
+    mill.pause_run(id, &signed.by(), &signed.why).await?;
     mill.close().await;
     say(app, id, "paused", "it goes no further than where it waits next");
     Ok(Exit::Ok)
 }
 
 /// Lets it go on.
-pub async fn resume(app: &App, id: JobId) -> Outcome {
+pub async fn resume(app: &App, Run { id, signed }: Run) -> Outcome {
     let mill = app.open_existing().await?;
-    mill.resume_run(id).await?;
+    mill.resume_run(id, &signed.by(), &signed.why).await?;
     mill.close().await;
     say(app, id, "resumed", "it goes on");
     Ok(Exit::Ok)
 }
 
 /// Lets it go on from a step.
-pub async fn reset(app: &App, args: Reset) -> Outcome {
+pub async fn reset(app: &App, Reset { id, step, signed }: Reset) -> Outcome {
     let mill = app.open_existing().await?;
-    mill.reset_run(args.id, &args.step).await?;
+    mill.reset_run(id, &step, &signed.by(), &signed.why).await?;
     mill.close().await;
-    say(app, args.id, "reset", &format!("it goes on from {:?}", args.step));
+    say(app, id, "reset", &format!("it goes on from {step:?}"));
+    Ok(Exit::Ok)
+}
+
+/// Gives a step an outcome.
+pub async fn skip(app: &App, Skip { id, step, output, fail, signed }: Skip) -> Outcome {
+    let output = json_of(&output)?;
+    let mill = app.open_existing().await?;
+    let by = signed.by();
+    let sentence = match fail {
+        Some(message) => {
+            mill.fail_step(id, &step, &message, &by, &signed.why).await?;
+            format!("{step:?} has failed for good, and it goes on")
+        }
+        None => {
+            mill.skip_step(id, &step, &output, &by, &signed.why).await?;
+            format!("{step:?} returned {output}, and it goes on")
+        }
+    };
+    mill.close().await;
+    say(app, id, "skipped", &sentence);
+    Ok(Exit::Ok)
+}
+
+/// Corrects what a step returned.
+pub async fn edit(app: &App, Edit { id, step, output, signed }: Edit) -> Outcome {
+    let output = json_of(&output)?;
+    let mill = app.open_existing().await?;
+    mill.edit_step(id, &step, &output, &signed.by(), &signed.why).await?;
+    mill.close().await;
+    let sentence =
+        format!("{step:?} returned {output}; what came after it is forgotten, and it goes on");
+    say(app, id, "edited", &sentence);
     Ok(Exit::Ok)
 }
 
 /// Calls it off.
-pub async fn cancel(app: &App, args: Cancel) -> Outcome {
+pub async fn cancel(app: &App, Run { id, signed }: Run) -> Outcome {
     let mill = app.open_existing().await?;
-    let answer = mill.cancel(args.id, &args.reason).await?;
+    let answer = mill.cancel_run(id, &signed.by(), &signed.why).await?;
     mill.close().await;
-    let (word, sentence) = match answer {
-        CancelAnswer::Cancelled => ("cancelled", "what it did is undone"),
-        CancelAnswer::Requested => ("requested", "it runs; it is told, and what it did is undone"),
-        CancelAnswer::Finished => ("finished", "it had finished already"),
-        CancelAnswer::Unknown => return Err(tidemill::Error::JobUnknown { id: args.id }.into()),
-    };
-    say(app, args.id, word, sentence);
+    match answer {
+        CancelAnswer::Requested => {
+            say(app, id, "requested", "it runs; it is told, and what it did is undone");
+        }
+        _ => say(app, id, "cancelled", "what it did is undone"),
+    }
     Ok(Exit::Ok)
 }
 

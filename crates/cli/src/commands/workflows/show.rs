@@ -5,8 +5,9 @@ use std::time::Duration;
 use comfy_table::Cell;
 use serde::Serialize;
 use tidemill::core::workflow::{Ending, Entry};
-use tidemill::{FlowId, JobId, JobView, Recorded, RunView, Timestamp};
+use tidemill::{FlowId, JobId, JobView, Recorded, RunActView, RunView, Timestamp};
 
+use super::advice;
 use super::list::{waits, word};
 use crate::app::App;
 use crate::duration::{relative, short};
@@ -19,6 +20,7 @@ struct Shown<'a> {
     run: &'a RunView,
     job: &'a JobView,
     journal: &'a [Recorded],
+    acts: &'a [RunActView],
 }
 
 /// Shows the run.
@@ -27,10 +29,10 @@ pub async fn run(app: &App, id: JobId) -> Outcome {
     let view = mill.job(id).await?.ok_or(tidemill::Error::JobUnknown { id })?;
     let run = mill.run(id).await?.ok_or(tidemill::Error::RunUnknown { id })?;
     let (journal, now) = (mill.journal(id).await?, mill.now().await?);
-    let undoing = mill.flow(FlowId(id.0)).await?;
+    let (acts, undoing) = (mill.run_acts(id).await?, mill.flow(FlowId(id.0)).await?);
     mill.close().await;
     if app.json {
-        output::json(&Shown { run: &run, job: &view, journal: &journal });
+        output::json(&Shown { run: &run, job: &view, journal: &journal, acts: &acts });
         return Ok(Exit::Ok);
     }
     let facts = [
@@ -56,27 +58,62 @@ pub async fn run(app: &App, id: JobId) -> Outcome {
     for (name, value) in facts.into_iter().filter(|(_, value)| !value.is_empty()) {
         line(format!("{} {value}", Paint::stdout().dim(&format!("{name:<10}"))));
     }
-    if !journal.is_empty() {
-        timeline(&journal, now);
+    if !journal.is_empty() || !acts.is_empty() {
+        timeline(&journal, &acts, now);
+    }
+    if word(&run, &view) == "parked" {
+        advice::parked(app, id);
     }
     Ok(Exit::Ok)
 }
 
-fn timeline(journal: &[Recorded], now: Timestamp) {
+/// What it did and what was done with it, by time.
+fn timeline(journal: &[Recorded], acts: &[RunActView], now: Timestamp) {
     line("");
-    let mut table = output::table(&["STEP", "WHAT", "TOOK", "TRIES", "WRITTEN", "WITH"]);
+    let mut rows: Vec<(Timestamp, [Cell; 6])> = Vec::new();
     for Recorded { at, entry, .. } in journal {
         let (what, took, tries, with) = told(entry);
-        table.add_row([
-            Cell::new(entry.key()),
-            Cell::new(what),
-            took.map_or_else(|| Cell::new(""), |took| Cell::new(short(took))),
-            tries.map_or_else(|| Cell::new(""), Cell::new),
-            Cell::new(relative(*at, now)),
-            Cell::new(cut(&with)),
-        ]);
+        rows.push((
+            *at,
+            [
+                Cell::new(entry.key()),
+                Cell::new(what),
+                took.map_or_else(|| Cell::new(""), |took| Cell::new(short(took))),
+                tries.map_or_else(|| Cell::new(""), Cell::new),
+                Cell::new(relative(*at, now)),
+                Cell::new(cut(&with)),
+            ],
+        ));
+    }
+    for act in acts {
+        let step = act.step.clone().unwrap_or_default();
+        let (what, when) = (format!("{} by {}", act.act.word(), act.by), relative(act.at, now));
+        let cells = [step, what, String::new(), String::new(), when, with_of(act)];
+        rows.push((act.at, cells.map(Cell::new)));
+    }
+    // What was written at the same moment stays in its order, and what was done to it comes after.
+    rows.sort_by_key(|(at, _)| *at);
+    let mut table = output::table(&["STEP", "WHAT", "TOOK", "TRIES", "WRITTEN", "WITH"]);
+    for (_, cells) in rows {
+        table.add_row(cells);
     }
     output::show(&table);
+}
+
+/// Why somebody acted, and what it changed.
+fn with_of(act: &RunActView) -> String {
+    let text = |ending: &Ending| match ending {
+        Ending::Ok(output) => cut(output.as_str()),
+        Ending::Err { message, .. } => format!("failure: {}", cut(message)),
+    };
+    let changed = match (&act.was, &act.became) {
+        (Some(was), Some(became)) => format!("{} → {}", text(was), text(became)),
+        (None, Some(became)) => format!("→ {}", text(became)),
+        _ => String::new(),
+    };
+    let parts = [act.why.as_str(), changed.as_str()];
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    parts.join("; ")
 }
 
 /// What an entry says, how long it took, how often it was tried, and with what.
@@ -99,6 +136,9 @@ fn told(entry: &Entry) -> (String, Option<Duration>, Option<u16>, String) {
                 }
             }
         }
+        Entry::Recorded { tries, output, .. } => {
+            (word, None, Some(*tries), output.as_str().to_owned())
+        }
         Entry::Slept { until, .. } => (word, None, None, format!("until {until:.0}")),
         Entry::Signalled { payload, .. } => (word, None, None, payload.as_str().to_owned()),
         Entry::Started { kind, ids, .. } => {
@@ -109,7 +149,10 @@ fn told(entry: &Entry) -> (String, Option<Duration>, Option<u16>, String) {
             (word, None, None, format!("{done} of {} done", ends.len()))
         }
         Entry::Noted { value, .. } => (word, None, None, value.as_str().to_owned()),
-        Entry::Woke { .. } | Entry::Pivot { .. } => (word, None, None, String::new()),
+        Entry::Answered { number, .. } => (word, None, None, format!("message {number}")),
+        Entry::Woke { .. } | Entry::Sealed { .. } | Entry::Pivot { .. } => {
+            (word, None, None, String::new())
+        }
     }
 }
 

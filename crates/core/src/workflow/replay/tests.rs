@@ -68,7 +68,7 @@ fn what_ended_is_told_in_its_order_one_at_a_time() {
 
 #[test]
 fn what_began_once_and_was_not_heard_of_again_has_failed() {
-    let began = Began { key: "a".into(), hash: None, once: true, announced: false, undo: None };
+    let began = Began { key: "a".into(), hash: None, once: true, undo: None };
     let mut replay = replay(vec![Entry::Began(began)]);
     replay.ask("a", Ask::Step { hash: None, once: true, announced: false, undo: None }).unwrap();
     assert_eq!(replay.rest(NOW), Rest::Deliver("a".into()));

@@ -4,6 +4,7 @@
 --          `wake_at`: it waits, and the piece of mail of this number wakes it.
 -- journal  what it did, only added to; each write proves its lease.
 -- mail     what came for it: signals, and ends of its children. Numbered under the run's lock.
+-- run_act  what people did with it: who, why and when.
 -- debt     runs that ended otherwise than well, whose undos and children are to be seen to.
 
 create table tidemill.run (
@@ -37,6 +38,20 @@ create table tidemill.mail (
     primary key (job, number)
 );
 create unique index mail_sent on tidemill.mail (job, sent) where sent is not null;
+
+create table tidemill.run_act (
+    number int8 generated always as identity primary key,
+    id uuid not null unique, -- sent again, an act is done once
+    job uuid not null,
+    at timestamptz not null,
+    act text not null,
+    step text,
+    by_whom text not null,
+    why text not null,
+    was json, -- what the step had ended with before
+    became json -- and since
+);
+create index run_act_job on tidemill.run_act (job);
 
 create table tidemill.debt (
     job uuid primary key

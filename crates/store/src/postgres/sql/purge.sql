@@ -32,6 +32,8 @@ with over as materialized (
     delete from tidemill.note where id = any (array(select id from over))
 ), journals as (
     delete from tidemill.journal where job = any (array(select id from over))
+), acts as (
+    delete from tidemill.run_act where job = any (array(select id from over))
 ), boxes as (
     delete from tidemill.mail where job = any (array(select id from over))
 ), runs as (

@@ -4,6 +4,7 @@
 --                   wakes it.
 -- tidemill_journal  what it did, only added to; each write proves its lease.
 -- tidemill_mail     what came for it: signals, and ends of its children.
+-- tidemill_run_act  what people did with it: who, why and when.
 -- tidemill_debt     runs that ended otherwise than well, whose undos and children are to be seen to.
 
 create table tidemill_run (
@@ -37,6 +38,19 @@ create table tidemill_mail (
     primary key (job, number)
 ) without rowid;
 create unique index tidemill_mail_sent on tidemill_mail (job, sent) where sent is not null;
+
+create table tidemill_run_act (
+    number integer primary key,
+    job blob not null,
+    at integer not null,
+    act text not null,
+    step text,
+    by text not null,
+    why text not null,
+    was text, -- what the step had ended with before
+    became text -- and since
+);
+create index tidemill_run_act_job on tidemill_run_act (job);
 
 create table tidemill_debt (
     job blob not null primary key

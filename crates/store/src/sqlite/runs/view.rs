@@ -1,14 +1,11 @@
-//! Runs as people see them, and what people do with them.
+//! Runs as people see them.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use tidemill_core::workflow::NEVER;
 use tidemill_core::{JobId, Payload};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::run::{EntryRow, RunAct, RunAnswer, RunFilter, RunView};
-use crate::sqlite::cancel::run_now;
-use crate::sqlite::ready::{self, Waiting};
+use crate::run::{EntryRow, RunFilter, RunView};
 use crate::sqlite::rows::{count, job_id, time_at};
 use crate::sqlite::writer::Turn;
 
@@ -114,47 +111,7 @@ pub(in crate::sqlite) fn forget(conn: &Connection, job: JobId) -> Result<()> {
         conn.prepare_cached(include_str!("../sql/delete_journal.sql"))?.execute([id])?;
         conn.prepare_cached(include_str!("../sql/delete_mail.sql"))?.execute([id])?;
         conn.prepare_cached(include_str!("../sql/delete_debt.sql"))?.execute([id])?;
+        conn.prepare_cached(include_str!("../sql/delete_run_acts.sql"))?.execute([id])?;
     }
     Ok(())
-}
-
-/// Acts on a run.
-pub(in crate::sqlite) fn change(
-    turn: &mut Turn<'_>,
-    job: JobId,
-    act: &RunAct,
-) -> Result<RunAnswer> {
-    let conn = turn.conn;
-    if find(conn, job)?.is_none() {
-        return Ok(RunAnswer::Unknown);
-    }
-    let is_paused = *act == RunAct::Pause;
-    if let RunAct::Reset { from } = act {
-        if !put_off(turn, job)? {
-            return Ok(RunAnswer::NotNow);
-        }
-        let mut cut = conn.prepare_cached(include_str!("../sql/cut_journal.sql"))?;
-        cut.execute(params![job.0.as_bytes(), from])?;
-    }
-    let mut update = conn.prepare_cached(include_str!("../sql/update_run.sql"))?;
-    update.execute(params![job.0.as_bytes(), is_paused])?;
-    if is_paused {
-        put_off(turn, job)?;
-    } else {
-        run_now(turn, job)?;
-    }
-    Ok(RunAnswer::Acted)
-}
-
-/// Lets a job that waits wait for ever; `false` when it does not wait.
-fn put_off(turn: &mut Turn<'_>, job: JobId) -> Result<bool> {
-    let conn = turn.conn;
-    let Some(body) = ready::body(conn, job)? else { return Ok(false) };
-    let found = ready::find(conn, &body, &ready::last_attempt(conn, job)?)?;
-    let Some(waiting) = found else { return Ok(false) };
-    ready::delete(turn, &body.job, waiting.run_at)?;
-    let run_at = NEVER.as_microsecond();
-    ready::insert(turn, &body.job, Waiting { run_at, ..waiting })?;
-    ready::point(conn, job, run_at)?;
-    Ok(true)
 }

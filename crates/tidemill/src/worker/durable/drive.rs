@@ -36,6 +36,19 @@ pub(crate) enum Driven<T> {
     Told,
     /// Its lease was lost.
     Stale,
+    /// It follows what was recorded, and has come to where something new would be done.
+    Stands(Stand),
+}
+
+/// Where the code of a recorded run stands, when it can go no further without doing something.
+#[derive(Debug)]
+pub(crate) enum Stand {
+    /// These steps would begin.
+    Begins(Vec<String>),
+    /// It would wait.
+    Waits(Waits),
+    /// It would be parked.
+    Parks(String),
 }
 
 type Loaded = tidemill_store::Result<(Vec<EntryRow>, Option<RunView>)>;
@@ -82,6 +95,7 @@ enum Over {
     Fails(Fail),
     Told,
     Stale,
+    Stands(Stand),
 }
 
 impl<T> From<Over> for Driven<T> {
@@ -91,6 +105,7 @@ impl<T> From<Over> for Driven<T> {
             Over::Fails(fail) => Self::Fails(fail),
             Over::Told => Self::Told,
             Over::Stale => Self::Stale,
+            Over::Stands(stand) => Self::Stands(stand),
         }
     }
 }
@@ -132,6 +147,9 @@ impl<'a> Driver<'a> {
             return Poll::Pending;
         }
         match told.trouble.take() {
+            Some(Trouble::Park(why)) if cx.run().is_recorded() => {
+                return over(Over::Stands(Stand::Parks(why)));
+            }
             Some(Trouble::Park(why)) => return over(Over::Waits(parked(cx, why))),
             Some(Trouble::Fail(fail)) => return over(Over::Fails(fail)),
             Some(Trouble::Stale) => return over(Over::Stale),
@@ -237,6 +255,16 @@ impl<'a> Driver<'a> {
         let rest = replay.rest(now);
         let is_told = cx.is_cancelled();
         match rest {
+            Rest::Diverged(diff) if cx.run().is_recorded() => {
+                over(Over::Stands(Stand::Parks(diff.to_string())))
+            }
+            Rest::Go(keys) if cx.run().is_recorded() => over(Over::Stands(Stand::Begins(keys))),
+            Rest::Wait(waits) if cx.run().is_recorded() => over(Over::Stands(Stand::Waits(waits))),
+            Rest::Flush if cx.run().is_recorded() => {
+                // What would be written is let go: the code does not know.
+                replay.take();
+                Poll::Ready(Next::Again)
+            }
             Rest::Diverged(diff) => over(Over::Waits(parked(cx, diff.to_string()))),
             // What it did is written with its end.
             Rest::Go(_) | Rest::Flush if is_told => over(Over::Told),

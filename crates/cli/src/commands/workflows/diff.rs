@@ -1,0 +1,88 @@
+//! `tidemill workflows diff ID`: what the journal of a run says, and what code says, side by side.
+
+use comfy_table::Cell;
+use serde_json::json;
+use tidemill::core::workflow::Diff;
+use tidemill::{JobId, Replayed};
+
+use super::{advice, program};
+use crate::app::App;
+use crate::duration::Span;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output;
+
+/// Which run, and with which program.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The run
+    id: JobId,
+    /// A program to compare it with anew: a command that runs its workers [default: what parked the run]
+    #[arg(long = "with", value_name = "CMD")]
+    program: Option<String>,
+    /// How long that may take
+    #[arg(long, value_name = "DURATION", default_value = "10m")]
+    timeout: Span,
+}
+
+/// Shows how they differ.
+pub async fn run(app: &App, args: Args) -> Outcome {
+    let Args { id, program, timeout } = args;
+    match program {
+        Some(program) => anew(app, id, &program, timeout).await,
+        None => parked(app, id).await,
+    }
+}
+
+/// What parked it.
+async fn parked(app: &App, id: JobId) -> Outcome {
+    let mill = app.open_existing().await?;
+    let run = mill.run(id).await?.ok_or(tidemill::Error::RunUnknown { id })?;
+    mill.close().await;
+    let Some(why) = run.parked else {
+        let error = tidemill::Error::RunNotNow { id, why: "it is not parked".to_owned() };
+        return Err(Failure::from(error).hint("--with 'CMD' compares it with a program"));
+    };
+    show(app, id, Diff::read(&why), &why);
+    Ok(Exit::Failed)
+}
+
+/// What a program makes of it.
+async fn anew(app: &App, id: JobId, command: &str, timeout: Span) -> Outcome {
+    // Whether it is a run at all is said by us, not by the program.
+    let mill = app.open_existing().await?;
+    let kind = mill.history(id).await?.job.kind;
+    mill.close().await;
+    let said = program::replay(app, command, &id.to_string(), timeout.0).await?;
+    let Some(found) = said.replays.into_iter().find(|replay| replay.run == id) else {
+        let message = format!("the program has no handler for the kind {kind:?}");
+        return Err(Failure::new(Exit::NotFound, "handler_missing", message));
+    };
+    match &found.replayed {
+        Replayed::Differs { diff } => {
+            show(app, id, Some(diff.clone()), &found.replayed.to_string())
+        }
+        Replayed::Stops { why } => show(app, id, None, why),
+        follows if app.json => {
+            output::json(&json!({ "id": id, "answer": "follows", "told": follows.to_string() }));
+        }
+        follows => output::line(format!("{id} {follows}")),
+    }
+    Ok(if found.replayed.follows() { Exit::Ok } else { Exit::Failed })
+}
+
+fn show(app: &App, id: JobId, diff: Option<Diff>, why: &str) {
+    if app.json {
+        let answer = if diff.is_some() { "differs" } else { "stops" };
+        output::json(&json!({ "id": id, "answer": answer, "diff": diff, "told": why }));
+        return;
+    }
+    match diff {
+        Some(diff) => {
+            let mut table = output::table(&["THE JOURNAL HAS", "BUT THE CODE"]);
+            table.add_row([Cell::new(diff.journal), Cell::new(diff.code)]);
+            output::show(&table);
+        }
+        None => output::line(why),
+    }
+    advice::parked(app, id);
+}

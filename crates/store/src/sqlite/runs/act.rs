@@ -1,0 +1,148 @@
+//! What people do with runs: done in one turn of the writer, and kept with who did it and why.
+
+use rusqlite::{Connection, params};
+use tidemill_core::JobId;
+use tidemill_core::workflow::{Amend, Ending, Entry, NEVER};
+
+use super::view::{find, journal};
+use crate::error::Result;
+use crate::request::CancelAnswer;
+use crate::run::{RunAct, RunActView, RunAnswer, RunOrder, act_of, entries, unwritten, written};
+use crate::sqlite::cancel::{cancel, run_now};
+use crate::sqlite::ready::{self, Waiting};
+use crate::sqlite::rows::time_at;
+use crate::sqlite::writer::Turn;
+
+/// What the step of an act had ended with, and has since.
+type Endings = (Option<Ending>, Option<Ending>);
+
+/// Acts on a run.
+pub(in crate::sqlite) fn change(
+    turn: &mut Turn<'_>,
+    job: JobId,
+    order: &RunOrder,
+) -> Result<RunAnswer> {
+    if find(turn.conn, job)?.is_none() {
+        return Ok(RunAnswer::Unknown);
+    }
+    let mut endings = Endings::default();
+    let mut finished = turn.conn.prepare_cached(include_str!("../sql/is_finished.sql"))?;
+    if finished.exists([job.0.as_bytes()])? {
+        return Ok(RunAnswer::NotNow);
+    }
+    let answer = match &order.act {
+        RunAct::Cancel => call_off(turn, job, order.reason())?,
+        RunAct::Pause => {
+            update(turn, job, true)?;
+            put_off(turn, job)?;
+            RunAnswer::Acted
+        }
+        RunAct::Resume => {
+            update(turn, job, false)?;
+            run_now(turn, job)?;
+            RunAnswer::Acted
+        }
+        RunAct::Amend(amend) => match amended(turn, job, amend)? {
+            Ok(done) => {
+                endings = done;
+                RunAnswer::Acted
+            }
+            Err(answer) => answer,
+        },
+    };
+    if matches!(answer, RunAnswer::Acted | RunAnswer::Told) {
+        keep(turn, job, order, &endings)?;
+    }
+    Ok(answer)
+}
+
+fn call_off(turn: &mut Turn<'_>, job: JobId, reason: &str) -> Result<RunAnswer> {
+    let answers = cancel(turn, &[job], reason)?;
+    Ok(match answers.first() {
+        Some(CancelAnswer::Cancelled) => RunAnswer::Acted,
+        Some(CancelAnswer::Requested) => RunAnswer::Told,
+        Some(CancelAnswer::Finished) => RunAnswer::NotNow,
+        Some(CancelAnswer::Unknown) | None => RunAnswer::Unknown,
+    })
+}
+
+/// Changes the journal of a run that waits, and lets it go on.
+fn amended(
+    turn: &mut Turn<'_>,
+    job: JobId,
+    amend: &Amend,
+) -> Result<std::result::Result<Endings, RunAnswer>> {
+    let (conn, now, id) = (turn.conn, turn.now, job.0.as_bytes());
+    if waiting(conn, job)?.is_none() {
+        return Ok(Err(RunAnswer::NotNow));
+    }
+    let amendment = match amend.decide(&entries(&journal(conn, job)?.0)?) {
+        Ok(amendment) => amendment,
+        Err(why) => return Ok(Err(RunAnswer::Refused(why))),
+    };
+    if let Some(from) = amendment.cut {
+        conn.prepare_cached(include_str!("../sql/cut_journal.sql"))?.execute(params![id, from])?;
+    }
+    let mut became = None;
+    if let Some((number, entry)) = amendment.add {
+        let mut insert = conn.prepare_cached(include_str!("../sql/insert_entry.sql"))?;
+        insert.execute(params![id, number, now, written(&entry)?])?;
+        if let Entry::Ended { ending, .. } = entry {
+            became = Some(ending);
+        }
+    }
+    update(turn, job, false)?;
+    run_now(turn, job)?;
+    Ok(Ok((amendment.was, became)))
+}
+
+fn keep(turn: &Turn<'_>, job: JobId, order: &RunOrder, endings: &Endings) -> Result<()> {
+    let (was, became) = endings;
+    let (was, became) =
+        (was.as_ref().map(written).transpose()?, became.as_ref().map(written).transpose()?);
+    let (word, step, id) = (order.word().word(), order.step(), job.0.as_bytes());
+    let mut insert = turn.conn.prepare_cached(include_str!("../sql/insert_run_act.sql"))?;
+    insert.execute(params![id, turn.now, word, step, order.by, order.why, was, became])?;
+    Ok(())
+}
+
+fn update(turn: &Turn<'_>, job: JobId, is_paused: bool) -> Result<()> {
+    let mut update = turn.conn.prepare_cached(include_str!("../sql/update_run.sql"))?;
+    update.execute(params![job.0.as_bytes(), is_paused])?;
+    Ok(())
+}
+
+/// Where a job waits for a slot or the clock, if it does.
+fn waiting(conn: &Connection, job: JobId) -> Result<Option<(crate::sqlite::rows::Body, Waiting)>> {
+    let Some(body) = ready::body(conn, job)? else { return Ok(None) };
+    let found = ready::find(conn, &body, &ready::last_attempt(conn, job)?)?;
+    Ok(found.map(|waiting| (body, waiting)))
+}
+
+/// Lets a job that waits wait for ever.
+fn put_off(turn: &mut Turn<'_>, job: JobId) -> Result<()> {
+    let Some((body, waiting)) = waiting(turn.conn, job)? else { return Ok(()) };
+    ready::delete(turn, &body.job, waiting.run_at)?;
+    let run_at = NEVER.as_microsecond();
+    ready::insert(turn, &body.job, Waiting { run_at, ..waiting })?;
+    ready::point(turn.conn, job, run_at)
+}
+
+/// What was done with a run from outside.
+pub(in crate::sqlite) fn acts(conn: &Connection, job: JobId) -> Result<Vec<RunActView>> {
+    let mut select = conn.prepare_cached(include_str!("../sql/select_run_acts.sql"))?;
+    let mut rows = select.query([job.0.as_bytes()])?;
+    let mut acts = Vec::new();
+    while let Some(row) = rows.next()? {
+        acts.push(RunActView {
+            at: time_at(row, 0)?,
+            act: act_of(&row.get::<_, String>(1)?)?,
+            step: row.get(2)?,
+            by: row.get(3)?,
+            why: row.get(4)?,
+            was: unwritten(row.get::<_, Option<String>>(5)?.as_deref())?,
+            became: unwritten(row.get::<_, Option<String>>(6)?.as_deref())?,
+        });
+    }
+    Ok(acts)
+}

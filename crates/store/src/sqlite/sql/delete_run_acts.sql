@@ -1,0 +1,2 @@
+-- Forgets what was done with a run from outside.
+delete from tidemill_run_act where job = ?1

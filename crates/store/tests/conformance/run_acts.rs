@@ -1,0 +1,203 @@
+//! What people do with runs: only while they wait, all or nothing, and kept with who did it and why.
+
+use std::time::Duration;
+
+use tidemill_core::job::outcome::Waiting;
+use tidemill_core::workflow::{ActWord, Amend, Ending, Entry, Waits};
+use tidemill_core::{JobId, Settlement, State, WorkerId};
+use tidemill_store::Claim;
+use tidemill_store::run::{Append, RunAct, RunAnswer, RunOrder, RunWrites};
+
+use super::kit::*;
+
+over_both_stores!(
+    acts_are_kept_in_order_with_who_and_why,
+    a_step_is_skipped_only_while_its_run_waits,
+    an_edit_forgets_what_came_after_and_keeps_what_was,
+    what_is_refused_changes_nothing_and_is_not_kept,
+    of_many_who_skip_a_step_at_once_one_does,
+    a_run_is_claimed_before_or_after_a_change_and_never_between,
+    a_run_is_called_off_and_it_is_kept_who_did_so,
+    acts_are_forgotten_with_the_job,
+);
+
+fn order(act: RunAct) -> RunOrder {
+    RunOrder { act, by: "ann".to_owned(), why: "because".to_owned() }
+}
+
+fn skip(step: &str) -> RunOrder {
+    let ending = Ending::Ok(json("42"));
+    order(RunAct::Amend(Amend::Skip { step: step.to_owned(), ending }))
+}
+
+fn edit(step: &str) -> RunOrder {
+    order(RunAct::Amend(Amend::Edit { step: step.to_owned(), output: json("9") }))
+}
+
+/// The step `a` has ended with 1, `b` failed and is tried again later.
+fn journal() -> RunWrites {
+    let entries = [
+        r#"{"ended":{"key":"a","ending":{"ok":1}}}"#,
+        r#"{"failed":{"key":"b","tries":3,"message":"no","again_at":"2100-01-01T00:00:00Z"}}"#,
+        r#"{"noted":{"key":"now","value":7}}"#,
+    ];
+    let entries = entries.into_iter().zip(0..).map(|(text, n)| (n, text.to_owned()));
+    RunWrites { begins: Some("v1".to_owned()), entries: entries.collect(), ..RunWrites::default() }
+}
+
+fn waits() -> Settlement {
+    let until = Some("2100-01-01T00:00:00Z".parse().unwrap());
+    let waits = Waits { until, mail_min: 0, what: vec!["retry of b".to_owned()] };
+    Settlement::Wait(Box::new(Waiting { waits, read: 0, spent: 0, parked: None }))
+}
+
+/// A run that is being run.
+async fn running(kit: &Kit) -> (WorkerId, JobId, Claim) {
+    let worker = kit.worker().await;
+    let id = kit.put(job("k")).await;
+    let claim = kit.take_one(worker).await;
+    let token = claim.token.unwrap();
+    let append = vec![Append { job: id, token, writes: journal() }];
+    assert_eq!(kit.store.append(worker, append).await.unwrap(), [true]);
+    (worker, id, claim)
+}
+
+/// A run that waits.
+async fn waiting(kit: &Kit) -> (WorkerId, JobId) {
+    let (worker, id, claim) = running(kit).await;
+    kit.settle(worker, &claim, waits()).await;
+    (worker, id)
+}
+
+async fn keys(kit: &Kit, id: JobId) -> Vec<String> {
+    let rows = kit.store.journal(id).await.unwrap().0;
+    let word = |text: &str| serde_json::from_str::<Entry>(text).unwrap();
+    rows.iter().map(|row| format!("{} {}", row.number, word(&row.entry).key())).collect()
+}
+
+async fn acts_are_kept_in_order_with_who_and_why(kit: &Kit) {
+    let (worker, id) = waiting(kit).await;
+    let unknown = kit.store.change_run(JobId::new(), order(RunAct::Pause)).await.unwrap();
+    assert_eq!(unknown, RunAnswer::Unknown);
+    for act in [RunAct::Pause, RunAct::Resume] {
+        assert_eq!(kit.store.change_run(id, order(act)).await.unwrap(), RunAnswer::Acted);
+        kit.clock.advance(Duration::from_secs(1));
+    }
+    assert_eq!(kit.take(worker, 1).await.jobs.len(), 1, "it was resumed");
+    let acts = kit.store.run_acts(id).await.unwrap();
+    assert_eq!(
+        acts.iter().map(|act| act.act).collect::<Vec<_>>(),
+        [ActWord::Paused, ActWord::Resumed]
+    );
+    assert_eq!((acts[0].by.as_str(), acts[0].why.as_str()), ("ann", "because"));
+    assert_eq!(acts[1].at, acts[0].at + Duration::from_secs(1));
+}
+
+async fn a_step_is_skipped_only_while_its_run_waits(kit: &Kit) {
+    let (worker, id, claim) = running(kit).await;
+    assert_eq!(kit.store.change_run(id, skip("b")).await.unwrap(), RunAnswer::NotNow);
+    assert_eq!(keys(kit, id).await.len(), 3);
+    assert!(kit.store.run_acts(id).await.unwrap().is_empty());
+    kit.settle(worker, &claim, waits()).await;
+    assert_eq!(kit.store.change_run(id, skip("b")).await.unwrap(), RunAnswer::Acted);
+    assert_eq!(keys(kit, id).await, ["0 a", "1 b", "2 now", "3 b"]);
+    let acts = kit.store.run_acts(id).await.unwrap();
+    assert_eq!((acts[0].act, acts[0].step.as_deref()), (ActWord::Skipped, Some("b")));
+    assert_eq!(acts[0].became, Some(Ending::Ok(json("42"))));
+    let claim = kit.take_one(worker).await;
+    assert_eq!(claim.jobs[0].attempt, 1, "it goes on at once, and no attempt is spent");
+    kit.settle(worker, &claim, done()).await;
+    for act in [skip("b"), edit("a"), order(RunAct::Pause), order(RunAct::Cancel)] {
+        assert_eq!(kit.store.change_run(id, act).await.unwrap(), RunAnswer::NotNow, "it is done");
+    }
+}
+
+async fn an_edit_forgets_what_came_after_and_keeps_what_was(kit: &Kit) {
+    let (_, id) = waiting(kit).await;
+    assert_eq!(kit.store.change_run(id, edit("a")).await.unwrap(), RunAnswer::Acted);
+    assert_eq!(keys(kit, id).await, ["0 a"]);
+    let rows = kit.store.journal(id).await.unwrap().0;
+    let Entry::Ended { ending, .. } = serde_json::from_str(&rows[0].entry).unwrap() else {
+        panic!()
+    };
+    assert_eq!(ending, Ending::Ok(json("9")));
+    let act = kit.store.run_acts(id).await.unwrap().remove(0);
+    assert_eq!((act.was, act.became), (Some(Ending::Ok(json("1"))), Some(ending)));
+}
+
+async fn what_is_refused_changes_nothing_and_is_not_kept(kit: &Kit) {
+    let (worker, id) = waiting(kit).await;
+    let (before, due) = (keys(kit, id).await, kit.view(id).await.due_at);
+    for (act, why) in [
+        (skip("a"), "has ended"),
+        (skip("x"), "nothing under"),
+        (edit("b"), "no step that has ended"),
+    ] {
+        let answer = kit.store.change_run(id, act).await.unwrap();
+        assert!(matches!(&answer, RunAnswer::Refused(said) if said.contains(why)), "{answer:?}");
+    }
+    assert_eq!((keys(kit, id).await, kit.view(id).await.due_at), (before, due));
+    assert!(kit.take(worker, 1).await.jobs.is_empty(), "it waits as before");
+    assert!(kit.store.run_acts(id).await.unwrap().is_empty());
+}
+
+async fn of_many_who_skip_a_step_at_once_one_does(kit: &Kit) {
+    let (_, id) = waiting(kit).await;
+    let acts = (0..8).map(|_| kit.store.change_run(id, skip("b")));
+    let answers = futures::future::try_join_all(acts).await.unwrap();
+    let acted = answers.iter().filter(|answer| **answer == RunAnswer::Acted).count();
+    assert_eq!(acted, 1, "{answers:?}");
+    assert!(answers.iter().all(|answer| *answer != RunAnswer::NotNow), "{answers:?}");
+    assert_eq!(keys(kit, id).await.len(), 4);
+    assert_eq!(kit.store.run_acts(id).await.unwrap().len(), 1);
+}
+
+async fn a_run_is_claimed_before_or_after_a_change_and_never_between(kit: &Kit) {
+    let worker = kit.worker().await;
+    let (mut before, mut after) = (0, 0);
+    for _ in 0..20 {
+        let (_, id) = waiting(kit).await;
+        kit.store.change_run(id, order(RunAct::Resume)).await.unwrap();
+        let (claim, answer) =
+            tokio::join!(kit.take(worker, 1), kit.store.change_run(id, skip("b")));
+        let claim = if claim.jobs.is_empty() { kit.take_one(worker).await } else { claim };
+        let seen = keys(kit, id).await.len();
+        match answer.unwrap() {
+            RunAnswer::Acted => {
+                after += 1;
+                assert_eq!(seen, 4, "the change was there before the claim");
+            }
+            RunAnswer::NotNow => {
+                before += 1;
+                assert_eq!(seen, 3, "the claim was there before the change");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(kit.store.change_run(id, edit("a")).await.unwrap(), RunAnswer::NotNow);
+        kit.settle(worker, &claim, done()).await;
+    }
+    assert_eq!(before + after, 20);
+}
+
+async fn a_run_is_called_off_and_it_is_kept_who_did_so(kit: &Kit) {
+    let (_, id) = waiting(kit).await;
+    let cancel = || order(RunAct::Cancel);
+    assert_eq!(kit.store.change_run(id, cancel()).await.unwrap(), RunAnswer::Acted);
+    let view = kit.view(id).await;
+    assert_eq!((view.state, view.error.as_deref()), (State::Cancelled, Some("because")));
+    assert_eq!(kit.store.change_run(id, cancel()).await.unwrap(), RunAnswer::NotNow);
+    assert_eq!(kit.store.run_acts(id).await.unwrap().len(), 1);
+
+    let (_, id, _) = running(kit).await;
+    let silent = RunOrder { why: String::new(), ..cancel() };
+    assert_eq!(kit.store.change_run(id, silent).await.unwrap(), RunAnswer::Told);
+    assert!(kit.view(id).await.cancel_requested);
+    assert_eq!(kit.store.run_acts(id).await.unwrap()[0].act, ActWord::Cancelled);
+}
+
+async fn acts_are_forgotten_with_the_job(kit: &Kit) {
+    let (_, id) = waiting(kit).await;
+    kit.store.change_run(id, order(RunAct::Cancel)).await.unwrap();
+    assert_eq!(kit.store.purge(&[id]).await.unwrap(), 1);
+    assert!(kit.store.run_acts(id).await.unwrap().is_empty());
+}

@@ -1,0 +1,107 @@
+//! What operators do with runs. Every act is kept: who did it, why and when.
+
+use serde::Serialize;
+use tidemill_core::workflow::{Amend, ENTRY_BYTES_MAX, Ending};
+use tidemill_core::{ErrorClass, JobId, Limits, Payload};
+use tidemill_store::CancelAnswer;
+use tidemill_store::run::{RunAct, RunActView, RunAnswer, RunOrder};
+
+use crate::engine::Tidemill;
+use crate::error::{Error, Result};
+
+impl Tidemill {
+    /// Lets a run go no further than where it waits next, until it is resumed.
+    pub async fn pause_run(&self, id: JobId, by: &str, why: &str) -> Result<()> {
+        self.act_on_run(id, RunAct::Pause, by, why).await.map(drop)
+    }
+
+    /// Lets a run go on that was paused or parked.
+    pub async fn resume_run(&self, id: JobId, by: &str, why: &str) -> Result<()> {
+        self.act_on_run(id, RunAct::Resume, by, why).await.map(drop)
+    }
+
+    /// Forgets what a run did from this step on, and lets it go on from there. Only while it waits: pause it first.
+    pub async fn reset_run(&self, id: JobId, step: &str, by: &str, why: &str) -> Result<()> {
+        let amend = Amend::Reset { to: step.to_owned() };
+        self.act_on_run(id, RunAct::Amend(amend), by, why).await.map(drop)
+    }
+
+    /// Gives a step that keeps failing, or of which nobody knows the end, its outcome: it returned this. A sleep is
+    /// over. Only while the run waits or is parked; it goes on then.
+    pub async fn skip_step<T: Serialize + ?Sized>(
+        &self,
+        id: JobId,
+        step: &str,
+        output: &T,
+        by: &str,
+        why: &str,
+    ) -> Result<()> {
+        let amend = Amend::Skip { step: step.to_owned(), ending: Ending::Ok(entry(output)?) };
+        self.act_on_run(id, RunAct::Amend(amend), by, why).await.map(drop)
+    }
+
+    /// The same for a step that is to have failed for good: the code gets this as its error.
+    pub async fn fail_step(
+        &self,
+        id: JobId,
+        step: &str,
+        message: &str,
+        by: &str,
+        why: &str,
+    ) -> Result<()> {
+        let (class, message) = (ErrorClass::Permanent, message.to_owned());
+        let amend = Amend::Skip { step: step.to_owned(), ending: Ending::Err { class, message } };
+        self.act_on_run(id, RunAct::Amend(amend), by, why).await.map(drop)
+    }
+
+    /// Corrects what a step returned, or lets one that failed for good have returned it. Everything after it is
+    /// forgotten, as by a reset. Only while the run waits or is parked; it goes on then.
+    pub async fn edit_step<T: Serialize + ?Sized>(
+        &self,
+        id: JobId,
+        step: &str,
+        output: &T,
+        by: &str,
+        why: &str,
+    ) -> Result<()> {
+        let amend = Amend::Edit { step: step.to_owned(), output: entry(output)? };
+        self.act_on_run(id, RunAct::Amend(amend), by, why).await.map(drop)
+    }
+
+    /// Calls a run off: what it did is undone. As [`cancel`](Self::cancel), and it is kept who did so.
+    pub async fn cancel_run(&self, id: JobId, by: &str, why: &str) -> Result<CancelAnswer> {
+        Ok(match self.act_on_run(id, RunAct::Cancel, by, why).await? {
+            RunAnswer::Told => CancelAnswer::Requested,
+            _ => CancelAnswer::Cancelled,
+        })
+    }
+
+    /// What was done with a run from outside, in order.
+    pub async fn run_acts(&self, id: JobId) -> Result<Vec<RunActView>> {
+        Ok(self.0.store.run_acts(id).await?)
+    }
+
+    async fn act_on_run(&self, id: JobId, act: RunAct, by: &str, why: &str) -> Result<RunAnswer> {
+        let order = RunOrder { act, by: by.to_owned(), why: why.to_owned() };
+        match self.0.store.change_run(id, order).await? {
+            answer @ (RunAnswer::Acted | RunAnswer::Told) => Ok(answer),
+            RunAnswer::NotNow => Err(Error::RunNotNow { id, why: self.why_not_now(id).await? }),
+            RunAnswer::Refused(why) => Err(Error::RunNotNow { id, why }),
+            RunAnswer::Unknown => Err(Error::RunUnknown { id }),
+        }
+    }
+
+    async fn why_not_now(&self, id: JobId) -> Result<String> {
+        let state = self.job(id).await?.map(|view| view.state);
+        Ok(match state.filter(|state| state.is_final()) {
+            Some(state) => format!("it has finished: it is {}", state.word()),
+            None => "it runs; pause it first, and act when it waits".to_owned(),
+        })
+    }
+}
+
+/// A value as an entry keeps it.
+fn entry<T: Serialize + ?Sized>(value: &T) -> Result<Payload> {
+    let limits = Limits { payload_bytes_max: ENTRY_BYTES_MAX, ..Limits::default() };
+    Ok(Payload::of(value, &limits)?)
+}
