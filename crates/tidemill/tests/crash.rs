@@ -21,12 +21,14 @@ mod crash {
     pub mod role;
     pub mod transaction;
     pub mod verdict;
+    pub mod voyage;
+    pub mod voyages;
     pub mod work;
     pub mod worker;
 }
 
 use crash::field::Database;
-use crash::{nemesis, poison, role};
+use crash::{nemesis, poison, role, voyages};
 
 /// Not a test of its own: what the processes run that the others start.
 #[test]
@@ -52,4 +54,14 @@ async fn a_job_that_kills_three_workers_is_dead_on_sqlite() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_job_that_kills_three_workers_is_dead_on_postgres() {
     poison::kills_three_workers(Database::postgres()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn workflows_survive_kills_and_freezes_on_sqlite() {
+    voyages::sail(Database::sqlite()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn workflows_survive_kills_and_freezes_on_postgres() {
+    voyages::sail(Database::postgres()).await;
 }

@@ -84,7 +84,8 @@ impl Folder {
         size("acks") + size("effects")
     }
 
-    fn read<T: DeserializeOwned>(&self, name: &str) -> Vec<T> {
+    /// The whole lines of a file.
+    pub fn read<T: DeserializeOwned>(&self, name: &str) -> Vec<T> {
         let text = fs::read_to_string(self.0.join(name)).unwrap_or_default();
         let whole = text.lines().filter_map(|line| line.strip_suffix(';'));
         whole.map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -51,7 +51,8 @@ pub async fn torture(database: Database) {
     Verdict::reach(&nemesis.field, &nemesis.remembered, &nemesis.tally).await;
 }
 
-fn seed() -> u64 {
+/// What the faults are drawn from.
+pub fn seed() -> u64 {
     match std::env::var("TIDEMILL_SEED") {
         Ok(seed) => seed.parse().unwrap(),
         Err(_) => fastrand::u64(..1_000_000),

@@ -8,7 +8,7 @@ use tidemill::Tidemill;
 use tidemill_testkit::Process;
 use tidemill_testkit::eventually::eventually;
 
-use super::{producer, worker};
+use super::{producer, voyage, worker};
 
 const ROLE: &str = "TIDEMILL_CRASH_ROLE";
 const URL: &str = "TIDEMILL_CRASH_URL";
@@ -47,6 +47,7 @@ pub fn run() {
         match role.as_str() {
             "worker" => worker::work(&orders, 1000).await,
             "short_lived_worker" => worker::work(&orders, 3).await,
+            "voyages" => voyage::work(&orders).await,
             "producer" => producer::produce(&orders).await,
             _ => panic!("no such role: {role}"),
         }

@@ -1,0 +1,243 @@
+//! Workflows under fire: workers that run them are killed and frozen at random, seeded, and what is left behind is
+//! looked at from outside.
+//!
+//! Every run ends as it was made to. Each effect is there under its idempotency key, and none that was not declared. In
+//! a journal tokens never fall: no entry is from a worker whose lease was lost. What failed is undone, all of it, in
+//! the reverse order in which it ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use fastrand::Rng;
+use tempfile::TempDir;
+use tidemill::core::workflow::{Ending, Entry};
+use tidemill::{FlowId, JobId, Recorded, Signal, State, Tidemill};
+use tidemill_testkit::Process;
+use tidemill_testkit::eventually::{eventually, until};
+
+use super::field::Database;
+use super::history::Folder;
+use super::nemesis::seed;
+use super::role;
+use super::voyage::{Done, LEGS, UNDONE, Voyage};
+
+const WORKERS: usize = 3;
+const KILLS: usize = 14;
+const FREEZES: usize = 3;
+/// Runs that start with every fault.
+const RUNS: usize = 8;
+const STUCK_AFTER: Duration = Duration::from_secs(30);
+const FREEZE_MAX: Duration = Duration::from_secs(5);
+const DRAIN_MAX: Duration = Duration::from_mins(2);
+
+/// Everybody who takes part.
+struct Fleet {
+    database: Database,
+    mill: Tidemill,
+    folder: Folder,
+    workers: Vec<Process>,
+    runs: BTreeMap<JobId, Voyage>,
+    rng: Rng,
+    started: u64,
+    zombies: usize,
+    _files: TempDir,
+}
+
+/// Strikes, lets healthy workers end what was begun, and looks at everything.
+pub async fn sail(database: Database) {
+    let seed = seed();
+    println!("voyages on {}: TIDEMILL_SEED={seed}", database.name());
+    let mut fleet = Fleet::open(database, seed).await;
+    let mut faults = [vec![true; KILLS], vec![false; FREEZES]].concat();
+    fleet.rng.shuffle(&mut faults);
+    for is_kill in faults {
+        fleet.begin().await;
+        fleet.await_progress();
+        if is_kill {
+            fleet.kill()
+        } else {
+            fleet.freeze().await
+        }
+        fleet.fill_up();
+    }
+    fleet.end().await;
+    fleet.check().await;
+}
+
+impl Fleet {
+    async fn open(database: Database, seed: u64) -> Self {
+        let files = tempfile::Builder::new().prefix("tidemill-voyages-").tempdir().unwrap();
+        let mill = Tidemill::open(&database.url).await.unwrap();
+        let mut fleet = Self {
+            database,
+            mill,
+            folder: Folder(files.path().to_owned()),
+            workers: Vec::new(),
+            runs: BTreeMap::new(),
+            rng: Rng::with_seed(seed),
+            started: 0,
+            zombies: 0,
+            _files: files,
+        };
+        fleet.fill_up();
+        fleet
+    }
+
+    fn fill_up(&mut self) {
+        while self.workers.len() < WORKERS {
+            self.started += 1;
+            let worker = role::start("voyages", &self.database.url, &self.folder.0, self.started);
+            self.workers.push(worker);
+        }
+    }
+
+    /// Some more runs, and the signals of those that wait for one, before or after they do.
+    async fn begin(&mut self) {
+        for _ in 0..RUNS {
+            let (is_called, fails) = (self.rng.bool(), self.rng.bool());
+            let voyage = Voyage { is_called, fails, takes_ms: self.rng.u64(1..25) };
+            let id = self.mill.enqueue(voyage).await.unwrap().id();
+            self.runs.insert(id, voyage);
+            if is_called {
+                let call = Signal::new("call", &7_i64).id("once");
+                self.mill.signal(id, call).await.unwrap();
+            }
+        }
+    }
+
+    fn await_progress(&mut self) {
+        let size = self.folder.size() + self.rng.u64(200..5000);
+        let moved = until(STUCK_AFTER, || (self.folder.size() >= size).then_some(()));
+        assert!(moved.is_some(), "stuck: no progress within {STUCK_AFTER:?} after the last fault");
+    }
+
+    fn draw(&mut self) -> Process {
+        let drawn = self.rng.usize(..self.workers.len());
+        self.workers.swap_remove(drawn)
+    }
+
+    fn kill(&mut self) {
+        self.draw().kill_9().expect("no worker ends by itself");
+    }
+
+    async fn knows(&self, pid: u32) -> Option<bool> {
+        let workers = self.mill.workers().await.ok()?;
+        let name = format!("pid {pid}");
+        Some(workers.iter().any(|worker| worker.name == name))
+    }
+
+    /// Freezes a worker past its lease, and lets it go on: a zombie in the middle of its steps.
+    async fn freeze(&mut self) {
+        let mut worker = self.draw();
+        let pid = worker.id();
+        worker.stop().unwrap();
+        let given_up = eventually("the frozen worker to be given up", STUCK_AFTER, async || {
+            self.knows(pid).await.filter(|known| !*known)
+        });
+        let is_zombie = tokio::time::timeout(FREEZE_MAX, given_up).await.is_ok();
+        let is_sqlite = self.database.cluster.is_none();
+        assert!(is_zombie || is_sqlite, "a frozen worker was not given up for {FREEZE_MAX:?}");
+        self.zombies += usize::from(is_zombie);
+        worker.cont().unwrap();
+        self.workers.push(worker);
+    }
+
+    /// After the last fault healthy workers end everything, with what is to be undone.
+    async fn end(&mut self) {
+        let mill = &self.mill;
+        let drained = eventually("the last run to end", DRAIN_MAX * 2, async || {
+            let left = mill.unfinished().await.ok()?;
+            let owing = mill.store().debts(1).await.ok()?;
+            (left.waiting == 0 && left.running == 0 && owing.is_empty()).then_some(())
+        });
+        if tokio::time::timeout(DRAIN_MAX, drained).await.is_err() {
+            let all = super::check::all_jobs(mill).await;
+            let stuck: Vec<_> = all.iter().filter(|job| !job.state.is_final()).collect();
+            panic!("{} jobs are stuck; one of them: {:#?}", stuck.len(), stuck.first());
+        }
+        for mut worker in std::mem::take(&mut self.workers) {
+            worker.kill_9().unwrap();
+        }
+    }
+
+    async fn check(&self) {
+        let done: Vec<Done> = self.folder.read("effects");
+        let mut effects: BTreeMap<JobId, Vec<String>> = BTreeMap::new();
+        for one in &done {
+            effects.entry(one.run).or_default().push(one.what.clone());
+        }
+        let declared: usize = self
+            .runs
+            .values()
+            .map(|of| if of.fails { 2 * UNDONE.len() } else { UNDONE.len() })
+            .sum();
+        let declared = declared + self.runs.len() * LEGS as usize;
+        assert!(done.len() > declared, "no fault hit a step between its effect and its end");
+        assert!(self.zombies > 0 || self.database.cluster.is_none(), "no worker was frozen");
+        for (id, voyage) in &self.runs {
+            let of_run = effects.remove(id).unwrap_or_default();
+            let journal = self.mill.journal(*id).await.unwrap();
+            check_journal(*id, &journal);
+            self.check_run(*id, *voyage, &journal, &of_run).await;
+        }
+        assert!(effects.is_empty(), "effects of runs that nobody began: {effects:?}");
+        let (runs, zombies, twice) = (self.runs.len(), self.zombies, done.len() - declared);
+        println!("{runs} runs, {KILLS} kills, {zombies} zombies, {twice} bodies run again");
+    }
+
+    async fn check_run(&self, id: JobId, voyage: Voyage, journal: &[Recorded], effects: &[String]) {
+        let view = self.mill.job(id).await.unwrap().unwrap();
+        let legs = (0..LEGS).map(|number| format!("leg {number}"));
+        let mut declared: BTreeSet<String> =
+            UNDONE.iter().map(ToString::to_string).chain(legs).collect();
+        let ended = ended(journal);
+        if voyage.fails {
+            assert_eq!(view.state, State::Dead, "{id}: {view:?}");
+            let flow = self.mill.flow(FlowId(id.0)).await.unwrap().expect("it is undone");
+            assert!(flow.head.state.is_final(), "{id}: {:?}", flow.head);
+            let undos = ended.iter().rev().map(|(step, _)| format!("undo {step}"));
+            let undos: Vec<String> = undos.collect();
+            let mut seen: Vec<String> = Vec::new();
+            for what in effects.iter().filter(|what| what.starts_with("undo ")) {
+                if !seen.contains(what) {
+                    seen.push(what.clone());
+                }
+            }
+            assert_eq!(seen, undos, "{id}: what ended last is undone first");
+            declared.extend(undos);
+        } else {
+            assert_eq!(view.state, State::Done, "{id}: {view:?}");
+            let heard: Vec<i64> = view.output.unwrap().read().unwrap();
+            let told: BTreeMap<&str, i64> = ended.iter().copied().collect();
+            let race = if voyage.is_called { 7 } else { 0 };
+            let kept = [told["reserve"], told["tax"], told["risk"], race, told["charge"]];
+            assert_eq!(heard, kept, "{id}: the code heard what the journal has");
+        }
+        let effects: BTreeSet<String> = effects.iter().cloned().collect();
+        assert_eq!(effects, declared, "{id}: each effect under its key, and no other");
+    }
+}
+
+/// The steps that ended, in order, with the tokens they returned.
+fn ended(journal: &[Recorded]) -> Vec<(&str, i64)> {
+    let token = |recorded: &'_ Recorded| match &recorded.entry {
+        Entry::Ended { ending: Ending::Ok(token), .. } => token.read().ok(),
+        _ => None,
+    };
+    journal.iter().filter_map(|of| Some((of.entry.key(), token(of)?))).collect()
+}
+
+/// Nothing ends twice, and no entry is from a worker whose lease another had by then.
+fn check_journal(id: JobId, journal: &[Recorded]) {
+    let ended = ended(journal);
+    let keys: BTreeSet<&str> = ended.iter().map(|(key, _)| *key).collect();
+    assert_eq!(keys, UNDONE.into_iter().collect(), "{id}: {journal:#?}");
+    assert_eq!(keys.len(), ended.len(), "{id}: a step ended twice: {journal:#?}");
+    assert!(ended.is_sorted_by_key(|(_, token)| *token), "{id}: a stale entry: {journal:#?}");
+    let races = journal.iter().filter(|of| match &of.entry {
+        Entry::Signalled { .. } => true,
+        Entry::Woke { key } => key == "sleep",
+        _ => false,
+    });
+    assert_eq!(races.count(), 1, "{id}: a race has one winner: {journal:#?}");
+}
