@@ -19,7 +19,7 @@ pub use amend::{ActWord, Amend, Amendment};
 pub use entry::{Began, ChildEnd, Ending, Entry, StepUndo};
 pub use key::{Keys, draw, hash};
 pub use mail::{Content, Mail, Mailbox};
-pub use replay::{Replay, Writes};
+pub use replay::{Left, Replay, Writes};
 pub use talk::{Answer, Ask, Diff, Rest, Waits};
 pub use undo::{Undoing, orphans, undos};
 

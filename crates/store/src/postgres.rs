@@ -69,8 +69,8 @@ use crate::request::{
     WorkerCard,
 };
 use crate::run::{
-    Append, EntryRow, RunActView, RunAnswer, RunFilter, RunOrder, RunView, Runs, Seal, Signal,
-    SignalAnswer,
+    Append, EntryRow, Reply, RunActView, RunAnswer, RunFilter, RunOrder, RunView, Runs, Seal,
+    Signal, SignalAnswer,
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
@@ -284,6 +284,14 @@ impl Runs for Postgres {
         signals: Vec<Signal>,
     ) -> Result<(Option<Receipt>, Vec<SignalAnswer>)> {
         runs::signal(&self.shared, start, signals).await
+    }
+
+    async fn reply(&self, job: JobId, sent: &str) -> Result<Reply> {
+        runs::reply(&self.shared.db, job, sent).await
+    }
+
+    async fn object(&self, queue: &str, key: &str) -> Result<Option<Payload>> {
+        runs::object(&self.shared.db, queue, key).await
     }
 
     async fn change_run(&self, job: JobId, order: RunOrder) -> Result<RunAnswer> {

@@ -29,6 +29,23 @@ pub struct RunWrites {
     pub children: Vec<NewJob>,
     /// Children that nobody waits for any more; they are called off.
     pub cancel: Vec<JobId>,
+    /// Answers to pieces of mail, by their numbers, each an [`Ending`](tidemill_core::workflow::Ending) as JSON.
+    pub answers: Vec<(i64, String)>,
+    /// It continues anew. Only with a settle that lets it wait.
+    pub renewal: Option<Renewal>,
+    /// What its object is from now on; `Some(None)`: nothing any more. Only with a settle that finishes it well.
+    pub object: Option<Option<Payload>>,
+}
+
+/// A run that continues anew: its journal is emptied, its job keeps everything but the payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Renewal {
+    /// With what it continues.
+    pub payload: Payload,
+    /// The version of the code it goes by from now on.
+    pub version: String,
+    /// Numbers of mail that is of no more use.
+    pub taken: Vec<i64>,
 }
 
 impl RunWrites {
@@ -39,11 +56,16 @@ impl RunWrites {
 
     /// Whether there are only entries.
     pub fn is_plain(&self) -> bool {
-        self.forget.is_empty()
-            && self.state.is_none()
-            && !self.owes
-            && self.children.is_empty()
+        self.forget.is_empty() && self.state.is_none() && !self.owes && self.is_lone()
+    }
+
+    /// Whether nothing is to be written beside the run and its journal.
+    pub fn is_lone(&self) -> bool {
+        self.children.is_empty()
             && self.cancel.is_empty()
+            && self.answers.is_empty()
+            && self.renewal.is_none()
+            && self.object.is_none()
     }
 }
 
@@ -102,6 +124,29 @@ pub enum SignalAnswer {
     Finished,
     /// There is no such job.
     Unknown,
+}
+
+/// What became of a message that asked for an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// It was answered with this: an [`Ending`](tidemill_core::workflow::Ending) as JSON.
+    Given(String),
+    /// The run has not come to it yet.
+    Pending,
+    /// The run has finished without an answer.
+    Finished,
+    /// There is no such message.
+    Unknown,
+}
+
+impl Reply {
+    pub(crate) fn of(answer: Option<String>, is_finished: bool) -> Self {
+        match answer {
+            Some(answer) => Self::Given(answer),
+            None if is_finished => Self::Finished,
+            None => Self::Pending,
+        }
+    }
 }
 
 /// What is to be done with a run.
@@ -295,6 +340,12 @@ pub trait Runs: Send + Sync {
         start: Option<NewJob>,
         signals: Vec<Signal>,
     ) -> Result<(Option<Receipt>, Vec<SignalAnswer>)>;
+
+    /// What became of the message that was sent to a run under this id.
+    async fn reply(&self, job: JobId, sent: &str) -> Result<Reply>;
+
+    /// What the object of this queue and key is.
+    async fn object(&self, queue: &str, key: &str) -> Result<Option<Payload>>;
 
     /// Acts on a run, and keeps who did it and why, in one transaction. A journal is read in the transaction that
     /// changes it, while no claim can get the run.

@@ -71,8 +71,8 @@ use crate::request::{
     WorkerCard,
 };
 use crate::run::{
-    Append, EntryRow, RunActView, RunAnswer, RunFilter, RunOrder, RunView, Runs, Seal, Signal,
-    SignalAnswer,
+    Append, EntryRow, Reply, RunActView, RunAnswer, RunFilter, RunOrder, RunView, Runs, Seal,
+    Signal, SignalAnswer,
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
@@ -214,6 +214,16 @@ impl Runs for Sqlite {
         signals: Vec<Signal>,
     ) -> Result<(Option<Receipt>, Vec<SignalAnswer>)> {
         self.write(move |turn| runs::signal(turn, start.as_ref(), &signals)).await
+    }
+
+    async fn reply(&self, job: JobId, sent: &str) -> Result<Reply> {
+        let sent = sent.to_owned();
+        self.read(move |conn| runs::reply(conn, job, &sent)).await
+    }
+
+    async fn object(&self, queue: &str, key: &str) -> Result<Option<Payload>> {
+        let (queue, key) = (queue.to_owned(), key.to_owned());
+        self.read(move |conn| runs::object(conn, &queue, &key)).await
     }
 
     async fn change_run(&self, job: JobId, order: RunOrder) -> Result<RunAnswer> {

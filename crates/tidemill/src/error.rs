@@ -91,6 +91,22 @@ pub enum Error {
         /// Which run.
         id: JobId,
     },
+    /// The run refused an update.
+    #[error("the run {id} refused it: {reason}")]
+    UpdateRefused {
+        /// Which run.
+        id: JobId,
+        /// What it said.
+        reason: String,
+    },
+    /// What an object is has another type than was asked for.
+    #[error("the object {name} cannot be read as asked: {reason}")]
+    ObjectUnreadable {
+        /// Its name and key.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// The run stands where this cannot be done.
     #[error("the run {id} does not allow that now: {why}")]
     RunNotNow {
@@ -226,6 +242,8 @@ impl Error {
             Self::OutputUnreadable { .. } => "output_unreadable",
             Self::RunUnknown { .. } => "run_unknown",
             Self::RunFinished { .. } => "run_finished",
+            Self::UpdateRefused { .. } => "update_refused",
+            Self::ObjectUnreadable { .. } => "object_unreadable",
             Self::RunNotNow { .. } => "run_not_now",
             Self::ReplayedOnly => "replayed_only",
             Self::FlowUnknown { .. } => "flow_unknown",

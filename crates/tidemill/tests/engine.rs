@@ -47,6 +47,7 @@ mod engine {
     mod workflow;
     mod workflow_acts;
     mod workflow_crash;
+    mod workflow_talk;
 }
 
 /// Not a test of its own: what the processes run that `processes` starts.

@@ -33,6 +33,8 @@ pub enum Content {
     },
     /// A child has ended.
     Child(ChildEnd),
+    /// It was taken before the run continued anew, and is kept for its id alone.
+    Taken,
 }
 
 /// The mail of a run, as far as it was read, without what was taken.
@@ -60,7 +62,12 @@ impl Mailbox {
                     self.signals.entry(name).or_default().insert(number, (at, payload));
                 }
                 Content::Signal { .. } => {}
-                Content::Child(end) => drop(self.children.entry(end.id).or_insert((at, end))),
+                Content::Child(end) => {
+                    // Whoever continues anew has no children: then it is over.
+                    self.taken.insert(number);
+                    self.children.entry(end.id).or_insert((at, end));
+                }
+                Content::Taken => {}
             }
         }
     }
@@ -71,6 +78,13 @@ impl Mailbox {
         if let Some(waiting) = self.signals.get_mut(name) {
             waiting.remove(&number);
         }
+    }
+
+    /// The numbers of the pieces that are of no more use once the run has no journal.
+    pub fn taken(&self) -> Vec<i64> {
+        let mut taken: Vec<i64> = self.taken.iter().copied().collect();
+        taken.sort_unstable();
+        taken
     }
 
     /// When the first signal of this name came that nobody took.

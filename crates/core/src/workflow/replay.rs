@@ -83,6 +83,7 @@ pub struct Replay {
     ahead: BTreeMap<String, u32>,
     /// Steps that can be undone: what they returned is kept for that.
     undoable: HashSet<String>,
+    is_past_pivot: bool,
     length: u32,
     /// Numbers of entries that transactions of the code's own write.
     reserved: HashMap<String, u32>,
@@ -90,6 +91,17 @@ pub struct Replay {
     forget: Vec<u32>,
     next: u32,
     in_flight: bool,
+}
+
+/// What a run leaves behind that continues anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    /// Numbers of mail that is of no more use.
+    pub taken: Vec<i64>,
+    /// Children that nobody waits for.
+    pub children: Vec<JobId>,
+    /// There are steps that would have to be undone if it failed later: their undos would be lost.
+    pub owes_undo: bool,
 }
 
 /// What is to be written.
@@ -173,6 +185,7 @@ impl Replay {
     /// point of no return outlives that.
     fn count(&mut self, number: u32, entry: &Entry) {
         self.length += 1;
+        self.is_past_pivot |= matches!(entry, Entry::Pivot { .. });
         if let Entry::Began(Began { key, undo: Some(_), .. }) = entry {
             self.undoable.insert(key.clone());
         }
@@ -180,6 +193,17 @@ impl Replay {
         if !stays && !self.undoable.contains(entry.key()) {
             self.numbers.entry(entry.key().to_owned()).or_default().push(number);
         }
+    }
+
+    /// What a run leaves behind that continues anew with an empty journal; or why it cannot.
+    pub fn renew(&self) -> Result<Left, Diff> {
+        self.end()?;
+        let waits = self.ops.values().filter_map(|op| match op {
+            Op::Joining { ids } => Some(ids.clone()),
+            _ => None,
+        });
+        let owes_undo = !self.undoable.is_empty() && !self.is_past_pivot;
+        Ok(Left { taken: self.mailbox.taken(), children: waits.flatten().collect(), owes_undo })
     }
 
     /// Whether everything the journal has was told.

@@ -5,10 +5,12 @@
 
 mod act;
 mod append;
+mod beside;
 mod mail;
 mod view;
 
 pub(crate) use act::{acts, change};
-pub(crate) use append::{Appends, Family, append, seal, write_with};
-pub(crate) use mail::{Locked, News, ends, locked, mail, signal, wait};
-pub(crate) use view::{debts, journal, list, paid};
+pub(crate) use append::{Appends, append, seal};
+pub(crate) use beside::{Beside, write_with};
+pub(crate) use mail::{Locked, News, ends, locked, mail, reply, signal, wait};
+pub(crate) use view::{debts, journal, list, object, paid};

@@ -6,6 +6,6 @@ mod mail;
 mod view;
 
 pub(super) use act::{acts, change};
-pub(super) use append::{append, seal, write};
-pub(super) use mail::{ended, mail, signal, wait};
-pub(super) use view::{debts, forget, journal, list, paid};
+pub(super) use append::{append, keep_object, seal, write};
+pub(super) use mail::{ended, mail, reply, signal, wait};
+pub(super) use view::{debts, forget, journal, list, object, paid};

@@ -92,6 +92,7 @@ pub(super) fn settle_one(
     };
     if let Some(writes) = &item.run {
         runs::write(turn, item.job.id, writes)?;
+        runs::keep_object(turn, &item.job, writes)?;
     }
     match settlement {
         Settlement::Done { output, follow_ups } => {

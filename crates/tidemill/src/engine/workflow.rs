@@ -3,14 +3,21 @@
 mod act;
 pub mod history;
 
+use std::time::Duration;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tidemill_core::workflow::Ending;
 use tidemill_core::{Error as Invalid, JobId, Limits, Payload, name};
-use tidemill_store::Receipt;
-use tidemill_store::run::{RunFilter, RunView, Signal as Sent, SignalAnswer};
+use tidemill_store::run::{Reply, RunFilter, RunView, Signal as Sent, SignalAnswer};
+use tidemill_store::{Hint, Receipt};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
 
 use crate::engine::Tidemill;
 use crate::engine::telemetry::verb;
+use crate::engine::wait::{LOOK_FIRST, LOOK_RARELY};
 use crate::error::{Error, Result};
 use crate::worker::job::Enqueue;
 
@@ -75,6 +82,59 @@ impl Tidemill {
         Ok(receipt)
     }
 
+    /// Sends a message to a run and waits for what it answers. Sent again under the same id, it is not sent again, and the
+    /// answer is the same. One that the run refuses is an error, `update_refused`; so is a run that finishes without an
+    /// answer, `run_finished`. After `timeout` it fails with `wait_timeout`, and may be asked for again under its id.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidemill::{JobId, Signal, Tidemill};
+    /// # async fn add(mill: Tidemill, cart: JobId) -> tidemill::Result<()> {
+    /// let items: u32 = mill.update(cart, Signal::new("add", &3).id("click-17"), Duration::from_secs(5)).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn update<T: DeserializeOwned>(
+        &self,
+        run: JobId,
+        mut update: Signal,
+        timeout: Duration,
+    ) -> Result<T> {
+        let sent = update.id.get_or_insert_with(|| JobId::new().to_string()).clone();
+        let mut hints = self.0.store.wake().listen();
+        self.signal(run, update).await?;
+        let deadline = Instant::now() + timeout;
+        let mut pause = LOOK_FIRST;
+        loop {
+            match self.0.store.reply(run, &sent).await? {
+                Reply::Given(answer) => return read_answer(run, &answer),
+                Reply::Pending if Instant::now() < deadline => {}
+                Reply::Pending => {
+                    let state = self.job(run).await?.ok_or(Error::JobUnknown { id: run })?.state;
+                    let waited_ms = timeout.as_millis() as u64;
+                    return Err(Error::WaitTimeout { id: run, waited_ms, state });
+                }
+                Reply::Finished => return Err(Error::RunFinished { id: run }),
+                Reply::Unknown => return Err(Error::RunUnknown { id: run }),
+            }
+            let next_look = (Instant::now() + pause).min(deadline);
+            pause = (pause * 2).min(LOOK_RARELY);
+            tokio::select! {
+                () = tokio::time::sleep_until(next_look) => {}
+                () = answered(&mut hints, run) => {}
+            }
+        }
+    }
+
+    /// What the object of this name and key is; `None`: nothing. See [`Enqueue::object`].
+    pub async fn object<S: DeserializeOwned>(&self, name: &str, key: &str) -> Result<Option<S>> {
+        let Some(state) = self.0.store.object(name, key).await? else { return Ok(None) };
+        let unreadable = |e: serde_json::Error| Error::ObjectUnreadable {
+            name: format!("{name}/{key}"),
+            reason: e.to_string(),
+        };
+        state.read().map(Some).map_err(unreadable)
+    }
+
     /// What is known of a run beside its journal.
     pub async fn run(&self, id: JobId) -> Result<Option<RunView>> {
         Ok(self.0.store.journal(id).await?.1)
@@ -90,6 +150,27 @@ impl Tidemill {
         let run = self.run(id).await?.ok_or(Error::RunUnknown { id })?;
         let read = run.state.map(|state| state.read()).transpose();
         read.map_err(|e| Error::OutputUnreadable { id, reason: e.to_string() })
+    }
+}
+
+fn read_answer<T: DeserializeOwned>(run: JobId, answer: &str) -> Result<T> {
+    let unreadable =
+        |e: serde_json::Error| Error::OutputUnreadable { id: run, reason: e.to_string() };
+    match serde_json::from_str(answer).map_err(unreadable)? {
+        Ending::Ok(output) => output.read().map_err(unreadable),
+        Ending::Err { message, .. } => Err(Error::UpdateRefused { id: run, reason: message }),
+    }
+}
+
+/// Completes when a message to the run may have been answered, or the run may have finished.
+async fn answered(hints: &mut Receiver<Hint>, run: JobId) {
+    loop {
+        match hints.recv().await {
+            Ok(Hint::Any) | Err(RecvError::Lagged(_)) => return,
+            Ok(Hint::Mail { id } | Hint::Finished { id }) if id == run => return,
+            Ok(_) => {}
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
     }
 }
 

@@ -7,29 +7,35 @@
 
 mod child;
 pub(crate) mod drive;
+mod object;
+mod renew;
 mod signal;
 mod sleep;
 mod step;
 mod together;
 mod transaction;
+mod update;
 mod value;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 use std::task::{Poll, Waker};
+use std::thread::ThreadId;
 
-use tidemill_core::workflow::{Answer, Ask, Diff, Entry, Keys, Mail, Replay};
+use tidemill_core::workflow::{Answer, Ask, Diff, Entry, Keys, Left, Mail, Replay};
 use tidemill_core::{JobId, NewJob, Payload, WorkerId};
-use tidemill_store::run::RunWrites;
+use tidemill_store::run::{Renewal, RunWrites};
 
 use crate::testing::Crash;
 use crate::worker::context::Context;
 use crate::worker::fail::Fail;
 use crate::worker::shop::locked;
 
+pub use object::Object;
 pub use step::{Step, StepContext};
 pub use together::{First, First3, First4, Race};
 pub use transaction::{Proof, Recorder, Transaction};
+pub use update::Update;
 
 /// The durable side of an attempt.
 #[derive(Debug, Default)]
@@ -48,6 +54,8 @@ pub(crate) enum Trouble {
     Fail(Fail),
     /// Its lease was lost.
     Stale,
+    /// It continues anew with this payload, and leaves this behind.
+    Renew(Payload, Left),
 }
 
 /// Who is being polled.
@@ -73,11 +81,18 @@ pub(crate) struct Told {
     /// Who waits for an answer.
     wakers: HashMap<String, Waker>,
     polled: Polled,
+    /// The thread that polls the handler.
+    thread: Option<ThreadId>,
+    /// Wakes the attempt's driver.
+    driver: Option<Waker>,
     /// Something of the run is in the store.
     begun: bool,
     children: Vec<NewJob>,
     unwanted: Vec<JobId>,
     shown: Option<Payload>,
+    answers: Vec<(i64, String)>,
+    renewal: Option<(Payload, Left)>,
+    object: Option<Option<Payload>>,
     owes: bool,
     trouble: Option<Trouble>,
     /// What is being written.
@@ -126,16 +141,19 @@ impl Run {
     }
 
     /// What is to be written with the end of the attempt; `None` when nothing durable was asked for.
-    pub(crate) fn last_writes(&self, version: &str) -> Option<RunWrites> {
+    pub(crate) fn last_writes(&self, version: &str, is_done: bool) -> Option<RunWrites> {
         let mut told = self.told();
+        let object = told.object.take().filter(|_| is_done);
+        let renewal = told.renewal.take();
         // A write that was cut off may have been made or not: made twice, it is made once.
         let flying = told.flying.take();
-        let mut writes = told.writes(version)?;
+        let mut writes = told.writes(version).unwrap_or_default();
         if let Some(mut before) = flying {
             before.entries.append(&mut writes.entries);
             before.forget.append(&mut writes.forget);
             before.children.append(&mut writes.children);
             before.cancel.append(&mut writes.cancel);
+            before.answers.append(&mut writes.answers);
             writes = RunWrites {
                 begins: before.begins.or(writes.begins),
                 state: writes.state.or(before.state),
@@ -143,15 +161,32 @@ impl Run {
                 ..before
             };
         }
+        if let Some((payload, left)) = renewal {
+            writes.entries.clear();
+            writes.forget.clear();
+            writes.cancel.extend(left.children);
+            let (version, taken) = (version.to_owned(), left.taken);
+            writes.renewal = Some(Renewal { payload, version, taken });
+        }
+        writes.object = object;
         (!writes.is_empty()).then_some(writes)
     }
 }
 
 impl Told {
-    /// The handler is about to be polled. Answers how many children are unwanted so far.
-    fn poll_begins(&mut self) -> usize {
+    /// The handler is about to be polled by the driver's task. Answers how many children are unwanted so far.
+    fn poll_begins(&mut self, driver: &Waker) -> usize {
         self.polled = Polled::Handler;
+        self.thread = Some(std::thread::current().id());
+        if !self.driver.as_ref().is_some_and(|waker| waker.will_wake(driver)) {
+            self.driver = Some(driver.clone());
+        }
         self.unwanted.len()
+    }
+
+    /// Whether this is not the handler's own task: nobody knows in which order others ask.
+    fn is_outside(&self) -> bool {
+        self.polled == Polled::Nobody || self.thread != Some(std::thread::current().id())
     }
 
     fn park(&mut self, why: impl Into<String>) {
@@ -185,6 +220,9 @@ impl Told {
             owes: std::mem::take(&mut self.owes),
             children: std::mem::take(&mut self.children),
             cancel: std::mem::take(&mut self.unwanted),
+            answers: std::mem::take(&mut self.answers),
+            renewal: None,
+            object: None,
         };
         if !writes.is_empty() && !std::mem::replace(&mut self.begun, true) {
             writes.begins = Some(version.to_owned());
@@ -211,6 +249,14 @@ impl Op {
         std::future::poll_fn(|task| {
             let mut told = self.cx.run().told();
             told.wanted = true;
+            if told.is_outside() {
+                let key = &self.key;
+                told.park(format!("{key:?} was asked for in another task; use join, map or race"));
+                if let Some(driver) = told.driver.take() {
+                    driver.wake();
+                }
+                return Poll::Pending;
+            }
             if told.polled == Polled::Body {
                 told.park(format!("{:?} was asked for in the body of a step", self.key));
             }

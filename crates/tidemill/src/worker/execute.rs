@@ -156,7 +156,8 @@ async fn attempt(
     shop.leave(job.id, token);
     // What a transaction of the handler's own still writes is waited for.
     let decided = cx.end() || cx.run().is_recording();
-    let run = cx.run().last_writes(&shop.options.version).map(Box::new);
+    let is_done = matches!(came, Some(Came::Ended(Ended::Done { .. })));
+    let run = cx.run().last_writes(&shop.options.version, is_done).map(Box::new);
     came.map(|came| (came, More { decided, run }))
 }
 

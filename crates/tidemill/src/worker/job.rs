@@ -220,6 +220,14 @@ impl Enqueue {
         self
     }
 
+    /// To the object of this name and key: into the queue of that name, where jobs of one key run one at a time, in the
+    /// order in which they came, and keep what they want to know of each other. One that is dead is passed over. See
+    /// [`Context::object`](crate::Context::object).
+    #[must_use]
+    pub fn object(self, name: impl Into<String>, key: impl Into<String>) -> Self {
+        self.queue(name).key(key).ordered(OnDead::Skip)
+    }
+
     /// What makes it the same as another, and what then happens.
     #[must_use]
     pub fn unique(self, unique: Unique) -> Self {

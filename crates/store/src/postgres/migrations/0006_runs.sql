@@ -35,6 +35,7 @@ create table tidemill.mail (
     at timestamptz not null,
     sent text, -- what makes two of them the same
     content json not null,
+    answer json,
     primary key (job, number)
 );
 create unique index mail_sent on tidemill.mail (job, sent) where sent is not null;
@@ -52,6 +53,15 @@ create table tidemill.run_act (
     became json -- and since
 );
 create index run_act_job on tidemill.run_act (job);
+
+-- What is kept under a queue and a key from one job of that line to the next.
+create table tidemill.object (
+    queue text collate "C" not null,
+    key text collate "C" not null,
+    changed_at timestamptz not null,
+    state json not null,
+    primary key (queue, key)
+);
 
 create table tidemill.debt (
     job uuid primary key

@@ -3,17 +3,17 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidemill_core::{JobId, NewJob, Payload, Token, WorkerId};
+use tidemill_core::{Payload, WorkerId};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use super::beside::Beside;
 use crate::error::{Error, Result};
+use crate::postgres::Shared;
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{Statement, sql};
-use crate::postgres::{Shared, cancel, settle};
-use crate::run::{Append, RunWrites, Seal};
-use crate::wake::Hint;
+use crate::run::{Append, Seal};
 
 const APPEND: Statement = sql!(
     "append_journal",
@@ -38,8 +38,6 @@ const ENTRY: Statement = sql!("select_entry", UUID, INT4);
 const BATCH_RUNS_MAX: usize = 500;
 /// Commits under way at once. Two keep the server busy while the next batch gathers.
 const FLIGHTS_MAX: usize = 2;
-/// Why children are called off that nobody waits for.
-const UNWANTED: &str = "its parent does not wait for it any more";
 
 struct Call {
     worker: WorkerId,
@@ -63,7 +61,7 @@ pub(crate) async fn append(
     worker: WorkerId,
     items: Vec<Append>,
 ) -> Result<Vec<bool>> {
-    if !items.iter().all(|item| item.writes.children.is_empty() && item.writes.cancel.is_empty()) {
+    if !items.iter().all(|item| item.writes.is_lone()) {
         return append_whole(shared, worker, &items).await;
     }
     let (answer, answered) = oneshot::channel();
@@ -141,7 +139,7 @@ async fn write_calls(db: &Db, calls: Vec<Call>) {
 }
 
 /// Writes all that can be written by one statement. Answers the runs whose leases hold.
-async fn write(
+pub(super) async fn write(
     conn: &Conn<'_>,
     db: &Db,
     worker: WorkerId,
@@ -207,11 +205,11 @@ async fn append_in(
     conn: &Conn<'_>,
     worker: WorkerId,
     items: &[Append],
-) -> Result<(HashSet<Uuid>, Family), Fault> {
+) -> Result<(HashSet<Uuid>, Beside), Fault> {
     let items: Vec<&Append> = items.iter().collect();
     let held = write(conn, &shared.db, worker, &items).await?;
     let holding = items.iter().filter(|item| held.contains(&item.job.0));
-    let told = Family::write(shared, conn, holding.map(|item| &item.writes)).await?;
+    let told = Beside::write(shared, conn, holding.map(|item| (item.job, &item.writes))).await?;
     Ok((held, told))
 }
 
@@ -240,55 +238,4 @@ async fn seal_in(
     // Only now: what was waited for is visible to this statement.
     let rows = conn.query(&ENTRY, &[&item.job.0, &(*number as i32)]).await?;
     Ok(Seal::of(rows.first().map(|row| row.get(0)), sealed, !held.is_empty()))
-}
-
-/// What became of children.
-#[derive(Default)]
-pub(crate) struct Family {
-    queues: Vec<String>,
-    called_off: Vec<cancel::Search>,
-}
-
-impl Family {
-    async fn write<'a>(
-        shared: &Shared,
-        conn: &Conn<'_>,
-        writes: impl Iterator<Item = &'a RunWrites> + Clone,
-    ) -> Result<Self, Fault> {
-        let children: Vec<&NewJob> = writes.clone().flat_map(|writes| &writes.children).collect();
-        let queues = settle::follow_up(shared, conn, &children).await?;
-        let mut called_off = Vec::new();
-        for id in writes.flat_map(|writes| &writes.cancel) {
-            called_off.push(cancel::cancel_in(shared, conn, *id, UNWANTED).await?);
-        }
-        Ok(Self { queues, called_off })
-    }
-
-    /// Tells those who wait for it what was committed.
-    pub fn tell(&self, shared: &Shared) {
-        for queue in &self.queues {
-            shared.hint(Hint::Ready { queue: queue.clone() });
-        }
-        for search in &self.called_off {
-            search.tell(shared);
-        }
-    }
-}
-
-/// Writes what runs want written with their settles, whose leases hold.
-pub(crate) async fn write_with(
-    shared: &Shared,
-    conn: &Conn<'_>,
-    worker: WorkerId,
-    runs: &[(JobId, Token, &RunWrites)],
-) -> Result<Family, Fault> {
-    if runs.is_empty() {
-        return Ok(Family::default());
-    }
-    let items: Vec<Append> = runs
-        .iter()
-        .map(|(job, token, writes)| Append { job: *job, token: *token, writes: (*writes).clone() })
-        .collect();
-    write(conn, &shared.db, worker, &items.iter().collect::<Vec<_>>()).await?;
-    Family::write(shared, conn, runs.iter().map(|(_, _, writes)| *writes)).await
 }

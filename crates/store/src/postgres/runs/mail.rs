@@ -17,10 +17,11 @@ use crate::postgres::record::End;
 use crate::postgres::statement::{At, Statement, sql};
 use crate::postgres::unique::{self, Depth};
 use crate::request::Receipt;
-use crate::run::{Signal, SignalAnswer};
+use crate::run::{Reply, Signal, SignalAnswer};
 use crate::wake::Hint;
 
 const MAIL: Statement = sql!("select_mail", UUID, INT8);
+const REPLY: Statement = sql!("select_reply", UUID, TEXT);
 const DELIVER: Statement = sql!("deliver", TIMESTAMPTZ, UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY);
 const LOCK: Statement = sql!("lock_runs", TIMESTAMPTZ, UUID_ARRAY);
 const WAITS: Statement =
@@ -37,6 +38,12 @@ pub(crate) async fn mail(db: &Db, job: JobId, after: i64) -> Result<Vec<Mail>> {
         Ok(Mail { number: row.get(0), at: row.get::<_, At>(1).0, content })
     };
     rows.iter().map(read).collect()
+}
+
+/// What became of the message that was sent to a run under this id.
+pub(crate) async fn reply(db: &Db, job: JobId, sent: &str) -> Result<Reply> {
+    let rows = db.read(&REPLY, &[&job.0, &sent]).await?;
+    Ok(rows.first().map_or(Reply::Unknown, |row| Reply::of(row.get(0), row.get(1))))
 }
 
 /// Puts signals into mailboxes; answers in their order.

@@ -9,6 +9,7 @@ use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::run::{EntryRow, RunFilter, RunView};
 
 const JOURNAL: Statement = sql!("select_journal", UUID);
+const OBJECT: Statement = sql!("select_object", TEXT, TEXT);
 const RUNS: Statement = sql!("select_runs", UUID_ARRAY);
 const LIST: Statement = sql!("list_runs", UUID, INT8, TEXT, BOOL, BOOL);
 const DEBTS: Statement = sql!("select_debts", INT8);
@@ -42,6 +43,12 @@ fn view(row: &tokio_postgres::Row) -> Result<RunView> {
         paused: row.get(6),
         undone: row.get(7),
     })
+}
+
+/// What the object of this queue and key is.
+pub(crate) async fn object(db: &Db, queue: &str, key: &str) -> Result<Option<Payload>> {
+    let rows = db.read(&OBJECT, &[&queue, &key]).await?;
+    Ok(rows.first().map(|row| Payload::trusted(row.get(0))))
 }
 
 /// A page of runs, newest first.

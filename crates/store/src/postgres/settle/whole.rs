@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use tidemill_core::job::outcome::Waiting;
-use tidemill_core::{JobId, Line, NewJob, Settlement, State, Token, WorkerId};
+use tidemill_core::{Job, JobId, Line, NewJob, Settlement, State, Token, WorkerId};
 use uuid::Uuid;
 
 use super::{decided, settled_before};
@@ -45,7 +45,7 @@ pub(super) async fn settle(
     shared.doors.came_out(shared, items);
     shared.arrivals.came(shared, done.flows);
     done.runs.tell(shared);
-    done.family.tell(shared);
+    done.beside.tell(shared);
     shared.finished(done.finished.into_iter());
     for queue in done.queues {
         shared.hint(Hint::Ready { queue });
@@ -61,7 +61,7 @@ struct Done {
     queues: BTreeSet<String>,
     flows: Vec<Uuid>,
     runs: runs::News,
-    family: runs::Family,
+    beside: runs::Beside,
 }
 
 async fn settle_once(
@@ -116,7 +116,7 @@ async fn write(
             answers[*at] = if *cancelled && again { Settled::Cancelled } else { Settled::Accepted };
         }
     }
-    let family = runs::write_with(shared, conn, worker, &sorted.writes).await?;
+    let beside = runs::write_with(shared, conn, worker, &sorted.writes).await?;
     let Told { mut queues, flows, runs } = sorted.record.write(conn, now).await?;
     runs::wait(conn, &sorted.waiting).await?;
     let (grown, follow_ups): (Vec<&NewJob>, Vec<&NewJob>) =
@@ -126,7 +126,7 @@ async fn write(
     come_out(conn, now, items, &sorted).await?;
     let closed = held.let_go(conn, &sorted).await?;
     let finished = sorted.record.ends.iter().map(|end| JobId(end.body.id)).collect();
-    Ok(Done { answers, closed, finished, queues, flows, runs, family })
+    Ok(Done { answers, closed, finished, queues, flows, runs, beside })
 }
 
 /// The lines that an item may change: its own, and those of what follows it.
@@ -163,7 +163,7 @@ struct Sorted<'a> {
     record: Record,
     follow_ups: Vec<&'a NewJob>,
     waiting: Vec<(JobId, Token, &'a Waiting)>,
-    writes: Vec<(JobId, Token, &'a RunWrites)>,
+    writes: Vec<(&'a Job, Token, &'a RunWrites)>,
     /// Jobs that their leases must not name any more.
     gone: Vec<(i64, Uuid)>,
 }
@@ -234,7 +234,7 @@ impl<'a> Sorted<'a> {
             }
         }
         if let Some(writes) = &item.run {
-            self.writes.push((item.job.id, item.token, writes));
+            self.writes.push((&item.job, item.token, writes));
         }
         if !matches!(item.settlement, Settlement::Done { .. }) {
             self.gone.push((item.token.0, item.job.id.0));

@@ -35,6 +35,7 @@ create table tidemill_mail (
     at integer not null,
     sent text, -- what makes two of them the same
     content text not null,
+    answer text,
     primary key (job, number)
 ) without rowid;
 create unique index tidemill_mail_sent on tidemill_mail (job, sent) where sent is not null;
@@ -51,6 +52,15 @@ create table tidemill_run_act (
     became text -- and since
 );
 create index tidemill_run_act_job on tidemill_run_act (job);
+
+-- What is kept under a queue and a key from one job of that line to the next.
+create table tidemill_object (
+    queue text not null,
+    key text not null,
+    changed_at integer not null,
+    state text not null,
+    primary key (queue, key)
+) without rowid;
 
 create table tidemill_debt (
     job blob not null primary key

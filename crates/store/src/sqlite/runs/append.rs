@@ -1,10 +1,10 @@
 //! Writes to journals, each only while its lease names the run.
 
-use rusqlite::{OptionalExtension, params};
-use tidemill_core::{JobId, Payload, WorkerId};
+use rusqlite::{Connection, OptionalExtension, params};
+use tidemill_core::{Job, JobId, Payload, WorkerId};
 
 use crate::error::Result;
-use crate::run::{Append, RunWrites, Seal};
+use crate::run::{Append, Renewal, RunWrites, Seal};
 use crate::sqlite::cancel::cancel;
 use crate::sqlite::enqueue::enqueue;
 use crate::sqlite::lease::Lease;
@@ -47,7 +47,7 @@ pub(in crate::sqlite) fn seal(
 /// Writes what a run, whose lease holds, wants written.
 pub(in crate::sqlite) fn write(turn: &mut Turn<'_>, job: JobId, writes: &RunWrites) -> Result<()> {
     let (conn, now, id) = (turn.conn, turn.now, job.0.as_bytes());
-    let RunWrites { begins, entries, forget, state, owes, children, cancel: unwanted } = writes;
+    let RunWrites { begins, entries, forget, state, owes, children, cancel: unwanted, .. } = writes;
     if begins.is_some() || *owes || state.is_some() {
         let mut upsert = conn.prepare_cached(include_str!("../sql/upsert_run.sql"))?;
         upsert.execute(params![id, now, begins, owes, state.as_ref().map(Payload::as_str)])?;
@@ -64,5 +64,44 @@ pub(in crate::sqlite) fn write(turn: &mut Turn<'_>, job: JobId, writes: &RunWrit
         enqueue(turn, children)?;
     }
     cancel(turn, unwanted, UNWANTED)?;
+    let mut answer = conn.prepare_cached(include_str!("../sql/answer_mail.sql"))?;
+    for (number, ending) in &writes.answers {
+        answer.execute(params![id, number, ending])?;
+        turn.news.mail.insert(job);
+    }
+    if let Some(renewal) = &writes.renewal {
+        renew(conn, id, renewal)?;
+    }
+    Ok(())
+}
+
+/// Lets a run continue anew: with another payload, an empty journal, and the mail that nobody took.
+fn renew(conn: &Connection, id: &[u8; 16], renewal: &Renewal) -> Result<()> {
+    let Renewal { payload, version, taken } = renewal;
+    conn.prepare_cached(include_str!("../sql/delete_journal.sql"))?.execute([id])?;
+    let mut forget = conn.prepare_cached(include_str!("../sql/forget_mail.sql"))?;
+    let mut take = conn.prepare_cached(include_str!("../sql/take_mail.sql"))?;
+    for number in taken {
+        if forget.execute(params![id, number])? == 0 {
+            take.execute(params![id, number])?;
+        }
+    }
+    let mut replace = conn.prepare_cached(include_str!("../sql/replace_payload.sql"))?;
+    replace.execute(params![id, payload.as_str()])?;
+    let mut update = conn.prepare_cached(include_str!("../sql/renew_run.sql"))?;
+    update.execute(params![id, version])?;
+    Ok(())
+}
+
+/// Writes what the object of a job, whose lease holds, is from now on.
+pub(in crate::sqlite) fn keep_object(turn: &Turn<'_>, job: &Job, writes: &RunWrites) -> Result<()> {
+    let (Some(state), Some(key)) = (&writes.object, &job.key) else { return Ok(()) };
+    if let Some(state) = state {
+        let mut keep = turn.conn.prepare_cached(include_str!("../sql/upsert_object.sql"))?;
+        keep.execute(params![job.queue, key, turn.now, state.as_str()])?;
+    } else {
+        let mut forget = turn.conn.prepare_cached(include_str!("../sql/delete_object.sql"))?;
+        forget.execute(params![job.queue, key])?;
+    }
     Ok(())
 }

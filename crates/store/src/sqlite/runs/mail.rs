@@ -1,6 +1,6 @@
 //! Mail of runs: signals, ends of children, and the waits they end.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use tidemill_core::job::outcome::Waiting;
 use tidemill_core::workflow::{ChildEnd, Content, Mail, NEVER};
 use tidemill_core::{Job, JobId, NewJob, Payload, State, Token};
@@ -8,7 +8,7 @@ use tidemill_core::{Job, JobId, NewJob, Payload, State, Token};
 use super::view::find;
 use crate::error::{Error, Result};
 use crate::request::Receipt;
-use crate::run::{Signal, SignalAnswer};
+use crate::run::{Reply, Signal, SignalAnswer};
 use crate::sqlite::bound::enqueue_bounded;
 use crate::sqlite::cancel::run_now;
 use crate::sqlite::finish::End;
@@ -29,6 +29,14 @@ pub(in crate::sqlite) fn mail(conn: &Connection, job: JobId, after: i64) -> Resu
         Ok(Mail { number, at, content })
     })
     .collect()
+}
+
+/// What became of the message that was sent to a run under this id.
+pub(in crate::sqlite) fn reply(conn: &Connection, job: JobId, sent: &str) -> Result<Reply> {
+    let mut select = conn.prepare_cached(include_str!("../sql/select_reply.sql"))?;
+    let read = |row: &Row<'_>| Ok(Reply::of(row.get(0)?, row.get(1)?));
+    let found = select.query_one(params![job.0.as_bytes(), sent], read).optional()?;
+    Ok(found.unwrap_or(Reply::Unknown))
 }
 
 /// Puts signals into mailboxes; answers in their order.

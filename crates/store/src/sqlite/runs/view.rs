@@ -67,6 +67,17 @@ pub(in crate::sqlite) fn journal(
     Ok((entries, find(conn, job)?.map(|(view, _)| view)))
 }
 
+/// What the object of this queue and key is.
+pub(in crate::sqlite) fn object(
+    conn: &Connection,
+    queue: &str,
+    key: &str,
+) -> Result<Option<Payload>> {
+    let mut select = conn.prepare_cached(include_str!("../sql/select_object.sql"))?;
+    let found = select.query_one([queue, key], |row| row.get(0)).optional()?;
+    Ok(found.map(Payload::trusted))
+}
+
 /// A page of runs, newest first.
 pub(in crate::sqlite) fn list(conn: &Connection, filter: &RunFilter) -> Result<Vec<RunView>> {
     let before = filter.before.map_or(Uuid::max(), |id| id.0);

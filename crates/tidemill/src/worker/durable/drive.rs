@@ -64,7 +64,7 @@ pub(crate) async fn drive<T>(
     cx.run().told().runner = Some((driver.worker, driver.crash.cloned()));
     poll_fn(|task| {
         loop {
-            let unwanted = cx.run().told().poll_begins();
+            let unwanted = cx.run().told().poll_begins(task.waker());
             let polled = work.as_mut().poll(task);
             let mut told = cx.run().told();
             told.polled = Polled::Nobody;
@@ -153,6 +153,12 @@ impl<'a> Driver<'a> {
             Some(Trouble::Park(why)) => return over(Over::Waits(parked(cx, why))),
             Some(Trouble::Fail(fail)) => return over(Over::Fails(fail)),
             Some(Trouble::Stale) => return over(Over::Stale),
+            Some(Trouble::Renew(payload, left)) => {
+                told.renewal = Some((payload, left));
+                let (until, what) = (Some(cx.present()), vec!["its next turn".to_owned()]);
+                let waits = Waits { until, what, ..Waits::default() };
+                return over(Over::Waits(Waiting { spent: 0, ..waiting(cx, waits, 0) }));
+            }
             None => {}
         }
         if told.replay.is_none() {

@@ -1,0 +1,130 @@
+//! What runs write beside their journals, in the same transaction: children, answers to mail, what they continue with,
+//! and objects.
+
+use tidemill_core::{Job, JobId, NewJob, Payload, Token, WorkerId};
+use uuid::Uuid;
+
+use super::append::write;
+use crate::postgres::connect::Conn;
+use crate::postgres::error::Fault;
+use crate::postgres::statement::{Statement, sql};
+use crate::postgres::{Shared, cancel, settle};
+use crate::run::{Append, Renewal, RunWrites};
+use crate::wake::Hint;
+
+const ANSWER: Statement = sql!("answer_mail", UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY);
+const RENEW: Statement = sql!("renew_run", UUID, TEXT, TEXT, INT8_ARRAY);
+const KEEP: Statement = sql!("upsert_objects", TIMESTAMPTZ, TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY);
+const FORGET: Statement = sql!("delete_objects", TEXT_ARRAY, TEXT_ARRAY);
+
+/// Why children are called off that nobody waits for.
+const UNWANTED: &str = "its parent does not wait for it any more";
+
+/// What others hear of when it is committed.
+#[derive(Default)]
+pub(crate) struct Beside {
+    queues: Vec<String>,
+    called_off: Vec<cancel::Search>,
+    answered: Vec<JobId>,
+}
+
+impl Beside {
+    /// Writes it.
+    pub(super) async fn write<'a>(
+        shared: &Shared,
+        conn: &Conn<'_>,
+        runs: impl Iterator<Item = (JobId, &'a RunWrites)> + Clone,
+    ) -> Result<Self, Fault> {
+        let children = runs.clone().flat_map(|(_, writes)| &writes.children);
+        let children: Vec<&NewJob> = children.collect();
+        let queues = settle::follow_up(shared, conn, &children).await?;
+        let mut called_off = Vec::new();
+        for id in runs.clone().flat_map(|(_, writes)| &writes.cancel) {
+            called_off.push(cancel::cancel_in(shared, conn, *id, UNWANTED).await?);
+        }
+        let answered = answer(conn, runs.clone()).await?;
+        for (job, writes) in runs {
+            if let Some(Renewal { payload, version, taken }) = &writes.renewal {
+                conn.query(&RENEW, &[&job.0, &payload.as_str(), version, taken]).await?;
+            }
+        }
+        Ok(Self { queues, called_off, answered })
+    }
+
+    /// Tells those who wait for it what was committed.
+    pub fn tell(&self, shared: &Shared) {
+        for queue in &self.queues {
+            shared.hint(Hint::Ready { queue: queue.clone() });
+        }
+        for search in &self.called_off {
+            search.tell(shared);
+        }
+        for id in &self.answered {
+            shared.hint(Hint::Mail { id: *id });
+        }
+    }
+}
+
+/// Answers mail; answers whose.
+async fn answer<'a>(
+    conn: &Conn<'_>,
+    runs: impl Iterator<Item = (JobId, &'a RunWrites)>,
+) -> Result<Vec<JobId>, Fault> {
+    let answers = runs.flat_map(|(job, w)| w.answers.iter().map(move |answer| (job, answer)));
+    let (jobs, answers): (Vec<JobId>, Vec<&(i64, String)>) = answers.unzip();
+    if !jobs.is_empty() {
+        let ids: Vec<Uuid> = jobs.iter().map(|job| job.0).collect();
+        let numbers: Vec<i64> = answers.iter().map(|(number, _)| *number).collect();
+        let texts: Vec<&str> = answers.iter().map(|(_, text)| text.as_str()).collect();
+        conn.query(&ANSWER, &[&ids, &numbers, &texts]).await?;
+    }
+    Ok(jobs)
+}
+
+/// Writes what runs want written with their settles, whose leases hold.
+pub(crate) async fn write_with(
+    shared: &Shared,
+    conn: &Conn<'_>,
+    worker: WorkerId,
+    runs: &[(&Job, Token, &RunWrites)],
+) -> Result<Beside, Fault> {
+    if runs.is_empty() {
+        return Ok(Beside::default());
+    }
+    let items: Vec<Append> = runs
+        .iter()
+        .map(|(job, token, writes)| Append {
+            job: job.id,
+            token: *token,
+            writes: (*writes).clone(),
+        })
+        .collect();
+    write(conn, &shared.db, worker, &items.iter().collect::<Vec<_>>()).await?;
+    keep_objects(shared, conn, runs).await?;
+    Beside::write(shared, conn, runs.iter().map(|(job, _, writes)| (job.id, *writes))).await
+}
+
+async fn keep_objects(
+    shared: &Shared,
+    conn: &Conn<'_>,
+    runs: &[(&Job, Token, &RunWrites)],
+) -> Result<(), Fault> {
+    let changed = || {
+        runs.iter().filter_map(|(job, _, writes)| {
+            let state = writes.object.as_ref()?;
+            Some((job.queue.as_str(), job.key.as_deref()?, state.as_ref().map(Payload::as_str)))
+        })
+    };
+    let kept = changed().filter_map(|(queue, key, state)| Some((queue, (key, state?))));
+    let (queues, kept): (Vec<&str>, Vec<(&str, &str)>) = kept.unzip();
+    if !queues.is_empty() {
+        let (keys, states): (Vec<&str>, Vec<&str>) = kept.into_iter().unzip();
+        conn.query(&KEEP, &[&shared.db.manual_now(), &queues, &keys, &states]).await?;
+    }
+    let gone = changed().filter(|(_, _, state)| state.is_none());
+    let (queues, keys): (Vec<&str>, Vec<&str>) = gone.map(|(queue, key, _)| (queue, key)).unzip();
+    if !queues.is_empty() {
+        conn.query(&FORGET, &[&queues, &keys]).await?;
+    }
+    Ok(())
+}

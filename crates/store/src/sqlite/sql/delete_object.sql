@@ -1,0 +1,2 @@
+-- Forgets an object that is nothing any more.
+delete from tidemill_object where queue = ?1 and key = ?2

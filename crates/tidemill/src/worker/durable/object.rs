@@ -1,0 +1,96 @@
+//! Objects: what is kept under a name and a key from one job to the next, whose jobs run one at a time.
+//!
+//! It is read at most once per attempt and written with the end of a job that is done, so that a job that fails or is
+//! run anew has changed nothing.
+
+use std::marker::PhantomData;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tidemill_core::Payload;
+
+use super::step::write;
+use crate::worker::context::Context;
+use crate::worker::fail::Fail;
+
+/// The object of a job that was enqueued to one.
+#[derive(Debug)]
+pub struct Object<'a, S> {
+    cx: &'a Context,
+    key: &'a str,
+    of: PhantomData<S>,
+}
+
+impl Context {
+    /// The object to which this job was enqueued by [`Enqueue::object`](crate::Enqueue::object). Its jobs run one at a
+    /// time, in the order in which they came.
+    ///
+    /// ```
+    /// # use serde::{Deserialize, Serialize};
+    /// # use tidemill::{Context, Enqueue, Fail, Job, Tidemill, testing};
+    /// # #[derive(Serialize, Deserialize)] struct Add { item: String }
+    /// # impl Job for Add { const KIND: &'static str = "add"; type Output = usize; }
+    /// async fn add(job: Add, cx: Context) -> Result<usize, Fail> {
+    ///     let cart = cx.object::<Vec<String>>()?;
+    ///     let mut items = cart.get().await?.unwrap_or_default();
+    ///     items.push(job.item);
+    ///     cart.set(&items)?;
+    ///     Ok(items.len())
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> tidemill::Result<()> {
+    /// # let mill = Tidemill::open("sqlite::memory:").await?;
+    /// for item in ["tea", "cup"] {
+    ///     mill.enqueue(Enqueue::from(Add { item: item.to_owned() }).object("cart", "user-7")).await?;
+    /// }
+    /// testing::drain(mill.worker().queues(["cart"]).handle(add)).await?;
+    /// let items: Option<Vec<String>> = mill.object("cart", "user-7").await?;
+    /// assert_eq!(items.unwrap(), ["tea", "cup"]);
+    /// # mill.close().await; Ok(()) }
+    /// ```
+    pub fn object<S>(&self) -> Result<Object<'_, S>, Fail> {
+        let job = self.job();
+        let key = job.key.as_deref().filter(|_| job.options.ordered.is_some());
+        let Some(key) = key else {
+            return Err(Fail::permanent("this job was not enqueued to an object"));
+        };
+        Ok(Object { cx: self, key, of: PhantomData })
+    }
+}
+
+impl<S: Serialize + DeserializeOwned> Object<'_, S> {
+    /// Its key.
+    pub fn key(&self) -> &str {
+        self.key
+    }
+
+    /// What it is; `None`: nothing was kept under this key, or not any more.
+    pub async fn get(&self) -> Result<Option<S>, Fail> {
+        let set = self.cx.run().told().object.clone();
+        let state = match set {
+            Some(state) => state,
+            None => self.cx.mill().0.store.object(&self.cx.job().queue, self.key).await?,
+        };
+        let unreadable =
+            |e| Fail::permanent(format!("the object {:?} cannot be read: {e}", self.key));
+        state.map(|state| state.read().map_err(unreadable)).transpose()
+    }
+
+    /// What it is once this job is done.
+    pub fn set(&self, state: &S) -> Result<(), Fail> {
+        let state = write(state);
+        let state = state.map_err(|e| {
+            Fail::permanent(format!("the object {:?} cannot be kept: {e}", self.key))
+        })?;
+        self.put(Some(state));
+        Ok(())
+    }
+
+    /// It is nothing any more once this job is done.
+    pub fn clear(&self) {
+        self.put(None);
+    }
+
+    fn put(&self, state: Option<Payload>) {
+        self.cx.run().told().object = Some(state);
+    }
+}
