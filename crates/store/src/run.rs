@@ -156,7 +156,7 @@ pub enum RunAct {
     Pause,
     /// It goes on, whether it was paused or parked.
     Resume,
-    /// Its journal is changed, and it goes on from there. Only while it waits.
+    /// Its journal is changed, and it goes on from there. Only while it waits, or is dead with nothing undone.
     Amend(Amend),
     /// It is called off.
     Cancel,

@@ -71,14 +71,23 @@ pub(super) fn replay(
 ) -> Result<Vec<JobId>> {
     let mut replayed = Vec::with_capacity(ids.len());
     for id in ids {
-        if replay_one(turn, *id, by, payload)? {
+        if revive(turn, *id, by, payload)? {
+            // Of a run the last failure is forgotten, so that it is tried again from there.
+            let mut forget = turn.conn.prepare_cached(include_str!("sql/forget_failure.sql"))?;
+            forget.execute([id.0.as_bytes()])?;
             replayed.push(*id);
         }
     }
     Ok(replayed)
 }
 
-fn replay_one(turn: &mut Turn<'_>, id: JobId, by: &str, payload: Option<&Payload>) -> Result<bool> {
+/// Sends a dead letter on its way again; `false` when it is not dead, or may not.
+pub(super) fn revive(
+    turn: &mut Turn<'_>,
+    id: JobId,
+    by: &str,
+    payload: Option<&Payload>,
+) -> Result<bool> {
     let (conn, now) = (turn.conn, turn.now);
     let mut select = conn.prepare_cached(include_str!("sql/is_turned_back.sql"))?;
     if select.query_one([id.0.as_bytes()], |row| row.get(0))? {
@@ -96,7 +105,6 @@ fn replay_one(turn: &mut Turn<'_>, id: JobId, by: &str, payload: Option<&Payload
     }
     let text = if payload.is_some() { "replayed with another payload" } else { "replayed" };
     write_note(turn, id, by, text)?;
-    conn.prepare_cached(include_str!("sql/forget_failure.sql"))?.execute([id.0.as_bytes()])?;
     let Some(body) = ready::body(conn, id)? else { return Ok(true) };
     take_back(conn, &body.job)?;
     if let Some(place) = &body.job.options.flow {

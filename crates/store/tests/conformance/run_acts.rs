@@ -18,6 +18,7 @@ over_both_stores!(
     of_many_who_skip_a_step_at_once_one_does,
     a_run_is_claimed_before_or_after_a_change_and_never_between,
     a_run_is_called_off_and_it_is_kept_who_did_so,
+    a_dead_run_goes_on_with_the_outcome_it_is_given,
     acts_are_forgotten_with_the_job,
 );
 
@@ -193,6 +194,34 @@ async fn a_run_is_called_off_and_it_is_kept_who_did_so(kit: &Kit) {
     assert_eq!(kit.store.change_run(id, silent).await.unwrap(), RunAnswer::Told);
     assert!(kit.view(id).await.cancel_requested);
     assert_eq!(kit.store.run_acts(id).await.unwrap()[0].act, ActWord::Cancelled);
+}
+
+async fn a_dead_run_goes_on_with_the_outcome_it_is_given(kit: &Kit) {
+    let (worker, id, claim) = running(kit).await;
+    kit.settle(worker, &claim, dead("no answer")).await;
+    let refused = kit.store.change_run(id, skip("a")).await.unwrap();
+    assert!(matches!(refused, RunAnswer::Refused(_)), "{refused:?}");
+    assert_eq!(kit.state(id).await, State::Dead);
+    assert_eq!(kit.store.change_run(id, order(RunAct::Resume)).await.unwrap(), RunAnswer::NotNow);
+    assert_eq!(kit.store.change_run(id, skip("b")).await.unwrap(), RunAnswer::Acted);
+    assert_eq!(keys(kit, id).await, ["0 a", "1 b", "2 now", "3 b"]);
+    let claim = kit.take_one(worker).await;
+    assert_eq!(ids(&claim), [id], "it is on its way again");
+    kit.settle(worker, &claim, done()).await;
+
+    // One that owes something is seen to first, and one that is undone stays so.
+    let (worker, id, claim) = running(kit).await;
+    let owes = RunWrites { owes: true, ..RunWrites::default() };
+    let append = vec![Append { job: id, token: claim.token.unwrap(), writes: owes }];
+    kit.store.append(worker, append).await.unwrap();
+    kit.settle(worker, &claim, dead("no answer")).await;
+    for is_undone in [None, Some(true)] {
+        if let Some(undone) = is_undone {
+            kit.store.paid(&[(id, undone)]).await.unwrap();
+        }
+        assert_eq!(kit.store.change_run(id, skip("b")).await.unwrap(), RunAnswer::NotNow);
+    }
+    assert_eq!((kit.state(id).await, keys(kit, id).await.len()), (State::Dead, 3));
 }
 
 async fn acts_are_forgotten_with_the_job(kit: &Kit) {

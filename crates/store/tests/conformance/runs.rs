@@ -118,7 +118,7 @@ async fn signals_are_numbered_in_their_order_and_sent_once(kit: &Kit) {
     let mail = kit.store.mail(id, 0).await.unwrap();
     let names = mail.iter().map(|mail| match &mail.content {
         Content::Signal { name, .. } => (mail.number, name.as_str()),
-        Content::Child(_) => (mail.number, "child"),
+        Content::Child(_) | Content::Taken => (mail.number, "no signal"),
     });
     assert_eq!(names.collect::<Vec<_>>(), [(1, "a"), (2, "b"), (3, "c")]);
     assert_eq!(kit.store.mail(id, 2).await.unwrap().len(), 1);
@@ -152,13 +152,13 @@ async fn the_end_of_a_child_reaches_its_parent(kit: &Kit) {
         kit.store.mail(id, 0).await.unwrap().into_iter().map(|mail| mail.content).collect();
     ends.sort_by_key(|end| match end {
         Content::Child(end) => ids.iter().position(|id| *id == end.id),
-        Content::Signal { .. } => None,
+        Content::Signal { .. } | Content::Taken => None,
     });
     let states = ends.iter().map(|end| match end {
         Content::Child(end) => {
             (end.state, end.output.as_ref().map(|output| output.as_str().to_owned()))
         }
-        Content::Signal { .. } => panic!("nobody sent a signal"),
+        Content::Signal { .. } | Content::Taken => panic!("nobody sent a signal"),
     });
     let seven = Some("7".to_owned());
     assert_eq!(

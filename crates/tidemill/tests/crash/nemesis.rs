@@ -60,7 +60,7 @@ pub fn seed() -> u64 {
 }
 
 /// When an endless run ends; `None` for the ordinary run, which counts kills.
-fn deadline() -> Option<Instant> {
+pub fn deadline() -> Option<Instant> {
     let minutes: u64 = std::env::var("TIDEMILL_TORTURE_MINUTES").ok()?.parse().unwrap();
     Some(Instant::now() + Duration::from_mins(minutes))
 }

@@ -6,7 +6,7 @@
 //! the reverse order in which it ended.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use tempfile::TempDir;
@@ -17,7 +17,7 @@ use tidemill_testkit::eventually::{eventually, until};
 
 use super::field::Database;
 use super::history::Folder;
-use super::nemesis::seed;
+use super::nemesis::{deadline, seed};
 use super::role;
 use super::voyage::{Done, LEGS, UNDONE, Voyage};
 
@@ -182,7 +182,7 @@ impl Fleet {
         }
         assert!(effects.is_empty(), "effects of runs that nobody began: {effects:?}");
         let (runs, zombies, twice) = (self.runs.len(), self.zombies, done.len() - declared);
-        println!("{runs} runs, {KILLS} kills, {zombies} zombies, {twice} bodies run again");
+        println!("{runs} runs, {zombies} zombies, {twice} bodies run again");
     }
 
     async fn check_run(&self, id: JobId, voyage: Voyage, journal: &[Recorded], effects: &[String]) {

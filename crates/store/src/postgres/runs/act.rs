@@ -23,6 +23,9 @@ const JOURNAL: Statement = sql!("select_journal", UUID);
 const CUT: Statement = sql!("cut_journal", UUID, INT4);
 const ADD: Statement = sql!("insert_entry", TIMESTAMPTZ, UUID, INT4, TEXT);
 const KNOWN: Statement = sql!("select_known_jobs", UUID_ARRAY);
+const IS_DEAD: Statement = sql!("is_dead_run", UUID);
+const LOCK_FLOW: Statement = sql!("lock_flow_of_run", UUID);
+const REVIVE: Statement = sql!("revive_run", TIMESTAMPTZ, UUID, TEXT);
 const ACTS: Statement = sql!("select_run_acts", UUID);
 const HAS_ACT: Statement = sql!("has_run_act", UUID);
 const KEEP: Statement =
@@ -33,12 +36,14 @@ struct Came {
     answer: RunAnswer,
     /// The queue in which the run goes on.
     queue: Option<String>,
+    /// Its flow has something to see to.
+    flow: bool,
     called_off: Option<cancel::Search>,
 }
 
 impl From<RunAnswer> for Came {
     fn from(answer: RunAnswer) -> Self {
-        Self { answer, queue: None, called_off: None }
+        Self { answer, queue: None, flow: false, called_off: None }
     }
 }
 
@@ -68,6 +73,9 @@ pub(crate) async fn change(shared: &Shared, job: JobId, order: &RunOrder) -> Res
     if let Some(queue) = came.queue {
         shared.hint(Hint::Ready { queue });
     }
+    if came.flow {
+        shared.hint(Hint::Flows);
+    }
     if let Some(search) = came.called_off {
         search.tell(shared);
     }
@@ -87,7 +95,8 @@ async fn change_once(
     let now = shared.db.manual_now();
     let (came, (was, became)) = match &order.act {
         RunAct::Cancel => (call_off(shared, conn, job, order.reason()).await?, Endings::default()),
-        act => change_in(conn, now, job, act).await?,
+        RunAct::Amend(amend) => amend_run(conn, now, job, amend, &order.by).await?,
+        act => (hold_or_let_go(conn, now, job, *act == RunAct::Pause).await?, Endings::default()),
     };
     if matches!(came.answer, RunAnswer::Acted | RunAnswer::Told) {
         let text = |ending: Option<Ending>| ending.as_ref().map(written).transpose();
@@ -113,40 +122,68 @@ async fn call_off(
         CancelAnswer::Finished => RunAnswer::NotNow,
         CancelAnswer::Unknown => RunAnswer::Unknown,
     };
-    Ok(Came { answer, queue: None, called_off: Some(search) })
+    Ok(Came { called_off: Some(search), ..answer.into() })
 }
 
-async fn change_in(
+/// Pauses a run, or lets it go on.
+async fn hold_or_let_go(
     conn: &Conn<'_>,
     now: Option<At>,
     job: JobId,
-    act: &RunAct,
-) -> Result<(Came, Endings), Fault> {
+    is_paused: bool,
+) -> Result<Came, Fault> {
     locked(conn, now, &[job.0]).await?;
-    let mut endings = Endings::default();
-    let known = conn.query(&KNOWN, &[&[job.0].as_slice()]).await?;
-    if known.iter().any(|row| row.get(1)) {
-        return Ok((RunAnswer::NotNow.into(), endings));
+    if is_finished(conn, job).await? {
+        return Ok(RunAnswer::NotNow.into());
     }
-    if let RunAct::Amend(amend) = act {
-        // Only what waits can be changed: out of its sheaf, no claim gets it before this is committed.
-        if put_off(conn, job, NEVER).await?.is_none() {
-            return Ok((RunAnswer::NotNow.into(), endings));
-        }
-        match amend_in(conn, now, job, amend).await? {
-            Ok(amended) => endings = amended,
-            Err(why) => return Ok((RunAnswer::Refused(why).into(), endings)),
-        }
+    if !is_paused {
+        return let_go(conn, now, job).await;
     }
-    let is_paused = *act == RunAct::Pause;
-    conn.query(&PAUSE, &[&job.0, &is_paused]).await?;
-    if is_paused {
-        put_off(conn, job, NEVER).await?;
-        return Ok((RunAnswer::Acted.into(), endings));
-    }
+    conn.query(&PAUSE, &[&job.0, &true]).await?;
+    put_off(conn, job, NEVER).await?;
+    Ok(RunAnswer::Acted.into())
+}
+
+async fn let_go(conn: &Conn<'_>, now: Option<At>, job: JobId) -> Result<Came, Fault> {
+    conn.query(&PAUSE, &[&job.0, &false]).await?;
     let rows = conn.query(&RUN_NOW, &[&now, &job.0]).await?;
     let queue = rows.first().and_then(|row| row.get(0));
-    Ok((Came { queue, ..RunAnswer::Acted.into() }, endings))
+    Ok(Came { queue, ..RunAnswer::Acted.into() })
+}
+
+async fn is_finished(conn: &Conn<'_>, job: JobId) -> Result<bool, Fault> {
+    let known = conn.query(&KNOWN, &[&[job.0].as_slice()]).await?;
+    Ok(known.iter().any(|row| row.get(1)))
+}
+
+/// Changes the journal of a run that waits, or is dead with nothing undone, and lets it go on.
+async fn amend_run(
+    conn: &Conn<'_>,
+    now: Option<At>,
+    job: JobId,
+    amend: &Amend,
+    by: &str,
+) -> Result<(Came, Endings), Fault> {
+    conn.query(&LOCK_FLOW, &[&job.0]).await?;
+    locked(conn, now, &[job.0]).await?;
+    let is_dead =
+        !conn.query(&IS_DEAD, &[&job.0]).await?.is_empty() && is_finished(conn, job).await?;
+    // Out of its sheaf, no claim gets it before this is committed.
+    if !is_dead && put_off(conn, job, NEVER).await?.is_none() {
+        return Ok((RunAnswer::NotNow.into(), Endings::default()));
+    }
+    let endings = match amend_in(conn, now, job, amend).await? {
+        Ok(endings) => endings,
+        Err(why) => return Ok((RunAnswer::Refused(why).into(), Endings::default())),
+    };
+    if !is_dead {
+        return Ok((let_go(conn, now, job).await?, endings));
+    }
+    let revived = conn.query(&REVIVE, &[&now, &job.0, &by]).await?;
+    // Whoever replays a dead letter at the same time may have been first.
+    let Some(row) = revived.first() else { return Ok((RunAnswer::NotNow.into(), endings)) };
+    let (queue, flow) = (Some(row.get(0)), row.get(1));
+    Ok((Came { queue, flow, ..RunAnswer::Acted.into() }, endings))
 }
 
 /// Changes a journal as is decided on it; or says why not.

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::request::CancelAnswer;
 use crate::run::{RunAct, RunActView, RunAnswer, RunOrder, act_of, entries, unwritten, written};
 use crate::sqlite::cancel::{cancel, run_now};
+use crate::sqlite::dead::revive;
 use crate::sqlite::ready::{self, Waiting};
 use crate::sqlite::rows::time_at;
 use crate::sqlite::writer::Turn;
@@ -26,8 +27,8 @@ pub(in crate::sqlite) fn change(
         return Ok(RunAnswer::Unknown);
     }
     let mut endings = Endings::default();
-    let mut finished = turn.conn.prepare_cached(include_str!("../sql/is_finished.sql"))?;
-    if finished.exists([job.0.as_bytes()])? {
+    let is_amend = matches!(order.act, RunAct::Amend(_));
+    if is_finished(turn.conn, job)? && !(is_amend && is_dead(turn.conn, job)?) {
         return Ok(RunAnswer::NotNow);
     }
     let answer = match &order.act {
@@ -42,7 +43,7 @@ pub(in crate::sqlite) fn change(
             run_now(turn, job)?;
             RunAnswer::Acted
         }
-        RunAct::Amend(amend) => match amended(turn, job, amend)? {
+        RunAct::Amend(amend) => match amended(turn, job, amend, &order.by)? {
             Ok(done) => {
                 endings = done;
                 RunAnswer::Acted
@@ -66,20 +67,36 @@ fn call_off(turn: &mut Turn<'_>, job: JobId, reason: &str) -> Result<RunAnswer> 
     })
 }
 
-/// Changes the journal of a run that waits, and lets it go on.
+fn is_finished(conn: &Connection, job: JobId) -> Result<bool> {
+    let mut finished = conn.prepare_cached(include_str!("../sql/is_finished.sql"))?;
+    Ok(finished.exists([job.0.as_bytes()])?)
+}
+
+/// Whether a run that has finished is dead, with nothing of it undone.
+fn is_dead(conn: &Connection, job: JobId) -> Result<bool> {
+    let mut dead = conn.prepare_cached(include_str!("../sql/is_dead_run.sql"))?;
+    Ok(dead.exists([job.0.as_bytes()])?)
+}
+
+/// Changes the journal of a run that waits, or is dead with nothing undone, and lets it go on.
 fn amended(
     turn: &mut Turn<'_>,
     job: JobId,
     amend: &Amend,
+    by: &str,
 ) -> Result<std::result::Result<Endings, RunAnswer>> {
     let (conn, now, id) = (turn.conn, turn.now, job.0.as_bytes());
-    if waiting(conn, job)?.is_none() {
+    let is_dead = is_finished(conn, job)?;
+    if !is_dead && waiting(conn, job)?.is_none() {
         return Ok(Err(RunAnswer::NotNow));
     }
     let amendment = match amend.decide(&entries(&journal(conn, job)?.0)?) {
         Ok(amendment) => amendment,
         Err(why) => return Ok(Err(RunAnswer::Refused(why))),
     };
+    if is_dead && !revive(turn, job, by, None)? {
+        return Ok(Err(RunAnswer::NotNow));
+    }
     if let Some(from) = amendment.cut {
         conn.prepare_cached(include_str!("../sql/cut_journal.sql"))?.execute(params![id, from])?;
     }

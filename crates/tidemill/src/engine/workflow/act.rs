@@ -20,14 +20,15 @@ impl Tidemill {
         self.act_on_run(id, RunAct::Resume, by, why).await.map(drop)
     }
 
-    /// Forgets what a run did from this step on, and lets it go on from there. Only while it waits: pause it first.
+    /// Forgets what a run did from this step on, and lets it go on from there. Only while it waits, or is dead with
+    /// nothing undone: pause it first.
     pub async fn reset_run(&self, id: JobId, step: &str, by: &str, why: &str) -> Result<()> {
         let amend = Amend::Reset { to: step.to_owned() };
         self.act_on_run(id, RunAct::Amend(amend), by, why).await.map(drop)
     }
 
     /// Gives a step that keeps failing, or of which nobody knows the end, its outcome: it returned this. A sleep is
-    /// over. Only while the run waits or is parked; it goes on then.
+    /// over. Only while the run waits or is parked, or is dead with nothing undone; it goes on then.
     pub async fn skip_step<T: Serialize + ?Sized>(
         &self,
         id: JobId,
@@ -55,7 +56,8 @@ impl Tidemill {
     }
 
     /// Corrects what a step returned, or lets one that failed for good have returned it. Everything after it is
-    /// forgotten, as by a reset. Only while the run waits or is parked; it goes on then.
+    /// forgotten, as by a reset. Only while the run waits or is parked, or is dead with nothing undone; it goes on
+    /// then.
     pub async fn edit_step<T: Serialize + ?Sized>(
         &self,
         id: JobId,
