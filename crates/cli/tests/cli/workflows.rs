@@ -137,6 +137,9 @@ fn deploy(mill: &Mill) {
     mill.run(&["jobs", "why", &id]).says("mend the code");
     mill.run(&["workflows", "resume", &id, "--by", "ann", "--why", "it was rolled back"]).ok();
     mill.run(&["workflows", "show", &id]).ok().says("resumed by ann").says("it was rolled back");
+    work(mill, async |_| None);
+    let shown = mill.json(&["workflows", "show", &id, "--json"]);
+    assert_eq!(shown["job"]["output"], "42 true", "{shown}");
 }
 
 #[test]

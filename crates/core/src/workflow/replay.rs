@@ -211,6 +211,12 @@ impl Replay {
         self.telling.is_empty()
     }
 
+    /// Whether the code heard everything the journal has, or does not want it any more. What it asked for before that
+    /// and the journal does not have, other code asked for.
+    pub fn is_told(&self) -> bool {
+        self.telling.iter().all(|(_, key, _)| self.ops.get(key) == Some(&Op::Over))
+    }
+
     /// Asks for something, once per key. What needs no waiting is answered at once.
     pub fn ask(&mut self, key: &str, ask: Ask) -> Result<Option<Answer>, Diff> {
         let kept = self.kept.get(key).cloned().unwrap_or_default();

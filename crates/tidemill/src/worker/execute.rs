@@ -17,7 +17,7 @@ use tidemill_store::{ClaimedJob, SettleItem};
 use tracing::Instrument;
 
 use crate::worker::context::Context;
-use crate::worker::durable::drive::{Driven, drive, parked};
+use crate::worker::durable::drive::{Driven, drive, look, parked};
 use crate::worker::middleware::{Attempted, Next};
 use crate::worker::registry::{Handler, PANIC_CLASS, panic_message};
 use crate::worker::shop::{Live, Shop, Why};
@@ -190,7 +190,10 @@ async fn run(
     let ended = tokio::select! {
         biased;
         driven = work => match driven {
-            Driven::Ended(Ok(attempted)) => return ended(cx, live, attempted),
+            Driven::Ended(Ok(attempted)) => {
+                let attempted = look(cx).await.and(attempted);
+                return ended(cx, live, attempted);
+            }
             Driven::Ended(Err(panic)) => Some(failed(PANIC_CLASS, panic_message(panic.as_ref()))),
             Driven::Waits(waiting) => return Some(Came::Waits(waiting)),
             Driven::Fails(fail) => Some(fail.ended()),

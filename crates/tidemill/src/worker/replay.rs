@@ -47,6 +47,8 @@ pub enum Replayed {
         /// What it returns.
         output: Payload,
     },
+    /// It follows the journal to its end, and continues anew.
+    Continues,
     /// It follows the journal to its end, and fails.
     Fails {
         /// What it says.
@@ -78,6 +80,7 @@ impl std::fmt::Display for Replayed {
             Self::Begins { steps } => write!(f, "follows, and begins {}", steps.join(", ")),
             Self::Waits { waits } => write!(f, "follows, and waits for {}", waits.what.join(", ")),
             Self::Returns { .. } => write!(f, "follows, and ends well"),
+            Self::Continues => write!(f, "follows, and continues anew"),
             Self::Fails { message } => write!(f, "follows, and fails: {message}"),
             Self::Differs { diff } => diff.fmt(f),
             Self::Stops { why } => write!(f, "does not come to the end of the journal: {why}"),
@@ -171,19 +174,20 @@ pub(crate) async fn replay(shop: &Arc<Shop>, history: &History) -> Result<Replay
 }
 
 fn came(cx: &Context, driven: Option<Driven<std::thread::Result<Attempted>>>) -> Replayed {
-    let stops = |why: String| Replayed::Stops { why };
+    let stop = |why: String| Replayed::Stops { why };
     match driven {
-        None => stops("it waits for something that is not durable".to_owned()),
+        None => stop("it waits for something that is not durable".to_owned()),
         Some(Driven::Ended(Ok(attempted))) => ended(cx, attempted),
-        Some(Driven::Ended(Err(panic))) => stops(panic_message(panic.as_ref())),
+        Some(Driven::Ended(Err(panic))) => stop(panic_message(panic.as_ref())),
         Some(Driven::Stands(Stand::Begins(steps))) => Replayed::Begins { steps },
         Some(Driven::Stands(Stand::Waits(waits))) => Replayed::Waits { waits },
+        Some(Driven::Stands(Stand::Renews)) => Replayed::Continues,
         Some(Driven::Stands(Stand::Parks(why))) => match Diff::read(&why) {
             Some(diff) => Replayed::Differs { diff },
-            None => stops(why),
+            None => stop(why),
         },
-        Some(Driven::Fails(fail)) => stops(fail.to_string()),
-        Some(Driven::Waits(_) | Driven::Told | Driven::Stale) => stops("it was stopped".to_owned()),
+        Some(Driven::Fails(fail)) => stop(fail.to_string()),
+        Some(Driven::Waits(_) | Driven::Told | Driven::Stale) => stop("it was stopped".to_owned()),
     }
 }
 
@@ -207,6 +211,7 @@ fn against_the_end(replayed: Replayed, history: &History) -> Replayed {
         Replayed::Returns { output: now } => format!("returns {}", now.as_str()),
         Replayed::Begins { steps } => format!("begins {}", steps.join(", ")),
         Replayed::Waits { waits } => format!("waits for {}", waits.what.join(", ")),
+        Replayed::Continues => "continues anew".to_owned(),
         Replayed::Fails { message } => format!("fails: {message}"),
         Replayed::Differs { .. } | Replayed::Stops { .. } => return replayed,
     };

@@ -2,9 +2,11 @@
 
 use tidemill::core::workflow::ActWord;
 use tidemill::testing::drain;
-use tidemill::{Backoff, Context, Enqueue, Fail, Job, JobId, Retry, State, Tidemill, Worker};
+use tidemill::{
+    Backoff, Context, Enqueue, Fail, Job, JobFilter, JobId, Retry, Signal, State, Tidemill, Worker,
+};
 
-use super::kit::Kit;
+use super::kit::{Echo, Kit};
 use super::workflow::{DAY, Flowing, Log, TakeBack, undoing};
 
 over_both_stores!(
@@ -14,6 +16,8 @@ over_both_stores!(
     a_sleep_can_be_skipped,
     what_a_step_returned_is_corrected_and_the_rest_is_done_again,
     a_run_that_was_edited_into_a_difference_is_parked_and_can_be_helped,
+    a_run_that_died_of_a_step_goes_on_with_the_outcome_it_is_given,
+    code_that_differs_leaves_no_trace_in_the_journal,
     acts_on_a_run_that_runs_or_has_finished_are_refused,
 );
 
@@ -134,6 +138,76 @@ async fn a_run_that_was_edited_into_a_difference_is_parked_and_can_be_helped(kit
     drain(worker(&mill, &log)).await.unwrap();
     assert_eq!(log.all(), ["price", "charge 100", "charge 70"]);
     assert_eq!(mill.run(id).await.unwrap().unwrap().parked, None);
+}
+
+async fn a_run_that_died_of_a_step_goes_on_with_the_outcome_it_is_given(kit: Kit) {
+    let (mill, log) = (kit.open_still().await, Log::default());
+    let once = || {
+        let log = log.clone();
+        mill.worker().handle(move |_: Flowing, cx: Context| {
+            let log = log.clone();
+            async move {
+                say(&cx, &log, "price", 5).await?;
+                let body = || {
+                    log.add("charge");
+                    async { Err(Fail::ambiguous("the line is dead")) }
+                };
+                let retry = Retry::attempts(1);
+                let paid: u32 =
+                    cx.step("charge").at_most_once().retry(retry).run(|_| body()).await?;
+                Ok(format!("paid {paid}"))
+            }
+        })
+    };
+    let id = mill.enqueue(Flowing { text: "x".to_owned() }).await.unwrap().id();
+    drain(once()).await.unwrap();
+    assert_eq!(mill.job(id).await.unwrap().unwrap().state, State::Dead);
+    mill.edit_step(id, "charge", &5, "ann", "the bank says so").await.unwrap();
+    drain(once()).await.unwrap();
+    assert_eq!(output(&mill, id).await, "paid 5");
+    assert_eq!(log.all(), ["price", "charge"], "it ran once");
+}
+
+async fn code_that_differs_leaves_no_trace_in_the_journal(kit: Kit) {
+    let (mill, log) = (kit.open_still().await, Log::default());
+    let code = |wrong: Option<&'static str>| {
+        let log = log.clone();
+        let worker = mill.worker().handle(move |_: Flowing, cx: Context| {
+            let log = log.clone();
+            async move {
+                let undo = || Enqueue::raw(TakeBack::KIND, "\"x\"");
+                match wrong {
+                    Some("step") => cx.step("new").undo(undo()).run(|_| async { Ok(()) }).await?,
+                    Some("sleep") => cx.sleep(DAY).await?,
+                    Some("child") => drop(cx.child(Echo::new("child")).await?),
+                    Some("state") => {
+                        cx.set_state("wrong")?;
+                        return Ok(String::new());
+                    }
+                    _ => {}
+                }
+                say(&cx, &log, "a", 1).await?;
+                cx.signal::<()>("go").await?;
+                Ok("the end".to_owned())
+            }
+        });
+        undoing(worker, &Log::default())
+    };
+    let id = mill.enqueue(Flowing { text: "x".to_owned() }).await.unwrap().id();
+    drain(code(None)).await.unwrap();
+    let journal = mill.journal(id).await.unwrap();
+    for wrong in ["step", "sleep", "child", "state"] {
+        mill.resume_run(id, "ann", wrong).await.unwrap();
+        drain(code(Some(wrong))).await.unwrap();
+        let run = mill.run(id).await.unwrap().unwrap();
+        assert!(run.parked.is_some() && run.state.is_none(), "{wrong}: {run:?}");
+        assert_eq!(mill.journal(id).await.unwrap(), journal, "{wrong}");
+    }
+    assert_eq!(mill.jobs(&JobFilter::default()).await.unwrap().len(), 1, "no child was started");
+    mill.resume_run(id, "ann", "it was mended").await.unwrap();
+    mill.signal(id, Signal::new("go", &())).await.unwrap();
+    drain(code(None)).await.unwrap();
+    assert_eq!(output(&mill, id).await, "the end");
 }
 
 async fn acts_on_a_run_that_runs_or_has_finished_are_refused(kit: Kit) {

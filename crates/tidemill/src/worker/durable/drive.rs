@@ -47,6 +47,8 @@ pub(crate) enum Stand {
     Begins(Vec<String>),
     /// It would wait.
     Waits(Waits),
+    /// It would continue anew.
+    Renews,
     /// It would be parked.
     Parks(String),
 }
@@ -153,6 +155,9 @@ impl<'a> Driver<'a> {
             Some(Trouble::Park(why)) => return over(Over::Waits(parked(cx, why))),
             Some(Trouble::Fail(fail)) => return over(Over::Fails(fail)),
             Some(Trouble::Stale) => return over(Over::Stale),
+            Some(Trouble::Renew(..)) if cx.run().is_recorded() => {
+                return over(Over::Stands(Stand::Renews));
+            }
             Some(Trouble::Renew(payload, left)) => {
                 told.renewal = Some((payload, left));
                 let (until, what) = (Some(cx.present()), vec!["its next turn".to_owned()]);
@@ -195,15 +200,9 @@ impl<'a> Driver<'a> {
             let why = "what it did was undone; enqueue it anew instead";
             return over(Over::Fails(Fail::permanent(why)));
         }
-        let read = |row: EntryRow| {
-            serde_json::from_str::<Entry>(&row.entry).map(|entry| (row.number, entry))
-        };
-        match rows.into_iter().map(read).collect::<serde_json::Result<Vec<_>>>() {
-            Ok(entries) => told.replay = Some(Replay::new(entries)),
-            Err(error) => {
-                let why = format!("its journal cannot be read: {error}");
-                return over(Over::Waits(parked(self.cx, why)));
-            }
+        match replay_of(rows) {
+            Ok(replay) => told.replay = Some(replay),
+            Err(why) => return over(Over::Waits(parked(self.cx, why))),
         }
         told.begun = run.is_some();
         for (_, waker) in told.wakers.drain() {
@@ -388,6 +387,22 @@ impl<'a> Driver<'a> {
         }
         Poll::Pending
     }
+}
+
+fn replay_of(rows: Vec<EntryRow>) -> Result<Replay, String> {
+    let read = |row: EntryRow| serde_json::from_str::<Entry>(&row.entry).map(|e| (row.number, e));
+    let entries = rows.into_iter().map(read).collect::<serde_json::Result<Vec<_>>>();
+    entries.map(Replay::new).map_err(|error| format!("its journal cannot be read: {error}"))
+}
+
+/// Reads the journal of a run whose handler has ended without a look at it: it may have left out all of it.
+pub(crate) async fn look(cx: &Context) -> Result<(), Fail> {
+    if cx.run().told().replay.is_some() {
+        return Ok(());
+    }
+    let (rows, _) = cx.mill().0.store.journal(cx.id()).await.map_err(Fail::transient)?;
+    cx.run().told().replay = Some(replay_of(rows).map_err(Fail::permanent)?);
+    Ok(())
 }
 
 async fn came(mut hints: Receiver<Hint>, id: JobId) {
