@@ -98,9 +98,10 @@ impl From<tidemill::Error> for Failure {
                 .hint("`tidemill flows list` shows the flows that are kept"),
             E::StepUnknown { .. } => Self::new(Exit::NotFound, code, message)
                 .hint("`tidemill flows show` names its steps"),
-            E::FlowNotNow { .. } | E::RunFinished { .. } | E::RunNotNow { .. } => {
-                Self::new(Exit::Conflict, code, message)
-            }
+            E::FlowNotNow { .. }
+            | E::RunFinished { .. }
+            | E::RunNotNow { .. }
+            | E::UpdateRefused { .. } => Self::new(Exit::Conflict, code, message),
             E::FlowWaitTimeout { .. } => Self::new(Exit::Timeout, code, message)
                 .hint("`tidemill flows show` shows what it waits for"),
             E::ScheduleUnknown { .. } => Self::new(Exit::NotFound, code, message)

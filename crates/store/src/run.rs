@@ -33,8 +33,27 @@ pub struct RunWrites {
     pub answers: Vec<(i64, String)>,
     /// It continues anew. Only with a settle that lets it wait.
     pub renewal: Option<Renewal>,
-    /// What its object is from now on; `Some(None)`: nothing any more. Only with a settle that finishes it well.
-    pub object: Option<Option<Payload>>,
+    /// What its object is from now on. Only with a settle that finishes it well.
+    pub object: Option<Keep>,
+}
+
+/// What an object is from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Keep {
+    /// This.
+    This(Payload),
+    /// Nothing any more.
+    Nothing,
+}
+
+impl Keep {
+    /// What is kept, if anything is.
+    pub fn state(&self) -> Option<&Payload> {
+        match self {
+            Self::This(state) => Some(state),
+            Self::Nothing => None,
+        }
+    }
 }
 
 /// A run that continues anew: its journal is emptied, its job keeps everything but the payload.

@@ -40,6 +40,7 @@ mod conformance {
     mod rescue;
     mod retention;
     mod run_acts;
+    mod run_beside;
     mod runs;
     mod sagas;
     mod schedules;

@@ -1,8 +1,9 @@
-//! `tidemill workflows`: list, show, export, replay, diff, signal, pause, resume, reset, skip,
-//! edit, cancel.
+//! `tidemill workflows`: list, show, export, replay, diff, signal, update, object, pause,
+//! resume, reset, skip, edit, cancel.
 
 mod act;
 mod advice;
+mod ask;
 mod diff;
 mod export;
 mod list;
@@ -42,6 +43,10 @@ enum Verb {
     Diff(diff::Args),
     /// Send a run a signal
     Signal(act::Signal),
+    /// Send a run an update, and print what it answers
+    Update(ask::Update),
+    /// Print what an object is: what jobs of one name and key keep between them
+    Object(ask::Object),
     /// Let a run go no further than where it waits next
     Pause(act::Run),
     /// Let a run go on that was paused or parked
@@ -65,6 +70,8 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         Verb::Replay(args) => replay::run(app, args).await,
         Verb::Diff(args) => diff::run(app, args).await,
         Verb::Signal(args) => act::signal(app, args).await,
+        Verb::Update(args) => ask::update(app, args).await,
+        Verb::Object(args) => ask::object(app, args).await,
         Verb::Pause(args) => act::pause(app, args).await,
         Verb::Resume(args) => act::resume(app, args).await,
         Verb::Reset(args) => act::reset(app, args).await,

@@ -45,6 +45,57 @@ fn begin(mill: &Mill) -> String {
     work(mill, enqueue).unwrap().to_string()
 }
 
+/// Answers one update with its double and keeps it in an object; what is not positive it refuses.
+async fn double(_: Double, cx: Context) -> Result<i64, Fail> {
+    let positive = |n: &i64| if *n > 0 { Ok(()) } else { Err("it must be positive".to_owned()) };
+    let asked = cx.update_if("double", positive).await?;
+    let doubled = asked.value * 2;
+    asked.answer(&doubled).await?;
+    cx.object()?.set(&doubled)?;
+    Ok(doubled)
+}
+
+#[derive(Serialize, Deserialize)]
+struct Double;
+
+impl Job for Double {
+    const KIND: &'static str = "double";
+    type Output = i64;
+}
+
+fn answers(mill: &Mill) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let (tide, id, running) = runtime.block_on(async {
+        let tide = Tidemill::open(mill.url()).await.unwrap();
+        let job = Enqueue::from(Double).object("doubles", "a");
+        let id = tide.enqueue(job).await.unwrap().id();
+        let running = tide.worker().queues(["doubles"]).handle(double).start().await.unwrap();
+        (tide, id, running)
+    });
+    let id = id.to_string();
+    mill.run(&["workflows", "object", "doubles", "a"]).code(3).says("object_unknown");
+    let update = |n: &str| mill.run(&["workflows", "update", &id, "double", n, "--timeout", "30s"]);
+    update("-1").code(5).says("update_refused").says("it must be positive");
+    update("21").ok().says("42");
+    mill.run(&["jobs", "wait", &id]).ok().says("42");
+    mill.run(&["workflows", "object", "doubles", "a"]).ok().says("42");
+    update("3").code(5).says("run_finished");
+    runtime.block_on(async {
+        running.stop().await;
+        tide.close().await;
+    });
+}
+
+#[test]
+fn updates_are_answered_and_objects_shown_on_sqlite() {
+    answers(&Mill::sqlite());
+}
+
+#[test]
+fn updates_are_answered_and_objects_shown_on_postgres() {
+    answers(&Mill::postgres());
+}
+
 fn life(mill: &Mill) {
     let id = begin(mill);
     mill.run(&["workflows"]).ok().says(&id).says("signal approve").says("blocked");

@@ -61,13 +61,12 @@ impl Mailbox {
                 Content::Signal { name, payload } if !self.taken.contains(&number) => {
                     self.signals.entry(name).or_default().insert(number, (at, payload));
                 }
-                Content::Signal { .. } => {}
+                Content::Signal { .. } | Content::Taken => {}
                 Content::Child(end) => {
                     // Whoever continues anew has no children: then it is over.
                     self.taken.insert(number);
                     self.children.entry(end.id).or_insert((at, end));
                 }
-                Content::Taken => {}
             }
         }
     }

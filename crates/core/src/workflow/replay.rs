@@ -7,6 +7,9 @@
 //!
 //! Code that differs from its journal is never led on: the difference is told, in words ([`Diff`]).
 
+mod renew;
+mod reserve;
+
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use jiff::Timestamp;
@@ -18,6 +21,8 @@ use crate::workflow::JOURNAL_ENTRIES_MAX;
 use crate::workflow::entry::{Began, Ending, Entry};
 use crate::workflow::mail::Mailbox;
 use crate::workflow::talk::{Answer, Ask, Diff, Rest, Waits};
+
+pub use renew::Left;
 
 /// What the journal knows of a key.
 #[derive(Debug, Clone, Default)]
@@ -91,17 +96,6 @@ pub struct Replay {
     forget: Vec<u32>,
     next: u32,
     in_flight: bool,
-}
-
-/// What a run leaves behind that continues anew.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Left {
-    /// Numbers of mail that is of no more use.
-    pub taken: Vec<i64>,
-    /// Children that nobody waits for.
-    pub children: Vec<JobId>,
-    /// There are steps that would have to be undone if it failed later: their undos would be lost.
-    pub owes_undo: bool,
 }
 
 /// What is to be written.
@@ -193,17 +187,6 @@ impl Replay {
         if !stays && !self.undoable.contains(entry.key()) {
             self.numbers.entry(entry.key().to_owned()).or_default().push(number);
         }
-    }
-
-    /// What a run leaves behind that continues anew with an empty journal; or why it cannot.
-    pub fn renew(&self) -> Result<Left, Diff> {
-        self.end()?;
-        let waits = self.ops.values().filter_map(|op| match op {
-            Op::Joining { ids } => Some(ids.clone()),
-            _ => None,
-        });
-        let owes_undo = !self.undoable.is_empty() && !self.is_past_pivot;
-        Ok(Left { taken: self.mailbox.taken(), children: waits.flatten().collect(), owes_undo })
     }
 
     /// Whether everything the journal has was told.
@@ -347,34 +330,6 @@ impl Replay {
         self.numbers.retain(|of, _| !is_inside(of));
         self.forget.extend(self.reserved.remove(key));
         self.push(Entry::Ended { key: key.to_owned(), hash, tries, took_ms, ending });
-    }
-
-    /// The number under which a transaction of the code's own records what this step comes to. It stays the same until
-    /// it is sealed.
-    pub fn reserve(&mut self, key: &str) -> u32 {
-        let next = &mut self.next;
-        *self.reserved.entry(key.to_owned()).or_insert_with(|| {
-            *next += 1;
-            *next - 1
-        })
-    }
-
-    /// The number that is reserved for this step.
-    pub fn reserved(&self, key: &str) -> Option<u32> {
-        self.reserved.get(key).copied()
-    }
-
-    /// Whether a number is reserved of which nobody knows what became.
-    pub fn has_reserved(&self) -> bool {
-        !self.reserved.is_empty()
-    }
-
-    /// Nothing can be recorded under the number that was reserved for this step: the next try gets another one.
-    pub fn sealed(&mut self, key: &str) {
-        if let Some(number) = self.reserved.remove(key) {
-            self.numbers.entry(key.to_owned()).or_default().push(number);
-            self.length += 1;
-        }
     }
 
     /// A step failed and is to be tried again then.

@@ -82,9 +82,9 @@ impl Tidemill {
         Ok(receipt)
     }
 
-    /// Sends a message to a run and waits for what it answers. Sent again under the same id, it is not sent again, and the
-    /// answer is the same. One that the run refuses is an error, `update_refused`; so is a run that finishes without an
-    /// answer, `run_finished`. After `timeout` it fails with `wait_timeout`, and may be asked for again under its id.
+    /// Sends a message to a run and waits for what it answers. Sent again under the same id, it is not sent again,
+    /// and the answer is the same. One that the run refuses is an error, `update_refused`; so is a run that finishes
+    /// without an answer, `run_finished`. After `timeout` it fails with `wait_timeout`; ask again under its id then.
     ///
     /// ```
     /// # use std::time::Duration;

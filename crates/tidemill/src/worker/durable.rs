@@ -24,7 +24,7 @@ use std::thread::ThreadId;
 
 use tidemill_core::workflow::{Answer, Ask, Diff, Entry, Keys, Left, Mail, Replay};
 use tidemill_core::{JobId, NewJob, Payload, WorkerId};
-use tidemill_store::run::{Renewal, RunWrites};
+use tidemill_store::run::{Keep, Renewal, RunWrites};
 
 use crate::testing::Crash;
 use crate::worker::context::Context;
@@ -92,7 +92,7 @@ pub(crate) struct Told {
     shown: Option<Payload>,
     answers: Vec<(i64, String)>,
     renewal: Option<(Payload, Left)>,
-    object: Option<Option<Payload>>,
+    object: Option<Keep>,
     owes: bool,
     trouble: Option<Trouble>,
     /// What is being written.

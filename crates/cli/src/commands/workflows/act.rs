@@ -12,15 +12,15 @@ use crate::output;
 #[derive(Debug, clap::Args)]
 pub struct Signal {
     /// The run
-    id: JobId,
+    pub id: JobId,
     /// The name of the signal
-    name: String,
+    pub name: String,
     /// What it carries, as JSON
     #[arg(default_value = "null")]
-    payload: String,
+    pub payload: String,
     /// Sent again under the same id, it is not sent again
     #[arg(long = "once", value_name = "ID")]
-    once: Option<String>,
+    pub once: Option<String>,
 }
 
 /// Who acts, and why.
@@ -107,7 +107,7 @@ pub async fn signal(app: &App, args: Signal) -> Outcome {
 }
 
 /// JSON as it was typed.
-fn json_of(text: &str) -> Outcome<Box<RawValue>> {
+pub fn json_of(text: &str) -> Outcome<Box<RawValue>> {
     let payload = Payload::parse(text, &Limits::default()).map_err(tidemill::Error::from)?;
     let raw = RawValue::from_string(payload.into_string());
     let raw = raw.map_err(|e| tidemill::core::Error::PayloadNotJson { reason: e.to_string() });

@@ -111,8 +111,8 @@ async fn keep_objects(
 ) -> Result<(), Fault> {
     let changed = || {
         runs.iter().filter_map(|(job, _, writes)| {
-            let state = writes.object.as_ref()?;
-            Some((job.queue.as_str(), job.key.as_deref()?, state.as_ref().map(Payload::as_str)))
+            let state = writes.object.as_ref()?.state().map(Payload::as_str);
+            Some((job.queue.as_str(), job.key.as_deref()?, state))
         })
     };
     let kept = changed().filter_map(|(queue, key, state)| Some((queue, (key, state?))));

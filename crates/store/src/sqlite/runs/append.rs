@@ -95,8 +95,8 @@ fn renew(conn: &Connection, id: &[u8; 16], renewal: &Renewal) -> Result<()> {
 
 /// Writes what the object of a job, whose lease holds, is from now on.
 pub(in crate::sqlite) fn keep_object(turn: &Turn<'_>, job: &Job, writes: &RunWrites) -> Result<()> {
-    let (Some(state), Some(key)) = (&writes.object, &job.key) else { return Ok(()) };
-    if let Some(state) = state {
+    let (Some(keep), Some(key)) = (&writes.object, &job.key) else { return Ok(()) };
+    if let Some(state) = keep.state() {
         let mut keep = turn.conn.prepare_cached(include_str!("../sql/upsert_object.sql"))?;
         keep.execute(params![job.queue, key, turn.now, state.as_str()])?;
     } else {

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidemill_core::Payload;
+use tidemill_store::run::Keep;
 
 use super::step::write;
 use crate::worker::context::Context;
@@ -67,7 +67,7 @@ impl<S: Serialize + DeserializeOwned> Object<'_, S> {
     pub async fn get(&self) -> Result<Option<S>, Fail> {
         let set = self.cx.run().told().object.clone();
         let state = match set {
-            Some(state) => state,
+            Some(keep) => keep.state().cloned(),
             None => self.cx.mill().0.store.object(&self.cx.job().queue, self.key).await?,
         };
         let unreadable =
@@ -81,16 +81,16 @@ impl<S: Serialize + DeserializeOwned> Object<'_, S> {
         let state = state.map_err(|e| {
             Fail::permanent(format!("the object {:?} cannot be kept: {e}", self.key))
         })?;
-        self.put(Some(state));
+        self.put(Keep::This(state));
         Ok(())
     }
 
     /// It is nothing any more once this job is done.
     pub fn clear(&self) {
-        self.put(None);
+        self.put(Keep::Nothing);
     }
 
-    fn put(&self, state: Option<Payload>) {
+    fn put(&self, state: Keep) {
         self.cx.run().told().object = Some(state);
     }
 }

@@ -6,12 +6,12 @@ use crate::worker::fail::Fail;
 use crate::worker::job::{Enqueue, Job};
 
 impl Context {
-    /// Ends this turn of the run and begins the next one, with this payload and an empty journal. It stays the same job:
-    /// its id, its unique key, who waits for it, and signals that nobody took. What it waits for in other branches is
-    /// dropped, children are called off. Never comes back.
+    /// Ends this turn of the run and begins the next one, with this payload and an empty journal. It stays the same
+    /// job: its id, its unique key, who waits for it, and signals that nobody took. What it waits for in other branches
+    /// is dropped, children are called off. Never comes back.
     ///
-    /// Steps that can be undone must lie behind a [`pivot`](Self::pivot), because their undos are forgotten; if not, the
-    /// run is parked.
+    /// Steps that can be undone must lie behind a [`pivot`](Self::pivot), because their undos are forgotten; if not,
+    /// the run is parked.
     ///
     /// ```
     /// # use serde::{Deserialize, Serialize};

@@ -142,9 +142,9 @@ impl Step {
                 tries += 1;
                 let told = StepContext { key: idempotency_key.clone(), tries };
                 let began = Instant::now();
-                let tried = try_once(&cx, timeout, body(told)).await;
+                let came = try_once(&cx, timeout, body(told)).await;
                 let took_ms = began.elapsed().as_millis() as u64;
-                let fail = match tried {
+                let fail = match came {
                     Ok(value) => return end(op, hash, tries, took_ms, value).await,
                     Err(fail) => fail,
                 };

@@ -45,8 +45,8 @@ pub struct Proof<T>(PhantomData<T>);
 
 impl Context {
     /// A step of this name that commits together with rows of the handler's own, in the store's database. Its body
-    /// begins a transaction with any driver, writes, [records](Recorder::record_in) what the step comes to, and commits.
-    /// So its rows are written exactly once, whenever the process dies.
+    /// begins a transaction with any driver, writes, [records](Recorder::record_in) what the step comes to, and
+    /// commits. So its rows are written exactly once, whenever the process dies.
     ///
     /// ```
     /// # use tidemill::{Context, Fail};

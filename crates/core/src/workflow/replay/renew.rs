@@ -1,0 +1,29 @@
+//! Runs that continue anew: what is left of them when their journal is emptied.
+
+use super::{Op, Replay};
+use crate::id::JobId;
+use crate::workflow::talk::Diff;
+
+/// What a run leaves behind that continues anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    /// Numbers of mail that is of no more use.
+    pub taken: Vec<i64>,
+    /// Children that nobody waits for.
+    pub children: Vec<JobId>,
+    /// There are steps that would have to be undone if it failed later: their undos would be lost.
+    pub owes_undo: bool,
+}
+
+impl Replay {
+    /// What a run leaves behind that continues anew with an empty journal; or why it cannot.
+    pub fn renew(&self) -> Result<Left, Diff> {
+        self.end()?;
+        let waits = self.ops.values().filter_map(|op| match op {
+            Op::Joining { ids } => Some(ids.clone()),
+            _ => None,
+        });
+        let owes_undo = !self.undoable.is_empty() && !self.is_past_pivot;
+        Ok(Left { taken: self.mailbox.taken(), children: waits.flatten().collect(), owes_undo })
+    }
+}
