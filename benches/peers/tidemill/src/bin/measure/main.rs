@@ -1,6 +1,6 @@
 //! How Tidemill's verbs cost and how they grow: with the backlog, with history, under a held xmin.
 //!
-//! `measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines|due|flows [--store URL]
+//! `measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines|due|flows|workflows [--store URL]
 //! [--jobs N] [--seconds N] [--large]`. Without a store it starts a PostgreSQL of its own, or with `--store sqlite`
 //! uses a file of its own. It only reports; nothing here passes or fails.
 
@@ -16,6 +16,7 @@ mod memory;
 mod slots;
 mod tenants;
 mod verbs;
+mod workflows;
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -97,10 +98,11 @@ async fn main() -> Res<()> {
             flows::measure(&mill, options.number("jobs", 15_000), is_large).await?;
         }
         "lines" => lines::measure(&mill, options.number("jobs", 20_000)).await?,
+        "workflows" => workflows::measure(&mill, options.number("jobs", 100_000)).await?,
         "latency" => latency::measure(&mill, options.number("jobs", 500)).await?,
         "fill" => drop(load::fill(&mill, options.number("jobs", 1_000_000)).await?),
         _ => return Err(
-            "measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines|flows [--store URL]"
+            "measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines|flows|workflows [--store URL]"
                 .into(),
         ),
     }

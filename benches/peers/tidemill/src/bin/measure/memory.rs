@@ -30,7 +30,7 @@ pub async fn measure(mill: &Tidemill, url: &str, jobs: u64) -> Res<()> {
     Ok(())
 }
 
-fn resident_mib() -> Res<f64> {
+pub fn resident_mib() -> Res<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
     let kib: f64 = line.split_whitespace().nth(1).unwrap_or("0").parse()?;
