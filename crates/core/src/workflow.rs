@@ -35,6 +35,10 @@ pub fn is_never(due: Timestamp) -> bool {
 pub const JOURNAL_ENTRIES_MAX: u32 = 100_000;
 /// Bytes of one entry, at most.
 pub const ENTRY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// What a step returned stands beside its entry from so many bytes on, so that a journal is read quickly.
+pub const ASIDE_BYTES_MIN: usize = 64 * 1024;
+/// Bytes that a step may return.
+pub const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Children that one call starts, at most.
 pub const CHILDREN_MAX: usize = 10_000;
 /// The longest name of a step, a signal or a scope.

@@ -274,6 +274,10 @@ impl Runs for Postgres {
         runs::journal(&self.shared.db, job).await
     }
 
+    async fn value(&self, job: JobId, number: u32) -> Result<Option<Payload>> {
+        runs::value(&self.shared.db, job, number).await
+    }
+
     async fn mail(&self, job: JobId, after: i64) -> Result<Vec<Mail>> {
         runs::mail(&self.shared.db, job, after).await
     }

@@ -19,6 +19,8 @@ pub struct RunWrites {
     pub begins: Option<String>,
     /// Entries of the journal, as JSON, with their numbers.
     pub entries: Vec<(u32, String)>,
+    /// What stands beside entries, by their numbers.
+    pub values: Vec<(u32, Payload)>,
     /// Numbers of entries that others stand for now.
     pub forget: Vec<u32>,
     /// What it shows of itself from now on.
@@ -80,7 +82,8 @@ impl RunWrites {
 
     /// Whether nothing is to be written beside the run and its journal.
     pub fn is_lone(&self) -> bool {
-        self.children.is_empty()
+        self.values.is_empty()
+            && self.children.is_empty()
             && self.cancel.is_empty()
             && self.answers.is_empty()
             && self.renewal.is_none()
@@ -348,6 +351,9 @@ pub trait Runs: Send + Sync {
 
     /// The journal of a run, in order, and what else is kept of it.
     async fn journal(&self, job: JobId) -> Result<(Vec<EntryRow>, Option<RunView>)>;
+
+    /// What stands beside an entry of a journal.
+    async fn value(&self, job: JobId, number: u32) -> Result<Option<Payload>>;
 
     /// The mail of a run after this number, in order.
     async fn mail(&self, job: JobId, after: i64) -> Result<Vec<Mail>>;

@@ -204,6 +204,10 @@ impl Runs for Sqlite {
         self.read(move |conn| runs::journal(conn, job)).await
     }
 
+    async fn value(&self, job: JobId, number: u32) -> Result<Option<Payload>> {
+        self.read(move |conn| runs::value(conn, job, number)).await
+    }
+
     async fn mail(&self, job: JobId, after: i64) -> Result<Vec<Mail>> {
         self.read(move |conn| runs::mail(conn, job, after)).await
     }

@@ -11,6 +11,7 @@ use crate::id::JobId;
 use crate::job::outcome::ErrorClass;
 use crate::job::state::State;
 use crate::payload::Payload;
+use crate::workflow::ASIDE_BYTES_MIN;
 
 /// One entry of a journal. `key` is the scope, the name and, from the second time on, the number of its occurrence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -149,6 +150,13 @@ pub type StepUndo = Box<Undo>;
 pub enum Ending {
     /// It returned this.
     Ok(Payload),
+    /// It returned something large, which stands beside the entry and is read when the code asks for it.
+    Aside {
+        /// The number of the entry.
+        number: u32,
+        /// How many bytes it has.
+        bytes: usize,
+    },
     /// It failed for good.
     Err {
         /// What kind of failure.
@@ -190,6 +198,20 @@ impl Entry {
             | Self::Joined { key, .. }
             | Self::Noted { key, .. }
             | Self::Pivot { key } => key,
+        }
+    }
+
+    /// Takes what a step returned out of its entry, of this number, if it is large. It is to be written beside it.
+    pub fn put_aside(&mut self, number: u32) -> Option<Payload> {
+        let Self::Ended { ending, .. } = self else { return None };
+        let Ending::Ok(value) = ending else { return None };
+        let bytes = value.as_str().len();
+        if bytes < ASIDE_BYTES_MIN {
+            return None;
+        }
+        match std::mem::replace(ending, Ending::Aside { number, bytes }) {
+            Ending::Ok(value) => Some(value),
+            _ => None,
         }
     }
 

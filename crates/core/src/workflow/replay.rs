@@ -7,6 +7,7 @@
 //!
 //! Code that differs from its journal is never led on: the difference is told, in words ([`Diff`]).
 
+mod aside;
 mod renew;
 mod reserve;
 
@@ -292,6 +293,9 @@ impl Replay {
 
     /// The answer for a key, if there is one; it is given once.
     pub fn answer(&mut self, key: &str) -> Option<Answer> {
+        if self.aside(key).is_some() {
+            return None;
+        }
         let op = self.ops.get_mut(key)?;
         match std::mem::replace(op, Op::Over) {
             Op::Answered(answer @ Answer::Go { .. }) => {

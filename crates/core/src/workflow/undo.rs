@@ -6,6 +6,7 @@ use crate::flow::saga::{Became, undo_job};
 use crate::id::JobId;
 use crate::job::NewJob;
 use crate::job::outcome::ErrorClass;
+use crate::payload::Payload;
 use crate::workflow::entry::{Began, Ending, Entry, StepUndo};
 
 /// A step that is to be undone.
@@ -40,6 +41,7 @@ pub fn undos<'a>(journal: impl IntoIterator<Item = &'a Entry>) -> Vec<Undoing> {
         .filter_map(|(key, (place, undo))| {
             let (order, became) = match ended.get(key) {
                 Some((at, Ending::Ok(output))) => ((0, *at), Became::Done(output.clone())),
+                Some((at, Ending::Aside { .. })) => ((0, *at), Became::Done(Payload::null())),
                 Some((_, Ending::Err { class: ErrorClass::Permanent, .. })) => return None,
                 Some((at, Ending::Err { .. })) => ((0, *at), Became::Unknown),
                 None => ((1, place), Became::Unknown),
@@ -70,7 +72,6 @@ pub fn orphans<'a>(journal: impl IntoIterator<Item = &'a Entry>) -> BTreeSet<Job
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::payload::Payload;
 
     fn began(key: &str) -> Entry {
         let undo = NewJob::new(format!("undo_{key}"), Payload::null()).into();

@@ -13,4 +13,4 @@ pub(crate) use act::{acts, change};
 pub(crate) use append::{Appends, append, seal};
 pub(crate) use beside::{Beside, write_with};
 pub(crate) use mail::{Locked, News, ends, locked, mail, reply, signal, wait};
-pub(crate) use view::{debts, journal, list, object, paid};
+pub(crate) use view::{debts, journal, list, object, paid, value};

@@ -8,4 +8,4 @@ mod view;
 pub(super) use act::{acts, change};
 pub(super) use append::{append, keep_object, seal, write};
 pub(super) use mail::{ended, mail, reply, signal, wait};
-pub(super) use view::{debts, forget, journal, list, object, paid};
+pub(super) use view::{debts, forget, journal, list, object, paid, value};

@@ -159,6 +159,7 @@ fn read_answer<T: DeserializeOwned>(run: JobId, answer: &str) -> Result<T> {
     match serde_json::from_str(answer).map_err(unreadable)? {
         Ending::Ok(output) => output.read().map_err(unreadable),
         Ending::Err { message, .. } => Err(Error::UpdateRefused { id: run, reason: message }),
+        Ending::Aside { .. } => Err(Error::RunUnknown { id: run }),
     }
 }
 

@@ -154,6 +154,7 @@ impl Run {
         let mut writes = told.writes(version).unwrap_or_default();
         if let Some(mut before) = flying {
             before.entries.append(&mut writes.entries);
+            before.values.append(&mut writes.values);
             before.forget.append(&mut writes.forget);
             before.children.append(&mut writes.children);
             before.cancel.append(&mut writes.cancel);
@@ -167,6 +168,7 @@ impl Run {
         }
         if let Some((payload, left)) = renewal {
             writes.entries.clear();
+            writes.values.clear();
             writes.forget.clear();
             writes.cancel.extend(left.children);
             let (version, taken) = (version.to_owned(), left.taken);
@@ -208,7 +210,9 @@ impl Told {
         let replay = self.replay.as_mut()?;
         let made = replay.take();
         let mut entries = Vec::with_capacity(made.entries.len());
-        for (number, entry) in made.entries {
+        let mut values = Vec::new();
+        for (number, mut entry) in made.entries {
+            values.extend(entry.put_aside(number).map(|value| (number, value)));
             match serde_json::to_string(&entry) {
                 Ok(text) => entries.push((number, text)),
                 Err(error) => {
@@ -219,6 +223,7 @@ impl Told {
         let mut writes = RunWrites {
             begins: None,
             entries,
+            values,
             forget: made.forget,
             state: self.shown.take(),
             owes: std::mem::take(&mut self.owes),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidemill::testing::{crash_at_every_write, drain, skip_time};
 use tidemill::{
-    Context, Enqueue, Fail, Job, JobId, Payload, Settings, Signal, State, Tidemill, Worker,
+    Context, Enqueue, Fail, First, Job, JobId, Payload, Settings, Signal, State, Tidemill, Worker,
 };
 
 use super::kit::{Echo, Kit, SOON};
@@ -20,6 +20,7 @@ over_both_stores!(
     jobs_of_an_object_run_one_at_a_time_in_order_and_keep_its_state,
     a_job_that_fails_leaves_its_object_as_it_was,
     durable_calls_of_another_task_park_the_run,
+    large_results_stand_beside_the_journal_and_keep_their_place,
 );
 
 async fn output(mill: &Tidemill, id: JobId) -> String {
@@ -256,4 +257,40 @@ async fn durable_calls_of_another_task_park_the_run(kit: Kit) {
     drain(worker).await.unwrap();
     let parked = mill.run(id).await.unwrap().unwrap().parked.unwrap();
     assert!(parked.contains("in another task"), "{parked}");
+}
+
+/// Five mebibytes would not fit into an entry.
+const LARGE: usize = 5 * 1024 * 1024;
+
+async fn large_results_stand_beside_the_journal_and_keep_their_place(kit: Kit) {
+    let mill = kit.open_still().await;
+    let worker = || {
+        mill.worker().handle_raw("large", Settings::default(), |_, cx: Context| async move {
+            let large = cx.step("large").run(|_| async { Ok("x".repeat(LARGE)) });
+            // It ended first, so it wins again, although it takes longer to read.
+            let small = async {
+                let _: bool = cx.signal("never").await?;
+                Ok::<_, Fail>(())
+            };
+            let First::A(large) = cx.race((large, small)).await? else {
+                return Err(Fail::permanent("the other one won"));
+            };
+            let scoped: String = cx.scope("scope", |_| async { Ok("y".repeat(LARGE)) }).await?;
+            let other = cx.step("other").run(|_| async { Ok(7) });
+            let read = cx.step("none").run(|_| async { Ok(0) });
+            let (other, none) = cx.join((other, read)).await?;
+            cx.sleep(DAY).await?;
+            Ok(Payload::trusted(format!("{}", large.len() + scoped.len() + other + none)))
+        })
+    };
+    let id = start(&mill, "large").await;
+    drain(worker()).await.unwrap();
+    mill.signal(id, Signal::new("never", &true)).await.unwrap();
+    skip_time(&mill, &kit.clock, worker).await.unwrap();
+    assert_eq!(mill.run(id).await.unwrap().unwrap().parked, None);
+    assert_eq!(output(&mill, id).await, (2 * LARGE + 7).to_string());
+    let journal = mill.store().journal(id).await.unwrap().0;
+    assert!(journal.iter().all(|row| row.entry.len() < 200), "{journal:?}");
+    let history = mill.history(id).await.unwrap();
+    assert!(serde_json::to_string(&history).unwrap().len() > 2 * LARGE);
 }

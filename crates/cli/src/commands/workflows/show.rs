@@ -104,6 +104,7 @@ fn timeline(journal: &[Recorded], acts: &[RunActView], now: Timestamp) {
 fn with_of(act: &RunActView) -> String {
     let text = |ending: &Ending| match ending {
         Ending::Ok(output) => cut(output.as_str()),
+        Ending::Aside { bytes, .. } => format!("{bytes} bytes"),
         Ending::Err { message, .. } => format!("failure: {}", cut(message)),
     };
     let changed = match (&act.was, &act.became) {
@@ -131,6 +132,7 @@ fn told(entry: &Entry) -> (String, Option<Duration>, Option<u16>, String) {
             let took = Some(Duration::from_millis(*took_ms));
             match ending {
                 Ending::Ok(output) => (word, took, Some(*tries), output.as_str().to_owned()),
+                Ending::Aside { bytes, .. } => (word, took, Some(*tries), format!("{bytes} bytes")),
                 Ending::Err { message, .. } => {
                     ("failed for good".to_owned(), took, Some(*tries), message.clone())
                 }

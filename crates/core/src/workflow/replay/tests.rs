@@ -1,6 +1,7 @@
 //! Runs are led along their journals, and never astray.
 
 use super::*;
+use crate::workflow::ASIDE_BYTES_MIN;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -160,4 +161,35 @@ fn mail_of_a_clock_that_is_ahead_has_come_all_the_same() {
     let content = crate::workflow::Content::Signal { name: "go".into(), payload: Payload::null() };
     replay.read([crate::workflow::Mail { number: 1, at: ahead, content }]);
     assert_eq!(replay.rest(NOW), Rest::Deliver("go".into()));
+}
+
+#[test]
+fn what_stands_beside_an_entry_is_told_once_it_was_read() {
+    let ending = Ending::Ok(Payload::trusted(format!("\"{}\"", "x".repeat(ASIDE_BYTES_MIN))));
+    let mut entry = Entry::Ended { key: "a".into(), hash: None, tries: 1, took_ms: 0, ending };
+    let value = entry.put_aside(3).unwrap();
+    assert_eq!(entry.put_aside(3), None, "it is aside");
+    let mut replay = Replay::new([(3, entry)]);
+    replay.ask("a", step()).unwrap();
+    assert_eq!(replay.rest(Timestamp::UNIX_EPOCH), Rest::Deliver("a".into()));
+    assert_eq!((replay.aside("a"), replay.answer("a")), (Some(3), None));
+    replay.fetched("a", value.clone());
+    assert_eq!(replay.answer("a"), Some(Answer::Ended(Ending::Ok(value))));
+}
+
+#[test]
+fn what_a_transaction_recorded_is_told_in_its_place_and_replaced() {
+    let output = Payload::trusted("7".into());
+    let (key, hash) = ("pay".to_owned(), None);
+    let recorded = Entry::Recorded { key, hash, tries: 2, output: output.clone() };
+    let mut replay = Replay::new([(4, recorded)]);
+    replay.ask("pay", step()).unwrap();
+    assert_eq!(replay.rest(Timestamp::UNIX_EPOCH), Rest::Deliver("pay".into()));
+    assert_eq!(replay.answer("pay"), Some(Answer::Ended(Ending::Ok(output))));
+    let writes = replay.take();
+    assert_eq!((writes.entries[0].0, writes.forget), (5, vec![4]));
+    // A number stays reserved until it is sealed; then the next try gets another one.
+    assert_eq!((replay.reserve("b"), replay.reserve("b")), (6, 6));
+    replay.sealed("b");
+    assert_eq!((replay.reserve("b"), replay.has_reserved()), (7, true));
 }

@@ -26,6 +26,7 @@ create table tidemill.journal (
     number int4 not null,
     at timestamptz not null,
     entry json not null,
+    value text, -- what a step returned, if it is large: read when it is asked for
     primary key (job, number)
 );
 

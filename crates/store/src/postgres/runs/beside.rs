@@ -13,6 +13,7 @@ use crate::run::{Append, Renewal, RunWrites};
 use crate::wake::Hint;
 
 const ANSWER: Statement = sql!("answer_mail", UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY);
+const VALUE: Statement = sql!("set_value", UUID, INT4, TEXT);
 const RENEW: Statement = sql!("renew_run", UUID, TEXT, TEXT, INT8_ARRAY);
 const KEEP: Statement = sql!("upsert_objects", TIMESTAMPTZ, TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY);
 const FORGET: Statement = sql!("delete_objects", TEXT_ARRAY, TEXT_ARRAY);
@@ -41,6 +42,11 @@ impl Beside {
         let mut called_off = Vec::new();
         for id in runs.clone().flat_map(|(_, writes)| &writes.cancel) {
             called_off.push(cancel::cancel_in(shared, conn, *id, UNWANTED).await?);
+        }
+        for (job, writes) in runs.clone() {
+            for (number, value) in &writes.values {
+                conn.query(&VALUE, &[&job.0, &(*number as i32), &value.as_str()]).await?;
+            }
         }
         let answered = answer(conn, runs.clone()).await?;
         for (job, writes) in runs {

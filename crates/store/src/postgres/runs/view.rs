@@ -9,6 +9,7 @@ use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::run::{EntryRow, RunFilter, RunView};
 
 const JOURNAL: Statement = sql!("select_journal", UUID);
+const VALUE: Statement = sql!("select_value", UUID, INT4);
 const OBJECT: Statement = sql!("select_object", TEXT, TEXT);
 const RUNS: Statement = sql!("select_runs", UUID_ARRAY);
 const LIST: Statement = sql!("list_runs", UUID, INT8, TEXT, BOOL, BOOL);
@@ -43,6 +44,12 @@ fn view(row: &tokio_postgres::Row) -> Result<RunView> {
         paused: row.get(6),
         undone: row.get(7),
     })
+}
+
+/// What stands beside an entry of a journal.
+pub(crate) async fn value(db: &Db, job: JobId, number: u32) -> Result<Option<Payload>> {
+    let rows = db.read(&VALUE, &[&job.0, &(number as i32)]).await?;
+    Ok(rows.first().map(|row| Payload::trusted(row.get(0))))
 }
 
 /// What the object of this queue and key is.

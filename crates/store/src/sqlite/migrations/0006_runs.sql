@@ -26,6 +26,7 @@ create table tidemill_journal (
     number integer not null,
     at integer not null,
     entry text not null,
+    value text, -- what a step returned, if it is large: read when it is asked for
     primary key (job, number)
 ) without rowid;
 

@@ -56,6 +56,10 @@ pub(in crate::sqlite) fn write(turn: &mut Turn<'_>, job: JobId, writes: &RunWrit
     for (number, entry) in entries {
         insert.execute(params![id, number, now, entry])?;
     }
+    let mut set = conn.prepare_cached(include_str!("../sql/set_value.sql"))?;
+    for (number, value) in &writes.values {
+        set.execute(params![id, number, value.as_str()])?;
+    }
     let mut delete = conn.prepare_cached(include_str!("../sql/delete_entry.sql"))?;
     for number in forget {
         delete.execute(params![id, number])?;

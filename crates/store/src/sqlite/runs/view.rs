@@ -67,6 +67,18 @@ pub(in crate::sqlite) fn journal(
     Ok((entries, find(conn, job)?.map(|(view, _)| view)))
 }
 
+/// What stands beside an entry of a journal.
+pub(in crate::sqlite) fn value(
+    conn: &Connection,
+    job: JobId,
+    number: u32,
+) -> Result<Option<Payload>> {
+    let mut select = conn.prepare_cached(include_str!("../sql/select_value.sql"))?;
+    let place = params![job.0.as_bytes(), number];
+    let found = select.query_one(place, |row| row.get(0)).optional()?;
+    Ok(found.map(Payload::trusted))
+}
+
 /// What the object of this queue and key is.
 pub(in crate::sqlite) fn object(
     conn: &Connection,

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tidemill_core::flow::{After, Flow, FlowOptions, Step, UndoRule, Work};
-use tidemill_core::workflow::{Entry, Undoing, orphans, undos};
+use tidemill_core::workflow::{Ending, Entry, Undoing, orphans, undos};
 use tidemill_core::{FlowId, JobId, Retry};
 use tidemill_store::Hint;
 use tidemill_store::flow::Start;
@@ -19,6 +19,8 @@ use crate::error::Result;
 
 /// Runs seen to at a time.
 const RUNS_MAX: usize = 100;
+/// Bytes of what a step returned that its undo is told, at most.
+const TOLD_BYTES_MAX: usize = 512 * 1024;
 /// The step of an undoing flow from which on there is no way back: one that dies holds those behind it.
 const TURNED_BACK: &str = "turned back";
 
@@ -50,7 +52,12 @@ pub(crate) async fn tend(mill: &Tidemill) -> Result<()> {
 /// Sees to one run; whether it is undone from now on.
 async fn pay(mill: &Tidemill, job: JobId) -> Result<bool> {
     let journal = mill.journal(job).await?;
-    let entries: Vec<Entry> = journal.into_iter().map(|recorded| recorded.entry).collect();
+    let mut entries: Vec<Entry> = journal.into_iter().map(|recorded| recorded.entry).collect();
+    for entry in &mut entries {
+        if is_told(entry) {
+            mill.fetch(job, entry).await?;
+        }
+    }
     let orphans: Vec<JobId> = orphans(&entries).into_iter().collect();
     if !orphans.is_empty() {
         mill.0.store.cancel(orphans, "its parent ended before it").await?;
@@ -69,6 +76,11 @@ async fn pay(mill: &Tidemill, job: JobId) -> Result<bool> {
     }
     mill.0.store.start_flow(plan, Start::Now).await?;
     Ok(true)
+}
+
+/// Whether an undo is told what its step returned: what would not fit into a payload is left out.
+fn is_told(entry: &Entry) -> bool {
+    matches!(entry, Entry::Ended { ending: Ending::Aside { bytes, .. }, .. } if *bytes <= TOLD_BYTES_MAX)
 }
 
 /// The flow that undoes a run: one undo after another.

@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tidemill_core::workflow::{Entry, Mail};
+use tidemill_core::workflow::{Ending, Entry, Mail};
 use tidemill_core::{Job, JobId, Payload};
 use tidemill_store::flow::Input;
 use tidemill_store::run::EntryRow;
@@ -62,6 +62,17 @@ impl Tidemill {
         self.history_of(view).await?.ok_or(Error::RunUnknown { id })
     }
 
+    /// Puts what stands beside an entry back into it.
+    pub(crate) async fn fetch(&self, id: JobId, entry: &mut Entry) -> Result<()> {
+        if let Entry::Ended { ending, .. } = entry
+            && let Ending::Aside { number, .. } = ending
+            && let Some(value) = self.0.store.value(id, *number).await?
+        {
+            *ending = Ending::Ok(value);
+        }
+        Ok(())
+    }
+
     /// The same of a job that was looked at; `None` if it is no run, or has not begun.
     ///
     /// The job is looked at before its journal, so the journal of one that was done is whole.
@@ -71,6 +82,10 @@ impl Tidemill {
         // One that only got mail may be no workflow at all: its code is not run for a look.
         let run = run.filter(|run| !rows.is_empty() || run.waits.is_some());
         let Some(run) = run else { return Ok(None) };
+        let mut journal = read(rows)?;
+        for recorded in &mut journal {
+            self.fetch(id, &mut recorded.entry).await?;
+        }
         let mail = store.mail(id, 0).await?;
         let mut inputs = Vec::new();
         if let Some(place) = view.job.options.flow.as_ref().filter(|place| place.joins) {
@@ -81,7 +96,7 @@ impl Tidemill {
             at: store.now().await?,
             version: run.version,
             output: view.output,
-            journal: read(rows)?,
+            journal,
             mail,
             inputs,
             job: view.job,

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tidemill_core::job::outcome::Waiting;
 use tidemill_core::workflow::{Entry, Mail, Replay, Rest, Waits};
-use tidemill_core::{JobId, WorkerId};
+use tidemill_core::{JobId, Payload, WorkerId};
 use tidemill_store::Hint;
 use tidemill_store::run::{Append, EntryRow, RunView};
 use tokio::sync::broadcast::Receiver;
@@ -124,6 +124,8 @@ struct Driver<'a> {
     has_read: bool,
     listening: Option<BoxFuture<'static, ()>>,
     alarm: Option<(Timestamp, Pin<Box<tokio::time::Sleep>>)>,
+    /// What stands beside an entry, and whom it is for.
+    fetching: Option<(String, BoxFuture<'static, tidemill_store::Result<Option<Payload>>>)>,
 }
 
 impl<'a> Driver<'a> {
@@ -139,6 +141,7 @@ impl<'a> Driver<'a> {
             has_read: false,
             listening: None,
             alarm: None,
+            fetching: None,
         }
     }
 
@@ -171,6 +174,9 @@ impl<'a> Driver<'a> {
         }
         if let Poll::Ready(done) = self.landed(&mut told, task) {
             return Poll::Ready(done);
+        }
+        if self.fetching.is_some() {
+            return self.fetch(&mut told, task);
         }
         if self.read(&mut told, task).is_err() {
             return over(Over::Fails(Fail::transient("its mail cannot be read")));
@@ -208,6 +214,24 @@ impl<'a> Driver<'a> {
         for (_, waker) in told.wakers.drain() {
             waker.wake();
         }
+        Poll::Ready(Next::Again)
+    }
+
+    /// Reads what stands beside an entry. Nothing else is told meanwhile, so that what is told first is heard first.
+    fn fetch(&mut self, told: &mut Told, task: &mut Task<'_>) -> Poll<Next> {
+        let Some((key, fetching)) = self.fetching.as_mut() else { return Poll::Pending };
+        let Poll::Ready(fetched) = fetching.as_mut().poll(task) else { return Poll::Pending };
+        let key = std::mem::take(key);
+        self.fetching = None;
+        match (fetched, told.replay.as_mut()) {
+            (Ok(Some(value)), Some(replay)) => replay.fetched(&key, value),
+            (Err(error), _) => return over(Over::Fails(Fail::transient(error))),
+            _ => {
+                let why = format!("what {key:?} returned is not in the journal any more");
+                return over(Over::Waits(parked(self.cx, why)));
+            }
+        }
+        told.wake(&key);
         Poll::Ready(Next::Again)
     }
 
@@ -274,7 +298,14 @@ impl<'a> Driver<'a> {
             // What it did is written with its end.
             Rest::Go(_) | Rest::Flush if is_told => over(Over::Told),
             Rest::Deliver(key) => {
-                told.wake(&key);
+                let number = told.replay.as_ref().and_then(|replay| replay.aside(&key));
+                if let Some(number) = number {
+                    let (store, id) = (self.cx.mill().0.store.clone(), self.cx.id());
+                    let fetching = Box::pin(async move { store.value(id, number).await });
+                    self.fetching = Some((key, fetching));
+                } else {
+                    told.wake(&key);
+                }
                 Poll::Ready(Next::Again)
             }
             Rest::Go(keys) => {

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidemill_core::workflow::{Answer, Ask, ENTRY_BYTES_MAX, Ending, StepUndo, hash};
+use tidemill_core::workflow::{
+    Answer, Ask, ENTRY_BYTES_MAX, Ending, StepUndo, VALUE_BYTES_MAX, hash,
+};
 use tidemill_core::{ErrorClass, Limits, Payload, Retry};
 
 use super::transaction::{Told, ask_journal};
@@ -251,7 +253,7 @@ async fn end<T: Serialize>(
     took_ms: u64,
     value: T,
 ) -> Result<T, Fail> {
-    let written = write(&value);
+    let written = write_large(&value);
     match written {
         Ok(payload) => {
             op.is_over = true;
@@ -271,16 +273,27 @@ pub(super) fn write<T: Serialize + ?Sized>(value: &T) -> Result<Payload, String>
     Payload::of(value, &limits).map_err(|e| e.to_string())
 }
 
+/// A value as it stands beside an entry, if it is too large for one.
+pub(super) fn write_large<T: Serialize + ?Sized>(value: &T) -> Result<Payload, String> {
+    let limits = Limits { payload_bytes_max: VALUE_BYTES_MAX, ..Limits::default() };
+    Payload::of(value, &limits).map_err(|e| e.to_string())
+}
+
 /// Reads what the journal has.
 pub(super) async fn read<T: DeserializeOwned>(op: &Op, ending: Ending) -> Result<T, Fail> {
-    match ending {
-        Ending::Ok(payload) => match payload.read() {
-            Ok(value) => Ok(value),
-            Err(e) => {
-                let why = format!("what the journal has under {:?} cannot be read: {e}", op.key);
-                op.stop(Trouble::Park(why)).await
-            }
-        },
-        Ending::Err { message, .. } => Err(Fail::permanent(message)),
+    let payload = match ending {
+        Ending::Ok(payload) => payload,
+        Ending::Aside { .. } => {
+            let why = format!("what {:?} returned is not in the journal any more", op.key);
+            return op.stop(Trouble::Park(why)).await;
+        }
+        Ending::Err { message, .. } => return Err(Fail::permanent(message)),
+    };
+    match payload.read() {
+        Ok(value) => Ok(value),
+        Err(e) => {
+            let why = format!("what the journal has under {:?} cannot be read: {e}", op.key);
+            op.stop(Trouble::Park(why)).await
+        }
     }
 }

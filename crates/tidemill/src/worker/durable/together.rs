@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidemill_core::workflow::{Answer, Ask, Ending};
 
-use super::step::{read, write};
+use super::step::{read, write_large};
 use super::{Op, Trouble};
 use crate::worker::context::Context;
 use crate::worker::fail::Fail;
@@ -167,7 +167,7 @@ where
     }
     // An error ends the handler, or is handled by it: only what went well is kept.
     let value = f(cx.within(&key)).await?;
-    match write(&value) {
+    match write_large(&value) {
         Ok(payload) => {
             op.is_over = true;
             op.with(|replay, key| replay.ended(key, None, 1, 0, Ending::Ok(payload)));

@@ -1,0 +1,22 @@
+//! Values that stand beside their entries: they are read before the code is told, and nothing else is told meanwhile.
+
+use super::{Op, Replay};
+use crate::payload::Payload;
+use crate::workflow::entry::Ending;
+use crate::workflow::talk::Answer;
+
+impl Replay {
+    /// The number of the entry beside which the answer for this key stands, if it does.
+    pub fn aside(&self, key: &str) -> Option<u32> {
+        match self.ops.get(key)? {
+            Op::Answered(Answer::Ended(Ending::Aside { number, .. })) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// What stands there.
+    pub fn fetched(&mut self, key: &str, value: Payload) {
+        let answer = Answer::Ended(Ending::Ok(value));
+        self.ops.insert(key.to_owned(), Op::Answered(answer));
+    }
+}
