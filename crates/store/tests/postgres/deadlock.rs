@@ -111,6 +111,38 @@ fn ordered(key: usize) -> NewJob {
     NewJob { key: Some(format!("line {key}")), options, ..job() }
 }
 
+/// One of a line that takes the place of the one before it of the same unique key.
+fn replacing(key: &str, line: usize) -> NewJob {
+    let (scope, on_duplicate) = (Scope::Unfinished, OnDuplicate::Replace);
+    let key = UniqueKey { key: UniqueKey::given("k", key), scope, on_duplicate, force: false };
+    NewJob { unique: Some(key), ..ordered(line) }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_batch_that_replaces_jobs_of_a_line_locks_all_its_keys_first() {
+    let url = fresh_postgres_url();
+    let one = store(&url).await;
+    one.enqueue(vec![replacing("a", 0), replacing("b", 0)]).await.unwrap();
+    let mut third = connect(&url).await;
+    let holding = third.transaction().await.unwrap();
+    let hold = "select from tidemill.unique_key where key like '%b' for update";
+    holding.execute(hold, &[]).await.unwrap();
+    let moving = {
+        let one = Arc::clone(&one);
+        tokio::spawn(async move { one.enqueue(vec![replacing("a", 1), replacing("b", 1)]).await })
+    };
+    let looking = connect(&url).await;
+    waiting(&looking, 1).await;
+    // It waits for the key, and holds nothing that whoever has the key may want next: this would be a ring.
+    let lock = "select tidemill.lock_lines(array['default'], array['line 0'])";
+    holding.execute(lock, &[]).await.unwrap();
+    holding.rollback().await.unwrap();
+    assert_eq!(moving.await.unwrap().unwrap().len(), 2);
+    one.close().await;
+    drop(third);
+    assert_eq!(deadlocks(&looking).await, 0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn batches_settles_cancels_and_rescues_of_lines_meet_without_a_deadlock() {
     const LINES: usize = 8;

@@ -725,6 +725,14 @@ begin
         into up_ids, up_dues, up_ords, new_queues, new_bands from line l join written w on w.id = l.id;
     end if;
 
+    -- Keys before lines: one that is replaced may stand in a line, and that is locked behind all keys of the batch.
+    if position('"on_duplicate":"replace"' in jobs) > 0 or position('"on_duplicate":"debounce"' in jobs) > 0 then
+        perform from (
+            select distinct l.unique_key collate "C" as key from json_to_recordset(jobs::json) as l(unique_key text)
+            where l.unique_key is not null order by 1
+        ) k, lateral (select from tidemill.unique_key u where u.key = k.key for update) u;
+    end if;
+
     for line in
         select l.* from rows from (json_to_recordset(jobs::json) as (
             id uuid, kind text, queue text, priority int2, run_at timestamptz, delay_us int8, tenant text,
