@@ -9,6 +9,7 @@ mod postgres {
     pub mod kit;
 
     mod deadlock;
+    mod flow_lock;
     mod gates;
     mod late_commit;
     mod lost_answer;

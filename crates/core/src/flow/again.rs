@@ -59,7 +59,6 @@ impl Board {
         self.touched.insert(number);
         if step.state == StepState::Failed {
             step.state = StepState::Open;
-            self.flow.steps_left += 1;
         }
     }
 
@@ -75,7 +74,6 @@ impl Board {
                     StepState::Skipped => {
                         step.state = StepState::Waiting;
                         step.reason = None;
-                        self.flow.steps_left += 1;
                         self.changes.skip.retain(|skipped| *skipped != edge.to);
                         self.changes.revive.push(edge.to);
                         behind.push_back(edge.to);

@@ -6,9 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use jiff::Timestamp;
+
 use crate::flow::condition::{self, Facts};
 use crate::flow::state::{FlowRow, FlowState, StepRow, StepState};
-use crate::flow::{Edge, Need, On};
+use crate::flow::{Edge, Need, On, Plan};
 use crate::payload::Payload;
 
 /// Jobs of a step that have ended.
@@ -18,8 +20,8 @@ pub struct Arrival {
     pub step: u32,
     /// How many are done.
     pub ok: u64,
-    /// How many are dead or were called off; fewer than none when dead ones were sent on their way again. Then
-    /// the board must know the whole flow.
+    /// How many are dead or were called off; fewer than none when dead ones were sent on their way again: an arrival
+    /// of its own. Then the board must know the whole flow.
     pub failed: i64,
 }
 
@@ -54,6 +56,7 @@ struct News {
 pub struct Board {
     /// The flow; locked.
     pub flow: FlowRow,
+    state_before: FlowState,
     pub(super) steps: BTreeMap<u32, StepRow>,
     /// The edges that leave a step, where they are known.
     pub(super) leaving: BTreeMap<u32, Vec<Edge>>,
@@ -69,6 +72,7 @@ impl Board {
     /// A board of this flow that knows nothing of its steps.
     pub fn new(flow: FlowRow) -> Self {
         Self {
+            state_before: flow.state,
             flow,
             steps: BTreeMap::new(),
             leaving: BTreeMap::new(),
@@ -79,6 +83,25 @@ impl Board {
             wants_tending: false,
             undos_planned: false,
         }
+    }
+
+    /// A board of all of a flow that is about to be written.
+    pub fn of_plan(plan: &Plan, now: Timestamp) -> Self {
+        let mut board = Self::new(FlowRow {
+            id: plan.id,
+            name: plan.name.clone(),
+            state: FlowState::Running,
+            jobs_open: 0,
+            at_once: plan.options.at_once,
+            created_at: now,
+            saga: plan.options.saga,
+        });
+        board.learn_steps(plan.steps.iter().cloned());
+        board.leaving = plan.steps.iter().map(|step| (step.number, Vec::new())).collect();
+        for edge in &plan.edges {
+            board.leaving.entry(edge.from).or_default().push(edge.clone());
+        }
+        board
     }
 
     /// Puts steps on the board. One that is there already stays as it is.
@@ -98,17 +121,26 @@ impl Board {
         self.outputs.insert(step, output);
     }
 
-    /// Jobs of these steps have ended.
+    /// Jobs of these steps have ended. What runs again is told apart from what has ended since: it is not the same
+    /// to be sent on their way and fail once more, and to be sent on their way before the failure was counted.
     pub fn arrive(&mut self, arrivals: &[Arrival]) {
+        let mut uncounted: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut again = Vec::new();
+        for arrival in arrivals.iter().filter(|arrival| arrival.failed < 0) {
+            let (number, jobs) = (arrival.step, arrival.failed.unsigned_abs());
+            let counted = self.steps.get(&number).map_or(0, |step| step.failed).min(jobs);
+            again.extend((counted > 0).then_some((number, counted)));
+            *uncounted.entry(number).or_default() += jobs - counted;
+        }
         // Taken back before anything is counted: who waits is counted anew from all steps, and hears no news twice.
-        let again: Vec<(u32, u64)> = arrivals
-            .iter()
-            .filter(|arrival| arrival.failed < 0)
-            .map(|arrival| (arrival.step, arrival.failed.unsigned_abs()))
-            .collect();
         self.take_back(&again);
         for arrival in arrivals {
-            self.count(arrival.step, arrival.ok, u64::try_from(arrival.failed).unwrap_or(0));
+            let mut failed = u64::try_from(arrival.failed).unwrap_or(0);
+            if let Some(never) = uncounted.get_mut(&arrival.step) {
+                let cancelled = failed.min(*never);
+                (failed, *never) = (failed - cancelled, *never - cancelled);
+            }
+            self.count(arrival.step, arrival.ok, failed);
         }
     }
 
@@ -142,9 +174,17 @@ impl Board {
         }
     }
 
-    /// A running job of a step adds a step of so many jobs, which starts at once; what comes after the one comes after
-    /// the other too, unless it is decided. The board must know the edges that leave the step. Answers the edges.
-    pub fn grow(&mut self, behind: u32, number: u32, name: &str, jobs: u64) -> Vec<Edge> {
+    /// A running job of a step adds a step of so many jobs, which starts at once (`slow`: its jobs have to wait);
+    /// what comes after the one comes after the other too, unless it is decided. The board must know the edges that
+    /// leave the step. Answers the edges.
+    pub fn grow(
+        &mut self,
+        behind: u32,
+        number: u32,
+        name: &str,
+        jobs: u64,
+        slow: bool,
+    ) -> Vec<Edge> {
         let mut edges =
             vec![Edge { from: behind, to: number, on: On::Either, when: None, held: None }];
         for edge in self.leaving.get(&behind).into_iter().flatten() {
@@ -162,9 +202,8 @@ impl Board {
             let (from, to) = (number, edge.to);
             edges.push(Edge { from, to, on: On::Success, when: None, held: None });
         }
-        let row = StepRow { grown: true, ..StepRow::new(number, name, jobs) };
+        let row = StepRow { grown: true, slow, ..StepRow::new(number, name, jobs) };
         self.steps.insert(number, row);
-        self.flow.steps_left += 1;
         self.open(number);
         edges
     }
@@ -245,9 +284,18 @@ impl Board {
         self.steps.get(&number)
     }
 
-    /// Whether all of its steps have ended.
-    pub fn is_over(&self) -> bool {
-        self.flow.steps_left == 0
+    /// Whether all of its steps may have ended: those of the board have, and whoever keeps it looks at the others.
+    pub fn may_be_over(&self) -> bool {
+        self.steps.values().all(|step| step.state.is_final())
+    }
+
+    /// Whether the flow's own row is not as it was when the board was made, or cannot be known to be.
+    pub fn is_flow_touched(&self) -> bool {
+        let is_counted = self.flow.at_once.is_some();
+        is_counted
+            || self.flow.state != self.state_before
+            || self.wants_tending()
+            || self.may_be_over()
     }
 
     /// Forgets what steps have to tell.
@@ -296,7 +344,6 @@ impl Board {
             return false;
         }
         step.state = if step.failed > 0 { StepState::Failed } else { StepState::Done };
-        self.flow.steps_left = self.flow.steps_left.saturating_sub(1);
         true
     }
 
@@ -338,7 +385,6 @@ impl Board {
         if step.jobs > 0 {
             self.changes.skip.push(number);
         }
-        self.flow.steps_left = self.flow.steps_left.saturating_sub(1);
         self.news.push_back(News { step: number, ok: 0, failed: 0, ended: true });
     }
 }

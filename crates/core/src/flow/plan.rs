@@ -92,6 +92,11 @@ pub fn check_member(step: &str, job: &NewJob) -> Result<()> {
     Ok(())
 }
 
+/// Whether a job waits for the clock or in a line when its step is opened.
+pub fn is_slow(job: &NewJob) -> bool {
+    job.due != Due::Now || job.line().is_some()
+}
+
 /// Puts a job into its place in a flow.
 pub fn place(mut job: NewJob, place: Place) -> NewJob {
     let due = (job.due != Due::Now).then_some(job.due);
@@ -130,6 +135,7 @@ impl Flat {
             parents_left: u32::try_from(self.after.len()).unwrap_or(u32::MAX),
             undo,
             pivot: self.pivot,
+            slow: self.jobs.iter().any(is_slow),
             ..StepRow::new(number, self.name.clone(), self.jobs.len() as u64)
         }
     }

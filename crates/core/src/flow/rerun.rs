@@ -60,13 +60,12 @@ impl Board {
         }
         for step in copied {
             let number = numbers[&step.number];
-            let StepRow { name, jobs, join, grown, .. } = step;
-            let row = StepRow { join, grown, ..StepRow::new(number, name, jobs) };
+            let StepRow { name, jobs, join, grown, slow, .. } = step;
+            let row = StepRow { join, grown, slow, ..StepRow::new(number, name, jobs) };
             rerun.fresh.push((step.number, row.clone()));
             self.steps.insert(number, row);
             self.leaving.entry(number).or_default();
             self.touched.insert(number);
-            self.flow.steps_left += 1;
         }
         for edge in &rerun.edges {
             self.leaving.entry(edge.from).or_default().push(edge.clone());

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use crate::flow::board::Board;
+use crate::flow::plan::is_slow;
 use crate::flow::state::{FlowState, StepRow, StepState};
 use crate::flow::{Edge, On, next_step};
 use crate::job::{NewJob, Options, Priority};
@@ -153,11 +154,11 @@ impl Board {
         for (step, became) in undone.values() {
             let (number, name) = next_step(self, &format!("undo {}", step.name));
             let undoes = Some(step.number);
-            let row = StepRow { undoes, ..StepRow::new(number, name, 1) };
             let Some(undo) = step.undo.as_deref() else { continue };
             let Some(job) = undo_job(&step.name, undo, became) else { continue };
+            let slow = is_slow(&job);
+            let row = StepRow { undoes, slow, ..StepRow::new(number, name, 1) };
             self.learn_steps([row.clone()]);
-            self.flow.steps_left += 1;
             numbers.insert(step.number, number);
             steps.push(UndoStep { row, job });
         }

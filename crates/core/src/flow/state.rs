@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::flow::{Join, Rest, Undo};
+use crate::flow::{Join, Need, Rest, Undo};
 use crate::id::FlowId;
 
 /// Where a flow stands.
@@ -150,9 +150,7 @@ pub struct FlowRow {
     pub name: String,
     /// Where it stands.
     pub state: FlowState,
-    /// Steps that have not ended.
-    pub steps_left: u32,
-    /// Jobs that are under way.
+    /// Jobs that are under way, of a flow that may have only so many.
     pub jobs_open: u64,
     /// At most so many may be.
     pub at_once: Option<u32>,
@@ -164,6 +162,7 @@ pub struct FlowRow {
 
 /// What is kept of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "a row as it is kept: each says one thing")]
 pub struct StepRow {
     /// Its number in its flow.
     pub number: u32,
@@ -201,6 +200,8 @@ pub struct StepRow {
     pub grown: bool,
     /// It was run again: it is history, and the flow goes by its copy.
     pub superseded: bool,
+    /// Jobs of it wait for the clock or in a line when it is opened.
+    pub slow: bool,
 }
 
 impl StepRow {
@@ -225,7 +226,13 @@ impl StepRow {
             pivot: false,
             grown: false,
             superseded: false,
+            slow: false,
         }
+    }
+
+    /// Whether it may be decided to run before all that it comes after has ended.
+    pub fn is_early(&self) -> bool {
+        matches!(self.join.need, Need::Quorum { .. })
     }
 
     /// Whether its parents that have not ended are to be called off once it is decided.

@@ -4,8 +4,8 @@
 
 use serde::Serialize;
 use tidemill_core::FlowId;
-use tidemill_core::flow::{Join, Plan, PlannedJob, Undo};
-use tidemill_core::job::{Due, Options};
+use tidemill_core::flow::{Join, Plan, PlannedJob, Undo, plan};
+use tidemill_core::job::Options;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -43,6 +43,7 @@ struct StepIn<'a> {
     joined: &'a Join,
     parents: u32,
     slow: bool,
+    early: bool,
     undo: Option<&'a Undo>,
     pivot: bool,
 }
@@ -93,6 +94,7 @@ pub fn texts(plan: &Plan) -> Result<Texts> {
         joined: &step.join,
         parents: step.parents_left,
         slow,
+        early: step.is_early(),
         undo: step.undo.as_deref(),
         pivot: step.pivot,
     });
@@ -119,7 +121,7 @@ pub fn texts(plan: &Plan) -> Result<Texts> {
 
 /// It waits for the clock or in a line when its step is opened.
 pub(crate) fn is_slow_job(planned: &PlannedJob) -> bool {
-    planned.job.due != Due::Now || planned.job.line().is_some()
+    plan::is_slow(&planned.job)
 }
 
 /// Jobs of one step as JSON. `singly`: each can be let go on its own.

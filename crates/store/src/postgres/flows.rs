@@ -25,6 +25,7 @@ use crate::postgres::Shared;
 use crate::wake::Hint;
 
 pub(crate) use act::{begin, change};
+pub(crate) use advance::Done;
 pub(crate) use grow::Growth;
 pub(crate) use tend::tend;
 pub(crate) use view::{flow, inputs, list, outputs};

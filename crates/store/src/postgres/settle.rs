@@ -16,11 +16,11 @@ use tidemill_core::{Settlement, WorkerId};
 use uuid::Uuid;
 
 use crate::error::Result;
-use crate::postgres::Shared;
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::leases::Flight;
 use crate::postgres::statement::{Statement, sql};
+use crate::postgres::{Shared, flows};
 use crate::request::{SettleItem, Settled};
 
 pub(crate) use decided::carry_out;
@@ -88,7 +88,7 @@ async fn settle_done(
     flight: Flight<'_>,
 ) -> Result<Vec<Settled>> {
     let mut tries = Tries::resend();
-    let written = loop {
+    let Written { jobs: written, others, done } = loop {
         match write_done(&shared.db, worker, items, &flight).await {
             Ok(written) => break written,
             Err(fault) => tries.again(fault).await?,
@@ -107,8 +107,8 @@ async fn settle_done(
     }
     shared.leases.settled(flight);
     shared.doors.came_out(shared, items);
-    let flow = |item: &SettleItem| item.job.options.flow.as_ref().map(|place| place.id.0);
-    shared.arrivals.came(shared, items.iter().filter_map(flow));
+    done.tell(shared);
+    shared.arrivals.came(shared, others);
     shared.finished(items.iter().map(|item| item.job.id));
     let answer = |item: &SettleItem| {
         let id = item.job.id.0;
@@ -118,12 +118,22 @@ async fn settle_done(
     Ok(items.iter().map(answer).collect())
 }
 
+/// What a settle wrote.
+#[derive(Default)]
+struct Written {
+    jobs: HashSet<Uuid>,
+    /// Flows that are still to be carried on.
+    others: Vec<Uuid>,
+    /// What became of those that were.
+    done: flows::Done,
+}
+
 async fn write_done(
     db: &Db,
     worker: WorkerId,
     items: &[SettleItem],
     flight: &Flight<'_>,
-) -> Result<HashSet<Uuid>, Fault> {
+) -> Result<Written, Fault> {
     let ids: Vec<Uuid> = items.iter().map(|item| item.job.id.0).collect();
     let queues: Vec<&str> = items.iter().map(|item| item.job.queue.as_str()).collect();
     let tokens: Vec<i64> = items.iter().map(|item| item.token.0).collect();
@@ -186,7 +196,17 @@ async fn write_done(
             ],
         )
         .await?;
-    Ok(rows.iter().map(|row| row.get(0)).collect())
+    let mut written = Written::default();
+    for row in &rows {
+        let Some(id) = row.get(0) else {
+            written.others = row.get::<_, Option<_>>(1).unwrap_or_default();
+            let (queues, over): (Option<Vec<String>>, Option<_>) = (row.get(2), row.get(3));
+            written.done = flows::Done::new(queues.unwrap_or_default(), over.unwrap_or_default());
+            continue;
+        };
+        written.jobs.insert(id);
+    }
+    Ok(written)
 }
 
 fn output(item: &SettleItem) -> Option<&str> {

@@ -5,6 +5,7 @@
 
 use rusqlite::{Connection, params};
 use tidemill_core::dead::{RedriveRule, Triage};
+use tidemill_core::flow::Arrival;
 use tidemill_core::{Failure, Job, JobId, Payload};
 
 use crate::error::Result;
@@ -108,9 +109,7 @@ pub(super) fn revive(
     let Some(body) = ready::body(conn, id)? else { return Ok(true) };
     take_back(conn, &body.job)?;
     if let Some(place) = &body.job.options.flow {
-        let mut insert = conn.prepare_cached(include_str!("sql/insert_arrival.sql"))?;
-        insert.execute(params![place.id.0.as_bytes(), place.step, 0])?;
-        turn.news.flows.insert(place.id);
+        turn.news.arrive(place.id, Arrival { step: place.step, ok: 0, failed: -1 });
     }
     if body.job.line().is_some() {
         // It is still the first of a line that it blocks; else it goes to the end.

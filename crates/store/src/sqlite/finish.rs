@@ -4,6 +4,7 @@
 //! job twice: the outcome's key would be there already, and the whole call fails.
 
 use rusqlite::{Connection, OptionalExtension, params};
+use tidemill_core::flow::Arrival;
 use tidemill_core::{Job, JobId, State, Token, WorkerId};
 
 use crate::error::Result;
@@ -45,7 +46,11 @@ pub(super) fn finish(turn: &mut Turn<'_>, job: &Job, end: &End<'_>) -> Result<()
         place.map(|place| place.step)
     ])?;
     turn.news.finished.push(job.id);
-    turn.news.flows.extend(place.map(|place| place.id));
+    if let Some(place) = place {
+        let is_done = end.state == State::Done;
+        let (ok, failed) = (u64::from(is_done), i64::from(!is_done));
+        turn.news.arrive(place.id, Arrival { step: place.step, ok, failed });
+    }
     if let Some(key) = &job.unique_key {
         let_go(turn, job.id, key)?;
     }

@@ -1,10 +1,12 @@
 //! Flows: written whole, and carried on in the transaction in which jobs of them end.
 //!
-//! Whatever ends a job notes its flow in the turn's news; before the turn is over, the flow is carried on
-//! (`advance.rs`): what has ended is counted, joins are decided by the rule in `core`, and steps are opened.
+//! Whatever ends a job notes its flow in the turn's news; before the turn is over, the flow is carried on: what has ended
+//! is counted, joins are decided and steps are opened, where it is plain by a few statements (`plain.rs`), else by the
+//! rule in `core` (`advance.rs`).
 
 mod act;
 mod advance;
+mod plain;
 mod rerun;
 mod rows;
 mod saga;
@@ -13,7 +15,7 @@ mod view;
 mod write;
 
 pub(super) use act::{begin, change};
-pub(super) use advance::advance;
+pub(super) use plain::carry_on;
 pub(super) use tend::tend;
 pub(super) use view::{flow, inputs, list, outputs};
 pub(super) use write::{add, grow, start};

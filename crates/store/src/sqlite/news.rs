@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tidemill_core::flow::Arrival;
 use tidemill_core::{FlowId, JobId, WorkerId};
 
 use crate::sqlite::depth::DepthNews;
@@ -30,8 +31,8 @@ pub(super) struct News {
     pub called_off: BTreeSet<WorkerId>,
     /// Whether schedules were changed.
     pub schedules: bool,
-    /// Flows of which a job has ended, or runs again: they are carried on before the turn is over.
-    pub flows: BTreeSet<FlowId>,
+    /// Flows of which jobs have ended, or run again: they are carried on before the turn is over.
+    pub flows: BTreeMap<FlowId, Vec<Arrival>>,
     /// Whether something is to be done for flows that no job's end does.
     pub tend: bool,
     /// Runs for which something came.
@@ -49,6 +50,21 @@ impl News {
     /// Any number of jobs may wait in this queue that did not before.
     pub fn open(&mut self, queue: &str) {
         self.add(queue, usize::MAX);
+    }
+
+    /// Jobs of a step of this flow have ended, or run again.
+    pub fn arrive(&mut self, flow: FlowId, arrival: Arrival) {
+        let arrivals = self.flows.entry(flow).or_default();
+        let is_alike = |before: &&mut Arrival| {
+            before.step == arrival.step && (before.failed < 0) == (arrival.failed < 0)
+        };
+        match arrivals.iter_mut().find(is_alike) {
+            Some(before) => {
+                before.ok += arrival.ok;
+                before.failed += arrival.failed;
+            }
+            None => arrivals.push(arrival),
+        }
     }
 
     fn add(&mut self, queue: &str, jobs: usize) {

@@ -1,11 +1,11 @@
 //! The row by which a job waits, and how it is found again.
 //!
 //! A job's ready row is named by its queue, band, tenant, due time and id. The first three stand in the body;
-//! the due time is the `next_at` of its latest attempt, or else the body's `run_at`. So waiting
-//! jobs need no second index, and a finished or running one has no row at that place.
+//! the due time is the `next_at` of its latest attempt, or else the body's `run_at`, or else when its step of a flow
+//! was opened. So waiting jobs need no second index, and a finished or running one has no row at that place.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use tidemill_core::{Job, JobId, Token, WorkerId};
+use tidemill_core::{Job, JobId, NewJob, Token, WorkerId};
 
 use crate::error::Result;
 use crate::sqlite::rows::{Body, worker_id_opt};
@@ -48,13 +48,24 @@ pub(super) fn last_attempt(conn: &Connection, id: JobId) -> Result<LastAttempt> 
 
 /// Where a job waits, if it does.
 pub(super) fn find(conn: &Connection, body: &Body, last: &LastAttempt) -> Result<Option<Waiting>> {
-    let run_at = last.next_at.unwrap_or(body.run_at);
+    let Some(run_at) = place(conn, body, last)? else { return Ok(None) };
     let Job { id, queue, priority, tenant, .. } = &body.job;
     let mut select = conn.prepare_cached(include_str!("sql/select_ready.sql"))?;
     let place = params![queue, priority.band(), tenant, run_at, id.0.as_bytes()];
     let found = select
         .query_one(place, |row| Ok(Waiting { run_at, spent: row.get(0)?, lost: row.get(1)? }));
     Ok(found.optional()?)
+}
+
+/// Where the ready row of a job stands, if it has one.
+fn place(conn: &Connection, body: &Body, last: &LastAttempt) -> Result<Option<i64>> {
+    let of_step = body.job.options.flow.as_ref().filter(|_| body.run_at == 0);
+    let (Some(step), None) = (of_step, last.next_at) else {
+        return Ok(Some(last.next_at.unwrap_or(body.run_at)));
+    };
+    let mut select = conn.prepare_cached(include_str!("sql/select_step_start.sql"))?;
+    let start = select.query_one(params![step.id.0.as_bytes(), step.step], |row| row.get(0));
+    Ok(start.optional()?.flatten())
 }
 
 /// The gate that holds a job which waits at this place, if one does.
@@ -72,6 +83,17 @@ pub(super) fn insert(turn: &mut Turn<'_>, job: &Job, waiting: Waiting) -> Result
     let (band, id) = (priority.band(), id.0.as_bytes());
     insert.execute(params![queue, band, tenant, run_at, id, kind, key, spent, lost])?;
     turn.depths.came(queue, tenant.as_deref(), 1);
+    Ok(())
+}
+
+/// A job that was just written waits for a slot.
+pub(super) fn insert_new(turn: &mut Turn<'_>, job: &NewJob) -> Result<()> {
+    let NewJob { id, kind, queue, priority, tenant, key, .. } = job;
+    let mut insert = turn.conn.prepare_cached(include_str!("sql/insert_ready.sql"))?;
+    let (band, id) = (priority.band(), id.0.as_bytes());
+    insert.execute(params![queue, band, tenant, turn.now, id, kind, key, 0, 0])?;
+    turn.depths.came(queue, tenant.as_deref(), 1);
+    turn.news.ready(queue);
     Ok(())
 }
 

@@ -56,10 +56,7 @@ pub(super) struct Turn<'a> {
 impl Turn<'_> {
     /// Carries on the flows of which jobs have ended.
     pub fn end(&mut self) -> Result<()> {
-        while let Some(flow) = self.news.flows.pop_first() {
-            flows::advance(self, flow)?;
-        }
-        Ok(())
+        flows::carry_on(self)
     }
 }
 

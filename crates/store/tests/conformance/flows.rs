@@ -26,6 +26,8 @@ over_both_stores!(
     failures_are_borne_up_to_a_bound,
     a_late_join_is_decided_by_the_clock,
     an_empty_step_is_done_at_once,
+    what_has_ended_with_the_start_is_heard_of,
+    a_join_that_is_skipped_once_more_calls_off_what_was_replayed,
     a_retry_and_a_redelivery_count_once,
     a_dead_child_that_is_replayed_lets_the_join_run_after_all,
     a_join_that_has_fired_does_not_fire_again,
@@ -343,6 +345,37 @@ async fn an_empty_step_is_done_at_once(kit: &Kit) {
     let worker = kit.worker().await;
     assert_eq!(run(kit, worker, &[]).await, ["a", "b"]);
     assert_eq!(state(kit, id).await, FlowState::Done);
+}
+
+async fn what_has_ended_with_the_start_is_heard_of(kit: &Kit) {
+    let steps = vec![
+        many("none", 0, &[]),
+        step("a", &[]),
+        step("b", &["a"]),
+        step("c", &["none", "b"]),
+        many("empty", 0, &["none"]),
+    ];
+    let id = start(kit, steps).await;
+    let worker = kit.worker().await;
+    assert_eq!(states(kit, id).await["empty"], StepState::Done);
+    let ran = run(kit, worker, &[("a", dead("no"))]).await;
+    assert_eq!(ran, ["a", "c"], "b was skipped, none was not");
+}
+
+async fn a_join_that_is_skipped_once_more_calls_off_what_was_replayed(kit: &Kit) {
+    let mut sum = step("sum", &["part"]);
+    sum.join.rest = Rest::Cancel;
+    let id = start(kit, vec![many("part", 2, &[]), sum]).await;
+    let worker = kit.worker().await;
+    let claim = kit.take(worker, 1).await;
+    kit.store.settle(worker, vec![item(&claim, 0, dead("no"))]).await.unwrap();
+    tend(kit).await;
+    assert_eq!(states(kit, id).await["part"], StepState::Failed, "the other is called off");
+    let replayed = claim.jobs[0].job.id;
+    assert_eq!(kit.store.dead_replay(&[replayed], "ada", None).await.unwrap(), [replayed]);
+    tend(kit).await;
+    assert_eq!(kit.state(replayed).await, State::Cancelled, "the sum cannot come about any more");
+    assert_eq!(states(kit, id).await["sum"], StepState::Skipped);
 }
 
 async fn a_retry_and_a_redelivery_count_once(kit: &Kit) {

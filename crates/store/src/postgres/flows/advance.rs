@@ -46,7 +46,7 @@ const UPDATE_STEPS: Statement = sql!(
     TEXT_ARRAY,
 );
 const UPDATE_FLOWS: Statement =
-    sql!("update_flows", TIMESTAMPTZ, UUID_ARRAY, INT2_ARRAY, INT4_ARRAY, INT8_ARRAY, BOOL_ARRAY,);
+    sql!("update_flows", TIMESTAMPTZ, UUID_ARRAY, INT2_ARRAY, BOOL_ARRAY, INT8_ARRAY, BOOL_ARRAY,);
 
 /// A step with more jobs than this is opened bit by bit, off the path of whoever ended the one before it.
 const OPEN_AT_ONCE_MAX: u64 = 1000;
@@ -62,6 +62,11 @@ pub(crate) struct Done {
 }
 
 impl Done {
+    /// Jobs wait in these queues, and these flows are over.
+    pub fn new(queues: Vec<String>, over: Vec<Uuid>) -> Self {
+        Self { queues: queues.into_iter().collect(), over, has_more: false }
+    }
+
     /// The queues in which jobs wait now; it has to be told of the rest.
     pub fn take_queues(&mut self) -> BTreeSet<String> {
         std::mem::take(&mut self.queues)
@@ -314,7 +319,7 @@ async fn open_capped(
     loop {
         let room = |board: &Board| {
             let room = u64::from(board.flow.at_once?).saturating_sub(board.flow.jobs_open);
-            (room > 0 && !board.is_over()).then_some((board.flow.id.0, room as i64))
+            (room > 0).then_some((board.flow.id.0, room as i64))
         };
         let mut rooms: HashMap<Uuid, i64> = boards.iter().filter_map(room).collect();
         if rooms.is_empty() {
@@ -515,14 +520,18 @@ async fn write_flows(
     boards: &[Board],
     done: &mut Done,
 ) -> Result<(), Fault> {
+    let boards: Vec<&Board> = boards.iter().filter(|board| board.is_flow_touched()).collect();
+    if boards.is_empty() {
+        return Ok(());
+    }
     let flows: Vec<Uuid> = boards.iter().map(|board| board.flow.id.0).collect();
     let states: Vec<i16> = boards.iter().map(|board| board.flow.state.number()).collect();
-    let left: Vec<i32> = boards.iter().map(|board| board.flow.steps_left as i32).collect();
+    let over: Vec<bool> = boards.iter().map(|board| board.may_be_over()).collect();
     let open: Vec<i64> = boards.iter().map(|board| board.flow.jobs_open as i64).collect();
-    let tend: Vec<bool> = boards.iter().map(Board::wants_tending).collect();
+    let tend: Vec<bool> = boards.iter().map(|board| board.wants_tending()).collect();
     done.has_more = tend.iter().any(|tend| *tend);
     let now = shared.db.manual_now();
-    let params: [Param<'_>; 6] = [&now, &flows, &states, &left, &open, &tend];
+    let params: [Param<'_>; 6] = [&now, &flows, &states, &over, &open, &tend];
     for row in conn.query(&UPDATE_FLOWS, &params).await? {
         let state = tidemill_core::flow::FlowState::of_number(row.get(1));
         if state.is_final() {

@@ -65,7 +65,8 @@ async fn add_step(
     jobs: &[&NewJob],
 ) -> Result<(), Fault> {
     let (number, name) = next_step(board, &place.name);
-    let edges = board.grow(place.step, number, &name, jobs.len() as u64);
+    let is_slow = jobs.iter().any(|job| plan::is_slow(job));
+    let edges = board.grow(place.step, number, &name, jobs.len() as u64, is_slow);
     let spot = Place { step: number, name, grows: false, due: None, ..place.clone() };
     let planned =
         |job: &&NewJob| PlannedJob { step: number, job: plan::place((*job).clone(), spot.clone()) };

@@ -13,15 +13,14 @@ pub(super) fn flow(row: &Row) -> FlowRow {
         id: FlowId(row.get(0)),
         name: row.get(1),
         state: FlowState::of_number(row.get(2)),
-        steps_left: row.get::<_, i32>(3) as u32,
-        jobs_open: row.get::<_, i64>(4) as u64,
-        at_once: row.get::<_, Option<i32>>(5).map(|n| n as u32),
-        created_at: row.get::<_, At>(6).0,
-        saga: row.get(7),
+        jobs_open: row.get::<_, i64>(3) as u64,
+        at_once: row.get::<_, Option<i32>>(4).map(|n| n as u32),
+        created_at: row.get::<_, At>(5).0,
+        saga: row.get(6),
     }
 }
 
-/// Reads nineteen columns: the flow, and what `select_steps.sql` says of a step.
+/// Reads twenty columns: the flow, and what `select_steps.sql` says of a step.
 pub(super) fn step(row: &Row) -> Result<StepRow, Fault> {
     let number = |at: usize| row.get::<_, i64>(at) as u64;
     let small = |at: usize| row.get::<_, i32>(at) as u32;
@@ -44,17 +43,18 @@ pub(super) fn step(row: &Row) -> Result<StepRow, Fault> {
         pivot: row.get(16),
         grown: row.get(17),
         superseded: row.get(18),
+        slow: row.get(19),
     })
 }
 
 /// Reads the four columns of an edge behind the step it leads to.
 pub(super) fn edge(row: &Row) -> Edge {
     Edge {
-        from: row.get::<_, i32>(19) as u32,
+        from: row.get::<_, i32>(20) as u32,
         to: row.get::<_, i32>(1) as u32,
-        on: On::of_number(row.get(20)),
-        when: row.get(21),
-        held: row.get(22),
+        on: On::of_number(row.get(21)),
+        when: row.get(22),
+        held: row.get(23),
     }
 }
 

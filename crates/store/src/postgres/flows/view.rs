@@ -98,7 +98,7 @@ fn head(row: &Row) -> FlowHead {
         finished_at: row.get::<_, Option<At>>(4).map(|at| at.0),
         reason: row.get(5),
         steps_all: number(6),
-        steps_left: row.get::<_, i32>(7) as u64,
+        steps_left: row.get::<_, i64>(7) as u64,
         jobs: number(8),
         done: number(9),
         failed: number(10),

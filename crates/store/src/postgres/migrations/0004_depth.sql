@@ -220,6 +220,9 @@ begin
             select j.id, j.queue, 5, sheaf.attempt, sheaf.lost, present, (j.options ->> 'retain_ms')::int8,
                 j.unique_key is not null, 'dropped: the queue was full, and newer jobs came', j.flow, j.step
             from tidemill.job j where j.id = any (victims);
+            insert into tidemill.flow_arrival (flow, step, ok, failed)
+            select j.flow, j.step, 0, count(*) from tidemill.job j where j.id = any (victims) and j.flow is not null
+            group by j.flow, j.step;
             perform tidemill.release(keys, victims, present);
             missing := missing - cardinality(victims);
         end loop;

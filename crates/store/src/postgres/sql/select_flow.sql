@@ -1,8 +1,8 @@
 -- A flow.
-select f.id, f.name, f.state, f.created_at, f.finished_at, f.reason, s.steps, f.steps_left, s.jobs, s.ok, s.failed, f.at_once
+select f.id, f.name, f.state, f.created_at, f.finished_at, f.reason, s.steps, s.steps_left, s.jobs, s.ok, s.failed, f.at_once
 from tidemill.flow f, lateral (
-    select count(*) as steps, coalesce(sum(s.jobs), 0)::int8 as jobs, coalesce(sum(s.ok), 0)::int8 as ok,
-        coalesce(sum(s.failed), 0)::int8 as failed
+    select count(*) as steps, count(*) filter (where s.state < 3) as steps_left, coalesce(sum(s.jobs), 0)::int8 as jobs,
+        coalesce(sum(s.ok), 0)::int8 as ok, coalesce(sum(s.failed), 0)::int8 as failed
     from tidemill.flow_step s where s.flow = f.id and not s.superseded
 ) s
 where f.id = $1::uuid;

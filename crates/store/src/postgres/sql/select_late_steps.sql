@@ -4,6 +4,6 @@ select s.flow, s.number, coalesce((
     join tidemill.flow_step p on p.flow = e.flow and p.number = e.from_step and p.state < 3
     where e.flow = s.flow and e.to_step = s.number), 0)::int8
 from tidemill.flow_step s
-where s.state = 0 and s.late_at <= coalesce($1::timestamptz, now())
+where s.late_look_at <= coalesce($1::timestamptz, now())
     and exists (select from tidemill.flow f where f.id = s.flow and f.state = 1)
-order by s.late_at limit $2::int8;
+order by s.late_look_at limit $2::int8;

@@ -4,6 +4,8 @@
 -- by a look of its own: to sort what `any` finds, a plan may walk the whole index, and most of that may be dead.
 -- $18 to $20 are entries of journals that are written with it, $21 runs that begin with it and $22 their versions.
 -- $13 to $15 are permits of leases that stay, one for each job and gate; those of the others go with their lease.
+-- Carries flows on where that is plain and nobody is waited for; answers, beside the jobs, the flows that are left, the
+-- queues in which jobs wait now, and the flows that are over.
 with valid as materialized (
     select l.token, l.gone
     from (select distinct t from unnest($9::int8[] || $10::int8[] || $11::int8[]) t order by t) t, lateral (
@@ -21,7 +23,7 @@ with valid as materialized (
         i(id, queue, token, attempt, lost, output, retain_ms, flow, step)
     join valid v on v.token = i.token and i.id <> all (v.gone)
     on conflict (id) do nothing
-    returning id
+    returning id, flow, step
 ), journaled as (
     insert into tidemill.journal (job, number, at, entry)
     select e.job, e.number, coalesce($1, now()), e.entry::json
@@ -41,4 +43,11 @@ with valid as materialized (
     ) f
     where p.gate = f.gate and p.token = f.token
 )
-select id from done;
+select d.id, null::uuid[], null::text[], null::uuid[] from done d
+union all
+select null, c.others, c.queues, c.over
+from (
+    select array_agg(e.flow) as flows, array_agg(e.step) as steps, array_agg(e.ok) as oks
+    from (select d.flow, d.step, count(*) as ok from done d where d.step is not null group by d.flow, d.step) e
+) a, lateral tidemill.carry_on(a.flows, a.steps, a.oks, coalesce($1, now())) c
+where a.flows is not null;

@@ -1,28 +1,20 @@
--- Writes how far flows are; one whose steps have all ended is over. One has failed if a step of it did and nothing that
--- comes after that ran, but for steps that jobs of it added; what was run again does not count. It is kept as long as it
--- asks for. When it begins, and when it goes on after its end, its time counts anew.
+-- Writes how far flows are; one whose steps have all ended is over. It is kept as long as it asks for. When it begins,
+-- and when it goes on after its end, its time counts anew.
 update tidemill.flow f
-set state = n.state, steps_left = i.steps_left, jobs_open = i.jobs_open, tend = f.tend or i.tend,
+set state = n.state, jobs_open = i.jobs_open, tend = f.tend or i.tend,
     expires_at = case when (f.state = 0 or f.finished_at is not null) and n.state not in (0, 2, 3, 4, 7)
         then coalesce($1::timestamptz, now()) + f.within_ms * interval '1 ms' else f.expires_at end,
     finished_at = case when n.state in (2, 3, 4, 7) then coalesce($1::timestamptz, now()) end,
     forget_at = case when n.state in (2, 3, 4, 7) then coalesce($1::timestamptz, now())
         + case when n.state = 3 then f.retain_failed_ms else f.retain_ms end * interval '1 ms' end
-from unnest($2::uuid[], $3::int2[], $4::int4[], $5::int8[], $6::boolean[]) i(id, state, steps_left, jobs_open, tend),
+from unnest($2::uuid[], $3::int2[], $4::boolean[], $5::int8[], $6::boolean[]) i(id, state, may_be_over, jobs_open, tend),
 lateral (
     select case
-        when i.steps_left > 0 or i.state not in (1, 5, 6) then i.state
+        when i.state not in (1, 5, 6) or not i.may_be_over
+            or exists (select from tidemill.flow_step s where s.flow = i.id and s.state < 3) then i.state
         when i.state = 5 then 4::int2
         when i.state = 6 then 7::int2
-        when exists (
-            select from tidemill.flow_step s
-            where s.flow = i.id and s.state = 4 and not s.superseded and not exists (
-                select from tidemill.flow_edge e
-                join tidemill.flow_step t on t.flow = e.flow and t.number = e.to_step and t.state between 1 and 4
-                    and not t.grown and not t.superseded
-                where e.flow = s.flow and e.from_step = s.number)
-        ) then 3::int2
-        else 2::int2 end as state
+        else tidemill.end_of_flow(i.id) end as state
 ) n
 where f.id = i.id
 returning f.id, f.state;

@@ -2,6 +2,7 @@
 update tidemill.flow_step s
 set state = i.state, "left" = i."left", ok = i.ok, failed = i.failed, parents_left = i.parents_left, came = i.came,
     met = i.met, missed = i.missed, reason = i.reason, call_off = s.call_off and i.state < 3,
+    late_look_at = case when i.state = 0 then s.late_at end,
     started_at = case when i.state = 0 then null when i.state < 5 then coalesce(s.started_at, $1::timestamptz, now())
         else s.started_at end,
     ended_at = case when i.state > 2 then coalesce(s.ended_at, $1::timestamptz, now()) end

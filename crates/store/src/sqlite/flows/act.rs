@@ -1,7 +1,7 @@
 //! What is done with a whole flow: it begins, is called off, is tried again.
 
 use rusqlite::{OptionalExtension, params};
-use tidemill_core::flow::{FlowState, StepState};
+use tidemill_core::flow::{Arrival, FlowState, StepState};
 use tidemill_core::{FlowId, JobId, Payload};
 
 use super::advance;
@@ -109,11 +109,9 @@ fn resolve(
         let (conn, job_id) = (turn.conn, job.0.as_bytes());
         let mut update = conn.prepare_cached(include_str!("../sql/resolve_dead.sql"))?;
         update.execute(params![job_id, output.map(Payload::as_str)])?;
-        let mut insert = conn.prepare_cached(include_str!("../sql/insert_arrival.sql"))?;
-        insert.execute(params![id.0.as_bytes(), place.step, 1])?;
+        turn.news.arrive(id, Arrival { step: place.step, ok: 1, failed: -1 });
         dead::note(turn, &[*job], by, &format!("marked done: {why}"), None, Some(true))?;
     }
-    turn.news.flows.insert(id);
     Ok(FlowAnswer::Acted { jobs: ids.len() as u64 })
 }
 

@@ -1,7 +1,9 @@
 //! Carries flows on: what has ended is counted, joins are decided, steps are opened, in the turn's transaction.
 
-use rusqlite::{OptionalExtension, params};
-use tidemill_core::flow::{Arrival, Board, Changes, FlowState, StepRow};
+use std::collections::BTreeMap;
+
+use rusqlite::{OptionalExtension, Row, params};
+use tidemill_core::flow::{Arrival, Board, Changes, Edge, FlowState, StepRow};
 use tidemill_core::{Due, FlowId, JobId, Payload};
 
 use super::write::millis;
@@ -12,32 +14,21 @@ use crate::sqlite::writer::Turn;
 use crate::sqlite::{lines, ready};
 
 /// A step with more jobs than this is opened bit by bit, off the path of whoever ended the one before it.
-const OPEN_AT_ONCE_MAX: u64 = 1000;
+pub(super) const OPEN_AT_ONCE_MAX: u64 = 1000;
 /// Jobs that are let go in one transaction.
 pub(super) const PAGE_JOBS: u64 = 10_000;
 
 /// Counts what has ended of a flow, and carries it on.
-pub(in crate::sqlite) fn advance(turn: &mut Turn<'_>, id: FlowId) -> Result<()> {
-    let conn = turn.conn;
-    let mut select = conn.prepare_cached(include_str!("../sql/take_arrivals.sql"))?;
-    let arrivals = select.query_map([id.0.as_bytes()], |row| {
-        let ok = row.get::<_, i64>(1)?.max(0).unsigned_abs();
-        Ok(Arrival { step: row.get(0)?, ok, failed: row.get(2)? })
-    })?;
-    let arrivals: Vec<Arrival> = arrivals.collect::<rusqlite::Result<_>>()?;
-    if arrivals.is_empty() {
-        return Ok(());
-    }
-    let mut delete = conn.prepare_cached(include_str!("../sql/delete_arrivals.sql"))?;
-    delete.execute([id.0.as_bytes()])?;
+pub(super) fn advance(turn: &mut Turn<'_>, id: FlowId, arrivals: &[Arrival]) -> Result<()> {
     let Some(mut board) = board(turn, id)? else { return Ok(()) };
     if board.flow.saga || arrivals.iter().any(|arrival| arrival.failed < 0) {
         learn_all(turn, &mut board)?;
+    } else {
+        for arrival in arrivals {
+            learn_ahead(turn, &mut board, arrival.step)?;
+        }
     }
-    for arrival in &arrivals {
-        learn_step(turn, &mut board, arrival.step)?;
-    }
-    board.arrive(&arrivals);
+    board.arrive(arrivals);
     carry_on(turn, &mut board)
 }
 
@@ -53,9 +44,18 @@ pub(super) fn learn_all(turn: &Turn<'_>, board: &mut Board) -> Result<()> {
     let all = params![board.flow.id.0.as_bytes(), None::<u32>];
     let steps: Vec<StepRow> =
         select.query_map(all, rows::step)?.collect::<rusqlite::Result<_>>()?;
-    let numbers: Vec<u32> = steps.iter().map(|step| step.number).collect();
+    let mut leaving: BTreeMap<u32, Vec<Edge>> =
+        steps.iter().map(|step| (step.number, Vec::new())).collect();
     board.learn_steps(steps);
-    numbers.into_iter().try_for_each(|number| learn_edges(turn, board, number))
+    let mut select = turn.conn.prepare_cached(include_str!("../sql/select_edges.sql"))?;
+    for edge in select.query_map([board.flow.id.0.as_bytes()], rows::edge)? {
+        let edge = edge?;
+        leaving.entry(edge.from).or_default().push(edge);
+    }
+    for (from, edges) in leaving {
+        learn_edges(turn, board, from, edges)?;
+    }
+    Ok(())
 }
 
 pub(super) fn learn_step(turn: &Turn<'_>, board: &mut Board, number: u32) -> Result<()> {
@@ -68,15 +68,24 @@ pub(super) fn learn_step(turn: &Turn<'_>, board: &mut Board, number: u32) -> Res
     Ok(())
 }
 
-/// Tells the edges that leave a step, with the steps they lead to and what their expressions judge.
-fn learn_edges(turn: &Turn<'_>, board: &mut Board, from: u32) -> Result<()> {
-    let flow = *board.flow.id.0.as_bytes();
-    let mut select = turn.conn.prepare_cached(include_str!("../sql/select_edges.sql"))?;
-    let edges = select.query_map(params![flow, from], rows::edge)?;
-    let edges: Vec<_> = edges.collect::<rusqlite::Result<_>>()?;
-    for edge in &edges {
-        learn_step(turn, board, edge.to)?;
+/// Puts a step on the board, with those that come after it.
+fn learn_ahead(turn: &Turn<'_>, board: &mut Board, number: u32) -> Result<()> {
+    let mut select = turn.conn.prepare_cached(include_str!("../sql/select_ahead.sql"))?;
+    let ahead = select.query_map(params![board.flow.id.0.as_bytes(), number], |row| {
+        Ok((rows::step(row)?, rows::edge_ahead(row)?))
+    })?;
+    let mut edges = Vec::new();
+    for row in ahead {
+        let (step, edge) = row?;
+        board.learn_steps([step]);
+        edges.extend(edge);
     }
+    learn_edges(turn, board, number, edges)
+}
+
+/// Tells the edges that leave a step, with what their expressions judge.
+fn learn_edges(turn: &Turn<'_>, board: &mut Board, from: u32, edges: Vec<Edge>) -> Result<()> {
+    let flow = *board.flow.id.0.as_bytes();
     if edges.iter().any(|edge| edge.when.is_some())
         && board.step(from).is_some_and(|step| step.jobs == 1)
     {
@@ -101,17 +110,21 @@ pub(super) fn carry_on(turn: &mut Turn<'_>, board: &mut Board) -> Result<()> {
                 break;
             }
             for from in missing {
-                learn_edges(turn, board, from)?;
+                learn_ahead(turn, board, from)?;
             }
         }
         let changes = board.take_changes();
-        write_steps(turn, board)?;
+        if !changes.call_off.is_empty() {
+            // What is called off is found by where steps stand: one that had ended may be open again.
+            write_steps(turn, board)?;
+        }
         write_changes(turn, board, &changes)?;
         let opened = open_some(turn, board, &changes)?;
         if !opened && !saga::go_on(turn, board)? {
             break;
         }
     }
+    write_steps(turn, board)?;
     write_flow(turn, board)
 }
 
@@ -122,14 +135,16 @@ fn open_some(turn: &mut Turn<'_>, board: &mut Board, changes: &Changes) -> Resul
             |step: &&u32| board.step(**step).is_some_and(|step| step.jobs <= OPEN_AT_ONCE_MAX);
         let small: Vec<u32> = changes.open.iter().filter(is_small).copied().collect();
         for step in &small {
-            open(turn, board, *step, PAGE_JOBS)?;
+            open_whole(turn, board, *step)?;
         }
         return Ok(!small.is_empty());
     };
     let room = u64::from(at_once).saturating_sub(board.flow.jobs_open);
-    if room == 0 || board.is_over() {
+    if room == 0 {
         return Ok(false);
     }
+    // It is asked for those that are being opened.
+    write_steps(turn, board)?;
     let mut select = turn.conn.prepare_cached(include_str!("../sql/select_opening.sql"))?;
     let next: Option<u32> =
         select.query_map([board.flow.id.0.as_bytes()], |row| row.get(0))?.next().transpose()?;
@@ -139,7 +154,35 @@ fn open_some(turn: &mut Turn<'_>, board: &mut Board, changes: &Changes) -> Resul
     Ok(true)
 }
 
-/// Lets the next jobs of a step go.
+/// Lets all jobs of a step go, by one statement if none of them has to wait or has ended.
+fn open_whole(turn: &mut Turn<'_>, board: &mut Board, step: u32) -> Result<()> {
+    if board.step(step).is_none_or(|step| step.slow || step.left < step.jobs) {
+        return open(turn, board, step, PAGE_JOBS);
+    }
+    board.flow.jobs_open += let_go_whole(turn, board.flow.id, step)?;
+    board.opened(step);
+    Ok(())
+}
+
+/// Lets all jobs of a step go by one statement; answers how many.
+pub(super) fn let_go_whole(turn: &mut Turn<'_>, flow: FlowId, step: u32) -> Result<u64> {
+    let mut insert = turn.conn.prepare_cached(include_str!("../sql/insert_ready_of_step.sql"))?;
+    let mut inserted = insert.query(params![flow.0.as_bytes(), step, turn.now])?;
+    let mut number = 0;
+    while let Some(row) = inserted.next()? {
+        let (queue, tenant) = (text(row, 0)?, text(row, 1)?);
+        turn.depths.came(queue, Some(tenant).filter(|tenant| !tenant.is_empty()), 1);
+        turn.news.ready(queue);
+        number += 1;
+    }
+    Ok(number)
+}
+
+fn text<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<&'a str> {
+    Ok(row.get_ref(column)?.as_str()?)
+}
+
+/// Lets the next jobs of a step go, one by one.
 pub(super) fn open(turn: &mut Turn<'_>, board: &mut Board, step: u32, room: u64) -> Result<()> {
     let flow = *board.flow.id.0.as_bytes();
     let mut select = turn.conn.prepare_cached(include_str!("../sql/select_to_open.sql"))?;
@@ -233,23 +276,30 @@ fn write_changes(turn: &Turn<'_>, board: &Board, changes: &Changes) -> Result<()
 }
 
 fn write_flow(turn: &mut Turn<'_>, board: &Board) -> Result<()> {
+    if !board.is_flow_touched() {
+        return Ok(());
+    }
     let flow = &board.flow;
-    let tend = board.wants_tending();
+    let (is_over, tend) = (board.may_be_over(), board.wants_tending());
+    write_state(turn, flow.id, flow.state, is_over, flow.jobs_open, tend)
+}
+
+/// Writes where a flow stands. If it may be over, all its steps are looked at.
+pub(super) fn write_state(
+    turn: &mut Turn<'_>,
+    flow: FlowId,
+    state: FlowState,
+    may_be_over: bool,
+    jobs_open: u64,
+    tend: bool,
+) -> Result<()> {
     let mut update = turn.conn.prepare_cached(include_str!("../sql/update_flows.sql"))?;
-    let state: i16 = update.query_one(
-        params![
-            turn.now,
-            flow.id.0.as_bytes(),
-            flow.state.number(),
-            flow.steps_left,
-            millis(flow.jobs_open),
-            tend
-        ],
-        |row| row.get(0),
-    )?;
+    let (id, state, jobs_open) = (flow.0.as_bytes(), state.number(), millis(jobs_open));
+    let written = params![turn.now, id, state, may_be_over, jobs_open, tend];
+    let state: i16 = update.query_one(written, |row| row.get(0))?;
     turn.news.tend |= tend;
     if FlowState::of_number(state).is_final() {
-        turn.news.finished.push(JobId(flow.id.0));
+        turn.news.finished.push(JobId(flow.0));
     }
     Ok(())
 }

@@ -29,7 +29,7 @@ pub(super) fn rerun(turn: &mut Turn<'_>, id: FlowId, step: &str) -> Result<FlowA
     }
     let mut jobs = 0;
     for (old, row) in &rerun.fresh {
-        insert_step(turn, id, row, row.grown)?;
+        insert_step(turn, id, row)?;
         for job in bodies(turn, id, *old)? {
             let Some(job) = again(job, row.number) else { continue };
             jobs += write_job(turn, id, row.number, &job)?;

@@ -17,11 +17,10 @@ pub(super) fn flow(row: &Row<'_>) -> rusqlite::Result<FlowRow> {
         id: flow_id(row, 0)?,
         name: row.get(1)?,
         state: FlowState::of_number(row.get(2)?),
-        steps_left: row.get(3)?,
-        jobs_open: count::<i64>(row, 4)?,
-        at_once: row.get(5)?,
-        created_at: time_at(row, 6)?,
-        saga: row.get(7)?,
+        jobs_open: count::<i64>(row, 3)?,
+        at_once: row.get(4)?,
+        created_at: time_at(row, 5)?,
+        saga: row.get(6)?,
     })
 }
 
@@ -46,7 +45,15 @@ pub(super) fn step(row: &Row<'_>) -> rusqlite::Result<StepRow> {
         pivot: row.get(15)?,
         grown: row.get(16)?,
         superseded: row.get(17)?,
+        slow: row.get(18)?,
     })
+}
+
+/// Reads the four columns of an edge behind the step it leads to, if it says one.
+pub(super) fn edge_ahead(row: &Row<'_>) -> rusqlite::Result<Option<Edge>> {
+    let Some(from) = row.get(19)? else { return Ok(None) };
+    let (to, on) = (row.get(0)?, On::of_number(row.get(20)?));
+    Ok(Some(Edge { from, to, on, when: row.get(21)?, held: row.get(22)? }))
 }
 
 /// Reads `select_edges.sql`.

@@ -27,9 +27,9 @@ pub(super) fn go_on(turn: &mut Turn<'_>, board: &mut Board) -> Result<bool> {
     let (steps, edges) = board.plan_undos(&became);
     let flow = board.flow.id;
     for undo in &steps {
-        insert_step(turn, flow, &undo.row, false)?;
         let (step, name) = (undo.row.number, undo.row.name.clone());
         let place = Place { id: flow, step, name, joins: false, grows: false, due: None };
+        insert_step(turn, flow, &undo.row)?;
         write_job(turn, flow, step, &plan::place(undo.job.clone(), place))?;
     }
     edges.iter().try_for_each(|edge| insert_edge(turn, flow, edge))?;

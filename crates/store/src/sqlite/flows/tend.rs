@@ -2,6 +2,7 @@
 //! that are called off, joins and flows that are late, flows whose time is over, and arrivals that nobody counted.
 
 use rusqlite::params;
+use tidemill_core::flow::Arrival;
 use tidemill_core::{FlowId, JobId};
 
 use super::advance::{self, PAGE_JOBS};
@@ -21,7 +22,8 @@ const PAGE_ENDS: i64 = 1000;
 pub(in crate::sqlite) fn tend(turn: &mut Turn<'_>) -> Result<bool> {
     let arrived = flows(turn, include_str!("../sql/select_arrived.sql"), None)?;
     for flow in &arrived {
-        advance::advance(turn, *flow)?;
+        let arrivals = take_arrivals(turn, *flow)?;
+        advance::advance(turn, *flow, &arrivals)?;
     }
     let waiting = flows(turn, include_str!("../sql/select_flows_to_tend.sql"), None)?;
     let mut has_more = arrived.len().max(waiting.len()) as i64 == PAGE_FLOWS;
@@ -49,6 +51,18 @@ fn flows(turn: &Turn<'_>, sql: &str, now: Option<i64>) -> Result<Vec<FlowId>> {
     };
     let found: rusqlite::Result<_> = found;
     Ok(found?)
+}
+
+fn take_arrivals(turn: &Turn<'_>, flow: FlowId) -> Result<Vec<Arrival>> {
+    let mut select = turn.conn.prepare_cached(include_str!("../sql/take_arrivals.sql"))?;
+    let arrivals = select.query_map([flow.0.as_bytes()], |row| {
+        let ok = row.get::<_, i64>(1)?.max(0).unsigned_abs();
+        Ok(Arrival { step: row.get(0)?, ok, failed: row.get(2)? })
+    })?;
+    let arrivals: Vec<Arrival> = arrivals.collect::<rusqlite::Result<_>>()?;
+    let mut delete = turn.conn.prepare_cached(include_str!("../sql/delete_arrivals.sql"))?;
+    delete.execute([flow.0.as_bytes()])?;
+    Ok(arrivals)
 }
 
 /// Opens the next page of each of a flow's steps, and calls off what is to be; `true`: there is more.

@@ -1,24 +1,31 @@
 //! Writes flows, all of one or nothing.
 
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
-use tidemill_core::flow::{Edge, FlowState, Place, Plan, StepRow, next_step, plan};
+use tidemill_core::flow::{
+    Board, Changes, Edge, FlowState, Place, Plan, PlannedJob, StepRow, next_step, plan,
+};
 use tidemill_core::{FlowId, NewJob};
 
 use super::{act, advance};
 use crate::error::{Error, Result};
 use crate::flow::{FlowAnswer, Start};
-use crate::sqlite::enqueue::due;
-use crate::sqlite::rows::write_options;
+use crate::sqlite::ready;
+use crate::sqlite::rows::{time, write_options};
 use crate::sqlite::writer::Turn;
 
 /// Writes a flow and, unless it is to be built further, lets it begin.
 pub(in crate::sqlite) fn start(turn: &mut Turn<'_>, plan: &Plan, when: Start) -> Result<bool> {
     let (conn, now, flow) = (turn.conn, turn.now, plan.id.0.as_bytes());
     let kept = |default: u64| millis(plan.options.retain_ms.unwrap_or(default));
+    let begun = Begun::of(plan, when, time(now));
+    let state = begun.as_ref().map_or(FlowState::Building, |begun| begun.board.flow.state);
     let written = conn.prepare_cached(include_str!("../sql/write_flow.sql"))?.execute(params![
         flow,
         plan.name,
-        plan.steps.len() as i64,
+        state.number(),
         plan.options.at_once,
         now,
         plan.options.finish_within_ms.map(millis),
@@ -30,24 +37,63 @@ pub(in crate::sqlite) fn start(turn: &mut Turn<'_>, plan: &Plan, when: Start) ->
         return Ok(false);
     }
     for step in &plan.steps {
-        insert_step(turn, plan.id, step, false)?;
+        let step = begun.as_ref().and_then(|begun| begun.board.step(step.number)).unwrap_or(step);
+        insert_step(turn, plan.id, step)?;
     }
     for edge in &plan.edges {
         insert_edge(turn, plan.id, edge)?;
     }
     let mut written = 0;
-    for planned in &plan.jobs {
-        written += write_job(turn, plan.id, planned.step, &planned.job)?;
+    for PlannedJob { step, job } in &plan.jobs {
+        written += write_job(turn, plan.id, *step, job)?;
+        if begun.as_ref().is_some_and(|begun| begun.open.contains(step)) {
+            ready::insert_new(turn, job)?;
+        }
     }
     if written != plan.jobs.len() as u64 {
         let reason =
             "a job of the flow has the id of another job; make the flow's jobs anew".to_owned();
         return Err(Error::Database { reason });
     }
-    if when == Start::Now {
+    if when == Start::Now && begun.is_none() {
         act::begin(turn, plan.id)?;
     }
     Ok(true)
+}
+
+/// A flow that has begun before it is written, so that each row of it is written once.
+struct Begun {
+    board: Board,
+    /// Steps that are open.
+    open: BTreeSet<u32>,
+}
+
+impl Begun {
+    /// Nothing, if more is to be done for its first steps than to let their jobs go.
+    fn of(plan: &Plan, when: Start, now: Timestamp) -> Option<Self> {
+        if when == Start::Later || plan.options.at_once.is_some() {
+            return None;
+        }
+        let mut board = Board::of_plan(plan, now);
+        board.begin();
+        if !board.missing().is_empty() {
+            return None;
+        }
+        let mut changes = board.take_changes();
+        let open = std::mem::take(&mut changes.open);
+        let is_plain = |step: &u32| {
+            let row = board.step(*step);
+            row.is_some_and(|row| !row.slow && row.jobs <= advance::OPEN_AT_ONCE_MAX)
+        };
+        if changes != Changes::default() || !open.iter().all(is_plain) {
+            return None;
+        }
+        for step in &open {
+            board.opened(*step);
+        }
+        let open = open.into_iter().collect();
+        (!board.may_be_over()).then_some(Self { board, open })
+    }
 }
 
 /// Gives a step of a flow that is being built more jobs.
@@ -67,12 +113,14 @@ pub(in crate::sqlite) fn add(
         .optional()?;
     let Some((number, joins)) = found else { return Ok(FlowAnswer::StepUnknown) };
     let spot = Place { id, step: number, name: step.to_owned(), joins, grows: false, due: None };
-    let mut written = 0;
+    let (mut written, mut is_slow) = (0, false);
     for job in jobs {
-        written += write_job(turn, id, number, &plan::place(job.clone(), spot.clone()))?;
+        let job = plan::place(job.clone(), spot.clone());
+        written += write_job(turn, id, number, &job)?;
+        is_slow |= plan::is_slow(&job);
     }
     let mut grow = turn.conn.prepare_cached(include_str!("../sql/grow_step.sql"))?;
-    grow.execute(params![id.0.as_bytes(), number, millis(written)])?;
+    grow.execute(params![id.0.as_bytes(), number, millis(written), is_slow])?;
     Ok(FlowAnswer::Acted { jobs: written })
 }
 
@@ -89,9 +137,10 @@ pub(in crate::sqlite) fn grow(turn: &mut Turn<'_>, jobs: &[NewJob]) -> Result<()
         }
         advance::learn_all(turn, &mut board)?;
         let (number, name) = next_step(&board, &place.name);
-        let edges = board.grow(place.step, number, &name, of_step.len() as u64);
+        let is_slow = of_step.iter().any(plan::is_slow);
+        let edges = board.grow(place.step, number, &name, of_step.len() as u64, is_slow);
         let row = board.step(number).cloned();
-        row.iter().try_for_each(|row| insert_step(turn, place.id, row, true))?;
+        row.iter().try_for_each(|row| insert_step(turn, place.id, row))?;
         for edge in edges {
             insert_edge(turn, place.id, &edge)?;
         }
@@ -104,13 +153,8 @@ pub(in crate::sqlite) fn grow(turn: &mut Turn<'_>, jobs: &[NewJob]) -> Result<()
     Ok(())
 }
 
-/// Writes a step; whether a running job adds it.
-pub(super) fn insert_step(
-    turn: &Turn<'_>,
-    flow: FlowId,
-    step: &StepRow,
-    is_grown: bool,
-) -> Result<()> {
+/// Writes a step.
+pub(super) fn insert_step(turn: &Turn<'_>, flow: FlowId, step: &StepRow) -> Result<()> {
     let join = serde_json::to_string(&step.join).map_err(|e| unwritable(&e))?;
     let undo = step.undo.as_ref().map(serde_json::to_string).transpose();
     let undo = undo.map_err(|e| unwritable(&e))?;
@@ -119,14 +163,25 @@ pub(super) fn insert_step(
         flow.0.as_bytes(),
         step.number,
         step.name,
+        step.state.number(),
         millis(step.jobs),
+        millis(step.left),
+        millis(step.ok),
+        millis(step.failed),
         join,
         step.parents_left,
+        step.came,
+        millis(step.met),
+        millis(step.missed),
+        step.reason,
         late_at,
         undo,
         step.undoes,
         step.pivot,
-        is_grown
+        step.grown,
+        step.slow,
+        step.is_early(),
+        turn.now
     ])?;
     Ok(())
 }
@@ -148,7 +203,6 @@ pub(super) fn write_job(turn: &Turn<'_>, flow: FlowId, step: u32, job: &NewJob) 
         job.priority.band(),
         job.tenant,
         job.key,
-        due(job, turn.now),
         job.payload.as_str(),
         write_options(&job.options),
         turn.now,

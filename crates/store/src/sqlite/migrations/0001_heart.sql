@@ -13,7 +13,7 @@ create table tidemill_job (
     tenant text,
     key text,
     unique_key text,
-    run_at integer not null, -- where its ready row stands, until it has an attempt
+    run_at integer not null, -- where its ready row stands, until it has an attempt; 0: where its flow's step was opened
     payload text not null,
     options text,
     created_at integer not null

@@ -188,6 +188,10 @@ begin
     select job.id, job.queue, 5, dropped.spent, dropped.lost, new.now, json_extract(job.options, '$.retain_ms'),
         job.unique_key is not null, 'dropped: the queue was full, and newer jobs came', job.flow, job.step
     from tidemill_dropped as dropped join tidemill_job as job on job.id = dropped.id;
+    insert into tidemill_flow_arrival (flow, step, ok, failed)
+    select job.flow, job.step, 0, 1
+    from tidemill_dropped as dropped join tidemill_job as job on job.id = dropped.id
+    where job.flow is not null;
     delete from tidemill_ready
     where (queue, priority, tenant, run_at, id) in (
         select queue, priority, tenant, run_at, id from tidemill_dropped

@@ -3,17 +3,17 @@
 -- flow          one row per flow.
 -- flow_step     a named piece of its work: one job or many, what it waits for, how far it is.
 -- flow_edge     what waits for what. `held`: what its expression came to.
--- flow_arrival  jobs that ended and are not counted yet. Counted in the transaction in which they end, except of
---               those that plain SQL drops: these within a second.
+-- flow_arrival  jobs that plain SQL dropped from a full queue and that are not counted yet; within a second they are.
+--               All others are counted in the transaction in which they end.
 --
--- A job of a flow has no ready row until its step is opened.
+-- A job of a flow has no ready row until its step is opened. Then that stands where the step's `started_at` says, unless
+-- the job was let go on its own and its `run_at` says where.
 
 create table tidemill_flow (
     id blob not null primary key,
     name text not null,
     state integer not null,
-    steps_left integer not null,
-    jobs_open integer not null default 0,
+    jobs_open integer not null default 0, -- kept if there is a cap
     at_once integer,
     created_at integer not null,
     finished_at integer,
@@ -45,9 +45,11 @@ create table tidemill_flow_step (
     came integer not null default 0,
     met integer not null default 0,
     missed integer not null default 0,
+    slow integer not null default 0, -- jobs of it wait for the clock or in a line
+    early integer not null default 0, -- it may be decided before all that it comes after has ended
     call_off integer not null default 0, -- its jobs are to be called off
     grown integer not null default 0, -- a running job added it: it answers no failure of what it comes after
-    opened blob not null default x'', -- the last job that was let go
+    opened blob not null default x'', -- the last job that was let go, of a step that is opened bit by bit
     late_at integer,
     started_at integer,
     ended_at integer,
@@ -58,7 +60,6 @@ create table tidemill_flow_step (
     superseded integer not null default 0, -- it was run again: the flow goes by its copy
     primary key (flow, number)
 ) without rowid;
-create unique index tidemill_flow_step_name on tidemill_flow_step (flow, name);
 create index tidemill_flow_step_late on tidemill_flow_step (late_at) where state = 0 and late_at is not null;
 
 create table tidemill_flow_edge (
@@ -85,8 +86,7 @@ alter table tidemill_job add column flow blob;
 alter table tidemill_job add column step integer;
 create index tidemill_job_flow on tidemill_job (flow, step, id) where flow is not null;
 alter table tidemill_outcome add column flow blob;
-alter table tidemill_outcome add column step integer;
-create index tidemill_outcome_flow on tidemill_outcome (flow, step, id) where flow is not null;
+alter table tidemill_outcome add column step integer; -- null: it was skipped with its step
 
 -- Writes a flow in the caller's own transaction, unless it is there, with the steps that wait for nobody to be opened:
 -- whoever tends flows next lets their jobs go. While it is written, `tend` is 2.
@@ -94,21 +94,20 @@ create view tidemill_start_flow as select null as flow, null as jobs, null as no
 create trigger tidemill_start_flow_insert instead of insert on tidemill_start_flow
 begin
     insert or ignore into tidemill_flow (
-        id, name, state, steps_left, at_once, created_at, within_ms, expires_at, retain_ms, retain_failed_ms, saga,
-        tend
+        id, name, state, at_once, created_at, within_ms, expires_at, retain_ms, retain_failed_ms, saga, tend
     )
     values (
-        unhex(replace(new.flow ->> 'id', '-', '')), new.flow ->> 'name', 1, json_array_length(new.flow, '$.steps'),
-        new.flow ->> 'at_once', new.now_us, new.flow ->> 'finish_within_ms', new.now_us + 1000 * (new.flow ->> 'finish_within_ms'),
+        unhex(replace(new.flow ->> 'id', '-', '')), new.flow ->> 'name', 1, new.flow ->> 'at_once', new.now_us,
+        new.flow ->> 'finish_within_ms', new.now_us + 1000 * (new.flow ->> 'finish_within_ms'),
         new.flow ->> 'retain_ms', new.flow ->> 'retain_failed_ms', new.flow ->> 'saga', 2
     );
     insert into tidemill_flow_step (
-        flow, number, name, state, jobs, left, joined, parents_left, late_at, started_at, undo, pivot
+        flow, number, name, state, jobs, left, joined, parents_left, slow, early, late_at, started_at, undo, pivot
     )
     select
         flow.id, step.value ->> 'number', step.value ->> 'name', (step.value ->> 'parents') = 0,
         step.value ->> 'jobs', step.value ->> 'jobs', step.value ->> 'joined', step.value ->> 'parents',
-        new.now_us + 1000 * (step.value ->> '$.joined.within_ms'),
+        step.value ->> 'slow', step.value ->> 'early', new.now_us + 1000 * (step.value ->> '$.joined.within_ms'),
         iif((step.value ->> 'parents') = 0, new.now_us, null), step.value ->> 'undo', step.value ->> 'pivot'
     from tidemill_flow as flow, json_each(new.flow, '$.steps') as step
     where flow.id = unhex(replace(new.flow ->> 'id', '-', '')) and flow.tend = 2;
@@ -123,7 +122,7 @@ begin
     )
     select
         unhex(replace(job.value ->> 'id', '-', '')), job.value ->> 'kind', job.value ->> 'queue',
-        job.value ->> 'priority', job.value ->> 'tenant', job.value ->> 'key', new.now_us, job.value ->> 'payload',
+        job.value ->> 'priority', job.value ->> 'tenant', job.value ->> 'key', 0, job.value ->> 'payload',
         job.value ->> 'options', new.now_us, flow.id, job.value ->> 'step'
     from tidemill_flow as flow, json_each(new.jobs) as job
     where flow.id = unhex(replace(new.flow ->> 'id', '-', '')) and flow.tend = 2;
@@ -133,11 +132,4 @@ begin
         select count(*) from tidemill_job as job where job.flow = flow.id
     );
     update tidemill_flow set tend = 1 where id = unhex(replace(new.flow ->> 'id', '-', '')) and tend = 2;
-end;
-
--- Whatever ends a job of a flow, its flow hears of it.
-create trigger tidemill_outcome_arrival after insert on tidemill_outcome when new.step is not null
-begin
-    insert into tidemill_flow_arrival (flow, step, ok, failed)
-    values (new.flow, new.step, new.state = 4, new.state <> 4);
 end;

@@ -12,5 +12,6 @@ select
             where dead.id = outcome.id and dead.class in ('ambiguous', 'poison')
         )
 from tidemill_flow_step as step
-join tidemill_outcome as outcome on outcome.flow = step.flow and outcome.step = step.number
+join tidemill_job as job on job.flow = step.flow and job.step = step.number
+join tidemill_outcome as outcome on outcome.id = job.id and outcome.step is not null
 where step.flow = ?1 and step.undo is not null

@@ -1,2 +1,2 @@
--- The edges that leave a step.
-select from_step, to_step, on_end, when_holds, held from tidemill_flow_edge where flow = ?1 and from_step = ?2
+-- The edges of a flow.
+select from_step, to_step, on_end, when_holds, held from tidemill_flow_edge where flow = ?1

@@ -1,6 +1,10 @@
 -- A flow.
 select
-    flow.id, flow.name, flow.state, flow.created_at, flow.finished_at, flow.reason, flow.steps_left,
+    flow.id, flow.name, flow.state, flow.created_at, flow.finished_at, flow.reason,
+    (
+        select count(*) from tidemill_flow_step
+        where tidemill_flow_step.flow = flow.id and not superseded and tidemill_flow_step.state < 3
+    ),
     (select count(*) from tidemill_flow_step where tidemill_flow_step.flow = flow.id and not superseded),
     (select coalesce(sum(jobs), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id and not superseded),
     (select coalesce(sum(ok), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id and not superseded),

@@ -1,2 +1,6 @@
 -- What the only job of a step returned.
-select output from tidemill_outcome where flow = ?1 and step = ?2 and state = 4 limit 1
+select outcome.output
+from tidemill_job as job
+join tidemill_outcome as outcome on outcome.id = job.id and outcome.state = 4
+where job.flow = ?1 and job.step = ?2
+limit 1

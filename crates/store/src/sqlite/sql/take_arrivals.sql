@@ -1,2 +1,2 @@
--- What has ended of a flow and is not counted yet.
-select step, sum(ok), sum(failed) from tidemill_flow_arrival where flow = ?1 group by step
+-- What has ended of a flow and is not counted yet, apart from what runs again.
+select step, sum(ok), sum(failed) from tidemill_flow_arrival where flow = ?1 group by step, failed < 0

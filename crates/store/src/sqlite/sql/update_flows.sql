@@ -2,7 +2,7 @@
 -- comes after that ran, but for steps that jobs of it added; what was run again does not count. It is kept as long as it
 -- asks for. When it begins, and when it goes on after its end, its time counts anew.
 update tidemill_flow
-set state = ended.state, steps_left = ?4, jobs_open = ?5, tend = tend or ?6,
+set state = ended.state, jobs_open = ?5, tend = tend or ?6,
     expires_at = iif(
         (tidemill_flow.state = 0 or finished_at is not null) and ended.state not in (0, 2, 3, 4, 7),
         ?1 + 1000 * within_ms, expires_at
@@ -11,7 +11,8 @@ set state = ended.state, steps_left = ?4, jobs_open = ?5, tend = tend or ?6,
     forget_at = iif(ended.state in (2, 3, 4, 7), ?1 + 1000 * iif(ended.state = 3, retain_failed_ms, retain_ms), null)
 from (
     select case
-        when ?4 > 0 or ?3 not in (1, 5, 6) then ?3
+        when ?3 not in (1, 5, 6) or not ?4
+            or exists (select 1 from tidemill_flow_step where flow = ?2 and state < 3) then ?3
         when ?3 = 5 then 4
         when ?3 = 6 then 7
         when exists (

@@ -13,29 +13,36 @@ use crate::load::{Hand, job, part};
 
 const SAMPLES: usize = 3;
 const SLOTS: usize = 200;
-const CHAIN: u64 = 3;
+const CHAIN: u64 = 5;
 const FAN: u64 = 100;
 const BATCH: u64 = 10;
 
 /// Runs about `jobs` jobs each way, round after round: the machine drifts. Then one join of 10, of 10,000 and, if
 /// `is_large`, of a million children.
 pub async fn measure(mill: &Tidemill, jobs: u64, is_large: bool) -> Res<()> {
-    let names = ["plain jobs", "chains of 3", "fan-outs of 100, joined"];
+    let names = ["plain jobs", "chains of 5", "fan-outs of 100, joined"];
+    let (chains, fans) = (jobs / CHAIN, jobs / (FAN + 2));
     let mut rates = [const { Vec::new() }; 3];
+    let mut starts = [const { Vec::new() }; 3];
     for _ in 0..SAMPLES {
-        rates[0].push(run(mill, jobs, plain(mill, jobs)).await?);
-        let chains = jobs / CHAIN;
-        rates[1].push(run(mill, chains * CHAIN, start(mill, chains, chain)).await?);
-        let fans = jobs / (FAN + 2);
-        rates[2].push(run(mill, fans * (FAN + 2), start(mill, fans, fan)).await?);
+        let runs = [
+            run(mill, jobs, plain(mill, jobs)).await?,
+            run(mill, chains * CHAIN, start(mill, chains, chain)).await?,
+            run(mill, fans * (FAN + 2), start(mill, fans, fan)).await?,
+        ];
+        for (kind, (started, ran)) in runs.into_iter().enumerate() {
+            starts[kind].push(started);
+            rates[kind].push(ran);
+        }
     }
     let median = |rates: &mut Vec<f64>| {
         rates.sort_by(f64::total_cmp);
         rates[SAMPLES / 2]
     };
-    let rates = rates.each_mut().map(median);
-    for (name, rate) in names.iter().zip(rates) {
-        println!("{name:<26} {rate:>7.0} jobs/s, {:>4.0} % of plain", 100.0 * rate / rates[0]);
+    let (rates, starts) = (rates.each_mut().map(median), starts.each_mut().map(median));
+    for ((name, rate), start) in names.iter().zip(rates).zip(starts) {
+        let part = 100.0 * rate / rates[0];
+        println!("{name:<26} {rate:>7.0} jobs/s, {part:>4.0} % of plain; written at {start:>6.0} jobs/s");
     }
     join(mill, 10, 200).await?;
     join(mill, 10_000, 1).await?;
@@ -68,7 +75,8 @@ async fn start(mill: &Tidemill, flows: u64, flow: fn(u64) -> Flow) -> Res<()> {
 }
 
 fn chain(n: u64) -> Flow {
-    Flow::new("chain").step("a", job(n)).then("b", job(n)).then("c", job(n))
+    let chain = Flow::new("chain").step("a", job(n)).then("b", job(n));
+    chain.then("c", job(n)).then("d", job(n)).then("e", job(n))
 }
 
 fn fan(n: u64) -> Flow {
@@ -76,9 +84,12 @@ fn fan(n: u64) -> Flow {
     fan.after("first").step("sum", job(n)).after("fan")
 }
 
-/// Lets a worker run what `fill` brings, all of it written before it starts. Answers jobs per second.
-async fn run(mill: &Tidemill, jobs: u64, fill: impl Future<Output = Res<()>>) -> Res<f64> {
+/// Lets a worker run what `fill` brings, all of it written before it starts. Answers at how many jobs per second they
+/// were written, and ran.
+async fn run(mill: &Tidemill, jobs: u64, fill: impl Future<Output = Res<()>>) -> Res<(f64, f64)> {
+    let start = Instant::now();
     fill.await?;
+    let filled = start.elapsed().as_secs_f64();
     let (done, over) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
     let ended = Arc::clone(&over);
     let handler = move |_: Payload, _cx| {
@@ -93,7 +104,7 @@ async fn run(mill: &Tidemill, jobs: u64, fill: impl Future<Output = Res<()>>) ->
     over.notified().await;
     let secs = start.elapsed().as_secs_f64();
     worker.stop().await;
-    Ok(jobs as f64 / secs)
+    Ok((jobs as f64 / filled, jobs as f64 / secs))
 }
 
 /// Children settled per second, ten at a time whatever their number, and how long after the last of them the join's own

@@ -1,0 +1,52 @@
+//! A settle carries flows on only where nobody else has them: it waits for no flow's lock, and loses no arrival.
+
+use tidemill_core::flow::{After, Flow, FlowOptions, FlowState, Step, Work};
+use tidemill_core::retention::Retention;
+use tidemill_core::{FlowId, Limits, NewJob, Payload};
+use tidemill_store::Settled;
+use tidemill_store::flow::Start;
+use tidemill_testkit::databases::fresh_postgres_url;
+use tidemill_testkit::eventually::eventually;
+
+use super::kit::{SOON, ask, connect, done, items, store, worker};
+
+fn chain() -> Flow {
+    let step = |name: &str, after: Vec<After>| {
+        let work = Work::Jobs(vec![NewJob::new(name, Payload::null())]);
+        Step { after, ..Step::new(name, work) }
+    };
+    let steps = vec![step("a", vec![]), step("b", vec![After::success("a")])];
+    Flow { id: FlowId::new(), name: "chain".into(), steps, options: FlowOptions::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settle_waits_for_no_flow_that_is_in_other_hands() {
+    let url = fresh_postgres_url();
+    let (store, other) = (store(&url).await, connect(&url).await);
+    let worker = worker(&store).await;
+    let plan = chain().plan(&Limits::default(), Retention::default()).unwrap();
+    let FlowId(id) = plan.id;
+    assert!(store.start_flow(plan, Start::Now).await.unwrap());
+    let claim = store.claim(ask(worker, 1)).await.unwrap();
+
+    other.batch_execute("begin").await.unwrap();
+    other.query("select from tidemill.flow where id = $1 for update", &[&id]).await.unwrap();
+    let settling = store.settle(worker, items(&claim, &done()));
+    let settled = tokio::time::timeout(SOON, settling).await.expect("it waits for nobody");
+    assert_eq!(settled.unwrap(), [Settled::Accepted]);
+    assert!(store.claim(ask(worker, 1)).await.unwrap().jobs.is_empty(), "nobody has decided yet");
+    other.batch_execute("commit").await.unwrap();
+
+    let claim = eventually("the next step", SOON, async || {
+        let claim = store.claim(ask(worker, 1)).await.unwrap();
+        (!claim.jobs.is_empty()).then_some(claim)
+    })
+    .await;
+    assert_eq!(claim.jobs[0].job.kind, "b");
+    let arrivals = "select count(*) from tidemill.flow_arrival";
+    let left: i64 = other.query_one(arrivals, &[]).await.unwrap().get(0);
+    assert_eq!(left, 0, "what was left for others is counted");
+    store.settle(worker, items(&claim, &done())).await.unwrap();
+    let flow = store.flow(FlowId(id)).await.unwrap().unwrap();
+    assert_eq!(flow.head.state, FlowState::Done, "the settle itself has ended it");
+}
