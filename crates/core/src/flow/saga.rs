@@ -14,6 +14,7 @@ use crate::flow::board::Board;
 use crate::flow::plan::is_slow;
 use crate::flow::state::{FlowState, StepRow, StepState};
 use crate::flow::{Edge, On, next_step};
+use crate::job::outcome::{ErrorClass, Failure};
 use crate::job::{NewJob, Options, Priority};
 use crate::payload::Payload;
 
@@ -131,6 +132,20 @@ impl Board {
         }
     }
 
+    /// The steps at which a stuck saga waits for somebody: undos that failed or, if it has not turned back, steps past the
+    /// point of no return. What was called off among their jobs is as good as dead: it can be sent again, or seen to.
+    /// The board must know the whole flow.
+    pub fn stuck_at(&self) -> Vec<u32> {
+        if self.flow.state != FlowState::Stuck {
+            return Vec::new();
+        }
+        let has_undos = self.steps().any(|step| step.undoes.is_some());
+        let failed = self.steps().filter(|step| step.state == StepState::Failed);
+        let held =
+            failed.filter(|step| self.holds_behind(step) && step.undoes.is_some() == has_undos);
+        held.map(|step| step.number).collect()
+    }
+
     /// Whether undos are to be planned: it turns back, and nothing of it runs any more.
     pub fn wants_undos(&self) -> bool {
         self.flow.saga
@@ -197,6 +212,13 @@ impl Board {
         }
         edges
     }
+}
+
+/// Why a job is dead that was called off, and that its saga cannot go on without.
+pub fn called_off(kind: &str, why: Option<&str>) -> Failure {
+    let message = format!("called off: {}", why.unwrap_or("nobody said why"));
+    // Nothing sends it again by itself: somebody wanted it to stop.
+    Failure::new(kind, ErrorClass::Permanent, message)
 }
 
 /// The job of an undo: what was kept for it, and what became of the step.

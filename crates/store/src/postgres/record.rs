@@ -241,21 +241,51 @@ async fn write_ends(conn: &Conn<'_>, now: Option<At>, ends: &[End]) -> Result<Ve
 }
 
 async fn write_dead(conn: &Conn<'_>, now: Option<At>, ends: &[End]) -> Result<(), Fault> {
-    let dead: Vec<_> = ends.iter().filter_map(|e| Some((e, e.failure.as_ref()?))).collect();
-    if dead.is_empty() {
+    let letter = |end: &End| {
+        let (Body { id, kind, queue, tenant, .. }, attempt) = (end.body.clone(), end.attempt);
+        Some(Letter { id, kind, queue, tenant, attempt, failure: end.failure.clone()? })
+    };
+    let letters: Vec<Letter> = ends.iter().filter_map(letter).collect();
+    write_letters(conn, now, &letters).await
+}
+
+/// A dead letter, as it is written.
+pub(crate) struct Letter {
+    pub id: Uuid,
+    pub kind: String,
+    pub queue: String,
+    pub tenant: Option<String>,
+    pub attempt: i16,
+    pub failure: Failure,
+}
+
+/// Writes dead letters.
+pub(crate) async fn write_letters(
+    conn: &Conn<'_>,
+    now: Option<At>,
+    letters: &[Letter],
+) -> Result<(), Fault> {
+    if letters.is_empty() {
         return Ok(());
     }
-    let ids: Vec<Uuid> = dead.iter().map(|(e, _)| e.body.id).collect();
-    let kinds: Vec<&str> = dead.iter().map(|(e, _)| e.body.kind.as_str()).collect();
-    let queues: Vec<&str> = dead.iter().map(|(e, _)| e.body.queue.as_str()).collect();
-    let tenants: Vec<Option<&str>> = dead.iter().map(|(e, _)| e.body.tenant.as_deref()).collect();
-    let classes: Vec<&str> = dead.iter().map(|(_, f)| f.class.word()).collect();
-    let errors: Vec<&str> = dead.iter().map(|(_, f)| f.message.as_str()).collect();
-    let prints: Vec<&str> = dead.iter().map(|(_, f)| f.fingerprint.as_str()).collect();
-    let attempts: Vec<i16> = dead.iter().map(|(e, _)| e.attempt).collect();
+    let ids: Vec<Uuid> = letters.iter().map(|letter| letter.id).collect();
+    let texts = |of: fn(&Letter) -> &str| letters.iter().map(of).collect::<Vec<&str>>();
+    let tenants: Vec<Option<&str>> =
+        letters.iter().map(|letter| letter.tenant.as_deref()).collect();
+    let attempts: Vec<i16> = letters.iter().map(|letter| letter.attempt).collect();
     conn.query(
         &DEAD_WRITE,
-        &[&now, &ids, &kinds, &queues, &tenants, &classes, &errors, &prints, &attempts],
+        &[
+            &now,
+            &ids,
+            &texts(|letter| &letter.kind),
+            &texts(|letter| &letter.queue),
+            &tenants,
+            &texts(|letter| letter.failure.class.word()),
+            &texts(|letter| &letter.failure.message),
+            &texts(|letter| &letter.failure.fingerprint),
+            &attempts,
+        ],
     )
     .await?;
     Ok(())

@@ -3,10 +3,13 @@
 use tidemill_core::dead::DeadFilter;
 use tidemill_core::flow::{After, FlowOptions, FlowState, On, Step, StepState, UndoRule};
 use tidemill_core::retention::Retention;
-use tidemill_core::{ErrorClass, Failure, Flow, FlowId, Limits, Settlement, WorkerId};
+use tidemill_core::{
+    ErrorClass, Failure, Flow, FlowId, JobId, Limits, Settlement, State, WorkerId,
+};
+use tidemill_store::CancelAnswer;
 use tidemill_store::flow::{FlowAct, FlowAnswer, Start};
 
-use super::flows::{many, output, run, state, states, step, tend, view};
+use super::flows::{first_job, many, output, run, state, states, step, tend, view};
 use super::kit::{Kit, SECOND, cancelled, dead, done, item, job, json, with_payload};
 
 over_both_stores!(
@@ -18,7 +21,11 @@ over_both_stores!(
     a_step_in_doubt_is_undone_and_its_undo_is_told,
     a_saga_that_is_called_off_is_undone,
     an_undo_that_dies_leaves_it_stuck_until_somebody_acts,
+    an_undo_that_is_called_off_can_be_sent_again,
+    an_undo_that_is_called_off_can_be_sent_with_another_payload,
+    an_undo_that_is_called_off_can_be_marked_done,
     after_the_pivot_it_goes_forward_only,
+    what_is_called_off_after_the_pivot_can_be_sent_again,
     a_failure_that_is_answered_turns_nothing_back,
     a_saga_without_undos_is_refused,
     a_deadline_past_the_pivot_calls_nothing_off,
@@ -218,7 +225,7 @@ async fn an_undo_that_dies_leaves_it_stuck_until_somebody_acts(kit: &Kit) {
     assert_eq!(view.head.state, FlowState::Undone);
     let flight = view.steps.iter().find(|step| step.name == "undo flight").unwrap();
     let job = kit.view(flight.first.unwrap()).await;
-    assert_eq!((job.state, job.output), (tidemill_core::State::Done, Some(json(r#""by phone""#))));
+    assert_eq!((job.state, job.output), (State::Done, Some(json(r#""by phone""#))));
     let letters = kit
         .store
         .dead(&DeadFilter { archived: true, ..DeadFilter::default() }, 0, 10)
@@ -230,6 +237,87 @@ async fn an_undo_that_dies_leaves_it_stuck_until_somebody_acts(kit: &Kit) {
     assert_eq!(notes, [("ada", "marked done: called the airline")]);
     let again = kit.store.change_flow(id, act).await.unwrap();
     assert!(matches!(again, FlowAnswer::NotNow { .. }), "{again:?}");
+}
+
+/// A saga of which the undo of the flight is the next job, and that job.
+async fn with_undo(kit: &Kit, worker: WorkerId) -> (FlowId, JobId) {
+    let id = start(kit, booking()).await;
+    run_some(kit, worker, 3).await;
+    let claim = kit.take_one(worker).await;
+    kit.store.settle(worker, vec![item(&claim, 0, dead("declined"))]).await.unwrap();
+    tend(kit).await;
+    (id, first_job(kit, id, "undo flight").await)
+}
+
+async fn an_undo_that_is_called_off_can_be_sent_again(kit: &Kit) {
+    let worker = kit.worker().await;
+    let (id, undo) = with_undo(kit, worker).await;
+    assert_eq!(kit.store.cancel(vec![undo], "enough").await.unwrap(), [CancelAnswer::Cancelled]);
+    tend(kit).await;
+    assert_eq!(state(kit, id).await, FlowState::Stuck);
+    let job = kit.view(undo).await;
+    assert_eq!((job.state, job.error.as_deref()), (State::Dead, Some("enough")));
+    let letters = kit.store.dead(&DeadFilter::default(), 0, 10).await.unwrap();
+    let letter = letters.iter().find(|letter| letter.id == undo).expect("it has a dead letter");
+    assert_eq!(letter.error, "called off: enough");
+    let act = FlowAct::Retry { step: Some("undo flight".into()), by: "ada".into() };
+    assert_eq!(kit.store.change_flow(id, act).await.unwrap(), FlowAnswer::Acted { jobs: 1 });
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[]).await, ["undo-flight", "undo-hotel"]);
+    assert_eq!(state(kit, id).await, FlowState::Undone);
+}
+
+async fn an_undo_that_is_called_off_can_be_sent_with_another_payload(kit: &Kit) {
+    let worker = kit.worker().await;
+    let (id, undo) = with_undo(kit, worker).await;
+    let claim = kit.take_one(worker).await;
+    assert_eq!(kit.store.cancel(vec![undo], "enough").await.unwrap(), [CancelAnswer::Requested]);
+    kit.store.settle(worker, vec![item(&claim, 0, cancelled("told"))]).await.unwrap();
+    tend(kit).await;
+    assert_eq!(state(kit, id).await, FlowState::Stuck);
+    let other = json(r#"{"by":"phone"}"#);
+    let sent = kit.store.dead_replay(&[undo], "ada", Some(other.clone())).await.unwrap();
+    assert_eq!(sent, [undo]);
+    tend(kit).await;
+    let claim = kit.take_one(worker).await;
+    assert_eq!(claim.jobs[0].job.payload, other);
+    kit.store.settle(worker, vec![item(&claim, 0, done())]).await.unwrap();
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[]).await, ["undo-hotel"]);
+    assert_eq!(state(kit, id).await, FlowState::Undone);
+}
+
+async fn an_undo_that_is_called_off_can_be_marked_done(kit: &Kit) {
+    let worker = kit.worker().await;
+    let (id, undo) = with_undo(kit, worker).await;
+    kit.store.cancel(vec![undo], "enough").await.unwrap();
+    tend(kit).await;
+    let (step, by, why) = ("undo flight".into(), "ada".into(), "left out".into());
+    let act = FlowAct::Resolve { step, output: None, by, why };
+    assert_eq!(kit.store.change_flow(id, act).await.unwrap(), FlowAnswer::Acted { jobs: 1 });
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[]).await, ["undo-hotel"]);
+    assert_eq!(state(kit, id).await, FlowState::Undone);
+    let archived = DeadFilter { archived: true, ..DeadFilter::default() };
+    let letters = kit.store.dead(&archived, 0, 10).await.unwrap();
+    let letter = letters.iter().find(|letter| letter.id == undo).expect("it has a dead letter");
+    let notes: Vec<_> = letter.notes.iter().map(|n| (n.by.as_str(), n.text.as_str())).collect();
+    assert_eq!(notes, [("ada", "marked done: left out")]);
+}
+
+async fn what_is_called_off_after_the_pivot_can_be_sent_again(kit: &Kit) {
+    let steps = vec![Step { pivot: true, ..step("pay", &[]) }, step("ship", &["pay"])];
+    let id = start(kit, steps).await;
+    let worker = kit.worker().await;
+    run_some(kit, worker, 1).await;
+    let ship = first_job(kit, id, "ship").await;
+    assert_eq!(kit.store.cancel(vec![ship], "enough").await.unwrap(), [CancelAnswer::Cancelled]);
+    tend(kit).await;
+    assert_eq!(state(kit, id).await, FlowState::Stuck);
+    kit.store.change_flow(id, FlowAct::Retry { step: None, by: "ada".into() }).await.unwrap();
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[]).await, ["ship"]);
+    assert_eq!(state(kit, id).await, FlowState::Done);
 }
 
 async fn after_the_pivot_it_goes_forward_only(kit: &Kit) {

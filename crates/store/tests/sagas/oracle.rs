@@ -157,7 +157,17 @@ impl Oracle {
                 self.plan_undos();
                 continue;
             }
-            return;
+            return self.bury();
+        }
+    }
+
+    /// What was called off is dead where the saga is stuck.
+    fn bury(&mut self) {
+        for at in self.holding() {
+            let part = &mut self.parts[at];
+            if part.fate == Fate::Cancelled && part.undoes.is_some() == self.turned_back {
+                part.fate = Fate::Dead;
+            }
         }
     }
 

@@ -1,9 +1,10 @@
-//! Sagas: when one turns back and nothing of it runs any more, undos are added as steps.
+//! Sagas: when one turns back and nothing of it runs any more, undos are added as steps. Where one is stuck, what was
+//! called off is a dead letter: nothing that is to be undone may be dropped.
 
 use std::collections::BTreeMap;
 
 use tidemill_core::Payload;
-use tidemill_core::flow::saga::Became;
+use tidemill_core::flow::saga::{Became, called_off};
 use tidemill_core::flow::{Board, Edge, Place, PlannedJob, plan};
 use uuid::Uuid;
 
@@ -12,9 +13,11 @@ use super::grow::{self, StepIn};
 use crate::postgres::Shared;
 use crate::postgres::connect::Conn;
 use crate::postgres::error::Fault;
+use crate::postgres::record::{Letter, write_letters};
 use crate::postgres::statement::{Statement, sql};
 
 const BECAME: Statement = sql!("select_became", UUID);
+const BURY: Statement = sql!("bury_called_off", UUID, INT4_ARRAY);
 
 /// Judges where sagas stand, and plans their undos when that is due; `true`: there is more to decide.
 pub(super) async fn go_on(
@@ -31,12 +34,36 @@ pub(super) async fn go_on(
         let before = board.flow.state;
         board.judge_saga();
         is_more |= board.flow.state != before;
+        bury_called_off(shared, conn, board).await?;
         if board.wants_undos() {
             undo(shared, conn, board).await?;
             is_more = true;
         }
     }
     Ok(is_more)
+}
+
+/// Gives what was called off where a saga is stuck a dead letter, so that somebody can send it again or see to it.
+async fn bury_called_off(shared: &Shared, conn: &Conn<'_>, board: &Board) -> Result<(), Fault> {
+    let steps: Vec<i32> = board.stuck_at().into_iter().map(|step| step as i32).collect();
+    if steps.is_empty() {
+        return Ok(());
+    }
+    let letter = |row: &tokio_postgres::Row| {
+        let (kind, why): (String, Option<String>) = (row.get(1), row.get(5));
+        let failure = called_off(&kind, why.as_deref());
+        Letter {
+            id: row.get(0),
+            kind,
+            queue: row.get(2),
+            tenant: row.get(3),
+            attempt: row.get(4),
+            failure,
+        }
+    };
+    let rows = conn.query(&BURY, &[&board.flow.id.0, &steps]).await?;
+    let letters: Vec<Letter> = rows.iter().map(letter).collect();
+    write_letters(conn, shared.db.manual_now(), &letters).await
 }
 
 async fn undo(shared: &Shared, conn: &Conn<'_>, board: &mut Board) -> Result<(), Fault> {

@@ -1,16 +1,19 @@
-//! Sagas: when one turns back and nothing of it runs any more, undos are added as steps.
+//! Sagas: when one turns back and nothing of it runs any more, undos are added as steps. Where one is stuck, what was
+//! called off is a dead letter: nothing that is to be undone may be dropped.
 
 use std::collections::BTreeMap;
 
 use rusqlite::params;
 use tidemill_core::Payload;
-use tidemill_core::flow::saga::Became;
+use tidemill_core::flow::saga::{Became, called_off};
 use tidemill_core::flow::{Board, Place, plan};
 
 use super::advance;
 use super::write::{insert_edge, insert_step, write_job};
 use crate::error::Result;
+use crate::sqlite::rows::job_id;
 use crate::sqlite::writer::Turn;
+use crate::sqlite::{dead, ready};
 
 /// Judges where a saga stands, and plans its undos when that is due; `true`: there is more to decide.
 pub(super) fn go_on(turn: &mut Turn<'_>, board: &mut Board) -> Result<bool> {
@@ -20,6 +23,9 @@ pub(super) fn go_on(turn: &mut Turn<'_>, board: &mut Board) -> Result<bool> {
     advance::learn_all(turn, board)?;
     let before = board.flow.state;
     board.judge_saga();
+    for step in board.stuck_at() {
+        bury_called_off(turn, board, step)?;
+    }
     if !board.wants_undos() {
         return Ok(board.flow.state != before);
     }
@@ -34,6 +40,20 @@ pub(super) fn go_on(turn: &mut Turn<'_>, board: &mut Board) -> Result<bool> {
     }
     edges.iter().try_for_each(|edge| insert_edge(turn, flow, edge))?;
     Ok(true)
+}
+
+/// Gives what was called off of a step a dead letter, so that somebody can send it again or see to it.
+fn bury_called_off(turn: &Turn<'_>, board: &Board, step: u32) -> Result<()> {
+    let mut bury = turn.conn.prepare_cached(include_str!("../sql/bury_called_off.sql"))?;
+    let rows = bury.query_map(params![board.flow.id.0.as_bytes(), step], |row| {
+        Ok((job_id(row, 0)?, row.get(1)?, row.get::<_, Option<String>>(2)?))
+    })?;
+    let buried: Vec<_> = rows.collect::<rusqlite::Result<_>>()?;
+    for (id, attempt, why) in buried {
+        let Some(body) = ready::body(turn.conn, id)? else { continue };
+        dead::bury(turn, &body.job, &called_off(&body.job.kind, why.as_deref()), attempt)?;
+    }
+    Ok(())
 }
 
 /// What became of each step that has an undo.
