@@ -132,9 +132,9 @@ impl Board {
         }
     }
 
-    /// The steps at which a stuck saga waits for somebody: undos that failed or, if it has not turned back, steps past the
-    /// point of no return. What was called off among their jobs is as good as dead: it can be sent again, or seen to.
-    /// The board must know the whole flow.
+    /// The steps at which a stuck saga waits for somebody: undos that failed or, if it has not turned back, steps past
+    /// the point of no return. What was called off among their jobs is as good as dead: it can be sent again, or seen
+    /// to. The board must know the whole flow.
     pub fn stuck_at(&self) -> Vec<u32> {
         if self.flow.state != FlowState::Stuck {
             return Vec::new();

@@ -1,8 +1,8 @@
 //! Flows: written whole, and carried on in the transaction in which jobs of them end.
 //!
 //! Whatever ends a job notes its flow in the turn's news; before the turn is over, the flow is carried on: what has
-//! ended is counted, joins are decided and steps are opened, where it is plain by a few statements (`plain.rs`), else by
-//! the rule in `core` (`advance.rs`).
+//! ended is counted, joins are decided and steps are opened, where it is plain by a few statements (`plain.rs`), else
+//! by the rule in `core` (`advance.rs`).
 
 mod act;
 mod advance;

@@ -23,6 +23,8 @@ pub(super) enum Op {
     Replay { store: bool, pick: u16 },
     /// The same for all dead ones of a flow.
     Retry { store: bool, flow: bool },
+    /// Lets a step and all behind it run again, if it may.
+    Rerun { store: bool, flow: bool, pick: u16 },
     /// Calls a flow off.
     CallOff { store: bool, flow: bool },
     /// Does what flows wait for, and looks at everything.
@@ -67,6 +69,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (any::<bool>(), pick()).prop_map(|(store, pick)| Op::Cancel { store, pick }),
         3 => (any::<bool>(), pick()).prop_map(|(store, pick)| Op::Replay { store, pick }),
         1 => (any::<bool>(), any::<bool>()).prop_map(|(store, flow)| Op::Retry { store, flow }),
+        2 => (any::<bool>(), any::<bool>(), pick())
+            .prop_map(|(store, flow, pick)| Op::Rerun { store, flow, pick }),
         1 => (any::<bool>(), any::<bool>()).prop_map(|(store, flow)| Op::CallOff { store, flow }),
         6 => Just(Op::Look),
     ]

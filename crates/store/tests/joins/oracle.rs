@@ -1,7 +1,9 @@
 //! What must be: every answer is worked out anew from what became of the jobs.
 //!
-//! Two things alone are remembered of a step, because they cannot be taken back: that it ran, and that it was
-//! shelved when its flow was called off before it did.
+//! Three things alone are remembered of a step, because they cannot be taken back: that it ran, that it was
+//! shelved when its flow was called off before it did, and where it stood when it was run again.
+
+use std::collections::BTreeMap;
 
 use tidemill_core::flow::{FlowState, Join, Need, On, Rest, StepState};
 use tidemill_core::{FlowId, JobId};
@@ -45,6 +47,8 @@ pub(super) struct Part {
     to_call_off: bool,
     /// It was added by a job of another: it answers no failure.
     is_grown: bool,
+    /// It was run again: where it stood then, with its counts. Its jobs may be replayed; nobody hears of that.
+    pub(super) history: Option<(StepState, u64, u64)>,
 }
 
 impl Part {
@@ -53,11 +57,12 @@ impl Part {
     }
 
     pub(super) fn done(&self) -> u64 {
-        self.count(|fate| matches!(fate, Fate::Done(_)))
+        let now = || self.count(|fate| matches!(fate, Fate::Done(_)));
+        self.history.map_or_else(now, |(_, done, _)| done)
     }
 
     pub(super) fn failed(&self) -> u64 {
-        self.count(Fate::has_failed)
+        self.history.map_or_else(|| self.count(Fate::has_failed), |(.., failed)| failed)
     }
 }
 
@@ -82,6 +87,7 @@ impl Oracle {
             is_decided: false,
             to_call_off: false,
             is_grown: false,
+            history: None,
         };
         let parts = (0..graph.steps.len()).map(part).collect();
         let mut oracle = Self { id, parts, at_once: graph.at_once, is_called_off: false };
@@ -92,6 +98,9 @@ impl Oracle {
     /// Where a step stands.
     pub(super) fn step(&self, at: usize) -> StepState {
         let part = &self.parts[at];
+        if let Some((state, ..)) = part.history {
+            return state;
+        }
         if part.has_run {
             return match part {
                 part if part.jobs.iter().any(|(_, fate)| !fate.is_over()) => StepState::Open,
@@ -193,10 +202,14 @@ impl Oracle {
             return FlowState::Cancelled;
         }
         let answers = |part: &Part, at| {
-            part.has_run && !part.is_grown && part.after.iter().any(|edge| edge.0 == at)
+            let may = part.has_run && !part.is_grown && part.history.is_none();
+            may && part.after.iter().any(|edge| edge.0 == at)
         };
         let is_answered = |at: usize| self.parts.iter().any(|part| answers(part, at));
-        let has_failed = all().any(|at| self.step(at) == StepState::Failed && !is_answered(at));
+        let has_failed = all().any(|at| {
+            let is_current = self.parts[at].history.is_none();
+            is_current && self.step(at) == StepState::Failed && !is_answered(at)
+        });
         if has_failed { FlowState::Failed } else { FlowState::Done }
     }
 
@@ -233,7 +246,8 @@ impl Oracle {
             return;
         };
         let number = self.parts.len();
-        for part in self.parts.iter_mut().filter(|part| !part.has_run) {
+        let waits = |part: &&mut Part| !part.has_run && part.history.is_none();
+        for part in self.parts.iter_mut().filter(waits) {
             if part.after.iter().any(|edge| edge.0 == behind) {
                 part.after.push((number, On::Success, None));
             }
@@ -248,7 +262,76 @@ impl Oracle {
             is_decided: true,
             to_call_off: false,
             is_grown: true,
+            history: None,
         });
+    }
+
+    /// A step and all that comes after it, without history.
+    fn behind(&self, root: usize) -> Vec<usize> {
+        let mut behind = vec![root];
+        let mut looked = 0;
+        while let Some(from) = behind.get(looked).copied() {
+            looked += 1;
+            for (at, part) in self.parts.iter().enumerate() {
+                let comes = part.after.iter().any(|edge| edge.0 == from);
+                if comes && part.history.is_none() && !behind.contains(&at) {
+                    behind.push(at);
+                }
+            }
+        }
+        behind.sort_unstable();
+        behind
+    }
+
+    /// Whether a step can be run again.
+    pub(super) fn may_rerun(&self, root: usize) -> bool {
+        self.state() != FlowState::Cancelling
+            && self.parts[root].history.is_none()
+            && self.step(root) != StepState::Skipped
+            && self.behind(root).iter().all(|at| self.step(*at).is_final())
+    }
+
+    /// Lets a step and all behind it run again, as copies with the jobs that are given by their names; what jobs of
+    /// them had added is not copied. Answers how many jobs run again.
+    pub(super) fn rerun(&mut self, root: usize, fresh: &BTreeMap<String, Vec<JobId>>) -> u64 {
+        let behind = self.behind(root);
+        let is_copied = |at: &usize| *at == root || !self.parts[*at].is_grown;
+        let copied: Vec<usize> = behind.iter().copied().filter(is_copied).collect();
+        let first = self.parts.len();
+        let anew = |from: usize| match copied.iter().position(|at| *at == from) {
+            Some(copy) => Some(first + copy),
+            None if behind.contains(&from) => None,
+            None => Some(from),
+        };
+        let copy = |at: &usize| {
+            let part = &self.parts[*at];
+            let jobs = fresh.get(&part.name).into_iter().flatten();
+            let after = part.after.iter();
+            Part {
+                jobs: jobs.map(|id| (*id, Fate::Held)).collect(),
+                after: after.filter_map(|(f, on, when)| Some((anew(*f)?, *on, *when))).collect(),
+                has_run: *at == root,
+                is_shelved: false,
+                is_decided: false,
+                to_call_off: false,
+                ..part.clone()
+            }
+        };
+        let fresh_parts: Vec<Part> = copied.iter().map(copy).collect();
+        for at in behind {
+            let part = &self.parts[at];
+            let history = (self.step(at), part.done(), part.failed());
+            let taken = |name: &String| self.parts.iter().any(|part| part.name == *name);
+            let mut names = (1..).map(|run| format!("{} (run {run})", part.name));
+            let name = names.find(|name| !taken(name)).expect("some number is free");
+            self.parts[at].history = Some(history);
+            self.parts[at].name = name;
+        }
+        let jobs = fresh_parts.iter().map(|part| part.jobs.len() as u64).sum();
+        self.parts.extend(fresh_parts);
+        self.is_called_off = false;
+        self.go_on();
+        jobs
     }
 
     /// Dead ones are on their way again. What was skipped behind them waits again, unless the flow is just being
@@ -256,12 +339,14 @@ impl Oracle {
     pub(super) fn replay(&mut self, ids: &[JobId]) {
         let is_calling_off = self.state() == FlowState::Cancelling;
         let mut behind: Vec<usize> = ids.iter().filter_map(|id| Some(self.find(*id)?.0)).collect();
-        if !is_calling_off {
+        behind.retain(|at| self.parts[*at].history.is_none());
+        if !is_calling_off && !behind.is_empty() {
             let mut again = Vec::new();
             while let Some(from) = behind.pop() {
                 for at in 0..self.parts.len() {
                     let comes = self.parts[at].after.iter().any(|edge| edge.0 == from);
-                    if comes && self.step(at) == StepState::Skipped && !again.contains(&at) {
+                    let may = comes && self.parts[at].history.is_none();
+                    if may && self.step(at) == StepState::Skipped && !again.contains(&at) {
                         again.push(at);
                         behind.push(at);
                     }
@@ -284,7 +369,7 @@ impl Oracle {
             return false;
         }
         self.is_called_off = true;
-        for part in &mut self.parts {
+        for part in self.parts.iter_mut().filter(|part| part.history.is_none()) {
             part.is_shelved = !part.has_run;
             part.to_call_off = true;
         }

@@ -9,13 +9,14 @@ use proptest::{prop_assert, prop_assert_eq};
 use tidemill_core::flow::plan;
 use tidemill_core::retention::Retention;
 use tidemill_core::{
-    ErrorClass, Failure, JobId, Limits, ManualClock, NewJob, Payload, Priority, Settlement,
+    ErrorClass, Failure, FlowId, JobId, Limits, ManualClock, NewJob, Payload, Priority, Settlement,
     WorkerId,
 };
 use tidemill_store::flow::{FlowAct, FlowAnswer, Start};
 use tidemill_store::request::RescueRules;
 use tidemill_store::{
-    CancelAnswer, Claim, ClaimRequest, Lane, SettleItem, Settled, Share, Store, WorkerCard,
+    CancelAnswer, Claim, ClaimRequest, JobFilter, JobView, Lane, SettleItem, Settled, Share, Store,
+    WorkerCard,
 };
 
 use super::graph::{Graph, job};
@@ -88,6 +89,7 @@ impl Play {
             Op::Cancel { store, pick } => self.cancel(store.into(), pick).await,
             Op::Replay { store, pick } => self.replay(store.into(), pick).await,
             Op::Retry { store, flow } => self.retry(store.into(), flow.into()).await,
+            Op::Rerun { store, flow, pick } => self.rerun(store.into(), flow.into(), pick).await,
             Op::CallOff { store, flow } => self.call_off(store.into(), flow.into()).await,
             Op::Look => self.look().await,
         }
@@ -245,9 +247,10 @@ impl Play {
         let oracle = self.oracle(id)?;
         let (step, _) = oracle.find(id).expect("it is there");
         let is_over = oracle.step(step).is_final();
+        let is_replayed = oracle.parts[step].history.is_some() && oracle.parts[step].has_run;
         let expected = match oracle.job(id) {
             Some((Fate::Running { .. }, _)) => CancelAnswer::Requested,
-            Some((Fate::Held, _)) if !is_over => CancelAnswer::Cancelled,
+            Some((Fate::Held, _)) if !is_over || is_replayed => CancelAnswer::Cancelled,
             _ => CancelAnswer::Finished,
         };
         if expected != CancelAnswer::Finished {
@@ -287,7 +290,12 @@ impl Play {
     async fn retry(&mut self, store: usize, flow: usize) -> Verdict {
         self.look().await?;
         let flow = flow % self.oracles.len();
-        let (id, dead) = (self.oracles[flow].id, self.dead(flow));
+        let (id, mut dead) = (self.oracles[flow].id, self.dead(flow));
+        let is_current = |id: &JobId| {
+            let parts = &self.oracles[flow].parts;
+            self.oracles[flow].find(*id).is_some_and(|(step, _)| parts[step].history.is_none())
+        };
+        dead.retain(is_current);
         let act = FlowAct::Retry { step: None, by: "model".into() };
         let answer = fine(self.stores[store].change_flow(id, act).await)?;
         match dead.len() as u64 {
@@ -295,6 +303,40 @@ impl Play {
             jobs => prop_assert_eq!(answer, FlowAnswer::Acted { jobs }),
         }
         self.sent(&dead)
+    }
+
+    async fn rerun(&mut self, store: usize, flow: usize, pick: u16) -> Verdict {
+        self.look().await?;
+        let flow = flow % self.oracles.len();
+        let oracle = &self.oracles[flow];
+        let (id, at) = (oracle.id, usize::from(pick) % oracle.parts.len());
+        let (step, may) = (oracle.parts[at].name.clone(), oracle.may_rerun(at));
+        let answer = self.stores[store].change_flow(id, FlowAct::Rerun { step }).await;
+        let answer = fine(answer)?;
+        if !may {
+            prop_assert!(matches!(answer, FlowAnswer::NotNow { .. }), "{answer:?}");
+            return Ok(());
+        }
+        let fresh = self.jobs_by_step(id).await?;
+        let jobs = self.oracles[flow].rerun(at, &fresh);
+        prop_assert_eq!(answer, FlowAnswer::Acted { jobs });
+        self.look().await
+    }
+
+    /// The jobs of the steps by which a flow goes: of copies only the store knows them.
+    async fn jobs_by_step(&self, id: FlowId) -> Verdict<BTreeMap<String, Vec<JobId>>> {
+        let all = JobFilter { limit: 1000, ..JobFilter::default() };
+        let jobs = fine(self.stores[0].jobs(&all).await)?.jobs;
+        let view = fine(self.stores[0].flow(id).await)?.expect("the flow is there");
+        let of = |number: u32| {
+            let is_of = move |view: &&JobView| {
+                let place = view.job.options.flow.as_deref();
+                place.is_some_and(|place| (place.id, place.step) == (id, number))
+            };
+            jobs.iter().filter(is_of).map(|view| view.job.id).collect()
+        };
+        let current = view.steps.into_iter().filter(|step| !step.superseded);
+        Ok(current.map(|step| (step.name, of(step.number))).collect())
     }
 
     async fn call_off(&mut self, store: usize, flow: usize) -> Verdict {

@@ -4,8 +4,8 @@
 //! their joins as JSON. Here the same is decided by four small statements, which are looked up once for all flows of a
 //! turn. None of them answers what it wrote: SQLite makes a table for such answers, which took longer than the write.
 //!
-//! It refuses whatever is not plain (failures, expressions, quorums, sagas, caps, delays, lines, large steps): that goes
-//! by the rule (`advance.rs`). The model of joins plays both against one oracle.
+//! It refuses whatever is not plain (failures, expressions, quorums, sagas, caps, delays, lines, large steps): that
+//! goes by the rule (`advance.rs`). The model of joins plays both against one oracle.
 
 use rusqlite::{CachedStatement, Connection, Row, params};
 use tidemill_core::flow::{Arrival, FlowState};
