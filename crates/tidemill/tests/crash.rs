@@ -25,6 +25,7 @@ mod crash {
     pub mod voyages;
     pub mod work;
     pub mod worker;
+    pub mod zombie;
 }
 
 use crash::field::Database;

@@ -8,7 +8,7 @@ use tidemill::Tidemill;
 use tidemill_testkit::Process;
 use tidemill_testkit::eventually::eventually;
 
-use super::{producer, voyage, worker};
+use super::{producer, voyage, worker, zombie};
 
 const ROLE: &str = "TIDEMILL_CRASH_ROLE";
 const URL: &str = "TIDEMILL_CRASH_URL";
@@ -48,6 +48,7 @@ pub fn run() {
             "worker" => worker::work(&orders, 1000).await,
             "short_lived_worker" => worker::work(&orders, 3).await,
             "voyages" => voyage::work(&orders).await,
+            "zombie" => zombie::haunt(&orders).await,
             "producer" => producer::produce(&orders).await,
             _ => panic!("no such role: {role}"),
         }

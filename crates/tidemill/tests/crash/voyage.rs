@@ -126,7 +126,7 @@ async fn sail(voyage: Voyage, cx: Context, effects: Arc<Log>) -> Result<Vec<i64>
     }
     heard.push(body(&cx, "charge").await?);
     if voyage.fails {
-        return Err(Fail::permanent("the port is closed"));
+        return Err(Fail::permanent(format!("{heard:?}")));
     }
     Ok(heard)
 }

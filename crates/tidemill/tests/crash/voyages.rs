@@ -20,12 +20,15 @@ use super::history::Folder;
 use super::nemesis::{deadline, seed};
 use super::role;
 use super::voyage::{Done, LEGS, UNDONE, Voyage};
+use super::zombie;
 
 const WORKERS: usize = 3;
 const KILLS: usize = 14;
 const FREEZES: usize = 3;
-/// Runs that start with every fault.
-const RUNS: usize = 8;
+/// Runs that start before a kill, and before a freeze: then many are in the middle of a body, and those who take them
+/// over need longer for it than a zombie that wakes.
+const RUNS: [usize; 2] = [6, 20];
+const TAKES_MS: [std::ops::Range<u64>; 2] = [1..25, 40..80];
 const STUCK_AFTER: Duration = Duration::from_secs(30);
 const FREEZE_MAX: Duration = Duration::from_secs(5);
 const DRAIN_MAX: Duration = Duration::from_mins(2);
@@ -36,6 +39,7 @@ struct Fleet {
     mill: Tidemill,
     folder: Folder,
     workers: Vec<Process>,
+    zombie: Process,
     runs: BTreeMap<JobId, Voyage>,
     rng: Rng,
     started: u64,
@@ -47,18 +51,23 @@ struct Fleet {
 pub async fn sail(database: Database) {
     let seed = seed();
     println!("voyages on {}: TIDEMILL_SEED={seed}", database.name());
-    let mut fleet = Fleet::open(database, seed).await;
-    let mut faults = [vec![true; KILLS], vec![false; FREEZES]].concat();
-    fleet.rng.shuffle(&mut faults);
-    for is_kill in faults {
-        fleet.begin().await;
-        fleet.await_progress();
-        if is_kill {
-            fleet.kill()
-        } else {
-            fleet.freeze().await
+    let (mut fleet, deadline) = (Fleet::open(database, seed).await, deadline());
+    loop {
+        let mut faults = [vec![true; KILLS], vec![false; FREEZES]].concat();
+        fleet.rng.shuffle(&mut faults);
+        for is_kill in faults {
+            fleet.begin(usize::from(!is_kill)).await;
+            fleet.await_progress();
+            if is_kill {
+                fleet.kill();
+            } else {
+                fleet.freeze().await;
+            }
+            fleet.fill_up();
         }
-        fleet.fill_up();
+        if deadline.is_none_or(|at| Instant::now() >= at) {
+            break;
+        }
     }
     fleet.end().await;
     fleet.check().await;
@@ -68,17 +77,22 @@ impl Fleet {
     async fn open(database: Database, seed: u64) -> Self {
         let files = tempfile::Builder::new().prefix("tidemill-voyages-").tempdir().unwrap();
         let mill = Tidemill::open(&database.url).await.unwrap();
+        let zombie = role::start("zombie", &database.url, files.path(), 0);
         let mut fleet = Self {
             database,
             mill,
             folder: Folder(files.path().to_owned()),
             workers: Vec::new(),
+            zombie,
             runs: BTreeMap::new(),
             rng: Rng::with_seed(seed),
             started: 0,
             zombies: 0,
             _files: files,
         };
+        // It takes the first runs before anybody else is there.
+        fleet.begin(1).await;
+        fleet.zombie.wait_for_line(zombie::HOLDS, STUCK_AFTER).unwrap();
         fleet.fill_up();
         fleet
     }
@@ -92,10 +106,11 @@ impl Fleet {
     }
 
     /// Some more runs, and the signals of those that wait for one, before or after they do.
-    async fn begin(&mut self) {
-        for _ in 0..RUNS {
+    async fn begin(&mut self, fault: usize) {
+        for _ in 0..RUNS[fault] {
             let (is_called, fails) = (self.rng.bool(), self.rng.bool());
-            let voyage = Voyage { is_called, fails, takes_ms: self.rng.u64(1..25) };
+            let takes_ms = self.rng.u64(TAKES_MS[fault].clone());
+            let voyage = Voyage { is_called, fails, takes_ms };
             let id = self.mill.enqueue(voyage).await.unwrap().id();
             self.runs.insert(id, voyage);
             if is_called {
@@ -106,7 +121,7 @@ impl Fleet {
     }
 
     fn await_progress(&mut self) {
-        let size = self.folder.size() + self.rng.u64(200..5000);
+        let size = self.folder.size() + self.rng.u64(200..2000);
         let moved = until(STUCK_AFTER, || (self.folder.size() >= size).then_some(()));
         assert!(moved.is_some(), "stuck: no progress within {STUCK_AFTER:?} after the last fault");
     }
@@ -126,7 +141,7 @@ impl Fleet {
         Some(workers.iter().any(|worker| worker.name == name))
     }
 
-    /// Freezes a worker past its lease, and lets it go on: a zombie in the middle of its steps.
+    /// Freezes a worker past its lease, and lets it go on.
     async fn freeze(&mut self) {
         let mut worker = self.draw();
         let pid = worker.id();
@@ -155,13 +170,28 @@ impl Fleet {
             let stuck: Vec<_> = all.iter().filter(|job| !job.state.is_final()).collect();
             panic!("{} jobs are stuck; one of them: {:#?}", stuck.len(), stuck.first());
         }
+        for id in self.runs.iter().filter(|(_, voyage)| voyage.fails).map(|(id, _)| *id) {
+            eventually("what failed to be undone", DRAIN_MAX, async || {
+                let flow = mill.flow(FlowId(id.0)).await.ok()??;
+                flow.head.state.is_final().then_some(())
+            })
+            .await;
+        }
+        let status = self.zombie.wait(STUCK_AFTER).unwrap();
+        assert!(status.success(), "the zombie ended with {status}");
         for mut worker in std::mem::take(&mut self.workers) {
             worker.kill_9().unwrap();
         }
     }
 
     async fn check(&self) {
-        let done: Vec<Done> = self.folder.read("effects");
+        let (tried, done): (Vec<Done>, Vec<Done>) =
+            self.folder.read("effects").into_iter().partition(|one: &Done| {
+                [zombie::ACCEPTED, zombie::REFUSED].contains(&one.what.as_str())
+            });
+        assert!(!tried.is_empty(), "no zombie tried to write");
+        let accepted: Vec<_> = tried.iter().filter(|one| one.what == zombie::ACCEPTED).collect();
+        assert!(accepted.is_empty(), "writes of a lost lease were accepted: {accepted:?}");
         let mut effects: BTreeMap<JobId, Vec<String>> = BTreeMap::new();
         for one in &done {
             effects.entry(one.run).or_default().push(one.what.clone());
@@ -182,7 +212,11 @@ impl Fleet {
         }
         assert!(effects.is_empty(), "effects of runs that nobody began: {effects:?}");
         let (runs, zombies, twice) = (self.runs.len(), self.zombies, done.len() - declared);
-        println!("{runs} runs, {zombies} zombies, {twice} bodies run again");
+        let refused = tried.len();
+        println!(
+            "{runs} runs, {zombies} frozen past their lease, {refused} late writes refused, \
+             {twice} bodies run again"
+        );
     }
 
     async fn check_run(&self, id: JobId, voyage: Voyage, journal: &[Recorded], effects: &[String]) {
@@ -191,8 +225,13 @@ impl Fleet {
         let mut declared: BTreeSet<String> =
             UNDONE.iter().map(ToString::to_string).chain(legs).collect();
         let ended = ended(journal);
+        let told: BTreeMap<&str, i64> = ended.iter().copied().collect();
+        let race = if voyage.is_called { 7 } else { 0 };
+        let kept = [told["reserve"], told["tax"], told["risk"], race, told["charge"]];
         if voyage.fails {
             assert_eq!(view.state, State::Dead, "{id}: {view:?}");
+            let heard = format!("{kept:?}");
+            assert_eq!(view.error, Some(heard), "{id}: the code heard what the journal has");
             let flow = self.mill.flow(FlowId(id.0)).await.unwrap().expect("it is undone");
             assert!(flow.head.state.is_final(), "{id}: {:?}", flow.head);
             let undos = ended.iter().rev().map(|(step, _)| format!("undo {step}"));
@@ -208,9 +247,6 @@ impl Fleet {
         } else {
             assert_eq!(view.state, State::Done, "{id}: {view:?}");
             let heard: Vec<i64> = view.output.unwrap().read().unwrap();
-            let told: BTreeMap<&str, i64> = ended.iter().copied().collect();
-            let race = if voyage.is_called { 7 } else { 0 };
-            let kept = [told["reserve"], told["tax"], told["risk"], race, told["charge"]];
             assert_eq!(heard, kept, "{id}: the code heard what the journal has");
         }
         let effects: BTreeSet<String> = effects.iter().cloned().collect();
