@@ -146,15 +146,12 @@ pub async fn skip(app: &App, Skip { id, step, output, fail, signed }: Skip) -> O
     let output = json_of(&output)?;
     let mill = app.open_existing().await?;
     let by = signed.by();
-    let sentence = match fail {
-        Some(message) => {
-            mill.fail_step(id, &step, &message, &by, &signed.why).await?;
-            format!("{step:?} has failed for good, and it goes on")
-        }
-        None => {
-            mill.skip_step(id, &step, &output, &by, &signed.why).await?;
-            format!("{step:?} returned {output}, and it goes on")
-        }
+    let sentence = if let Some(message) = fail {
+        mill.fail_step(id, &step, &message, &by, &signed.why).await?;
+        format!("{step:?} has failed for good, and it goes on")
+    } else {
+        mill.skip_step(id, &step, &output, &by, &signed.why).await?;
+        format!("{step:?} returned {output}, and it goes on")
     };
     mill.close().await;
     say(app, id, "skipped", &sentence);

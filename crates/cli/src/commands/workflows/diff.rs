@@ -59,7 +59,7 @@ async fn anew(app: &App, id: JobId, command: &str, timeout: Span) -> Outcome {
     };
     match &found.replayed {
         Replayed::Differs { diff } => {
-            show(app, id, Some(diff.clone()), &found.replayed.to_string())
+            show(app, id, Some(diff.clone()), &found.replayed.to_string());
         }
         Replayed::Stops { why } => show(app, id, None, why),
         follows if app.json => {
