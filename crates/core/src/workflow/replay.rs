@@ -321,17 +321,17 @@ impl Replay {
     ) {
         self.close(key);
         let inside = format!("{key}/");
-        let is_inside = |of: &str| of.starts_with(&inside);
-        let within = self.numbers.range(inside.clone()..).take_while(|(of, _)| is_inside(of));
-        let over: Vec<u32> = within.flat_map(|(_, numbers)| numbers.clone()).collect();
-        for number in over {
+        // Only what is inside is looked at: a run may have ended ten thousand steps before this one.
+        let within = self.numbers.range(inside.clone()..).map(|(of, _)| of);
+        let within: Vec<String> =
+            within.take_while(|of| of.starts_with(&inside)).cloned().collect();
+        for number in within.iter().filter_map(|of| self.numbers.remove(of)).flatten() {
             match self.fresh.iter().position(|(of, _)| *of == number) {
                 Some(at) => drop(self.fresh.remove(at)),
                 None => self.forget.push(number),
             }
             self.length -= 1;
         }
-        self.numbers.retain(|of, _| !is_inside(of));
         self.forget.extend(self.reserved.remove(key));
         self.push(Entry::Ended { key: key.to_owned(), hash, tries, took_ms, ending });
     }

@@ -96,7 +96,7 @@ async fn read_so_far(client: &Client, table: &str) -> (i64, i64) {
 }
 
 async fn check(client: &Client, when: &str) {
-    for table in ["ready", "job", "outcome"] {
+    for table in ["ready", "job", "outcome", "run"] {
         let (walks, rows) = read_by_a_claim(client, table).await;
         assert_eq!(walks, 0, "{when}: a claim walks {table}");
         assert!(rows <= 1_100, "{when}: a claim reads {rows} rows of {table}");
@@ -107,12 +107,13 @@ async fn check(client: &Client, when: &str) {
     }
 }
 
-/// A hundred thousand jobs in sheaves of one: the most rows there can be for as many jobs.
+/// A hundred thousand jobs in sheaves of one: the most rows there can be for as many jobs. And as many runs that wait.
 const FILL: &str = "
     with made as materialized (select tidemill.uuid7() as id, n from generate_series(1, 100000) n),
     waiting as (
         insert into tidemill.ready (seq, queue, priority, run_at, tenant, kind, ids)
-        select n * 16384, 'default', 2, now(), '', 'k', array[id] from made)
+        select n * 16384, 'default', 2, now(), '', 'k', array[id] from made),
+    asleep as (insert into tidemill.run (job, began_at) select tidemill.uuid7(), now() from made)
     insert into tidemill.job (id, kind, queue, priority, sheaf, payload, created_at)
     select id, 'k', 'default', 2, n * 16384, '{}', now() from made";
 
@@ -121,7 +122,7 @@ async fn claim_and_settle_never_walk_a_table() {
     let url = fresh_postgres_url();
     store(&url).await.close().await;
     let client = connect(&url).await;
-    for table in ["ready", "job", "outcome", "lease"] {
+    for table in ["ready", "job", "outcome", "lease", "run"] {
         let quiet = format!("alter table tidemill.{table} set (autovacuum_enabled = off)");
         client.batch_execute(&quiet).await.unwrap();
     }

@@ -1,6 +1,7 @@
 -- A page of dead letters, latest death first. Every condition given must hold.
 select d.id, d.kind, d.queue, d.tenant, d.class, d.error, d.fingerprint, d.attempt, d.died_at, d.triage, d.redrives,
-    d.archived, exists (select from tidemill.outcome o where o.id = d.id and o.state = 4) as recovered
+    d.archived,
+    coalesce((select true from tidemill.outcome o where o.id = d.id and o.state = 4 limit 1), false) as recovered
 from tidemill.dead d
 where (cardinality($1::uuid[]) = 0 or d.id = any ($1))
     and ($2::text is null or d.kind = $2) and ($3::text is null or d.queue = $3)

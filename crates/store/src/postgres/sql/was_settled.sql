@@ -1,7 +1,13 @@
--- Says which of these attempts were settled before, under the same token, and whether as cancelled.
-select i.id, exists (select from tidemill.outcome o where o.id = i.id and o.token = i.token and o.state = 5)
+-- Says which of these attempts were settled before, under the same token, and whether as cancelled. Each is looked for
+-- by its keys: as an `exists` the planner may make a hash table of all there are.
+select i.id, coalesce(o.state = 5, false)
 from unnest($1::uuid[], $2::int8[]) i(id, token)
-where exists (select from tidemill.outcome o where o.id = i.id and o.token = i.token)
-    or exists (
-        -- A rescue does not know when the handler started.
-        select from tidemill.attempt a where a.id = i.id and a.token = i.token and a.started_at is not null);
+left join lateral (
+    select o.state from tidemill.outcome o where o.id = i.id and o.token = i.token limit 1
+) o on true
+left join lateral (
+    -- A rescue does not know when the handler started.
+    select true as is_there from tidemill.attempt a
+    where a.id = i.id and a.token = i.token and a.started_at is not null limit 1
+) a on true
+where o.state is not null or a.is_there;
