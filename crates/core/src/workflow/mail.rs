@@ -61,7 +61,8 @@ impl Mailbox {
                 Content::Signal { name, payload } if !self.taken.contains(&number) => {
                     self.signals.entry(name).or_default().insert(number, (at, payload));
                 }
-                Content::Signal { .. } | Content::Taken => {}
+                Content::Signal { .. } => {}
+                Content::Taken => drop(self.taken.insert(number)),
                 Content::Child(end) => {
                     // Whoever continues anew has no children: then it is over.
                     self.taken.insert(number);

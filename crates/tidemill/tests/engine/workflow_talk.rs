@@ -16,6 +16,7 @@ over_both_stores!(
     an_update_to_a_run_that_ends_without_an_answer_is_an_error,
     a_run_that_continues_anew_stays_the_same_job_with_an_empty_journal,
     a_run_that_continues_anew_dies_at_any_write_and_loses_nothing,
+    a_run_that_continues_anew_right_after_a_signal_waits_for_the_next,
     undos_before_a_pivot_forbid_to_continue_anew,
     jobs_of_an_object_run_one_at_a_time_in_order_and_keep_its_state,
     a_job_that_fails_leaves_its_object_as_it_was,
@@ -165,6 +166,29 @@ async fn a_run_that_continues_anew_dies_at_any_write_and_loses_nothing(kit: Kit)
     for view in views {
         assert_eq!(view.output.unwrap().as_str(), r#"["a3","b2","c1"]"#);
     }
+}
+
+async fn a_run_that_continues_anew_right_after_a_signal_waits_for_the_next(kit: Kit) {
+    let mill = kit.open_still().await;
+    let worker = || {
+        mill.worker().handle(|job: Rounds, cx: Context| async move {
+            let Rounds { left, mut heard } = job;
+            heard.push(cx.signal("word").await?);
+            if left == 1 {
+                return Ok(heard);
+            }
+            cx.continue_as_new(Rounds { left: left - 1, heard }).await
+        })
+    };
+    let id = mill.enqueue(Rounds { left: 3, heard: Vec::new() }).await.unwrap().id();
+    for (turn, word) in ["a", "b", "c"].into_iter().enumerate() {
+        mill.signal(id, Signal::new("word", word)).await.unwrap();
+        let attempts = drain(worker()).await.unwrap().attempts;
+        // It takes the word and continues, then it waits; in the last turn it ends.
+        assert_eq!(attempts, if turn == 2 { 1 } else { 2 }, "turn {turn}");
+        assert!(mill.store().mail(id, 0).await.unwrap().len() <= 2, "rows do not gather");
+    }
+    assert_eq!(output(&mill, id).await, r#"["a","b","c"]"#);
 }
 
 async fn undos_before_a_pivot_forbid_to_continue_anew(kit: Kit) {

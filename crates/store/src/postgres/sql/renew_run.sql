@@ -1,13 +1,15 @@
 -- Lets a run continue anew: with another payload, an empty journal, and the mail that nobody took. Ids of mail that was
--- taken are known until it continues once more.
-with emptied as (
-    delete from tidemill.journal j where j.job = $1::uuid
+-- taken are known until it continues once more; the last piece stays, so that it is known up to where mail was read.
+with last as materialized (
+    select r.mail as number from tidemill.run r where r.job = $1::uuid
+), emptied as (
+    delete from tidemill.journal j where j.job = $1
 ), forgotten as (
-    delete from tidemill.mail m where m.job = $1 and m.number = any ($4::int8[])
+    delete from tidemill.mail m using last where m.job = $1 and m.number = any ($4::int8[]) and m.number < last.number
         and (m.sent is null or m.content::text = '"taken"')
 ), taken as (
-    update tidemill.mail m set content = '"taken"' where m.job = $1 and m.number = any ($4)
-        and m.sent is not null and m.content::text <> '"taken"'
+    update tidemill.mail m set content = '"taken"' from last where m.job = $1 and m.number = any ($4)
+        and (m.sent is not null or m.number = last.number) and m.content::text <> '"taken"'
 ), body as (
     update tidemill.job b set payload = $2::text::json where b.id = $1
 )
