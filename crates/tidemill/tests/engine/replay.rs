@@ -18,6 +18,7 @@ over_both_stores!(
     code_that_ends_otherwise_than_a_run_that_is_done_differs,
     code_that_does_not_come_to_the_end_of_a_history_says_why,
     runs_under_way_are_looked_at_and_left_alone,
+    a_run_that_continues_anew_is_followed,
     a_history_of_a_kind_without_a_handler_is_refused,
 );
 
@@ -213,6 +214,35 @@ async fn runs_under_way_are_looked_at_and_left_alone(kit: Kit) {
     let none = RunsToReplay { kind: Some("other".to_owned()), ..RunsToReplay::default() };
     assert!(coded(&mill, |cx| two(cx, "a", "b")).replay_runs(&none).await.unwrap().is_empty());
     assert_eq!(kept(&mill, id).await, before);
+}
+
+async fn a_run_that_continues_anew_is_followed(kit: Kit) {
+    let mill = kit.open_still().await;
+    let code = |cx: Context| async move {
+        let Flowing { text } = cx.job().payload.read().map_err(Fail::permanent)?;
+        cx.step("a").run(|_| async { Ok(()) }).await?;
+        cx.signal::<()>("go").await?;
+        if text == "x" {
+            return cx.continue_as_new(Flowing { text: "xx".to_owned() }).await;
+        }
+        Ok(text)
+    };
+    let id = enqueue(&mill).await;
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        drain(coded(&mill, code)).await.unwrap();
+        for is_called in [false, true] {
+            if is_called {
+                mill.signal(id, Signal::new("go", &())).await.unwrap();
+            }
+            let history = kept(&mill, id).await;
+            let replayed = testing::replay(coded(&mill, code), &history).await.unwrap();
+            told.push(replayed.to_string());
+        }
+    }
+    let waits = "follows, and waits for signal go";
+    let expected = [waits, "follows, and continues anew", waits, "follows, and ends well"];
+    assert_eq!(told, expected);
 }
 
 async fn a_history_of_a_kind_without_a_handler_is_refused(kit: Kit) {
