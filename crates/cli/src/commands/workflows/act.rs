@@ -16,7 +16,7 @@ pub struct Signal {
     /// The name of the signal
     pub name: String,
     /// What it carries, as JSON
-    #[arg(default_value = "null")]
+    #[arg(default_value = "null", allow_negative_numbers = true)]
     pub payload: String,
     /// Sent again under the same id, it is not sent again
     #[arg(long = "once", value_name = "ID")]
@@ -86,7 +86,7 @@ pub struct Edit {
     /// The step that has ended, by its key
     step: String,
     /// What it is to have returned, as JSON
-    #[arg(value_name = "JSON")]
+    #[arg(value_name = "JSON", allow_negative_numbers = true)]
     output: String,
     #[command(flatten)]
     signed: Signed,
