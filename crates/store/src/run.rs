@@ -31,7 +31,7 @@ pub struct RunWrites {
     pub children: Vec<NewJob>,
     /// Children that nobody waits for any more; they are called off.
     pub cancel: Vec<JobId>,
-    /// Answers to pieces of mail, by their numbers, each an [`Ending`](tidemill_core::workflow::Ending) as JSON.
+    /// Answers to pieces of mail, by their numbers, each an [`Ending`] as JSON.
     pub answers: Vec<(i64, String)>,
     /// It continues anew. Only with a settle that lets it wait.
     pub renewal: Option<Renewal>,
@@ -151,7 +151,7 @@ pub enum SignalAnswer {
 /// What became of a message that asked for an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
-    /// It was answered with this: an [`Ending`](tidemill_core::workflow::Ending) as JSON.
+    /// It was answered with this: an [`Ending`] as JSON.
     Given(String),
     /// The run has not come to it yet.
     Pending,

@@ -221,7 +221,7 @@ impl Worker {
         self
     }
 
-    /// Starts it in the background. A process that was [asked to replay](replay::asked) does not work: this answers
+    /// Starts it in the background. A process that was asked to replay does not work: this answers
     /// `replayed_only` then.
     pub async fn start(self) -> Result<Running> {
         if let Some(which) = replay::asked::which()? {
