@@ -99,9 +99,13 @@ impl Tidemill {
         mut update: Signal,
         timeout: Duration,
     ) -> Result<T> {
+        let has_id = update.id.is_some();
         let sent = update.id.get_or_insert_with(|| JobId::new().to_string()).clone();
         let mut hints = self.0.store.wake().listen();
-        self.signal(run, update).await?;
+        // One that was sent before may have been answered by a run that has finished since.
+        if !has_id || self.0.store.reply(run, &sent).await? == Reply::Unknown {
+            self.signal(run, update).await?;
+        }
         let deadline = Instant::now() + timeout;
         let mut pause = LOOK_FIRST;
         loop {

@@ -63,9 +63,12 @@ async fn an_update_is_answered_once_and_the_answer_kept(kit: Kit) {
     let second: i64 = mill.update(id, add(4), SOON).await.unwrap();
     let again: i64 = mill.update(id, add(3).id("one"), SOON).await.unwrap();
     assert_eq!((first, second, again), (3, 7, 3));
-    let last: i64 = mill.update(id, add(0), SOON).await.unwrap();
+    let last: i64 = mill.update(id, add(0).id("last"), SOON).await.unwrap();
     mill.wait(id, SOON).await.unwrap();
     assert_eq!((last, output(&mill, id).await.as_str()), (7, "7"));
+    // Whoever did not hear the answer asks again, also when the run has finished since.
+    let asked_again: i64 = mill.update(id, add(0).id("last"), SOON).await.unwrap();
+    assert_eq!(asked_again, 7);
     running.stop().await;
 }
 
