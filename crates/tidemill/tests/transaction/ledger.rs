@@ -5,7 +5,9 @@ use std::time::Duration;
 use rusqlite::TransactionBehavior;
 use sqlx::{Connection as _, PgConnection, SqliteConnection};
 use tempfile::TempDir;
-use tidemill::{Context, Effect, Fail, Proof, Recorder, async_trait, effect};
+use tidemill::{
+    Context, Effect, Enqueue, Fail, JobId, Proof, Recorder, State, Tidemill, async_trait, effect,
+};
 use tidemill_testkit::databases::{fresh_postgres_url, fresh_sqlite_url};
 use tokio_postgres::NoTls;
 
@@ -56,6 +58,18 @@ pub trait Ledger: Send + Sync + 'static {
     async fn record(&self, t: &Recorder, output: u64, end: End) -> Result<Proof<u64>, Fail>;
     async fn lines(&self) -> i64;
     async fn forget(&self, older_than: Duration) -> usize;
+}
+
+/// Enqueues the job that writes to it.
+pub async fn pay(mill: &Tidemill) -> JobId {
+    mill.enqueue(Enqueue::raw("pay", "{}")).await.unwrap().id()
+}
+
+/// What a job that is done returned.
+pub async fn output(mill: &Tidemill, id: JobId) -> String {
+    let job = mill.job(id).await.unwrap().unwrap();
+    assert_eq!(job.state, State::Done, "{job:?}");
+    job.output.unwrap().as_str().to_owned()
 }
 
 /// A fresh database.

@@ -9,11 +9,10 @@ use tidemill::core::flow::FlowState;
 use tidemill::store::request::RescueRules;
 use tidemill::testing::drain;
 use tidemill::{
-    Context, Enqueue, Fail, Flow, JobId, OnDead, OnDuplicate, Settings, State, Tidemill, Unique,
-    Worker,
+    Context, Enqueue, Fail, Flow, OnDead, OnDuplicate, Settings, Tidemill, Unique, Worker,
 };
 
-use super::ledger::{End, Ledger, by_every_driver};
+use super::ledger::{End, Ledger, by_every_driver, output, pay};
 
 by_every_driver!(
     a_redelivered_job_returns_what_was_recorded_without_doing_the_work,
@@ -60,16 +59,6 @@ async fn open<L: Ledger>(ledger: L) -> (Tidemill, Arc<L>) {
     let mill = Tidemill::open(ledger.url()).await.unwrap();
     ledger.create(true).await;
     (mill, Arc::new(ledger))
-}
-
-async fn pay(mill: &Tidemill) -> JobId {
-    mill.enqueue(Enqueue::raw("pay", "{}")).await.unwrap().id()
-}
-
-async fn output(mill: &Tidemill, id: JobId) -> String {
-    let job = mill.job(id).await.unwrap().unwrap();
-    assert_eq!(job.state, State::Done, "{job:?}");
-    job.output.unwrap().as_str().to_owned()
 }
 
 async fn a_redelivered_job_returns_what_was_recorded_without_doing_the_work(ledger: impl Ledger) {

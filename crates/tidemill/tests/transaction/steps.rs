@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidemill::testing::{crash_at_every_write, skip_time};
 use tidemill::{
-    Clock, Context, Enqueue, Fail, JobId, ManualClock, Payload, Proof, Recorder, Settings, State,
-    Tidemill, Worker,
+    Clock, Context, Fail, ManualClock, Payload, Proof, Recorder, Settings, State, Tidemill, Worker,
 };
 
-use super::ledger::{End, Ledger, by_every_driver};
+use super::ledger::{End, Ledger, by_every_driver, output, pay};
 
 by_every_driver!(
     rows_and_their_step_are_there_once_wherever_the_process_dies,
@@ -47,16 +46,6 @@ where
             Ok(Payload::trusted(format!("\"{before} {paid} {after}\"")))
         }
     })
-}
-
-async fn pay(mill: &Tidemill) -> JobId {
-    mill.enqueue(Enqueue::raw("pay", "{}")).await.unwrap().id()
-}
-
-async fn output(mill: &Tidemill, id: JobId) -> String {
-    let job = mill.job(id).await.unwrap().unwrap();
-    assert_eq!(job.state, State::Done, "{job:?}");
-    job.output.unwrap().as_str().to_owned()
 }
 
 async fn rows_and_their_step_are_there_once_wherever_the_process_dies(ledger: impl Ledger) {
