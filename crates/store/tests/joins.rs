@@ -9,6 +9,9 @@
 //! Two stores on one database take turns, and sometimes settle at the same moment. It refuses to judge what
 //! depends on the clock: late joins and late flows have tests of their own.
 
+#[path = "games/play.rs"]
+mod games;
+
 mod joins {
     mod compare;
     mod graph;

@@ -7,6 +7,9 @@
 //!
 //! It refuses to test concurrency: one operation at a time, so that there is one right answer.
 
+#[path = "games/play.rs"]
+mod games;
+
 mod model {
     mod apply;
     mod compare;

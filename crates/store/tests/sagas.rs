@@ -7,6 +7,9 @@
 //!
 //! It refuses to judge what depends on the clock, and what flows have in common with sagas: `joins` does that.
 
+#[path = "games/play.rs"]
+mod games;
+
 mod sagas {
     mod graph;
     mod oracle;

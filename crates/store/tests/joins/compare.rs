@@ -10,7 +10,8 @@ use tidemill_store::flow::FlowView;
 use tidemill_store::{JobFilter, JobView};
 
 use super::oracle::{Fate, Oracle};
-use super::play::{Play, Verdict, fine};
+use super::play::Play;
+use crate::games::{Verdict, fine};
 
 /// Looks before a flow that never comes to rest is given up.
 const LOOKS_MAX: usize = 50;

@@ -22,8 +22,7 @@ use tidemill_store::{
 use super::graph::{Graph, job};
 use super::ops::{End, Op};
 use super::oracle::{Fate, Oracle};
-
-pub(super) type Verdict<T = ()> = Result<T, TestCaseError>;
+use crate::games::{Verdict, fine};
 
 const TTL: Duration = Duration::from_secs(8);
 
@@ -44,11 +43,6 @@ pub(super) struct Play {
     grown: u32,
     /// Jobs of flows with a cap that were let go when it was looked last, or are by a replay.
     pub(super) let_go: BTreeMap<usize, BTreeSet<JobId>>,
-}
-
-/// An error of the store ends the game.
-pub(super) fn fine<T>(answer: tidemill_store::Result<T>) -> Verdict<T> {
-    answer.map_err(|error| TestCaseError::fail(format!("the store failed: {error}")))
 }
 
 impl Play {

@@ -1,70 +1,33 @@
 //! Runs the games: many on SQLite, fewer on one Postgres database.
 
-use std::env;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::time::Duration;
 
-use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
-use tidemill_core::{Clock, ManualClock};
-use tidemill_store::{OpenOptions, Store, open};
-use tidemill_testkit::databases::{fresh_postgres_url, fresh_sqlite_url};
-use tidemill_testkit::eventually::eventually;
+use tidemill_core::ManualClock;
+use tidemill_store::Store;
+use tidemill_testkit::databases::fresh_sqlite_url;
 use tokio::runtime::Runtime;
-use tokio_postgres::NoTls;
 
 use super::graph::{Graph, name};
 use super::ops::{Game, games};
-use super::play::{Play, Verdict};
+use super::play::Play;
+use crate::games::{Verdict, lines, play_all, play_on_postgres, store_at};
 
-const CASES_VARIABLE: &str = "TIDEMILL_MODEL_CASES";
-const SEED_VARIABLE: &str = "TIDEMILL_MODEL_SEED";
-
-fn number(variable: &str) -> Option<u64> {
-    let text = env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")))
-}
-
-/// Plays so many games; a failure is shrunk and named with its seed.
-fn play_all(cases: u32, play: impl Fn(Game) -> Verdict) {
-    let cases = number(CASES_VARIABLE).map_or(cases, |cases| cases as u32);
-    let seed = number(SEED_VARIABLE).unwrap_or_else(|| RandomState::new().hash_one("seed"));
-    let config = Config {
-        cases,
-        rng_seed: RngSeed::Fixed(seed),
-        failure_persistence: None,
-        max_shrink_iters: 2_000,
-        ..Config::default()
-    };
-    let result = TestRunner::new(config).run(&games(), play);
-    if let Err(TestError::Fail(why, game)) = result {
-        let flow = |(flow, graph): (usize, &Graph)| {
-            let step = |at: usize| {
-                let (after, join) = (graph.edges(at), graph.join(at));
-                format!("  {} {} jobs, after {after:?}, {join:?}", name(at), graph.steps[at].jobs)
-            };
-            let steps: Vec<_> = (0..graph.steps.len()).map(step).collect();
-            format!("flow {flow}, at once {:?}:\n{}", graph.at_once, steps.join("\n"))
+fn show(game: &Game) -> String {
+    let flow = |(flow, graph): (usize, &Graph)| {
+        let step = |at: usize| {
+            let (after, join) = (graph.edges(at), graph.join(at));
+            format!("  {} {} jobs, after {after:?}, {join:?}", name(at), graph.steps[at].jobs)
         };
-        let flows: Vec<_> = game.flows.iter().enumerate().map(flow).collect();
-        let ops: Vec<_> = game.ops.iter().map(|op| format!("  {op:?}")).collect();
-        let (flows, ops) = (flows.join("\n"), ops.join("\n"));
-        panic!("{why}\n{flows}\nops:\n{ops}\n{SEED_VARIABLE}={seed}");
-    } else if let Err(error) = result {
-        panic!("{error}\n{SEED_VARIABLE}={seed}");
-    }
+        let steps: Vec<_> = (0..graph.steps.len()).map(step).collect();
+        format!("flow {flow}, at once {:?}:\n{}", graph.at_once, steps.join("\n"))
+    };
+    let flows: Vec<_> = game.flows.iter().enumerate().map(flow).collect();
+    format!("{}\nops:\n{}", flows.join("\n"), lines(&game.ops))
 }
 
 async fn whole_game(url: &str, game: Game) -> Verdict {
     let clock = ManualClock::default();
-    let options = || OpenOptions {
-        clock: Clock::Manual(clock.clone()),
-        connections_max: 2,
-        ..OpenOptions::default()
-    };
-    let failed = |error: tidemill_store::Error| TestCaseError::fail(error.to_string());
-    let stores: [Arc<dyn Store>; 2] =
-        [open(url, options()).await.map_err(failed)?, open(url, options()).await.map_err(failed)?];
+    let stores = [store_at(url, &clock).await?, store_at(url, &clock).await?];
     let verdict = moves(stores.clone(), clock, game).await;
     stores[0].close().await;
     stores[1].close().await;
@@ -82,35 +45,13 @@ async fn moves(stores: [Arc<dyn Store>; 2], clock: ManualClock, game: Game) -> V
 #[test]
 fn sqlite_joins_as_the_oracle_says() {
     let runtime = Runtime::new().unwrap();
-    play_all(60, |game| {
+    play_all(60, &games(), show, |game| {
         let (_folder, url) = fresh_sqlite_url();
         runtime.block_on(whole_game(&url, game))
     });
 }
 
-/// Empties every table but the one that says which schema this is.
-const EMPTY: &str = "do $$ declare names text; begin
-    select string_agg(format('%I.%I', schemaname, tablename), ', ') into names
-      from pg_tables where schemaname = 'tidemill' and tablename <> 'schema_version';
-    execute 'truncate ' || names;
-end $$";
-
 #[test]
 fn postgres_joins_as_the_oracle_says() {
-    let runtime = Runtime::new().unwrap();
-    let url = fresh_postgres_url();
-    runtime.block_on(async { open(&url, OpenOptions::default()).await.unwrap().close().await });
-    let connecting = tokio_postgres::connect(&url, NoTls);
-    let (client, connection) = runtime.block_on(connecting).unwrap();
-    runtime.spawn(connection);
-    play_all(40, |game| {
-        runtime.block_on(async {
-            // What a store of the game before still carries on may stand in the way for a moment.
-            eventually("the tables to be empty", Duration::from_secs(20), async || {
-                client.batch_execute(EMPTY).await.ok()
-            })
-            .await;
-            whole_game(&url, game).await
-        })
-    });
+    play_on_postgres(40, &games(), show, whole_game);
 }

@@ -13,7 +13,8 @@ use tidemill_store::{Claim, ClaimRequest, Lane, Receipt, SettleItem, Share};
 
 use super::memory::{Place, TTL};
 use super::ops::{End, Held};
-use super::play::{Lease, Play, Verdict, fine};
+use super::play::{Lease, Play};
+use crate::games::{Verdict, fine};
 
 impl Play {
     /// Claims, and judges what came: the right number, nothing that was not due, in order of lane

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proptest::test_runner::TestCaseError;
 use proptest::{prop_assert, prop_assert_eq};
 use tidemill_core::dead::Triage;
 use tidemill_core::{
@@ -17,8 +16,7 @@ use tidemill_store::{CancelAnswer, Receipt, SettleItem, Store, WorkerCard};
 use super::apply::Ending;
 use super::memory::{LOST_MAX, Memory, PERIOD, TTL};
 use super::ops::{End, Held, Op, Wish};
-
-pub(super) type Verdict<T = ()> = Result<T, TestCaseError>;
+use crate::games::{Verdict, fine};
 
 /// A lease as the worker remembers it.
 #[derive(Debug, Clone)]
@@ -35,11 +33,6 @@ pub(super) struct Play {
     /// Three places for workers; one stays with a worker that was given up until it is told.
     pub(super) slots: [Option<WorkerId>; 3],
     pub(super) leases: Vec<Lease>,
-}
-
-/// An error of the store ends the game.
-pub(super) fn fine<T>(answer: tidemill_store::Result<T>) -> Verdict<T> {
-    answer.map_err(|error| TestCaseError::fail(format!("the store failed: {error}")))
 }
 
 impl Play {

@@ -16,8 +16,7 @@ use tidemill_store::{ClaimRequest, Lane, SettleItem, Settled, Share, Store, Work
 
 use super::graph::{End, Op, Saga};
 use super::oracle::{Fate, Oracle};
-
-pub(super) type Verdict<T = ()> = Result<T, TestCaseError>;
+use crate::games::{Verdict, fine};
 
 const TTL: Duration = Duration::from_secs(8);
 /// Looks before a saga that never comes to rest is given up.
@@ -30,10 +29,6 @@ pub(super) struct Play {
     id: FlowId,
     oracle: Oracle,
     running: Vec<(usize, SettleItem)>,
-}
-
-fn fine<T>(answer: tidemill_store::Result<T>) -> Verdict<T> {
-    answer.map_err(|error| TestCaseError::fail(format!("the store failed: {error}")))
 }
 
 impl Play {
