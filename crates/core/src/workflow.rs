@@ -20,7 +20,7 @@ pub use entry::{Began, ChildEnd, Ending, Entry, StepUndo};
 pub use key::{Keys, draw, hash};
 pub use mail::{Content, Mail, Mailbox};
 pub use replay::{Left, Replay, Writes};
-pub use talk::{Answer, Ask, Diff, Rest, Waits};
+pub use talk::{Answer, Ask, Diff, Parked, Rest, Waits};
 pub use undo::{Undoing, orphans, undos};
 
 /// When a run is due that waits for nothing the clock could bring: in the year 9999, on the second day.

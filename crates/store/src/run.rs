@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tidemill_core::workflow::{ActWord, Amend, Ending, Entry, Mail, Waits};
+use tidemill_core::workflow::{ActWord, Amend, Ending, Entry, Mail, Parked, Waits};
 use tidemill_core::{JobId, NewJob, Payload, Token, WorkerId};
 
 use crate::error::{Error, Result};
@@ -298,7 +298,7 @@ pub struct RunView {
     /// What it shows of itself.
     pub state: Option<Payload>,
     /// Why it does not go on: its code differs from its journal, or asked for what cannot be.
-    pub parked: Option<String>,
+    pub parked: Option<Parked>,
     /// Somebody paused it.
     pub paused: bool,
     /// What it did is being undone, or is, by the flow of the same id.

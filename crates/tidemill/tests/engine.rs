@@ -46,6 +46,7 @@ mod engine {
     mod why_turns;
     mod workflow;
     mod workflow_acts;
+    mod workflow_again;
     mod workflow_crash;
     mod workflow_talk;
 }

@@ -8,7 +8,7 @@ use crate::dead::fingerprint;
 use crate::job::NewJob;
 use crate::limit::ERROR_BYTES_MAX;
 use crate::payload::Payload;
-use crate::workflow::Waits;
+use crate::workflow::{Parked, Waits};
 
 /// What kind of failure it was; it decides whether and when the job runs again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -104,7 +104,7 @@ pub struct Waiting {
     /// Attempts spent before.
     pub spent: u16,
     /// Why it does not go on by itself, if so.
-    pub parked: Option<String>,
+    pub parked: Option<Parked>,
 }
 
 impl Waiting {

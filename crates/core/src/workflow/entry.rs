@@ -65,6 +65,12 @@ pub enum Entry {
         /// Which step.
         key: String,
     },
+    /// The run died of the failure of this step. If it is sent on its way again, the step is tried again, unless the
+    /// code did something else when it heard of the failure.
+    Died {
+        /// Which step.
+        key: String,
+    },
     /// A sleep began.
     Slept {
         /// Which one.
@@ -190,6 +196,7 @@ impl Entry {
             | Self::Ended { key, .. }
             | Self::Recorded { key, .. }
             | Self::Sealed { key }
+            | Self::Died { key }
             | Self::Answered { key, .. }
             | Self::Slept { key, .. }
             | Self::Woke { key }
@@ -223,6 +230,7 @@ impl Entry {
             Self::Ended { .. } => "ended",
             Self::Recorded { .. } => "recorded",
             Self::Sealed { .. } => "sealed",
+            Self::Died { .. } => "died",
             Self::Answered { .. } => "answered",
             Self::Slept { .. } => "slept",
             Self::Woke { .. } => "woke",

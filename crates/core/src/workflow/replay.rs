@@ -8,6 +8,7 @@
 //! Code that differs from its journal is never led on: the difference is told, in words ([`Diff`]).
 
 mod aside;
+mod died;
 mod renew;
 mod reserve;
 
@@ -30,6 +31,7 @@ pub use renew::Left;
 struct Kept {
     word: &'static str,
     began: bool,
+    once: bool,
     hash: Option<String>,
     tries: u16,
     again_at: Option<Timestamp>,
@@ -89,6 +91,8 @@ pub struct Replay {
     ahead: BTreeMap<String, u32>,
     /// Steps that can be undone: what they returned is kept for that.
     undoable: HashSet<String>,
+    /// Failures for good, by their steps.
+    failures: BTreeMap<String, died::Failure>,
     is_past_pivot: bool,
     length: u32,
     /// Numbers of entries that transactions of the code's own write.
@@ -141,6 +145,7 @@ impl Replay {
         match entry {
             Entry::Began(began) => {
                 (kept.word, kept.began, kept.hash) = ("step", true, began.hash);
+                kept.once = began.once;
             }
             Entry::Failed { tries, again_at, .. } => {
                 (kept.word, kept.tries, kept.again_at) = ("step", tries, Some(again_at));
@@ -148,13 +153,15 @@ impl Replay {
             Entry::Ended { hash, ending, .. } => {
                 kept.word = if kept.began || hash.is_some() { "step" } else { "step or scope" };
                 (kept.hash, kept.ended) = (hash, true);
-                tell(Answer::Ended(ending));
+                tell(Answer::Ended(ending.clone()));
+                self.learn_failure(number, &key, &ending);
             }
             Entry::Recorded { hash, tries, output, .. } => {
                 (kept.word, kept.hash) = ("step", hash);
                 kept.recorded = Some((number, tries, output));
             }
             Entry::Sealed { .. } => kept.word = "step",
+            Entry::Died { .. } => self.learn_death(number, &key),
             Entry::Answered { .. } => kept.word = "answer",
             Entry::Slept { until, .. } => (kept.word, kept.until) = ("sleep", Some(until)),
             Entry::Woke { .. } => {
@@ -333,6 +340,8 @@ impl Replay {
             self.length -= 1;
         }
         self.forget.extend(self.reserved.remove(key));
+        self.supersede(key);
+        self.learn_failure(self.next, key, &ending);
         self.push(Entry::Ended { key: key.to_owned(), hash, tries, took_ms, ending });
     }
 
@@ -373,13 +382,14 @@ impl Replay {
                 Some(Op::Over) => {}
                 Some(_) => return self.deliver(key, answer),
                 None => {
-                    let rest = self.untold(number, &key);
+                    let heard = self.tell_failure(number);
+                    let rest = heard.unwrap_or_else(|| self.untold(number, &key));
                     self.telling.push_front((number, key, answer));
                     return rest;
                 }
             }
         }
-        if let Some(rest) = self.come(now) {
+        if let Some(rest) = self.missed_failure().or_else(|| self.come(now)) {
             return rest;
         }
         let asked = self.open_where(|op| matches!(op, Op::Asked { .. }));

@@ -151,20 +151,46 @@ pub struct Diff {
     pub code: String,
 }
 
-/// How a difference is told in one sentence: what stands before the journal's side, and before the code's.
-const TOLD: (&str, &str) = ("the journal has ", ", but the code ");
-
-impl Diff {
-    /// A difference that was told in a sentence; `None` when the sentence tells of something else.
-    pub fn read(sentence: &str) -> Option<Self> {
-        let (journal, code) = sentence.strip_prefix(TOLD.0)?.rsplit_once(TOLD.1)?;
-        Some(Self { journal: journal.to_owned(), code: code.to_owned() })
+impl fmt::Display for Diff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the journal has {}, but the code {}", self.journal, self.code)
     }
 }
 
-impl fmt::Display for Diff {
+/// Why a run does not go on before somebody has seen to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Parked {
+    /// Its code differs from its journal.
+    Differs {
+        /// How.
+        diff: Diff,
+    },
+    /// Its code asked for what cannot be, or cannot read what is kept.
+    Stops {
+        /// Why, in words.
+        why: String,
+    },
+}
+
+impl From<Diff> for Parked {
+    fn from(diff: Diff) -> Self {
+        Self::Differs { diff }
+    }
+}
+
+impl From<String> for Parked {
+    fn from(why: String) -> Self {
+        Self::Stops { why }
+    }
+}
+
+impl fmt::Display for Parked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}{}{}", TOLD.0, self.journal, TOLD.1, self.code)
+        match self {
+            Self::Differs { diff } => diff.fmt(f),
+            Self::Stops { why } => f.write_str(why),
+        }
     }
 }
 
@@ -173,10 +199,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_difference_is_read_from_its_sentence() {
+    fn a_difference_is_told_in_a_sentence_and_kept_as_it_is() {
         let diff = Diff { journal: "a step under \"x\"".into(), code: "ends".into() };
-        assert_eq!(diff.to_string(), r#"the journal has a step under "x", but the code ends"#);
-        assert_eq!(Diff::read(&diff.to_string()), Some(diff));
-        assert_eq!(Diff::read("its journal cannot be read"), None);
+        let parked = Parked::from(diff);
+        assert_eq!(parked.to_string(), r#"the journal has a step under "x", but the code ends"#);
+        let text = serde_json::to_string(&parked).unwrap();
+        assert_eq!(text, r#"{"differs":{"diff":{"journal":"a step under \"x\"","code":"ends"}}}"#);
+        assert_eq!(serde_json::from_str::<Parked>(&text).unwrap(), parked);
     }
 }

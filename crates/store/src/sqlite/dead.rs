@@ -73,9 +73,6 @@ pub(super) fn replay(
     let mut replayed = Vec::with_capacity(ids.len());
     for id in ids {
         if revive(turn, *id, by, payload)? {
-            // Of a run the last failure is forgotten, so that it is tried again from there.
-            let mut forget = turn.conn.prepare_cached(include_str!("sql/forget_failure.sql"))?;
-            forget.execute([id.0.as_bytes()])?;
             replayed.push(*id);
         }
     }

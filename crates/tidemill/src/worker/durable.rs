@@ -22,8 +22,8 @@ use std::sync::{Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::thread::ThreadId;
 
-use tidemill_core::workflow::{Answer, Ask, Diff, Entry, Keys, Left, Mail, Replay};
-use tidemill_core::{JobId, NewJob, Payload, WorkerId};
+use tidemill_core::workflow::{Answer, Ask, Diff, Entry, Keys, Left, Mail, Parked, Replay};
+use tidemill_core::{JobId, NewJob, Payload, Settlement, WorkerId};
 use tidemill_store::run::{Keep, Renewal, RunWrites};
 
 use crate::testing::Crash;
@@ -49,13 +49,19 @@ pub(crate) struct Run {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Trouble {
     /// The run is parked until somebody has seen to it.
-    Park(String),
+    Park(Parked),
     /// The attempt ends with this.
     Fail(Fail),
     /// Its lease was lost.
     Stale,
     /// It continues anew with this payload, and leaves this behind.
     Renew(Payload, Left),
+}
+
+impl Trouble {
+    fn park(why: impl Into<Parked>) -> Self {
+        Self::Park(why.into())
+    }
 }
 
 /// Who is being polled.
@@ -95,6 +101,8 @@ pub(crate) struct Told {
     object: Option<Keep>,
     owes: bool,
     trouble: Option<Trouble>,
+    /// The step whose failure the handler has ended with.
+    blamed: Option<String>,
     /// What is being written.
     flying: Option<RunWrites>,
 }
@@ -135,18 +143,29 @@ impl Run {
         told.replay.as_ref().and_then(|replay| replay.end().err())
     }
 
+    /// The handler has ended with this.
+    pub(crate) fn ended_with(&self, fail: &Fail) {
+        self.told().blamed = fail.step().map(str::to_owned);
+    }
+
     /// Whether a transaction of the handler's own may still be writing into the journal.
     pub(crate) fn is_recording(&self) -> bool {
         self.told().replay.as_ref().is_some_and(Replay::has_reserved)
     }
 
     /// What is to be written with the end of the attempt; `None` when nothing durable was asked for.
-    pub(crate) fn last_writes(&self, version: &str, is_done: bool) -> Option<RunWrites> {
+    pub(crate) fn last_writes(&self, version: &str, settlement: &Settlement) -> Option<RunWrites> {
         let mut told = self.told();
         // Code that did not follow its journal to the end leaves no trace in it: whoever mends it finds what was there.
         if told.replay.as_ref().is_some_and(|replay| !replay.is_told()) {
             return None;
         }
+        if let (Settlement::Dead { .. }, Some(step)) = (settlement, told.blamed.take())
+            && let Some(replay) = told.replay.as_mut()
+        {
+            replay.died(&step);
+        }
+        let is_done = matches!(settlement, Settlement::Done { .. });
         let object = told.object.take().filter(|_| is_done);
         let renewal = told.renewal.take();
         // A write that was cut off may have been made or not: made twice, it is made once.
@@ -195,8 +214,8 @@ impl Told {
         self.polled == Polled::Nobody || self.thread != Some(std::thread::current().id())
     }
 
-    fn park(&mut self, why: impl Into<String>) {
-        self.trouble.get_or_insert(Trouble::Park(why.into()));
+    fn park(&mut self, why: impl Into<Parked>) {
+        self.trouble.get_or_insert(Trouble::park(why));
     }
 
     fn wake(&mut self, key: &str) {
@@ -216,7 +235,7 @@ impl Told {
             match serde_json::to_string(&entry) {
                 Ok(text) => entries.push((number, text)),
                 Err(error) => {
-                    self.trouble.get_or_insert(Trouble::Park(error.to_string()));
+                    self.trouble.get_or_insert(Trouble::park(error.to_string()));
                 }
             }
         }
@@ -277,7 +296,7 @@ impl Op {
                 (Some(replay), Some(ask)) => match replay.ask(&self.key, ask) {
                     Ok(answer) => answer,
                     Err(diff) => {
-                        told.park(diff.to_string());
+                        told.park(diff);
                         None
                     }
                 },

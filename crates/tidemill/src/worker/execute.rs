@@ -104,11 +104,18 @@ async fn decide(
         let again = Settlement::Again { delay: Duration::from_secs(1), spent, failure: None };
         return Some((again, More::default()));
     };
-    let (ended, more) = attempt(shop, claimed, token, claimed_at, handler, slot).await?;
-    let ended = match ended {
-        Came::Ended(ended) => ended,
-        Came::Waits(waiting) => return Some((Settlement::Wait(Box::new(waiting)), more)),
+    let (came, cx, decided) = attempt(shop, claimed, token, claimed_at, handler, slot).await?;
+    let settlement = match came {
+        Came::Ended(ended) => judged(shop, claimed, handler, ended),
+        Came::Waits(waiting) => Settlement::Wait(Box::new(waiting)),
     };
+    let run = cx.run().last_writes(&shop.options.version, &settlement).map(Box::new);
+    Some((settlement, More { decided, run }))
+}
+
+/// What is settled for an attempt that ended so.
+fn judged(shop: &Shop, claimed: &ClaimedJob, handler: &Handler, ended: Ended) -> Settlement {
+    let job = &claimed.job;
     let known = shop.mill.0.rules.known();
     let of_queue = known.book.of(&job.queue).and_then(|rules| rules.retry.as_ref());
     let of_kind = Some(&handler.settings.retry).filter(|retry| **retry != Retry::default());
@@ -116,7 +123,7 @@ async fn decide(
         job.options.retry.as_ref().or(of_kind).or(of_queue).unwrap_or(&handler.settings.retry);
     let number = claimed.attempt;
     let now = shop.mill.0.clock.now();
-    Some((settle(Attempt { job, number, retry }, ended, now, fastrand::f64()), more))
+    settle(Attempt { job, number, retry }, ended, now, fastrand::f64())
 }
 
 /// What is settled beside it.
@@ -134,7 +141,8 @@ enum Came {
     Waits(Waiting),
 }
 
-/// Runs the handler until it ends, waits, or is made to end.
+/// Runs the handler until it ends, waits, or is made to end. Answers what it came to, with its context, and whether a
+/// transaction of the handler's may have decided otherwise.
 async fn attempt(
     shop: &Arc<Shop>,
     claimed: &ClaimedJob,
@@ -142,7 +150,7 @@ async fn attempt(
     claimed_at: Timestamp,
     handler: &Handler,
     slot: Slot,
-) -> Option<(Came, More)> {
+) -> Option<(Came, Context, bool)> {
     let job = &claimed.job;
     let live = Live::new(token);
     shop.enter(job.id, live.clone());
@@ -156,9 +164,7 @@ async fn attempt(
     shop.leave(job.id, token);
     // What a transaction of the handler's own still writes is waited for.
     let decided = cx.end() || cx.run().is_recording();
-    let is_done = matches!(came, Some(Came::Ended(Ended::Done { .. })));
-    let run = cx.run().last_writes(&shop.options.version, is_done).map(Box::new);
-    came.map(|came| (came, More { decided, run }))
+    came.map(|came| (came, cx, decided))
 }
 
 fn timeout_of(shop: &Shop, claimed: &ClaimedJob, handler: &Handler) -> Duration {
@@ -224,11 +230,14 @@ fn ended(cx: &Context, live: &Live, attempted: Attempted) -> Option<Came> {
         .err()
         .is_none_or(|fail| matches!(fail.class(), Some(ErrorClass::Permanent)));
     if is_final && let Some(why) = cx.run().left_out() {
-        return Some(Came::Waits(parked(cx, why.to_string())));
+        return Some(Came::Waits(parked(cx, why)));
     }
     Some(Came::Ended(match attempted {
         Ok(output) => Ended::Done { output, follow_ups: cx.take_follow_ups() },
-        Err(fail) => fail.ended(),
+        Err(fail) => {
+            cx.run().ended_with(&fail);
+            fail.ended()
+        }
     }))
 }
 

@@ -24,7 +24,11 @@ use tidemill_core::job::settle::Ended;
 /// }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fail(Kind);
+pub struct Fail {
+    kind: Kind,
+    /// The key of the step whose failure it is, if it is one.
+    step: Option<Box<str>>,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
@@ -42,7 +46,7 @@ pub(crate) enum StepFail {
 
 impl Fail {
     pub(crate) fn of_step(self) -> StepFail {
-        match self.0 {
+        match self.kind {
             Kind::Failed { class, message, retry_after } => {
                 StepFail::Error { class, message, retry_after }
             }
@@ -51,14 +55,18 @@ impl Fail {
         }
     }
 
-    /// A transaction says that it recorded what its step came to. If the journal knows nothing of it, it was not
-    /// committed.
-    pub(crate) fn recorded() -> Self {
-        Self::permanent("the transaction that recorded it was not committed")
+    /// The same, as the failure of this step.
+    pub(crate) fn of(self, step: &str) -> Self {
+        Self { step: Some(step.into()), ..self }
+    }
+
+    /// The key of the step whose failure it is.
+    pub(crate) fn step(&self) -> Option<&str> {
+        self.step.as_deref()
     }
 
     fn failed(class: ErrorClass, message: impl fmt::Display) -> Self {
-        Self(Kind::Failed { class, message: message.to_string(), retry_after: None })
+        Kind::Failed { class, message: message.to_string(), retry_after: None }.into()
     }
 
     /// It may work next time: retried with backoff.
@@ -84,33 +92,48 @@ impl Fail {
 
     /// Call again later; nothing failed and no attempt is spent.
     pub fn snooze(delay: Duration) -> Self {
-        Self(Kind::Snooze(delay))
+        Kind::Snooze(delay).into()
     }
 
     /// Call the job off.
     pub fn cancel(reason: impl fmt::Display) -> Self {
-        Self(Kind::Cancel(reason.to_string()))
+        Kind::Cancel(reason.to_string()).into()
     }
 
     /// The next attempt starts after this delay, whatever the policy says.
     #[must_use]
     pub fn retry_after(mut self, delay: Duration) -> Self {
-        if let Kind::Failed { retry_after, .. } = &mut self.0 {
+        if let Kind::Failed { retry_after, .. } = &mut self.kind {
             *retry_after = Some(delay);
+        }
+        self
+    }
+
+    /// The same with words before its message. A failure of a step stays that step's: a workflow that dies of it tries
+    /// the step again when its dead letter is replayed.
+    ///
+    /// ```
+    /// let fail = tidemill::Fail::permanent("no such card").context("charging");
+    /// assert_eq!(fail.to_string(), "permanent: charging: no such card");
+    /// ```
+    #[must_use]
+    pub fn context(mut self, what: impl fmt::Display) -> Self {
+        if let Kind::Failed { message, .. } | Kind::Cancel(message) = &mut self.kind {
+            *message = format!("{what}: {message}");
         }
         self
     }
 
     /// The class of the failure; `None` when nothing failed.
     pub fn class(&self) -> Option<ErrorClass> {
-        match &self.0 {
+        match &self.kind {
             Kind::Failed { class, .. } => Some(*class),
             Kind::Snooze(_) | Kind::Cancel(_) => None,
         }
     }
 
     pub(crate) fn ended(self) -> Ended {
-        match self.0 {
+        match self.kind {
             Kind::Failed { class, message, retry_after } => {
                 Ended::Failed { class, message, retry_after }
             }
@@ -120,9 +143,15 @@ impl Fail {
     }
 }
 
+impl From<Kind> for Fail {
+    fn from(kind: Kind) -> Self {
+        Self { kind, step: None }
+    }
+}
+
 impl fmt::Display for Fail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.kind {
             Kind::Failed { class, message, .. } => write!(f, "{}: {message}", class.word()),
             Kind::Snooze(delay) => write!(f, "snoozed for {delay:?}"),
             Kind::Cancel(reason) => write!(f, "cancelled: {reason}"),

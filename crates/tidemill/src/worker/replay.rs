@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use serde::{Deserialize, Serialize};
-use tidemill_core::workflow::{Diff, Waits};
+use tidemill_core::workflow::{Diff, Parked, Waits};
 use tidemill_core::{ErrorClass, JobId, Payload, Token};
 use tidemill_store::run::{PAGE_RUNS_MAX, RunFilter};
 
@@ -182,10 +182,8 @@ fn came(cx: &Context, driven: Option<Driven<std::thread::Result<Attempted>>>) ->
         Some(Driven::Stands(Stand::Begins(steps))) => Replayed::Begins { steps },
         Some(Driven::Stands(Stand::Waits(waits))) => Replayed::Waits { waits },
         Some(Driven::Stands(Stand::Renews)) => Replayed::Continues,
-        Some(Driven::Stands(Stand::Parks(why))) => match Diff::read(&why) {
-            Some(diff) => Replayed::Differs { diff },
-            None => stop(why),
-        },
+        Some(Driven::Stands(Stand::Parks(Parked::Differs { diff }))) => Replayed::Differs { diff },
+        Some(Driven::Stands(Stand::Parks(Parked::Stops { why }))) => stop(why),
         Some(Driven::Fails(fail)) => stop(fail.to_string()),
         Some(Driven::Waits(_) | Driven::Told | Driven::Stale) => stop("it was stopped".to_owned()),
     }

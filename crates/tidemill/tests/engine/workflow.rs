@@ -305,7 +305,7 @@ async fn code_that_differs_from_its_journal_parks_the_run(kit: Kit) {
     kit.advance(DAY);
     drain(worker(&mill, &log, other)).await.unwrap();
     let run = mill.run(id).await.unwrap().unwrap();
-    let why = run.parked.unwrap();
+    let why = run.parked.unwrap().to_string();
     assert!(
         why.contains("the step or scope \"a\" next (entry 0)") && why.contains("asks for \"c\""),
         "{why}"
@@ -563,7 +563,7 @@ async fn durable_calls_in_a_step_park_the_run(kit: Kit) {
     };
     let id = enqueue(&mill).await;
     drain(worker(&mill, &log, code)).await.unwrap();
-    let why = mill.run(id).await.unwrap().unwrap().parked.unwrap();
+    let why = mill.run(id).await.unwrap().unwrap().parked.unwrap().to_string();
     assert!(why.contains("\"inner\" was asked for in the body of a step"), "{why}");
 }
 

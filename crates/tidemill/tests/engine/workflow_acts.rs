@@ -132,7 +132,7 @@ async fn a_run_that_was_edited_into_a_difference_is_parked_and_can_be_helped(kit
     let id = stuck(&mill, &log).await;
     mill.edit_step(id, "price", "many", "ann", "").await.unwrap();
     drain(worker(&mill, &log)).await.unwrap();
-    let parked = mill.run(id).await.unwrap().unwrap().parked.unwrap();
+    let parked = mill.run(id).await.unwrap().unwrap().parked.unwrap().to_string();
     assert!(parked.contains("\"price\" cannot be read"), "{parked}");
     mill.edit_step(id, "price", &70, "ann", "").await.unwrap();
     drain(worker(&mill, &log)).await.unwrap();

@@ -282,7 +282,7 @@ async fn durable_calls_of_another_task_park_the_run(kit: Kit) {
         });
     let id = start(&mill, "astray").await;
     drain(worker).await.unwrap();
-    let parked = mill.run(id).await.unwrap().unwrap().parked.unwrap();
+    let parked = mill.run(id).await.unwrap().unwrap().parked.unwrap().to_string();
     assert!(parked.contains("in another task"), "{parked}");
 }
 

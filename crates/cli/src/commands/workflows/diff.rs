@@ -2,7 +2,7 @@
 
 use comfy_table::Cell;
 use serde_json::json;
-use tidemill::core::workflow::Diff;
+use tidemill::core::workflow::Parked;
 use tidemill::{JobId, Replayed};
 
 use super::{advice, program};
@@ -38,11 +38,11 @@ async fn parked(app: &App, id: JobId) -> Outcome {
     let mill = app.open_existing().await?;
     let run = mill.run(id).await?.ok_or(tidemill::Error::RunUnknown { id })?;
     mill.close().await;
-    let Some(why) = run.parked else {
+    let Some(parked) = run.parked else {
         let error = tidemill::Error::RunNotNow { id, why: "it is not parked".to_owned() };
         return Err(Failure::from(error).hint("--with 'CMD' compares it with a program"));
     };
-    show(app, id, Diff::read(&why), &why);
+    show(app, id, &parked);
     Ok(Exit::Failed)
 }
 
@@ -58,10 +58,8 @@ async fn anew(app: &App, id: JobId, command: &str, timeout: Span) -> Outcome {
         return Err(Failure::new(Exit::NotFound, "handler_missing", message));
     };
     match &found.replayed {
-        Replayed::Differs { diff } => {
-            show(app, id, Some(diff.clone()), &found.replayed.to_string());
-        }
-        Replayed::Stops { why } => show(app, id, None, why),
+        Replayed::Differs { diff } => show(app, id, &diff.clone().into()),
+        Replayed::Stops { why } => show(app, id, &why.clone().into()),
         follows if app.json => {
             output::json(&json!({ "id": id, "answer": "follows", "told": follows.to_string() }));
         }
@@ -70,19 +68,25 @@ async fn anew(app: &App, id: JobId, command: &str, timeout: Span) -> Outcome {
     Ok(if found.replayed.follows() { Exit::Ok } else { Exit::Failed })
 }
 
-fn show(app: &App, id: JobId, diff: Option<Diff>, why: &str) {
+fn show(app: &App, id: JobId, parked: &Parked) {
+    let diff = match parked {
+        Parked::Differs { diff } => Some(diff),
+        Parked::Stops { .. } => None,
+    };
     if app.json {
         let answer = if diff.is_some() { "differs" } else { "stops" };
-        output::json(&json!({ "id": id, "answer": answer, "diff": diff, "told": why }));
+        output::json(
+            &json!({ "id": id, "answer": answer, "diff": diff, "told": parked.to_string() }),
+        );
         return;
     }
     match diff {
         Some(diff) => {
             let mut table = output::table(&["THE JOURNAL HAS", "BUT THE CODE"]);
-            table.add_row([Cell::new(diff.journal), Cell::new(diff.code)]);
+            table.add_row([Cell::new(&diff.journal), Cell::new(&diff.code)]);
             output::show(&table);
         }
-        None => output::line(why),
+        None => output::line(parked),
     }
     advice::parked(app, id);
 }

@@ -99,7 +99,7 @@ pub fn word(run: &RunView, view: &JobView) -> &'static str {
 pub fn waits(run: &RunView, view: &JobView) -> String {
     match (&run.parked, &run.waits) {
         _ if view.state.is_final() => String::new(),
-        (Some(why), _) => why.clone(),
+        (Some(parked), _) => parked.to_string(),
         (None, Some(waits)) => waits.what.join(", "),
         (None, None) => String::new(),
     }

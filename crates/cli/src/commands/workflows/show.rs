@@ -152,6 +152,7 @@ fn told(entry: &Entry) -> (String, Option<Duration>, Option<u16>, String) {
         }
         Entry::Noted { value, .. } => (word, None, None, value.as_str().to_owned()),
         Entry::Answered { number, .. } => (word, None, None, format!("message {number}")),
+        Entry::Died { .. } => (word, None, None, "tried again if it is replayed".to_owned()),
         Entry::Woke { .. } | Entry::Sealed { .. } | Entry::Pivot { .. } => {
             (word, None, None, String::new())
         }

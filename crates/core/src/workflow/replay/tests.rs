@@ -193,3 +193,46 @@ fn what_a_transaction_recorded_is_told_in_its_place_and_replaced() {
     replay.sealed("b");
     assert_eq!((replay.reserve("b"), replay.has_reserved()), (7, true));
 }
+
+fn failed_for_good(key: &str) -> Entry {
+    let ending = Ending::Err { class: ErrorClass::Permanent, message: "no".into() };
+    Entry::Ended { key: key.into(), hash: None, tries: 1, took_ms: 0, ending }
+}
+
+fn died(key: &str) -> Entry {
+    Entry::Died { key: key.into() }
+}
+
+#[test]
+fn a_step_that_a_run_died_of_begins_anew_when_all_else_was_told() {
+    let mut replay = replay(vec![ended("a"), failed_for_good("b"), ended("c"), died("b")]);
+    for key in ["a", "b", "c"] {
+        replay.ask(key, step()).unwrap();
+    }
+    for key in ["a", "c"] {
+        assert_eq!(replay.rest(NOW), Rest::Deliver(key.into()));
+        assert!(replay.answer(key).is_some());
+    }
+    go(&mut replay, "b");
+    replay.ended("b", None, 1, 0, ok("2"));
+    let writes = replay.take();
+    assert_eq!(words(&writes), [(4, "ended", "b")]);
+    assert_eq!(writes.forget, [1, 3], "its new end takes the place of the old one");
+}
+
+#[test]
+fn a_failure_on_which_the_journal_goes_on_is_told_after_all() {
+    let noted = Entry::Noted { key: "n".into(), value: Payload::null() };
+    for (next, ask) in [(ended("c"), step()), (noted, Ask::Note { value: Payload::null() })] {
+        let key = next.key().to_owned();
+        let mut replay = replay(vec![failed_for_good("b"), next, died("b")]);
+        replay.ask("b", step()).unwrap();
+        assert_eq!(replay.rest(NOW), Rest::Deliver("b".into()), "{key}");
+        assert!(matches!(replay.answer("b"), Some(Answer::Ended(Ending::Err { .. }))));
+        replay.ask(&key, ask).unwrap();
+        replay.rest(NOW);
+        assert_eq!(replay.end(), Ok(()), "{key}");
+        replay.died("b");
+        assert!(replay.take().is_empty(), "{key}: it is told of one death once");
+    }
+}

@@ -15,7 +15,7 @@ create table tidemill.run (
     wake_at int8,
     waits json,
     state json,
-    parked text,
+    parked json, -- why it does not go on before somebody has seen to it
     paused boolean not null default false,
     owes boolean not null default false,
     undone boolean not null default false -- what it did is being undone, or is: it cannot go on

@@ -25,7 +25,7 @@ const ADD: Statement = sql!("insert_entry", TIMESTAMPTZ, UUID, INT4, TEXT);
 const KNOWN: Statement = sql!("select_known_jobs", UUID_ARRAY);
 const IS_DEAD: Statement = sql!("is_dead_run", UUID);
 const LOCK_FLOW: Statement = sql!("lock_flow_of_run", UUID);
-const REVIVE: Statement = sql!("revive_run", TIMESTAMPTZ, UUID, TEXT);
+const REVIVE: Statement = sql!("redrive_dead", TIMESTAMPTZ, UUID_ARRAY, TEXT, TEXT);
 const ACTS: Statement = sql!("select_run_acts", UUID);
 const HAS_ACT: Statement = sql!("has_run_act", UUID);
 const KEEP: Statement =
@@ -179,10 +179,10 @@ async fn amend_run(
     if !is_dead {
         return Ok((let_go(conn, now, job).await?, endings));
     }
-    let revived = conn.query(&REVIVE, &[&now, &job.0, &by]).await?;
+    let revived = conn.query(&REVIVE, &[&now, &[job.0].as_slice(), &by, &None::<&str>]).await?;
     // Whoever replays a dead letter at the same time may have been first.
     let Some(row) = revived.first() else { return Ok((RunAnswer::NotNow.into(), endings)) };
-    let (queue, flow) = (Some(row.get(0)), row.get(1));
+    let (queue, flow) = (Some(row.get(1)), row.get(2));
     Ok((Came { queue, flow, ..RunAnswer::Acted.into() }, endings))
 }
 

@@ -17,7 +17,7 @@ use crate::postgres::record::End;
 use crate::postgres::statement::{At, Statement, sql};
 use crate::postgres::unique::{self, Depth};
 use crate::request::Receipt;
-use crate::run::{Reply, Signal, SignalAnswer};
+use crate::run::{Reply, Signal, SignalAnswer, written};
 use crate::wake::Hint;
 
 const MAIL: Statement = sql!("select_mail", UUID, INT8);
@@ -228,8 +228,11 @@ pub(crate) async fn wait(
     let wake_ats: Vec<Option<i64>> = waiting.iter().map(|(_, _, w)| w.wake_at()).collect();
     let waits: Vec<Option<String>> =
         waiting.iter().map(|(_, _, w)| serde_json::to_string(&w.waits).ok()).collect();
-    let parked: Vec<Option<&str>> =
-        waiting.iter().map(|(_, _, waiting)| waiting.parked.as_deref()).collect();
+    let parked: Vec<Option<String>> = waiting
+        .iter()
+        .map(|(_, _, waiting)| waiting.parked.as_ref().map(written).transpose())
+        .collect::<Result<_>>()
+        .map_err(Fault::Refused)?;
     let tokens: Vec<i64> = waiting.iter().map(|(_, token, _)| token.0).collect();
     conn.query(&WAITS, &[&jobs, &wake_ats, &waits, &parked, &tokens]).await?;
     Ok(())

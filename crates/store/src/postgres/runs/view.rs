@@ -3,10 +3,10 @@
 use tidemill_core::{JobId, Payload};
 use uuid::Uuid;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::postgres::connect::Db;
 use crate::postgres::statement::{At, Param, Statement, sql};
-use crate::run::{EntryRow, RunFilter, RunView};
+use crate::run::{EntryRow, RunFilter, RunView, unwritten};
 
 const JOURNAL: Statement = sql!("select_journal", UUID);
 const VALUE: Statement = sql!("select_value", UUID, INT4);
@@ -33,14 +33,13 @@ pub(super) async fn views(db: &Db, jobs: Vec<Uuid>) -> Result<Vec<RunView>> {
 }
 
 fn view(row: &tokio_postgres::Row) -> Result<RunView> {
-    let waits = row.get::<_, Option<&str>>(3).map(serde_json::from_str).transpose();
     Ok(RunView {
         job: JobId(row.get(0)),
         began_at: row.get::<_, At>(1).0,
         version: row.get(2),
-        waits: waits.map_err(|e| Error::Database { reason: e.to_string() })?,
+        waits: unwritten(row.get(3))?,
         state: row.get::<_, Option<String>>(4).map(Payload::trusted),
-        parked: row.get(5),
+        parked: unwritten(row.get(5))?,
         paused: row.get(6),
         undone: row.get(7),
     })

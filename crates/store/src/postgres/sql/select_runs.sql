@@ -1,3 +1,3 @@
 -- What is kept of these runs beside their journals, newest first.
-select r.job, r.began_at, r.version, r.waits::text, r.state::text, r.parked, r.paused, r.undone
+select r.job, r.began_at, r.version, r.waits::text, r.state::text, r.parked::text, r.paused, r.undone
 from tidemill.run r where r.job = any ($1::uuid[]) order by r.job desc;

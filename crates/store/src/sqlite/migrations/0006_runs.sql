@@ -15,7 +15,7 @@ create table tidemill_run (
     wake_at integer,
     waits text,
     state text,
-    parked text,
+    parked text, -- why it does not go on before somebody has seen to it
     paused integer not null default 0,
     owes integer not null default 0,
     undone integer not null default 0 -- what it did is being undone, or is: it cannot go on

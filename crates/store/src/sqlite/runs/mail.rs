@@ -8,7 +8,7 @@ use tidemill_core::{Job, JobId, NewJob, Payload, State, Token};
 use super::view::find;
 use crate::error::{Error, Result};
 use crate::request::Receipt;
-use crate::run::{Reply, Signal, SignalAnswer};
+use crate::run::{Reply, Signal, SignalAnswer, written};
 use crate::sqlite::bound::enqueue_bounded;
 use crate::sqlite::cancel::run_now;
 use crate::sqlite::finish::End;
@@ -136,7 +136,8 @@ pub(in crate::sqlite) fn wait(
     let wake_at = waiting.wake_at().filter(|number| *number > mail);
     let waits = serde_json::to_string(&waiting.waits).ok();
     let mut update = conn.prepare_cached(include_str!("../sql/update_waits.sql"))?;
-    update.execute(params![id, wake_at, waits, waiting.parked])?;
+    let parked = waiting.parked.as_ref().map(written).transpose()?;
+    update.execute(params![id, wake_at, waits, parked])?;
     let mut forget = conn.prepare_cached(include_str!("../sql/delete_waited.sql"))?;
     forget.execute(params![id, token.0])?;
     Ok(due.max(turn.now))

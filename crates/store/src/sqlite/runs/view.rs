@@ -4,8 +4,8 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use tidemill_core::{JobId, Payload};
 use uuid::Uuid;
 
-use crate::error::{Error, Result};
-use crate::run::{EntryRow, RunFilter, RunView};
+use crate::error::Result;
+use crate::run::{EntryRow, RunFilter, RunView, unwritten};
 use crate::sqlite::rows::{count, job_id, time_at};
 use crate::sqlite::writer::Turn;
 
@@ -29,6 +29,7 @@ fn boxed(row: &Row<'_>) -> rusqlite::Result<Box> {
 struct Read {
     view: RunView,
     waits: Option<String>,
+    parked: Option<String>,
 }
 
 impl Read {
@@ -39,17 +40,16 @@ impl Read {
             version: row.get(2)?,
             waits: None,
             state: row.get::<_, Option<String>>(4)?.map(Payload::trusted),
-            parked: row.get(5)?,
+            parked: None,
             paused: row.get(6)?,
             undone: row.get(9)?,
         };
-        Ok(Self { view, waits: row.get(3)? })
+        Ok(Self { view, waits: row.get(3)?, parked: row.get(5)? })
     }
 
     fn view(self) -> Result<RunView> {
-        let waits = self.waits.as_deref().map(serde_json::from_str).transpose();
-        let waits = waits.map_err(|e| Error::Database { reason: e.to_string() })?;
-        Ok(RunView { waits, ..self.view })
+        let waits = unwritten(self.waits.as_deref())?;
+        Ok(RunView { waits, parked: unwritten(self.parked.as_deref())?, ..self.view })
     }
 }
 

@@ -82,7 +82,7 @@ async fn family(cx: &Context, key: String, jobs: Vec<Enqueue>) -> Result<Vec<Chi
     let mut op = Op::new(cx, key, Ask::Children { kind, ids });
     match op.answer().await {
         Answer::Children(ends) => Ok(ends),
-        other => op.stop(Trouble::Park(format!("its children were answered {other:?}"))).await,
+        other => op.stop(Trouble::park(format!("its children were answered {other:?}"))).await,
     }
 }
 

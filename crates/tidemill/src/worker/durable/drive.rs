@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tidemill_core::job::outcome::Waiting;
-use tidemill_core::workflow::{Entry, Mail, Replay, Rest, Waits};
+use tidemill_core::workflow::{Entry, Mail, Parked, Replay, Rest, Waits};
 use tidemill_core::{JobId, Payload, WorkerId};
 use tidemill_store::Hint;
 use tidemill_store::run::{Append, EntryRow, RunView};
@@ -50,7 +50,7 @@ pub(crate) enum Stand {
     /// It would continue anew.
     Renews,
     /// It would be parked.
-    Parks(String),
+    Parks(Parked),
 }
 
 type Loaded = tidemill_store::Result<(Vec<EntryRow>, Option<RunView>)>;
@@ -285,7 +285,7 @@ impl<'a> Driver<'a> {
         let is_told = cx.is_cancelled();
         match rest {
             Rest::Diverged(diff) if cx.run().is_recorded() => {
-                over(Over::Stands(Stand::Parks(diff.to_string())))
+                over(Over::Stands(Stand::Parks(diff.into())))
             }
             Rest::Go(keys) if cx.run().is_recorded() => over(Over::Stands(Stand::Begins(keys))),
             Rest::Wait(waits) if cx.run().is_recorded() => over(Over::Stands(Stand::Waits(waits))),
@@ -294,7 +294,7 @@ impl<'a> Driver<'a> {
                 replay.take();
                 Poll::Ready(Next::Again)
             }
-            Rest::Diverged(diff) => over(Over::Waits(parked(cx, diff.to_string()))),
+            Rest::Diverged(diff) => over(Over::Waits(parked(cx, diff))),
             // What it did is written with its end.
             Rest::Go(_) | Rest::Flush if is_told => over(Over::Told),
             Rest::Deliver(key) => {
@@ -460,7 +460,8 @@ fn waiting(cx: &Context, mut waits: Waits, read: i64) -> Waiting {
 }
 
 /// A run that does not go on before somebody has seen to it.
-pub(crate) fn parked(cx: &Context, why: String) -> Waiting {
-    tracing::warn!(id = %cx.id(), why, "a run is parked");
+pub(crate) fn parked(cx: &Context, why: impl Into<Parked>) -> Waiting {
+    let why = why.into();
+    tracing::warn!(id = %cx.id(), %why, "a run is parked");
     Waiting { parked: Some(why), ..waiting(cx, Waits::default(), 0) }
 }

@@ -33,7 +33,7 @@ impl Context {
     }
 
     fn renewal(&self, job: Enqueue) -> Trouble {
-        let park = |why: String| Trouble::Park(format!("it cannot continue anew: {why}"));
+        let park = |why: String| Trouble::park(format!("it cannot continue anew: {why}"));
         if job.kind() != self.job().kind {
             return park(format!("{:?} is not its kind", job.kind()));
         }
@@ -44,7 +44,7 @@ impl Context {
         let told = self.run().told();
         match told.replay.as_ref().map(tidemill_core::workflow::Replay::renew) {
             None => park("its journal was not read".to_owned()),
-            Some(Err(diff)) => Trouble::Park(diff.to_string()),
+            Some(Err(diff)) => Trouble::park(diff),
             Some(Ok(left)) if left.owes_undo => {
                 park("it has steps that can be undone; let a pivot come first".to_owned())
             }

@@ -23,7 +23,7 @@ impl Context {
                 Ok(value) => Ok(value),
                 Err(e) => {
                     let why = format!("the signal {name:?} that came cannot be read: {e}");
-                    op.stop(Trouble::Park(why)).await
+                    op.stop(Trouble::park(why)).await
                 }
             }
         }

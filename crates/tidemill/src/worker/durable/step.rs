@@ -35,6 +35,14 @@ pub struct Step {
     wrong: Option<String>,
 }
 
+/// What the body of a step came to that has not failed.
+pub(super) enum Came<T> {
+    /// It returned this.
+    Value(T),
+    /// It recorded, by a transaction of its own, what the step comes to. The journal knows whether that was committed.
+    Recorded,
+}
+
 /// What the body of a step knows. It has nothing durable: a step is the smallest piece.
 #[derive(Debug, Clone)]
 pub struct StepContext {
@@ -121,12 +129,26 @@ impl Step {
         F: FnMut(StepContext) -> Fut,
         Fut: Future<Output = Result<T, Fail>>,
     {
+        self.run_to(move |told| {
+            let body = body(told);
+            async move { body.await.map(Came::Value) }
+        })
+        .await
+    }
+
+    /// The same for a body that may record what it comes to instead of returning it.
+    pub(super) async fn run_to<T, F, Fut>(self, mut body: F) -> Result<T, Fail>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnMut(StepContext) -> Fut,
+        Fut: Future<Output = Result<Came<T>, Fail>>,
+    {
         let Self { cx, key, hash, announced, retry, timeout, once, undo, wrong } = self;
         let owes = undo.is_some();
         let ask = Ask::Step { hash: hash.clone(), once, announced, undo };
         let mut op = Op::new(&cx, key.clone(), ask);
         if let Some(wrong) = wrong {
-            return op.stop(Trouble::Park(format!("the step {key:?}: {wrong}"))).await;
+            return op.stop(Trouble::park(format!("the step {key:?}: {wrong}"))).await;
         }
         if owes {
             cx.run().told().owes = true;
@@ -137,7 +159,7 @@ impl Step {
                 Answer::Ended(ending) => return read(&op, ending).await,
                 Answer::Go { tries } => tries,
                 other => {
-                    return op.stop(Trouble::Park(format!("{key:?} was answered {other:?}"))).await;
+                    return op.stop(Trouble::park(format!("{key:?} was answered {other:?}"))).await;
                 }
             };
             loop {
@@ -147,7 +169,8 @@ impl Step {
                 let came = try_once(&cx, timeout, body(told)).await;
                 let took_ms = began.elapsed().as_millis() as u64;
                 let fail = match came {
-                    Ok(value) => return end(op, hash, tries, took_ms, value).await,
+                    Ok(Came::Value(value)) => return end(op, hash, tries, took_ms, value).await,
+                    Ok(Came::Recorded) => uncommitted(),
                     Err(fail) => fail,
                 };
                 match ask_journal(&cx, &key).await {
@@ -166,7 +189,7 @@ impl Step {
                         let ending = Ending::Err { class, message: message.clone() };
                         op.is_over = true;
                         op.with(|replay, key| replay.ended(key, hash.clone(), tries, 0, ending));
-                        return Err(Fail::permanent(message));
+                        return Err(Fail::permanent(message).of(&key));
                     }
                     Verdict::Again { delay, spent, .. } if is_soon(&cx, delay) => {
                         tries = spent;
@@ -181,6 +204,11 @@ impl Step {
             }
         }
     }
+}
+
+/// What a step has come to that says it recorded something, if the journal knows nothing of it.
+fn uncommitted() -> Fail {
+    Fail::permanent("the transaction that recorded it was not committed")
 }
 
 fn is_soon(cx: &Context, delay: Duration) -> bool {
@@ -261,7 +289,7 @@ async fn end<T: Serialize>(
             Ok(value)
         }
         Err(why) => {
-            op.stop(Trouble::Park(format!("what {:?} returned cannot be kept: {why}", op.key)))
+            op.stop(Trouble::park(format!("what {:?} returned cannot be kept: {why}", op.key)))
                 .await
         }
     }
@@ -285,15 +313,15 @@ pub(super) async fn read<T: DeserializeOwned>(op: &Op, ending: Ending) -> Result
         Ending::Ok(payload) => payload,
         Ending::Aside { .. } => {
             let why = format!("what {:?} returned is not in the journal any more", op.key);
-            return op.stop(Trouble::Park(why)).await;
+            return op.stop(Trouble::park(why)).await;
         }
-        Ending::Err { message, .. } => return Err(Fail::permanent(message)),
+        Ending::Err { message, .. } => return Err(Fail::permanent(message).of(&op.key)),
     };
     match payload.read() {
         Ok(value) => Ok(value),
         Err(e) => {
             let why = format!("what the journal has under {:?} cannot be read: {e}", op.key);
-            op.stop(Trouble::Park(why)).await
+            op.stop(Trouble::park(why)).await
         }
     }
 }

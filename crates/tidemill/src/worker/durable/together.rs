@@ -174,7 +174,7 @@ where
             Ok(value)
         }
         Err(why) => {
-            op.stop(Trouble::Park(format!("what {key:?} returned cannot be kept: {why}"))).await
+            op.stop(Trouble::park(format!("what {key:?} returned cannot be kept: {why}"))).await
         }
     }
 }

@@ -17,7 +17,7 @@ use tidemill_store::run::{Append, RunWrites, Seal};
 use tidemill_store::rusqlite::Connection;
 
 use super::Trouble;
-use super::step::{Step, StepContext, write};
+use super::step::{Came, Step, StepContext, write};
 use crate::engine::enqueue::Target;
 use crate::error::{Error, Result};
 use crate::testing::{Crash, Strike};
@@ -101,11 +101,10 @@ impl Transaction {
         let Step { cx, key, hash, .. } = &self.0;
         let (cx, key, hash) = (cx.clone(), key.clone(), hash.clone());
         self.0
-            .run(move |step| {
+            .run_to(move |step| {
                 let (cx, key, hash) = (cx.clone(), key.clone(), hash.clone());
                 let recorded = body(Recorder { cx, key, hash, step });
-                // What the body returned is proof that it recorded; the journal tells what.
-                async move { Err(recorded.await.map_or_else(|fail| fail, |_| Fail::recorded())) }
+                async move { recorded.await.map(|Proof(_)| Came::Recorded) }
             })
             .await
     }
@@ -183,7 +182,7 @@ pub(super) async fn ask_journal(cx: &Context, key: &str) -> Told {
         _ if strike == Strike::After => Told::Trouble(Trouble::Stale),
         Ok(Seal::Recorded(entry)) => match serde_json::from_str(&entry) {
             Ok(Entry::Recorded { output, .. }) => Told::Recorded(output),
-            _ => Told::Trouble(Trouble::Park(format!("the journal of {key:?} has {entry}"))),
+            _ => Told::Trouble(Trouble::park(format!("the journal of {key:?} has {entry}"))),
         },
         Ok(Seal::Sealed) => {
             if let Some(replay) = cx.run().told().replay.as_mut() {

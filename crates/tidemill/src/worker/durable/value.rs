@@ -98,7 +98,7 @@ async fn value<T: DeserializeOwned>(op: &mut Op) -> Result<T, Fail> {
         Ok(value) => Ok(value),
         Err(e) => {
             let why = format!("what the journal has under {:?} cannot be read: {e}", op.key);
-            op.stop(Trouble::Park(why)).await
+            op.stop(Trouble::park(why)).await
         }
     }
 }

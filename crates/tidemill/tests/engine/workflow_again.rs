@@ -1,0 +1,144 @@
+//! Dead runs that are sent on their way again: the step they died of is tried again, and history is not rewritten.
+
+use tidemill::testing::drain;
+use tidemill::{Context, Fail, JobId, Retry, State, Tidemill, Worker};
+
+use super::kit::{Echo, Kit};
+use super::workflow::{Flowing, Log};
+
+over_both_stores!(
+    the_step_that_a_run_died_of_is_tried_again_also_beside_others_that_went_on,
+    a_failure_that_was_handled_stays_when_the_run_dies_of_something_else,
+    a_failure_after_which_the_code_went_on_is_told_as_it_was,
+    a_step_that_dies_again_is_tried_again_each_time,
+    a_step_that_runs_at_most_once_is_not_tried_again,
+);
+
+/// A step that fails for good the first times, as the log counts them.
+async fn flaky(cx: &Context, log: &Log, name: &'static str, bad: usize) -> Result<String, Fail> {
+    let body = || {
+        log.add(name);
+        let tries = log.all().iter().filter(|what| *what == name).count();
+        async move { if tries <= bad { Err(Fail::permanent("tails")) } else { Ok(name.to_owned()) } }
+    };
+    cx.step(name).run(|_| body()).await
+}
+
+fn worker<F, Fut>(mill: &Tidemill, log: &Log, code: F) -> Worker
+where
+    F: Fn(Context, Log) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Result<String, Fail>> + Send + 'static,
+{
+    let log = log.clone();
+    let worker = mill.worker().handle(|job: Echo, _cx| async move { Ok(job.text) });
+    worker.handle(move |_: Flowing, cx| code(cx, log.clone()))
+}
+
+async fn state(mill: &Tidemill, id: JobId) -> State {
+    let run = mill.run(id).await.unwrap().unwrap();
+    assert_eq!(run.parked, None);
+    mill.job(id).await.unwrap().unwrap().state
+}
+
+/// Runs it, sends it on its way again, and runs it again; answers how it stands.
+async fn twice(mill: &Tidemill, worker: impl Fn() -> Worker) -> (JobId, State) {
+    let id = mill.enqueue(Flowing { text: "x".to_owned() }).await.unwrap().id();
+    drain(worker()).await.unwrap();
+    assert_eq!(state(mill, id).await, State::Dead);
+    assert!(mill.dead().replay_one(id, "op", None).await.unwrap());
+    drain(worker()).await.unwrap();
+    (id, state(mill, id).await)
+}
+
+async fn the_step_that_a_run_died_of_is_tried_again_also_beside_others_that_went_on(kit: Kit) {
+    let (mill, log) = (kit.open_still().await, Log::default());
+    let code = |cx: Context, log: Log| async move {
+        let branch = cx.scope("branch", |cx| {
+            let log = log.clone();
+            async move {
+                flaky(&cx, &log, "b1", 0).await?;
+                flaky(&cx, &log, "b2", 0).await
+            }
+        });
+        let both = cx.join((flaky(&cx, &log, "toss", 1), branch)).await;
+        let (toss, branch) = both.map_err(|fail| fail.context("together"))?;
+        Ok(format!("{toss} {branch}"))
+    };
+    let (id, state) = twice(&mill, || worker(&mill, &log, code)).await;
+    let view = mill.job(id).await.unwrap().unwrap();
+    assert_eq!((state, view.output.unwrap().as_str()), (State::Done, r#""toss b2""#));
+    let mut done = log.all();
+    done.sort();
+    assert_eq!(done, ["b1", "b2", "toss", "toss"], "what went well is not done again");
+    let words: Vec<_> = mill.journal(id).await.unwrap().iter().map(|of| of.entry.word()).collect();
+    assert_eq!(words, ["ended", "ended"], "nothing tells of the failure any more");
+}
+
+async fn a_failure_that_was_handled_stays_when_the_run_dies_of_something_else(kit: Kit) {
+    let mill = kit.open_still().await;
+    for goes_on in [false, true] {
+        let code = move |cx: Context, log: Log| async move {
+            let risk = flaky(&cx, &log, "risk", 1).await.unwrap_or_else(|_| "high".to_owned());
+            if goes_on {
+                flaky(&cx, &log, "note", 0).await?;
+            }
+            Err(Fail::permanent(format!("the risk is {risk}")))
+        };
+        let log = Log::default();
+        let (id, state) = twice(&mill, || worker(&mill, &log, code)).await;
+        assert_eq!(state, State::Dead);
+        let error = mill.job(id).await.unwrap().unwrap().error;
+        assert_eq!(error.as_deref(), Some("the risk is high"));
+        assert_eq!(log.all().len(), 1 + usize::from(goes_on), "nothing is done again");
+    }
+}
+
+async fn a_failure_after_which_the_code_went_on_is_told_as_it_was(kit: Kit) {
+    let mill = kit.open_still().await;
+    for what in ["step", "start", "pivot"] {
+        let log = Log::default();
+        let code = move |cx: Context, log: Log| async move {
+            let tossed = flaky(&cx, &log, "toss", 1).await;
+            if tossed.is_err() {
+                match what {
+                    "step" => drop(flaky(&cx, &log, "clean up", 0).await?),
+                    "start" => drop(cx.start(Echo::new("clean up")).await?),
+                    _ => cx.pivot().await?,
+                }
+            }
+            tossed
+        };
+        let (_, state) = twice(&mill, || worker(&mill, &log, code)).await;
+        assert_eq!(state, State::Dead, "{what}");
+        let tossed = log.all().iter().filter(|what| *what == "toss").count();
+        assert_eq!(tossed, 1, "{what}: history is as it was");
+    }
+}
+
+async fn a_step_that_dies_again_is_tried_again_each_time(kit: Kit) {
+    let (mill, log) = (kit.open_still().await, Log::default());
+    let code = |cx: Context, log: Log| async move {
+        flaky(&cx, &log, "a", 0).await?;
+        flaky(&cx, &log, "toss", 2).await?;
+        flaky(&cx, &log, "b", 0).await
+    };
+    let (id, again) = twice(&mill, || worker(&mill, &log, code)).await;
+    assert_eq!(again, State::Dead);
+    assert!(mill.dead().replay_one(id, "op", None).await.unwrap());
+    drain(worker(&mill, &log, code)).await.unwrap();
+    assert_eq!(state(&mill, id).await, State::Done);
+    assert_eq!(log.all(), ["a", "toss", "toss", "toss", "b"]);
+}
+
+async fn a_step_that_runs_at_most_once_is_not_tried_again(kit: Kit) {
+    let (mill, log) = (kit.open_still().await, Log::default());
+    let code = |cx: Context, log: Log| async move {
+        let body = || {
+            log.add("charge");
+            async { Err(Fail::ambiguous("no answer")) }
+        };
+        cx.step("charge").at_most_once().retry(Retry::attempts(1)).run(|_| body()).await
+    };
+    let (_, state) = twice(&mill, || worker(&mill, &log, code)).await;
+    assert_eq!((state, log.all().len()), (State::Dead, 1));
+}
