@@ -186,6 +186,13 @@ impl RuleBook {
         limits
     }
 
+    /// Every limit that has a name, by the name of its gates, without tenant or key.
+    pub fn named_limits(&self) -> impl Iterator<Item = (String, &Limit)> {
+        self.0.iter().flat_map(|(rule, rules)| {
+            rules.limits.iter().map(move |(name, limit)| (format!("{rule}/{name}"), limit))
+        })
+    }
+
     /// The name or pattern by whose rules a queue is paused. Any that means the queue is enough: who
     /// pauses `mail:*` must not find some of it running, because another rule was set for a part.
     pub fn paused_by(&self, queue: &str) -> Option<&str> {
@@ -282,6 +289,8 @@ mod tests {
             gates("mail:eu"),
             ["mail:*/one", "mail:eu/hold", "mail:eu/retries", "mail:eu/", "*/all"]
         );
+        let named: Vec<_> = book.named_limits().map(|(gate, _)| gate).collect();
+        assert_eq!(named, ["*/all", "mail:*/one"]);
         assert_eq!(gates("post"), ["*/all"]);
     }
 

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use tidemill_core::gate::{GateView, PART};
+use tidemill_core::queue::RuleBook;
 use tidemill_core::{Breaker, Token};
 
 use crate::error::Result;
 use crate::request::SettleItem;
-use crate::sqlite::held;
 use crate::sqlite::rows::{count, time, worker_id};
 use crate::sqlite::writer::Turn;
+use crate::sqlite::{held, queues};
 
 /// Those let through at once by a gate that nothing else bounds.
 pub(super) const LET_THROUGH_MAX: i64 = 1000;
@@ -218,16 +219,26 @@ fn tell(turn: &mut Turn<'_>, gate: &str) -> Result<bool> {
     Ok(holds.query_one([gate], |row| row.get(0))?)
 }
 
-/// Lets those through that nobody else would: their gate holds them while nobody is inside and no clock
-/// opens it. Claims look again whether they may pass.
+/// Lets those through that nobody else would: their gate holds them while there is room, or no such limit, and no
+/// clock opens it. Claims look again whether they may pass.
 pub(super) fn unstick(turn: &mut Turn<'_>) -> Result<()> {
     let conn = turn.conn;
+    if !conn.prepare_cached(include_str!("sql/is_waiting.sql"))?.query_one([], |row| row.get(0))? {
+        return Ok(());
+    }
+    let book = RuleBook::new(queues::rules(conn)?);
+    let named = book.named_limits().map(|(base, limit)| {
+        serde_json::json!({ "base": base, "most": limit.concurrency, "kind": limit.kind })
+    });
+    let named = serde_json::Value::from_iter(named).to_string();
     let mut select = conn.prepare_cached(include_str!("sql/select_stuck_gates.sql"))?;
-    let stuck = select.query_map([turn.now], |row| row.get::<_, String>(0))?;
+    let stuck = select.query_map(params![turn.now, named], |row| {
+        Ok((row.get::<_, String>(0)?, row.get::<_, u32>(1)?))
+    })?;
     let stuck: Vec<_> = stuck.collect::<rusqlite::Result<_>>()?;
-    for gate in stuck {
+    for (gate, room) in stuck {
         tell(turn, &gate)?;
-        held::let_any_through(conn, &gate, LET_THROUGH_MAX as usize)?;
+        held::let_any_through(conn, &gate, room as usize)?;
     }
     Ok(())
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use tidemill_core::gate::{Counts, Per, QueueLimit};
+use tidemill_core::gate::{Counts, Limit, Per, QueueLimit};
 use tidemill_core::{JobId, NewJob, QueueRules};
 use tidemill_store::{Claim, ClaimRequest, Hint};
 
-use super::kit::{Kit, SECOND, ask, done, hears, item, job};
+use super::kit::{Kit, SECOND, ask, done, hears, item, job, rules as rescue_rules};
 use super::limits::{fill, limit};
 
 over_both_stores!(
@@ -14,6 +14,7 @@ over_both_stores!(
     all_queues_that_are_held_at_a_gate_are_told,
     rules_that_change_let_thousands_try_anew,
     rules_of_another_queue_let_nobody_try_anew,
+    who_was_held_by_rules_of_before_is_let_through_by_a_sweep,
 );
 
 const ABANDONED: usize = 2500;
@@ -139,4 +140,31 @@ async fn rules_of_another_queue_let_nobody_try_anew(kit: &Kit) {
     }
     assert!(kit.store.set_queue("mail:*", Some(QueueRules::default())).await.unwrap());
     assert_eq!(held().await, 0);
+}
+
+/// Another process may not know yet that rules have changed, and holds somebody by the old ones.
+async fn who_was_held_by_rules_of_before_is_let_through_by_a_sweep(kit: &Kit) {
+    let worker = kit.worker().await;
+    let two = Limit { per: Per::Key, concurrency: Some(2), ..Limit::default() };
+    let raised = QueueRules { limits: [("each".into(), two)].into(), ..QueueRules::default() };
+    for (queue, rules, known) in [("raised", Some(raised), 2), ("lifted", None, 9)] {
+        let of = || NewJob { key: Some("a".into()), ..of_queue(queue) };
+        kit.put(of()).await;
+        assert_eq!(claim_each(kit, worker, queue, 1).await.jobs.len(), 1);
+        kit.put(of()).await;
+        assert!(kit.store.set_queue(queue, rules).await.unwrap());
+        assert_eq!(claim_each(kit, worker, queue, 1).await.jobs.len(), 0, "as if it had not heard");
+        assert_eq!(
+            claim_each(kit, worker, queue, known).await.jobs.len(),
+            0,
+            "nobody lets it through"
+        );
+        kit.clock.advance(6 * SECOND);
+        kit.store.beat(worker).await.unwrap();
+        // By another process: each of them looks only now and then.
+        let neighbour = kit.neighbour().await;
+        neighbour.rescue(rescue_rules()).await.unwrap();
+        neighbour.close().await;
+        assert_eq!(claim_each(kit, worker, queue, known).await.jobs.len(), 1, "{queue}");
+    }
 }

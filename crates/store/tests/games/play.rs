@@ -3,7 +3,6 @@
 //! It refuses to know what is played: whoever plays says how a game is drawn, played and shown.
 
 use std::env;
-use std::fmt::Debug;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,8 +40,8 @@ pub(crate) async fn store_at(url: &str, clock: &ManualClock) -> Verdict<Arc<dyn 
 }
 
 /// Operations, one in a line.
-pub(crate) fn lines<T: Debug>(ops: &[T]) -> String {
-    ops.iter().map(|op| format!("  {op:?}")).collect::<Vec<_>>().join("\n")
+pub(crate) fn lines<T>(ops: &[T], show: impl Fn(&T) -> String) -> String {
+    ops.iter().map(|op| format!("  {}", show(op))).collect::<Vec<_>>().join("\n")
 }
 
 fn number(variable: &str) -> Option<u64> {

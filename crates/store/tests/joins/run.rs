@@ -22,7 +22,7 @@ fn show(game: &Game) -> String {
         format!("flow {flow}, at once {:?}:\n{}", graph.at_once, steps.join("\n"))
     };
     let flows: Vec<_> = game.flows.iter().enumerate().map(flow).collect();
-    format!("{}\nops:\n{}", flows.join("\n"), lines(&game.ops))
+    format!("{}\nops:\n{}", flows.join("\n"), lines(&game.ops, |op| format!("{op:?}")))
 }
 
 async fn whole_game(url: &str, game: Game) -> Verdict {

@@ -23,7 +23,7 @@ async fn moves(mut play: Play, ops: Vec<Op>) -> Verdict {
 }
 
 fn show(ops: &Vec<Op>) -> String {
-    lines(ops)
+    lines(ops, |op| format!("{op:?}"))
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn show(game: &Game) -> String {
     };
     let steps: Vec<_> = (0..game.saga.steps.len()).map(step).collect();
     let (steps, pivot) = (steps.join("\n"), game.saga.pivot());
-    format!("pivot {pivot:?}\n{steps}\nops:\n{}", lines(&game.ops))
+    format!("pivot {pivot:?}\n{steps}\nops:\n{}", lines(&game.ops, |op| format!("{op:?}")))
 }
 
 async fn whole_game(url: &str, game: Game) -> Verdict {

@@ -1,5 +1,6 @@
--- Lets those through, up to a thousand at each gate, that are held while nobody is inside and no clock opens the gate:
--- whoever should have is gone, or the limit is. Claims look again whether they may pass. Answers their queues.
+-- Lets those through, a thousand at most at each gate, that are held although there is room by the limits with a name
+-- ($2 to $4), or although there is no such limit, and no clock opens the gate: whoever should have is gone, or claimed by
+-- rules that were not the latest. Claims look again whether they may pass. Answers their queues.
 with recursive held as (
     (select r.gate from tidemill.ready r where r.line = 2 order by r.gate limit 1)
     union all
@@ -7,16 +8,22 @@ with recursive held as (
         select r.gate from tidemill.ready r where r.line = 2 and r.gate > h.gate order by r.gate limit 1
     ) n)
 ), stuck as materialized (
-    select h.gate from held h
-    where not exists (select from tidemill.permit p where p.gate = h.gate and p.held > 0)
-        and not exists (
-            select from tidemill.gate g
-            where g.name = h.gate and g.opens_at > coalesce($1::timestamptz, now()) - interval '5 seconds')
-    limit 10000
+    select h.gate, case
+        when l.kind <> (select r.kind from tidemill.ready r where r.line = 2 and r.gate = h.gate limit 1) then 1000
+        else least(1000, l.most - i.inside)
+    end as room
+    from held h
+    left join unnest($2::text[], $3::int4[], $4::text[]) l(base, most, kind) on l.base = split_part(h.gate, chr(31), 1),
+    lateral (
+        select coalesce(sum(p.held), 0) as inside from tidemill.permit p where l.most is not null and p.gate = h.gate
+    ) i
+    where not exists (
+        select from tidemill.gate g
+        where g.name = h.gate and g.opens_at > coalesce($1::timestamptz, now()) - interval '5 seconds')
 ), pick as materialized (
-    select r.seq from stuck s, lateral (
+    select r.seq from (select * from stuck s where s.room > 0 limit 10000) s, lateral (
         select r.seq from tidemill.ready r where r.line = 2 and r.gate = s.gate
-        order by r.run_at, r.seq + 0 limit 1000 for update skip locked
+        order by r.run_at, r.seq + 0 limit s.room for update skip locked
     ) r
 ), moved as (
     update tidemill.ready r set line = 1, gate = '' where r.seq = any (array(select seq from pick)) returning r.queue
