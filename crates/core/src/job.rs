@@ -18,6 +18,7 @@ use crate::limit::{Limits, NAME_BYTES_MAX, TRACE_BYTES_MAX};
 use crate::name;
 use crate::payload::Payload;
 use crate::retry::Retry;
+use crate::workflow::Origin;
 use ordered::OnDead;
 use unique::UniqueKey;
 
@@ -160,6 +161,9 @@ pub struct Options {
     /// The run that started it and hears of its end. Set by the run alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<JobId>,
+    /// Whose the beginning of its journal is, if it is a fork. Set by the fork alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<Origin>,
     /// Where it stands in a flow. Set by the flow alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<Box<Place>>,

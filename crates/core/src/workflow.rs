@@ -7,6 +7,7 @@
 
 pub mod amend;
 pub mod entry;
+pub mod fork;
 pub mod key;
 pub mod mail;
 pub mod replay;
@@ -17,6 +18,7 @@ use jiff::Timestamp;
 
 pub use amend::{ActWord, Amend, Amendment};
 pub use entry::{Began, ChildEnd, Ending, Entry, StepUndo};
+pub use fork::{Forked, Origin, drawn_from, fork};
 pub use key::{Keys, draw, hash};
 pub use mail::{Content, Mail, Mailbox};
 pub use replay::{Left, Replay, Writes};

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tidemill_core::workflow::{ActWord, Amend, Ending, Entry, Mail, Parked, Waits};
+use tidemill_core::workflow::{ActWord, Amend, Ending, Entry, Forked, Mail, Parked, Waits, fork};
 use tidemill_core::{JobId, NewJob, Payload, Token, WorkerId};
 
 use crate::error::{Error, Result};
@@ -182,6 +182,15 @@ pub enum RunAct {
     Amend(Amend),
     /// It is called off.
     Cancel,
+    /// A new run goes on from a step of it, whatever state it is in.
+    Fork {
+        /// The step, or whatever else has a key.
+        to: String,
+        /// The new run.
+        into: JobId,
+        /// This one is called off, unless it has finished.
+        instead: bool,
+    },
 }
 
 /// An act on a run, signed.
@@ -195,6 +204,30 @@ pub struct RunOrder {
     pub why: String,
 }
 
+/// An act on a run as it is to be kept.
+#[derive(Debug, Clone)]
+pub(crate) struct Act<'a> {
+    pub word: ActWord,
+    pub step: Option<&'a str>,
+    pub by: &'a str,
+    pub why: &'a str,
+    pub other: Option<JobId>,
+    /// What the step had ended with, and has since.
+    pub endings: Endings,
+}
+
+/// What the step of an act had ended with, and has since.
+pub(crate) type Endings = (Option<Ending>, Option<Ending>);
+
+impl<'a> Act<'a> {
+    /// The act of an order, with no endings.
+    pub fn of(order: &'a RunOrder) -> Self {
+        let RunOrder { by, why, .. } = order;
+        let (word, step, other) = (order.word(), order.step(), order.other());
+        Self { word, step, by, why, other, endings: Endings::default() }
+    }
+}
+
 impl RunOrder {
     /// The word it is kept under.
     pub(crate) fn word(&self) -> ActWord {
@@ -203,6 +236,7 @@ impl RunOrder {
             RunAct::Resume => ActWord::Resumed,
             RunAct::Amend(amend) => amend.act(),
             RunAct::Cancel => ActWord::Cancelled,
+            RunAct::Fork { .. } => ActWord::Forked,
         }
     }
 
@@ -210,6 +244,15 @@ impl RunOrder {
     pub(crate) fn step(&self) -> Option<&str> {
         match &self.act {
             RunAct::Amend(amend) => Some(amend.step()),
+            RunAct::Fork { to, .. } => Some(to),
+            _ => None,
+        }
+    }
+
+    /// The other run it is about.
+    pub(crate) fn other(&self) -> Option<JobId> {
+        match &self.act {
+            RunAct::Fork { into, .. } => Some(*into),
             _ => None,
         }
     }
@@ -249,6 +292,9 @@ pub struct RunActView {
     pub by: String,
     /// Why; may be empty.
     pub why: String,
+    /// The run it was forked into, or from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other: Option<JobId>,
     /// What the step had ended with before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub was: Option<Ending>,
@@ -282,6 +328,24 @@ pub(crate) fn unwritten<T: serde::de::DeserializeOwned>(text: Option<&str>) -> R
 pub(crate) fn act_of(word: &str) -> Result<ActWord> {
     ActWord::of(word)
         .ok_or_else(|| Error::Database { reason: format!("{word:?} is no act on a run") })
+}
+
+/// What a fork gets of this journal; or why there is none.
+pub(crate) fn forked(
+    rows: &[EntryRow],
+    to: &str,
+    instead: bool,
+) -> Result<std::result::Result<Forked, String>> {
+    let forked = fork(&entries(rows)?, to);
+    Ok(forked.and_then(|forked| {
+        if instead && !forked.owed.is_empty() {
+            let owed = forked.owed.join(", ");
+            return Err(format!(
+                "called off, it would undo what its fork builds on: {owed}; fork it without that"
+            ));
+        }
+        Ok(forked)
+    }))
 }
 
 /// What is kept of a run beside its journal.

@@ -58,6 +58,7 @@ pub use engine::schedule::{Declared, Schedules};
 pub use engine::service::Service;
 pub use engine::telemetry::Counts;
 pub use engine::workflow::Signal;
+pub use engine::workflow::act::ForkAs;
 pub use engine::workflow::history::{History, Recorded};
 pub use error::{Error, Result};
 pub use jiff::Timestamp;

@@ -1,5 +1,5 @@
 //! `tidemill workflows`: list, show, export, replay, diff, signal, update, object, pause,
-//! resume, reset, skip, edit, cancel.
+//! resume, reset, fork, skip, edit, cancel.
 
 mod act;
 mod advice;
@@ -53,6 +53,8 @@ enum Verb {
     Resume(act::Run),
     /// Forget what a run did from a step on, and let it go on from there; only while it waits
     Reset(act::Reset),
+    /// Let a new run go on from a step of a run, with its journal up to there; the run stays as it is
+    Fork(act::Fork),
     /// Give a step that is stuck its outcome, and let the run go on; only while it waits
     Skip(act::Skip),
     /// Correct what a step returned, and let the run go on from there; only while it waits
@@ -75,6 +77,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         Verb::Pause(args) => act::pause(app, args).await,
         Verb::Resume(args) => act::resume(app, args).await,
         Verb::Reset(args) => act::reset(app, args).await,
+        Verb::Fork(args) => act::fork(app, args).await,
         Verb::Skip(args) => act::skip(app, args).await,
         Verb::Edit(args) => act::edit(app, args).await,
         Verb::Cancel(args) => act::cancel(app, args).await,

@@ -122,6 +122,11 @@ fn life(mill: &Mill) {
     assert!(work(mill, async |_| None).is_none());
     mill.run(&["workflows", "list"]).ok().says("paused");
     mill.run(&["workflows", "reset", &id, "--to", "nothing"]).code(5).says("run_not_now");
+    mill.run(&["workflows", "fork", &id, "--to", "nothing"]).code(5).says("run_not_now");
+    let forked = mill.json(&["workflows", "fork", &id, "--to", "reserve", "--by", "ann", "--json"]);
+    let fork = forked["into"].as_str().unwrap().to_owned();
+    mill.run(&["workflows", "show", &fork]).ok().says("copied by ann").says(&id);
+    mill.run(&["workflows", "cancel", &fork]).ok();
     mill.run(&["workflows", "reset", &id, "--to", "reserve"]).ok().says("goes on from");
     work(mill, async |_| None);
     let shown = mill.json(&["workflows", "show", &id, "--json"]);
@@ -129,7 +134,7 @@ fn life(mill: &Mill) {
     mill.run(&["workflows", "signal", &id, "approve"]).code(5).says("run_finished");
     let acts: Vec<_> =
         shown["acts"].as_array().unwrap().iter().map(|act| act["act"].as_str().unwrap()).collect();
-    assert_eq!(acts, ["paused", "reset"], "{shown}");
+    assert_eq!(acts, ["paused", "forked", "reset"], "{shown}");
 
     let other = begin(mill);
     mill.run(&["workflows", "cancel", &other, "--reason", "no stock"]).ok().says("undone");

@@ -59,16 +59,30 @@ pub enum ActWord {
     Edited,
     /// It was called off.
     Cancelled,
+    /// Another run goes on from a step of it.
+    Forked,
+    /// It began as a fork of another run.
+    Copied,
 }
 
 impl ActWord {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Paused, Self::Resumed, Self::Reset, Self::Skipped, Self::Edited, Self::Cancelled];
+    pub const ALL: [Self; 8] = [
+        Self::Paused,
+        Self::Resumed,
+        Self::Reset,
+        Self::Skipped,
+        Self::Edited,
+        Self::Cancelled,
+        Self::Forked,
+        Self::Copied,
+    ];
 
     /// Its word.
     pub fn word(self) -> &'static str {
-        ["paused", "resumed", "reset", "skipped", "edited", "cancelled"][self as usize]
+        let words =
+            ["paused", "resumed", "reset", "skipped", "edited", "cancelled", "forked", "copied"];
+        words[self as usize]
     }
 
     /// The act of a word.

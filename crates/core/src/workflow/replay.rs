@@ -202,6 +202,11 @@ impl Replay {
         self.telling.is_empty()
     }
 
+    /// The number of the entry that is told next.
+    pub fn place(&self) -> u32 {
+        self.telling.front().map_or(u32::MAX, |(number, ..)| *number)
+    }
+
     /// Whether the code heard everything the journal has, or does not want it any more. What it asked for before that
     /// and the journal does not have, other code asked for.
     pub fn is_told(&self) -> bool {

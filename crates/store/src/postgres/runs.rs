@@ -6,6 +6,7 @@
 mod act;
 mod append;
 mod beside;
+mod fork;
 mod mail;
 mod view;
 

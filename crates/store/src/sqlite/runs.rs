@@ -2,6 +2,7 @@
 
 mod act;
 mod append;
+mod fork;
 mod mail;
 mod view;
 

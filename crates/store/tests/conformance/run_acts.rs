@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidemill_core::job::outcome::Waiting;
-use tidemill_core::workflow::{ActWord, Amend, Ending, Entry, Waits};
+use tidemill_core::workflow::{ActWord, Amend, Ending, Entry, Origin, Waits};
 use tidemill_core::{JobId, Settlement, State, WorkerId};
 use tidemill_store::Claim;
 use tidemill_store::run::{Append, RunAct, RunAnswer, RunOrder, RunWrites};
@@ -20,6 +20,9 @@ over_both_stores!(
     a_run_is_called_off_and_it_is_kept_who_did_so,
     a_dead_run_goes_on_with_the_outcome_it_is_given,
     acts_are_forgotten_with_the_job,
+    what_stood_beside_an_entry_is_kept_with_the_edit,
+    a_fork_begins_with_the_journal_up_to_its_step_and_leaves_the_other_as_it_is,
+    a_fork_instead_calls_the_other_off_with_it_or_not_at_all,
 );
 
 fn order(act: RunAct) -> RunOrder {
@@ -229,4 +232,85 @@ async fn acts_are_forgotten_with_the_job(kit: &Kit) {
     kit.store.change_run(id, order(RunAct::Cancel)).await.unwrap();
     assert_eq!(kit.store.purge(&[id]).await.unwrap(), 1);
     assert!(kit.store.run_acts(id).await.unwrap().is_empty());
+}
+
+async fn what_stood_beside_an_entry_is_kept_with_the_edit(kit: &Kit) {
+    let (worker, id, claim) = running(kit).await;
+    let aside = r#"{"ended":{"key":"large","ending":{"aside":{"number":3,"bytes":9}}}}"#;
+    let entries = vec![(3, aside.to_owned())];
+    let values = vec![(3, json("\"a large\""))];
+    let writes = RunWrites { entries, values, ..RunWrites::default() };
+    let append = vec![Append { job: id, token: claim.token.unwrap(), writes }];
+    assert_eq!(kit.store.append(worker, append).await.unwrap(), [true]);
+    kit.settle(worker, &claim, waits()).await;
+    assert_eq!(kit.store.change_run(id, edit("large")).await.unwrap(), RunAnswer::Acted);
+    let act = kit.store.run_acts(id).await.unwrap().remove(0);
+    assert_eq!(act.was, Some(Ending::Ok(json("\"a large\""))));
+    assert_eq!(act.became, Some(Ending::Ok(json("9"))));
+}
+
+fn forking(to: &str, into: JobId, instead: bool) -> RunOrder {
+    order(RunAct::Fork { to: to.to_owned(), into, instead })
+}
+
+async fn a_fork_begins_with_the_journal_up_to_its_step_and_leaves_the_other_as_it_is(kit: &Kit) {
+    let (worker, id, claim) = running(kit).await;
+    let into = JobId::new();
+    let nothing = kit.store.change_run(id, forking("x", into, false)).await.unwrap();
+    assert!(matches!(nothing, RunAnswer::Refused(_)), "{nothing:?}");
+    assert_eq!(
+        kit.store.change_run(id, forking("now", into, false)).await.unwrap(),
+        RunAnswer::Acted
+    );
+    assert_eq!(keys(kit, id).await.len(), 3, "it runs, and its journal is as it was");
+    assert_eq!(keys(kit, into).await, ["0 a"], "a step that is tried again is tried anew");
+    let view = kit.store.job(into).await.unwrap().unwrap();
+    let origins = [Origin { run: id, until: 1 }];
+    assert_eq!((view.state, view.job.kind.as_str()), (State::Ready, "k"));
+    assert_eq!(view.job.options.origins, origins);
+    let run = kit.store.journal(into).await.unwrap().1.unwrap();
+    assert_eq!(run.version, "v1");
+    for (run, other, word) in [(id, into, ActWord::Forked), (into, id, ActWord::Copied)] {
+        let act = kit.store.run_acts(run).await.unwrap().remove(0);
+        assert_eq!((act.act, act.step.as_deref(), act.other), (word, Some("now"), Some(other)));
+        assert_eq!((act.by.as_str(), act.why.as_str()), ("ann", "because"));
+    }
+    kit.settle(worker, &claim, done()).await;
+    let again = JobId::new();
+    let answer = kit.store.change_run(id, forking("a", again, true)).await.unwrap();
+    assert_eq!(answer, RunAnswer::Acted, "one that is done can be forked");
+    assert!(keys(kit, again).await.is_empty());
+    assert_eq!(kit.store.job(id).await.unwrap().unwrap().state, State::Done);
+}
+
+async fn a_fork_instead_calls_the_other_off_with_it_or_not_at_all(kit: &Kit) {
+    let (worker, id, claim) = running(kit).await;
+    let undo = r#"{"kind":"back","payload":null,"queue":"default"}"#;
+    let entries = vec![
+        (3, format!(r#"{{"began":{{"key":"pay","undo":{undo}}}}}"#)),
+        (4, r#"{"ended":{"key":"pay","ending":{"ok":1}}}"#.to_owned()),
+    ];
+    let writes = RunWrites { entries, owes: true, ..RunWrites::default() };
+    let append = vec![Append { job: id, token: claim.token.unwrap(), writes }];
+    assert_eq!(kit.store.append(worker, append).await.unwrap(), [true]);
+    kit.settle(worker, &claim, waits()).await;
+    let entries = vec![(5, r#"{"slept":{"key":"nap","until":"2100-01-01T00:00:00Z"}}"#.to_owned())];
+    kit.store.change_run(id, order(RunAct::Resume)).await.unwrap();
+    let claim = kit.take_one(worker).await;
+    let writes = RunWrites { entries, ..RunWrites::default() };
+    let append = vec![Append { job: id, token: claim.token.unwrap(), writes }];
+    assert_eq!(kit.store.append(worker, append).await.unwrap(), [true]);
+    kit.settle(worker, &claim, waits()).await;
+    let (refused, into) = (JobId::new(), JobId::new());
+    let answer = kit.store.change_run(id, forking("nap", refused, true)).await.unwrap();
+    assert!(matches!(&answer, RunAnswer::Refused(why) if why.contains("pay")), "{answer:?}");
+    assert_eq!(kit.store.job(refused).await.unwrap(), None);
+    assert!(!kit.store.job(id).await.unwrap().unwrap().state.is_final());
+    assert_eq!(
+        kit.store.change_run(id, forking("pay", into, true)).await.unwrap(),
+        RunAnswer::Acted
+    );
+    assert_eq!(kit.store.job(id).await.unwrap().unwrap().state, State::Cancelled);
+    assert_eq!(kit.store.debts(9).await.unwrap(), [id], "what it did from there on is undone");
+    assert_eq!(keys(kit, into).await, ["0 a", "2 now"]);
 }

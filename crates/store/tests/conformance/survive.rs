@@ -1,8 +1,9 @@
 //! What was sent is what arrives: every wish and every character of a payload, exactly.
 
+use tidemill_core::workflow::Origin;
 use tidemill_core::{
-    Backoff, Due, Jitter, Job, NewJob, OnDead, OnDuplicate, Options, Payload, Priority, Retry,
-    Scope, Settlement,
+    Backoff, Due, Jitter, Job, JobId, NewJob, OnDead, OnDuplicate, Options, Payload, Priority,
+    Retry, Scope, Settlement,
 };
 
 use super::kit::{HOUR, Kit, SECOND, ask, item, job, json, unique};
@@ -27,6 +28,7 @@ fn wishes() -> Options {
         retain_ms: Some(0),
         ordered: Some(OnDead::Skip),
         parent: None,
+        origins: vec![Origin { run: JobId(uuid::Uuid::from_u128(7)), until: 7 }],
         flow: None,
     }
 }

@@ -1,6 +1,6 @@
 //! Runs of workflows from outside: signals to them, and what is known of them.
 
-mod act;
+pub mod act;
 pub mod history;
 
 use std::time::Duration;

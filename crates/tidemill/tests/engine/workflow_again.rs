@@ -1,10 +1,12 @@
-//! Dead runs that are sent on their way again: the step they died of is tried again, and history is not rewritten.
+//! Dead runs that are sent on their way again, and forks: history is not rewritten.
 
 use tidemill::testing::drain;
-use tidemill::{Context, Fail, JobId, Retry, State, Tidemill, Worker};
+use tidemill::{
+    Context, Enqueue, Fail, ForkAs, Job, JobId, Retry, Signal, State, Tidemill, Worker,
+};
 
 use super::kit::{Echo, Kit};
-use super::workflow::{Flowing, Log};
+use super::workflow::{Flowing, Log, TakeBack, undoing};
 
 over_both_stores!(
     the_step_that_a_run_died_of_is_tried_again_also_beside_others_that_went_on,
@@ -12,6 +14,8 @@ over_both_stores!(
     a_failure_after_which_the_code_went_on_is_told_as_it_was,
     a_step_that_dies_again_is_tried_again_each_time,
     a_step_that_runs_at_most_once_is_not_tried_again,
+    a_fork_goes_on_from_its_step_with_what_was_heard_before,
+    a_fork_undoes_only_what_it_did_itself,
 );
 
 /// A step that fails for good the first times, as the log counts them.
@@ -141,4 +145,87 @@ async fn a_step_that_runs_at_most_once_is_not_tried_again(kit: Kit) {
     };
     let (_, state) = twice(&mill, || worker(&mill, &log, code)).await;
     assert_eq!((state, log.all().len()), (State::Dead, 1));
+}
+
+async fn output(mill: &Tidemill, id: JobId) -> String {
+    mill.job(id).await.unwrap().unwrap().output.unwrap().read().unwrap()
+}
+
+async fn a_fork_goes_on_from_its_step_with_what_was_heard_before(kit: Kit) {
+    let (mill, log) = (kit.open_still().await, Log::default());
+    let code = |cx: Context, log: Log| async move {
+        let step = async |name: &'static str, given: String| {
+            let body = || {
+                log.add(name);
+                async { Ok(()) }
+            };
+            cx.step(name).input(&given).run(|_| body()).await
+        };
+        let first = cx.uuid();
+        step("a", first.to_string()).await?;
+        let said: u32 = cx.signal("say").await?;
+        let second = cx.uuid();
+        step("b", second.to_string()).await?;
+        let more: u32 = cx.signal("say").await?;
+        Ok(format!("{first} {said} {second} {more}"))
+    };
+    let say = async |id: JobId, number: u32| {
+        mill.signal(id, Signal::new("say", &number)).await.unwrap();
+        drain(worker(&mill, &log, code)).await.unwrap();
+    };
+    let id = mill.enqueue(Flowing { text: "x".to_owned() }).await.unwrap().id();
+    say(id, 1).await;
+    say(id, 2).await;
+    let fork = mill.fork_run(id, "b", ForkAs::Beside, "ann", "").await.unwrap();
+    drain(worker(&mill, &log, code)).await.unwrap();
+    assert_eq!(
+        state(&mill, fork).await,
+        State::Blocked,
+        "what was said later was said to the other"
+    );
+    say(fork, 5).await;
+    let again = mill.fork_run(fork, "say#2", ForkAs::Beside, "ann", "").await.unwrap();
+    say(again, 7).await;
+    let told: Vec<Vec<String>> = {
+        let mut told = Vec::new();
+        for id in [id, fork, again] {
+            told.push(output(&mill, id).await.split(' ').map(str::to_owned).collect());
+        }
+        told
+    };
+    assert_eq!(log.all(), ["a", "b", "b"], "what was done before is not done again");
+    assert!(told.iter().all(|told| told[1] == "1"), "{told:?}");
+    assert_eq!(told[0][0], told[1][0], "chance gave it what it gave the other");
+    assert_ne!(told[0][2], told[1][2], "and from there on something of its own");
+    assert_eq!(told[1][..3], told[2][..3], "so it is with a fork of a fork");
+    assert_eq!([&told[0][3], &told[1][3], &told[2][3]], ["2", "5", "7"]);
+}
+
+async fn a_fork_undoes_only_what_it_did_itself(kit: Kit) {
+    let (mill, log) = (kit.open_still().await, Log::default());
+    let code = |cx: Context, log: Log| async move {
+        for name in ["reserve", "charge"] {
+            let undo = Enqueue::raw(TakeBack::KIND, format!("{name:?}"));
+            let body = || {
+                log.add(name);
+                async { Ok(()) }
+            };
+            cx.step(name).undo(undo).run(|_| body()).await?;
+        }
+        cx.signal::<()>("go").await?;
+        Err(Fail::permanent("not approved"))
+    };
+    let both = || undoing(worker(&mill, &log, code), &log);
+    let id = mill.enqueue(Flowing { text: "x".to_owned() }).await.unwrap().id();
+    drain(both()).await.unwrap();
+    let refused = mill.fork_run(id, "charge", ForkAs::Instead, "ann", "").await.unwrap_err();
+    assert!(refused.to_string().contains("reserve"), "{refused}");
+    let fork = mill.fork_run(id, "charge", ForkAs::Beside, "ann", "").await.unwrap();
+    mill.signal(fork, Signal::new("go", &())).await.unwrap();
+    drain(both()).await.unwrap();
+    assert_eq!(state(&mill, fork).await, State::Dead);
+    let undone = log.all().split_off(3);
+    assert_eq!(undone.len(), 1, "{undone:?}");
+    assert!(undone[0].contains("charge"), "{undone:?}");
+    assert_eq!(state(&mill, id).await, State::Blocked, "the other is as it was");
 }

@@ -1,8 +1,8 @@
-//! `tidemill workflows signal`, `pause`, `resume`, `reset`, `skip`, `edit` and `cancel`.
+//! `tidemill workflows signal`, `pause`, `resume`, `reset`, `fork`, `skip`, `edit` and `cancel`.
 
 use serde_json::json;
 use serde_json::value::RawValue;
-use tidemill::{CancelAnswer, JobId, Limits, Payload};
+use tidemill::{CancelAnswer, ForkAs, JobId, Limits, Payload};
 
 use crate::app::{App, whoami};
 use crate::exit::{Exit, Outcome};
@@ -57,6 +57,21 @@ pub struct Reset {
     /// The step, by its key: the first column of `workflows show`
     #[arg(long = "to", value_name = "STEP")]
     step: String,
+    #[command(flatten)]
+    signed: Signed,
+}
+
+/// From where a new run goes on.
+#[derive(Debug, clap::Args)]
+pub struct Fork {
+    /// The run
+    id: JobId,
+    /// The step, by its key: the first column of `workflows show`
+    #[arg(long = "to", value_name = "STEP")]
+    step: String,
+    /// Call the run off in the same transaction: what it did from the step on is undone
+    #[arg(long)]
+    instead: bool,
     #[command(flatten)]
     signed: Signed,
 }
@@ -138,6 +153,20 @@ pub async fn reset(app: &App, Reset { id, step, signed }: Reset) -> Outcome {
     mill.reset_run(id, &step, &signed.by(), &signed.why).await?;
     mill.close().await;
     say(app, id, "reset", &format!("it goes on from {step:?}"));
+    Ok(Exit::Ok)
+}
+
+/// Lets a new run go on from a step.
+pub async fn fork(app: &App, Fork { id, step, instead, signed }: Fork) -> Outcome {
+    let mill = app.open_existing().await?;
+    let fork = if instead { ForkAs::Instead } else { ForkAs::Beside };
+    let into = mill.fork_run(id, &step, fork, &signed.by(), &signed.why).await?;
+    mill.close().await;
+    if app.json {
+        output::json(&json!({ "id": id, "answer": "forked", "into": into }));
+    } else {
+        output::line(format!("{id} forked: {into} goes on from {step:?}"));
+    }
     Ok(Exit::Ok)
 }
 

@@ -112,7 +112,8 @@ fn with_of(act: &RunActView) -> String {
         (None, Some(became)) => format!("→ {}", text(became)),
         _ => String::new(),
     };
-    let parts = [act.why.as_str(), changed.as_str()];
+    let other = act.other.map(|id| id.to_string()).unwrap_or_default();
+    let parts = [act.why.as_str(), other.as_str(), changed.as_str()];
     let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     parts.join("; ")
 }

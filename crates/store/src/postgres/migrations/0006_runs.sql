@@ -50,6 +50,7 @@ create table tidemill.run_act (
     step text,
     by_whom text not null,
     why text not null,
+    other uuid, -- the run it was forked into, or from
     was json, -- what the step had ended with before
     became json -- and since
 );

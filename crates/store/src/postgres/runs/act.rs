@@ -1,10 +1,11 @@
 //! What people do with runs: done under the lock of the run, and kept with who did it and why.
 
 use jiff::Timestamp;
-use tidemill_core::JobId;
 use tidemill_core::workflow::{Amend, Ending, Entry, NEVER};
+use tidemill_core::{JobId, Payload};
 use uuid::Uuid;
 
+use super::fork::fork;
 use super::mail::locked;
 use super::view::{entry_row, views};
 use crate::error::Result;
@@ -13,7 +14,9 @@ use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Statement, sql};
 use crate::postgres::{Shared, cancel};
 use crate::request::CancelAnswer;
-use crate::run::{RunAct, RunActView, RunAnswer, RunOrder, act_of, entries, unwritten, written};
+use crate::run::{
+    Act, Endings, RunAct, RunActView, RunAnswer, RunOrder, act_of, entries, unwritten, written,
+};
 use crate::wake::Hint;
 
 const PAUSE: Statement = sql!("update_run", UUID, BOOL);
@@ -29,16 +32,17 @@ const REVIVE: Statement = sql!("redrive_dead", TIMESTAMPTZ, UUID_ARRAY, TEXT, TE
 const ACTS: Statement = sql!("select_run_acts", UUID);
 const HAS_ACT: Statement = sql!("has_run_act", UUID);
 const KEEP: Statement =
-    sql!("insert_run_act", TIMESTAMPTZ, UUID, UUID, TEXT, TEXT, TEXT, TEXT, TEXT, TEXT);
+    sql!("insert_run_act", TIMESTAMPTZ, UUID, UUID, TEXT, TEXT, TEXT, TEXT, TEXT, TEXT, UUID);
+const VALUE: Statement = sql!("select_value", UUID, INT4);
 
 /// What came of an act.
-struct Came {
-    answer: RunAnswer,
+pub(super) struct Came {
+    pub answer: RunAnswer,
     /// The queue in which the run goes on.
-    queue: Option<String>,
+    pub queue: Option<String>,
     /// Its flow has something to see to.
-    flow: bool,
-    called_off: Option<cancel::Search>,
+    pub flow: bool,
+    pub called_off: Option<cancel::Search>,
 }
 
 impl From<RunAnswer> for Came {
@@ -46,9 +50,6 @@ impl From<RunAnswer> for Came {
         Self { answer, queue: None, flow: false, called_off: None }
     }
 }
-
-/// What the step of an act had ended with, and has since.
-type Endings = (Option<Ending>, Option<Ending>);
 
 /// Acts on a run.
 pub(crate) async fn change(shared: &Shared, job: JobId, order: &RunOrder) -> Result<RunAnswer> {
@@ -93,20 +94,35 @@ async fn change_once(
         return Ok(RunAnswer::Acted.into());
     }
     let now = shared.db.manual_now();
-    let (came, (was, became)) = match &order.act {
+    let (came, endings) = match &order.act {
         RunAct::Cancel => (call_off(shared, conn, job, order.reason()).await?, Endings::default()),
+        RunAct::Fork { to, into, instead } => {
+            let step = (to.as_str(), *into, *instead);
+            (fork(shared, conn, job, step, order).await?, Endings::default())
+        }
         RunAct::Amend(amend) => amend_run(conn, now, job, amend, &order.by).await?,
         act => (hold_or_let_go(conn, now, job, *act == RunAct::Pause).await?, Endings::default()),
     };
     if matches!(came.answer, RunAnswer::Acted | RunAnswer::Told) {
-        let text = |ending: Option<Ending>| ending.as_ref().map(written).transpose();
-        let (was, became) =
-            (text(was).map_err(Fault::Refused)?, text(became).map_err(Fault::Refused)?);
-        let (word, step) = (order.word().word(), order.step());
-        let (by, why) = (&order.by, &order.why);
-        conn.query(&KEEP, &[&now, &id, &job.0, &word, &step, by, why, &was, &became]).await?;
+        keep(conn, now, (id, job), &Act { endings, ..Act::of(order) }).await?;
     }
     Ok(came)
+}
+
+/// Keeps an act under this id.
+pub(super) async fn keep(
+    conn: &Conn<'_>,
+    now: Option<At>,
+    (id, job): (Uuid, JobId),
+    act: &Act<'_>,
+) -> Result<(), Fault> {
+    let text = |ending: &Option<Ending>| ending.as_ref().map(written).transpose();
+    let was = text(&act.endings.0).map_err(Fault::Refused)?;
+    let became = text(&act.endings.1).map_err(Fault::Refused)?;
+    let Act { step, by, why, .. } = act;
+    let (word, other) = (act.word.word(), act.other.map(|other| other.0));
+    conn.query(&KEEP, &[&now, &id, &job.0, &word, step, by, why, &was, &became, &other]).await?;
+    Ok(())
 }
 
 async fn call_off(
@@ -195,10 +211,15 @@ async fn amend_in(
 ) -> Result<Result<Endings, String>, Fault> {
     let rows: Vec<_> = conn.query(&JOURNAL, &[&job.0]).await?.iter().map(entry_row).collect();
     let journal = entries(&rows).map_err(Fault::Refused)?;
-    let amendment = match amend.decide(&journal) {
+    let mut amendment = match amend.decide(&journal) {
         Ok(amendment) => amendment,
         Err(why) => return Ok(Err(why)),
     };
+    if let Some(Ending::Aside { number, .. }) = amendment.was {
+        // What stands beside goes with its entry; who looks later finds it here.
+        let rows = conn.query(&VALUE, &[&job.0, &(number as i32)]).await?;
+        amendment.was = rows.first().map(|row| Ending::Ok(Payload::trusted(row.get(0))));
+    }
     if let Some(from) = amendment.cut {
         conn.query(&CUT, &[&job.0, &(from as i32)]).await?;
     }
@@ -230,6 +251,7 @@ pub(crate) async fn acts(db: &Db, job: JobId) -> Result<Vec<RunActView>> {
             why: row.get(4),
             was: unwritten(row.get(5))?,
             became: unwritten(row.get(6))?,
+            other: row.get::<_, Option<Uuid>>(7).map(JobId),
         })
     };
     rows.iter().map(read).collect()

@@ -49,6 +49,7 @@ create table tidemill_run_act (
     step text,
     by text not null,
     why text not null,
+    other blob, -- the run it was forked into, or from
     was text, -- what the step had ended with before
     became text -- and since
 );

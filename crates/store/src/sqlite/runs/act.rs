@@ -3,19 +3,20 @@
 use rusqlite::{Connection, params};
 use tidemill_core::JobId;
 use tidemill_core::workflow::{Amend, Ending, Entry, NEVER};
+use uuid::Uuid;
 
-use super::view::{find, journal};
+use super::fork::fork;
+use super::view::{find, journal, value};
 use crate::error::Result;
 use crate::request::CancelAnswer;
-use crate::run::{RunAct, RunActView, RunAnswer, RunOrder, act_of, entries, unwritten, written};
+use crate::run::{
+    Act, Endings, RunAct, RunActView, RunAnswer, RunOrder, act_of, entries, unwritten, written,
+};
 use crate::sqlite::cancel::{cancel, run_now};
 use crate::sqlite::dead::revive;
 use crate::sqlite::ready::{self, Waiting};
 use crate::sqlite::rows::time_at;
 use crate::sqlite::writer::Turn;
-
-/// What the step of an act had ended with, and has since.
-type Endings = (Option<Ending>, Option<Ending>);
 
 /// Acts on a run.
 pub(in crate::sqlite) fn change(
@@ -27,12 +28,17 @@ pub(in crate::sqlite) fn change(
         return Ok(RunAnswer::Unknown);
     }
     let mut endings = Endings::default();
-    let is_amend = matches!(order.act, RunAct::Amend(_));
-    if is_finished(turn.conn, job)? && !(is_amend && is_dead(turn.conn, job)?) {
+    let may_act = match order.act {
+        RunAct::Fork { .. } => true,
+        RunAct::Amend(_) => !is_finished(turn.conn, job)? || is_dead(turn.conn, job)?,
+        _ => !is_finished(turn.conn, job)?,
+    };
+    if !may_act {
         return Ok(RunAnswer::NotNow);
     }
     let answer = match &order.act {
         RunAct::Cancel => call_off(turn, job, order.reason())?,
+        RunAct::Fork { to, into, instead } => fork(turn, job, (to, *into, *instead), order)?,
         RunAct::Pause => {
             update(turn, job, true)?;
             put_off(turn, job)?;
@@ -52,7 +58,7 @@ pub(in crate::sqlite) fn change(
         },
     };
     if matches!(answer, RunAnswer::Acted | RunAnswer::Told) {
-        keep(turn, job, order, &endings)?;
+        keep(turn, job, &Act { endings, ..Act::of(order) })?;
     }
     Ok(answer)
 }
@@ -67,7 +73,7 @@ fn call_off(turn: &mut Turn<'_>, job: JobId, reason: &str) -> Result<RunAnswer> 
     })
 }
 
-fn is_finished(conn: &Connection, job: JobId) -> Result<bool> {
+pub(super) fn is_finished(conn: &Connection, job: JobId) -> Result<bool> {
     let mut finished = conn.prepare_cached(include_str!("../sql/is_finished.sql"))?;
     Ok(finished.exists([job.0.as_bytes()])?)
 }
@@ -90,12 +96,16 @@ fn amended(
     if !is_dead && waiting(conn, job)?.is_none() {
         return Ok(Err(RunAnswer::NotNow));
     }
-    let amendment = match amend.decide(&entries(&journal(conn, job)?.0)?) {
+    let mut amendment = match amend.decide(&entries(&journal(conn, job)?.0)?) {
         Ok(amendment) => amendment,
         Err(why) => return Ok(Err(RunAnswer::Refused(why))),
     };
     if is_dead && !revive(turn, job, by, None)? {
         return Ok(Err(RunAnswer::NotNow));
+    }
+    if let Some(Ending::Aside { number, .. }) = amendment.was {
+        // What stands beside goes with its entry; who looks later finds it here.
+        amendment.was = value(conn, job, number)?.map(Ending::Ok);
     }
     if let Some(from) = amendment.cut {
         conn.prepare_cached(include_str!("../sql/cut_journal.sql"))?.execute(params![id, from])?;
@@ -113,13 +123,16 @@ fn amended(
     Ok(Ok((amendment.was, became)))
 }
 
-fn keep(turn: &Turn<'_>, job: JobId, order: &RunOrder, endings: &Endings) -> Result<()> {
-    let (was, became) = endings;
+/// Keeps an act.
+pub(super) fn keep(turn: &Turn<'_>, job: JobId, act: &Act<'_>) -> Result<()> {
+    let (was, became) = &act.endings;
     let (was, became) =
         (was.as_ref().map(written).transpose()?, became.as_ref().map(written).transpose()?);
-    let (word, step, id) = (order.word().word(), order.step(), job.0.as_bytes());
+    let Act { step, by, why, .. } = act;
+    let (word, id, other) = (act.word.word(), job.0.as_bytes(), act.other);
+    let other = other.as_ref().map(|other| other.0.as_bytes());
     let mut insert = turn.conn.prepare_cached(include_str!("../sql/insert_run_act.sql"))?;
-    insert.execute(params![id, turn.now, word, step, order.by, order.why, was, became])?;
+    insert.execute(params![id, turn.now, word, step, by, why, was, became, other])?;
     Ok(())
 }
 
@@ -159,6 +172,7 @@ pub(in crate::sqlite) fn acts(conn: &Connection, job: JobId) -> Result<Vec<RunAc
             why: row.get(4)?,
             was: unwritten(row.get::<_, Option<String>>(5)?.as_deref())?,
             became: unwritten(row.get::<_, Option<String>>(6)?.as_deref())?,
+            other: row.get::<_, Option<[u8; 16]>>(7)?.map(|id| JobId(Uuid::from_bytes(id))),
         });
     }
     Ok(acts)

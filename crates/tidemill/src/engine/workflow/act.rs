@@ -9,6 +9,17 @@ use tidemill_store::run::{RunAct, RunActView, RunAnswer, RunOrder};
 use crate::engine::Tidemill;
 use crate::error::{Error, Result};
 
+/// What becomes of a run that is forked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ForkAs {
+    /// It stays as it is, and the fork runs beside it. The default.
+    #[default]
+    Beside,
+    /// It is called off in the same transaction, unless it has finished: what it did from the step on is undone.
+    /// Refused if it would undo what its fork builds on.
+    Instead,
+}
+
 impl Tidemill {
     /// Lets a run go no further than where it waits next, until it is resumed.
     pub async fn pause_run(&self, id: JobId, by: &str, why: &str) -> Result<()> {
@@ -68,6 +79,29 @@ impl Tidemill {
     ) -> Result<()> {
         let amend = Amend::Edit { step: step.to_owned(), output: entry(output)? };
         self.act_on_run(id, RunAct::Amend(amend), by, why).await.map(drop)
+    }
+
+    /// Lets a new run go on from this step of a run, and answers its id. The run may be in any state, also finished; it
+    /// stays as it is. The new one is a job of the same kind, payload, queue, tenant and key, with the journal up to
+    /// there; what was still open then it does anew. See [`ForkAs`] for what becomes of the run itself.
+    ///
+    /// ```
+    /// # use tidemill::{ForkAs, JobId, Tidemill};
+    /// # async fn again(mill: Tidemill, order: JobId) -> tidemill::Result<JobId> {
+    /// mill.fork_run(order, "charge", ForkAs::Beside, "ann", "the price was wrong").await
+    /// # }
+    /// ```
+    pub async fn fork_run(
+        &self,
+        id: JobId,
+        step: &str,
+        fork: ForkAs,
+        by: &str,
+        why: &str,
+    ) -> Result<JobId> {
+        let (to, into, instead) = (step.to_owned(), JobId::new(), fork == ForkAs::Instead);
+        self.act_on_run(id, RunAct::Fork { to, into, instead }, by, why).await?;
+        Ok(into)
     }
 
     /// Calls a run off: what it did is undone. As [`cancel`](Self::cancel), and it is kept who did so.

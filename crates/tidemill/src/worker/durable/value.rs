@@ -6,7 +6,7 @@ use std::task::Poll;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidemill_core::workflow::{Answer, Ask, Replay, draw};
+use tidemill_core::workflow::{Answer, Ask, Replay, draw, drawn_from};
 use uuid::Uuid;
 
 use super::{Op, Trouble};
@@ -88,7 +88,9 @@ impl Context {
 
     fn drawn(&self, name: &str) -> [u8; 32] {
         let key = self.next_key(name);
-        draw(self.id(), &key)
+        // Before the journal was read nothing of it was told.
+        let place = self.run().told().replay.as_ref().map_or(0, Replay::place);
+        draw(drawn_from(self.id(), &self.job().options.origins, place), &key)
     }
 }
 
