@@ -41,6 +41,8 @@ pub const ENTRY_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const ASIDE_BYTES_MIN: usize = 64 * 1024;
 /// Bytes that a step may return.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Steps of one run that can be undone, at most, unless it has come past its pivot: they are the steps of one saga.
+pub const UNDOS_MAX: usize = crate::flow::SAGA_STEPS_MAX - 1;
 /// Children that one call starts, at most.
 pub const CHILDREN_MAX: usize = 10_000;
 /// The longest name of a step, a signal or a scope.

@@ -76,7 +76,8 @@ pub use tidemill_store::run::{RunActView, RunFilter, RunView};
 pub use tidemill_store::{CancelAnswer, JobFilter, JobPage, JobView, Receipt};
 pub use worker::context::Context;
 pub use worker::durable::{
-    First, First3, First4, Object, Proof, Race, Recorder, Step, StepContext, Transaction, Update,
+    Child, Children, First, First3, First4, Object, Proof, Race, Recorder, Started, Step,
+    StepContext, Transaction, Update,
 };
 pub use worker::fail::Fail;
 pub use worker::job::{Enqueue, Job, Settings};

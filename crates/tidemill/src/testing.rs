@@ -23,14 +23,14 @@
 mod workflow;
 
 use tidemill_core::share::Turns;
-use tidemill_core::{Payload, Settlement, Token};
+use tidemill_core::{Settlement, Token};
 use tidemill_store::{ClaimedJob, JobFilter};
 
 use crate::engine::Tidemill;
 use crate::engine::rules::look;
 use crate::engine::service;
 use crate::engine::services::{flows, runs};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::worker::Worker;
 use crate::worker::execute::execute;
 use crate::worker::job::{Enqueue, Job};
@@ -110,10 +110,14 @@ pub async fn tend(mill: &Tidemill) -> Result<()> {
 
 /// Runs one attempt of a job inline, with all hooks, timeouts and checks, and touches no queue.
 /// Answers what would be settled.
+///
+/// A workflow runs up to where it ends or waits, with its journal in memory: [`Settlement::Wait`] says for what. To
+/// take it further, enqueue it, send what it waits for, and use [`drain`] or [`skip_time`]. What needs a lease in the
+/// store (`cx.transaction`, `cx.settle_in`) is refused with `lease_lost`.
 pub async fn run_inline(worker: Worker, job: impl Into<Enqueue>) -> Result<Settlement> {
-    let shop = worker.into_shop()?;
+    let shop = worker.inline().into_shop()?;
     let new = shop.mill.checked(job.into())?;
-    let now = shop.mill.0.clock.now();
+    let (now, id) = (shop.mill.0.clock.now(), new.id);
     let job = tidemill_core::Job {
         id: new.id,
         kind: new.kind,
@@ -136,8 +140,7 @@ pub async fn run_inline(worker: Worker, job: impl Into<Enqueue>) -> Result<Settl
     };
     let slot = shop.groups[0].slots.take();
     let item = execute(&shop, claimed, Token(1), now, slot).await;
-    let nothing = || Settlement::Done { output: Payload::null(), follow_ups: Vec::new() };
-    Ok(item.map_or_else(nothing, |item| item.settlement))
+    item.map(|item| item.settlement).ok_or(Error::LeaseLost { id })
 }
 
 /// The jobs of this kind that wait, in any queue, newest first.

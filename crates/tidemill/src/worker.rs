@@ -208,6 +208,12 @@ impl Worker {
         self
     }
 
+    /// Its attempts are of jobs that are in no store, in a test.
+    pub(crate) fn inline(mut self) -> Self {
+        self.options.is_inline = true;
+        self
+    }
+
     /// Where its process dies, in a test.
     pub(crate) fn crash(mut self, crash: crate::testing::Crash) -> Self {
         self.options.crash = Some(crash);

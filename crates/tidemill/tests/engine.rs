@@ -48,6 +48,7 @@ mod engine {
     mod workflow_acts;
     mod workflow_again;
     mod workflow_crash;
+    mod workflow_family;
     mod workflow_talk;
 }
 

@@ -109,6 +109,12 @@ pub enum Entry {
         kind: String,
         /// They.
         ids: Vec<JobId>,
+        /// They are not called off with the run.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        outlives: bool,
+        /// They are waited for under other keys, or by nobody.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        later: bool,
     },
     /// Children have ended, all of a call.
     Joined {

@@ -160,7 +160,8 @@ mod tests {
     }
 
     fn started(key: &str, id: JobId) -> Entry {
-        Entry::Started { key: key.into(), kind: "k".into(), ids: vec![id] }
+        let (kind, ids) = ("k".to_owned(), vec![id]);
+        Entry::Started { key: key.into(), kind, ids, outlives: false, later: false }
     }
 
     #[test]

@@ -111,8 +111,8 @@ impl Mailbox {
     }
 
     /// How these children ended, in this order.
-    pub fn ends(&mut self, ids: &[JobId]) -> Vec<ChildEnd> {
-        ids.iter().filter_map(|id| self.children.remove(id)).map(|(_, end)| end).collect()
+    pub fn ends(&self, ids: &[JobId]) -> Vec<ChildEnd> {
+        ids.iter().filter_map(|id| self.children.get(id)).map(|(_, end)| end.clone()).collect()
     }
 }
 

@@ -9,6 +9,8 @@
 
 mod aside;
 mod died;
+mod family;
+mod noted;
 mod renew;
 mod reserve;
 
@@ -65,6 +67,8 @@ enum Op {
     },
     Joining {
         ids: Vec<JobId>,
+        /// They go on if the code does not wait any more.
+        leaves: bool,
     },
     /// It must not run twice, and began before.
     Lost,
@@ -93,6 +97,8 @@ pub struct Replay {
     undoable: HashSet<String>,
     /// Failures for good, by their steps.
     failures: BTreeMap<String, died::Failure>,
+    /// Children that were started, and whether they go on without the run.
+    children: BTreeMap<JobId, bool>,
     is_past_pivot: bool,
     length: u32,
     /// Numbers of entries that transactions of the code's own write.
@@ -173,25 +179,32 @@ impl Replay {
                 self.mailbox.forget(&name, taken);
                 tell(Answer::Signal { number: taken, payload });
             }
-            Entry::Started { ids, .. } => (kept.word, kept.ids) = ("children", Some(ids)),
+            Entry::Started { ids, outlives, .. } => {
+                (kept.word, kept.ids) = ("children", Some(ids.clone()));
+                self.learn_started(&ids, outlives);
+            }
             Entry::Joined { ends, .. } => {
                 (kept.word, kept.ended) = ("children", true);
-                tell(Answer::Children(ends));
+                tell(Answer::Children(ends.clone()));
+                self.learn_joined(&ends);
             }
             Entry::Noted { value, .. } => (kept.word, kept.value) = ("value", Some(value)),
             Entry::Pivot { .. } => kept.word = "pivot",
         }
     }
 
-    /// Counts an entry, and notes it for when its scope ends. What tells of undos, of mail that was taken or of the
-    /// point of no return outlives that.
+    /// Counts an entry, and notes it for when its scope ends. What tells of undos, of mail that was taken, of children
+    /// that are waited for later or of the point of no return outlives that.
     fn count(&mut self, number: u32, entry: &Entry) {
         self.length += 1;
         self.is_past_pivot |= matches!(entry, Entry::Pivot { .. });
         if let Entry::Began(Began { key, undo: Some(_), .. }) = entry {
             self.undoable.insert(key.clone());
         }
-        let stays = matches!(entry, Entry::Signalled { .. } | Entry::Pivot { .. });
+        let stays = matches!(
+            entry,
+            Entry::Signalled { .. } | Entry::Pivot { .. } | Entry::Started { later: true, .. }
+        );
         if !stays && !self.undoable.contains(entry.key()) {
             self.numbers.entry(entry.key().to_owned()).or_default().push(number);
         }
@@ -244,14 +257,11 @@ impl Replay {
                 Op::Sleeping { until }
             }
             Ask::Signal { name } => Op::Listening { name },
-            Ask::Children { kind, ids } => {
-                if let Some(ids) = kept.ids {
-                    Op::Joining { ids }
-                } else {
-                    self.push(Entry::Started { key: key.to_owned(), kind, ids: ids.clone() });
-                    Op::Joining { ids }
-                }
+            Ask::Children { kind, ids, outlives } => self.raise(key, kept, (kind, ids), outlives),
+            Ask::Start { kind, ids, outlives } => {
+                return Ok(Some(self.start(key, kept, (kind, ids), outlives)));
             }
+            Ask::Join { id } => Op::Joining { ids: vec![id], leaves: true },
             Ask::Note { value } => return Ok(Some(Answer::Value(self.note(key, kept, value)))),
             Ask::Version { min, max } => return self.version(key, kept, min, max).map(Some),
             Ask::Answer { number } => {
@@ -276,31 +286,6 @@ impl Replay {
     /// Whether the journal knows of this key.
     pub fn knows(&self, key: &str) -> bool {
         self.kept.contains_key(key)
-    }
-
-    fn note(&mut self, key: &str, kept: Kept, value: Payload) -> Payload {
-        kept.value.unwrap_or_else(|| {
-            self.push(Entry::Noted { key: key.to_owned(), value: value.clone() });
-            value
-        })
-    }
-
-    fn version(&mut self, key: &str, kept: Kept, min: u32, max: u32) -> Result<Answer, Diff> {
-        if let Some(value) = kept.value {
-            let version: Option<u32> = value.read().ok();
-            if version.is_some_and(|version| (min..=max).contains(&version)) {
-                return Ok(Answer::Value(value));
-            }
-            let journal = format!("version {} under {key:?}", value.as_str());
-            return Err(Diff { journal, code: format!("knows {min} to {max} only") });
-        }
-        // The journal goes on: the run came by here before the code had versions.
-        let is_new = self.ahead.is_empty();
-        let value = Payload::trusted(if is_new { max } else { min }.to_string());
-        if is_new {
-            self.push(Entry::Noted { key: key.to_owned(), value: value.clone() });
-        }
-        Ok(Answer::Value(value))
     }
 
     /// The answer for a key, if there is one; it is given once.
@@ -360,7 +345,7 @@ impl Replay {
     /// The code does not wait for this any more. Answers the children that nobody waits for now.
     pub fn leave(&mut self, key: &str) -> Vec<JobId> {
         match self.close(key) {
-            Some(Op::Joining { ids }) => ids,
+            Some(Op::Joining { ids, leaves: false }) => ids,
             _ => Vec::new(),
         }
     }
@@ -456,7 +441,7 @@ impl Replay {
                 }
                 // What was read has come, whatever our clock says.
                 Op::Listening { name } => self.mailbox.first(name),
-                Op::Joining { ids } => self.mailbox.all_ended(ids),
+                Op::Joining { ids, .. } => self.mailbox.all_ended(ids),
                 _ => None,
             };
             at.map(|at| (at, key.clone()))
@@ -488,8 +473,9 @@ impl Replay {
                 self.push(Entry::Signalled { key, name, number, payload: carried });
                 Answer::Signal { number, payload }
             }
-            Op::Joining { ids } => {
+            Op::Joining { ids, .. } => {
                 let ends = self.mailbox.ends(&ids);
+                self.learn_joined(&ends);
                 self.push(Entry::Joined { key: key.clone(), ends: ends.clone() });
                 Answer::Children(ends)
             }
@@ -514,7 +500,7 @@ impl Replay {
                 Some(Op::Sleeping { until }) => ("sleep", Some(*until), None),
                 Some(Op::Retrying { until, .. }) => ("retry of", Some(*until), None),
                 Some(Op::Listening { .. }) => ("signal", None, Some(1)),
-                Some(Op::Joining { ids }) => ("children", None, Some(self.mailbox.left(ids))),
+                Some(Op::Joining { ids, .. }) => ("children", None, Some(self.mailbox.left(ids))),
                 _ => continue,
             };
             waits.until = waits.until.into_iter().chain(until).min();

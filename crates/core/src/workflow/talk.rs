@@ -46,6 +46,22 @@ pub enum Ask {
         kind: String,
         /// They.
         ids: Vec<JobId>,
+        /// They are not called off with the run, nor when it does not wait for them any more.
+        outlives: bool,
+    },
+    /// To start these children, and be told who they are.
+    Start {
+        /// The kind of the first.
+        kind: String,
+        /// They.
+        ids: Vec<JobId>,
+        /// They are not called off with the run.
+        outlives: bool,
+    },
+    /// To be told when this child, which was started before, has ended.
+    Join {
+        /// Which.
+        id: JobId,
     },
     /// A value that stays the same; the first one given stands.
     Note {
@@ -71,7 +87,7 @@ impl Ask {
             Self::Sleep { .. } => "sleep",
             Self::Signal { .. } => "signal",
             Self::Answer { .. } => "answer",
-            Self::Children { .. } => "children",
+            Self::Children { .. } | Self::Start { .. } | Self::Join { .. } => "children",
             Self::Note { .. } => "value",
             Self::Version { .. } => "version",
             Self::Pivot => "pivot",
@@ -98,6 +114,8 @@ pub enum Answer {
         /// What it carries.
         payload: Payload,
     },
+    /// These children were started.
+    Started(Vec<JobId>),
     /// The children ended so.
     Children(Vec<ChildEnd>),
     /// The value.

@@ -56,17 +56,17 @@ pub fn undos<'a>(journal: impl IntoIterator<Item = &'a Entry>) -> Vec<Undoing> {
     steps.into_iter().filter_map(undoing).collect()
 }
 
-/// The children that a run has started and did not hear the end of.
+/// The children that a run has started and did not hear the end of, but for those that outlive it.
 pub fn orphans<'a>(journal: impl IntoIterator<Item = &'a Entry>) -> BTreeSet<JobId> {
-    let mut waiting = BTreeMap::new();
+    let (mut started, mut heard) = (BTreeSet::new(), BTreeSet::new());
     for entry in journal {
         match entry {
-            Entry::Started { key, ids, .. } => drop(waiting.insert(key, ids)),
-            Entry::Joined { key, .. } => drop(waiting.remove(key)),
+            Entry::Started { ids, outlives: false, .. } => started.extend(ids),
+            Entry::Joined { ends, .. } => heard.extend(ends.iter().map(|end| end.id)),
             _ => {}
         }
     }
-    waiting.into_values().flatten().copied().collect()
+    started.difference(&heard).copied().collect()
 }
 
 #[cfg(test)]

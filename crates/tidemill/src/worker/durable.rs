@@ -31,6 +31,7 @@ use crate::worker::context::Context;
 use crate::worker::fail::Fail;
 use crate::worker::shop::locked;
 
+pub use child::{Child, Children, Started};
 pub use object::Object;
 pub use step::{Step, StepContext};
 pub use together::{First, First3, First4, Race};
@@ -95,6 +96,8 @@ pub(crate) struct Told {
     begun: bool,
     children: Vec<NewJob>,
     unwanted: Vec<JobId>,
+    /// How many were unwanted before the poll in which the handler ended.
+    unwanted_before: usize,
     shown: Option<Payload>,
     answers: Vec<(i64, String)>,
     renewal: Option<(Payload, Left)>,
@@ -166,6 +169,11 @@ impl Run {
             replay.died(&step);
         }
         let is_done = matches!(settlement, Settlement::Done { .. });
+        if !is_done {
+            // What it dropped with its end, it may ask for again in its next attempt.
+            let before = told.unwanted_before;
+            told.unwanted.truncate(before);
+        }
         let object = told.object.take().filter(|_| is_done);
         let renewal = told.renewal.take();
         // A write that was cut off may have been made or not: made twice, it is made once.

@@ -25,6 +25,8 @@ pub(crate) struct Options {
     pub(crate) stop: Stop,
     /// Where its process dies, in a test.
     pub(crate) crash: Option<Crash>,
+    /// Its attempts are of jobs that are in no store, in a test.
+    pub(crate) is_inline: bool,
 }
 
 impl Default for Options {
@@ -43,6 +45,7 @@ impl Default for Options {
             poll_every: Duration::from_secs(1),
             stop: Stop::default(),
             crash: None,
+            is_inline: false,
         }
     }
 }

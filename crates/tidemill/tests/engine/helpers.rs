@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidemill::core::Settlement;
 use tidemill::testing::{assert_enqueued, drain, enqueued, run_inline};
-use tidemill::{Enqueue, Fail, JobId};
+use tidemill::{Context, Enqueue, Fail, JobId, RunFilter};
 
 use super::kit::{Echo, Kit};
 
@@ -12,6 +12,7 @@ over_both_stores!(
     assert_enqueued_finds_what_waits,
     assert_enqueued_names_what_is_missing,
     run_inline_answers_what_would_be_settled_and_touches_nothing,
+    run_inline_runs_a_workflow_up_to_where_it_waits_and_writes_nothing,
     drain_runs_all_that_is_due_and_nothing_else,
 );
 
@@ -59,6 +60,41 @@ async fn run_inline_answers_what_would_be_settled_and_touches_nothing(kit: Kit) 
     }
     assert_eq!(mill.unfinished().await.unwrap().waiting, 0);
     assert!(mill.job(next).await.unwrap().is_none());
+}
+
+async fn run_inline_runs_a_workflow_up_to_where_it_waits_and_writes_nothing(kit: Kit) {
+    let mill = kit.open_still().await;
+    let worker = || {
+        mill.worker().handle(|echo: Echo, cx: Context| async move {
+            let undo = Enqueue::raw("undo", "1");
+            let text = echo.text.clone();
+            let said = cx.step("say").undo(undo).run(|_| std::future::ready(Ok(text.clone())));
+            let (said, n) = cx.join((said, cx.step("n").run(|_| async { Ok(7) }))).await?;
+            cx.step("more").run(|_| async { Ok(()) }).await?;
+            match echo.text.as_str() {
+                "waits" => drop(cx.signal::<()>("go").await?),
+                "starts" => drop(cx.child(Echo::new("child")).await?),
+                "asleep" => cx.sleep(Duration::from_hours(1)).await?,
+                "fails" => return Err(Fail::permanent("it fails")),
+                _ => {}
+            }
+            Ok(format!("{said} {n}"))
+        })
+    };
+    let settled = async |text: &str| run_inline(worker(), Echo::new(text)).await.unwrap();
+    for (text, what) in [("waits", "signal go"), ("starts", "children echo"), ("asleep", "sleep")] {
+        match settled(text).await {
+            Settlement::Wait(waiting) => assert!(waiting.waits.what[0].starts_with(what)),
+            other => panic!("{other:?}"),
+        }
+    }
+    match settled("ends").await {
+        Settlement::Done { output, .. } => assert_eq!(output.as_str(), r#""ends 7""#),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(settled("fails").await, Settlement::Dead { .. }));
+    assert_eq!(mill.unfinished().await.unwrap().waiting, 0);
+    assert!(mill.runs(&RunFilter::default()).await.unwrap().is_empty());
 }
 
 async fn drain_runs_all_that_is_due_and_nothing_else(kit: Kit) {

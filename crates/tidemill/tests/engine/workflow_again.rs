@@ -1,5 +1,6 @@
 //! Dead runs that are sent on their way again, and forks: history is not rewritten.
 
+use tidemill::core::workflow::UNDOS_MAX;
 use tidemill::testing::drain;
 use tidemill::{
     Context, Enqueue, Fail, ForkAs, Job, JobId, Retry, Signal, State, Tidemill, Worker,
@@ -16,6 +17,7 @@ over_both_stores!(
     a_step_that_runs_at_most_once_is_not_tried_again,
     a_fork_goes_on_from_its_step_with_what_was_heard_before,
     a_fork_undoes_only_what_it_did_itself,
+    a_run_that_could_not_be_undone_as_a_whole_is_parked_in_time,
 );
 
 /// A step that fails for good the first times, as the log counts them.
@@ -228,4 +230,27 @@ async fn a_fork_undoes_only_what_it_did_itself(kit: Kit) {
     assert_eq!(undone.len(), 1, "{undone:?}");
     assert!(undone[0].contains("charge"), "{undone:?}");
     assert_eq!(state(&mill, id).await, State::Blocked, "the other is as it was");
+}
+
+async fn a_run_that_could_not_be_undone_as_a_whole_is_parked_in_time(kit: Kit) {
+    let (mill, log) = (kit.open_still().await, Log::default());
+    let code = |cx: Context, _: Log| async move {
+        let undoable = |name: &str| {
+            let undo = Enqueue::raw(TakeBack::KIND, "\"x\"");
+            cx.step(name).undo(undo).run(|_| async { Ok(()) })
+        };
+        cx.join_all((0..UNDOS_MAX).map(|_| undoable("one"))).await?;
+        cx.signal::<()>("go").await?;
+        undoable("one more").await?;
+        Err(Fail::permanent("it is undone"))
+    };
+    let both = || undoing(worker(&mill, &log, code), &log);
+    let id = mill.enqueue(Flowing { text: "x".to_owned() }).await.unwrap().id();
+    drain(both()).await.unwrap();
+    assert_eq!(mill.run(id).await.unwrap().unwrap().parked, None);
+    mill.signal(id, Signal::new("go", &())).await.unwrap();
+    drain(both()).await.unwrap();
+    let parked = mill.run(id).await.unwrap().unwrap().parked.unwrap().to_string();
+    assert!(parked.contains("999 steps that can be undone"), "{parked}");
+    assert!(log.all().is_empty(), "its last step did not begin, and nothing is undone");
 }

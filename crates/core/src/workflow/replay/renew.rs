@@ -1,6 +1,6 @@
 //! Runs that continue anew: what is left of them when their journal is emptied.
 
-use super::{Op, Replay};
+use super::Replay;
 use crate::id::JobId;
 use crate::workflow::talk::Diff;
 
@@ -16,14 +16,15 @@ pub struct Left {
 }
 
 impl Replay {
+    /// How many steps would be undone if the run failed now, at most.
+    pub fn undos(&self) -> usize {
+        if self.is_past_pivot { 0 } else { self.undoable.len() }
+    }
+
     /// What a run leaves behind that continues anew with an empty journal; or why it cannot.
     pub fn renew(&self) -> Result<Left, Diff> {
         self.end()?;
-        let waits = self.ops.values().filter_map(|op| match op {
-            Op::Joining { ids } => Some(ids.clone()),
-            _ => None,
-        });
-        let owes_undo = !self.undoable.is_empty() && !self.is_past_pivot;
-        Ok(Left { taken: self.mailbox.taken(), children: waits.flatten().collect(), owes_undo })
+        let owes_undo = self.undos() > 0;
+        Ok(Left { taken: self.mailbox.taken(), children: self.wards(), owes_undo })
     }
 }

@@ -41,11 +41,18 @@ pub(crate) async fn tend(mill: &Tidemill) -> Result<()> {
         if owing.is_empty() {
             return Ok(());
         }
-        let mut paid = Vec::with_capacity(owing.len());
+        let (mut paid, mut failed) = (Vec::with_capacity(owing.len()), None);
         for job in owing {
-            paid.push((job, pay(mill, job).await?));
+            match pay(mill, job).await {
+                Ok(is_undone) => paid.push((job, is_undone)),
+                // One that cannot be seen to now keeps nobody else waiting.
+                Err(error) => failed = Some(error),
+            }
         }
         mill.0.store.paid(&paid).await?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
     }
 }
 

@@ -1,37 +1,154 @@
 //! Children: jobs that a run starts and waits for, without holding a slot meanwhile.
 
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context as Task, Poll};
+
+use futures::future::BoxFuture;
 use tidemill_core::workflow::{Answer, Ask, CHILDREN_MAX, ChildEnd};
-use tidemill_core::{JobId, NewJob};
+use tidemill_core::{JobId, NewJob, Payload, State};
 
 use super::{Op, Trouble};
 use crate::worker::context::Context;
 use crate::worker::fail::Fail;
 use crate::worker::job::{Enqueue, Job};
 
+/// A job on its way that the run starts and waits for, when it is awaited.
+#[must_use = "a child does nothing until it is awaited or started"]
+pub struct Child<J: Job>(Children<J>);
+
+/// Jobs on their way that the run starts and waits for, when they are awaited.
+#[must_use = "children do nothing until they are awaited"]
+pub struct Children<J: Job> {
+    cx: Context,
+    key: String,
+    jobs: Vec<Enqueue>,
+    outlives: bool,
+    waiting: Option<BoxFuture<'static, Result<Vec<ChildEnd>, Fail>>>,
+    of: PhantomData<fn() -> J>,
+}
+
+/// A child that was started, and may be waited for.
+#[derive(Debug, Clone)]
+pub struct Started<J: Job> {
+    cx: Context,
+    id: JobId,
+    of: PhantomData<fn() -> J>,
+}
+
+impl<J: Job> Child<J> {
+    /// It goes on whatever becomes of this run: it is not called off with it, nor when nobody waits for it any more,
+    /// as the loser of a race. Without this it is.
+    pub fn outlives(self) -> Self {
+        Self(self.0.outlives())
+    }
+
+    /// Starts it now; its result is waited for later, once or several times, or by nobody.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use serde::{Deserialize, Serialize};
+    /// # use tidemill::{Context, Fail, First, Job};
+    /// # #[derive(Serialize, Deserialize)] struct Report { month: u32 }
+    /// # impl Job for Report { const KIND: &'static str = "report"; type Output = String; }
+    /// async fn close_month(month: u32, cx: Context) -> Result<String, Fail> {
+    ///     let report = cx.child(Report { month }).outlives().start().await?;
+    ///     cx.step("close books").run(|_| async { Ok(()) }).await?;
+    ///     match cx.race((report.result(), cx.sleep(Duration::from_hours(1)))).await? {
+    ///         First::A(text) => Ok(text),
+    ///         First::B(()) => Ok(format!("closed; the report {} comes later", report.id())),
+    ///     }
+    /// }
+    /// ```
+    pub async fn start(self) -> Result<Started<J>, Fail> {
+        let Children { cx, key, jobs, outlives, .. } = self.0;
+        let Some((kind, ids)) = adopt(&cx, &key, jobs, outlives).await? else {
+            return Err(Fail::permanent("it has no child"));
+        };
+        let mut op = Op::new(&cx, key, Ask::Start { kind, ids, outlives });
+        let id = match op.answer().await {
+            Answer::Started(ids) => ids.first().copied(),
+            other => op.stop(Trouble::park(format!("its child was answered {other:?}"))).await,
+        };
+        let id = id.ok_or_else(|| Fail::permanent("it has no child"))?;
+        Ok(Started { cx, id, of: PhantomData })
+    }
+}
+
+impl<J: Job> Future for Child<J> {
+    type Output = Result<J::Output, Fail>;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.get_mut().0).poll(task).map(|all| {
+            let one = all?.pop();
+            one.unwrap_or_else(|| Err(Fail::permanent("it has no child")))
+        })
+    }
+}
+
+impl<J: Job> Children<J> {
+    /// They go on whatever becomes of this run; see [`Child::outlives`].
+    pub fn outlives(self) -> Self {
+        Self { outlives: true, ..self }
+    }
+}
+
+impl<J: Job> Future for Children<J> {
+    type Output = Result<Vec<Result<J::Output, Fail>>, Fail>;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        let Self { cx, key, jobs, outlives, waiting, .. } = self.get_mut();
+        let waiting = waiting.get_or_insert_with(|| {
+            let (cx, key, outlives) = (cx.clone(), std::mem::take(key), *outlives);
+            Box::pin(family(cx, key, std::mem::take(jobs), outlives))
+        });
+        waiting.as_mut().poll(task).map(|ends| Ok(ends?.into_iter().map(read::<J>).collect()))
+    }
+}
+
+impl<J: Job> Started<J> {
+    /// Its id.
+    pub fn id(&self) -> JobId {
+        self.id
+    }
+
+    /// Waits for what it returns. Whoever does not wait any more, as the loser of a race, may do so again.
+    pub fn result(&self) -> impl Future<Output = Result<J::Output, Fail>> + Send + use<J> {
+        self.cx.result_of::<J>(self.id)
+    }
+}
+
 impl Context {
-    /// Starts a job and waits for what it returns. It is called off with this one.
-    pub fn child<J: Job>(
-        &self,
-        job: J,
-    ) -> impl Future<Output = Result<J::Output, Fail>> + Send + use<J> {
-        let all = self.children([job]);
-        async move {
-            let mut ends = all.await?;
-            ends.pop().unwrap_or_else(|| Err(Fail::permanent("it has no child")))
-        }
+    /// Starts a job and waits for what it returns. It is called off with this one, unless it
+    /// [outlives](Child::outlives) it.
+    pub fn child<J: Job>(&self, job: J) -> Child<J> {
+        Child(self.children([job]))
     }
 
     /// Starts jobs, at most 10,000, and waits until all of them have ended. Answers stand in their order; one that did
     /// not end well is an error of its own.
-    pub fn children<J: Job, I: IntoIterator<Item = J>>(
-        &self,
-        jobs: I,
-    ) -> impl Future<Output = Result<Vec<Result<J::Output, Fail>>, Fail>> + Send + use<J, I> {
+    pub fn children<J: Job>(&self, jobs: impl IntoIterator<Item = J>) -> Children<J> {
         let jobs: Vec<Enqueue> = jobs.into_iter().map(Enqueue::from).collect();
         let (cx, key) = (self.clone(), self.key_of("", J::KIND));
+        Children { cx, key, jobs, outlives: false, waiting: None, of: PhantomData }
+    }
+
+    /// Waits for what a child of this run returns that was [started](Child::start) before, by its id.
+    pub fn result_of<J: Job>(
+        &self,
+        id: JobId,
+    ) -> impl Future<Output = Result<J::Output, Fail>> + Send + use<J> {
+        let (cx, key) = (self.clone(), self.key_of("result of ", J::KIND));
         async move {
-            let ends = family(&cx, key, jobs).await?;
-            Ok(ends.into_iter().map(read::<J>).collect())
+            cx.knows(&key).await;
+            let mut op = Op::new(&cx, key, Ask::Join { id });
+            if op.with(|replay, _| replay.has_child(id)) != Some(true) {
+                return Err(Fail::permanent(format!("this run has started no child {id}")));
+            }
+            match op.answer().await {
+                Answer::Children(mut ends) if ends.len() == 1 => read::<J>(ends.remove(0)),
+                other => op.stop(Trouble::park(format!("its child was answered {other:?}"))).await,
+            }
         }
     }
 
@@ -57,7 +174,30 @@ fn checked(cx: &Context, job: Enqueue) -> Result<NewJob, Fail> {
     cx.mill().checked(job).map_err(|e| Fail::permanent(format!("a child cannot be started: {e}")))
 }
 
-async fn family(cx: &Context, key: String, jobs: Vec<Enqueue>) -> Result<Vec<ChildEnd>, Fail> {
+async fn family(
+    cx: Context,
+    key: String,
+    jobs: Vec<Enqueue>,
+    outlives: bool,
+) -> Result<Vec<ChildEnd>, Fail> {
+    let Some((kind, ids)) = adopt(&cx, &key, jobs, outlives).await? else {
+        return Ok(Vec::new());
+    };
+    let mut op = Op::new(&cx, key, Ask::Children { kind, ids, outlives });
+    match op.answer().await {
+        Answer::Children(ends) => Ok(ends),
+        other => op.stop(Trouble::park(format!("its children were answered {other:?}"))).await,
+    }
+}
+
+/// Makes jobs children of the run, if they are new: they are started with what is written next. Answers the kind of the
+/// first, and who they are.
+async fn adopt(
+    cx: &Context,
+    key: &str,
+    jobs: Vec<Enqueue>,
+    outlives: bool,
+) -> Result<Option<(String, Vec<JobId>)>, Fail> {
     if jobs.len() > CHILDREN_MAX {
         let number = jobs.len();
         return Err(Fail::permanent(format!(
@@ -66,9 +206,9 @@ async fn family(cx: &Context, key: String, jobs: Vec<Enqueue>) -> Result<Vec<Chi
     }
     let jobs: Vec<NewJob> =
         jobs.into_iter().map(|job| checked(cx, job)).collect::<Result<_, _>>()?;
-    let Some(first) = jobs.first() else { return Ok(Vec::new()) };
-    let (kind, ids) = (first.kind.clone(), jobs.iter().map(|job| job.id).collect());
-    let is_new = cx.knows(&key).await.is_none();
+    let Some(first) = jobs.first() else { return Ok(None) };
+    let family = (first.kind.clone(), jobs.iter().map(|job| job.id).collect());
+    let is_new = cx.knows(key).await.is_none();
     if is_new {
         let of = cx.id();
         let adopted = jobs.into_iter().map(|mut job| {
@@ -77,22 +217,20 @@ async fn family(cx: &Context, key: String, jobs: Vec<Enqueue>) -> Result<Vec<Chi
         });
         let mut told = cx.run().told();
         told.children.extend(adopted);
-        told.owes = true;
+        told.owes |= !outlives;
     }
-    let mut op = Op::new(cx, key, Ask::Children { kind, ids });
-    match op.answer().await {
-        Answer::Children(ends) => Ok(ends),
-        other => op.stop(Trouble::park(format!("its children were answered {other:?}"))).await,
-    }
+    Ok(Some(family))
 }
 
 fn read<J: Job>(end: ChildEnd) -> Result<J::Output, Fail> {
     let ChildEnd { id, state, output, error } = end;
-    let Some(output) = output else {
+    if state != State::Done {
         let error = error.unwrap_or_default();
         return Err(Fail::permanent(format!("the child {id} is {}: {error}", state.word())));
-    };
+    }
+    // In JSON nothing and null are the same.
     output
+        .unwrap_or_else(Payload::null)
         .read()
         .map_err(|e| Fail::permanent(format!("what the child {id} returned cannot be read: {e}")))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tidemill_core::job::outcome::Waiting;
-use tidemill_core::workflow::{Entry, Mail, Parked, Replay, Rest, Waits};
+use tidemill_core::workflow::{Entry, Mail, Parked, Replay, Rest, UNDOS_MAX, Waits};
 use tidemill_core::{JobId, Payload, WorkerId};
 use tidemill_store::Hint;
 use tidemill_store::run::{Append, EntryRow, RunView};
@@ -71,8 +71,7 @@ pub(crate) async fn drive<T>(
             let mut told = cx.run().told();
             told.polled = Polled::Nobody;
             if let Poll::Ready(ended) = polled {
-                // What it dropped with its end, it may ask for again in its next attempt.
-                told.unwanted.truncate(unwanted);
+                told.unwanted_before = unwanted;
                 return Poll::Ready(Driven::Ended(ended));
             }
             drop(told);
@@ -117,6 +116,8 @@ struct Driver<'a> {
     worker: WorkerId,
     version: &'a str,
     crash: Option<&'a Crash>,
+    /// Nothing of it is in the store: what it writes is kept in memory alone.
+    is_inline: bool,
     loading: Option<BoxFuture<'static, Loaded>>,
     flight: Option<BoxFuture<'static, tidemill_store::Result<Vec<bool>>>>,
     reading: Option<BoxFuture<'static, tidemill_store::Result<Vec<Mail>>>>,
@@ -135,6 +136,7 @@ impl<'a> Driver<'a> {
             worker: shop.worker(),
             version: &shop.options.version,
             crash: shop.options.crash.as_ref(),
+            is_inline: shop.options.is_inline,
             loading: None,
             flight: None,
             reading: None,
@@ -281,6 +283,11 @@ impl<'a> Driver<'a> {
             let why = "its journal is longer than it may be; end scopes, or continue as new";
             return over(Over::Waits(parked(cx, why.to_owned())));
         }
+        if replay.undos() > UNDOS_MAX {
+            let why =
+                format!("it has more than {UNDOS_MAX} steps that can be undone; end it in parts");
+            return over(Over::Waits(parked(cx, why)));
+        }
         let rest = replay.rest(now);
         let is_told = cx.is_cancelled();
         match rest {
@@ -335,6 +342,10 @@ impl<'a> Driver<'a> {
         let strike = self.crash.map_or(Strike::None, Crash::strikes);
         if strike == Strike::Before {
             return over(Over::Stale);
+        }
+        if self.is_inline {
+            self.flight = Some(Box::pin(std::future::ready(Ok(vec![true]))));
+            return Poll::Ready(Next::Again);
         }
         let (store, worker) = (self.cx.mill().0.store.clone(), self.worker);
         let item = Append { job: self.cx.id(), token: self.cx.token(), writes };
