@@ -230,7 +230,7 @@ pub(super) fn unstick(turn: &mut Turn<'_>) -> Result<()> {
     let named = book.named_limits().map(|(base, limit)| {
         serde_json::json!({ "base": base, "most": limit.concurrency, "kind": limit.kind })
     });
-    let named = serde_json::Value::from_iter(named).to_string();
+    let named = named.collect::<serde_json::Value>().to_string();
     let mut select = conn.prepare_cached(include_str!("sql/select_stuck_gates.sql"))?;
     let stuck = select.query_map(params![turn.now, named], |row| {
         Ok((row.get::<_, String>(0)?, row.get::<_, u32>(1)?))

@@ -30,6 +30,7 @@ const FREEZES: usize = 3;
 const RUNS: [usize; 2] = [6, 20];
 const TAKES_MS: [std::ops::Range<u64>; 2] = [1..25, 40..80];
 const STUCK_AFTER: Duration = Duration::from_secs(30);
+/// A frozen worker may hold the only lock of a SQLite file: then nobody can give it up before it goes on.
 const FREEZE_MAX: Duration = Duration::from_secs(5);
 const DRAIN_MAX: Duration = Duration::from_mins(2);
 
@@ -57,7 +58,7 @@ pub async fn sail(database: Database) {
         fleet.rng.shuffle(&mut faults);
         for is_kill in faults {
             fleet.begin(usize::from(!is_kill)).await;
-            fleet.await_progress();
+            fleet.await_progress().await;
             if is_kill {
                 fleet.kill();
             } else {
@@ -120,10 +121,16 @@ impl Fleet {
         }
     }
 
-    fn await_progress(&mut self) {
+    async fn await_progress(&mut self) {
         let size = self.folder.size() + self.rng.u64(200..2000);
         let moved = until(STUCK_AFTER, || (self.folder.size() >= size).then_some(()));
-        assert!(moved.is_some(), "stuck: no progress within {STUCK_AFTER:?} after the last fault");
+        if moved.is_none() {
+            let workers = self.mill.workers().await;
+            let stuck = stuck(&self.mill).await;
+            panic!(
+                "no progress within {STUCK_AFTER:?} after the last fault; {workers:#?}; {stuck}"
+            );
+        }
     }
 
     fn draw(&mut self) -> Process {
@@ -149,9 +156,10 @@ impl Fleet {
         let given_up = eventually("the frozen worker to be given up", STUCK_AFTER, async || {
             self.knows(pid).await.filter(|known| !*known)
         });
-        let is_zombie = tokio::time::timeout(FREEZE_MAX, given_up).await.is_ok();
         let is_sqlite = self.database.cluster.is_none();
-        assert!(is_zombie || is_sqlite, "a frozen worker was not given up for {FREEZE_MAX:?}");
+        let patience = if is_sqlite { FREEZE_MAX } else { STUCK_AFTER };
+        let is_zombie = tokio::time::timeout(patience, given_up).await.is_ok();
+        assert!(is_zombie || is_sqlite, "a frozen worker was not given up for {patience:?}");
         self.zombies += usize::from(is_zombie);
         worker.cont().unwrap();
         self.workers.push(worker);
@@ -165,11 +173,8 @@ impl Fleet {
             let owing = mill.store().debts(1).await.ok()?;
             (left.waiting == 0 && left.running == 0 && owing.is_empty()).then_some(())
         });
-        if tokio::time::timeout(DRAIN_MAX, drained).await.is_err() {
-            let all = super::check::all_jobs(mill).await;
-            let stuck: Vec<_> = all.iter().filter(|job| !job.state.is_final()).collect();
-            panic!("{} jobs are stuck; one of them: {:#?}", stuck.len(), stuck.first());
-        }
+        let is_over = tokio::time::timeout(DRAIN_MAX, drained).await.is_ok();
+        assert!(is_over, "{}", stuck(mill).await);
         for id in self.runs.iter().filter(|(_, voyage)| voyage.fails).map(|(id, _)| *id) {
             eventually("what failed to be undone", DRAIN_MAX, async || {
                 let flow = mill.flow(FlowId(id.0)).await.ok()??;
@@ -252,6 +257,13 @@ impl Fleet {
         let effects: BTreeSet<String> = effects.iter().cloned().collect();
         assert_eq!(effects, declared, "{id}: each effect under its key, and no other");
     }
+}
+
+/// What has not ended.
+async fn stuck(mill: &Tidemill) -> String {
+    let all = super::check::all_jobs(mill).await;
+    let stuck: Vec<_> = all.iter().filter(|job| !job.state.is_final()).collect();
+    format!("{} jobs are stuck; one of them: {:#?}", stuck.len(), stuck.first())
 }
 
 /// The steps that ended, in order, with the tokens they returned.
