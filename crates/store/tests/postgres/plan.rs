@@ -52,6 +52,17 @@ async fn what_runs_and_is_called_off_is_found_by_one_hash_table() {
     }
 }
 
+/// Workers that take from patterns ask for them every second.
+#[tokio::test]
+async fn names_of_queues_are_found_without_looking_at_jobs() {
+    let url = fresh_postgres_url();
+    store(&url).await.close().await;
+    let client = connect(&url).await;
+    let rows = client.query(&format!("explain {}", text("queue_names.sql")), &[]).await.unwrap();
+    let plan = rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n");
+    assert!(!plan.contains(" on ready"), "{plan}");
+}
+
 const SETTLE_ARGUMENTS: &str = "null, gen_random_uuid(), array[gen_random_uuid()], array['default'], \
      array[1], array[1]::int2[], array[0]::int2[], array['null'], array[1], array[2], '{}', array[0], '{}', '{}', \
      '{}', array[null]::uuid[], array[null]::int4[], '{}', '{}', '{}', '{}', '{}'";

@@ -1,9 +1,8 @@
--- The queues that have jobs waiting, found by one look each.
-with recursive name as (
-    (select queue from tidemill.ready order by queue limit 1)
+-- The queues that have jobs waiting, by what is counted of them: no job is looked at, however many are held at gates.
+select n.queue
+from (
+    select c.queue, c.came - c.went as jobs from tidemill.depth c
     union all
-    (select n.queue from name, lateral (
-        select r.queue from tidemill.ready r where r.queue > name.queue order by r.queue limit 1
-    ) n)
-)
-select queue from name;
+    select d.queue, d.came - d.went from tidemill.depth_delta d
+) n
+group by n.queue having sum(n.jobs) > 0 order by n.queue;

@@ -42,7 +42,9 @@ pub async fn measure(mill: &Tidemill, jobs: u64, is_large: bool) -> Res<()> {
     let (rates, starts) = (rates.each_mut().map(median), starts.each_mut().map(median));
     for ((name, rate), start) in names.iter().zip(rates).zip(starts) {
         let part = 100.0 * rate / rates[0];
-        println!("{name:<26} {rate:>7.0} jobs/s, {part:>4.0} % of plain; written at {start:>6.0} jobs/s");
+        println!(
+            "{name:<26} {rate:>7.0} jobs/s, {part:>4.0} % of plain; written at {start:>6.0} jobs/s"
+        );
     }
     join(mill, 10, 200).await?;
     join(mill, 10_000, 1).await?;

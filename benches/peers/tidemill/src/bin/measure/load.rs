@@ -86,6 +86,14 @@ impl<'a> Hand<'a> {
         Ok(())
     }
 
+    /// Answers whether there was nothing any more.
+    pub async fn claim_and_settle(&self, jobs_max: usize) -> Res<bool> {
+        let claim = self.claim(jobs_max).await?;
+        let is_over = claim.jobs.is_empty();
+        self.settle(claim).await?;
+        Ok(is_over)
+    }
+
     pub async fn beat(&self) -> Res<()> {
         self.mill.store().beat(self.id).await?;
         Ok(())

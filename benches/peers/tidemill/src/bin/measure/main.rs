@@ -1,10 +1,11 @@
 //! How Tidemill's verbs cost and how they grow: with the backlog, with history, under a held xmin.
 //!
-//! `measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines|due|flows|workflows [--store URL]
-//! [--jobs N] [--seconds N] [--large]`. Without a store it starts a PostgreSQL of its own, or with `--store sqlite`
-//! uses a file of its own. It only reports; nothing here passes or fails.
+//! `measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines|due|crowd|flows|workflows
+//! [--store URL] [--jobs N] [--seconds N] [--large] [--keys]`. Without a store it starts a PostgreSQL of its own, or
+//! with `--store sqlite` uses a file of its own. It only reports; nothing here passes or fails.
 
 mod backlog;
+mod crowd;
 mod due;
 mod flows;
 mod held;
@@ -91,6 +92,10 @@ async fn main() -> Res<()> {
         "held" => held::measure(&mill, &bed.url, options.number("seconds", 600)).await?,
         "memory" => memory::measure(&mill, &bed.url, options.number("jobs", 1_000_000)).await?,
         "due" => due::measure(&mill, options.number("jobs", 1_000_000)).await?,
+        "crowd" => {
+            let with_keys = options.0.contains_key("keys");
+            crowd::measure(&mill, options.number("jobs", 1_000_000), with_keys).await?;
+        }
         "tenants" => tenants::measure(&mill).await?,
         "slots" => slots::measure(&mill, options.number("seconds", 3)).await?,
         "flows" => {
@@ -102,7 +107,7 @@ async fn main() -> Res<()> {
         "latency" => latency::measure(&mill, options.number("jobs", 500)).await?,
         "fill" => drop(load::fill(&mill, options.number("jobs", 1_000_000)).await?),
         _ => return Err(
-            "measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines|flows|workflows [--store URL]"
+            "measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines|due|crowd|flows|workflows"
                 .into(),
         ),
     }
