@@ -95,7 +95,8 @@ struct Shared {
     db: Arc<connect::Db>,
     wake: Wake,
     notifier: notify::Notifier,
-    gather: gather::Gather,
+    enqueues: enqueue::Enqueues,
+    starts: flows::Starts,
     appends: runs::Appends,
     leases: leases::Leases,
     doors: doors::Doors,
@@ -130,7 +131,8 @@ impl Postgres {
             db: Arc::clone(&db),
             wake: Wake::default(),
             notifier,
-            gather: gather::Gather::default(),
+            enqueues: enqueue::Enqueues::default(),
+            starts: flows::Starts::default(),
             appends: runs::Appends::default(),
             leases: leases::Leases::default(),
             doors: doors::Doors::default(),
@@ -214,7 +216,7 @@ fn is_due(last: &Mutex<Option<Instant>>, every: Duration) -> bool {
 #[async_trait]
 impl Flows for Postgres {
     async fn start_flow(&self, plan: Plan, start: Start) -> Result<bool> {
-        flows::start(&self.shared, &plan, start).await
+        flows::start(&self.shared, plan, start).await
     }
 
     async fn add_to_flow(&self, id: FlowId, step: &str, jobs: Vec<NewJob>) -> Result<FlowAnswer> {

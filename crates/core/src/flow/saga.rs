@@ -96,6 +96,25 @@ impl Board {
         edges.is_some_and(|edges| edges.iter().any(|edge| edge.on != On::Success))
     }
 
+    /// Steps that failed and that nobody sees to: they hold those behind them or, when all has ended, nothing of what
+    /// was to answer them has run. The board must know the whole flow.
+    fn unseen(&self) -> Vec<&StepRow> {
+        let is_over = self.steps().all(|step| step.state.is_final());
+        let failed = self.steps().filter(|step| step.state == StepState::Failed);
+        let is_left = |step: &StepRow| is_over && self.flow.saga && !self.has_run_behind(step);
+        failed.filter(|step| self.holds_behind(step) || is_left(step)).collect()
+    }
+
+    /// Whether something that comes after a step has run, but for steps that jobs of it added.
+    fn has_run_behind(&self, step: &StepRow) -> bool {
+        let ran = |step: &StepRow| {
+            let is_idle = matches!(step.state, StepState::Waiting | StepState::Skipped);
+            !is_idle && !step.grown && !step.superseded
+        };
+        let behind = self.leaving.get(&step.number).into_iter().flatten();
+        step.superseded || behind.filter_map(|edge| self.step(edge.to)).any(ran)
+    }
+
     /// Turns back: what waits is skipped, what is on its way is to be called off.
     pub fn turn_back(&mut self, reason: &str) {
         self.flow.state = FlowState::Undoing;
@@ -114,8 +133,7 @@ impl Board {
     /// Where a saga stands by what has become of its steps: it turns back, is stuck, or goes on. The board must know
     /// the whole flow.
     pub fn judge_saga(&mut self) {
-        let failed = self.steps().filter(|step| step.state == StepState::Failed);
-        let held: Vec<&StepRow> = failed.filter(|step| self.holds_behind(step)).collect();
+        let held = self.unseen();
         let is_forward = held.iter().any(|step| step.undoes.is_none());
         let is_undo = held.iter().any(|step| step.undoes.is_some());
         let name = held.first().map(|step| step.name.clone()).unwrap_or_default();
@@ -140,9 +158,7 @@ impl Board {
             return Vec::new();
         }
         let has_undos = self.steps().any(|step| step.undoes.is_some());
-        let failed = self.steps().filter(|step| step.state == StepState::Failed);
-        let held =
-            failed.filter(|step| self.holds_behind(step) && step.undoes.is_some() == has_undos);
+        let held = self.unseen().into_iter().filter(|step| step.undoes.is_some() == has_undos);
         held.map(|step| step.number).collect()
     }
 

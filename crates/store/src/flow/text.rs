@@ -2,9 +2,14 @@
 //!
 //! Payloads go as text within it, so that no database rewrites them.
 
+#[cfg(feature = "postgres")]
+use std::collections::HashMap;
+
 use serde::Serialize;
 use tidemill_core::FlowId;
-use tidemill_core::flow::{Join, Plan, PlannedJob, Undo, plan};
+#[cfg(feature = "postgres")]
+use tidemill_core::flow::plan;
+use tidemill_core::flow::{Join, Plan, PlannedJob, StepRow, Undo};
 use tidemill_core::job::Options;
 use uuid::Uuid;
 
@@ -70,30 +75,67 @@ struct JobIn<'a> {
     step: u32,
 }
 
+/// A job of a flow that begins.
+#[cfg(feature = "postgres")]
+#[derive(Serialize)]
+struct BegunIn<'a> {
+    flow: FlowId,
+    /// Its step waits for nobody.
+    is_first: bool,
+    #[serde(flatten)]
+    job: JobIn<'a>,
+}
+
 /// A flow as JSON.
 pub fn texts(plan: &Plan) -> Result<Texts> {
     let mut jobs: Vec<JobIn<'_>> = Vec::with_capacity(plan.jobs.len());
     let mut sheaves = 0;
-    let mut slow = vec![false; plan.steps.len()];
     for of_step in plan.jobs.chunk_by(|a, b| a.step == b.step) {
-        let is_slow = of_step.iter().any(is_slow_job);
-        let mut more = jobs_in(of_step, is_slow, plan.options.at_once.is_some());
-        for job in more.iter_mut().filter(|job| job.sheaf > 0) {
-            job.sheaf += sheaves;
-        }
-        sheaves = more.last().map_or(sheaves, |job| sheaves.max(job.sheaf));
-        jobs.extend(more);
-        if let Some(slow) = of_step.first().and_then(|job| slow.get_mut(job.step as usize)) {
-            *slow = is_slow;
+        jobs.extend(jobs_of_step(plan, of_step, &mut sheaves));
+    }
+    Ok(Texts { flow: write(&flow_in(plan))?, jobs: write(&jobs)? })
+}
+
+/// Flows as JSON that begin together. Jobs that are the only ones of their steps, wait for nobody and are alike share
+/// sheaves: a claim takes a hundred of them by one row.
+#[cfg(feature = "postgres")]
+pub(crate) fn texts_together(plans: &[&Plan]) -> Result<Texts> {
+    let flows: Vec<FlowIn<'_>> = plans.iter().map(|plan| flow_in(plan)).collect();
+    let mut jobs: Vec<BegunIn<'_>> = Vec::new();
+    let (mut sheaves, mut shared) = (0, HashMap::new());
+    for plan in plans {
+        for of_step in plan.jobs.chunk_by(|a, b| a.step == b.step) {
+            let is_first = step_of(plan, of_step).is_some_and(|step| step.parents_left == 0);
+            let mut more = match of_step {
+                [alone] if is_first => jobs_in(std::slice::from_ref(alone), false, true),
+                _ => jobs_of_step(plan, of_step, &mut sheaves),
+            };
+            if let ([_], [job]) = (of_step, more.as_mut_slice())
+                && is_first
+            {
+                let sort = (job.queue, job.priority, job.kind, job.tenant, job.key);
+                let (sheaf, number) = shared.entry(sort).or_insert((0, SHEAF_IDS_MAX));
+                if *number == SHEAF_IDS_MAX {
+                    sheaves += 1;
+                    (*sheaf, *number) = (sheaves, 0);
+                }
+                *number += 1;
+                job.sheaf = *sheaf;
+            }
+            jobs.extend(more.into_iter().map(|job| BegunIn { flow: plan.id, is_first, job }));
         }
     }
-    let steps = plan.steps.iter().zip(slow).map(|(step, slow)| StepIn {
+    Ok(Texts { flow: write(&flows)?, jobs: write(&jobs)? })
+}
+
+fn flow_in(plan: &Plan) -> FlowIn<'_> {
+    let steps = plan.steps.iter().map(|step| StepIn {
         number: step.number,
         name: &step.name,
         jobs: step.jobs,
         joined: &step.join,
         parents: step.parents_left,
-        slow,
+        slow: step.slow,
         early: step.is_early(),
         undo: step.undo.as_deref(),
         pivot: step.pivot,
@@ -105,7 +147,7 @@ pub fn texts(plan: &Plan) -> Result<Texts> {
         when_holds: edge.when.as_deref(),
     });
     let kept = plan.retention;
-    let given = FlowIn {
+    FlowIn {
         id: plan.id,
         name: &plan.name,
         at_once: plan.options.at_once,
@@ -115,11 +157,27 @@ pub fn texts(plan: &Plan) -> Result<Texts> {
         saga: plan.options.saga,
         steps: steps.collect(),
         edges: edges.collect(),
-    };
-    Ok(Texts { flow: write(&given)?, jobs: write(&jobs)? })
+    }
+}
+
+fn step_of<'p>(plan: &'p Plan, jobs: &[PlannedJob]) -> Option<&'p StepRow> {
+    jobs.first().and_then(|job| plan.steps.get(job.step as usize))
+}
+
+/// Jobs of a step of a flow; their sheaves number on from `sheaves`.
+fn jobs_of_step<'p>(plan: &Plan, jobs: &'p [PlannedJob], sheaves: &mut i64) -> Vec<JobIn<'p>> {
+    let is_slow = step_of(plan, jobs).is_some_and(|step| step.slow);
+    let mut jobs = jobs_in(jobs, is_slow, plan.options.at_once.is_some());
+    let before = *sheaves;
+    for job in jobs.iter_mut().filter(|job| job.sheaf > 0) {
+        job.sheaf += before;
+        *sheaves = job.sheaf;
+    }
+    jobs
 }
 
 /// It waits for the clock or in a line when its step is opened.
+#[cfg(feature = "postgres")]
 pub(crate) fn is_slow_job(planned: &PlannedJob) -> bool {
     plan::is_slow(&planned.job)
 }

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use tidemill_core::NewJob;
 use uuid::Uuid;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::postgres::batch::{STATEMENT_JOBS_MAX, statement, write};
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
+use crate::postgres::gather::{Call, Gather, refuse};
 use crate::postgres::notify::NOTIFY;
 use crate::postgres::statement::{Param, Statement, sql};
 use crate::postgres::unique::Depth;
@@ -24,6 +25,11 @@ const KNOWN: Statement = sql!("select_known", UUID_ARRAY);
 
 /// Calls with at most this many jobs share commits with others.
 const SMALL_JOBS_MAX: usize = 100;
+/// Jobs in one shared commit.
+const BATCH_JOBS_MAX: usize = 1000;
+
+/// Where small calls wait for a commit.
+pub(crate) type Enqueues = Gather<Vec<NewJob>, ()>;
 
 /// Writes jobs; answers in their order.
 pub(crate) async fn enqueue(shared: &Arc<Shared>, jobs: Vec<NewJob>) -> Result<Vec<Receipt>> {
@@ -43,7 +49,7 @@ pub(crate) async fn enqueue(shared: &Arc<Shared>, jobs: Vec<NewJob>) -> Result<V
     }
     let receipts = jobs.iter().map(|job| Receipt::Enqueued { id: job.id }).collect();
     if jobs.len() <= SMALL_JOBS_MAX {
-        shared.gather.enqueue(shared, jobs).await?;
+        shared.enqueues.call(jobs, |enqueues| fly(enqueues, Arc::clone(shared))).await?;
     } else {
         write_all(shared, &jobs.iter().collect::<Vec<_>>(), Depth::Bounded).await?;
     }
@@ -51,6 +57,40 @@ pub(crate) async fn enqueue(shared: &Arc<Shared>, jobs: Vec<NewJob>) -> Result<V
         shared.wake.tell(Hint::Ready { queue });
     }
     Ok(receipts)
+}
+
+async fn fly(enqueues: Enqueues, shared: Arc<Shared>) {
+    loop {
+        let mut number = 0;
+        let calls = enqueues.next(|jobs| {
+            number += jobs.len();
+            number <= BATCH_JOBS_MAX
+        });
+        let Some(calls) = calls else { return };
+        write_together(&shared, calls).await;
+    }
+}
+
+/// Writes the jobs of calls in one commit. One call cannot fail another: what is refused together is written call by
+/// call.
+async fn write_together(shared: &Arc<Shared>, calls: Vec<Call<Vec<NewJob>, ()>>) {
+    let all: Vec<_> = calls.iter().flat_map(|call| &call.given).collect();
+    let alone = calls.len() == 1;
+    let depth = if alone { Depth::Bounded } else { Depth::Together };
+    let written = write_all(shared, &all, depth).await;
+    // Of those that a full queue refused together, some may fit.
+    let is_for_all = |error: &Error| error.is_temporary() && !matches!(error, Error::QueueFull(_));
+    match written {
+        Err(error) if alone || is_for_all(&error) => refuse(calls, &error),
+        Err(_) => {
+            for call in calls {
+                let jobs: Vec<_> = call.given.iter().collect();
+                let written = write_all(shared, &jobs, Depth::Bounded).await;
+                call.answer(written);
+            }
+        }
+        Ok(()) => calls.into_iter().for_each(|call| call.answer(Ok(()))),
+    }
 }
 
 /// Nothing but its own row decides what becomes of it: it has no unique key, and is in no line.

@@ -1,52 +1,61 @@
-//! Natural batching: enqueues that arrive while a commit is in flight go with the next one.
+//! Natural batching: calls that arrive while commits are under way go with the next one.
 //!
-//! There is no timer. A lone call is written at once; under load a commit carries many calls, and
-//! its cost is shared. One call cannot fail another: a batch that is refused is written call by call.
+//! There is no timer. A lone call is written at once; under load a commit carries many calls, and its cost is shared.
+//! What a call brings, how many go together and what a commit is, is for those who use it to say.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidemill_core::NewJob;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
-use crate::postgres::Shared;
-use crate::postgres::enqueue::write_all;
-use crate::postgres::unique::Depth;
 
-/// Jobs in one shared commit.
-const BATCH_JOBS_MAX: usize = 1000;
-/// Commits in flight at once. Two keep the server busy while the next batch gathers.
+/// Commits under way at once. Two keep the server busy while the next batch gathers.
 const FLIGHTS_MAX: usize = 2;
 
-struct Call {
-    jobs: Vec<NewJob>,
-    answer: oneshot::Sender<Result<()>>,
+/// A call that waits for its commit: what it brings, and whom to answer.
+pub(crate) struct Call<T, A> {
+    pub given: T,
+    answer: oneshot::Sender<Result<A>>,
 }
 
-#[derive(Default)]
-struct Waiting {
-    calls: Vec<Call>,
+impl<T, A> Call<T, A> {
+    /// Whoever asked may have gone meanwhile; what was written stays.
+    pub fn answer(self, answer: Result<A>) {
+        let _ = self.answer.send(answer);
+    }
+}
+
+struct Waiting<T, A> {
+    calls: Vec<Call<T, A>>,
     flights: usize,
 }
 
-/// Where enqueues wait for a commit.
-#[derive(Clone, Default)]
-pub(crate) struct Gather(Arc<Mutex<Waiting>>);
+/// Where calls wait for a commit.
+pub(crate) struct Gather<T, A>(Arc<Mutex<Waiting<T, A>>>);
 
-impl Gather {
-    /// Writes the jobs of one call, with whatever else waits.
-    pub async fn enqueue(&self, shared: &Arc<Shared>, jobs: Vec<NewJob>) -> Result<()> {
+impl<T, A> Default for Gather<T, A> {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Waiting { calls: Vec::new(), flights: 0 })))
+    }
+}
+
+impl<T, A> Clone for Gather<T, A> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T, A> Gather<T, A> {
+    /// Waits for the commit that carries this. `fly` makes commits until nobody waits; it is started unless enough
+    /// are under way.
+    pub async fn call<F>(&self, given: T, fly: impl FnOnce(Self) -> F) -> Result<A>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         let (answer, answered) = oneshot::channel();
-        let starts = {
-            let mut waiting = self.lock();
-            waiting.calls.push(Call { jobs, answer });
-            let starts = waiting.flights < FLIGHTS_MAX;
-            waiting.flights += usize::from(starts);
-            starts
-        };
-        if starts {
-            // A task of its own: the caller may go away, the others' jobs must not.
-            tokio::spawn(self.clone().fly(Arc::clone(shared)));
+        if self.push(Call { given, answer }) {
+            // A task of its own: the caller may go away, what others brought must not.
+            tokio::spawn(fly(self.clone()));
         }
         answered.await.unwrap_or_else(|_| {
             let reason = "the store was closed meanwhile".to_owned();
@@ -54,63 +63,41 @@ impl Gather {
         })
     }
 
-    async fn fly(self, shared: Arc<Shared>) {
-        while let Some(calls) = self.next() {
-            settle(&shared, calls).await;
-        }
+    /// Adds a call; whether a flight is to be started for it.
+    fn push(&self, call: Call<T, A>) -> bool {
+        let mut waiting = self.lock();
+        waiting.calls.push(call);
+        let starts = waiting.flights < FLIGHTS_MAX;
+        waiting.flights += usize::from(starts);
+        starts
     }
 
-    /// The calls of the next commit; `None` ends this flight.
-    fn next(&self) -> Option<Vec<Call>> {
+    /// The calls of the next commit: the first that waits, and those behind it that fit; `fits` is asked of each, in
+    /// order. `None` ends the flight.
+    pub fn next(&self, mut fits: impl FnMut(&T) -> bool) -> Option<Vec<Call<T, A>>> {
         let mut waiting = self.lock();
-        let mut jobs = 0;
-        let fitting = waiting.calls.iter().take_while(|call| {
-            jobs += call.jobs.len();
-            jobs <= BATCH_JOBS_MAX
-        });
-        let count = fitting.count();
-        if count == 0 {
+        if waiting.calls.is_empty() {
             waiting.flights -= 1;
             return None;
         }
-        Some(waiting.calls.drain(..count).collect())
+        let mut is_first = true;
+        let (calls, left) = waiting.calls.drain(..).partition(|call| {
+            let goes = fits(&call.given) || is_first;
+            is_first = false;
+            goes
+        });
+        waiting.calls = left;
+        Some(calls)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, Waiting<T, A>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn settle(shared: &Arc<Shared>, calls: Vec<Call>) {
-    let all: Vec<_> = calls.iter().flat_map(|call| &call.jobs).collect();
-    let alone = calls.len() == 1;
-    let depth = if alone { Depth::Bounded } else { Depth::Together };
-    let written = write_all(shared, &all, depth).await;
-    // Of those that a full queue refused together, some may fit.
-    let is_for_all = |error: &Error| error.is_temporary() && !matches!(error, Error::QueueFull(_));
-    match written {
-        Err(error) if alone || is_for_all(&error) => {
-            let reason = error.to_string();
-            let mut error = Some(error);
-            for call in calls {
-                let _ = call.answer.send(Err(error.take().unwrap_or_else(|| copy(&reason))));
-            }
-        }
-        Err(_) => {
-            for call in calls {
-                let jobs: Vec<_> = call.jobs.iter().collect();
-                let written = write_all(shared, &jobs, Depth::Bounded).await;
-                let _ = call.answer.send(written);
-            }
-        }
-        Ok(()) => {
-            for call in calls {
-                let _ = call.answer.send(Ok(()));
-            }
-        }
+/// Answers all calls of a commit that failed with its error.
+pub(crate) fn refuse<T, A>(calls: Vec<Call<T, A>>, error: &Error) {
+    for call in calls {
+        call.answer(Err(error.clone()));
     }
-}
-
-fn copy(reason: &str) -> Error {
-    Error::Unavailable { reason: reason.to_owned(), unknown: true }
 }

@@ -1,18 +1,22 @@
 //! Many stores, as many processes have them, end the last children of a join in the same moment: it fires once,
-//! and at once, by those ends alone. Nobody tends the flows here.
+//! and at once, by those ends alone. Nobody tends the flows here. And flows that are started in the same moment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_core::WorkerId;
-use tidemill_core::flow::{FlowState, StepState};
+use tidemill_core::flow::{FlowState, Plan, StepState};
+use tidemill_core::retention::Retention;
+use tidemill_core::{Flow, FlowId, Limits, WorkerId};
+use tidemill_store::flow::Start;
 use tidemill_store::{Claim, Store};
 use tidemill_testkit::eventually::eventually;
 use tokio::sync::Barrier;
 
-use super::flows::{flow_of, many, start_flow, step, view};
-use super::kit::{Kit, ask, card, done, item};
+use super::flows::{flow_of, many, run, start_flow, step, view};
+use super::kit::{Kit, ask, card, done, item, job};
+
+over_both_stores!(flows_that_start_together_are_each_whole);
 
 const ROUNDS: usize = 20;
 const SOON: Duration = Duration::from_secs(20);
@@ -77,6 +81,41 @@ async fn taken(store: &dyn Store, worker: WorkerId) -> Claim {
         (!claim.jobs.is_empty()).then_some(claim)
     })
     .await
+}
+
+/// They share commits. One was started before, and one has the id of a job that is there: that is theirs alone.
+async fn flows_that_start_together_are_each_whole(kit: &Kit) {
+    let (flows, children) = (40, 3);
+    let (other, worker) = (job("other"), kit.worker().await);
+    kit.store.enqueue(vec![other.clone()]).await.unwrap();
+    let flow = || flow_of(vec![many("part", children, &[]), step("sum", &["part"])]);
+    let plan = |flow: Flow| flow.plan(&Limits::default(), Retention::default()).unwrap();
+    let mut plans: Vec<Plan> = (0..flows).map(|_| plan(flow())).collect();
+    plans.push(plans[0].clone());
+    let mut colliding = plan(flow());
+    colliding.jobs[0].job.id = other.id;
+    let (twice, collides) = (plans[0].id, colliding.id);
+    plans.insert(flows / 2, colliding);
+    let starting = plans.into_iter().map(|plan| {
+        let (id, store) = (plan.id, Arc::clone(&kit.store));
+        tokio::spawn(async move { (id, store.start_flow(plan, Start::Now).await) })
+    });
+    let mut started: BTreeMap<FlowId, usize> = BTreeMap::new();
+    for task in starting.collect::<Vec<_>>() {
+        let (id, answer) = task.await.unwrap();
+        assert_eq!(answer.is_err(), id == collides, "{answer:?}");
+        *started.entry(id).or_default() += usize::from(answer.unwrap_or(false));
+    }
+    assert_eq!(started.remove(&collides), Some(0));
+    assert!(kit.store.flow(collides).await.unwrap().is_none(), "nothing of it is there");
+    assert_eq!(started[&twice], 1, "started once, whoever was first");
+    assert!(started.len() == flows && started.values().all(|times| *times == 1), "{started:?}");
+    let ran = run(kit, worker, &[]).await;
+    let of = |kind: &str| ran.iter().filter(|ran| *ran == kind).count();
+    assert_eq!((of("part"), of("sum"), of("other")), (flows * children, flows, 1));
+    for id in started.keys() {
+        assert_eq!(view(kit, *id).await.head.state, FlowState::Done);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

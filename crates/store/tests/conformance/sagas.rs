@@ -27,6 +27,7 @@ over_both_stores!(
     after_the_pivot_it_goes_forward_only,
     what_is_called_off_after_the_pivot_can_be_sent_again,
     a_failure_that_is_answered_turns_nothing_back,
+    a_failure_whose_answer_never_runs_turns_it_back,
     a_saga_without_undos_is_refused,
     a_deadline_past_the_pivot_calls_nothing_off,
     a_saga_with_a_cap_stays_stuck_while_it_is_tended,
@@ -352,6 +353,21 @@ async fn a_failure_that_is_answered_turns_nothing_back(kit: &Kit) {
     let ran = run(kit, worker, &[("card", dead("declined"))]).await;
     assert_eq!(ran, ["hotel", "card", "voucher"]);
     assert_eq!(state(kit, id).await, FlowState::Done);
+}
+
+/// What was to answer it was skipped: the price that it needs too was not found.
+async fn a_failure_whose_answer_never_runs_turns_it_back(kit: &Kit) {
+    let failure_of = |name: &str| After { on: On::Failure, ..After::success(name) };
+    let guess = Step { after: vec![failure_of("price")], ..harmless("guess", &[]) };
+    let waiver = Step {
+        after: vec![After::success("price"), failure_of("guess")],
+        ..harmless("waiver", &[])
+    };
+    let id = start(kit, vec![undoable("hotel", &[]), harmless("price", &["hotel"]), guess, waiver]);
+    let (id, worker) = (id.await, kit.worker().await);
+    let deaths = [("price", dead("unknown")), ("guess", dead("no idea"))];
+    assert_eq!(run(kit, worker, &deaths).await, ["hotel", "price", "guess", "undo-hotel"]);
+    assert_eq!(state(kit, id).await, FlowState::Undone);
 }
 
 async fn a_deadline_past_the_pivot_calls_nothing_off(kit: &Kit) {

@@ -121,7 +121,7 @@ fn job(kind: &str) -> NewJob {
 }
 
 pub(super) fn games() -> impl Strategy<Value = Game> {
-    let edge = (any::<u8>(), prop::bool::weighted(0.12));
+    let edge = (any::<u8>(), prop::bool::weighted(0.25));
     let wish = (prop::collection::vec(edge, 0..3), prop::bool::weighted(0.75))
         .prop_map(|(after, has_undo)| Wish { after, has_undo });
     let pivot = prop::option::weighted(0.4, any::<u8>());

@@ -71,13 +71,24 @@ impl Oracle {
         self.parts.iter().any(|part| part.after.contains(&(at, true)))
     }
 
-    /// Steps and undos that failed, and that nobody answers: they hold what is behind them.
+    /// Steps and undos that failed and that nobody answers: they hold what is behind them. When all has ended, also
+    /// those whose answer never ran.
     pub(super) fn holding(&self) -> Vec<usize> {
+        let is_over = (0..self.parts.len()).all(|at| self.step(at).is_final());
+        let ran_behind = |at: usize| {
+            let is_behind = |part: &&Part| part.after.iter().any(|(from, _)| *from == at);
+            self.parts.iter().filter(is_behind).any(|part| part.has_run)
+        };
         let holds = |at: &usize| {
-            let is_undo = self.parts[*at].undoes.is_some();
-            self.step(*at) == StepState::Failed && (is_undo || !self.is_answered(*at))
+            let is_left = is_over && !self.turned_back && !ran_behind(*at);
+            self.holds(*at) || is_left && self.step(*at) == StepState::Failed
         };
         (0..self.parts.len()).filter(holds).collect()
+    }
+
+    fn holds(&self, at: usize) -> bool {
+        let is_undo = self.parts[at].undoes.is_some();
+        self.step(at) == StepState::Failed && (is_undo || !self.is_answered(at))
     }
 
     pub(super) fn step(&self, at: usize) -> StepState {
@@ -98,17 +109,13 @@ impl Oracle {
         if part.after.is_empty() {
             return StepState::Open;
         }
-        let holding = |from: usize| {
-            let is_undo = self.parts[from].undoes.is_some();
-            self.step(from) == StepState::Failed && (is_undo || !self.is_answered(from))
-        };
-        let ended = |from: usize| self.step(from).is_final() && !holding(from);
+        let ended = |from: usize| self.step(from).is_final() && !self.holds(from);
         let (mut came, mut all) = (false, true);
         for (from, on_failure) in &part.after {
             let state = self.step(*from);
             all &= ended(*from);
             match (state, on_failure) {
-                _ if holding(*from) => {}
+                _ if self.holds(*from) => {}
                 (StepState::Failed, false) => return StepState::Skipped,
                 (StepState::Done, false) | (StepState::Failed, true) => came = true,
                 _ => {}

@@ -49,7 +49,7 @@ const UPDATE_FLOWS: Statement =
     sql!("update_flows", TIMESTAMPTZ, UUID_ARRAY, INT2_ARRAY, BOOL_ARRAY, INT8_ARRAY, BOOL_ARRAY,);
 
 /// A step with more jobs than this is opened bit by bit, off the path of whoever ended the one before it.
-const OPEN_AT_ONCE_MAX: u64 = 1000;
+pub(super) const OPEN_AT_ONCE_MAX: u64 = 1000;
 /// Jobs that are let go in one transaction.
 pub(super) const PAGE_JOBS: i64 = 10_000;
 

@@ -1,8 +1,11 @@
 //! Writes flows: one call, one statement per table, however many jobs.
 
+use std::sync::Arc;
+
 use tidemill_core::flow::{FlowState, Place, Plan, PlannedJob, plan};
 use tidemill_core::{FlowId, NewJob};
 
+use super::start::{is_plain, start_plain};
 use super::{act, advance};
 use crate::error::Result;
 use crate::flow::text::{Texts, is_slow_job, jobs_text, texts};
@@ -17,8 +20,11 @@ const WRITE_JOBS: Statement = sql!("write_flow_jobs", TIMESTAMPTZ, UUID, TEXT);
 const STEP_NUMBER: Statement = sql!("select_step_number", UUID, TEXT);
 
 /// Writes a flow and, unless it is to be built further, lets it begin.
-pub(crate) async fn start(shared: &Shared, plan: &Plan, when: Start) -> Result<bool> {
-    let Texts { flow: given, jobs } = texts(plan)?;
+pub(crate) async fn start(shared: &Arc<Shared>, plan: Plan, when: Start) -> Result<bool> {
+    if when == Start::Now && is_plain(&plan) {
+        return start_plain(shared, plan).await;
+    }
+    let Texts { flow: given, jobs } = texts(&plan)?;
     let mut tries = Tries::resend();
     loop {
         let written = start_once(shared, plan.id, &given, &jobs, when).await;

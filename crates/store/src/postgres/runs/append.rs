@@ -1,17 +1,17 @@
 //! Writes to journals, by natural batching: what comes while a commit is under way goes with the next one.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tidemill_core::{Payload, WorkerId};
-use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::beside::Beside;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::postgres::Shared;
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
+use crate::postgres::gather::{Call, Gather, refuse};
 use crate::postgres::statement::{Statement, sql};
 use crate::run::{Append, Seal};
 
@@ -36,24 +36,15 @@ const ENTRY: Statement = sql!("select_entry", UUID, INT4);
 
 /// Runs in one shared commit.
 const BATCH_RUNS_MAX: usize = 500;
-/// Commits under way at once. Two keep the server busy while the next batch gathers.
-const FLIGHTS_MAX: usize = 2;
 
-struct Call {
+/// What one worker writes.
+pub(crate) struct OfWorker {
     worker: WorkerId,
     items: Vec<Append>,
-    answer: oneshot::Sender<Result<Vec<bool>>>,
-}
-
-#[derive(Default)]
-struct Waiting {
-    calls: Vec<Call>,
-    flights: usize,
 }
 
 /// Where writes to journals wait for a commit.
-#[derive(Clone, Default)]
-pub(crate) struct Appends(Arc<Mutex<Waiting>>);
+pub(crate) type Appends = Gather<OfWorker, Vec<bool>>;
 
 /// Writes to journals; answers in the order of the items.
 pub(crate) async fn append(
@@ -64,58 +55,26 @@ pub(crate) async fn append(
     if !items.iter().all(|item| item.writes.is_lone()) {
         return append_whole(shared, worker, &items).await;
     }
-    let (answer, answered) = oneshot::channel();
-    let appends = shared.appends.clone();
-    if appends.push(Call { worker, items, answer }) {
-        // A task of its own: the caller may go away, what others write must not.
-        tokio::spawn(appends.fly(Arc::clone(shared)));
-    }
-    answered.await.unwrap_or_else(|_| {
-        let reason = "the store was closed meanwhile".to_owned();
-        Err(Error::Unavailable { reason, unknown: true })
-    })
+    let given = OfWorker { worker, items };
+    shared.appends.call(given, |appends| fly(appends, Arc::clone(shared))).await
 }
 
-impl Appends {
-    /// Adds a call; whether a flight is to be started for it.
-    fn push(&self, call: Call) -> bool {
-        let mut waiting = self.lock();
-        waiting.calls.push(call);
-        let starts = waiting.flights < FLIGHTS_MAX;
-        waiting.flights += usize::from(starts);
-        starts
-    }
-
-    async fn fly(self, shared: Arc<Shared>) {
-        while let Some(calls) = self.next() {
-            write_calls(&shared.db, calls).await;
-        }
-    }
-
-    /// The calls of the next commit, all of one worker; `None` ends this flight.
-    fn next(&self) -> Option<Vec<Call>> {
-        let mut waiting = self.lock();
-        let Some(worker) = waiting.calls.first().map(|call| call.worker) else {
-            waiting.flights -= 1;
-            return None;
-        };
-        let mut runs = 0;
-        let (calls, left) = waiting.calls.drain(..).partition(|call| {
-            runs += call.items.len();
-            call.worker == worker && (runs <= BATCH_RUNS_MAX || runs == call.items.len())
+async fn fly(appends: Appends, shared: Arc<Shared>) {
+    loop {
+        let (mut runs, mut of_worker) = (0, None);
+        let calls = appends.next(|OfWorker { worker, items }| {
+            runs += items.len();
+            *of_worker.get_or_insert(*worker) == *worker && runs <= BATCH_RUNS_MAX
         });
-        waiting.calls = left;
-        Some(calls)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let Some(calls) = calls else { return };
+        write_calls(&shared.db, calls).await;
     }
 }
 
-async fn write_calls(db: &Db, calls: Vec<Call>) {
-    let Some(worker) = calls.first().map(|call| call.worker) else { return };
-    let items: Vec<&Append> = calls.iter().flat_map(|call| &call.items).collect();
+/// Writes what calls of one worker bring, in one commit.
+async fn write_calls(db: &Db, calls: Vec<Call<OfWorker, Vec<bool>>>) {
+    let Some(worker) = calls.first().map(|call| call.given.worker) else { return };
+    let items: Vec<&Append> = calls.iter().flat_map(|call| &call.given.items).collect();
     let mut tries = Tries::resend();
     let written = loop {
         let writing = async { write(&db.conn().await?, db, worker, &items).await };
@@ -128,13 +87,15 @@ async fn write_calls(db: &Db, calls: Vec<Call>) {
             }
         }
     };
-    for Call { items, answer, .. } in calls {
-        let answers = match &written {
-            Ok(held) => Ok(items.iter().map(|item| held.contains(&item.job.0)).collect()),
-            Err(error) => Err(error.clone()),
-        };
-        // Whoever asked may have gone meanwhile; what was written stays.
-        let _ = answer.send(answers);
+    match written {
+        Ok(held) => {
+            for call in calls {
+                let holds = |item: &Append| held.contains(&item.job.0);
+                let answers = call.given.items.iter().map(holds).collect();
+                call.answer(Ok(answers));
+            }
+        }
+        Err(error) => refuse(calls, &error),
     }
 }
 

@@ -1,0 +1,118 @@
+//! Flows that begin when they are written, one statement for all that come together.
+//!
+//! A flow whose first steps can be opened whole needs no decision: those are open, all others wait. So it is written
+//! as it would stand after the rule had looked at it, in one round trip instead of ten, and what comes while commits
+//! are under way goes with the next one.
+//!
+//! It refuses flows with a cap, and first steps that are empty, large, or have jobs which wait for the clock or in a
+//! line: those begin by the rule (`act.rs`).
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use tidemill_core::FlowId;
+use tidemill_core::flow::{Plan, StepRow};
+use uuid::Uuid;
+
+use super::advance::{Done, OPEN_AT_ONCE_MAX};
+use crate::error::Result;
+use crate::flow::text::{Texts, texts_together};
+use crate::postgres::Shared;
+use crate::postgres::error::{Fault, Tries};
+use crate::postgres::gather::{Call, Gather, refuse};
+use crate::postgres::statement::{Statement, sql};
+
+const START: Statement = sql!("start_flows", TIMESTAMPTZ, TEXT, TEXT);
+
+/// Flows with at most this many jobs share commits with others.
+const SMALL_JOBS_MAX: usize = 100;
+/// Jobs in one shared commit.
+const BATCH_JOBS_MAX: usize = 1000;
+
+/// Where small flows wait for a commit.
+pub(crate) type Starts = Gather<Plan, bool>;
+
+/// Whether all that is first in a flow can be opened at once.
+pub(super) fn is_plain(plan: &Plan) -> bool {
+    let opens = |step: &StepRow| !step.slow && (1..=OPEN_AT_ONCE_MAX).contains(&step.jobs);
+    let mut first = plan.steps.iter().filter(|step| step.parents_left == 0);
+    plan.options.at_once.is_none() && first.all(opens)
+}
+
+/// Writes a plain flow, and lets it begin; `false` if one of its id is there.
+pub(super) async fn start_plain(shared: &Arc<Shared>, plan: Plan) -> Result<bool> {
+    if plan.jobs.len() <= SMALL_JOBS_MAX {
+        return shared.starts.call(plan, |starts| fly(starts, Arc::clone(shared))).await;
+    }
+    let fresh = write(shared, &[&plan]).await?;
+    Ok(fresh.contains(&plan.id.0))
+}
+
+async fn fly(starts: Starts, shared: Arc<Shared>) {
+    loop {
+        let (mut jobs, mut ids) = (0, HashSet::<FlowId>::new());
+        let calls = starts.next(|plan| {
+            jobs += plan.jobs.len();
+            jobs <= BATCH_JOBS_MAX && ids.insert(plan.id)
+        });
+        let Some(calls) = calls else { return };
+        write_together(&shared, calls).await;
+    }
+}
+
+/// Writes the flows of calls in one commit. One call cannot fail another: what is refused together is written call by
+/// call.
+async fn write_together(shared: &Shared, calls: Vec<Call<Plan, bool>>) {
+    let plans: Vec<&Plan> = calls.iter().map(|call| &call.given).collect();
+    let is_alone = plans.len() == 1;
+    match write(shared, &plans).await {
+        Ok(fresh) => {
+            for call in calls {
+                let is_new = fresh.contains(&call.given.id.0);
+                call.answer(Ok(is_new));
+            }
+        }
+        Err(error) if is_alone || error.is_temporary() => refuse(calls, &error),
+        Err(_) => {
+            for call in calls {
+                let written = write(shared, &[&call.given]).await;
+                let is_new = written.map(|fresh| fresh.contains(&call.given.id.0));
+                call.answer(is_new);
+            }
+        }
+    }
+}
+
+/// Writes flows, and tells who waits for work; answers those that were not there. When an answer was lost, what is
+/// there may be its doing, and is answered too.
+async fn write(shared: &Shared, plans: &[&Plan]) -> Result<HashSet<Uuid>> {
+    let Texts { flow: given, jobs } = texts_together(plans)?;
+    let mut tries = Tries::resend();
+    let fresh = loop {
+        match write_once(shared, &given, &jobs).await {
+            Ok(_) if tries.was_lost() => break plans.iter().map(|plan| plan.id.0).collect(),
+            Ok(fresh) => break fresh,
+            Err(fault) => tries.again(fault).await?,
+        }
+    };
+    Done::new(first_queues(plans).into_iter().collect(), Vec::new()).tell(shared);
+    Ok(fresh)
+}
+
+async fn write_once(shared: &Shared, given: &str, jobs: &str) -> Result<HashSet<Uuid>, Fault> {
+    let conn = shared.db.conn().await?;
+    let rows = conn.query(&START, &[&shared.db.manual_now(), &given, &jobs]).await?;
+    let fresh = rows.first().map(|row| row.get::<_, Vec<Uuid>>(0)).unwrap_or_default();
+    Ok(fresh.into_iter().collect())
+}
+
+/// The queues in which jobs of first steps wait.
+fn first_queues(plans: &[&Plan]) -> BTreeSet<String> {
+    let is_first = |plan: &Plan, step: u32| {
+        plan.steps.get(step as usize).is_some_and(|step| step.parents_left == 0)
+    };
+    let first = plans.iter().flat_map(|plan| {
+        plan.jobs.iter().filter(|planned| is_first(plan, planned.step)).map(|planned| &planned.job)
+    });
+    first.map(|job| job.queue.clone()).collect()
+}
