@@ -8,6 +8,7 @@
 mod postgres {
     pub mod kit;
 
+    mod claimer;
     mod deadlock;
     mod flow_lock;
     mod gates;

@@ -147,29 +147,28 @@ async fn look_once(
     let favoured: Vec<String> =
         ask.share.tenants.keys().map(|(queue, tenant)| format!("{queue}\u{1f}{tenant}")).collect();
     let favours: Vec<i32> = ask.share.tenants.values().map(|weight| *weight as i32).collect();
-    shared
-        .db
-        .query(
-            &CLAIM,
-            &[
-                &shared.db.manual_now(),
-                &ask.worker.0,
-                &asked,
-                &queues,
-                &bands,
-                &weights,
-                &from,
-                &shared.marks.heads_in(plan).is_zero(),
-                &kinds,
-                &plan.served,
-                &favoured,
-                &favours,
-                &(plan.sheaves as i32),
-                &(ask.jobs_max as i32),
-                &under(&ask.limits),
-            ],
-        )
-        .await
+    let conn = shared.db.claimer().await?;
+    conn.query(
+        &CLAIM,
+        &[
+            &shared.db.manual_now(),
+            &ask.worker.0,
+            &asked,
+            &queues,
+            &bands,
+            &weights,
+            &from,
+            &shared.marks.heads_in(plan).is_zero(),
+            &kinds,
+            &plan.served,
+            &favoured,
+            &favours,
+            &(plan.sheaves as i32),
+            &(ask.jobs_max as i32),
+            &under(&ask.limits),
+        ],
+    )
+    .await
 }
 
 /// What the database answered, and how long the claim took.

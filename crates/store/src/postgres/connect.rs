@@ -9,6 +9,7 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use deadpool_postgres::{
@@ -25,8 +26,10 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::error::{Error, Result};
 use crate::open::{OpenOptions, without_password};
 use crate::postgres::error::{Fault, IntoAway, Tries, is_shared_connection};
-use crate::postgres::statement::{At, Param, Statement};
+use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::postgres::tls::Tls;
+
+const REHEARSE: Statement = sql!("rehearse_claim");
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 const WAIT_MAX: Duration = Duration::from_secs(30);
@@ -34,6 +37,8 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 /// its jobs waits for; the server ends it. Only for this transaction: nothing stays in the session.
 const BEGIN: &str = "begin; set local idle_in_transaction_session_timeout = '2s'";
 const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// With fewer connections than this, none is kept for claims.
+const KEEP_MIN: usize = 4;
 /// Plans by index, made once per connection: planning anew costs a claim as much as its work. Without an
 /// index a table is still walked, at a price that would set off the compiler.
 const BY_INDEX: &str = "-c enable_seqscan=off -c enable_bitmapscan=off -c jit=off \
@@ -44,6 +49,11 @@ pub(crate) struct Db {
     config: Config,
     quiet: Quiet,
     pool: Pool,
+    /// The connection of the last claim, if it is kept. The first claim of a server process takes ten times as long
+    /// as the next: it has all of it still to plan.
+    claimer: Mutex<Option<Object>>,
+    keeps_claimer: bool,
+    rehearsed: AtomicBool,
     clock: Clock,
     /// Whether statements are prepared under a name.
     named: AtomicBool,
@@ -85,7 +95,17 @@ impl Db {
             .map_err(|e| Error::Database { reason: e.to_string() })?;
         let clock = options.clock.clone();
         let named = AtomicBool::new(true);
-        let mut db = Self { config, quiet, pool, clock, named, shared: false };
+        let mut db = Self {
+            config,
+            quiet,
+            pool,
+            claimer: Mutex::default(),
+            keeps_claimer: options.connections_max >= KEEP_MIN,
+            rehearsed: AtomicBool::new(false),
+            clock,
+            named,
+            shared: false,
+        };
         db.shared = db.is_shared().await?;
         db.named = AtomicBool::new(prepare.unwrap_or(!db.shared));
         Ok(db)
@@ -93,7 +113,32 @@ impl Db {
 
     /// A connection of the pool.
     pub async fn conn(&self) -> Result<Conn<'_>, Fault> {
-        Ok(Conn { client: Some(self.pool.get().await?), db: self, in_transaction: false })
+        Ok(self.using(self.pool.get().await?, false))
+    }
+
+    /// A connection to claim by: the one of the claim before, unless somebody claims by it just now.
+    pub async fn claimer(&self) -> Result<Conn<'_>, Fault> {
+        let kept = self.kept().take().filter(|kept| !kept.is_closed());
+        let client = match kept {
+            Some(kept) => kept,
+            None => self.pool.get().await?,
+        };
+        let conn = self.using(client, self.keeps_claimer);
+        if self.keeps_claimer && !self.rehearsed.swap(true, Ordering::Relaxed) {
+            // Nothing depends on it: the first claim will be slower.
+            if let Err(fault) = conn.query(&REHEARSE, &[]).await {
+                tracing::debug!(?fault, "a claim could not be rehearsed");
+            }
+        }
+        Ok(conn)
+    }
+
+    fn using(&self, client: Object, is_kept: bool) -> Conn<'_> {
+        Conn { client: Some(client), db: self, in_transaction: false, is_kept }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<Object>> {
+        self.claimer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A connection of the pool with a transaction begun on it.
@@ -168,6 +213,7 @@ impl Db {
 
     pub fn close(&self) {
         self.pool.close();
+        drop(self.kept().take());
     }
 
     /// Two connections that are open at once have two different servers, each always the same one,
@@ -201,6 +247,8 @@ pub(crate) struct Conn<'a> {
     client: Option<Object>,
     db: &'a Db,
     in_transaction: bool,
+    /// Whether it is kept for the next claim, instead of given back.
+    is_kept: bool,
 }
 
 impl Conn<'_> {
@@ -267,10 +315,13 @@ impl Conn<'_> {
 
 impl Drop for Conn<'_> {
     fn drop(&mut self) {
-        if self.in_transaction
-            && let Some(client) = self.client.take()
-        {
+        let Some(client) = self.client.take() else { return };
+        if self.in_transaction {
             drop(Object::take(client));
+        } else if self.is_kept && !self.db.pool.is_closed() {
+            // Another one that was kept meanwhile goes back to the pool, behind the lock.
+            let before = self.db.kept().replace(client);
+            drop(before);
         }
     }
 }

@@ -959,3 +959,27 @@ begin
         select b.* from tidemill.job b where b.id = i.id limit 1
     ) b;
 end $$;
+
+-- Two claims that leave nothing behind. A server process plans a claim when it makes its first one, which takes ten times
+-- as long as the claim; whoever waits for a job should not wait for that.
+create function tidemill.rehearse_claim() returns void language plpgsql as $$
+declare
+    worker uuid := tidemill.uuid7();
+    jobs uuid[] := array[tidemill.uuid7(), tidemill.uuid7()];
+    stage text := 'tidemill:rehearsal';
+begin
+    insert into tidemill.worker (id, name, queues, kinds, slots, started_at, beat_at)
+    values (worker, stage, array[stage], array[stage], 0, now(), now());
+    insert into tidemill.job (id, kind, queue, priority, sheaf, payload, created_at)
+    select j, stage, stage, 2, 0, 'null', now() from unnest(jobs) j;
+    insert into tidemill.ready (seq, queue, priority, tenant, run_at, kind, ids)
+    values (nextval('tidemill.sheaf'), stage, 2, '', now(), stage, jobs);
+    -- Part of a sheaf, and then what is left of it, which is less than asked for.
+    for jobs_max in 1..2 loop
+        perform from tidemill.claim(now(), worker, tidemill.uuid7(), array[stage], array[2]::int2[], null,
+            array[null]::timestamptz[], true, array[stage], array[''], '{}', '{}', 10, jobs_max, null);
+    end loop;
+    raise exception using errcode = 'TM001', message = 'the rehearsal is over';
+exception when sqlstate 'TM001' then
+    return;
+end $$;
