@@ -2,6 +2,8 @@
 //!
 //! It refuses to know what is played: whoever plays says how a game is drawn, played and shown.
 
+#![expect(clippy::unwrap_used, reason = "a game that cannot begin is no game")]
+
 use std::env;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -94,7 +96,7 @@ pub(crate) fn play_on_postgres<S: Strategy>(
     let connecting = tokio_postgres::connect(&url, NoTls);
     let (client, connection) = runtime.block_on(connecting).unwrap();
     runtime.spawn(connection);
-    play_all(cases, games, show, |game| {
+    play_all(cases, games, show, move |game| {
         runtime.block_on(async {
             // What a store of the game before still carries on may stand in the way for a moment.
             eventually("the tables to be empty", Duration::from_secs(20), async || {

@@ -71,7 +71,7 @@ impl Play {
         match op {
             Op::Enqueue(wishes) => self.enqueue(&wishes).await?,
             Op::Set { ruled, rules, is_heard } => {
-                self.set(ruled, rules.map(|rules| *rules), is_heard).await?
+                self.set(ruled, rules.map(|rules| *rules), is_heard).await?;
             }
             Op::Learn => self.learn().await?,
             Op::Claim { place, jobs_max, queues, kind } => {
@@ -113,11 +113,11 @@ impl Play {
 
     pub(super) async fn set(
         &mut self,
-        ruled: u8,
+        named: u8,
         rules: Option<QueueRules>,
         is_heard: bool,
     ) -> Verdict {
-        let name = RULED[usize::from(ruled)];
+        let name = RULED[usize::from(named)];
         prop_assert!(fine(self.stores[1].set_queue(name, rules).await)?, "nobody else sets rules");
         self.books[1] = RuleBook::new(fine(self.stores[1].queue_rules().await)?);
         self.was_stale |= !is_heard;

@@ -22,17 +22,22 @@ async fn moves(mut play: Play, ops: Vec<Op>) -> Verdict {
     play.compare_and_drain().await
 }
 
-fn show(ops: &Vec<Op>) -> String {
+fn show(ops: &[Op]) -> String {
     lines(ops, |op| format!("{op:?}"))
 }
 
 #[test]
 fn sqlite_plays_as_the_model_does() {
     let runtime = Runtime::new().unwrap();
-    play_all(200, &sequences(), show, |ops| runtime.block_on(game("sqlite::memory:", ops)));
+    play_all(
+        200,
+        &sequences(),
+        |ops| show(ops),
+        |ops| runtime.block_on(game("sqlite::memory:", ops)),
+    );
 }
 
 #[test]
 fn postgres_plays_as_the_model_does() {
-    play_on_postgres(40, &sequences(), show, game);
+    play_on_postgres(40, &sequences(), |ops| show(ops), game);
 }

@@ -97,7 +97,7 @@ impl Oracle {
                 Some(Overlap::Skip) => return What::Skipped,
                 // One that runs is told, and ends by itself.
                 Some(Overlap::CancelPrevious) if self.jobs[&last] == Place::Waiting => {
-                    self.end(last)
+                    self.end(last);
                 }
                 _ => {}
             }

@@ -8,7 +8,7 @@ use super::ops::{Op, games};
 use super::play::Play;
 use crate::games::{Verdict, lines, play_all, play_on_postgres, store_at};
 
-fn show(ops: &Vec<Op>) -> String {
+fn show(ops: &[Op]) -> String {
     lines(ops, |op| format!("{op:?}"))
 }
 
@@ -31,13 +31,18 @@ async fn moves(mut play: Play, ops: Vec<Op>) -> Verdict {
 #[test]
 fn sqlite_fires_as_the_oracle_says() {
     let runtime = Runtime::new().unwrap();
-    play_all(60, &games(), show, |ops| {
-        let (_folder, url) = fresh_sqlite_url();
-        runtime.block_on(whole_game(&url, ops))
-    });
+    play_all(
+        60,
+        &games(),
+        |ops| show(ops),
+        |ops| {
+            let (_folder, url) = fresh_sqlite_url();
+            runtime.block_on(whole_game(&url, ops))
+        },
+    );
 }
 
 #[test]
 fn postgres_fires_as_the_oracle_says() {
-    play_on_postgres(40, &games(), show, whole_game);
+    play_on_postgres(40, &games(), |ops| show(ops), whole_game);
 }
