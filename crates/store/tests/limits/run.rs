@@ -39,5 +39,5 @@ fn sqlite_limits_as_the_oracle_says() {
 
 #[test]
 fn postgres_limits_as_the_oracle_says() {
-    play_on_postgres(15, &games(), show, whole_game);
+    play_on_postgres(30, &games(), show, whole_game);
 }

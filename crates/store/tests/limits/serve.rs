@@ -72,13 +72,17 @@ impl Play {
         }
     }
 
-    /// Somebody who may start under these limits, if there is one.
+    /// Somebody who may start under these limits and by the latest rules, if there is one: whom those hold, nobody lets
+    /// through, whatever an older one thinks of it.
     fn free(&self, ask: &ClaimRequest) -> Option<JobId> {
         let waits = self.oracle.jobs.iter().filter(|(_, job)| {
             matches!(job.place, Place::Waiting { due } if due <= self.oracle.now)
                 && ask.lanes.iter().any(|lane| lane.queue == job.new.queue)
         });
-        let mut free = waits.filter(|(_, job)| self.oracle.stop(&job.new, &ask.limits).is_none());
+        let mut free = waits.filter(|(_, job)| {
+            let latest = self.books[1].limits(&job.new.queue);
+            [&ask.limits, &latest].iter().all(|by| self.oracle.stop(&job.new, by).is_none())
+        });
         free.next().map(|(id, _)| *id)
     }
 
