@@ -36,6 +36,10 @@ pub struct QueueRules {
     pub retry: Option<Retry>,
     /// How long an attempt may run, where neither the job nor its kind says so.
     pub run_timeout_ms: Option<u64>,
+    /// How long its jobs may wait for their first start, where the job does not say so.
+    pub start_within_ms: Option<u64>,
+    /// How long its jobs may take in all, where the job does not say so.
+    pub finish_within_ms: Option<u64>,
     /// How many of its jobs may run at once, in the whole cluster.
     pub concurrency: Option<u32>,
     /// How often one of its jobs may start, in the whole cluster.
@@ -82,6 +86,11 @@ impl QueueRules {
         if self.run_timeout_ms == Some(0) {
             return refused("the run timeout", || {
                 "0 would end every attempt before it begins; give at least 1 ms".to_owned()
+            });
+        }
+        if [self.start_within_ms, self.finish_within_ms].contains(&Some(0)) {
+            return refused("the deadline", || {
+                "0 would end every job before it begins; give at least 1 ms".to_owned()
             });
         }
         gate::check_concurrency(self.concurrency)?;
@@ -317,6 +326,8 @@ mod tests {
             QueueRules { tenant_weights: heavy, ..QueueRules::default() },
             QueueRules { tenant_weights: weightless, ..QueueRules::default() },
             QueueRules { run_timeout_ms: Some(0), ..QueueRules::default() },
+            QueueRules { start_within_ms: Some(0), ..QueueRules::default() },
+            QueueRules { finish_within_ms: Some(0), ..QueueRules::default() },
             QueueRules { concurrency: Some(0), ..QueueRules::default() },
             QueueRules {
                 rate: Some(Rate { jobs: 0, per_ms: 1, burst: 1 }),

@@ -83,6 +83,12 @@ struct Set {
     /// How long an attempt may run where neither the job nor its kind says
     #[arg(long, value_name = "DURATION")]
     run_timeout: Option<Span>,
+    /// How long its jobs may wait for their first start where the job does not say
+    #[arg(long, value_name = "DURATION")]
+    start_within: Option<Span>,
+    /// How long its jobs may take in all where the job does not say
+    #[arg(long, value_name = "DURATION")]
+    finish_within: Option<Span>,
     /// Keep done and cancelled jobs this long [default: 3d]
     #[arg(long, value_name = "DURATION")]
     retain: Option<Span>,
@@ -233,6 +239,10 @@ fn said(rules: &QueueRules) -> String {
     parts.extend(rules.limits.keys().map(|name| format!("limit {name}")));
     parts.extend(rules.retry.as_ref().map(|retry| format!("{} attempts", retry.attempts_max)));
     parts.extend(rules.run_timeout().map(|timeout| format!("at most {}", short(timeout))));
+    let within =
+        |what: &str, ms: u64| format!("{what} within {}", short(Duration::from_millis(ms)));
+    parts.extend(rules.start_within_ms.map(|ms| within("starts", ms)));
+    parts.extend(rules.finish_within_ms.map(|ms| within("finishes", ms)));
     parts.extend(depth::said(rules));
     if rules.retention != usual.retention {
         parts.push(format!("keeps {}", kept(&rules.retention)));
@@ -243,8 +253,8 @@ fn said(rules: &QueueRules) -> String {
 async fn change(app: &App, set: Set) -> Outcome {
     if set.is_empty() {
         return Err(Failure::usage("there is no rule to set").hint(
-            "give --weights, --tenant-weight, --attempts, --run-timeout, --depth-max, --overflow, \
-             --high, --low or one of --retain…",
+            "give --weights, --tenant-weight, --attempts, --run-timeout, --start-within, \
+             --finish-within, --depth-max, --overflow, --high, --low or one of --retain…",
         ));
     }
     let mill = app.open().await?;
@@ -267,7 +277,8 @@ impl Set {
         let limits = limits || self.retry_percent.is_some();
         let shares = self.weights.is_some() || !self.tenant_weight.is_empty();
         let others = retains || bounds || shares || limits || !self.depth.is_empty();
-        !(others || self.attempts.is_some() || self.run_timeout.is_some())
+        let times = [&self.run_timeout, &self.start_within, &self.finish_within];
+        !(others || self.attempts.is_some() || times.iter().any(|time| time.is_some()))
     }
 
     /// Changes what was given; all else stays.
@@ -299,6 +310,8 @@ impl Set {
         }
         self.depth.apply(rules);
         rules.run_timeout_ms = self.run_timeout.as_ref().map(ms).or(rules.run_timeout_ms);
+        rules.start_within_ms = self.start_within.as_ref().map(ms).or(rules.start_within_ms);
+        rules.finish_within_ms = self.finish_within.as_ref().map(ms).or(rules.finish_within_ms);
         let retention = &mut rules.retention;
         retention.finished_ms = self.retain.as_ref().map_or(retention.finished_ms, ms);
         retention.dead_ms = self.retain_dead.as_ref().map_or(retention.dead_ms, ms);

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use crate::job::outcome::{ErrorClass, Failure, Settlement};
 use crate::job::{Job, NewJob};
 use crate::payload::Payload;
+use crate::queue::QueueRules;
 use crate::retry::Retry;
 
 /// How an attempt ended.
@@ -45,17 +46,49 @@ pub struct Attempt<'a> {
     pub number: u16,
     /// The policy in force: the job's, else its kind's, else the default.
     pub retry: &'a Retry,
+    /// By when it must have ended.
+    pub deadlines: Deadlines,
+}
+
+/// By when a job must start and finish: by its own wish, else by that of its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Deadlines {
+    start_within_ms: Option<u64>,
+    finish_within_ms: Option<u64>,
+}
+
+impl Deadlines {
+    /// Those of a job in a queue of these rules.
+    pub fn of(job: &Job, rules: Option<&QueueRules>) -> Self {
+        let own = &job.options;
+        Self {
+            start_within_ms: own.start_within_ms.or(rules.and_then(|r| r.start_within_ms)),
+            finish_within_ms: own.finish_within_ms.or(rules.and_then(|r| r.finish_within_ms)),
+        }
+    }
+
+    /// When it must have finished, if it must.
+    pub fn finish_by(self, job: &Job) -> Option<Timestamp> {
+        let within = Duration::from_millis(self.finish_within_ms?);
+        job.created_at.checked_add(within).ok()
+    }
 }
 
 /// Why a job must not start now, if so: its deadline to start or to finish has passed.
-pub fn expired(job: &Job, attempt: u16, due_at: Timestamp, now: Timestamp) -> Option<Failure> {
+pub fn expired(
+    job: &Job,
+    deadlines: Deadlines,
+    attempt: u16,
+    due_at: Timestamp,
+    now: Timestamp,
+) -> Option<Failure> {
     let start_from = job.created_at.max(due_at);
     let late = |from: Timestamp, ms: Option<u64>| {
         ms.is_some_and(|ms| now.duration_since(from).as_millis() >= i128::from(ms))
     };
-    let message = if attempt == 1 && late(start_from, job.options.start_within_ms) {
+    let message = if attempt == 1 && late(start_from, deadlines.start_within_ms) {
         "it did not start within its deadline"
-    } else if late(job.created_at, job.options.finish_within_ms) {
+    } else if late(job.created_at, deadlines.finish_within_ms) {
         "it did not finish within its deadline"
     } else {
         return None;
@@ -65,7 +98,7 @@ pub fn expired(job: &Job, attempt: u16, due_at: Timestamp, now: Timestamp) -> Op
 
 /// What is written for an attempt that ended so, at `now`; `draw` is random in `0.0..1.0`.
 pub fn settle(attempt: Attempt<'_>, ended: Ended, now: Timestamp, draw: f64) -> Settlement {
-    let Attempt { job, number, retry } = attempt;
+    let Attempt { job, number, retry, deadlines } = attempt;
     let unspent = number.saturating_sub(1);
     match ended {
         Ended::Done { output, follow_ups } => Settlement::Done { output, follow_ups },
@@ -80,7 +113,7 @@ pub fn settle(attempt: Attempt<'_>, ended: Ended, now: Timestamp, draw: f64) -> 
                 return Settlement::Dead { failure };
             }
             let delay = retry_after.unwrap_or_else(|| retry.backoff.delay(job.id, number, draw));
-            if finishes_too_late(job, now, delay) {
+            if finishes_too_late(job, deadlines, now, delay) {
                 return Settlement::Dead { failure };
             }
             let spent = if class == ErrorClass::RateLimited { unspent } else { number };
@@ -99,8 +132,8 @@ fn is_last(class: ErrorClass, number: u16, retry: &Retry) -> bool {
 }
 
 /// A retry that could only start after the total deadline is not worth waiting for.
-fn finishes_too_late(job: &Job, now: Timestamp, delay: Duration) -> bool {
-    job.options.finish_within_ms.is_some_and(|ms| {
+fn finishes_too_late(job: &Job, deadlines: Deadlines, now: Timestamp, delay: Duration) -> bool {
+    deadlines.finish_within_ms.is_some_and(|ms| {
         let age_ms = now.duration_since(job.created_at).as_millis();
         age_ms + delay.as_millis() as i128 >= i128::from(ms)
     })
@@ -132,7 +165,9 @@ mod tests {
         let retry = Retry::attempts(5).backoff(Backoff::Fixed { delay_ms: 1000 });
         let ended = Ended::Failed { class, message: "m".into(), retry_after: None };
         let job = job(options);
-        settle(Attempt { job: &job, number, retry: &retry }, ended, Timestamp::UNIX_EPOCH, 0.5)
+        let deadlines = Deadlines::of(&job, None);
+        let attempt = Attempt { job: &job, number, retry: &retry, deadlines };
+        settle(attempt, ended, Timestamp::UNIX_EPOCH, 0.5)
     }
 
     fn spent(settlement: &Settlement) -> Option<u16> {
@@ -182,14 +217,19 @@ mod tests {
             (&finish, 2, 0, 999, false),
             (&finish, 2, 5000, 1000, true),
         ] {
-            assert_eq!(expired(job, attempt, at(due), at(now)).is_some(), dead, "{due} {now}");
+            assert_eq!(
+                expired(job, Deadlines::of(job, None), attempt, at(due), at(now)).is_some(),
+                dead,
+                "{due} {now}"
+            );
         }
     }
 
     #[test]
     fn what_did_not_fail_spends_nothing() {
         let (job, retry) = (job(Options::default()), Retry::default());
-        let attempt = Attempt { job: &job, number: 3, retry: &retry };
+        let deadlines = Deadlines::of(&job, None);
+        let attempt = Attempt { job: &job, number: 3, retry: &retry, deadlines };
         for ended in [Ended::GivenBack, Ended::Snoozed(Duration::from_secs(9))] {
             let settlement = settle(attempt, ended, Timestamp::UNIX_EPOCH, 0.5);
             assert_eq!(spent(&settlement), Some(2));

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use tidemill_core::Job;
+use tidemill_core::job::settle::Deadlines;
 use tidemill_core::queue::{RuleBook, is_pattern, matches};
 use tidemill_store::Hint;
 use tokio::sync::broadcast::error::RecvError;
@@ -25,6 +27,13 @@ pub(crate) struct Known {
     pub(crate) names: Vec<String>,
     /// Tenants with a weight of their own, by queue.
     pub(crate) tenants: Arc<BTreeMap<(String, String), u32>>,
+}
+
+impl Known {
+    /// By when a job must start and finish.
+    pub(crate) fn deadlines(&self, job: &Job) -> Deadlines {
+        Deadlines::of(job, self.book.of(&job.queue))
+    }
 }
 
 /// Where it stands.

@@ -32,7 +32,7 @@ pub(crate) async fn execute(
     slot: Slot,
 ) -> Option<SettleItem> {
     let started_at = shop.mill.0.clock.now();
-    let (settlement, more) = match too_late(&claimed, claimed_at) {
+    let (settlement, more) = match too_late(shop, &claimed, claimed_at) {
         Some(failure) => (Settlement::Dead { failure }, More::default()),
         None => decide(shop, &claimed, token, claimed_at, slot).await?,
     };
@@ -85,8 +85,9 @@ fn come_out(
     gates.into_iter().map(end).collect()
 }
 
-fn too_late(claimed: &ClaimedJob, now: Timestamp) -> Option<Failure> {
-    expired(&claimed.job, claimed.attempt, claimed.due_at, now)
+fn too_late(shop: &Shop, claimed: &ClaimedJob, now: Timestamp) -> Option<Failure> {
+    let deadlines = shop.mill.0.rules.known().deadlines(&claimed.job);
+    expired(&claimed.job, deadlines, claimed.attempt, claimed.due_at, now)
 }
 
 /// What is to be written, and whether a transaction of the handler's may have decided otherwise.
@@ -123,7 +124,8 @@ fn judged(shop: &Shop, claimed: &ClaimedJob, handler: &Handler, ended: Ended) ->
         job.options.retry.as_ref().or(of_kind).or(of_queue).unwrap_or(&handler.settings.retry);
     let number = claimed.attempt;
     let now = shop.mill.0.clock.now();
-    settle(Attempt { job, number, retry }, ended, now, fastrand::f64())
+    let deadlines = known.deadlines(job);
+    settle(Attempt { job, number, retry, deadlines }, ended, now, fastrand::f64())
 }
 
 /// What is settled beside it.

@@ -14,6 +14,7 @@ over_both_stores!(
     run_timeout_of_the_worker_holds_where_nobody_says_otherwise,
     job_that_started_too_late_is_dead_without_a_run,
     job_that_cannot_finish_in_time_is_dead,
+    deadlines_of_the_queue_hold_where_the_job_says_nothing,
 );
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -75,6 +76,30 @@ async fn job_that_started_too_late_is_dead_without_a_run(kit: Kit) {
     let view = view(&mill, late).await;
     assert_eq!(view.state, State::Dead);
     assert_eq!(view.error.as_deref(), Some("it did not start within its deadline"));
+}
+
+async fn deadlines_of_the_queue_hold_where_the_job_says_nothing(kit: Kit) {
+    let mill = kit.open_still().await;
+    mill.change_queue("default", |rules| {
+        rules.start_within_ms = Some(10_000);
+        rules.finish_within_ms = Some(100_000);
+    })
+    .await
+    .unwrap();
+    let patient = Enqueue::from(Echo::new("x")).start_within(60 * SECOND);
+    let patient = mill.enqueue(patient).await.unwrap().id();
+    let late = mill.enqueue(Echo::new("x")).await.unwrap().id();
+    kit.advance(10 * SECOND);
+    let drained = drain(failing(&mill)).await.unwrap();
+    assert_eq!((drained.again, drained.dead), (1, 1));
+    let error = |view: JobView| (view.state, view.error.unwrap_or_default());
+    let expected = (State::Dead, "it did not start within its deadline".to_owned());
+    assert_eq!(error(view(&mill, late).await), expected);
+    assert_eq!(view(&mill, patient).await.attempt, 1, "its own word counts");
+    kit.advance(90 * SECOND);
+    assert_eq!(drain(failing(&mill)).await.unwrap().dead, 1);
+    let expected = (State::Dead, "it did not finish within its deadline".to_owned());
+    assert_eq!(error(view(&mill, patient).await), expected);
 }
 
 async fn job_that_cannot_finish_in_time_is_dead(kit: Kit) {

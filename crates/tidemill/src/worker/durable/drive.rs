@@ -464,8 +464,7 @@ fn over(over: Over) -> Poll<Next> {
 
 fn waiting(cx: &Context, mut waits: Waits, read: i64) -> Waiting {
     // Whatever it waits for, its deadline finds it.
-    let within = cx.job().options.finish_within_ms.map(Duration::from_millis);
-    let deadline = within.and_then(|within| cx.job().created_at.checked_add(within).ok());
+    let deadline = cx.mill().0.rules.known().deadlines(cx.job()).finish_by(cx.job());
     waits.until = waits.until.into_iter().chain(deadline).min();
     Waiting { waits, read, spent: cx.attempt().saturating_sub(1), parked: None }
 }
