@@ -36,6 +36,13 @@ pub struct Plan {
     pub jobs: Vec<PlannedJob>,
 }
 
+impl Plan {
+    /// Whether a step waits for nobody.
+    pub fn is_first(&self, step: u32) -> bool {
+        self.steps.get(step as usize).is_some_and(|step| step.parents_left == 0)
+    }
+}
+
 /// A job and its step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlannedJob {

@@ -6,11 +6,11 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
-use tidemill_core::FlowId;
 #[cfg(feature = "postgres")]
 use tidemill_core::flow::plan;
-use tidemill_core::flow::{Join, Plan, PlannedJob, StepRow, Undo};
+use tidemill_core::flow::{Join, Plan, PlannedJob, Undo};
 use tidemill_core::job::Options;
+use tidemill_core::{FlowId, Priority};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -105,23 +105,19 @@ pub(crate) fn texts_together(plans: &[&Plan]) -> Result<Texts> {
     let (mut sheaves, mut shared) = (0, HashMap::new());
     for plan in plans {
         for of_step in plan.jobs.chunk_by(|a, b| a.step == b.step) {
-            let is_first = step_of(plan, of_step).is_some_and(|step| step.parents_left == 0);
-            let mut more = match of_step {
-                [alone] if is_first => jobs_in(std::slice::from_ref(alone), false, true),
+            let is_first = of_step.iter().any(|job| plan.is_first(job.step));
+            let more = match of_step {
+                [alone] if is_first => {
+                    let (sheaf, number) = shared.entry(sort(alone)).or_insert((0, SHEAF_IDS_MAX));
+                    if *number == SHEAF_IDS_MAX {
+                        sheaves += 1;
+                        (*sheaf, *number) = (sheaves, 0);
+                    }
+                    *number += 1;
+                    vec![job_in(*sheaf, alone)]
+                }
                 _ => jobs_of_step(plan, of_step, &mut sheaves),
             };
-            if let ([_], [job]) = (of_step, more.as_mut_slice())
-                && is_first
-            {
-                let sort = (job.queue, job.priority, job.kind, job.tenant, job.key);
-                let (sheaf, number) = shared.entry(sort).or_insert((0, SHEAF_IDS_MAX));
-                if *number == SHEAF_IDS_MAX {
-                    sheaves += 1;
-                    (*sheaf, *number) = (sheaves, 0);
-                }
-                *number += 1;
-                job.sheaf = *sheaf;
-            }
             jobs.extend(more.into_iter().map(|job| BegunIn { flow: plan.id, is_first, job }));
         }
     }
@@ -160,13 +156,10 @@ fn flow_in(plan: &Plan) -> FlowIn<'_> {
     }
 }
 
-fn step_of<'p>(plan: &'p Plan, jobs: &[PlannedJob]) -> Option<&'p StepRow> {
-    jobs.first().and_then(|job| plan.steps.get(job.step as usize))
-}
-
 /// Jobs of a step of a flow; their sheaves number on from `sheaves`.
 fn jobs_of_step<'p>(plan: &Plan, jobs: &'p [PlannedJob], sheaves: &mut i64) -> Vec<JobIn<'p>> {
-    let is_slow = step_of(plan, jobs).is_some_and(|step| step.slow);
+    let step = jobs.first().and_then(|job| plan.steps.get(job.step as usize));
+    let is_slow = step.is_some_and(|step| step.slow);
     let mut jobs = jobs_in(jobs, is_slow, plan.options.at_once.is_some());
     let before = *sheaves;
     for job in jobs.iter_mut().filter(|job| job.sheaf > 0) {
@@ -191,31 +184,33 @@ pub(crate) fn jobs_text(jobs: &[PlannedJob], is_slow: bool, singly: bool) -> Res
 /// Jobs of one step, with the numbers of their sheaves, counted from 1.
 fn jobs_in(jobs: &[PlannedJob], is_slow: bool, singly: bool) -> Vec<JobIn<'_>> {
     let sheaf_max = if singly { 1 } else { SHEAF_IDS_MAX };
-    let fits = |a: &PlannedJob, b: &PlannedJob| {
-        let (a, b) = (&a.job, &b.job);
-        (&a.queue, a.priority, &a.kind, &a.tenant, &a.key)
-            == (&b.queue, b.priority, &b.kind, &b.tenant, &b.key)
-    };
-    let sheaves = jobs.chunk_by(fits).flat_map(|sort| sort.chunks(sheaf_max));
+    let sheaves = jobs.chunk_by(|a, b| sort(a) == sort(b)).flat_map(|sort| sort.chunks(sheaf_max));
     let numbered = sheaves.zip(1_i64..).flat_map(|(sheaf, number)| {
         sheaf.iter().map(move |planned| (if is_slow { 0 } else { number }, planned))
     });
-    let job_in = |(sheaf, planned)| -> JobIn<'_> {
-        let PlannedJob { step, job }: &PlannedJob = planned;
-        JobIn {
-            id: job.id.0,
-            kind: &job.kind,
-            queue: &job.queue,
-            priority: job.priority.band(),
-            tenant: job.tenant.as_deref(),
-            key: job.key.as_deref(),
-            sheaf,
-            payload: job.payload.as_str(),
-            options: &job.options,
-            step: *step,
-        }
-    };
-    numbered.map(job_in).collect()
+    numbered.map(|(sheaf, planned)| job_in(sheaf, planned)).collect()
+}
+
+/// What jobs must have in common to stand in one sheaf.
+fn sort(planned: &PlannedJob) -> (&str, Priority, &str, Option<&str>, Option<&str>) {
+    let job = &planned.job;
+    (&job.queue, job.priority, &job.kind, job.tenant.as_deref(), job.key.as_deref())
+}
+
+fn job_in(sheaf: i64, planned: &PlannedJob) -> JobIn<'_> {
+    let PlannedJob { step, job } = planned;
+    JobIn {
+        id: job.id.0,
+        kind: &job.kind,
+        queue: &job.queue,
+        priority: job.priority.band(),
+        tenant: job.tenant.as_deref(),
+        key: job.key.as_deref(),
+        sheaf,
+        payload: job.payload.as_str(),
+        options: &job.options,
+        step: *step,
+    }
 }
 
 fn write(value: &impl Serialize) -> Result<String> {

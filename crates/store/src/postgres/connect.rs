@@ -100,7 +100,7 @@ impl Db {
             quiet,
             pool,
             claimer: Mutex::default(),
-            keeps_claimer: options.connections_max >= KEEP_MIN,
+            keeps_claimer: false,
             rehearsed: AtomicBool::new(false),
             clock,
             named,
@@ -108,6 +108,8 @@ impl Db {
         };
         db.shared = db.is_shared().await?;
         db.named = AtomicBool::new(prepare.unwrap_or(!db.shared));
+        // Behind a pooler the same connection is no server process of its own.
+        db.keeps_claimer = options.connections_max >= KEEP_MIN && !db.shared;
         Ok(db)
     }
 

@@ -35,7 +35,7 @@ pub(crate) type Starts = Gather<Plan, bool>;
 /// Whether all that is first in a flow can be opened at once.
 pub(super) fn is_plain(plan: &Plan) -> bool {
     let opens = |step: &StepRow| !step.slow && (1..=OPEN_AT_ONCE_MAX).contains(&step.jobs);
-    let mut first = plan.steps.iter().filter(|step| step.parents_left == 0);
+    let mut first = plan.steps.iter().filter(|step| plan.is_first(step.number));
     plan.options.at_once.is_none() && first.all(opens)
 }
 
@@ -108,11 +108,8 @@ async fn write_once(shared: &Shared, given: &str, jobs: &str) -> Result<HashSet<
 
 /// The queues in which jobs of first steps wait.
 fn first_queues(plans: &[&Plan]) -> BTreeSet<String> {
-    let is_first = |plan: &Plan, step: u32| {
-        plan.steps.get(step as usize).is_some_and(|step| step.parents_left == 0)
-    };
     let first = plans.iter().flat_map(|plan| {
-        plan.jobs.iter().filter(|planned| is_first(plan, planned.step)).map(|planned| &planned.job)
+        plan.jobs.iter().filter(|planned| plan.is_first(planned.step)).map(|planned| &planned.job)
     });
     first.map(|job| job.queue.clone()).collect()
 }
