@@ -103,10 +103,10 @@ impl<'a> Doors<'a> {
             for name in open {
                 let room = self.door(conn, limit, &name)?.room.clamp(0, LET_THROUGH_MAX);
                 if held::let_through(conn, &name, &queues, room)? < room {
-                    // All of them: nobody of these queues is held any more. Whoever serves the others will look.
-                    let mut holds = conn.prepare_cached(include_str!("sql/is_holding.sql"))?;
-                    let holds: bool = holds.query_one([&name], |row| row.get(0))?;
-                    let later = holds.then(|| self.now.saturating_add(OTHERS_US));
+                    // All of them: nobody of these queues is held any more. The gate must not keep us coming back for
+                    // the sake of the others, nor hide anybody from those who serve them.
+                    let others = held::let_each_through(conn, &name, room)?;
+                    let later = (others > 0).then(|| self.now.saturating_add(OTHERS_US));
                     let gate = &mut self.door(conn, limit, &name)?.gate;
                     gate.opens_at = later;
                     gate.save(conn)?;
@@ -296,8 +296,11 @@ impl Door<'_> {
         }
         if let Some(rate) = self.limit.rate {
             let every = rate.every_us() as i64;
-            self.gate.tat =
-                Some(self.gate.tat.map_or(now, |tat| tat.max(now)) + self.inside * every);
+            let tat = self.gate.tat.map_or(now, |tat| tat.max(now)) + self.inside * every;
+            self.gate.tat = Some(tat);
+            // Who is still held was not met: the next cell is his.
+            let opens_at = self.gate.opens_at.zip(self.next_cell());
+            self.gate.opens_at = opens_at.map(|(opens, cell)| opens.min(cell));
         }
         if let Counts::Retry { .. } = self.limit.counts {
             let credit = self.gate.credit.unwrap_or(f64::from(RETRY_CREDIT));
@@ -309,14 +312,16 @@ impl Door<'_> {
         }
     }
 
+    /// When its rate has a cell free.
+    fn next_cell(&self) -> Option<i64> {
+        let (rate, tat) = self.limit.rate.zip(self.gate.tat)?;
+        Some(tat - (i64::from(rate.burst) - 1) * rate.every_us() as i64)
+    }
+
     /// When the clock opens it, if that is what it waits for.
     fn opening(&self, now: i64) -> Option<i64> {
-        let next_cell = self
-            .limit
-            .rate
-            .zip(self.gate.tat)
-            .map(|(rate, tat)| tat - (i64::from(rate.burst) - 1) * rate.every_us() as i64);
-        self.gate.shut_until.into_iter().chain(next_cell).max().filter(|at| *at > now)
+        let shut_until = self.gate.shut_until.into_iter();
+        shut_until.chain(self.next_cell()).max().filter(|at| *at > now)
     }
 
     /// An open gate that lets nobody through any more waits for the clock, or for somebody to come out. One

@@ -1,8 +1,7 @@
 //! Who is held at gates, and letting them through, in pieces that keep nobody else waiting.
 //!
-//! Who is let through is back where he stood, and claims look again whether he may pass. Refuses to let anybody
-//! through who is of a queue that nobody asked for: he would stand in the way of nobody there, but others at the gate
-//! would wait until all of his kind are through.
+//! Who is let through is back where he stood, and claims look again whether he may pass. Those of queues that nobody
+//! asked for come after all others: nobody may be there to take them, and whoever is behind them would wait for ever.
 
 use rusqlite::{Connection, Row, params};
 
@@ -66,6 +65,14 @@ pub(super) fn let_through(
     held.truncate(usize::try_from(room).unwrap_or(0));
     held.iter().try_for_each(|one| one.let_through(conn))?;
     Ok(held.len() as i64)
+}
+
+/// Lets the first ones of each queue through that a gate holds, so many of each; answers how many.
+pub(super) fn let_each_through(conn: &Connection, gate: &str, room: i64) -> Result<i64> {
+    let mut select = conn.prepare_cached(include_str!("sql/held_queues.sql"))?;
+    let queues = select.query_map([gate], |row| row.get::<_, String>(0))?;
+    let queues: Vec<String> = queues.collect::<rusqlite::Result<_>>()?;
+    queues.iter().try_fold(0, |sum, queue| Ok(sum + let_through(conn, gate, &[queue], room)?))
 }
 
 /// Lets up to so many through that a gate holds, whatever their queue.

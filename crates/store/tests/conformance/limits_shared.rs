@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidemill_core::gate::{Counts, Limit, Per, QueueLimit};
+use tidemill_core::gate::{Counts, Limit, Per, QueueLimit, Rate};
 use tidemill_core::{JobId, NewJob, QueueRules};
 use tidemill_store::{Claim, ClaimRequest, Hint};
 
@@ -11,6 +11,7 @@ use super::limits::{fill, limit};
 
 over_both_stores!(
     who_is_held_of_a_queue_that_nobody_serves_is_in_nobodys_way,
+    who_serves_another_queue_hides_nobody_at_a_gate,
     all_queues_that_are_held_at_a_gate_are_told,
     rules_that_change_let_thousands_try_anew,
     rules_of_another_queue_let_nobody_try_anew,
@@ -76,9 +77,27 @@ async fn who_is_held_of_a_queue_that_nobody_serves_is_in_nobodys_way(kit: &Kit) 
         asks_again.is_none_or(|at| at > last.now),
         "there is nothing to ask for: {asks_again:?}"
     );
-    assert_eq!(held(kit).await, ABANDONED as u64, "they stay where they are");
-    kit.clock.advance(SECOND * 10);
-    assert_eq!(take(kit, worker, "abandoned", 5).await.jobs.len(), 1, "until somebody serves them");
+    let served = take(kit, worker, "abandoned", 5).await;
+    assert_eq!(served.jobs.len(), 1, "whoever serves them now, finds them");
+}
+
+async fn who_serves_another_queue_hides_nobody_at_a_gate(kit: &Kit) {
+    let worker = kit.worker().await;
+    let rate = Some(Rate { jobs: 1, per_ms: 1000, burst: 1 });
+    let of_rate = |queue| QueueLimit { concurrency: None, rate, ..shared(queue) };
+    let take = async |queue| {
+        let limits = Arc::new(vec![of_rate(queue)]);
+        kit.store.claim(ClaimRequest { limits, ..ask(worker, queue, 5) }).await.unwrap()
+    };
+    fill(kit, &of_queue("mail"), 4).await;
+    kit.clock.advance(SECOND);
+    assert_eq!(take("mail").await.jobs.len(), 1);
+    for cell in 0..3 {
+        assert!(take("mail").await.jobs.is_empty());
+        kit.clock.advance(SECOND);
+        assert!(take("default").await.jobs.is_empty(), "it has none");
+        assert_eq!(take("mail").await.jobs.len(), 1, "cell {cell} is free");
+    }
 }
 
 async fn all_queues_that_are_held_at_a_gate_are_told(kit: &Kit) {

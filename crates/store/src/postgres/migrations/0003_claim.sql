@@ -213,6 +213,10 @@ begin
     from going g where g.every_us is not null or g.percent is not null
     on conflict (name) do update set
         tat = greatest(x.tat, go_in.at) + (excluded.tat - go_in.at),
+        -- Who is still held was not met: the next cell is his.
+        opens_at = case when x.opens_at is not null then least(x.opens_at, (
+            select tidemill.next_cell(greatest(x.tat, go_in.at) + (excluded.tat - go_in.at), l.every_us, l.burst)
+            from unnest(limits) l where l.gate = x.base limit 1)) end,
         credit = greatest(0, coalesce(x.credit + excluded.credit - (
             select min(l.burst) from unnest(limits) l where l.gate = x.base), excluded.credit)),
         probing = sign(x.probing) * 2,
@@ -281,19 +285,30 @@ begin
                 ) s
                 order by s.run_at, s.seq limit greatest(r.room, 0)
             ) s
+        ), roomy as materialized (
+            -- All of them: nobody of these queues is held any more, as far as this can be seen. One that is in other
+            -- hands for a moment still is: a claim locks what it finds before it sees that it is held since.
+            select r.name, r.room, exists (
+                select from tidemill.ready s where s.line = 2 and s.gate = r.name and s.queue <> all (queues)
+            ) as has_others
+            from room r where r.room > (select count(*) from pick p where p.name = r.name)
+                and not exists (
+                    select from tidemill.ready s where s.line = 2 and s.gate = r.name and s.queue = any (queues)
+                        and s.seq <> all (array(select p.seq from pick p)))
+        ), others as materialized (
+            select s.seq from roomy r, tidemill.held_queues(r.name) q(queue), lateral (
+                select s.seq from tidemill.ready s where s.line = 2 and s.gate = r.name and s.queue = q.queue
+                order by s.run_at, s.seq + 0 limit r.room for update skip locked
+            ) s
+            where r.has_others and q.queue <> all (queues)
         ), moved as (
-            update tidemill.ready s set line = 1, gate = '' where s.seq = any (array(select seq from pick))
+            update tidemill.ready s set line = 1, gate = ''
+            where s.seq = any (array(select seq from pick union all select seq from others))
         )
-        -- All of them: nobody of these queues is held any more, as far as this can be seen. One that is in other hands
-        -- for a moment still is: a claim locks what it finds before it sees that it is held since. Whoever serves the
-        -- other queues will look: until then this gate must not keep us coming back.
-        update tidemill.gate g set opens_at = case when exists (
-            select from tidemill.ready s where s.line = 2 and s.gate = r.name and s.queue <> all (queues)
-        ) then let_through.at + interval '5 s' end
-        from room r where g.name = r.name and r.room > (select count(*) from pick p where p.name = r.name)
-            and not exists (
-                select from tidemill.ready s where s.line = 2 and s.gate = r.name and s.queue = any (queues)
-                    and s.seq <> all (array(select p.seq from pick p)));
+        -- This gate must not keep us coming back for the sake of queues that we do not serve, nor hide anybody from
+        -- those who do: of each as many are in their lanes now as may pass.
+        update tidemill.gate g set opens_at = case when r.has_others then let_through.at + interval '5 s' end
+        from roomy r where g.name = r.name;
     end loop;
 end $$;
 
