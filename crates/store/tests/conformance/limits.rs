@@ -20,6 +20,7 @@ over_both_stores!(
     a_limit_by_tenant_holds_only_those_who_are_at_it,
     a_limit_on_a_kind_lets_other_kinds_pass,
     several_limits_hold_together,
+    whoever_must_wait_elsewhere_keeps_nobody_from_a_key,
     one_limit_over_two_queues_counts_both,
     what_is_given_back_or_retried_frees_its_place,
     a_lost_worker_leaves_no_place_taken,
@@ -210,6 +211,23 @@ async fn several_limits_hold_together(kit: &Kit) {
         assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len(), "one of each key");
     }
     assert_eq!(finished, 20, "nobody is left behind");
+}
+
+/// Two of one key are told apart by nothing, so they may stand together; the first is not the key's to let pass.
+async fn whoever_must_wait_elsewhere_keeps_nobody_from_a_key(kit: &Kit) {
+    let rate = Some(Rate { jobs: 1, per_ms: 60_000, burst: 1 });
+    let of_tenant = QueueLimit { rate, ..limit("default/t", Counts::Per(Per::Tenant)) };
+    let (worker, limits) = (kit.worker().await, [at_once(Per::Key, 1), of_tenant]);
+    let of_acme = NewJob { tenant: Some("acme".into()), ..of_key("a") };
+    fill(kit, &of_acme, 3).await;
+    let first = take(kit, worker, &limits, 5).await;
+    assert_eq!(first.jobs.len(), 1);
+    kit.clock.advance(SECOND);
+    let of_nobody = kit.put(of_key("a")).await;
+    assert_eq!(take(kit, worker, &limits, 5).await.jobs.len(), 0, "one of the key runs");
+    settle_all(kit, worker, &first, &done()).await;
+    let next = take_soon(kit, worker, &limits, 5).await;
+    assert_eq!(next.jobs.iter().map(|taken| taken.job.id).collect::<Vec<_>>(), [of_nobody]);
 }
 
 async fn one_limit_over_two_queues_counts_both(kit: &Kit) {

@@ -157,7 +157,8 @@ begin
         from (
             select case when r.gate is null then r.number else greatest(0, least(r.number, r.room))::int4 end as passed,
                 r.through || coalesce(r.gate || chr(30), '') as through,
-                coalesce(r.stop, case when r.room < r.number then r.gate end) as stop
+                -- The last one that cuts it: at a finer one, which has room, it would be let through again and again.
+                case when r.number > 0 and r.room < r.number then r.gate else r.stop end as stop
             from ranked r order by r.place
         ) v;
     end loop;
