@@ -20,6 +20,8 @@ use crate::why::Gate;
 pub const JOBS_MAX: u32 = 1_000_000;
 /// Between the name of a limit and the tenant or key in the name of a gate.
 pub const PART: char = '\u{1f}';
+/// Between the name of a limit and what it counts by, and the kind that it means.
+const MEANING: char = '\u{1d}';
 
 /// What a limit counts by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -145,6 +147,19 @@ pub struct Limit {
 }
 
 impl Limit {
+    /// The name of its gates, without tenant or key. It says what goes through them: a limit that means something else
+    /// by the same name has other gates, and a place inside of one is never taken for a place inside of another.
+    pub fn gate(&self, rule: &str, name: &str) -> String {
+        let by = match self.per {
+            Per::All if self.kind.is_none() => return format!("{rule}/{name}"),
+            Per::All => "",
+            Per::Tenant => "tenant",
+            Per::Key => "key",
+        };
+        let kind = self.kind.as_deref().unwrap_or_default();
+        format!("{rule}/{name}{MEANING}{by}{MEANING}{kind}")
+    }
+
     /// Refuses a limit that means nothing, or lets nothing through.
     pub fn check(&self, name: &str) -> Result<()> {
         name::check("limit", name, NAME_BYTES_MAX)?;
@@ -324,6 +339,7 @@ impl GateView {
 pub fn describe(gate: &str) -> String {
     let (base, part) =
         gate.split_once(PART).map_or((gate, None), |(base, part)| (base, Some(part)));
+    let base = base.split(MEANING).next().unwrap_or_default();
     let of = match base.rsplit_once('/') {
         Some((queue, "")) => format!("the limit of queue {queue}"),
         Some((queue, "retries")) => format!("the retry budget of queue {queue}"),
@@ -367,11 +383,26 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_that_means_something_else_has_other_gates() {
+        let limit = |kind: Option<&str>, per| {
+            let limit = Limit { kind: kind.map(Into::into), per, ..Limit::default() };
+            limit.gate("q", "x")
+        };
+        assert_eq!(limit(None, Per::All), "q/x");
+        let all = [None, Some("key"), Some("tenant")]
+            .map(|kind| [Per::All, Per::Tenant, Per::Key].map(|per| limit(kind, per)));
+        let different: std::collections::BTreeSet<_> = all.into_iter().flatten().collect();
+        assert_eq!(different.len(), 9);
+        assert!(different.iter().all(|gate| describe(gate) == "limit x of q"));
+    }
+
+    #[test]
     fn gates_are_described_to_people() {
         for (gate, expected) in [
             ("mail/", "the limit of queue mail"),
             ("mail/\u{1f}42", "the limit of queue mail for 42"),
             ("mail:*/stripe\u{1f}acme", "limit stripe of mail:* for acme"),
+            ("mail:*/stripe\u{1d}tenant\u{1d}a/b\u{1f}acme", "limit stripe of mail:* for acme"),
             ("mail/retries", "the retry budget of queue mail"),
         ] {
             assert_eq!(describe(gate), expected);

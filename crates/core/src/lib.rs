@@ -21,6 +21,7 @@ pub mod retention;
 pub mod retry;
 pub mod schedule;
 pub mod share;
+pub mod stowaway;
 pub mod why;
 pub mod workflow;
 
@@ -37,7 +38,7 @@ pub use job::unique::{OnDuplicate, Scope, Unique, UniqueKey};
 pub use job::{Due, Job, NewJob, Options, Priority};
 pub use limit::Limits;
 pub use payload::Payload;
-pub use queue::QueueRules;
+pub use queue::{Edition, QueueRules, RuleBook};
 pub use retention::Retention;
 pub use retry::{Backoff, Jitter, Retry};
 pub use share::BandWeights;

@@ -19,7 +19,8 @@ pub const LIMITS_MAX: usize = 20;
 /// Tenants of one queue with a weight of their own.
 pub const TENANT_WEIGHTS_MAX: usize = 1000;
 
-/// The rules of a queue, as stored. They hold for every process within a second.
+/// The rules of a queue, as stored. What may start is decided by the latest in every process; the rest of them holds
+/// within a second.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QueueRules {
@@ -139,24 +140,54 @@ pub fn is_pattern(name: &str) -> bool {
     name.ends_with('*')
 }
 
+/// Which rule book it is: each change of rules makes the next one. Before the first it is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Edition(pub u64);
+
 /// All rules that were set.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct RuleBook(BTreeMap<String, QueueRules>);
+pub struct RuleBook {
+    edition: Edition,
+    rules: BTreeMap<String, QueueRules>,
+}
 
 impl RuleBook {
-    /// The rules of these names and patterns.
-    pub fn new(rules: impl IntoIterator<Item = (String, QueueRules)>) -> Self {
-        Self(rules.into_iter().collect())
+    /// The rules of these names and patterns, as they were in this edition.
+    pub fn new(edition: Edition, rules: impl IntoIterator<Item = (String, QueueRules)>) -> Self {
+        Self { edition, rules: rules.into_iter().collect() }
+    }
+
+    /// Which one it is.
+    pub fn edition(&self) -> Edition {
+        self.edition
+    }
+
+    /// The rules that were set, by name or pattern.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &QueueRules)> {
+        self.rules.iter().map(|(name, rules)| (name.as_str(), rules))
+    }
+
+    /// The rules that were set for this very name or pattern.
+    pub fn set_for(&self, name: &str) -> Option<&QueueRules> {
+        self.rules.get(name)
     }
 
     /// The rules of a queue: those of its name, or else of the longest pattern that means it.
     pub fn of(&self, queue: &str) -> Option<&QueueRules> {
         let meant = || {
             let patterns =
-                self.0.iter().filter(|(name, _)| is_pattern(name) && matches(name, queue));
+                self.rules.iter().filter(|(name, _)| is_pattern(name) && matches(name, queue));
             patterns.max_by_key(|(name, _)| name.len()).map(|(_, rules)| rules)
         };
-        self.0.get(queue).or_else(meant)
+        self.rules.get(queue).or_else(meant)
+    }
+
+    /// Whether any rule limits how many run at once.
+    pub fn counts(&self) -> bool {
+        let counts = |rules: &QueueRules| {
+            rules.concurrency.is_some() || rules.limits.values().any(|l| l.concurrency.is_some())
+        };
+        self.rules.values().any(counts)
     }
 
     /// Whether any rule limits anything.
@@ -169,7 +200,7 @@ impl RuleBook {
                 || retry_percent.is_some()
                 || !limits.is_empty()
         };
-        self.0.values().any(limits)
+        self.rules.values().any(limits)
     }
 
     /// All limits that mean jobs of a queue, from the finest to the coarsest: its own, and those with a
@@ -179,10 +210,10 @@ impl RuleBook {
         if let Some(rules) = self.of(queue) {
             limits.extend(own_limits(queue, rules));
         }
-        for (rule, rules) in self.0.iter().filter(|(name, _)| matches(name, queue)) {
+        for (rule, rules) in self.rules.iter().filter(|(name, _)| matches(name, queue)) {
             limits.extend(rules.limits.iter().map(|(name, limit)| QueueLimit {
                 queue: queue.to_owned(),
-                gate: format!("{rule}/{name}"),
+                gate: limit.gate(rule, name),
                 kind: limit.kind.clone(),
                 counts: Counts::Per(limit.per),
                 concurrency: limit.concurrency,
@@ -197,8 +228,8 @@ impl RuleBook {
 
     /// Every limit that has a name, by the name of its gates, without tenant or key.
     pub fn named_limits(&self) -> impl Iterator<Item = (String, &Limit)> {
-        self.0.iter().flat_map(|(rule, rules)| {
-            rules.limits.iter().map(move |(name, limit)| (format!("{rule}/{name}"), limit))
+        self.rules.iter().flat_map(|(rule, rules)| {
+            rules.limits.iter().map(move |(name, limit)| (limit.gate(rule, name), limit))
         })
     }
 
@@ -206,7 +237,7 @@ impl RuleBook {
     /// pauses `mail:*` must not find some of it running, because another rule was set for a part.
     pub fn paused_by(&self, queue: &str) -> Option<&str> {
         let pausing = |(name, rules): &(&String, &QueueRules)| rules.paused && matches(name, queue);
-        self.0.iter().find(pausing).map(|(name, _)| name.as_str())
+        self.rules.iter().find(pausing).map(|(name, _)| name.as_str())
     }
 }
 
@@ -250,11 +281,14 @@ mod tests {
     #[test]
     fn the_name_goes_before_the_longest_pattern() {
         let long = QueueRules { version: 7, ..QueueRules::default() };
-        let book = RuleBook::new([
-            ("mail:*".to_owned(), QueueRules::default()),
-            ("mail:bulk:*".to_owned(), long.clone()),
-            ("mail:bulk:eu".to_owned(), paused()),
-        ]);
+        let book = RuleBook::new(
+            Edition::default(),
+            [
+                ("mail:*".to_owned(), QueueRules::default()),
+                ("mail:bulk:*".to_owned(), long.clone()),
+                ("mail:bulk:eu".to_owned(), paused()),
+            ],
+        );
         assert_eq!(book.of("mail:bulk:eu"), Some(&paused()));
         assert_eq!(book.of("mail:bulk:us"), Some(&long));
         assert_eq!(book.of("mail:one"), Some(&QueueRules::default()));
@@ -263,11 +297,14 @@ mod tests {
 
     #[test]
     fn any_rule_that_means_a_queue_pauses_it() {
-        let book = RuleBook::new([
-            ("mail:*".to_owned(), paused()),
-            ("mail:eu".to_owned(), QueueRules::default()),
-            ("post".to_owned(), QueueRules::default()),
-        ]);
+        let book = RuleBook::new(
+            Edition::default(),
+            [
+                ("mail:*".to_owned(), paused()),
+                ("mail:eu".to_owned(), QueueRules::default()),
+                ("post".to_owned(), QueueRules::default()),
+            ],
+        );
         assert_eq!(book.paused_by("mail:eu"), Some("mail:*"));
         assert_eq!(book.paused_by("post"), None);
     }
@@ -276,30 +313,33 @@ mod tests {
     fn limits_of_every_rule_that_means_a_queue_apply_to_it_finest_first() {
         let limit = |per| Limit { per, concurrency: Some(1), ..Limit::default() };
         let named = |name: &str, per| BTreeMap::from([(name.to_owned(), limit(per))]);
-        let book = RuleBook::new([
-            (
-                "*".to_owned(),
-                QueueRules { limits: named("all", Per::All), ..QueueRules::default() },
-            ),
-            (
-                "mail:*".to_owned(),
-                QueueRules {
-                    concurrency: Some(5),
-                    hold: Some(Per::Tenant),
-                    retry_percent: Some(20),
-                    limits: named("one", Per::Key),
-                    ..QueueRules::default()
-                },
-            ),
-        ]);
+        let book = RuleBook::new(
+            Edition::default(),
+            [
+                (
+                    "*".to_owned(),
+                    QueueRules { limits: named("all", Per::All), ..QueueRules::default() },
+                ),
+                (
+                    "mail:*".to_owned(),
+                    QueueRules {
+                        concurrency: Some(5),
+                        hold: Some(Per::Tenant),
+                        retry_percent: Some(20),
+                        limits: named("one", Per::Key),
+                        ..QueueRules::default()
+                    },
+                ),
+            ],
+        );
         let gates =
             |queue| book.limits(queue).into_iter().map(|limit| limit.gate).collect::<Vec<_>>();
         assert_eq!(
             gates("mail:eu"),
-            ["mail:*/one", "mail:eu/hold", "mail:eu/retries", "mail:eu/", "*/all"]
+            ["mail:*/one\u{1d}key\u{1d}", "mail:eu/hold", "mail:eu/retries", "mail:eu/", "*/all"]
         );
         let named: Vec<_> = book.named_limits().map(|(gate, _)| gate).collect();
-        assert_eq!(named, ["*/all", "mail:*/one"]);
+        assert_eq!(named, ["*/all", "mail:*/one\u{1d}key\u{1d}"]);
         assert_eq!(gates("post"), ["*/all"]);
     }
 

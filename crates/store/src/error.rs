@@ -92,6 +92,11 @@ pub enum Error {
         /// The version found.
         found: String,
     },
+    /// A claim follows rules that are no more.
+    #[error(
+        "the rules of queues have changed since this claim read them; read them again and claim anew"
+    )]
+    RulesOutdated,
     /// A queue has no room for these jobs.
     #[error("{0}")]
     QueueFull(Full),
@@ -117,6 +122,7 @@ impl Error {
             Self::DiskFailed { .. } => "store_disk_failed",
             Self::Busy { .. } => "store_busy",
             Self::SqliteTooOld { .. } => "sqlite_too_old",
+            Self::RulesOutdated => "rules_outdated",
             Self::QueueFull(_) => "queue_full",
             Self::Database { .. } => "store_refused",
         }

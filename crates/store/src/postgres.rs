@@ -36,6 +36,7 @@ mod runs;
 mod schedules;
 mod settle;
 mod statement;
+mod stowaways;
 mod sweep;
 mod tls;
 mod unique;
@@ -55,7 +56,7 @@ use tidemill_core::gate::GateView;
 use tidemill_core::retention::Finished;
 use tidemill_core::why::LaneView;
 use tidemill_core::workflow::Mail;
-use tidemill_core::{FlowId, JobId, NewJob, Payload, WorkerId};
+use tidemill_core::{FlowId, JobId, NewJob, Payload, RuleBook, WorkerId};
 use tokio::task::JoinHandle;
 pub use tokio_postgres;
 
@@ -412,12 +413,12 @@ impl Store for Postgres {
         queues::list(&self.shared.db).await
     }
 
-    async fn queue_rules(&self) -> Result<Vec<(String, QueueRules)>> {
+    async fn queue_rules(&self) -> Result<RuleBook> {
         queues::rules(&self.shared.db).await
     }
 
     async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<bool> {
-        let is_set = queues::set(&self.shared.db, name, rules).await?;
+        let is_set = queues::set(&self.shared.db, name, rules.as_ref()).await?;
         self.shared.hint(Hint::Rules);
         if is_set {
             held::release(&self.shared, name).await?;

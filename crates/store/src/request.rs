@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tidemill_core::{Breaker, Job, JobId, Priority, QueueLimit, Settlement, Token, WorkerId};
+use tidemill_core::{
+    Breaker, Edition, Job, JobId, Priority, QueueLimit, Settlement, Token, WorkerId,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::run::RunWrites;
@@ -92,6 +94,10 @@ pub struct ClaimRequest {
     pub share: Share,
     /// The limits of these lanes' queues, from the finest to the coarsest.
     pub limits: Arc<Vec<QueueLimit>>,
+    /// The rule book that lanes and limits were taken from: the claim is refused when another one holds by now
+    /// ([`Error::RulesOutdated`](crate::Error::RulesOutdated)), so none takes what the latest rules would not give.
+    /// `None`: they are the asker's own, whatever the rules are.
+    pub edition: Option<Edition>,
     /// Only these kinds; `None` means all. Jobs of other kinds stay where they are.
     pub kinds: Option<Arc<Vec<String>>>,
     /// At most this many.

@@ -39,6 +39,7 @@ mod runs;
 mod schedules;
 mod settle;
 mod standing;
+mod stowaways;
 mod sweep;
 mod tenants;
 mod unheard;
@@ -59,7 +60,7 @@ use tidemill_core::gate::GateView;
 use tidemill_core::retention::Finished;
 use tidemill_core::why::LaneView;
 use tidemill_core::workflow::Mail;
-use tidemill_core::{Clock, FlowId, JobId, NewJob, Payload, WorkerId};
+use tidemill_core::{Clock, FlowId, JobId, NewJob, Payload, RuleBook, WorkerId};
 
 use crate::error::{Error, Result};
 use crate::flow::{
@@ -367,7 +368,7 @@ impl Store for Sqlite {
         self.read(move |conn| queues::queues(conn, now)).await
     }
 
-    async fn queue_rules(&self) -> Result<Vec<(String, QueueRules)>> {
+    async fn queue_rules(&self) -> Result<RuleBook> {
         self.read(queues::rules).await
     }
 

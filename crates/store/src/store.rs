@@ -10,7 +10,7 @@ use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
 use tidemill_core::gate::GateView;
 use tidemill_core::retention::Finished;
 use tidemill_core::why::LaneView;
-use tidemill_core::{JobId, NewJob, Payload, WorkerId};
+use tidemill_core::{JobId, NewJob, Payload, RuleBook, WorkerId};
 
 use crate::error::Result;
 use crate::flow::Flows;
@@ -103,11 +103,13 @@ pub trait Store: Flows + Runs + Send + Sync + Debug + 'static {
     /// All queues that have jobs, dead letters or rules.
     async fn queues(&self) -> Result<Vec<QueueView>>;
 
-    /// The rules of the queues that have some.
-    async fn queue_rules(&self) -> Result<Vec<(String, QueueRules)>>;
+    /// The rules of the queues that have some, and which edition that is, of one moment.
+    async fn queue_rules(&self) -> Result<RuleBook>;
 
     /// Sets the rules of a queue, one version on; `None` takes them away. `false`: they were given with
     /// a version that is not the present one, and nothing was changed. Tells `Hint::Rules`.
+    ///
+    /// From its commit on no claim follows an older edition, and what runs already counts at the gates of the new one.
     async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<bool>;
 
     /// The queues that have jobs waiting, by name. Its cost grows with their number alone.

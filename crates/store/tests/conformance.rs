@@ -27,6 +27,7 @@ mod conformance {
     mod flows_whole;
     mod lane;
     mod limits;
+    mod limits_change;
     mod limits_race;
     mod limits_shared;
     mod migrate;

@@ -66,7 +66,10 @@ pub async fn drain(worker: Worker) -> Result<Drained> {
         look(&shop.mill, &shop.options.all_queues()).await?;
         let known = shop.mill.0.rules.known();
         let lanes = Lanes::of(&shop.options.all_queues(), &known, &Turns::default());
-        let claim = shop.mill.store().claim(shop.wish(&lanes, &known, 100)).await?;
+        let claim = match shop.mill.store().claim(shop.wish(&lanes, &known, 100)).await {
+            Err(tidemill_store::Error::RulesOutdated) => continue,
+            claim => claim?,
+        };
         let Some(token) = claim.token else {
             // What has just ended may let a flow go on.
             if std::mem::replace(&mut is_tended, true) {

@@ -18,7 +18,7 @@ pub struct Args {
 enum Verb {
     /// List the limits that have a name (the default)
     List,
-    /// Set a limit by its name, in every process within a second
+    /// Set a limit by its name, in every process from then on
     Set(Set),
     /// Take a limit away
     Delete {

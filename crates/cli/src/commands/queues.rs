@@ -43,7 +43,7 @@ enum Verb {
         /// The queue
         queue: String,
     },
-    /// Set the rules of a queue, in every process within a second
+    /// Set the rules of a queue, in every process
     Set(Box<Set>),
     /// Take the rules of a queue away
     Unset {

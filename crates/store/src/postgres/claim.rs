@@ -2,7 +2,7 @@
 //!
 //! Nobody waits: sheaves in the hands of others are passed over, and asked for again soon after, and so are
 //! those whose gates are. Only claims under limits for all, or per time, take turns; so that these are short,
-//! bodies are then read by a statement of their own.
+//! bodies are then read by a statement of their own. Refuses wishes made up by rules that are no more.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tidemill_core::gate::{Counts, Per, RETRY_CREDIT};
-use tidemill_core::{Job, QueueLimit, Token};
+use tidemill_core::{Edition, Job, QueueLimit, Token};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::postgres::Shared;
 use crate::postgres::body::body;
 use crate::postgres::doors;
@@ -42,6 +42,7 @@ const CLAIM: Statement = sql!(
     INT4,
     INT4,
     TEXT,
+    INT8,
 );
 
 const BODIES: Statement = sql!("select_bodies", UUID_ARRAY);
@@ -109,6 +110,9 @@ async fn look(shared: &Arc<Shared>, ask: &ClaimRequest, plan: &mut Plan) -> Resu
         match look_once(shared, ask, plan, asked).await {
             Ok(rows) => {
                 let took = began.elapsed();
+                if rows.first().and_then(|head| head.get(25)).unwrap_or(false) {
+                    return Err(Error::RulesOutdated);
+                }
                 if let Some(stops) = rows.first().and_then(|head| head.get(23)) {
                     doors::look_back(shared, under(&ask.limits), stops);
                 }
@@ -166,6 +170,7 @@ async fn look_once(
             &(plan.sheaves as i32),
             &(ask.jobs_max as i32),
             &under(&ask.limits),
+            &ask.edition.map(|Edition(number)| number as i64),
         ],
     )
     .await

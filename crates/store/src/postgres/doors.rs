@@ -12,7 +12,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidemill_core::gate::GateView;
-use tidemill_core::queue::RuleBook;
 use tidemill_core::{Breaker, WorkerId};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -40,7 +39,7 @@ const COME_OUT: Statement = sql!(
 );
 const VIEWS: Statement = sql!("select_gates", TEXT_ARRAY);
 const LOOK_BACK: Statement = sql!("look_back", TIMESTAMPTZ, TEXT, TEXT_ARRAY);
-const UNSTICK: Statement = sql!("unstick_gates", TIMESTAMPTZ, TEXT_ARRAY, INT4_ARRAY, TEXT_ARRAY);
+const UNSTICK: Statement = sql!("unstick_gates", TIMESTAMPTZ, TEXT_ARRAY, INT4_ARRAY);
 
 /// How attempts ended that came out of one gate.
 #[derive(Debug, Clone, Copy, Default)]
@@ -164,15 +163,14 @@ pub(crate) fn look_back(shared: &Arc<Shared>, under: Option<String>, stops: Vec<
 }
 
 /// Lets those through that are held while there is room, or no such limit, and no clock will open their gate: whoever
-/// should have is gone, or did not know the latest rules. Answers the queues that have reason to look again.
+/// should have is gone. Answers the queues that have reason to look again.
 pub(crate) async fn unstick(shared: &Shared) -> Result<Vec<String>, Error> {
-    let book = RuleBook::new(queues::rules(&shared.db).await?);
+    let book = queues::rules(&shared.db).await?;
     let named: Vec<_> = book.named_limits().collect();
     let bases: Vec<&str> = named.iter().map(|(base, _)| base.as_str()).collect();
     let mosts: Vec<_> =
         named.iter().map(|(_, limit)| limit.concurrency.map(|most| most as i32)).collect();
-    let kinds: Vec<_> = named.iter().map(|(_, limit)| limit.kind.as_deref()).collect();
-    let rows = shared.db.read(&UNSTICK, &[&shared.db.manual_now(), &bases, &mosts, &kinds]).await?;
+    let rows = shared.db.read(&UNSTICK, &[&shared.db.manual_now(), &bases, &mosts]).await?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 

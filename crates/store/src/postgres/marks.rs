@@ -196,6 +196,7 @@ mod tests {
             lanes,
             share,
             limits: std::sync::Arc::default(),
+            edition: None,
             kinds: None,
             jobs_max: 100,
             stand: None,

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidemill_core::Priority;
 use tidemill_core::queue::matches;
+use tidemill_core::{Edition, Priority, RuleBook};
+use tokio_postgres::Row;
 
 use crate::error::{Error, Result};
-use crate::postgres::connect::Db;
+use crate::postgres::connect::{Conn, Db};
+use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Param, Statement, sql};
-use crate::postgres::workers;
+use crate::postgres::{stowaways, workers};
 use crate::view::{QueueRules, QueueView, WorkerView};
 
 const WAITING: Statement = sql!("count_waiting", TIMESTAMPTZ);
@@ -21,6 +23,8 @@ const SET: Statement =
 const DEPTHS: Statement = sql!("select_depths");
 const NAMES: Statement = sql!("queue_names");
 const UNSET: Statement = sql!("delete_queue_rules", TEXT);
+const LOCK: Statement = sql!("lock_rules");
+const NEXT: Statement = sql!("next_edition");
 
 /// All queues that have jobs, dead letters or rules.
 pub(crate) async fn list(db: &Db) -> Result<Vec<QueueView>> {
@@ -52,8 +56,8 @@ pub(crate) async fn list(db: &Db) -> Result<Vec<QueueView>> {
         queue.depth = row.get::<_, i64>(1).max(0) as u64;
         queue.above_since = row.get::<_, Option<At>>(2).map(|at| at.0);
     }
-    for (name, rules) in rules(db).await? {
-        queues.named(&name).rules = Some(rules);
+    for (name, rules) in rules(db).await?.iter() {
+        queues.named(name).rules = Some(rules.clone());
     }
     let known = Known::of(db).await?;
     for (name, kinds) in kinds {
@@ -90,27 +94,66 @@ impl Known {
 }
 
 /// The rules of the queues that have some.
-pub(crate) async fn rules(db: &Db) -> Result<Vec<(String, QueueRules)>> {
-    let rows = db.read(&RULES, &[]).await?;
-    let rule = |row: &tokio_postgres::Row| {
-        let name: String = row.get(0);
-        let mut rules: QueueRules = serde_json::from_str(row.get(1)).map_err(|error| {
-            Error::Database { reason: format!("the rules of queue {name} cannot be read: {error}") }
-        })?;
-        rules.version = row.get::<_, i64>(2) as u64;
-        Ok((name, rules))
-    };
-    rows.iter().map(rule).collect()
+pub(crate) async fn rules(db: &Db) -> Result<RuleBook> {
+    book(&db.read(&RULES, &[]).await?)
 }
 
-/// Sets the rules of a queue, or takes them away; `false` when they have another version by now.
-pub(crate) async fn set(db: &Db, name: &str, rules: Option<QueueRules>) -> Result<bool> {
-    let Some(rules) = rules else {
-        db.read(&UNSET, &[&name]).await?;
-        return Ok(true);
+fn book(rows: &[Row]) -> Result<RuleBook> {
+    let edition = rows.first().map(|row| Edition(row.get::<_, i64>(0) as u64));
+    let rule = |row: &Row| {
+        let name: Option<String> = row.get(1);
+        let name = name?;
+        let rules = serde_json::from_str(row.get(2)).map_err(|error| Error::Database {
+            reason: format!("the rules of queue {name} cannot be read: {error}"),
+        });
+        let version = |rules| QueueRules { version: row.get::<_, i64>(3) as u64, ..rules };
+        Some(rules.map(|rules| (name, version(rules))))
     };
-    let text = serde_json::to_string(&rules)
-        .map_err(|error| Error::Database { reason: error.to_string() })?;
+    let rules = rows.iter().filter_map(rule).collect::<Result<Vec<_>>>()?;
+    Ok(RuleBook::new(edition.unwrap_or_default(), rules))
+}
+
+/// Sets the rules of a queue, or takes them away; `false` when they have another version by now. Claims that were made
+/// up before are refused from its commit on, and who runs counts where the new rules count.
+pub(crate) async fn set(db: &Db, name: &str, rules: Option<&QueueRules>) -> Result<bool> {
+    let mut tries = Tries::once();
+    loop {
+        let done = async {
+            let conn = db.begin().await?;
+            match change(db, &conn, name, rules).await {
+                Ok(false) => conn.rollback().await.map(|()| false),
+                changed => conn.end(changed).await,
+            }
+        };
+        match done.await {
+            Ok(is_set) => return Ok(is_set),
+            Err(fault) => tries.again(fault).await?,
+        }
+    }
+}
+
+async fn change(
+    db: &Db,
+    conn: &Conn<'_>,
+    name: &str,
+    rules: Option<&QueueRules>,
+) -> Result<bool, Fault> {
+    conn.query(&LOCK, &[]).await?;
+    let is_set = match rules {
+        Some(rules) => upsert(conn, name, rules).await?,
+        None => conn.query(&UNSET, &[&name]).await.map(|_| true)?,
+    };
+    if is_set {
+        conn.query(&NEXT, &[]).await?;
+        let book = book(&conn.query(&RULES, &[]).await?).map_err(Fault::Refused)?;
+        stowaways::find(conn, db.manual_now(), &book).await?;
+    }
+    Ok(is_set)
+}
+
+async fn upsert(conn: &Conn<'_>, name: &str, rules: &QueueRules) -> Result<bool, Fault> {
+    let text = serde_json::to_string(rules)
+        .map_err(|error| Fault::Refused(Error::Database { reason: error.to_string() }))?;
     let number = |number: u64| number as i64;
     let (depth_max, marks) = (rules.depth_max.map(number), rules.watermarks());
     let overflow = depth_max.map(|_| rules.overflow.word());
@@ -119,8 +162,7 @@ pub(crate) async fn set(db: &Db, name: &str, rules: Option<QueueRules>) -> Resul
     let version = rules.version as i64;
     let columns: [Param<'_>; 9] =
         [&name, &text, &version, &depth_max, &overflow, &wait_ms, &divert, &high, &low];
-    let set = db.write(&SET, &columns).await?;
-    Ok(!set.is_empty())
+    Ok(!conn.query(&SET, &columns).await?.is_empty())
 }
 
 /// The queues that have jobs waiting.

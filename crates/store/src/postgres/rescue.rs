@@ -26,6 +26,7 @@ use crate::postgres::lines;
 use crate::postgres::record::{Back, Body, End, Record, Told};
 use crate::postgres::settle;
 use crate::postgres::statement::{At, Statement, sql};
+use crate::postgres::stowaways;
 use crate::request::{RescueRules, Rescued};
 use crate::wake::Hint;
 
@@ -66,6 +67,7 @@ pub(crate) async fn rescue(shared: &Arc<Shared>, rules: RescueRules) -> Result<R
         rescued = leave(shared, &Leaving::Silent(rules)).await?;
     }
     if shared.unstick_is_due(UNSTICK_EVERY) {
+        stowaways::sweep(&shared.db).await?;
         for queue in doors::unstick(shared).await? {
             shared.hint(Hint::Ready { queue });
         }

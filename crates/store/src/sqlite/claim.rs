@@ -1,8 +1,8 @@
 //! Takes due jobs under a lease.
 //!
 //! Whoever deletes a ready row has the job: in SQLite there is one writer at a time, so no lock and
-//! no second look is needed. Refuses workers that are not registered, and leaves jobs of kinds that
-//! the worker does not know where they are.
+//! no second look is needed. Refuses workers that are not registered and wishes made up by rules that are no
+//! more, and leaves jobs of kinds that the worker does not know where they are.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use rusqlite::{Connection, Row, params};
 use tidemill_core::JobId;
 use tidemill_core::share::allot;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::request::{Claim, ClaimRequest, ClaimedJob, Lane, Seen};
 use crate::sqlite::doors::{Candidate, Doors, Verdict};
 use crate::sqlite::lease::{Held, Lease};
@@ -36,8 +36,9 @@ pub(super) fn claim(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Claim> {
     let (conn, now) = (turn.conn, turn.now);
     let seen = Some(Seen { brought: turn.brought, next_due: None });
     let mut claim = Claim { token: None, now: time(now), jobs: Vec::new(), next_due: None, seen };
-    if !workers::is_registered(conn, ask.worker)? {
-        return Ok(claim);
+    let Some(edition) = workers::edition_for(conn, ask.worker)? else { return Ok(claim) };
+    if ask.edition.is_some_and(|own| own != edition) {
+        return Err(Error::RulesOutdated);
     }
     let mut doors = Doors::new(&ask.limits, now);
     doors.let_through(conn)?;
@@ -402,6 +403,7 @@ mod tests {
             lanes,
             share: Share::default(),
             limits: Arc::default(),
+            edition: None,
             kinds: Some(Arc::new(kinds)),
             jobs_max: 1,
             stand: None,

@@ -14,7 +14,7 @@ use tidemill_core::{QueueLimit, Token};
 
 use crate::error::Result;
 use crate::sqlite::gates::{Gate, LET_THROUGH_MAX};
-use crate::sqlite::held;
+use crate::sqlite::{held, stowaways};
 
 /// When to look again at a gate that only holds jobs of queues which were not asked for.
 const OTHERS_US: i64 = 5_000_000;
@@ -47,6 +47,8 @@ struct Door<'a> {
     inside: i64,
     /// Whether somebody was held or turned away.
     is_wanted: bool,
+    /// Whether it is to be looked at by the clock for the sake of stowaways at gates of its limit.
+    is_stowed: bool,
 }
 
 /// The gates of one claim.
@@ -60,6 +62,8 @@ pub(super) struct Doors<'a> {
     of_all: Vec<Option<usize>>,
     /// Limits none of whose gates has anything to remember.
     blank: Vec<&'a str>,
+    /// Whether somebody may be inside of a gate without a permit.
+    has_stowaways: bool,
     /// A slot that nobody else wants is free for retries.
     pub retries_are_free: bool,
 }
@@ -67,7 +71,8 @@ pub(super) struct Doors<'a> {
 impl<'a> Doors<'a> {
     pub fn new(limits: &'a [QueueLimit], now: i64) -> Self {
         let (all, seen, of_all) = (Vec::new(), HashMap::new(), vec![None; limits.len()]);
-        Self { limits, now, all, seen, of_all, blank: Vec::new(), retries_are_free: false }
+        let (blank, has_stowaways, retries_are_free) = (Vec::new(), false, false);
+        Self { limits, now, all, seen, of_all, blank, has_stowaways, retries_are_free }
     }
 
     /// Whether a queue has limits at all.
@@ -83,6 +88,7 @@ impl<'a> Doors<'a> {
 
     /// Lets those through that gates hold and that may pass by now.
     pub fn let_through(&mut self, conn: &Connection) -> Result<()> {
+        self.has_stowaways = !self.limits.is_empty() && stowaways::may_be(conn)?;
         let mut looked_at: Vec<&str> = Vec::new();
         for limit in self.limits {
             if looked_at.contains(&&*limit.gate) {
@@ -97,7 +103,14 @@ impl<'a> Doors<'a> {
             let mut select = conn.prepare_cached(include_str!("sql/select_open_gates.sql"))?;
             let open =
                 select.query_map(params![limit.gate, self.now], |row| row.get::<_, String>(0))?;
-            let open = open.collect::<rusqlite::Result<Vec<_>>>()?;
+            let mut open = open.collect::<rusqlite::Result<Vec<_>>>()?;
+            if self.has_stowaways && open.contains(&limit.gate) {
+                // Nobody tells when one of these ends: whoever is held beside them looks again.
+                let beside = stowaways::gates(conn, &limit.gate)?;
+                open.extend(beside);
+                open.sort_unstable();
+                open.dedup();
+            }
             let with_it = self.limits.iter().filter(|other| other.gate == limit.gate);
             let queues: Vec<&str> = with_it.map(|other| other.queue.as_str()).collect();
             for name in open {
@@ -107,9 +120,10 @@ impl<'a> Doors<'a> {
                     // the sake of the others, nor hide anybody from those who serve them.
                     let others = held::let_each_through(conn, &name, room)?;
                     let later = (others > 0).then(|| self.now.saturating_add(OTHERS_US));
-                    let gate = &mut self.door(conn, limit, &name)?.gate;
-                    gate.opens_at = later;
-                    gate.save(conn)?;
+                    let now = self.now;
+                    let door = self.door(conn, limit, &name)?;
+                    door.gate.opens_at = door.look(now).or(later);
+                    door.gate.save(conn)?;
                 }
             }
         }
@@ -135,10 +149,16 @@ impl<'a> Doors<'a> {
             base if self.blank.contains(&base) => Gate::named(name),
             _ => Gate::load(conn, name)?,
         };
-        let room = room(conn, limit, &gate, self.now)?;
+        let mut room = room(conn, limit, &gate, self.now)?;
+        let mut is_stowed = false;
+        if let Some(most) = limit.concurrency.filter(|_| self.has_stowaways) {
+            let free = i64::from(most) - inside(conn, name)?;
+            room = room.min(free - stowaways::count(conn, &limit.gate, name, most)?);
+            is_stowed = name == limit.gate && stowaways::are_at(conn, name)?;
+        }
         let (at, name) = (self.all.len(), Arc::<str>::from(name));
         self.seen.insert(Arc::clone(&name), at);
-        self.all.push(Door { name, gate, limit, room, inside: 0, is_wanted: false });
+        self.all.push(Door { name, gate, limit, room, inside: 0, is_wanted: false, is_stowed });
         Ok(at)
     }
 
@@ -321,7 +341,12 @@ impl Door<'_> {
     /// When the clock opens it, if that is what it waits for.
     fn opening(&self, now: i64) -> Option<i64> {
         let shut_until = self.gate.shut_until.into_iter();
-        shut_until.chain(self.next_cell()).max().filter(|at| *at > now)
+        shut_until.chain(self.next_cell()).max().filter(|at| *at > now).or(self.look(now))
+    }
+
+    /// When to look again, where stowaways may have ended by then.
+    fn look(&self, now: i64) -> Option<i64> {
+        self.is_stowed.then(|| now.saturating_add(stowaways::LOOK_US))
     }
 
     /// An open gate that lets nobody through any more waits for the clock, or for somebody to come out. One
@@ -333,13 +358,17 @@ impl Door<'_> {
     }
 }
 
+/// How many have a permit of a gate.
+fn inside(conn: &Connection, gate: &str) -> Result<i64> {
+    let mut count = conn.prepare_cached(include_str!("sql/count_inside.sql"))?;
+    Ok(count.query_one([gate], |row| row.get(0))?)
+}
+
 /// How many a gate lets through now.
 fn room(conn: &Connection, limit: &QueueLimit, gate: &Gate, now: i64) -> Result<i64> {
     let mut room = i64::MAX;
     if let Some(most) = limit.concurrency {
-        let mut count = conn.prepare_cached(include_str!("sql/count_inside.sql"))?;
-        room =
-            room.min(i64::from(most) - count.query_one([&gate.name], |row| row.get::<_, i64>(0))?);
+        room = room.min(i64::from(most) - inside(conn, &gate.name)?);
     }
     if gate.shut_until.is_some_and(|until| until > now) {
         room = room.min(0);

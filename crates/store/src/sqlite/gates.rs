@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use tidemill_core::gate::{GateView, PART};
-use tidemill_core::queue::RuleBook;
 use tidemill_core::{Breaker, Token};
 
 use crate::error::Result;
@@ -226,10 +225,10 @@ pub(super) fn unstick(turn: &mut Turn<'_>) -> Result<()> {
     if !conn.prepare_cached(include_str!("sql/is_waiting.sql"))?.query_one([], |row| row.get(0))? {
         return Ok(());
     }
-    let book = RuleBook::new(queues::rules(conn)?);
-    let named = book.named_limits().map(|(base, limit)| {
-        serde_json::json!({ "base": base, "most": limit.concurrency, "kind": limit.kind })
-    });
+    let book = queues::rules(conn)?;
+    let named = book
+        .named_limits()
+        .map(|(base, limit)| serde_json::json!({ "base": base, "most": limit.concurrency }));
     let named = named.collect::<serde_json::Value>().to_string();
     let mut select = conn.prepare_cached(include_str!("sql/select_stuck_gates.sql"))?;
     let stuck = select.query_map(params![turn.now, named], |row| {
@@ -247,7 +246,8 @@ pub(super) fn unstick(turn: &mut Turn<'_>) -> Result<()> {
 pub(super) fn view(conn: &Connection, name: &str) -> Result<GateView> {
     let gate = Gate::load(conn, name)?;
     let mut select = conn.prepare_cached(include_str!("sql/select_inside.sql"))?;
-    let inside = select.query_map([name], |row| Ok((worker_id(row, 0)?, count::<i64>(row, 1)?)))?;
+    let inside = select
+        .query_map([base(name), name], |row| Ok((worker_id(row, 0)?, count::<i64>(row, 1)?)))?;
     let mut held = conn.prepare_cached(include_str!("sql/count_held.sql"))?;
     Ok(GateView {
         inside: inside.collect::<rusqlite::Result<_>>()?,

@@ -7,14 +7,14 @@
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use tidemill_core::Priority;
 use tidemill_core::queue::matches;
+use tidemill_core::{Edition, Priority, RuleBook};
 
 use crate::error::Result;
 use crate::sqlite::lease::Lease;
 use crate::sqlite::rows::{count, time, time_opt};
-use crate::sqlite::workers;
 use crate::sqlite::writer::Turn;
+use crate::sqlite::{stowaways, workers};
 use crate::view::{QueueRules, QueueView, Unfinished};
 
 type Queues = BTreeMap<String, QueueView>;
@@ -41,8 +41,8 @@ pub(super) fn queues(conn: &Connection, now: i64) -> Result<Vec<QueueView>> {
         view.depth = count::<i64>(row, 1)?;
         view.above_since = time_opt(row, 2)?;
     }
-    for (name, rules) in rules(conn)? {
-        queue(&mut queues, name).rules = Some(rules);
+    for (name, rules) in rules(conn)?.iter() {
+        queue(&mut queues, name.to_owned()).rules = Some(rules.clone());
     }
     Ok(queues.into_values().collect())
 }
@@ -105,22 +105,38 @@ pub(super) fn unfinished(conn: &Connection) -> Result<Unfinished> {
 }
 
 /// The rules of the queues that have some.
-pub(super) fn rules(conn: &Connection) -> Result<Vec<(String, QueueRules)>> {
+pub(super) fn rules(conn: &Connection) -> Result<RuleBook> {
     let mut select = conn.prepare_cached(include_str!("sql/select_queue_rules.sql"))?;
-    let rules = select.query_map([], |row| {
-        let rules: QueueRules = serde_json::from_str(row.get_ref(1)?.as_str()?).unwrap_or_default();
-        Ok((row.get(0)?, QueueRules { version: count::<i64>(row, 2)?, ..rules }))
-    })?;
-    Ok(rules.collect::<rusqlite::Result<_>>()?)
+    let (mut edition, mut all) = (Edition::default(), Vec::new());
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        edition = Edition(count::<i64>(row, 0)?);
+        let Some(name) = row.get::<_, Option<String>>(1)? else { continue };
+        let rules = row.get::<_, String>(2)?;
+        let rules: QueueRules = serde_json::from_str(&rules).unwrap_or_default();
+        all.push((name, QueueRules { version: count::<i64>(row, 3)?, ..rules }));
+    }
+    Ok(RuleBook::new(edition, all))
 }
 
-/// Sets the rules of a queue; `false` when they have another version by now.
+/// Sets the rules of a queue; `false` when they have another version by now. Claims that were made up before are
+/// refused from here on, and who runs counts where the new rules count.
 pub(super) fn set_rules(turn: &Turn<'_>, name: &str, rules: Option<&QueueRules>) -> Result<bool> {
     let conn = turn.conn;
-    let Some(rules) = rules else {
+    let is_set = if let Some(rules) = rules {
+        upsert(conn, name, rules)?
+    } else {
         conn.prepare_cached(include_str!("sql/delete_queue_rules.sql"))?.execute([name])?;
-        return Ok(true);
+        true
     };
+    if is_set {
+        conn.prepare_cached(include_str!("sql/next_edition.sql"))?.execute([])?;
+        stowaways::find(turn, &self::rules(conn)?)?;
+    }
+    Ok(is_set)
+}
+
+fn upsert(conn: &Connection, name: &str, rules: &QueueRules) -> Result<bool> {
     let mut upsert = conn.prepare_cached(include_str!("sql/upsert_queue_rules.sql"))?;
     let number = |number: u64| number as i64;
     let marks = rules.watermarks();

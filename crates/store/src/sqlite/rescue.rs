@@ -17,6 +17,7 @@ use crate::sqlite::lease::{Held, Lease};
 use crate::sqlite::ready::{self, Waiting};
 use crate::sqlite::rows::{time, worker_id};
 use crate::sqlite::settle;
+use crate::sqlite::stowaways;
 use crate::sqlite::writer::Turn;
 
 /// Gives up workers that beat no more.
@@ -30,6 +31,7 @@ pub(super) fn rescue(turn: &mut Turn<'_>, rules: RescueRules) -> Result<Rescued>
     for worker in silent {
         give_up(turn, worker, Some(rules.lost_max), &mut rescued)?;
     }
+    stowaways::sweep(turn)?;
     gates::unstick(turn)?;
     Ok(rescued)
 }

@@ -66,6 +66,7 @@ mod tests {
             lanes,
             share: Share::default(),
             limits: std::sync::Arc::default(),
+            edition: None,
             kinds: None,
             jobs_max: 1,
             stand: None,

@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use rusqlite::{Connection, Row, params};
-use tidemill_core::WorkerId;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use tidemill_core::{Edition, WorkerId};
 
 use crate::error::Result;
 use crate::request::{Beat, WorkerCard};
-use crate::sqlite::rows::{job_id, time_at, worker_id};
+use crate::sqlite::rows::{count, job_id, time_at, worker_id};
 use crate::sqlite::writer::Turn;
 use crate::view::WorkerView;
 
@@ -20,6 +20,13 @@ const BEAT_US_MIN: i64 = 100_000;
 pub(super) fn is_registered(conn: &Connection, worker: WorkerId) -> Result<bool> {
     let mut select = conn.prepare_cached(include_str!("sql/select_worker.sql"))?;
     Ok(select.exists([worker.0.as_bytes()])?)
+}
+
+/// The edition of the rules that holds; `None` for a worker that is not registered.
+pub(super) fn edition_for(conn: &Connection, worker: WorkerId) -> Result<Option<Edition>> {
+    let mut select = conn.prepare_cached(include_str!("sql/select_asker.sql"))?;
+    let edition = select.query_one([worker.0.as_bytes()], |row| Ok(Edition(count::<i64>(row, 0)?)));
+    Ok(edition.optional()?)
 }
 
 pub(super) fn register(turn: &Turn<'_>, card: &WorkerCard) -> Result<()> {

@@ -182,6 +182,7 @@ pub fn ask(worker: WorkerId, queue: &str, jobs_max: usize) -> ClaimRequest {
         lanes: lanes(queue),
         share: Share::default(),
         limits: Arc::default(),
+        edition: None,
         kinds: None,
         jobs_max,
         stand: None,

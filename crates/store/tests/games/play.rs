@@ -76,10 +76,10 @@ pub(crate) fn play_all<S: Strategy>(
     }
 }
 
-/// Empties every table but the one that says which schema this is.
+/// Empties every table but those that are never empty.
 const EMPTY: &str = "do $$ declare names text; begin
     select string_agg(format('%I.%I', schemaname, tablename), ', ') into names
-      from pg_tables where schemaname = 'tidemill' and tablename not in ('schema_version', 'turn');
+      from pg_tables where schemaname = 'tidemill' and tablename not in ('schema_version', 'turn', 'rulebook');
     execute 'truncate ' || names;
 end $$";
 

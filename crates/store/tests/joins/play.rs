@@ -382,6 +382,7 @@ fn ask(worker: WorkerId, jobs_max: usize) -> ClaimRequest {
         lanes: Priority::ALL.map(lane).into(),
         share: Share::default(),
         limits: Arc::default(),
+        edition: None,
         kinds: None,
         jobs_max,
         stand: None,

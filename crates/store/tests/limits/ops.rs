@@ -51,6 +51,13 @@ pub(super) enum Op {
         rules: Option<Box<QueueRules>>,
         is_heard: bool,
     },
+    /// The same, while a worker of a process that knows the rules before claims.
+    SetBeside {
+        ruled: u8,
+        rules: Option<Box<QueueRules>>,
+        place: u8,
+        jobs_max: u8,
+    },
     /// Both processes look at the rules.
     Learn,
     Claim {
@@ -98,13 +105,19 @@ pub(super) enum Op {
 impl Op {
     /// For people: of rules, what this game knows.
     pub(super) fn show(&self) -> String {
-        let Self::Set { ruled, rules, is_heard } = self else { return format!("{self:?}") };
-        let rules = rules.as_deref().map(|rules| {
+        let (named, set, how) = match self {
+            Self::Set { ruled, rules, is_heard } => (ruled, rules, format!("heard {is_heard}")),
+            Self::SetBeside { ruled, rules, place, jobs_max } => {
+                (ruled, rules, format!("beside a claim of {jobs_max} at {place}"))
+            }
+            other => return format!("{other:?}"),
+        };
+        let set = set.as_deref().map(|rules| {
             let QueueRules { paused, concurrency, rate, hold, limits, .. } = rules;
             format!("paused {paused}, {concurrency:?} {rate:?} {hold:?} {limits:?}")
         });
-        let name = RULED[usize::from(*ruled)];
-        format!("Set {name}, heard {is_heard}: {}", rules.unwrap_or_else(|| "nothing".into()))
+        let name = RULED[usize::from(*named)];
+        format!("Set {name}, {how}: {}", set.unwrap_or_else(|| "nothing".into()))
     }
 }
 
@@ -139,11 +152,19 @@ fn op() -> impl Strategy<Value = Op> {
         rules: rules.map(Box::new),
         is_heard,
     });
+    let beside = (0_u8..3, prop::option::weighted(0.8, rules()), 0..PLACES, 1_u8..5);
+    let beside = beside.prop_map(|(ruled, rules, place, jobs_max)| Op::SetBeside {
+        ruled,
+        rules: rules.map(Box::new),
+        place,
+        jobs_max,
+    });
     let kind = prop::option::weighted(0.2, 0_u8..2);
     let claim = (0..PLACES, 1_u8..5, 1_u8..4, kind);
     prop_oneof![
         8 => prop::collection::vec(wish(), 1..6).prop_map(Op::Enqueue),
         3 => set,
+        1 => beside,
         1 => Just(Op::Learn),
         6 => claim.prop_map(|(place, jobs_max, queues, kind)| Op::Claim { place, jobs_max, queues, kind }),
         3 => (1_u8..5, 1_u8..4).prop_map(|(jobs_max, queues)| Op::ClaimBoth { jobs_max, queues }),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tidemill_core::gate::{QueueLimit, Rate};
-use tidemill_core::{JobId, NewJob, State, Token, WorkerId};
+use tidemill_core::{JobId, NewJob, RuleBook, State, Token, WorkerId};
 
 /// How long a worker may be silent.
 pub(super) const TTL: Duration = Duration::from_secs(8);
@@ -16,8 +16,17 @@ pub(super) const LOST_MAX: u16 = 3;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Place {
     Waiting { due: Timestamp },
-    Running { worker: WorkerId, token: Token, called_off: bool, inside: Vec<String> },
+    Running { worker: WorkerId, token: Token, called_off: bool, inside: Inside },
     Finished(State),
+}
+
+/// The gates that a job is inside of.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Inside {
+    /// Those it went through.
+    permits: Vec<String>,
+    /// Those whose limit was set, or began to count, while it ran.
+    stowed: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -48,8 +57,10 @@ pub(super) struct Oracle {
     pub(super) tats: BTreeMap<String, Timestamp>,
     pub(super) shut: BTreeMap<String, Timestamp>,
     starts: BTreeMap<String, Starts>,
-    /// Every gate that somebody went through.
+    /// Every gate that somebody was inside of.
     pub(super) gates: BTreeSet<String>,
+    /// Those that had stowaways when the rules were set last: their end is told to nobody.
+    pub(super) stowed: BTreeSet<String>,
 }
 
 /// The gates that a job goes through, with their limits.
@@ -92,7 +103,7 @@ impl Oracle {
         let mut inside = BTreeMap::new();
         for job in self.jobs.values() {
             if let Place::Running { worker, inside: gates, .. } = &job.place
-                && gates.iter().any(|own| own == gate)
+                && gates.permits.iter().chain(&gates.stowed).any(|own| own == gate)
             {
                 *inside.entry(*worker).or_default() += 1;
             }
@@ -154,9 +165,26 @@ impl Oracle {
             }
         }
         let counted = gates.into_iter().filter(|(_, limit)| limit.concurrency.is_some());
-        let inside = counted.map(|(gate, _)| gate).collect();
+        let permits = counted.map(|(gate, _)| gate).collect();
+        let inside = Inside { permits, stowed: Vec::new() };
         self.job(id).place = Place::Running { worker, token, called_off: false, inside };
         Ok(())
+    }
+
+    /// The rules are these now: whoever runs counts where they count.
+    pub(super) fn follow(&mut self, book: &RuleBook) {
+        self.stowed.clear();
+        for job in self.jobs.values_mut() {
+            let Place::Running { inside, .. } = &mut job.place else { continue };
+            let limits = book.limits(&job.new.queue);
+            let counted = gates_of(&job.new, &limits).into_iter();
+            let counted = counted.filter(|(_, limit)| limit.concurrency.is_some());
+            let stowed =
+                counted.map(|(gate, _)| gate).filter(|gate| !inside.permits.contains(gate));
+            inside.stowed = stowed.collect();
+            self.stowed.extend(inside.stowed.iter().cloned());
+        }
+        self.gates.extend(self.stowed.iter().cloned());
     }
 
     /// In no time did more start than the burst and what the rate gives in that time.

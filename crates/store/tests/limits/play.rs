@@ -13,8 +13,8 @@ use tidemill_core::{
 };
 use tidemill_store::request::{GateEnd, RescueRules};
 use tidemill_store::{
-    CancelAnswer, Claim, ClaimRequest, Hint, Lane, Receipt, SettleItem, Settled, Share, Store,
-    WorkerCard,
+    CancelAnswer, Claim, ClaimRequest, Error, Hint, Lane, Receipt, SettleItem, Settled, Share,
+    Store, WorkerCard,
 };
 use tokio::sync::broadcast::Receiver;
 
@@ -35,13 +35,10 @@ struct Lease {
 
 /// A game in progress.
 pub(super) struct Play {
-    pub(super) url: String,
     pub(super) stores: [Arc<dyn Store>; 2],
     pub(super) clock: ManualClock,
     pub(super) oracle: Oracle,
     pub(super) books: [RuleBook; 2],
-    /// Somebody may have claimed by rules that were not the latest.
-    pub(super) was_stale: bool,
     pub(super) workers: [Option<WorkerId>; PLACES as usize],
     leases: Vec<Lease>,
     pub(super) heard: [Receiver<Hint>; 2],
@@ -52,12 +49,10 @@ fn wrong(what: impl Into<String>) -> TestCaseError {
 }
 
 impl Play {
-    pub(super) fn new(url: &str, stores: [Arc<dyn Store>; 2], clock: ManualClock) -> Self {
+    pub(super) fn new(stores: [Arc<dyn Store>; 2], clock: ManualClock) -> Self {
         Self {
-            url: url.to_owned(),
             oracle: Oracle::at(clock.now()),
             books: [RuleBook::default(), RuleBook::default()],
-            was_stale: false,
             workers: [None; PLACES as usize],
             leases: Vec::new(),
             heard: [stores[0].wake().listen(), stores[1].wake().listen()],
@@ -72,6 +67,9 @@ impl Play {
             Op::Enqueue(wishes) => self.enqueue(&wishes).await?,
             Op::Set { ruled, rules, is_heard } => {
                 self.set(ruled, rules.map(|rules| *rules), is_heard).await?;
+            }
+            Op::SetBeside { ruled, rules, place, jobs_max } => {
+                self.set_beside(ruled, rules.map(|rules| *rules), place, jobs_max.into()).await?;
             }
             Op::Learn => self.learn().await?,
             Op::Claim { place, jobs_max, queues, kind } => {
@@ -119,15 +117,75 @@ impl Play {
     ) -> Verdict {
         let name = RULED[usize::from(named)];
         prop_assert!(fine(self.stores[1].set_queue(name, rules).await)?, "nobody else sets rules");
-        self.books[1] = RuleBook::new(fine(self.stores[1].queue_rules().await)?);
-        self.was_stale |= !is_heard;
+        self.hear().await?;
         if is_heard { self.learn().await } else { Ok(()) }
     }
 
+    /// A claim comes before the change, and is counted by it, or after it, and is refused.
+    async fn set_beside(
+        &mut self,
+        named: u8,
+        rules: Option<QueueRules>,
+        place: u8,
+        jobs_max: usize,
+    ) -> Verdict {
+        let Some(ask) = self.wish(place, jobs_max, 3, None).await? else { return Ok(()) };
+        let is_stale = self.is_stale(&ask);
+        let (name, store) = (RULED[usize::from(named)], self.store(place));
+        let (set, claim) =
+            tokio::join!(self.stores[1].set_queue(name, rules), store.claim(ask.clone()));
+        prop_assert!(fine(set)?, "nobody else sets rules");
+        match claim {
+            Err(Error::RulesOutdated) => {}
+            claim => {
+                prop_assert!(!is_stale, "it follows rules that were no more before");
+                self.adopt(place, &ask, &fine(claim)?)?;
+            }
+        }
+        self.hear().await
+    }
+
+    /// Whether a claim follows rules that are no more. One who was given up gets nothing in any case.
+    fn is_stale(&self, ask: &ClaimRequest) -> bool {
+        self.oracle.beats.contains_key(&ask.worker) && ask.edition != Some(self.books[1].edition())
+    }
+
+    /// The process that sets rules knows them at once; from now on they count.
+    async fn hear(&mut self) -> Verdict {
+        let before = self.books[1].edition();
+        self.books[1] = fine(self.stores[1].queue_rules().await)?;
+        prop_assert!(self.books[1].edition() > before, "a change makes another edition");
+        self.oracle.follow(&self.books[1]);
+        Ok(())
+    }
+
     pub(super) async fn learn(&mut self) -> Verdict {
-        let book = RuleBook::new(fine(self.stores[0].queue_rules().await)?);
+        let book = fine(self.stores[0].queue_rules().await)?;
         self.books = [book.clone(), book];
         Ok(())
+    }
+
+    /// What a claim gave; `None` when it was refused: then, and only then, it followed rules that are no more.
+    pub(super) async fn answer(
+        &mut self,
+        place: u8,
+        ask: &ClaimRequest,
+        claim: tidemill_store::Result<Claim>,
+    ) -> Verdict<Option<Claim>> {
+        let is_stale = self.is_stale(ask);
+        match claim {
+            Err(Error::RulesOutdated) => {
+                prop_assert!(is_stale, "refused although it follows the latest rules");
+                self.learn().await?;
+                Ok(None)
+            }
+            claim => {
+                let claim = fine(claim)?;
+                prop_assert!(!is_stale, "it follows rules that are no more");
+                self.adopt(place, ask, &claim)?;
+                Ok(Some(claim))
+            }
+        }
     }
 
     /// The worker in a place, registered if there is none.
@@ -171,6 +229,7 @@ impl Play {
             lanes: names.iter().flat_map(bands).collect(),
             share: Share::default(),
             limits: Arc::new(limits),
+            edition: Some(book.edition()),
             kinds: kind.map(|kind| Arc::new(vec![format!("k{kind}")])),
             jobs_max,
             stand: None,
@@ -180,25 +239,22 @@ impl Play {
 
     async fn claim(&mut self, place: u8, jobs_max: usize, queues: u8, kind: Option<u8>) -> Verdict {
         let Some(ask) = self.wish(place, jobs_max, queues, kind).await? else { return Ok(()) };
-        let claim = fine(self.store(place).claim(ask.clone()).await)?;
-        self.adopt(place, &ask, &claim)
+        let claim = self.store(place).claim(ask.clone()).await;
+        self.answer(place, &ask, claim).await.map(drop)
     }
 
     async fn claim_both(&mut self, jobs_max: usize, queues: u8) -> Verdict {
-        if self.books[0] != self.books[1] {
-            return Ok(());
-        }
         let one = self.wish(0, jobs_max, queues, None).await?;
         let other = self.wish(1, jobs_max, queues, None).await?;
         let (Some(one), Some(other)) = (one, other) else { return Ok(()) };
         let [first, second] = &self.stores;
         let claims = tokio::join!(first.claim(one.clone()), second.claim(other.clone()));
-        self.adopt(0, &one, &fine(claims.0)?)?;
-        self.adopt(1, &other, &fine(claims.1)?)
+        self.answer(0, &one, claims.0).await?;
+        self.answer(1, &other, claims.1).await.map(drop)
     }
 
     /// Writes down what a claim gave, if it may have.
-    pub(super) fn adopt(&mut self, place: u8, ask: &ClaimRequest, claim: &Claim) -> Verdict {
+    fn adopt(&mut self, place: u8, ask: &ClaimRequest, claim: &Claim) -> Verdict {
         prop_assert_eq!(claim.token.is_some(), !claim.jobs.is_empty());
         prop_assert!(claim.jobs.len() <= ask.jobs_max, "more than was asked for");
         let Some(token) = claim.token else { return Ok(()) };

@@ -15,13 +15,14 @@ fn show(game: &Game) -> String {
 async fn whole_game(url: &str, game: Game) -> Verdict {
     let clock = ManualClock::default();
     let stores = [store_at(url, &clock).await?, store_at(url, &clock).await?];
-    let verdict = moves(Play::new(url, stores.clone(), clock), game).await;
+    let verdict = moves(Play::new(stores.clone(), clock), game).await;
     stores[0].close().await;
     stores[1].close().await;
     verdict
 }
 
 async fn moves(mut play: Play, game: Game) -> Verdict {
+    play.learn().await?;
     for op in game.ops {
         play.step(op).await?;
     }

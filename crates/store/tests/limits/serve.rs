@@ -11,9 +11,9 @@ use tidemill_store::{ClaimRequest, Hint};
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::ops::RULED;
-use super::oracle::{Place, TTL};
-use super::play::{Play, rescue_rules};
-use crate::games::{Verdict, fine, store_at};
+use super::oracle::{Place, TTL, gates_of};
+use super::play::Play;
+use crate::games::{Verdict, fine};
 
 /// When to come back for what is in other hands for a moment.
 const SOON: Duration = Duration::from_millis(20);
@@ -21,17 +21,17 @@ const SOON: Duration = Duration::from_millis(20);
 const VAIN_MAX: usize = 100;
 /// How long a hint may take.
 const TOLD_WITHIN: Duration = Duration::from_secs(3);
-/// Longer than a gate may stay as it is without a claim that knows of it.
-const SWEEP: Duration = Duration::from_secs(6);
-/// So many, where somebody was held by rules that were not the latest: the longest pause that was asked for, and one.
-const SWEEPS_MAX: usize = 2;
+/// How long those may wait who are held beside stowaways.
+const LOOK: Duration = Duration::from_millis(500);
+/// So many looks, before it is called forgotten: one is under way when the last of them ends.
+const LOOKS_MAX: usize = 2;
 /// Rounds that everybody must be through in.
 const ROUNDS_MAX: usize = 3000;
 
 impl Play {
     /// Takes all that a worker may have; nobody who may start is left, if there is a slot for him.
     pub(super) async fn serve(&mut self, place: u8, queues: u8) -> Verdict {
-        let (mut vain, mut sweeps) = (0, 0);
+        let (mut vain, mut looks) = (0, 0);
         loop {
             let process = usize::from(place % 2);
             while matches!(self.heard[process].try_recv(), Ok(_) | Err(TryRecvError::Lagged(_))) {}
@@ -41,10 +41,10 @@ impl Play {
             if !self.oracle.beats.contains_key(&ask.worker) {
                 return Ok(());
             }
-            let claim = fine(self.store(place).claim(ask.clone()).await)?;
-            self.adopt(place, &ask, &claim)?;
+            let claim = self.store(place).claim(ask.clone()).await;
+            let Some(claim) = self.answer(place, &ask, claim).await? else { continue };
             if !claim.jobs.is_empty() {
-                (vain, sweeps) = (0, 0);
+                (vain, looks) = (0, 0);
                 continue;
             }
             let free = self.free(&ask);
@@ -61,28 +61,32 @@ impl Play {
                 continue;
             }
             let Some(free) = free else { return self.rings(&ask, claim.next_due) };
-            let patience = if self.was_stale { TOLD_WITHIN / 6 } else { TOLD_WITHIN };
-            if self.told(process, patience).await {
+            // Nobody tells when a stowaway ends: the alarm rings for whoever is held beside one.
+            let soon = claim.next_due.filter(|at| *at <= claim.now + LOOK && self.is_stowed(free));
+            if let Some(at) = soon.filter(|_| looks < LOOKS_MAX) {
+                looks += 1;
+                self.advance(Duration::try_from(at.duration_since(claim.now)).unwrap_or_default());
                 continue;
             }
-            let is_over = !self.was_stale || sweeps == SWEEPS_MAX;
-            prop_assert!(!is_over, "{} may start, and nobody was told", free);
-            sweeps += 1;
-            self.sweep().await?;
+            let is_told = self.told(process, TOLD_WITHIN).await;
+            prop_assert!(is_told, "{} may start, and nobody was told", free);
         }
     }
 
-    /// Somebody who may start under these limits and by the latest rules, if there is one: whom those hold, nobody lets
-    /// through, whatever an older one thinks of it.
+    /// Whether a job goes through a gate that had stowaways since the rules are what they are.
+    fn is_stowed(&self, id: JobId) -> bool {
+        let job = &self.oracle.jobs[&id].new;
+        let limits = self.books[1].limits(&job.queue);
+        gates_of(job, &limits).iter().any(|(gate, _)| self.oracle.stowed.contains(gate))
+    }
+
+    /// Somebody who may start under these limits, if there is one.
     fn free(&self, ask: &ClaimRequest) -> Option<JobId> {
         let waits = self.oracle.jobs.iter().filter(|(_, job)| {
             matches!(job.place, Place::Waiting { due } if due <= self.oracle.now)
                 && ask.lanes.iter().any(|lane| lane.queue == job.new.queue)
         });
-        let mut free = waits.filter(|(_, job)| {
-            let latest = self.books[1].limits(&job.new.queue);
-            [&ask.limits, &latest].iter().all(|by| self.oracle.stop(&job.new, by).is_none())
-        });
+        let mut free = waits.filter(|(_, job)| self.oracle.stop(&job.new, &ask.limits).is_none());
         free.next().map(|(id, _)| *id)
     }
 
@@ -116,25 +120,11 @@ impl Play {
         tokio::time::timeout(within, listening).await.unwrap_or(false)
     }
 
-    /// What every process does every few seconds, done by another one.
-    async fn sweep(&mut self) -> Verdict {
-        for place in 0..self.workers.len() {
-            self.beat(place as u8).await?;
-        }
-        self.advance(SWEEP);
-        self.oracle.rescue();
-        let third = store_at(&self.url, &self.clock).await?;
-        let swept = third.rescue(rescue_rules()).await;
-        third.close().await;
-        fine(swept).map(drop)
-    }
-
     /// All workers die; then everybody gets through.
     pub(super) async fn run_out(&mut self, is_lifted: bool) -> Verdict {
         for (ruled, name) in RULED.iter().enumerate() {
-            let rules = fine(self.stores[0].queue_rules().await)?;
-            let found = rules.into_iter().find(|(own, _)| own == name).map(|(_, rules)| rules);
-            let Some(mut rules) = found else { continue };
+            let book = fine(self.stores[0].queue_rules().await)?;
+            let Some(mut rules) = book.set_for(name).cloned() else { continue };
             (rules.paused, rules.version) = (false, 0);
             self.set(ruled as u8, (!is_lifted).then_some(rules), true).await?;
         }

@@ -34,6 +34,7 @@ impl Play {
             lanes: asked,
             share,
             limits: Arc::default(),
+            edition: None,
             kinds: kinds.clone(),
             jobs_max,
             stand: None,

@@ -291,6 +291,7 @@ impl Play {
             lanes,
             share: Share::default(),
             limits: Arc::default(),
+            edition: None,
             kinds: None,
             jobs_max,
             stand: None,

@@ -114,6 +114,7 @@ pub fn ask(worker: WorkerId, jobs_max: usize) -> ClaimRequest {
         lanes,
         share: Share::default(),
         limits: Arc::default(),
+        edition: None,
         kinds: None,
         jobs_max,
         stand: None,

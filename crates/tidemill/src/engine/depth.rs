@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tidemill_core::QueueLimit;
 use tidemill_core::depth::Rates;
 use tidemill_core::gate::{self, Counts, GateView, PART, Per};
-use tidemill_core::queue::{RuleBook, matches};
+use tidemill_core::queue::matches;
 use tidemill_core::why::{Holder, QueueWhy, Trend, drains_in_ms};
 use tidemill_store::{DepthView, Hint, Store};
 use tokio::sync::broadcast::Receiver;
@@ -74,7 +74,7 @@ impl Tidemill {
     /// Why a queue is as deep as it is: what comes and goes, what holds it, when it will be empty.
     pub async fn why_queue(&self, queue: &str) -> Result<QueueWhy> {
         let view = self.depth(queue).await?;
-        let book = RuleBook::new(self.0.store.queue_rules().await?);
+        let book = self.0.store.queue_rules().await?;
         let workers = self.workers().await?;
         let paused = book.paused_by(queue).map(|rule| Holder::Paused { rule: rule.to_owned() });
         let takes = |own: &String| matches(own, queue);

@@ -1,7 +1,7 @@
 //! Limits with a name: set, changed and taken away while everything runs.
 //!
 //! A limit is kept with the rules of the queue or pattern whose jobs it means, so it is set, versioned and
-//! followed as they are: in every process within a second.
+//! followed as they are: in every process, from the moment it is set.
 
 use tidemill_core::gate::Limit;
 
@@ -55,11 +55,15 @@ impl Tidemill {
 
     /// All limits that have a name.
     pub async fn limits(&self) -> Result<Vec<NamedLimit>> {
-        let rules = self.0.store.queue_rules().await?;
-        let of_rule = |(queue, rules): (String, tidemill_core::QueueRules)| {
-            let named = move |(name, limit)| NamedLimit { name, queue: queue.clone(), limit };
-            rules.limits.into_iter().map(named)
-        };
-        Ok(rules.into_iter().flat_map(of_rule).collect())
+        let book = self.0.store.queue_rules().await?;
+        let mut limits = Vec::new();
+        for (queue, rules) in book.iter() {
+            limits.extend(rules.limits.iter().map(|(name, limit)| NamedLimit {
+                name: name.clone(),
+                queue: queue.to_owned(),
+                limit: limit.clone(),
+            }));
+        }
+        Ok(limits)
     }
 }

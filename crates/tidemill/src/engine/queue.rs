@@ -15,13 +15,13 @@ impl Tidemill {
 
     /// The rules that were set for this very name or pattern, or the default ones.
     pub async fn queue_rules(&self, queue: &str) -> Result<QueueRules> {
-        let all = self.0.store.queue_rules().await?;
-        let own = all.into_iter().find(|(name, _)| name == queue);
-        Ok(own.map(|(_, rules)| rules).unwrap_or_default())
+        let book = self.0.store.queue_rules().await?;
+        Ok(book.set_for(queue).cloned().unwrap_or_default())
     }
 
     /// Sets the rules of a queue, or of all queues that a pattern such as `mail:*` means and that
-    /// have none of their own; `None` takes them away. They hold in every process within a second.
+    /// have none of their own; `None` takes them away. Once it answers, no job starts in any process that they
+    /// would not let start; what else they say is followed by every process within a second.
     ///
     /// Rules that were read with [`queue_rules`](Self::queue_rules) carry their version, and are
     /// refused (`rule_changed`) when somebody else has set them meanwhile.

@@ -1,7 +1,8 @@
 //! The rules of queues as this process knows them, at most a second old.
 //!
 //! Workers act on what stands here, so that no claim and no attempt asks the store for rules. Whoever
-//! sets a rule tells; what was not heard is found by looking once a second.
+//! sets a rule tells; what was not heard is found by looking once a second, or when a claim is refused because it
+//! follows rules that are no more.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,12 +11,11 @@ use std::time::Duration;
 use tidemill_core::Job;
 use tidemill_core::job::settle::Deadlines;
 use tidemill_core::queue::{RuleBook, is_pattern, matches};
-use tidemill_store::Hint;
+use tidemill_store::{Hint, Result};
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Tidemill;
-use crate::error::Result;
 
 const LOOK_EVERY: Duration = Duration::from_millis(900);
 
@@ -60,13 +60,12 @@ impl Rules {
 /// somebody takes from.
 pub(crate) async fn look(mill: &Tidemill, queues: &[String]) -> Result<bool> {
     let store = &mill.0.store;
-    let rules = store.queue_rules().await?;
+    let book = store.queue_rules().await?;
     let names = if queues.iter().any(|queue| is_pattern(queue)) {
         store.queue_names().await?
     } else {
         Vec::new()
     };
-    let book = RuleBook::new(rules);
     let weights = |queue: &String| {
         let of_tenants =
             book.of(queue).map(|rules| rules.tenant_weights.clone()).unwrap_or_default();
@@ -104,8 +103,14 @@ pub(crate) async fn follow(mill: Tidemill, queues: Vec<String>, done: Cancellati
             () = told => {}
         }
         // A store that is away is said elsewhere; until then the rules known last hold.
-        if look(&mill, &queues).await.unwrap_or(false) {
-            mill.0.store.wake().tell(Hint::Any);
-        }
+        let _ = renew(&mill, &queues).await;
     }
+}
+
+/// Looks at the rules; if they have changed, everybody who claims by them is told to ask anew.
+pub(crate) async fn renew(mill: &Tidemill, queues: &[String]) -> Result<()> {
+    if look(mill, queues).await? {
+        mill.0.store.wake().tell(Hint::Any);
+    }
+    Ok(())
 }

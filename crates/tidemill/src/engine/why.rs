@@ -38,7 +38,7 @@ impl Tidemill {
         }
         let mut expected_at = None;
         if matches!(view.state, State::Scheduled | State::Ready | State::Blocked) {
-            let book = RuleBook::new(store.queue_rules().await?);
+            let book = store.queue_rules().await?;
             let workers = store.workers().await?;
             gates.extend(paused(&book, &view));
             gates.extend(unserved(&workers, &view));

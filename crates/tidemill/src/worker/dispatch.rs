@@ -4,21 +4,23 @@
 //! under way or not. A full claim is followed by the next one as soon as there is room; after a short
 //! one the loop waits for a hint, for the next due time, or for its turn to look; and where the store can,
 //! it leaves a claim standing meanwhile, which brings what this process enqueues without being asked again.
+//! A claim that is refused because rules have changed is asked anew at once, by those that hold now.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use tidemill_core::WorkerId;
 use tidemill_core::queue::matches;
 use tidemill_core::share::Turns;
+use tidemill_core::{Edition, WorkerId};
 use tidemill_store::request::{Seen, Stand};
-use tidemill_store::{Claim, Hint, Lane};
+use tidemill_store::{Claim, ClaimRequest, Error, Hint, Lane};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::engine::rules::renew;
 use crate::engine::telemetry::add;
 use crate::worker::shelf::Shelf;
 use crate::worker::shop::{Shop, locked};
@@ -86,6 +88,8 @@ struct Asked {
     lanes: Lanes,
     jobs: usize,
     since: Instant,
+    /// The rules it follows.
+    edition: Edition,
     /// Withdraws one that stands.
     stand: Option<CancellationToken>,
 }
@@ -187,9 +191,14 @@ impl<'a> Desk<'a> {
         }
         wish.stand = stand;
         let (worker, jobs, since) = (wish.worker, wish.jobs_max, Instant::now());
-        let store = Arc::clone(&shop.mill.0.store);
-        let claim = Box::pin(async move { store.claim(wish).await });
-        Some(Asking { claim, asked: Asked { worker, lanes, jobs, since, stand: until } })
+        let edition = known.book.edition();
+        let claim = Box::pin(claim(Arc::clone(shop), wish));
+        Some(Asking { claim, asked: Asked { worker, lanes, jobs, since, edition, stand: until } })
+    }
+
+    /// Whether other rules are known by now than those that a claim followed: then it need not wait to ask again.
+    fn knows_more_than(&self, asked: &Asked) -> bool {
+        self.shop.mill.0.rules.known().book.edition() != asked.edition
     }
 
     /// Takes what a claim brought.
@@ -215,6 +224,10 @@ impl<'a> Desk<'a> {
                 }
                 next_due
             }
+            Err(Error::RulesOutdated) if self.knows_more_than(asked) => {
+                self.seen = None;
+                return;
+            }
             Err(error) => {
                 self.seen = None;
                 Some(self.outage.pause(&error))
@@ -223,6 +236,15 @@ impl<'a> Desk<'a> {
         let look = poll_pause(self.shop);
         self.resting_until = Some(Instant::now() + pause.map_or(look, |due| due.min(look)));
     }
+}
+
+/// Claims. One that follows rules that are no more brings those that hold now.
+async fn claim(shop: Arc<Shop>, wish: ClaimRequest) -> tidemill_store::Result<Claim> {
+    let claimed = shop.mill.0.store.claim(wish).await;
+    if matches!(claimed, Err(Error::RulesOutdated)) {
+        renew(&shop.mill, &shop.options.all_queues()).await?;
+    }
+    claimed
 }
 
 /// How long until the next job of these lanes is due, by the store's clock.
@@ -263,7 +285,7 @@ struct Outage {
 }
 
 impl Outage {
-    fn pause(&mut self, error: &tidemill_store::Error) -> Duration {
+    fn pause(&mut self, error: &Error) -> Duration {
         if self.failures == 0 {
             tracing::warn!(%error, "no jobs can be claimed; trying again until it works");
         }

@@ -149,6 +149,7 @@ impl Shop {
             lanes: lanes.lanes.clone(),
             share: lanes.share(known),
             limits: lanes.limits(known),
+            edition: Some(known.book.edition()),
             kinds: Some(Arc::clone(&self.kinds)),
             jobs_max,
             stand: None,

@@ -98,14 +98,16 @@ fn of_queue(weights: &BandWeights, band: Priority) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use tidemill_core::QueueRules;
-    use tidemill_core::queue::RuleBook;
+    use tidemill_core::{Edition, QueueRules, RuleBook};
 
     use super::*;
 
     fn known(rules: Vec<(&str, QueueRules)>, names: &[&str]) -> Known {
         Known {
-            book: RuleBook::new(rules.into_iter().map(|(name, rules)| (name.to_owned(), rules))),
+            book: RuleBook::new(
+                Edition::default(),
+                rules.into_iter().map(|(name, rules)| (name.to_owned(), rules)),
+            ),
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             ..Known::default()
         }

@@ -65,6 +65,7 @@ fn ask(worker: WorkerId) -> ClaimRequest {
         lanes: vec![Lane { queue: "default".to_owned(), priority: Priority::Normal }],
         share: Share::default(),
         limits: std::sync::Arc::default(),
+        edition: None,
         kinds: Some(std::sync::Arc::new(vec![Voyage::KIND.to_owned()])),
         jobs_max: RUNS,
         stand: None,

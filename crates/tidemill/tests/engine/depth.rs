@@ -56,6 +56,7 @@ async fn drain_one(mill: &Tidemill, queue: &str) {
         lanes,
         share,
         limits: std::sync::Arc::default(),
+        edition: None,
         kinds: None,
         jobs_max: 1,
         stand: None,

@@ -15,6 +15,8 @@ use super::kit::{Echo, Kit, SOON};
 
 over_both_stores!(
     a_limit_holds_across_workers_and_changes_live,
+    a_limit_that_is_set_while_jobs_run_counts_them,
+    a_queue_that_is_paused_starts_nothing_from_then_on,
     keys_take_turns_and_all_get_through,
     a_rate_is_kept_across_workers,
     a_handler_that_is_told_to_wait_holds_back_its_key_for_everyone,
@@ -100,6 +102,48 @@ async fn a_limit_holds_across_workers_and_changes_live(kit: Kit) {
     go.add_permits(1);
     finished(&one).await;
     assert_eq!(crowd.lock().unwrap().most_of_all, 5, "never more");
+    for worker in workers {
+        worker.stop().await;
+    }
+}
+
+/// From the moment it is set, in all processes, although nothing that runs went through it.
+async fn a_limit_that_is_set_while_jobs_run_counts_them(kit: Kit) {
+    let (one, other) = (kit.open().await, kit.open().await);
+    let (crowd, go) = (Arc::new(Mutex::default()), Arc::new(Semaphore::new(0)));
+    let workers = [worker(&one, &crowd, &go).await, worker(&other, &crowd, &go).await];
+    one.enqueue_many((0..6).map(|_| echo("before"))).await.unwrap();
+    running(&one, 6).await;
+    other.set_limit("*", "four", Some(at_once(4))).await.unwrap();
+    let later = one.enqueue_many((0..20).map(|_| echo("after"))).await.unwrap();
+    let why = one.why(later[0].id()).await.unwrap();
+    assert!(why.to_string().contains("limit four of * is full: 6 of 4 run"), "{why}");
+    go.add_permits(1);
+    finished(&one).await;
+    {
+        let crowd = crowd.lock().unwrap();
+        assert!(crowd.most["after"] <= 4 && crowd.most_of_all == 6, "{crowd:?}");
+    }
+    for worker in workers {
+        worker.stop().await;
+    }
+}
+
+async fn a_queue_that_is_paused_starts_nothing_from_then_on(kit: Kit) {
+    let (one, other) = (kit.open().await, kit.open().await);
+    let (crowd, go) = (Arc::new(Mutex::default()), Arc::new(Semaphore::new(1)));
+    let workers = [worker(&one, &crowd, &go).await, worker(&other, &crowd, &go).await];
+    for round in 0..10 {
+        one.pause("q").await.unwrap();
+        // Both claim as soon as they hear of it, by rules that let nothing start.
+        let id = other.enqueue(echo("x")).await.unwrap().id();
+        let again = one.enqueue(echo("x")).await.unwrap().id();
+        for id in [id, again] {
+            assert_eq!(one.job(id).await.unwrap().unwrap().state, State::Ready, "round {round}");
+        }
+        other.resume("q").await.unwrap();
+        finished(&one).await;
+    }
     for worker in workers {
         worker.stop().await;
     }

@@ -73,6 +73,7 @@ async fn go_on(url: &str, flow: FlowId, file: &Path, mut fate: Fate) {
             lanes: vec![lane],
             share: Share::default(),
             limits: std::sync::Arc::default(),
+            edition: None,
             kinds: None,
             jobs_max: 1,
             stand: None,

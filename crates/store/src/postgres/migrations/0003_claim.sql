@@ -10,14 +10,24 @@
 -- So that nobody is forgotten, each side looks once more when it has committed: who came out, whether anybody is held
 -- there (`come_out`), and who held somebody, whether there is room by now (`look_back`). One of them sees the other.
 --
--- permit  how many jobs of a lease are inside a gate. Goes with the lease, so no crash can leak one.
+-- No claim follows rules that are no more. A claim has the lock of the rules, shared with other claims, from its first
+-- statement to its end; whoever changes them has it alone. So a change waits for claims under way and sees their leases,
+-- and a claim that waited for a change sees its edition, by the next statement, and is refused if it was made up by
+-- another. (The lock of each asker's row of `worker` would do, too: a change would have to take them all, while new claims
+-- of a worker with many go ahead of one that waits for its row, and workers could register in between.)
+--
+-- permit    how many jobs of a lease are inside a gate. Goes with the lease, so no crash can leak one.
+-- stowaway  jobs that run inside of a gate without a permit: they ran already when its limit was set, or began to count.
+--           Each counts as long as its lease has it. Empty, but for a while after such a change.
+-- rulebook  one row: how often rules were set or taken away.
 -- gate    only of gates that have something to remember:
 --         tat         when a rate has caught up (GCRA)
 --         shut_until  nobody passes before
 --         probing     1: it was shut because too much failed, the next one that passes is a probe; 2: one is out
 --         good, bad   how attempts ended since window_at
 --         credit      retries that first attempts have paid for
---         opens_at    when it is worth looking whether those held here may pass
+--         opens_at    when it is worth looking whether those held here may pass. The row that is named like its limit
+--                     also says when to look at all gates of the limit that have stowaways: nobody tells of their end.
 --         waiters     queues whose claims were turned away before they looked at any job
 
 create table tidemill.turn (
@@ -31,6 +41,20 @@ create table tidemill.permit (
     held int4 not null,
     primary key (gate, token)
 ) with (fillfactor = 70);
+
+create table tidemill.stowaway (
+    base text collate "C" not null,
+    gate text collate "C" not null,
+    token int8 not null,
+    id uuid not null,
+    primary key (base, gate, token, id)
+);
+
+create table tidemill.rulebook (
+    is_it boolean primary key default true check (is_it),
+    edition int8 not null
+);
+insert into tidemill.rulebook (edition) values (0);
 
 create table tidemill.gate (
     name text collate "C" primary key,
@@ -79,6 +103,16 @@ begin
     end if;
 end $$;
 
+-- Keeps the rules as they are to the end of the transaction (`shared`), or all claims out that would follow them.
+create function tidemill.lock_rules(shared boolean) returns void language plpgsql as $$
+begin
+    if shared then
+        perform pg_advisory_xact_lock_shared(hashtextextended('tidemill rules', 0));
+    else
+        perform pg_advisory_xact_lock(hashtextextended('tidemill rules', 0));
+    end if;
+end $$;
+
 -- Which row of `turn` a gate shares with others.
 create function tidemill.turn_of(gate text) returns int4 language sql immutable as $$
     select (hashtextextended(gate, 0) & 16383)::int4
@@ -96,6 +130,24 @@ language sql immutable as $$
     select tat - (burst - 1) * every_us * interval '1 us'
 $$;
 
+-- Whether a stowaway still runs: its lease has it, and it has not finished, nor was it forgotten since. In plpgsql: each
+-- is looked for by its key, whatever the tables are like.
+create function tidemill.is_aboard(of_token int8, of_id uuid) returns boolean language plpgsql stable as $$
+begin
+    return exists (select from tidemill.lease l where l.token = of_token and of_id <> all (l.gone))
+        and not exists (select from tidemill.outcome o where o.id = of_id)
+        and exists (select from tidemill.job j where j.id = of_id);
+end $$;
+
+-- When to look again at the gates of a limit, if it has stowaways.
+create function tidemill.next_look(at timestamptz, of_base text) returns timestamptz language plpgsql stable as $$
+begin
+    if exists (select from tidemill.stowaway s where s.base = of_base and tidemill.is_aboard(s.token, s.id)) then
+        return next_look.at + interval '500 ms';
+    end if;
+    return null;
+end $$;
+
 -- How many each of these gates lets through now. The caller has the turn. In plpgsql, which keeps its plans.
 create function tidemill.rooms(at timestamptz, gates text[], of_limit tidemill.limit)
 returns table (gate text, room int8) language plpgsql stable as $$
@@ -103,7 +155,7 @@ returns table (gate text, room int8) language plpgsql stable as $$
 begin
     return query
     select t.gate, least(
-        of_limit.most - i.inside,
+        of_limit.most - i.inside - s.stowed,
         case
             when g.shut_until > rooms.at then 0
             when g.probing > 0 then 1
@@ -119,7 +171,15 @@ begin
     ) g on true, lateral (
         select coalesce(sum(p.held), 0) as inside from tidemill.permit p
         where of_limit.most is not null and p.gate = t.gate
-    ) i;
+    ) i, lateral (
+        -- Where there are none at all, which is asked once, no gate is looked at.
+        select count(*) as stowed from (
+            select from tidemill.stowaway s
+            where of_limit.most is not null and (select exists (select from tidemill.stowaway))
+                and s.base = of_limit.gate and s.gate = t.gate and tidemill.is_aboard(s.token, s.id)
+            limit of_limit.most
+        ) s
+    ) s;
 end $$;
 
 -- Who of these candidates passes the limits of their queue, from the finest limit to the coarsest: `passed` of
@@ -268,15 +328,23 @@ language plpgsql as $$
 declare
     l tidemill.limit;
     due text[];
+    open text[];
     queues text[];
 begin
     for l in select distinct on (u.gate) u.* from unnest(limits) u loop
         continue when not exists (
             select from tidemill.gate g where g.base = l.gate and g.opens_at <= let_through.at);
         due := tidemill.due_gates(let_through.at, array[l.gate]);
+        open := due;
+        if l.gate = any (due) then
+            -- Nobody tells when a stowaway ends: whoever is held beside one looks again.
+            open := open || array(
+                select distinct s.gate from tidemill.stowaway s where s.base = l.gate and s.gate <> all (due)
+                    and exists (select from tidemill.ready r where r.line = 2 and r.gate = s.gate) limit 1000);
+        end if;
         queues := array(select u.queue from unnest(limits) u where u.gate = l.gate);
         with room as materialized (
-            select r.gate as name, least(r.room, 1000) as room from tidemill.rooms(let_through.at, due, l) r
+            select r.gate as name, least(r.room, 1000) as room from tidemill.rooms(let_through.at, open, l) r
         ), pick as materialized (
             select r.name, s.seq from room r, lateral (
                 select s.seq from unnest(queues) q(queue), lateral (
@@ -308,8 +376,10 @@ begin
         )
         -- This gate must not keep us coming back for the sake of queues that we do not serve, nor hide anybody from
         -- those who do: of each as many are in their lanes now as may pass.
-        update tidemill.gate g set opens_at = case when r.has_others then let_through.at + interval '5 s' end
-        from roomy r where g.name = r.name;
+        update tidemill.gate g set opens_at = coalesce(
+            case when g.name = l.gate then tidemill.next_look(let_through.at, l.gate) end,
+            case when r.has_others then let_through.at + interval '5 s' end)
+        from roomy r where g.name = r.name and g.name = any (due);
     end loop;
 end $$;
 
@@ -324,6 +394,7 @@ begin
     set opens_at = case
         when g.shut_until > close_gates.at then g.shut_until
         when c.next_cell > close_gates.at then c.next_cell
+        when g.name = g.base then tidemill.next_look(close_gates.at, g.base)
     end
     from (
         select o.name, r.room, tidemill.next_cell(o.tat, l.every_us, l.burst) as next_cell
@@ -681,16 +752,17 @@ end $$;
 -- (`is_whole`: it looked from the heads; `sheaves` with `ids` were found; `due`: something is due, but in the hands of
 -- another; `served`: the tenants served last; `lanes`: those that had something due; `stops`: gates at which it held
 -- somebody, to look back at); the others are its jobs, without their bodies where others wait for the turn to end.
--- What a claim that took something from a mark left behind is not told: ask again.
+-- What a claim that took something from a mark left behind is not told: ask again. One that was made up by another
+-- edition of the rules than the present one (`by_edition`; null: by none) is `outdated`, and takes nothing.
 create function tidemill.claim(
     at timestamptz, asker uuid, ask uuid, queues text[], bands int2[], weights int4[], lows timestamptz[],
     heads boolean, kinds text[], behinds text[], favoured text[], favours int4[], sheaves_max int4, jobs_max int4,
-    under json
+    under json, by_edition int8
 ) returns table (
     present timestamptz, token int8, is_whole boolean, sheaves int4, ids int4, due boolean, next_due timestamptz,
     served text[], lanes int4[], run_at timestamptz, attempt int2, lost int2, gates text, id uuid, kind text,
     queue text, priority int2, tenant text, key text, unique_key text, payload text, options text,
-    created_at timestamptz, stops text[]
+    created_at timestamptz, stops text[], outdated boolean
 ) language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -734,7 +806,9 @@ declare
     all_slots int8;
     is_news boolean := false;
     bound int4[] := '{}';
+    edition int8;
 begin
+    perform tidemill.lock_rules(true);
     claim.present := coalesce(claim.at, now());
     claim.sheaves := 0;
     claim.ids := 0;
@@ -742,8 +816,10 @@ begin
     claim.served := behinds;
     claim.is_whole := not exists (select from unnest(lows) low where low is not null);
     -- Held to the end: whoever gives this worker up sees the lease, or there is none.
-    perform from tidemill.worker w where w.id = asker for key share;
-    if not found then
+    select b.edition into edition from tidemill.worker w, tidemill.rulebook b
+    where w.id = asker and b.is_it for key share of w;
+    claim.outdated := edition <> by_edition;
+    if edition is null or claim.outdated then
         return next;
         return;
     end if;
@@ -963,14 +1039,14 @@ begin
         return query
         select null::timestamptz, null::int8, null::boolean, null::int4, null::int4, null::boolean, null::timestamptz,
             null::text[], null::int4[], i.run_at, i.attempt, i.lost, i.gates, i.id, null, null, null::int2, null,
-            null, null, null, null, null::timestamptz, null::text[]
+            null, null, null, null, null::timestamptz, null::text[], null::boolean
         from unnest(taken, attempts, losts, dues, passed) i(id, attempt, lost, run_at, gates);
         return;
     end if;
     return query
     select null::timestamptz, null::int8, null::boolean, null::int4, null::int4, null::boolean, null::timestamptz,
         null::text[], null::int4[], i.run_at, i.attempt, i.lost, i.gates, b.id, b.kind, b.queue, b.priority,
-        b.tenant, b.key, b.unique_key, b.payload::text, b.options::text, b.created_at, null::text[]
+        b.tenant, b.key, b.unique_key, b.payload::text, b.options::text, b.created_at, null::text[], null::boolean
     from unnest(taken, attempts, losts, dues, passed) i(id, attempt, lost, run_at, gates), lateral (
         select b.* from tidemill.job b where b.id = i.id limit 1
     ) b;
@@ -993,7 +1069,7 @@ begin
     -- Part of a sheaf, and then what is left of it, which is less than asked for.
     for jobs_max in 1..2 loop
         perform from tidemill.claim(now(), worker, tidemill.uuid7(), array[stage], array[2]::int2[], null,
-            array[null]::timestamptz[], true, array[stage], array[''], '{}', '{}', 10, jobs_max, null);
+            array[null]::timestamptz[], true, array[stage], array[''], '{}', '{}', 10, jobs_max, null, null);
     end loop;
     raise exception using errcode = 'TM001', message = 'the rehearsal is over';
 exception when sqlstate 'TM001' then

@@ -1,4 +1,4 @@
--- What is known of these gates: what they remember, who is inside, by worker, and how many are held there. A name that
+-- What is known of these gates: what they remember, who is inside, by worker, with a permit or without, and how many are held there. A name that
 -- ends in chr(31) means all gates of a limit by tenant or key, as to who is held. Those are counted up to 100,000.
 select t.name, g.tat, g.shut_until, coalesce(g.probing, 0) > 0, g.credit, i.workers, i.numbers,
     (select least(coalesce(sum(h.number), 0), 100000)::int8 from (
@@ -10,8 +10,14 @@ select t.name, g.tat, g.shut_until, coalesce(g.probing, 0) > 0, g.credit, i.work
 from unnest($1::text[]) with ordinality t(name, place)
 left join tidemill.gate g on g.name = t.name, lateral (
     select coalesce(array_agg(p.worker), '{}') as workers, coalesce(array_agg(p.number), '{}') as numbers from (
-        select l.worker, sum(p.held)::int8 as number from tidemill.permit p join tidemill.lease l on l.token = p.token
-        where p.gate = t.name and p.held > 0 group by l.worker order by l.worker
+        select l.worker, sum(p.held)::int8 as number
+        from (
+            select p.token, p.held from tidemill.permit p where p.gate = t.name and p.held > 0
+            union all
+            select s.token, 1 from tidemill.stowaway s
+            where s.base = split_part(t.name, chr(31), 1) and s.gate = t.name and tidemill.is_aboard(s.token, s.id)
+        ) p join tidemill.lease l on l.token = p.token
+        group by l.worker order by l.worker
     ) p
 ) i
 order by t.place;

@@ -11,6 +11,22 @@ create table tidemill_permit (
     primary key (gate, token)
 ) without rowid;
 
+-- Jobs that run inside of a gate without a permit: they ran already when its limit was set, or began to count. Each as
+-- long as its lease has it; nobody takes the row away at its end but a sweep.
+create table tidemill_stowaway (
+    base text not null, -- the limit's name
+    gate text not null,
+    token integer not null,
+    id blob not null,
+    primary key (base, gate, token, id)
+) without rowid;
+
+-- One row: how often rules were set or taken away. A claim says by which edition of them it was made up.
+create table tidemill_rulebook (
+    edition integer not null
+);
+insert into tidemill_rulebook (edition) values (0);
+
 -- Only gates that have something to remember.
 create table tidemill_gate (
     base text not null, -- the limit's name
@@ -22,7 +38,9 @@ create table tidemill_gate (
     bad integer not null default 0,
     window_at integer,
     credit real, -- retries that first attempts have paid for
-    opens_at integer, -- when it is worth looking whether those held here may pass
+    -- When it is worth looking whether those held here may pass. The row that is named like its limit also says when to
+    -- look at all gates of the limit that have stowaways.
+    opens_at integer,
     primary key (base, name)
 ) without rowid;
 create index tidemill_gate_opens on tidemill_gate (base, opens_at) where opens_at is not null;

@@ -1,2 +1,2 @@
--- The rules of the queues that have some, by name.
-select name, rules, version from tidemill_queue order by name
+-- The rules of the queues that have some, by name, behind the edition they are of; a name of null where none has.
+select edition, name, rules, version from tidemill_rulebook left join tidemill_queue on true order by name

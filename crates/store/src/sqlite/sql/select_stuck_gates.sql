@@ -1,19 +1,19 @@
 -- Gates that hold somebody although there is room by the limits with a name (?2), or although there is no such limit, and
--- no clock opens them: whoever should have is gone, or claimed by rules that were not the latest. With how many may try.
+-- no clock opens them: whoever should have is gone. With how many may try.
 with recursive held (gate) as (
     select min(gate) from tidemill_ready where line = 2
     union all
     select (select min(gate) from tidemill_ready where line = 2 and gate > held.gate)
     from held where held.gate is not null
-), named (base, most, kind) as materialized (
-    select value ->> 'base', value ->> 'most', value ->> 'kind' from json_each(?2)
+), named (base, most) as materialized (
+    select value ->> 'base', value ->> 'most' from json_each(?2)
 ), looked_at (gate, room) as (
     select held.gate, case
-        when kind <> (select kind from tidemill_ready as first where line = 2 and first.gate = held.gate limit 1)
-            then 1000
         when most is null then 1000
         else min(1000, most - (select coalesce(sum(permit.held), 0) from tidemill_permit as permit
-            where permit.gate = held.gate))
+            where permit.gate = held.gate) - (
+            select count(*) from tidemill_stowaway as one join tidemill_lease as lease on lease.token = one.token
+            where one.base = named.base and one.gate = held.gate and instr(lease.jobs, one.id) > 0))
     end
     from held left join named on base = substr(held.gate, 1, instr(held.gate || char(31), char(31)) - 1)
     where held.gate is not null

@@ -88,7 +88,7 @@ impl Retain {
 
     async fn learn_rules(&self, mill: &Tidemill) -> Result<()> {
         let learnt = mill.0.store.queue_rules().await?;
-        let retentions = learnt.into_iter().map(|(queue, rules)| (queue, rules.retention));
+        let retentions = learnt.iter().map(|(queue, rules)| (queue.to_owned(), rules.retention));
         *self.rules.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
             retentions.collect();
         Ok(())

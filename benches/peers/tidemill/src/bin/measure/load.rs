@@ -63,7 +63,8 @@ impl<'a> Hand<'a> {
         let share = Share::default();
         let limits = Arc::clone(&self.limits);
         let worker = self.id;
-        let ask = ClaimRequest { worker, lanes, share, limits, kinds: None, jobs_max, stand: None };
+        let (edition, kinds, stand) = (None, None, None);
+        let ask = ClaimRequest { worker, lanes, share, limits, edition, kinds, jobs_max, stand };
         Ok(self.mill.store().claim(ask).await?)
     }
 

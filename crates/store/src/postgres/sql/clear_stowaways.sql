@@ -1,0 +1,2 @@
+-- Other rules: who is a stowaway is found anew.
+delete from tidemill.stowaway;

@@ -1,0 +1,55 @@
+//! Who runs inside of gates that it did not go through: what ran already when a limit was set.
+//!
+//! A change of rules writes them down, in its own transaction, while no claim is under way; they count as long as
+//! their lease has them. Their attempts name no such gate when they end, so nobody is told: claims look now and then,
+//! as long as there are any (`tidemill.next_look`).
+
+use tidemill_core::queue::RuleBook;
+use tidemill_core::stowaway::{Running, inside};
+use tidemill_core::{JobId, Token};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::error::Result;
+use crate::postgres::connect::{Conn, Db};
+use crate::postgres::error::Fault;
+use crate::postgres::statement::{At, Statement, sql};
+
+const CLEAR: Statement = sql!("clear_stowaways");
+const RUNNING: Statement = sql!("select_attributes");
+const INSERT: Statement =
+    sql!("insert_stowaways", TIMESTAMPTZ, TEXT_ARRAY, TEXT_ARRAY, INT8_ARRAY, UUID_ARRAY);
+const SWEEP: Statement = sql!("sweep_stowaways");
+
+/// Finds who runs inside of gates by these rules, which are new, and went through none of them. No claim is under way.
+pub(crate) async fn find(conn: &Conn<'_>, now: Option<At>, book: &RuleBook) -> Result<(), Fault> {
+    conn.query(&CLEAR, &[]).await?;
+    if !book.counts() {
+        return Ok(());
+    }
+    let rows = conn.query(&RUNNING, &[]).await?;
+    let running: Vec<_> = rows.iter().map(running).collect();
+    let all = inside(book, &running);
+    let bases: Vec<&str> = all.iter().map(|one| one.base.as_str()).collect();
+    let gates: Vec<&str> = all.iter().map(|one| one.gate.as_str()).collect();
+    let tokens: Vec<i64> = all.iter().map(|one| one.token.0).collect();
+    let ids: Vec<Uuid> = all.iter().map(|one| one.id.0).collect();
+    conn.query(&INSERT, &[&now, &bases, &gates, &tokens, &ids]).await?;
+    Ok(())
+}
+
+fn running(row: &Row) -> Running {
+    Running {
+        token: Token(row.get(0)),
+        id: JobId(row.get(1)),
+        queue: row.get(2),
+        kind: row.get(3),
+        tenant: row.get(4),
+        key: row.get(5),
+    }
+}
+
+/// Forgets those whose attempts have ended.
+pub(crate) async fn sweep(db: &Db) -> Result<()> {
+    db.read(&SWEEP, &[]).await.map(drop)
+}

@@ -1,0 +1,4 @@
+-- The gates of a limit that have stowaways and hold somebody.
+select distinct gate from tidemill_stowaway as one
+where base = ?1 and exists (select 1 from tidemill_ready as held where held.line = 2 and held.gate = one.gate)
+limit 1000
