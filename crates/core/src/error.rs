@@ -133,6 +133,12 @@ pub enum Error {
         /// Whose rules.
         queue: String,
     },
+    /// A credential that cannot be made as it is wished.
+    #[error("the credential is refused: {reason}")]
+    CredentialInvalid {
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
     /// A unique key was asked for over a field that the payload does not have.
     #[error("the unique key is made of the field {field:?}, which the payload does not have")]
     UniqueFieldMissing {
@@ -273,6 +279,7 @@ impl Error {
             Self::WordUnknown { .. } => "word_unknown",
             Self::RuleInvalid { .. } => "rule_invalid",
             Self::RuleChanged { .. } => "rule_changed",
+            Self::CredentialInvalid { .. } => "credential_invalid",
             Self::UniqueFieldMissing { .. } => "unique_field_missing",
             Self::KeyMissing => "key_missing",
             Self::FlowInvalid { .. } => "flow_invalid",

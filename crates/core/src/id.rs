@@ -1,7 +1,7 @@
-//! The numbers that name things: a job, a flow, a lease and a worker.
+//! The numbers that name things: a job, a flow, a lease, a worker and a credential.
 //!
-//! Job, flow and worker ids are UUIDv7, made by the caller's side, so an enqueue that is sent twice can
-//! be recognised. A token is given by the store at every claim and only grows.
+//! Ids of jobs, flows, workers and credentials are UUIDv7, made by the caller's side, so an enqueue that
+//! is sent twice can be recognised. A token is given by the store at every claim and only grows.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,6 +23,11 @@ pub struct FlowId(pub Uuid);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WorkerId(pub Uuid);
+
+/// Names a credential for ever. It is no secret.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CredentialId(pub Uuid);
 
 /// Proves a lease. Larger at every claim; a write that carries an older one is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -60,6 +65,7 @@ macro_rules! uuid_id {
 uuid_id!(JobId);
 uuid_id!(FlowId);
 uuid_id!(WorkerId);
+uuid_id!(CredentialId);
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

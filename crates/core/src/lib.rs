@@ -4,6 +4,7 @@
 //! function of (state, input, now), so each one can be read, tested and proven on its own. The
 //! store remembers what was decided here, and the engine acts on it.
 
+pub mod access;
 pub mod clock;
 pub mod credit;
 pub mod dead;
@@ -25,12 +26,14 @@ pub mod stowaway;
 pub mod why;
 pub mod workflow;
 
+pub use access::secret::Secret;
+pub use access::{Act, Grant, Role};
 pub use clock::{Clock, ManualClock};
 pub use depth::Overflow;
 pub use error::{Error, Result};
 pub use flow::Flow;
 pub use gate::{Breaker, Limit, Per, QueueLimit, Rate};
-pub use id::{FlowId, JobId, Token, WorkerId};
+pub use id::{CredentialId, FlowId, JobId, Token, WorkerId};
 pub use job::ordered::{Line, OnDead};
 pub use job::outcome::{ErrorClass, Failure, Settlement};
 pub use job::state::State;
