@@ -6,6 +6,7 @@
 //! transaction, guarded by the token.
 
 pub mod ask;
+pub mod credential;
 pub mod decided;
 pub mod error;
 pub mod flow;
@@ -23,6 +24,7 @@ pub mod view;
 pub mod wake;
 mod wanted;
 
+pub use credential::{CredentialView, Credentials};
 pub use error::{Error, Result};
 pub use flow::Flows;
 pub use full::Full;

@@ -11,6 +11,7 @@ mod body;
 mod cancel;
 mod claim;
 mod connect;
+mod credentials;
 mod dead;
 mod depth;
 mod doors;

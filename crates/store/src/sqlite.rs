@@ -9,6 +9,7 @@ pub mod adapter;
 mod bound;
 mod cancel;
 mod claim;
+mod credentials;
 mod dead;
 mod depth;
 mod doors;

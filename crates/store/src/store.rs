@@ -12,6 +12,7 @@ use tidemill_core::retention::Finished;
 use tidemill_core::why::LaneView;
 use tidemill_core::{JobId, NewJob, Payload, RuleBook, WorkerId};
 
+use crate::credential::Credentials;
 use crate::error::Result;
 use crate::flow::Flows;
 use crate::request::{
@@ -29,7 +30,7 @@ use crate::wake::{Hint, Wake};
 /// Durable memory. Every method is one transaction: it happens wholly or not at all, and what it
 /// answers is durable when it answers. The store's clock, not the caller's, judges time.
 #[async_trait]
-pub trait Store: Flows + Runs + Send + Sync + Debug + 'static {
+pub trait Store: Credentials + Flows + Runs + Send + Sync + Debug + 'static {
     /// A word for people: `sqlite` or `postgres`.
     fn backend(&self) -> &'static str;
 

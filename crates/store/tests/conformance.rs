@@ -15,6 +15,7 @@ mod conformance {
     mod bounds;
     mod cancel;
     mod claim;
+    mod credentials;
     mod dead;
     mod dead_filter;
     mod dead_replay;

@@ -196,6 +196,21 @@ create table tidemill.duty (
     until timestamptz not null
 );
 
+-- What callers from outside show: of each only the hash of its secret. A name is that of one live credential at most,
+-- which the statement that adds one sees to. `used_at` is a minute or so behind.
+create table tidemill.credential (
+    id uuid primary key,
+    name text not null,
+    hash bytea not null unique,
+    role text not null,
+    queues text[] not null, -- none means all
+    tenant text,
+    created_at timestamptz not null,
+    expires_at timestamptz,
+    revoked_at timestamptz,
+    used_at timestamptz
+) with (fillfactor = 50);
+
 -- Small tables with many dead rows: let vacuum come early and cheaply.
 alter table tidemill.ready set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 alter table tidemill.line set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);

@@ -183,6 +183,21 @@ create table tidemill_duty (
     until integer not null
 ) without rowid;
 
+-- What callers from outside show: of each only the hash of its secret. A name is that of one live credential at most,
+-- which the statement that adds one sees to.
+create table tidemill_credential (
+    id blob not null primary key,
+    name text not null,
+    hash blob not null unique,
+    role text not null,
+    queues text not null, -- as JSON; none means all
+    tenant text,
+    created_at integer not null,
+    expires_at integer,
+    revoked_at integer,
+    used_at integer -- a minute or so behind
+) without rowid;
+
 -- The bytes, because older SQLites cannot turn hexadecimal text into a blob.
 create table tidemill_byte (
     number integer primary key,
