@@ -5,6 +5,7 @@
 
 pub mod builder;
 mod cancel;
+pub mod credential;
 pub mod dead;
 pub mod depth;
 pub mod enqueue;
@@ -26,7 +27,7 @@ pub mod workflow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tidemill_core::{Clock, Limits, Retention};
+use tidemill_core::{Clock, JobId, Limits, Retention};
 use tidemill_store::Store;
 
 use crate::error::Result;
@@ -55,7 +56,8 @@ pub(crate) struct Engine {
     pub(crate) counters: Counters,
     pub(crate) rules: rules::Rules,
     pub(crate) rooms: room::Rooms,
-    pub(crate) looks: look::Looks,
+    pub(crate) looks: look::Looks<JobId, ()>,
+    pub(crate) checks: credential::verify::Checks,
 }
 
 impl Tidemill {

@@ -175,6 +175,30 @@ pub enum Error {
         /// Which schedule.
         name: String,
     },
+    /// A live credential has this name.
+    #[error("there is a live credential {name:?}; revoke it first, or choose another name")]
+    CredentialTaken {
+        /// Which name.
+        name: String,
+    },
+    /// There is no such credential, or none that is live.
+    #[error("there is no live credential {which:?}, and none with such an id")]
+    CredentialUnknown {
+        /// What was asked for.
+        which: String,
+    },
+    /// As many credentials are live as may be.
+    #[error("{max} credentials are live, and no more may be; revoke those that nobody uses")]
+    CredentialsTooMany {
+        /// How many.
+        max: usize,
+    },
+    /// The system gives no random bytes, so no secret can be made.
+    #[error("the operating system gives no random bytes: {reason}")]
+    RandomUnavailable {
+        /// What it said.
+        reason: String,
+    },
     /// The caller's transaction is on another database than the store.
     #[error(
         "the connection is {given}, the store is {store}: a job can only be enqueued in a \
@@ -253,6 +277,10 @@ impl Error {
             Self::ScheduleUnknown { .. } => "schedule_unknown",
             Self::ScheduleOwned { .. } => "schedule_owned",
             Self::ScheduleTwice { .. } => "schedule_twice",
+            Self::CredentialTaken { .. } => "credential_taken",
+            Self::CredentialUnknown { .. } => "credential_unknown",
+            Self::CredentialsTooMany { .. } => "credentials_too_many",
+            Self::RandomUnavailable { .. } => "random_unavailable",
             Self::TransactionElsewhere { .. } => "transaction_elsewhere",
             Self::LeaseLost { .. } => "lease_lost",
             Self::SettledBefore { .. } => "settled_before",

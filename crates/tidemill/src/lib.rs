@@ -20,6 +20,7 @@ struct SchedulesPage;
 #[doc = include_str!("../../../docs/ordering.md")]
 #[doc = include_str!("../../../docs/sagas.md")]
 #[doc = include_str!("../../../docs/idempotency.md")]
+#[doc = include_str!("../../../docs/security.md")]
 struct Guide;
 
 /// The page on workflows, so that its code is compiled and run.
@@ -46,6 +47,8 @@ pub use async_trait::async_trait;
 pub use effect::{Effect, Mark};
 pub use engine::Tidemill;
 pub use engine::builder::Builder;
+pub use engine::credential::Credentials;
+pub use engine::credential::verify::{Refusal, Verified};
 pub use engine::dead::{Dead, ReplayPace, ReplayReport};
 pub use engine::depth::{Watermark, Watermarks};
 pub use engine::enqueue::Target;
@@ -63,17 +66,18 @@ pub use engine::workflow::history::{History, Recorded};
 pub use error::{Error, Result};
 pub use jiff::Timestamp;
 pub use tidemill_core as core;
+pub use tidemill_core::access::Standing;
 pub use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
 pub use tidemill_core::schedule::{Missed, Overlap, Rule, slot_of};
 pub use tidemill_core::{
-    Backoff, Breaker, Clock, ErrorClass, FlowId, Jitter, JobId, Limit, Limits, ManualClock, OnDead,
-    OnDuplicate, Overflow, Payload, Per, Priority, QueueRules, Rate, Retention, Retry, Scope,
-    State, Token, Unique, WorkerId,
+    Act, Backoff, Breaker, Clock, CredentialId, ErrorClass, FlowId, Grant, Jitter, JobId, Limit,
+    Limits, ManualClock, OnDead, OnDuplicate, Overflow, Payload, Per, Priority, QueueRules, Rate,
+    Retention, Retry, Role, Scope, Secret, State, Token, Unique, WorkerId,
 };
 pub use tidemill_store as store;
 pub use tidemill_store::flow::{FlowFilter, FlowHead, FlowView, Input, Output, StepView};
 pub use tidemill_store::run::{RunActView, RunFilter, RunView};
-pub use tidemill_store::{CancelAnswer, JobFilter, JobPage, JobView, Receipt};
+pub use tidemill_store::{CancelAnswer, CredentialView, JobFilter, JobPage, JobView, Receipt};
 pub use worker::context::Context;
 pub use worker::durable::{
     Child, Children, First, First3, First4, Object, Proof, Race, Recorder, Started, Step,

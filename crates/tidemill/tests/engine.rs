@@ -12,6 +12,7 @@ mod engine {
 
     mod bouncer;
     mod cancel;
+    mod credentials;
     mod credit;
     mod dead;
     mod deadline;

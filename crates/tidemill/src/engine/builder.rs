@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tidemill_core::{Clock, Limits, Retention};
 use tidemill_store::OpenOptions;
 
+use crate::engine::credential::verify::Checks;
 use crate::engine::look::Looks;
 use crate::engine::room::Rooms;
 use crate::engine::rules::Rules;
@@ -99,6 +100,7 @@ impl Builder {
             rules: Rules::default(),
             rooms: Rooms::default(),
             looks: Looks::default(),
+            checks: Checks::default(),
         })))
     }
 }

@@ -1,6 +1,9 @@
-//! Looks at jobs that are waited for, by natural batching: what is asked while a look is under way goes with the next.
+//! Looks at what many ask for, by natural batching: what is asked while a look is under way goes with the next.
+//!
+//! So however many ask at once, one connection is busy with it. It refuses to remember answers.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 use std::sync::{Arc, Mutex};
 
 use tidemill_core::JobId;
@@ -9,32 +12,71 @@ use tokio::sync::oneshot;
 
 use crate::worker::shop::locked;
 
-/// Jobs of one look, at most.
-const LOOK_JOBS_MAX: usize = 1000;
+/// Questions of one look, at most.
+const LOOK_MAX: usize = 1000;
 
-struct Asked {
-    id: JobId,
-    answer: oneshot::Sender<Result<bool>>,
+struct Asked<K, V> {
+    key: K,
+    answer: oneshot::Sender<Result<Option<V>>>,
 }
 
-#[derive(Default)]
-struct Asking {
-    asked: Vec<Asked>,
+struct Asking<K, V> {
+    asked: Vec<Asked<K, V>>,
     /// A look is under way; who makes it takes what is asked meanwhile.
     looks: bool,
 }
 
-/// Where those who wait ask.
-#[derive(Clone, Default)]
-pub(crate) struct Looks(Arc<Mutex<Asking>>);
+impl<K, V> Default for Asking<K, V> {
+    fn default() -> Self {
+        Self { asked: Vec::new(), looks: false }
+    }
+}
 
-impl Looks {
+/// Where those who want to know ask.
+pub(crate) struct Looks<K, V>(Arc<Mutex<Asking<K, V>>>);
+
+impl<K, V> Clone for Looks<K, V> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K, V> Default for Looks<K, V> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl Looks<JobId, ()> {
     /// Whether this job is there and has not finished.
     pub(crate) async fn goes_on(&self, store: &Arc<dyn Store>, id: JobId) -> Result<bool> {
+        let store = Arc::clone(store);
+        let look = move |ids| {
+            let store = Arc::clone(&store);
+            async move {
+                let unfinished = store.unfinished_of(ids).await?;
+                Ok(unfinished.into_iter().map(|id| (id, ())).collect())
+            }
+        };
+        Ok(self.ask(id, look).await?.is_some())
+    }
+}
+
+impl<K, V> Looks<K, V>
+where
+    K: Clone + Eq + Hash + Send + 'static,
+    V: Clone + Send + 'static,
+{
+    /// What is found under this key. All who ask at one place must mean the same by `look`.
+    pub(crate) async fn ask<F, Fut>(&self, key: K, look: F) -> Result<Option<V>>
+    where
+        F: Fn(Vec<K>) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<HashMap<K, V>>> + Send + 'static,
+    {
         let (answer, answered) = oneshot::channel();
-        if self.ask(Asked { id, answer }) {
+        if self.is_first(Asked { key, answer }) {
             // A task of its own: whoever asked may go away, the others must not wait for ever.
-            tokio::spawn(self.clone().look(Arc::clone(store)));
+            tokio::spawn(self.clone().look(look));
         }
         answered.await.unwrap_or_else(|_| {
             let reason = "the store was closed meanwhile".to_owned();
@@ -43,38 +85,42 @@ impl Looks {
     }
 
     /// Asks; whether somebody must begin to look.
-    fn ask(&self, asked: Asked) -> bool {
+    fn is_first(&self, asked: Asked<K, V>) -> bool {
         let mut asking = locked(&self.0);
         asking.asked.push(asked);
         !std::mem::replace(&mut asking.looks, true)
     }
 
-    async fn look(self, store: Arc<dyn Store>) {
+    async fn look<F, Fut>(self, look: F)
+    where
+        F: Fn(Vec<K>) -> Fut,
+        Fut: Future<Output = Result<HashMap<K, V>>>,
+    {
         let mut over = Over(Some(&self));
         while let Some(asked) = self.next() {
-            let ids: HashSet<JobId> = asked.iter().map(|asked| asked.id).collect();
-            let unfinished = store.unfinished_of(ids.into_iter().collect()).await;
-            for Asked { id, answer } in asked {
-                let goes_on = unfinished.as_ref().map(|ids| ids.contains(&id));
+            let keys: HashSet<K> = asked.iter().map(|asked| asked.key.clone()).collect();
+            let found = look(keys.into_iter().collect()).await;
+            for Asked { key, answer } in asked {
+                let value = found.as_ref().map(|found| found.get(&key).cloned());
                 // Whoever asked may have gone meanwhile.
-                let _ = answer.send(goes_on.map_err(Clone::clone));
+                let _ = answer.send(value.map_err(Clone::clone));
             }
         }
         over.0 = None;
     }
 
-    fn next(&self) -> Option<Vec<Asked>> {
+    fn next(&self) -> Option<Vec<Asked<K, V>>> {
         let mut asking = locked(&self.0);
-        let number = asking.asked.len().min(LOOK_JOBS_MAX);
+        let number = asking.asked.len().min(LOOK_MAX);
         asking.looks = number > 0;
         (number > 0).then(|| asking.asked.drain(..number).collect())
     }
 }
 
 /// Lets somebody else look if this task is dropped, with its runtime, before it has ended.
-struct Over<'a>(Option<&'a Looks>);
+struct Over<'a, K, V>(Option<&'a Looks<K, V>>);
 
-impl Drop for Over<'_> {
+impl<K, V> Drop for Over<'_, K, V> {
     fn drop(&mut self) {
         if let Some(looks) = self.0 {
             *locked(&looks.0) = Asking::default();
