@@ -12,6 +12,7 @@ pub mod limits;
 pub mod migrate;
 pub mod queues;
 pub mod schedules;
+pub mod token;
 pub mod work;
 pub mod workers;
 pub mod workflows;

@@ -109,6 +109,12 @@ impl From<tidemill::Error> for Failure {
             E::ScheduleOwned { .. } => {
                 Self::new(Exit::Conflict, code, message).hint("--owner names the owner to act as")
             }
+            E::CredentialUnknown { .. } => Self::new(Exit::NotFound, code, message)
+                .hint("`tidemill token list` shows those there are"),
+            E::CredentialTaken { .. } | E::CredentialsTooMany { .. } => {
+                Self::new(Exit::Conflict, code, message)
+            }
+            E::RandomUnavailable { .. } => Self::new(Exit::Unavailable, code, message),
             E::WaitTimeout { .. } => Self::new(Exit::Timeout, code, message)
                 .hint("`tidemill queues` shows whether a worker knows its kind"),
             E::NotDone { .. } | E::OutputUnreadable { .. } => {

@@ -18,7 +18,7 @@ use app::App;
 use clap::{Parser, Subcommand};
 use commands::{
     bench, completions, dead, demo, doctor, enqueue, flows, jobs, limits, migrate, queues,
-    schedules, work, workers, workflows,
+    schedules, token, work, workers, workflows,
 };
 use exit::{Exit, Failure, Outcome};
 
@@ -64,6 +64,8 @@ enum Command {
     Limits(limits::Args),
     /// Schedules: when they fire, and what became of their slots
     Schedules(schedules::Args),
+    /// Tokens: who may talk to a server, and what they may do there
+    Token(token::Args),
     /// The workers that are alive
     Workers,
     /// Bring the store's schema up to date
@@ -102,6 +104,7 @@ async fn run(app: &App, command: Command) -> Outcome {
         Command::Queues(args) => queues::run(app, args).await,
         Command::Limits(args) => limits::run(app, args).await,
         Command::Schedules(args) => schedules::run(app, args).await,
+        Command::Token(args) => token::run(app, args).await,
         Command::Workers => workers::run(app).await,
         Command::Migrate => migrate::run(app).await,
         Command::Doctor => doctor::run(app).await,

@@ -15,5 +15,6 @@ mod program;
 mod queues;
 mod schedules;
 mod stores;
+mod token;
 mod work;
 mod workflows;
