@@ -151,6 +151,12 @@ pub enum Error {
          other, such as order:42, or do not ask for order"
     )]
     KeyMissing,
+    /// Wishes of a job that contradict each other.
+    #[error("the wishes of the job contradict each other: {reason}")]
+    WishContradiction {
+        /// Which, and what would be right.
+        reason: String,
+    },
     /// A flow with a step that cannot be.
     #[error("the step {step:?} of the flow cannot be: {reason}")]
     FlowInvalid {
@@ -282,6 +288,7 @@ impl Error {
             Self::CredentialInvalid { .. } => "credential_invalid",
             Self::UniqueFieldMissing { .. } => "unique_field_missing",
             Self::KeyMissing => "key_missing",
+            Self::WishContradiction { .. } => "wish_contradiction",
             Self::FlowInvalid { .. } => "flow_invalid",
             Self::FlowCycle { .. } => "flow_cycle",
             Self::FlowTooLarge { .. } => "flow_too_large",

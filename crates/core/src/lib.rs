@@ -23,7 +23,9 @@ pub mod retry;
 pub mod schedule;
 pub mod share;
 pub mod stowaway;
+pub mod span;
 pub mod why;
+pub mod wish;
 pub mod workflow;
 
 pub use access::secret::Secret;
@@ -45,3 +47,4 @@ pub use queue::{Edition, QueueRules, RuleBook};
 pub use retention::Retention;
 pub use retry::{Backoff, Jitter, Retry};
 pub use share::BandWeights;
+pub use wish::Wish;

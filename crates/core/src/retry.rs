@@ -3,6 +3,8 @@
 //! Full jitter by default: a crowd that failed together must not come back together. Every delay
 //! is a pure function of the policy, the attempt and a number drawn by the caller.
 
+pub mod text;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};

@@ -3,11 +3,8 @@
 //! The id goes to stdout and what became of it to stderr, so that `id=$(tidemill enqueue …)` works.
 //! With `--wait` the output goes to stdout instead.
 
-mod backoff;
 mod lines;
 mod wishes;
-
-pub use backoff::BackoffText;
 
 use tidemill::{Limits, Receipt, State, Tidemill};
 use tokio::io::AsyncReadExt;

@@ -15,11 +15,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidemill::core::retry::text::BackoffText;
 use tidemill::{Retry, Settings, Stop};
 use tokio_util::task::TaskTracker;
 
 use crate::app::{App, interrupted};
-use crate::commands::enqueue::BackoffText;
 use crate::duration::Span;
 use crate::exit::{Exit, Outcome};
 use ticker::Ticker;

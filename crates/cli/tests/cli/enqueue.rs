@@ -92,7 +92,7 @@ fn bad_input_is_refused_with_its_code_and_writes_nothing() {
         (vec!["k", "--run-at", "2999-01-01T00:00:00Z"], "due_too_far"),
         (vec!["k", "--delay", "5"], "is not a duration"),
         (vec!["k", "--priority", "fast"], "is not a priority"),
-        (vec!["k", "--force"], "usage"),
+        (vec!["k", "--force"], "wish_contradiction"),
         (vec!["k", "--attempts", "0"], "--attempts"),
     ] {
         mill.run(&[vec!["enqueue"], args].concat()).code(2).says(code);

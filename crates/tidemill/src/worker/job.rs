@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidemill_core::schedule::spread;
 use tidemill_core::{
-    Due, JobId, Limits, NewJob, OnDead, Options, Payload, Priority, Retry, Unique,
+    Due, JobId, Limits, NewJob, OnDead, Options, Payload, Priority, Retry, Unique, Wish,
 };
 
 use crate::error::Result;
@@ -108,6 +108,42 @@ enum Body {
 impl<J: Job> From<J> for Enqueue {
     fn from(job: J) -> Self {
         Self::new(&job)
+    }
+}
+
+impl TryFrom<Wish> for Enqueue {
+    type Error = crate::Error;
+
+    /// The job that was asked for in JSON.
+    fn try_from(wish: Wish) -> Result<Self> {
+        wish.check()?;
+        let (unique, retry) = (wish.unique()?, wish.retry());
+        let payload = wish.payload.map_or_else(|| "null".to_owned(), |raw| raw.get().to_owned());
+        let mut job = Self::raw(wish.kind, payload);
+        macro_rules! wish {
+            ($($value:expr => $method:ident),* $(,)?) => {
+                $(if let Some(value) = $value { job = job.$method(value); })*
+            };
+        }
+        wish! {
+            wish.queue => queue,
+            wish.priority => priority,
+            wish.delay.map(|span| span.0) => delay,
+            wish.run_at => run_at,
+            wish.spread.map(|span| span.0) => spread,
+            wish.tenant => tenant,
+            wish.key => key,
+            wish.ordered => ordered,
+            unique => unique,
+            retry => retry,
+            wish.run_timeout.map(|span| span.0) => run_timeout,
+            wish.start_within.map(|span| span.0) => start_within,
+            wish.finish_within.map(|span| span.0) => finish_within,
+            wish.trace => trace,
+            wish.retain.map(|span| span.0) => retain,
+            wish.id => id,
+        }
+        Ok(wish.tags.into_iter().fold(job, Self::tag))
     }
 }
 

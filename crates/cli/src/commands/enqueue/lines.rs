@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use tidemill::{Enqueue, Limits, Payload, Receipt, Tidemill};
+use tidemill::core::Wish;
+use tidemill::{Enqueue, Limits, Receipt, Tidemill};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, BufReader};
 
-use super::wishes::Wishes;
 use crate::app::App;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{self, count};
@@ -141,16 +141,10 @@ impl<R: AsyncBufRead + Unpin> Lines<'_, R> {
 }
 
 fn parse(line: &[u8]) -> Outcome<Enqueue> {
-    let refused = |error: serde_json::Error| {
+    let wish: Wish = serde_json::from_slice(line).map_err(|error| {
         Failure::new(Exit::Usage, "line_invalid", format!("it is not a job: {error}"))
-    };
-    let mut wishes: Wishes = serde_json::from_slice(line).map_err(refused)?;
-    let kind = wishes.kind.take().ok_or_else(|| {
-        Failure::new(Exit::Usage, "line_invalid", "it is not a job: it has no kind")
     })?;
-    let payload = wishes.payload.take();
-    let payload = payload.map_or_else(|| Payload::null().into_string(), |raw| raw.get().to_owned());
-    wishes.job(kind, payload)
+    Ok(Enqueue::try_from(wish)?)
 }
 
 #[cfg(test)]

@@ -1,26 +1,16 @@
-//! The wishes of a job, the same on the command line and in a JSON line.
-//!
-//! One struct serves both, so that no option exists in one place only. It refuses names it does
-//! not know: a misspelt `dealy` must not run a job at once.
+//! The wishes of a job on the command line; JSON has the same, by the same names (`tidemill::core::Wish`).
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
-use tidemill::{Enqueue, JobId, OnDead, OnDuplicate, Priority, Retry, Scope, Timestamp, Unique};
+use tidemill::core::Wish;
+use tidemill::core::retry::text::BackoffText;
+use tidemill::{Enqueue, JobId, OnDead, OnDuplicate, Priority, Timestamp};
 
-use super::backoff::BackoffText;
 use crate::duration::Span;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
 
 /// How a job is to be treated.
-#[derive(Debug, Clone, Default, clap::Args, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Default, PartialEq, clap::Args)]
 pub struct Wishes {
-    /// The kind, in a JSON line.
-    #[arg(skip)]
-    pub kind: Option<String>,
-    /// The payload, in a JSON line.
-    #[arg(skip)]
-    pub payload: Option<Box<RawValue>>,
     /// Where it waits [default: default]
     #[arg(long)]
     queue: Option<String>,
@@ -97,13 +87,6 @@ pub struct Wishes {
     id: Option<JobId>,
 }
 
-impl PartialEq for Wishes {
-    /// Equal when they wish the same; told by their words, because a raw payload has no equality.
-    fn eq(&self, other: &Self) -> bool {
-        format!("{self:?}") == format!("{other:?}")
-    }
-}
-
 impl Wishes {
     /// Takes the window out: what a schedule makes is spread by the schedule.
     pub fn take_spread(&mut self) -> Option<std::time::Duration> {
@@ -112,74 +95,42 @@ impl Wishes {
 
     /// The job they describe.
     pub fn job(self, kind: String, payload: String) -> Outcome<Enqueue> {
-        let unique = self.unique()?;
-        let retry = self.retry();
-        let mut job = Enqueue::raw(kind, payload);
-        macro_rules! wish {
-            ($($value:expr => $method:ident),* $(,)?) => {
-                $(if let Some(value) = $value { job = job.$method(value); })*
-            };
-        }
-        wish! {
-            self.queue => queue,
-            self.priority => priority,
-            self.delay.map(|span| span.0) => delay,
-            self.run_at => run_at,
-            self.spread.map(|span| span.0) => spread,
-            self.tenant => tenant,
-            self.key => key,
-            self.ordered => ordered,
-            unique => unique,
-            retry => retry,
-            self.run_timeout.map(|span| span.0) => run_timeout,
-            self.start_within.map(|span| span.0) => start_within,
-            self.finish_within.map(|span| span.0) => finish_within,
-            self.trace => trace,
-            self.retain.map(|span| span.0) => retain,
-            self.id => id,
-        }
-        Ok(self.tags.into_iter().fold(job, Enqueue::tag))
-    }
-
-    fn retry(&self) -> Option<Retry> {
-        if self.attempts.is_none() && self.backoff.is_none() {
-            return None;
-        }
-        let retry = self.attempts.map_or_else(Retry::default, Retry::attempts);
-        Some(match &self.backoff {
-            Some(backoff) => retry.backoff(backoff.0.clone()),
-            None => retry,
-        })
-    }
-
-    fn unique(&self) -> Outcome<Option<Unique>> {
-        let unique = match (&self.unique_key, self.unique_by.as_slice()) {
-            (Some(key), []) => Unique::by_key(key),
-            (None, [all]) if all == "payload" => Unique::by_payload(),
-            (None, [_, ..]) => Unique::by_fields(self.unique_by.iter().cloned()),
-            (Some(_), _) => {
-                return Err(Failure::usage("a unique key is either given or made of the payload"));
-            }
-            (None, [])
-                if self.unique_scope.is_some() || self.on_duplicate.is_some() || self.force =>
-            {
-                return Err(Failure::usage("duplicates need something that makes them the same")
-                    .hint("give a unique key, or say which fields of the payload make one"));
-            }
-            (None, []) => return Ok(None),
-        };
-        let unique = unique.on_duplicate(self.on_duplicate.unwrap_or_default());
-        let unique = match self.unique_scope.as_deref() {
-            None | Some("unfinished") => unique,
-            Some("forever") => unique.forever(),
-            Some(period) => {
-                let period = period.parse::<Span>().map_err(|_| {
-                    Failure::usage(format!("{period:?} is not a scope of a unique key"))
-                        .hint("one of unfinished, forever, or a duration like 1d")
-                })?;
-                unique.scope(Scope::Period(period.0))
-            }
-        };
-        Ok(Some(if self.force { unique.force() } else { unique }))
+        let payload = RawValue::from_string(payload).map_err(|error| {
+            Failure::new(
+                Exit::Usage,
+                "payload_not_json",
+                format!("the payload is not JSON: {error}"),
+            )
+        })?;
+        let Self { queue, priority, delay, run_at, spread, tenant, key, ordered, .. } = self;
+        let Self { unique_key, unique_by, unique_scope, on_duplicate, force, .. } = self;
+        let Self { attempts, backoff, run_timeout, start_within, finish_within, .. } = self;
+        let Self { tags, trace, retain, id, .. } = self;
+        Ok(Enqueue::try_from(Wish {
+            kind,
+            payload: Some(payload),
+            queue,
+            priority,
+            delay,
+            run_at,
+            spread,
+            tenant,
+            key,
+            ordered,
+            unique_key,
+            unique_by,
+            unique_scope,
+            on_duplicate,
+            force,
+            attempts,
+            backoff,
+            run_timeout,
+            start_within,
+            finish_within,
+            tags,
+            trace,
+            retain,
+            id,
+        })?)
     }
 }

@@ -1,12 +1,14 @@
 //! A backoff as people write it: `fixed:5s`, `exponential:1s..1h`, `decorrelated:1s..1h`,
 //! `custom:1s,10s,1m`, or a bare duration, which means the same delay every time.
 
+use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
-use tidemill::{Backoff, Jitter};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::duration::Span;
+use super::{Backoff, Jitter};
+use crate::span::Span;
 
 /// A backoff given by a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +41,36 @@ impl FromStr for BackoffText {
 impl<'de> Deserialize<'de> for BackoffText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl fmt::Display for BackoffText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let span = |ms: u64| Span(Duration::from_millis(ms));
+        match &self.0 {
+            Backoff::Fixed { delay_ms } => write!(f, "fixed:{}", span(*delay_ms)),
+            Backoff::Exponential { base_ms, cap_ms, jitter } => {
+                let jitter = match jitter {
+                    Jitter::Full => "full",
+                    Jitter::Equal => "equal",
+                    Jitter::None => "none",
+                };
+                write!(f, "exponential:{}..{}:{jitter}", span(*base_ms), span(*cap_ms))
+            }
+            Backoff::Decorrelated { base_ms, cap_ms } => {
+                write!(f, "decorrelated:{}..{}", span(*base_ms), span(*cap_ms))
+            }
+            Backoff::Custom { delays_ms } => {
+                let delays: Vec<_> = delays_ms.iter().map(|ms| span(*ms).to_string()).collect();
+                write!(f, "custom:{}", delays.join(","))
+            }
+        }
+    }
+}
+
+impl Serialize for BackoffText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -78,7 +110,9 @@ mod tests {
             ("decorrelated:1s..1m", Backoff::Decorrelated { base_ms: 1000, cap_ms: 60_000 }),
             ("custom:1s,10s", Backoff::Custom { delays_ms: vec![1000, 10_000] }),
         ] {
-            assert_eq!(text.parse(), Ok(BackoffText(backoff)), "{text}");
+            let backoff = BackoffText(backoff);
+            assert_eq!(backoff.to_string().parse(), Ok(backoff.clone()), "{text}");
+            assert_eq!(text.parse(), Ok(backoff), "{text}");
         }
         for text in ["", "fast", "exponential:1s", "exponential:1s..1h:odd", "custom:", "5"] {
             assert!(text.parse::<BackoffText>().is_err(), "{text}");

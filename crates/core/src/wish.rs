@@ -1,0 +1,196 @@
+//! A job as it is asked for in JSON: a line of `tidemill enqueue --lines`, and the body of an HTTP request.
+//!
+//! One struct serves both, so that no wish exists in one place only. It refuses names it does not know: a misspelt
+//! `dealy` must not run a job at once.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::error::{Error, Result};
+use crate::id::JobId;
+use crate::job::Priority;
+use crate::job::ordered::OnDead;
+use crate::job::unique::{OnDuplicate, Scope, Unique};
+use crate::retry::Retry;
+use crate::retry::text::BackoffText;
+use crate::span::Span;
+
+/// What is to be done, and how it is to be treated.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wish {
+    /// The kind of the job.
+    pub kind: String,
+    /// Its payload; `null` when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Box<RawValue>>,
+    /// Where it waits; `default` when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// In which band; `normal` when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+    /// It may start this long from now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Span>,
+    /// It may start at this time; one that has passed means now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_at: Option<Timestamp>,
+    /// It starts within this window after that, at a place that its key or tenant decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Span>,
+    /// Whose job it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// What limits per key and ordering count by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Jobs of its queue and key run one at a time, in order; what a dead one does to those behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<OnDead>,
+    /// What makes two jobs of this kind the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique_key: Option<String>,
+    /// The same, made of the payload: `["payload"]`, or the names of its fields.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unique_by: Vec<String>,
+    /// How long the unique key is held: `unfinished`, `forever`, or a duration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique_scope: Option<String>,
+    /// What a duplicate gets; `reject` when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_duplicate: Option<OnDuplicate>,
+    /// It is enqueued although the unique key is held, and takes the key over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+    /// Attempts in all, the first included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u16>,
+    /// The delay between attempts: `5s`, `exponential:1s..1h`, `decorrelated:1s..1h`, `custom:1s,10s,1m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<BackoffText>,
+    /// One attempt may run this long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_timeout: Option<Span>,
+    /// It is dead if no attempt has started this long after it was due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_within: Option<Span>,
+    /// It is dead if it has not finished after this long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_within: Option<Span>,
+    /// Words to search by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// W3C trace context (`traceparent`) to carry along.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
+    /// It is kept this long after it has finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retain: Option<Span>,
+    /// Its id, a UUID; the same id enqueued twice is enqueued once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<JobId>,
+}
+
+impl Wish {
+    /// How it is retried, if it says so.
+    pub fn retry(&self) -> Option<Retry> {
+        if self.attempts.is_none() && self.backoff.is_none() {
+            return None;
+        }
+        let retry = self.attempts.map_or_else(Retry::default, Retry::attempts);
+        Some(match &self.backoff {
+            Some(backoff) => retry.backoff(backoff.0.clone()),
+            None => retry,
+        })
+    }
+
+    /// What makes it the same as another, if it says so.
+    pub fn unique(&self) -> Result<Option<Unique>> {
+        let says_more = self.unique_scope.is_some() || self.on_duplicate.is_some() || self.force;
+        let unique = match (&self.unique_key, self.unique_by.as_slice()) {
+            (Some(key), []) => Unique::by_key(key),
+            (None, [all]) if all == "payload" => Unique::by_payload(),
+            (None, [_, ..]) => Unique::by_fields(self.unique_by.iter().cloned()),
+            (Some(_), _) => {
+                return contradiction("a unique key is either given or made of the payload");
+            }
+            (None, []) if says_more => {
+                return contradiction(
+                    "duplicates need something that makes them the same; give a unique key, or say which fields of \
+                     the payload make one",
+                );
+            }
+            (None, []) => return Ok(None),
+        };
+        let unique = unique.on_duplicate(self.on_duplicate.unwrap_or_default());
+        let unique = match self.unique_scope.as_deref() {
+            None | Some("unfinished") => unique,
+            Some("forever") => unique.forever(),
+            Some(period) => match period.parse::<Span>() {
+                Ok(period) => unique.scope(Scope::Period(period.0)),
+                Err(_) => {
+                    return Err(Error::WordUnknown {
+                        what: "scope of a unique key",
+                        value: period.to_owned(),
+                        known: "unfinished, forever, or a duration like 1d",
+                    });
+                }
+            },
+        };
+        Ok(Some(if self.force { unique.force() } else { unique }))
+    }
+
+    /// Refuses wishes that contradict each other.
+    pub fn check(&self) -> Result<()> {
+        if self.delay.is_some() && self.run_at.is_some() {
+            return contradiction("a job starts after a delay or at a time, not both");
+        }
+        if self.attempts == Some(0) {
+            return contradiction("0 attempts would never run it; give at least 1");
+        }
+        self.unique().map(drop)
+    }
+}
+
+fn contradiction<T>(reason: &str) -> Result<T> {
+    Err(Error::WishContradiction { reason: reason.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wish_is_read_and_written_as_it_was() {
+        let text = r#"{"kind":"k","payload":{"n":9007199254740993},"queue":"mail","priority":"high","delay":"5m",
+            "tenant":"t","key":"c:1","unique_key":"u","unique_scope":"1d","on_duplicate":"join","attempts":3,
+            "backoff":"fixed:1s","run_timeout":"1m","start_within":"1h","finish_within":"2h","tags":["a"],
+            "trace":"00-1","retain":"1d","id":"018f3a2e-7c11-7bbb-8000-5fd1e2a0c0de"}"#;
+        let wish: Wish = serde_json::from_str(text).unwrap();
+        wish.check().unwrap();
+        let written = serde_json::to_string(&wish).unwrap();
+        let squeezed: String = text.split_whitespace().collect();
+        assert_eq!(written, squeezed);
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let refused = |text: &str| {
+            let wish: Wish = serde_json::from_str(text).unwrap();
+            wish.check().unwrap_err().code()
+        };
+        for text in [
+            r#"{"kind":"k","on_duplicate":"join"}"#,
+            r#"{"kind":"k","unique_key":"u","unique_by":["a"]}"#,
+            r#"{"kind":"k","delay":"5m","run_at":"2026-01-31T12:00:00Z"}"#,
+            r#"{"kind":"k","attempts":0}"#,
+        ] {
+            assert_eq!(refused(text), "wish_contradiction", "{text}");
+        }
+        assert_eq!(refused(r#"{"kind":"k","unique_key":"u","unique_scope":"1y"}"#), "word_unknown");
+        assert!(serde_json::from_str::<Wish>(r#"{"kind":"k","dealy":"5m"}"#).is_err());
+        assert!(serde_json::from_str::<Wish>(r#"{"queue":"q"}"#).is_err(), "it has no kind");
+    }
+}
