@@ -13,6 +13,7 @@ pub mod migrate;
 pub mod queues;
 pub mod schedules;
 pub mod token;
+pub mod serve;
 pub mod work;
 pub mod workers;
 pub mod workflows;

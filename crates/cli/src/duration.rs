@@ -1,4 +1,4 @@
-//! Durations and moments for people: how they are shown, and moments as they write them, either a time or a duration ago.
+//! Durations and moments for people: how they are shown, and moments as they are written, a time or a duration ago.
 
 use std::fmt;
 use std::str::FromStr;

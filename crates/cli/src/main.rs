@@ -19,6 +19,7 @@ use clap::{Parser, Subcommand};
 use commands::{
     bench, completions, dead, demo, doctor, enqueue, flows, jobs, limits, migrate, queues,
     schedules, token, work, workers, workflows,
+    schedules, serve, work, workers, workflows,
 };
 use exit::{Exit, Failure, Outcome};
 
@@ -50,6 +51,8 @@ enum Command {
     Enqueue(Box<enqueue::Args>),
     /// Run jobs with any program as their handler
     Work(work::Args),
+    /// Serve HTTP, for every language
+    Serve(serve::Args),
     /// Look at jobs, cancel them, retry them, wait for them
     Jobs(jobs::Args),
     /// Flows: draw them, start them, call them off, try them again
@@ -81,7 +84,7 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let app = App { store: cli.store, json: cli.json };
-    log_to_stderr(matches!(cli.command, Command::Work(_)));
+    log_to_stderr(matches!(cli.command, Command::Work(_) | Command::Serve(_)));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let outcome = runtime.map_err(Failure::from).and_then(|runtime| {
         let outcome = runtime.block_on(run(&app, cli.command));
@@ -97,6 +100,7 @@ async fn run(app: &App, command: Command) -> Outcome {
         Command::Demo(args) => demo::run(app, args).await,
         Command::Enqueue(args) => enqueue::run(app, *args).await,
         Command::Work(args) => work::run(app, args).await,
+        Command::Serve(args) => serve::run(app, args).await,
         Command::Jobs(args) => jobs::run(app, args).await,
         Command::Flows(args) => flows::run(app, args).await,
         Command::Workflows(args) => workflows::run(app, args).await,

@@ -27,6 +27,7 @@ const RETRY_AFTER_UNKNOWN: Duration = Duration::from_secs(10);
 /// What becomes of a job for which its queue has no room.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(tag = "policy", rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Overflow {
     /// It is refused, and told when to try again.
     #[default]
@@ -157,6 +158,7 @@ fn refused(reason: impl Into<String>) -> Result<()> {
 
 /// What a queue had counted at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Sample {
     /// When.
     pub at: Timestamp,
@@ -168,6 +170,7 @@ pub struct Sample {
 
 /// How fast a queue fills and drains.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Rates {
     /// Jobs that come, per second.
     pub in_per_s: f64,

@@ -243,6 +243,7 @@ pub struct Edge {
 
 /// Where a job stands in a flow. It travels with the job's options.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Place {
     /// Which flow.
     pub id: FlowId,
@@ -258,5 +259,6 @@ pub struct Place {
     pub grows: bool,
     /// When it may start after its step was opened, if not at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub due: Option<Due>,
 }

@@ -26,6 +26,7 @@ const MEANING: char = '\u{1d}';
 /// What a limit counts by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Per {
     /// One gate for all jobs it means.
     #[default]
@@ -38,6 +39,7 @@ pub enum Per {
 
 /// How often something may start, in the whole cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Rate {
     /// So many…
     pub jobs: u32,
@@ -97,6 +99,7 @@ impl fmt::Display for Rate {
 /// goes ahead as a probe, and its end decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Breaker {
     /// It opens when at least this many per cent of the attempts in the window failed; 50.
     pub failures_percent: u32,
@@ -131,6 +134,7 @@ impl Breaker {
 /// of that name or pattern, together, or those of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Limit {
     /// Only jobs of this kind.
     pub kind: Option<String>,

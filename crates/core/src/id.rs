@@ -12,16 +12,19 @@ use uuid::Uuid;
 /// Names a job for ever. Ordered by the time it was made.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobId(pub Uuid);
 
 /// Names a flow for ever. Ordered by the time it was made.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FlowId(pub Uuid);
 
 /// Names one run of one worker; a restarted worker is a new one, so it can never pass for the old.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkerId(pub Uuid);
 
 /// Names a credential for ever. It is no secret.
@@ -32,6 +35,7 @@ pub struct CredentialId(pub Uuid);
 /// Proves a lease. Larger at every claim; a write that carries an older one is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Token(pub i64);
 
 macro_rules! uuid_id {

@@ -30,6 +30,7 @@ pub const DEFAULT_QUEUE: &str = "default";
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Priority {
     /// Before everything.
     Urgent,
@@ -132,6 +133,7 @@ impl Due {
 /// The rarer wishes of a job. Kept as one JSON value, absent when all are at their defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Options {
     /// Its own retry policy, before its kind's.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -254,6 +256,7 @@ impl NewJob {
 
 /// A job as it was written: the body, which no attempt changes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Job {
     /// Names it.
     pub id: JobId,

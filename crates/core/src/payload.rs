@@ -14,6 +14,8 @@ use crate::limit::Limits;
 
 /// A JSON document: valid, within the limits, free of what a database would refuse.
 #[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(value_type = serde_json::Value))]
 pub struct Payload(String);
 
 impl Payload {

@@ -23,6 +23,7 @@ pub const TENANT_WEIGHTS_MAX: usize = 1000;
 /// within a second.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct QueueRules {
     /// How often they were set. Set with the version that was read, they are refused when somebody
     /// else has set them meanwhile; 0 sets them whatever is there.

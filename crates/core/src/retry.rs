@@ -14,6 +14,7 @@ use crate::id::JobId;
 /// How a kind or a job is retried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Retry {
     /// Attempts in all, the first included. Defaults to 20.
     pub attempts_max: u16,
@@ -50,6 +51,7 @@ impl Retry {
 /// How long to wait before the next attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "type")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Backoff {
     /// `base × 2^(attempt − 1)`, at most `cap`, spread by the jitter.
     Exponential {
@@ -83,6 +85,7 @@ pub enum Backoff {
 /// How a computed delay is spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Jitter {
     /// Anywhere between nothing and the delay. The default.
     #[default]

@@ -22,6 +22,7 @@ pub const WEIGHT_MAX: u32 = 1000;
 /// come. With more slots, what is taken at once comes on top.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BandWeights {
     /// Of `urgent`; 8.
     pub urgent: u32,

@@ -20,6 +20,8 @@ const UNITS: [(&str, u64); 6] = [
 
 /// A duration given by a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(value_type = String, example = "5m"))]
 pub struct Span(pub Duration);
 
 impl FromStr for Span {

@@ -22,6 +22,7 @@ const PARKED_NEXT: &str = "`tidemill workflows diff` shows both sides; mend the 
 /// Something that keeps a job from running now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "gate", rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Gate {
     /// It has finished.
     Finished {
@@ -153,6 +154,7 @@ pub enum Gate {
 
 /// Why a job is not running.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Why {
     /// Which job.
     pub id: JobId,

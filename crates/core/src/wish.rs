@@ -19,11 +19,13 @@ use crate::span::Span;
 /// What is to be done, and how it is to be treated.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Wish {
     /// The kind of the job.
     pub kind: String,
     /// Its payload; `null` when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
     pub payload: Option<Box<RawValue>>,
     /// Where it waits; `default` when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -16,6 +16,7 @@ use crate::run::RunWrites;
 /// What became of one enqueued job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "answer")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Receipt {
     /// It is durable, under its own id.
     Enqueued {
@@ -241,6 +242,7 @@ pub enum Settled {
 /// What became of one cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum CancelAnswer {
     /// It waited and is cancelled.
     Cancelled,

@@ -13,6 +13,7 @@ use tidemill_core::{ErrorClass, Job, JobId, Payload, Priority, State, Token, Wor
 
 /// A job and where it stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobView {
     /// The body. After retention only a keyed job's result is left, and the payload is null.
     #[serde(flatten)]
@@ -67,6 +68,7 @@ pub struct LineView {
 
 /// One attempt that did not finish its job, or finished it after others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AttemptView {
     /// Its number.
     pub attempt: u16,
@@ -222,6 +224,7 @@ pub struct DeadGroup {
 
 /// A queue and what is in it now.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct QueueView {
     /// Its name.
     pub name: String,
@@ -247,6 +250,7 @@ pub struct QueueView {
 
 /// What a queue has counted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DepthView {
     /// Which queue.
     pub queue: String,
@@ -269,6 +273,7 @@ impl DepthView {
 
 /// A worker that beats.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkerView {
     /// This run of it.
     pub id: WorkerId,

@@ -58,7 +58,7 @@ pub use engine::limit::NamedLimit;
 pub use engine::schedule::ask::{Backfill, ComingSlot, PastSlot};
 pub use engine::schedule::new::Schedule;
 pub use engine::schedule::{Declared, Schedules};
-pub use engine::service::Service;
+pub use engine::service::{Service, Services};
 pub use engine::telemetry::Counts;
 pub use engine::workflow::Signal;
 pub use engine::workflow::act::ForkAs;

@@ -9,6 +9,7 @@ use crate::id::FlowId;
 /// Where a flow stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum FlowState {
     /// It is being written; nothing of it starts.
     Building,

@@ -11,6 +11,7 @@ use crate::job::{Job, NewJob, Options};
 /// What a dead job does to those behind it in its line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum OnDead {
     /// The line stops until the dead letter is replayed and ends well, or is given up. The default.
     #[default]

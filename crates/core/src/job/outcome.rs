@@ -13,6 +13,7 @@ use crate::workflow::{Parked, Waits};
 /// What kind of failure it was; it decides whether and when the job runs again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum ErrorClass {
     /// It may work next time: retried with backoff.
     Transient,

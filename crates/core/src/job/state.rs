@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 /// Where a job stands. The last three are final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum State {
     /// Waits for another job or a signal.
     Blocked,

@@ -48,6 +48,7 @@ impl Scope {
 /// What a duplicate gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum OnDuplicate {
     /// Nothing is enqueued; the receipt says so and names the other. The default.
     #[default]

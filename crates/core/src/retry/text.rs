@@ -12,6 +12,8 @@ use crate::span::Span;
 
 /// A backoff given by a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(value_type = String, example = "exponential:1s..1h"))]
 pub struct BackoffText(pub Backoff);
 
 const FORMS: &str = "write 5s, fixed:5s, exponential:1s..1h, exponential:1s..1h:equal (or :none, \

@@ -13,6 +13,7 @@ const STEADY_PART: f64 = 0.02;
 
 /// What a queue has, how that changes, and what holds it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct QueueWhy {
     /// Which queue.
     pub queue: String,
@@ -36,6 +37,7 @@ pub struct QueueWhy {
 
 /// How many jobs of a tenant wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TenantDepth {
     /// Whose.
     pub tenant: String,
@@ -46,6 +48,7 @@ pub struct TenantDepth {
 /// Whether more comes than goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Trend {
     /// More comes than goes.
     Growing,
@@ -58,6 +61,7 @@ pub enum Trend {
 /// Something that keeps the jobs of a queue from leaving.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "holder", rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Holder {
     /// It is paused.
     Paused {

@@ -15,6 +15,7 @@ use crate::workflow::undo::undos;
 
 /// Whose the beginning of a journal is: chance gives at these places what it gave that run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Origin {
     /// The run.
     pub run: JobId,

@@ -50,6 +50,9 @@ async fn a_letter_tells_its_story(kit: &Kit) {
         notes: Vec::new(),
     };
     assert_eq!(kit.store.dead(&anyone(), 0, 10).await.unwrap(), [expected]);
+    let attempts = kit.store.attempts(id).await.unwrap();
+    let told: Vec<_> = attempts.iter().map(|one| (one.attempt, one.error.as_deref())).collect();
+    assert_eq!(told, [(1, Some("user 42 is gone"))], "also of one that died at once");
 }
 
 async fn letters_come_latest_first_in_pages(kit: &Kit) {

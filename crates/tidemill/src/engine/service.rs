@@ -38,6 +38,31 @@ pub(crate) struct Clockwork {
     pub(crate) lost_max: u16,
 }
 
+/// The clockwork of a process that does not work itself: whoever serves others lets it run.
+#[derive(Debug)]
+pub struct Services {
+    running: JoinSet<()>,
+    stop: CancellationToken,
+}
+
+impl Services {
+    /// Stops it, when what is under way has ended.
+    pub async fn stop(mut self) {
+        self.stop.cancel();
+        while self.running.join_next().await.is_some() {}
+    }
+}
+
+impl Tidemill {
+    /// Starts the clockwork without a worker: jobs of lost workers are rescued, schedules fire, what has passed its
+    /// retention is forgotten. A worker has it running by itself.
+    pub fn start_services(&self) -> Services {
+        let (Options { lease_ttl, lost_max, .. }, stop) =
+            (Options::default(), CancellationToken::new());
+        Services { running: start(self, Clockwork { lease_ttl, lost_max }, &stop), stop }
+    }
+}
+
 /// Starts the clockwork; it runs until `stop`.
 pub(crate) fn start(mill: &Tidemill, rules: Clockwork, stop: &CancellationToken) -> JoinSet<()> {
     let services: [Arc<dyn Service>; 4] = [

@@ -1,0 +1,77 @@
+//! `tidemill serve`: HTTP for every language, until it is told to stop.
+
+use std::net::SocketAddr;
+use std::os::unix::net::UnixDatagram;
+
+use serde_json::json;
+use tidemill_server::{Server, Settings};
+
+use crate::app::{App, interrupted};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output;
+
+const AFTER_HELP: &str = "\
+Examples:
+  tidemill serve
+  tidemill --store postgres://localhost/app serve --listen 127.0.0.1:9000
+  curl -s localhost:8384/v1/jobs -H 'content-type: application/json' -d '{\"kind\":\"greet\"}'
+
+It listens on addresses of this machine alone: whoever can reach it may do everything.";
+
+/// How to serve.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, env = "TIDEMILL_LISTEN", value_name = "ADDRESS", default_value_t = Settings::default().listen)]
+    listen: SocketAddr,
+    /// Another name under which it is reached, besides localhost; may be given several times
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
+    /// An origin whose pages may call it; may be given several times
+    #[arg(long = "origin", value_name = "URL")]
+    origins: Vec<String>,
+    /// Print the description of the API (OpenAPI 3.1), and do not serve
+    #[arg(long)]
+    describe: bool,
+}
+
+/// Serves.
+pub async fn run(app: &App, args: Args) -> Outcome {
+    if args.describe {
+        output::line(Server::description());
+        return Ok(Exit::Ok);
+    }
+    let stopped = interrupted();
+    let mill = app.open_patiently().await?;
+    let Args { listen, hosts, origins, .. } = args;
+    let settings = Settings { listen, hosts, origins, ..Settings::default() };
+    let server = match Server::start(mill.clone(), settings).await {
+        Ok(server) => server,
+        Err(error) => {
+            mill.close().await;
+            return Err(Failure::new(Exit::Usage, error.code(), error.to_string()));
+        }
+    };
+    let url = format!("http://{}", server.address());
+    if app.json {
+        output::json(&json!({ "url": url }));
+    } else {
+        output::line(format!("listens on {url}; {url}/openapi.json says what it answers"));
+    }
+    notify("READY=1");
+    stopped.await;
+    notify("STOPPING=1");
+    server.stop().await;
+    mill.close().await;
+    Ok(Exit::Ok)
+}
+
+/// Tells systemd, if it asked to be told.
+fn notify(state: &str) {
+    let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let told = UnixDatagram::unbound().and_then(|from| from.send_to(state.as_bytes(), &socket));
+    if let Err(error) = told {
+        tracing::warn!(%error, state, "systemd could not be told");
+    }
+}

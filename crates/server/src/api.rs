@@ -1,0 +1,85 @@
+//! The whole API: all routes, what they share, and their description.
+
+use std::sync::Arc;
+
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use axum::routing::get;
+use axum::{Json, Router};
+use http::StatusCode;
+use tidemill::Tidemill;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::timeout::RequestBodyTimeoutLayer;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::guard::guard;
+use crate::problem::Problem;
+use crate::routes::{health, jobs, queues, workers};
+use crate::settings::Settings;
+
+/// What every route has at hand.
+pub(crate) struct App {
+    pub(crate) mill: Tidemill,
+    pub(crate) settings: Settings,
+    pub(crate) health: health::Health,
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Tidemill",
+        description = "Durable background work. Errors are problem documents with stable codes."
+    ),
+    components(schemas(Problem)),
+    tags(
+        (name = "jobs", description = "Enqueue, look at, wait for and call off jobs"),
+        (name = "queues", description = "Queues and their rules"),
+        (name = "workers", description = "Who works"),
+        (name = "health", description = "Whether the server lives, and can do its work"),
+    )
+)]
+struct Described;
+
+/// All routes, and the description that is made from them.
+fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
+    OpenApiRouter::with_openapi(Described::openapi())
+        .merge(health::routes())
+        .merge(jobs::routes())
+        .merge(queues::routes())
+        .merge(workers::routes())
+        .split_for_parts()
+}
+
+/// The description of the API (OpenAPI 3.1).
+pub(crate) fn description() -> utoipa::openapi::OpenApi {
+    described().1
+}
+
+/// The service that answers requests.
+pub(crate) fn service(app: Arc<App>) -> Router {
+    let (routes, description) = described();
+    let settings = &app.settings;
+    routes
+        .route("/openapi.json", get(move || async move { Json(description) }))
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(Arc::clone(&app), guard))
+        .layer(DefaultBodyLimit::max(settings.body_bytes_max))
+        .layer(RequestBodyTimeoutLayer::new(settings.body_timeout))
+        .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| {
+            axum::response::IntoResponse::into_response(Problem::internal(&"a handler panicked"))
+        }))
+        .with_state(app)
+}
+
+async fn unknown_route(uri: http::Uri) -> Problem {
+    let detail = format!("there is nothing at {}; /openapi.json says what there is", uri.path());
+    Problem::new(StatusCode::NOT_FOUND, "route_unknown", detail)
+}
+
+async fn wrong_method(method: http::Method, uri: http::Uri) -> Problem {
+    let detail =
+        format!("{} does not answer {method}; /openapi.json says what it does", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
+}

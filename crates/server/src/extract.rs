@@ -1,0 +1,93 @@
+//! Reading requests, so that whatever is wrong with one is told as a problem document.
+
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode, header};
+use serde::de::DeserializeOwned;
+use std::str::FromStr;
+
+use crate::problem::Problem;
+
+/// A body of JSON.
+pub(crate) struct Body<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        if !is_json(request.headers()) {
+            return Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "content_type_unsupported",
+                "the body must be JSON; send the header Content-Type: application/json",
+            ));
+        }
+        let bytes = Bytes::from_request(request, state).await.map_err(unread)?;
+        // Serde would take a list for the fields in their order.
+        if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
+            return Err(Problem::request(
+                "the body is not as it should be: it is not a JSON object",
+            ));
+        }
+        serde_json::from_slice(&bytes)
+            .map(Self)
+            .map_err(|error| Problem::request(format!("the body is not as it should be: {error}")))
+    }
+}
+
+fn unread(rejection: BytesRejection) -> Problem {
+    match rejection {
+        BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
+            Problem::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "body_too_large",
+                "the body has too many bytes",
+            )
+        }
+        other => Problem::request(format!("the body could not be read: {other}")),
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = value.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+        || (essence.len() > 5 && essence.to_ascii_lowercase().ends_with("+json"))
+}
+
+/// What stands behind the question mark.
+pub(crate) struct Params<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let read = Query::<T>::from_request_parts(parts, state).await;
+        read.map(|Query(params)| Self(params)).map_err(|error| {
+            Problem::request(format!("the query is not as it should be: {}", error.body_text()))
+        })
+    }
+}
+
+/// A name or id in the path.
+pub(crate) struct Named<T>(pub T);
+
+impl<T, S> FromRequestParts<S> for Named<T>
+where
+    T: FromStr,
+    T::Err: std::fmt::Display,
+    S: Send + Sync,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|error| Problem::request(error.body_text()))?;
+        text.parse().map(Self).map_err(|error| {
+            Problem::request(format!("{text:?} in the path is not an id: {error}"))
+        })
+    }
+}

@@ -1,0 +1,86 @@
+//! `Idempotency-Key`: a request that is sent twice is done once, and answered alike.
+//!
+//! The key becomes the job's unique key, held for a day, and a second request joins the job of the first. It refuses
+//! a key that comes back with another job, and one for a job that has a unique key of its own: which of them should
+//! count?
+
+use http::{HeaderMap, HeaderName, StatusCode};
+use tidemill::{JobView, Tidemill};
+use tidemill_core::job::unique::OnDuplicate;
+use tidemill_core::{JobId, Wish};
+
+use crate::problem::{Answer, Problem};
+
+const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
+const KEY_BYTES_MAX: usize = 128;
+
+/// The key of a request, if it has one.
+pub(crate) fn key(headers: &HeaderMap) -> Answer<Option<String>> {
+    let Some(value) = headers.get(HEADER) else { return Ok(None) };
+    let text = value.to_str().unwrap_or_default().trim().trim_matches('"');
+    if text.is_empty() || text.len() > KEY_BYTES_MAX {
+        let detail =
+            format!("an Idempotency-Key has between 1 and {KEY_BYTES_MAX} printable characters");
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "idempotency_key_invalid", detail));
+    }
+    Ok(Some(text.to_owned()))
+}
+
+/// Lets a job be made once for this key. `index`: which of a batch.
+pub(crate) fn mark(wish: &mut Wish, key: &str, index: Option<usize>) -> Answer<()> {
+    let says_own = wish.unique_key.is_some()
+        || !wish.unique_by.is_empty()
+        || wish.unique_scope.is_some()
+        || wish.on_duplicate.is_some()
+        || wish.force;
+    if says_own {
+        let detail = "a job has either an Idempotency-Key or wishes about duplicates of its own";
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "wish_contradiction", detail));
+    }
+    let place = index.map(|index| format!("#{index}")).unwrap_or_default();
+    wish.unique_key = Some(format!("idempotency-key:{key}{place}"));
+    wish.unique_scope = Some("1d".to_owned());
+    wish.on_duplicate = Some(OnDuplicate::Join);
+    Ok(())
+}
+
+/// What of a job must be the same when its key comes again.
+#[derive(Debug, Clone)]
+pub(crate) struct Print {
+    kind: String,
+    queue: Option<String>,
+    tenant: Option<String>,
+    payload: String,
+}
+
+impl Print {
+    pub(crate) fn of(wish: &Wish) -> Self {
+        Self {
+            kind: wish.kind.clone(),
+            queue: wish.queue.clone(),
+            tenant: wish.tenant.clone(),
+            payload: wish.payload.as_ref().map_or("null", |raw| raw.get()).trim().to_owned(),
+        }
+    }
+
+    /// Refuses a key that was used for another job.
+    pub(crate) async fn check(&self, mill: &Tidemill, id: JobId) -> Answer<()> {
+        let Some(JobView { job, .. }) = mill.job(id).await? else { return Ok(()) };
+        let is_same = job.kind == self.kind
+            && self.queue.as_ref().is_none_or(|queue| *queue == job.queue)
+            && job.tenant == self.tenant
+            && same_json(job.payload.as_str(), &self.payload);
+        if is_same {
+            return Ok(());
+        }
+        let detail = format!("this Idempotency-Key was used for another job, {id}; take a new key");
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        Err(Problem::new(status, "idempotency_key_reused", detail).about(id))
+    }
+}
+
+/// The database may have written it another way.
+fn same_json(one: &str, other: &str) -> bool {
+    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+    one == other || read(one) == read(other)
+}

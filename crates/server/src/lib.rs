@@ -1,0 +1,20 @@
+//! Tidemill over HTTP: for every language, what the library offers to Rust.
+//!
+//! A route parses, calls one verb of the engine and answers; the rules are the engine's. Errors are problem documents
+//! (RFC 9457) with the engine's stable codes. The description of the API is made from the code (`/openapi.json`).
+//!
+//! It refuses to listen beyond this machine: whoever can reach it may do everything.
+
+mod api;
+mod extract;
+mod guard;
+mod idempotent;
+mod prefer;
+mod problem;
+mod routes;
+mod serve;
+mod settings;
+
+pub use problem::Problem;
+pub use serve::{Error, Server};
+pub use settings::Settings;

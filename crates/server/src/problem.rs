@@ -1,0 +1,176 @@
+//! Errors as problem documents (RFC 9457): a status, a stable code, and a sentence that says what to do.
+//!
+//! It refuses to show what went wrong inside: that is logged under an id, and the answer has the id.
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use serde::{Deserialize, Serialize};
+use tidemill_core::JobId;
+use uuid::Uuid;
+
+/// How long to wait before the store is asked again, if nothing better is known.
+const AGAIN_S: u64 = 1;
+
+/// Why a request was not done.
+#[derive(Debug, Clone, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Problem {
+    /// Names the problem: `urn:tidemill:` and the code.
+    #[serde(rename = "type")]
+    pub uri: String,
+    /// The status in words.
+    pub title: String,
+    /// The status of the answer.
+    pub status: u16,
+    /// What happened, with which value, and what to do.
+    pub detail: String,
+    /// The stable code; `docs/errors` has a page for each.
+    pub code: String,
+    /// The job it is about, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+    /// Which one of a batch, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<usize>,
+    /// Under which id the log has more, of an error that is the server's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Uuid>,
+    /// When to try again, in seconds.
+    #[serde(skip)]
+    pub retry_after_s: Option<u64>,
+}
+
+/// What a route answers.
+pub(crate) type Answer<T> = Result<T, Problem>;
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, code: &str, detail: impl Into<String>) -> Self {
+        Self {
+            uri: format!("urn:tidemill:{code}"),
+            title: status.canonical_reason().unwrap_or("Error").to_owned(),
+            status: status.as_u16(),
+            detail: detail.into(),
+            code: code.to_owned(),
+            job: None,
+            index: None,
+            trace: None,
+            retry_after_s: None,
+        }
+    }
+
+    /// The request cannot be understood.
+    pub(crate) fn request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "request_invalid", detail)
+    }
+
+    /// It is about this job.
+    pub(crate) fn about(self, job: JobId) -> Self {
+        Self { job: Some(job), ..self }
+    }
+
+    /// It is about this one of a batch.
+    pub(crate) fn at(self, index: usize) -> Self {
+        let detail = format!("job {index}: {}", self.detail);
+        Self { detail, index: Some(index), ..self }
+    }
+
+    /// Something that is nobody's fault who asked: logged, and told by its id alone.
+    pub(crate) fn internal(error: &dyn std::fmt::Display) -> Self {
+        let trace = Uuid::now_v7();
+        tracing::error!(%trace, %error, "a request failed");
+        let detail = format!("the server failed; its log has more under {trace}");
+        let problem = Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail);
+        Self { trace: Some(trace), ..problem }
+    }
+
+    fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+}
+
+impl From<tidemill_core::Error> for Problem {
+    fn from(error: tidemill_core::Error) -> Self {
+        tidemill::Error::from(error).into()
+    }
+}
+
+impl From<tidemill::Error> for Problem {
+    fn from(error: tidemill::Error) -> Self {
+        let Some(status) = status_of(error.code()) else { return Self::internal(&error) };
+        let problem = Self::new(status, error.code(), error.to_string());
+        let retry_after_s = match &error {
+            tidemill::Error::Store(tidemill::store::Error::QueueFull(full)) => {
+                full.retry_after().map(|after| after.as_secs().max(AGAIN_S))
+            }
+            _ if status == StatusCode::SERVICE_UNAVAILABLE => {
+                let trace = Uuid::now_v7();
+                tracing::warn!(%trace, %error, "the store could not be asked");
+                return Self { trace: Some(trace), retry_after_s: Some(AGAIN_S), ..problem };
+            }
+            _ => None,
+        };
+        Self { retry_after_s, ..problem }
+    }
+}
+
+/// The status of an error's code; `None` for what is no caller's business.
+fn status_of(code: &str) -> Option<StatusCode> {
+    Some(match code {
+        "payload_too_large" | "batch_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
+        "queue_full" => StatusCode::TOO_MANY_REQUESTS,
+        "rule_changed" => StatusCode::PRECONDITION_FAILED,
+        "store_unavailable" | "store_busy" | "store_disk_full" | "store_disk_failed"
+        | "store_read_only" => StatusCode::SERVICE_UNAVAILABLE,
+        "store_refused" | "schema_newer" | "schema_older" | "sqlite_too_old"
+        | "store_url_unknown" | "store_tls_refused" => return None,
+        code if code.ends_with("_unknown") && code != "word_unknown" && code != "kind_unknown" => {
+            StatusCode::NOT_FOUND
+        }
+        code if code.ends_with("_not_now") || code == "run_finished" => StatusCode::CONFLICT,
+        code if code.ends_with("_timeout") => StatusCode::GATEWAY_TIMEOUT,
+        _ => StatusCode::BAD_REQUEST,
+    })
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, after) = (self.status(), self.retry_after_s);
+        let mut response = (status, Json(self)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(after) = after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(after));
+            if status == StatusCode::TOO_MANY_REQUESTS {
+                let limit = format!("\"depth\";r=0;t={after}");
+                if let Ok(limit) = HeaderValue::from_str(&limit) {
+                    headers.insert(HeaderName::from_static("ratelimit"), limit);
+                }
+            }
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_have_the_status_that_clients_act_on() {
+        for (code, status) in [
+            ("job_unknown", 404),
+            ("word_unknown", 400),
+            ("kind_unknown", 400),
+            ("queue_full", 429),
+            ("payload_too_large", 413),
+            ("store_unavailable", 503),
+            ("rule_changed", 412),
+            ("run_finished", 409),
+            ("flow_not_now", 409),
+            ("name_empty", 400),
+        ] {
+            assert_eq!(status_of(code).map(|status| status.as_u16()), Some(status), "{code}");
+        }
+        assert_eq!(status_of("store_refused"), None);
+    }
+}

@@ -1,0 +1,64 @@
+//! Whether the process lives, has started, and can write durably.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::extract::State;
+use http::StatusCode;
+use tidemill_core::WorkerId;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use crate::api::App;
+use crate::problem::Problem;
+
+/// How long the store may take to write.
+const WRITE_MAX: Duration = Duration::from_secs(2);
+
+/// Where the server stands.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    /// It stops, and should be sent nothing more.
+    pub(crate) is_stopping: AtomicBool,
+}
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(livez)).routes(routes!(readyz)).routes(routes!(startupz))
+}
+
+/// The process lives.
+#[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, body = str)))]
+async fn livez() -> &'static str {
+    "ok"
+}
+
+/// The server has started: it answers only once its store is open.
+#[utoipa::path(get, path = "/startupz", tag = "health", responses((status = 200, body = str)))]
+async fn startupz() -> &'static str {
+    "ok"
+}
+
+/// The store takes a write and makes it durable, and the server does not stop.
+#[utoipa::path(get, path = "/readyz", tag = "health", responses(
+    (status = 200, body = str),
+    (status = 503, body = Problem, content_type = "application/problem+json"),
+))]
+async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
+    let unready = |detail: &str| {
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", detail);
+        Problem { retry_after_s: Some(1), ..problem }
+    };
+    if app.health.is_stopping.load(Ordering::Relaxed) {
+        return Err(unready("the server stops"));
+    }
+    // All servers are one holder, so that each of them writes.
+    let holder = WorkerId(Uuid::nil());
+    let write = app.mill.store().take_duty("server:ready", holder, Duration::from_secs(1));
+    match tokio::time::timeout(WRITE_MAX, write).await {
+        Ok(Ok(_)) => Ok("ok"),
+        Ok(Err(error)) => Err(unready(&format!("the store cannot write: {error}"))),
+        Err(_) => Err(unready("the store takes too long to write")),
+    }
+}

@@ -1,0 +1,411 @@
+//! Jobs: enqueue one or many, look at them, wait for them, call them off, and ask why one is not running.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tidemill::store::view::AttemptView;
+use tidemill::{CancelAnswer, Enqueue, JobFilter, JobView, Receipt, Signal};
+use tidemill_core::span::Span;
+use tidemill_core::why::Why;
+use tidemill_core::{JobId, State as JobState, Wish};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::api::App;
+use crate::extract::{Body, Named, Params};
+use crate::idempotent::{self, Print};
+use crate::prefer::Prefer;
+use crate::problem::{Answer, Problem};
+
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+const WAIT_DEFAULT: Duration = Duration::from_secs(30);
+/// Who an operator's act is noted under, until requests say who they are.
+const BY: &str = "http";
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(enqueue, list))
+        .routes(routes!(enqueue_many))
+        .routes(routes!(show))
+        .routes(routes!(wait))
+        .routes(routes!(cancel))
+        .routes(routes!(retry))
+        .routes(routes!(signal))
+        .routes(routes!(why))
+        .routes(routes!(attempts))
+}
+
+/// Enqueues a job. It is durable when this is answered.
+///
+/// With `Prefer: wait=10` the answer is the job with its result, if it finishes in that time. With an
+/// `Idempotency-Key` the same request may be sent again, for a day: one job is made.
+#[utoipa::path(post, path = "/v1/jobs", operation_id = "enqueue_job", tag = "jobs", request_body = Wish,
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes one job of requests that are sent twice"),
+        ("Prefer" = Option<String>, Header, description = "`wait=10` or `respond-async`"),
+    ),
+    responses(
+        (status = 201, body = Receipt, description = "It is enqueued"),
+        (status = 200, body = JobView, description = "It was waited for, and has finished"),
+        (status = 202, body = Receipt, description = "It is enqueued, and has not finished yet"),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "It is a duplicate"),
+        (status = 413, body = Problem, content_type = "application/problem+json"),
+        (status = 415, body = Problem, content_type = "application/problem+json"),
+        (status = 422, body = Problem, content_type = "application/problem+json"),
+        (status = 429, body = Problem, content_type = "application/problem+json", description = "The queue is full"),
+        (status = 503, body = Problem, content_type = "application/problem+json"),
+    ))]
+async fn enqueue(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Body(mut wish): Body<Wish>,
+) -> Answer<Response> {
+    let key = idempotent::key(&headers)?;
+    let print = Print::of(&wish);
+    if let Some(key) = &key {
+        idempotent::mark(&mut wish, key, None)?;
+    }
+    let receipt = app.mill.enqueue(Enqueue::try_from(wish)?).await?;
+    let id = receipt.id();
+    match receipt {
+        Receipt::Rejected { .. } => return Err(duplicate(id)),
+        Receipt::Joined { .. } if key.is_some() => print.check(&app.mill, id).await?,
+        _ => {}
+    }
+    let prefer = Prefer::of(&headers, app.settings.wait_max);
+    let (status, applied) = match prefer {
+        Prefer::Nothing => (StatusCode::CREATED, None),
+        Prefer::Async => (StatusCode::ACCEPTED, Some("respond-async".to_owned())),
+        Prefer::Wait(time) => {
+            let applied = format!("wait={}", time.as_secs());
+            if let Some(view) = finished(&app, id, time).await? {
+                return Ok(with_place((StatusCode::OK, Json(view)), id, Some(applied)));
+            }
+            (StatusCode::ACCEPTED, Some(applied))
+        }
+    };
+    Ok(with_place((status, Json(receipt)), id, applied))
+}
+
+fn duplicate(id: JobId) -> Problem {
+    let detail = format!(
+        "the job is a duplicate of {id}, which holds its unique key; with \"on_duplicate\": \"join\" that one is \
+         taken instead"
+    );
+    Problem::new(StatusCode::CONFLICT, "duplicate_rejected", detail).about(id)
+}
+
+/// Says where the job is, and what was done of what was preferred.
+fn with_place(answer: impl IntoResponse, id: JobId, applied: Option<String>) -> Response {
+    let mut response = answer.into_response();
+    let headers = response.headers_mut();
+    if let Ok(place) = HeaderValue::from_str(&format!("/v1/jobs/{id}")) {
+        headers.insert(header::LOCATION, place);
+    }
+    if let Some(applied) = applied.and_then(|applied| HeaderValue::from_str(&applied).ok()) {
+        headers.insert(PREFERENCE_APPLIED, applied);
+    }
+    response
+}
+
+/// The job, once it has finished; `None` when it has not in this time.
+async fn finished(app: &App, id: JobId, time: Duration) -> Answer<Option<JobView>> {
+    match app.mill.wait(id, time).await {
+        Ok(view) => Ok(Some(view)),
+        Err(tidemill::Error::WaitTimeout { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Jobs that are enqueued together.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Many {
+    /// At most 10,000.
+    jobs: Vec<Wish>,
+}
+
+/// What became of them, in their order.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct Receipts {
+    receipts: Vec<Receipt>,
+}
+
+/// Enqueues many jobs, all of them or none. Duplicates are told in the receipts.
+#[utoipa::path(post, path = "/v1/jobs/batch", operation_id = "enqueue_jobs", tag = "jobs", request_body = Many,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes one job of each of them")),
+    responses(
+        (status = 201, body = Receipts),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 413, body = Problem, content_type = "application/problem+json"),
+        (status = 415, body = Problem, content_type = "application/problem+json"),
+        (status = 422, body = Problem, content_type = "application/problem+json"),
+        (status = 429, body = Problem, content_type = "application/problem+json"),
+        (status = 503, body = Problem, content_type = "application/problem+json"),
+    ))]
+async fn enqueue_many(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Body(Many { jobs }): Body<Many>,
+) -> Answer<(StatusCode, Json<Receipts>)> {
+    let key = idempotent::key(&headers)?;
+    let mut prints = Vec::new();
+    let mut checked = Vec::with_capacity(jobs.len());
+    for (index, mut wish) in jobs.into_iter().enumerate() {
+        let at = |problem: Problem| problem.at(index);
+        if let Some(key) = &key {
+            prints.push(Print::of(&wish));
+            idempotent::mark(&mut wish, key, Some(index)).map_err(at)?;
+        }
+        let job = Enqueue::try_from(wish).map_err(Problem::from).map_err(at)?;
+        app.mill.check(&job).map_err(Problem::from).map_err(at)?;
+        checked.push(job);
+    }
+    let receipts = app.mill.enqueue_many(checked).await?;
+    for (index, (print, receipt)) in prints.iter().zip(&receipts).enumerate() {
+        if let Receipt::Joined { id } = receipt {
+            print.check(&app.mill, *id).await.map_err(|problem| problem.at(index))?;
+        }
+    }
+    Ok((StatusCode::CREATED, Json(Receipts { receipts })))
+}
+
+/// Which jobs to list. Every condition that is given must hold.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Filter {
+    state: Option<JobState>,
+    kind: Option<String>,
+    queue: Option<String>,
+    tenant: Option<String>,
+    key: Option<String>,
+    tag: Option<String>,
+    /// The `next` of the page before.
+    cursor: Option<JobId>,
+    /// At most this many, 50 unless given.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+}
+
+/// A page of jobs, newest first.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct Page {
+    jobs: Vec<JobView>,
+    /// What to give as `cursor` for what follows, also where this page is not full; absent when nothing follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<JobId>,
+}
+
+/// Lists jobs, newest first.
+#[utoipa::path(get, path = "/v1/jobs", operation_id = "list_jobs", tag = "jobs", params(Filter), responses(
+    (status = 200, body = Page),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+))]
+async fn list(State(app): State<Arc<App>>, Params(filter): Params<Filter>) -> Answer<Json<Page>> {
+    let Filter { state, kind, queue, tenant, key, tag, cursor, limit } = filter;
+    if limit.is_some_and(|limit| !(1..=1000).contains(&limit)) {
+        return Err(Problem::request("a page has between 1 and 1000 jobs"));
+    }
+    let limit = limit.unwrap_or(0) as usize;
+    let before = cursor;
+    let filter = JobFilter { state, kind, queue, tenant, key, tag, before, limit, look_max: 0 };
+    let page = app.mill.jobs_page(&filter).await?;
+    Ok(Json(Page { jobs: page.jobs, next: page.next }))
+}
+
+/// A job, and where it stands.
+#[utoipa::path(get, path = "/v1/jobs/{id}", operation_id = "show_job", tag = "jobs",
+    params(("id" = JobId, Path)), responses(
+        (status = 200, body = JobView),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+    ))]
+async fn show(State(app): State<Arc<App>>, Named(id): Named<JobId>) -> Answer<Json<JobView>> {
+    Ok(Json(app.mill.job(id).await?.ok_or(tidemill::Error::JobUnknown { id })?))
+}
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Patience {
+    /// How long to wait, `30s` unless given.
+    #[param(value_type = Option<String>, example = "10s")]
+    timeout: Option<Span>,
+}
+
+/// Waits until a job has finished. Answers 200 when it has, and 202 when it has not in this time.
+#[utoipa::path(get, path = "/v1/jobs/{id}/wait", operation_id = "wait_for_job", tag = "jobs",
+    params(("id" = JobId, Path), Patience), responses(
+        (status = 200, body = JobView, description = "It has finished"),
+        (status = 202, body = JobView, description = "It has not finished yet"),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+    ))]
+async fn wait(
+    State(app): State<Arc<App>>,
+    Named(id): Named<JobId>,
+    Params(patience): Params<Patience>,
+) -> Answer<(StatusCode, Json<JobView>)> {
+    let time = patience.timeout.map_or(WAIT_DEFAULT, |span| span.0).min(app.settings.wait_max);
+    if let Some(view) = finished(&app, id, time).await? {
+        return Ok((StatusCode::OK, Json(view)));
+    }
+    let view = app.mill.job(id).await?.ok_or(tidemill::Error::JobUnknown { id })?;
+    let status = if view.state.is_final() { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok((status, Json(view)))
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Cancel {
+    /// Why; kept with the job.
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+/// What became of a cancel.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct Cancelled {
+    answer: CancelAnswer,
+}
+
+/// Calls a job off. One that runs is told; no attempt starts after this is answered.
+#[utoipa::path(post, path = "/v1/jobs/{id}/cancel", operation_id = "cancel_job", tag = "jobs",
+    params(("id" = JobId, Path)), request_body = Cancel, responses(
+        (status = 200, body = Cancelled),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 415, body = Problem, content_type = "application/problem+json"),
+    ))]
+async fn cancel(
+    State(app): State<Arc<App>>,
+    Named(id): Named<JobId>,
+    Body(Cancel { reason }): Body<Cancel>,
+) -> Answer<Json<Cancelled>> {
+    let answer = app.mill.cancel(id, reason.as_deref().unwrap_or("cancelled")).await?;
+    if answer == CancelAnswer::Unknown {
+        return Err(tidemill::Error::JobUnknown { id }.into());
+    }
+    Ok(Json(Cancelled { answer }))
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Retry {
+    /// The payload of a dead one may be changed.
+    #[serde(default)]
+    #[schema(value_type = Option<serde_json::Value>)]
+    payload: Option<Box<RawValue>>,
+}
+
+/// Lets a job start now: a dead one again, one that waits for the clock without waiting.
+#[utoipa::path(post, path = "/v1/jobs/{id}/retry", operation_id = "retry_job", tag = "jobs",
+    params(("id" = JobId, Path)), request_body = Retry, responses(
+        (status = 200, body = JobView),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "It is neither"),
+        (status = 415, body = Problem, content_type = "application/problem+json"),
+    ))]
+async fn retry(
+    State(app): State<Arc<App>>,
+    Named(id): Named<JobId>,
+    Body(Retry { payload }): Body<Retry>,
+) -> Answer<Json<JobView>> {
+    let view = app.mill.job(id).await?.ok_or(tidemill::Error::JobUnknown { id })?;
+    let is_done = match (view.state, &payload) {
+        (JobState::Dead, _) => {
+            let payload = payload.as_ref().map(|raw| raw.get());
+            app.mill.dead().replay_one(id, BY, payload).await?
+        }
+        (JobState::Scheduled, None) => app.mill.run_now(id).await?,
+        _ => false,
+    };
+    if !is_done {
+        let state = view.state.word();
+        let detail = format!(
+            "the job {id} is {state}; only a dead one, or one that waits for the clock, can be let go (a payload can \
+             be given to a dead one alone)"
+        );
+        return Err(Problem::new(StatusCode::CONFLICT, "job_not_now", detail).about(id));
+    }
+    show(State(app), Named(id)).await
+}
+
+/// A message to a run of a workflow.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Message {
+    /// What the run asks for.
+    name: String,
+    #[serde(default)]
+    #[schema(value_type = Option<serde_json::Value>)]
+    payload: Option<Box<RawValue>>,
+    /// Sent again under the same id, it is heard once.
+    #[serde(default)]
+    id: Option<String>,
+}
+
+/// Sends a signal to a run. It is kept until the run asks for it.
+#[utoipa::path(post, path = "/v1/jobs/{id}/signal", operation_id = "signal_job", tag = "jobs",
+    params(("id" = JobId, Path)), request_body = Message, responses(
+        (status = 202, description = "It is kept for the run"),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "It has finished"),
+        (status = 415, body = Problem, content_type = "application/problem+json"),
+    ))]
+async fn signal(
+    State(app): State<Arc<App>>,
+    Named(run): Named<JobId>,
+    Body(Message { name, payload, id }): Body<Message>,
+) -> Answer<StatusCode> {
+    let signal = Signal::new(name, &payload);
+    app.mill.signal(run, id.into_iter().fold(signal, Signal::id)).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// Why it is not running: in sentences, and as a structure.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct Explained {
+    #[serde(flatten)]
+    why: Why,
+    /// One for each gate.
+    sentences: Vec<String>,
+}
+
+/// Says why a job is not running.
+#[utoipa::path(get, path = "/v1/jobs/{id}/why", operation_id = "why_job", tag = "jobs",
+    params(("id" = JobId, Path)), responses(
+        (status = 200, body = Explained),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+    ))]
+async fn why(State(app): State<Arc<App>>, Named(id): Named<JobId>) -> Answer<Json<Explained>> {
+    let why = app.mill.why(id).await?;
+    let sentences = why.gates.iter().map(ToString::to_string).collect();
+    Ok(Json(Explained { why, sentences }))
+}
+
+/// The attempts of a job that did not finish it, oldest first.
+#[utoipa::path(get, path = "/v1/jobs/{id}/attempts", operation_id = "list_attempts", tag = "jobs",
+    params(("id" = JobId, Path)), responses(
+        (status = 200, body = Vec<AttemptView>),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+    ))]
+async fn attempts(
+    State(app): State<Arc<App>>,
+    Named(id): Named<JobId>,
+) -> Answer<Json<Vec<AttemptView>>> {
+    app.mill.job(id).await?.ok_or(tidemill::Error::JobUnknown { id })?;
+    Ok(Json(app.mill.attempts(id).await?))
+}

@@ -1,0 +1,152 @@
+//! Queues, and their rules: data that is changed while everything runs, and versioned.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use http::{HeaderMap, HeaderName, StatusCode, header};
+use serde::Serialize;
+use serde_json::Value;
+use tidemill::QueueRules;
+use tidemill::store::QueueView;
+use tidemill_core::why::QueueWhy;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::api::App;
+use crate::extract::{Body, Named};
+use crate::problem::{Answer, Problem};
+
+/// Rules with their version as an entity tag.
+type Tagged = ([(HeaderName, String); 1], Json<QueueRules>);
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(rules, set_rules, delete_rules))
+        .routes(routes!(pause))
+        .routes(routes!(resume))
+        .routes(routes!(why))
+}
+
+/// All queues that have jobs, dead letters or rules.
+#[utoipa::path(get, path = "/v1/queues", operation_id = "list_queues", tag = "queues",
+    responses((status = 200, body = Vec<QueueView>)))]
+async fn list(State(app): State<Arc<App>>) -> Answer<Json<Vec<QueueView>>> {
+    Ok(Json(app.mill.queues().await?))
+}
+
+/// The rules that were set for a queue or pattern, or the default ones.
+#[utoipa::path(get, path = "/v1/queues/{name}/rules", operation_id = "queue_rules", tag = "queues",
+    params(("name" = String, Path, description = "A queue, or a pattern like mail:*")),
+    responses((status = 200, body = QueueRules, headers(("ETag" = String)))))]
+async fn rules(State(app): State<Arc<App>>, Named(name): Named<String>) -> Answer<Tagged> {
+    tagged(&app, &name).await
+}
+
+async fn tagged(app: &App, name: &str) -> Answer<Tagged> {
+    let rules = app.mill.queue_rules(name).await?;
+    Ok(([(header::ETAG, format!("\"{}\"", rules.version))], Json(rules)))
+}
+
+/// Sets the rules of a queue or pattern, all of them. They hold everywhere within a second.
+///
+/// With `If-Match` they are refused when somebody else has set them meanwhile.
+#[utoipa::path(put, path = "/v1/queues/{name}/rules", operation_id = "set_queue_rules", tag = "queues",
+    params(
+        ("name" = String, Path, description = "A queue, or a pattern like mail:*"),
+        ("If-Match" = Option<String>, Header, description = "The ETag of the rules that were read"),
+    ),
+    request_body = QueueRules, responses(
+        (status = 200, body = QueueRules, headers(("ETag" = String))),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 412, body = Problem, content_type = "application/problem+json", description = "They have changed"),
+        (status = 415, body = Problem, content_type = "application/problem+json"),
+    ))]
+async fn set_rules(
+    State(app): State<Arc<App>>,
+    Named(name): Named<String>,
+    headers: HeaderMap,
+    Body(given): Body<Value>,
+) -> Answer<Tagged> {
+    let mut rules = read(given)?;
+    rules.version = match headers.get(header::IF_MATCH) {
+        None => 0,
+        Some(tag) => version(tag.to_str().unwrap_or_default())?,
+    };
+    app.mill.set_queue(&name, Some(rules)).await?;
+    tagged(&app, &name).await
+}
+
+/// Rules as they are given; a misspelt one must not pass for none.
+fn read(given: Value) -> Answer<QueueRules> {
+    let known = serde_json::to_value(QueueRules::default()).map_err(|e| Problem::internal(&e))?;
+    let names = given.as_object().into_iter().flatten().map(|(name, _)| name);
+    if let Some(unknown) = names.into_iter().find(|name| known.get(name.as_str()).is_none()) {
+        let known: Vec<_> =
+            known.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+        let known = known.join(", ");
+        return Err(Problem::request(format!("there is no rule {unknown:?}; there are {known}")));
+    }
+    serde_json::from_value(given)
+        .map_err(|error| Problem::request(format!("the rules are not as they should be: {error}")))
+}
+
+fn version(tag: &str) -> Answer<u64> {
+    let number = tag.trim().trim_start_matches("W/").trim_matches('"');
+    number.parse().map_err(|_| {
+        Problem::request(format!("If-Match {tag:?} is no ETag that was given for rules"))
+    })
+}
+
+/// Takes the rules of a queue or pattern away.
+#[utoipa::path(delete, path = "/v1/queues/{name}/rules", operation_id = "delete_queue_rules", tag = "queues",
+    params(("name" = String, Path)), responses(
+        (status = 204, description = "There are none any more"),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
+    ))]
+async fn delete_rules(
+    State(app): State<Arc<App>>,
+    Named(name): Named<String>,
+) -> Answer<StatusCode> {
+    app.mill.set_queue(&name, None).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Lets no job of a queue start any more; those that run go on.
+#[utoipa::path(post, path = "/v1/queues/{name}/pause", operation_id = "pause_queue", tag = "queues",
+    params(("name" = String, Path)), responses(
+        (status = 200, body = QueueRules, headers(("ETag" = String))),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
+    ))]
+async fn pause(State(app): State<Arc<App>>, Named(name): Named<String>) -> Answer<Tagged> {
+    app.mill.pause(&name).await?;
+    tagged(&app, &name).await
+}
+
+/// Lets the jobs of a queue start again.
+#[utoipa::path(post, path = "/v1/queues/{name}/resume", operation_id = "resume_queue", tag = "queues",
+    params(("name" = String, Path)), responses(
+        (status = 200, body = QueueRules, headers(("ETag" = String))),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
+    ))]
+async fn resume(State(app): State<Arc<App>>, Named(name): Named<String>) -> Answer<Tagged> {
+    app.mill.resume(&name).await?;
+    tagged(&app, &name).await
+}
+
+/// Why a queue is as deep as it is: in a sentence, and as a structure.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct Explained {
+    #[serde(flatten)]
+    why: QueueWhy,
+    sentence: String,
+}
+
+/// Says why a queue is as deep as it is, and when it will be empty.
+#[utoipa::path(get, path = "/v1/queues/{name}/why", operation_id = "why_queue", tag = "queues",
+    params(("name" = String, Path)), responses((status = 200, body = Explained)))]
+async fn why(State(app): State<Arc<App>>, Named(name): Named<String>) -> Answer<Json<Explained>> {
+    let why = app.mill.why_queue(&name).await?;
+    Ok(Json(Explained { sentence: why.to_string(), why }))
+}

@@ -1,0 +1,171 @@
+//! Listening, and stopping: connections are bounded in number and time, and those under way are let finish.
+//!
+//! It refuses to listen on an address that others can reach.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tidemill::{Services, Tidemill};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{self, App};
+use crate::routes::health::Health;
+use crate::settings::Settings;
+
+/// A client may not change its mind more often than that, nor send larger heads.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// How long to wait when no connection can be taken, for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The address is not one of this machine alone.
+    #[error(
+        "{listen} can be reached from other machines, and nobody would have to say who they are; listen on 127.0.0.1 \
+         or [::1]"
+    )]
+    BindRefused {
+        /// The address that was asked for.
+        listen: SocketAddr,
+    },
+    /// The address cannot be listened on.
+    #[error("{listen} cannot be listened on: {source}")]
+    BindFailed {
+        /// The address that was asked for.
+        listen: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::BindRefused { .. } => "bind_refused",
+            Self::BindFailed { .. } => "bind_failed",
+        }
+    }
+}
+
+/// A server that listens. It serves until it is stopped.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: CancellationToken,
+    serving: tokio::task::JoinHandle<()>,
+}
+
+impl Server {
+    /// Begins to listen, and runs the clockwork of the store beside.
+    pub async fn start(mill: Tidemill, settings: Settings) -> Result<Self, Error> {
+        let listen = settings.listen;
+        if !listen.ip().is_loopback() {
+            return Err(Error::BindRefused { listen });
+        }
+        let failed = |source| Error::BindFailed { listen, source };
+        let listener = TcpListener::bind(listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let stop = CancellationToken::new();
+        let services = mill.start_services();
+        let app = Arc::new(App { mill, settings, health: Health::default() });
+        let serving = tokio::spawn(serve(listener, app, services, stop.clone()));
+        Ok(Self { address, stop, serving })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no more requests, and waits for those under way as long as the settings say.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        if let Err(error) = self.serving.await {
+            tracing::error!(%error, "the server ended badly");
+        }
+    }
+
+    /// The description of the API (OpenAPI 3.1), as JSON.
+    pub fn description() -> String {
+        let description = api::description().to_pretty_json();
+        description.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
+    }
+}
+
+async fn serve(listener: TcpListener, app: Arc<App>, services: Services, stop: CancellationToken) {
+    let Settings { connections_max, head_timeout, drain, .. } = app.settings;
+    let (service, graceful) = (api::service(Arc::clone(&app)), GracefulShutdown::new());
+    let room = Arc::new(Semaphore::new(connections_max));
+    loop {
+        let taken = tokio::select! {
+            taken = accept(&listener, &room) => taken,
+            () = stop.cancelled() => break,
+        };
+        if let Some((stream, permit)) = taken {
+            connect(stream, permit, service.clone(), head_timeout, &graceful);
+        }
+    }
+    app.health.is_stopping.store(true, Ordering::Relaxed);
+    drop(listener);
+    if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
+        tracing::warn!(?drain, "requests under way did not end in time, and were cut off");
+    }
+    services.stop().await;
+}
+
+/// The next connection, once there is room for it.
+async fn accept(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    let permit = Arc::clone(room).acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, _)) => Some((stream, permit)),
+        Err(error) => {
+            tracing::warn!(%error, "a connection could not be taken");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            None
+        }
+    }
+}
+
+fn connect(
+    stream: TcpStream,
+    permit: OwnedSemaphorePermit,
+    service: Router,
+    head_timeout: Duration,
+    graceful: &GracefulShutdown,
+) {
+    // Answers are small and waited for.
+    let _ = stream.set_nodelay(true);
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(head_timeout)
+        .max_buf_size(HEAD_BYTES_MAX);
+    builder.http2().timer(TokioTimer::new()).max_header_list_size(HEAD_BYTES_MAX as u32);
+    let connection = builder
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+        .into_owned();
+    let watched = graceful.watch(connection);
+    tokio::spawn(async move {
+        if let Err(error) = watched.await {
+            tracing::debug!(error, "a connection ended early");
+        }
+        drop(permit);
+    });
+}

@@ -1,0 +1,43 @@
+//! How a server listens, and what it bears. Everything has a limit with a unit.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// The choices of a server.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where it listens. Only addresses of this machine are allowed.
+    pub listen: SocketAddr,
+    /// Names under which it is reached, besides `localhost` and its address: a request for another host is refused.
+    pub hosts: Vec<String>,
+    /// Pages of other origins that may call it; none is allowed unless named.
+    pub origins: Vec<String>,
+    /// A request's body may have so many bytes.
+    pub body_bytes_max: usize,
+    /// Connections at once; others wait until one is closed.
+    pub connections_max: usize,
+    /// How long a client may take to send the head of a request.
+    pub head_timeout: Duration,
+    /// How long a client may take to send a body.
+    pub body_timeout: Duration,
+    /// The longest wait for a job that may be asked for.
+    pub wait_max: Duration,
+    /// How long requests under way may take when the server stops.
+    pub drain: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8384)),
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            body_bytes_max: 16 * 1024 * 1024,
+            connections_max: 20_000,
+            head_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            wait_max: Duration::from_secs(60),
+            drain: Duration::from_secs(10),
+        }
+    }
+}

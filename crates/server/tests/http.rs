@@ -1,0 +1,14 @@
+//! The server as its clients see it: real requests, over both stores.
+
+#![expect(clippy::unwrap_used, reason = "a test has no use for the error")]
+
+mod http {
+    #[macro_use]
+    pub mod kit;
+
+    mod bad;
+    mod described;
+    mod jobs;
+    mod queues;
+    mod stop;
+}

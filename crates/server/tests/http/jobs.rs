@@ -1,0 +1,198 @@
+//! Jobs, from their enqueue to their end.
+
+use reqwest::Method;
+use serde_json::json;
+
+use super::kit::Kit;
+
+over_both_stores!(
+    a_job_is_enqueued_worked_and_waited_for,
+    who_prefers_to_wait_gets_the_result,
+    a_request_that_is_sent_twice_makes_one_job,
+    a_batch_is_written_wholly_or_not_at_all,
+    a_batch_that_is_sent_twice_makes_its_jobs_once,
+    pages_follow_each_other_without_a_gap,
+    a_job_that_waits_is_called_off,
+    a_dead_job_is_let_go_again_with_another_payload,
+    it_is_told_why_a_job_is_not_running,
+    a_duplicate_is_told_which_job_it_is_of,
+    a_full_queue_says_when_to_come_back,
+);
+
+async fn a_job_is_enqueued_worked_and_waited_for(kit: Kit) {
+    let wish =
+        json!({ "kind": "echo", "payload": { "n": 9_007_199_254_740_993_u64 }, "tags": ["a"] });
+    let told = kit.post("/v1/jobs", wish).await.is(201);
+    assert_eq!(told.body["answer"], "enqueued");
+    let id = told.body["id"].as_str().unwrap().to_owned();
+    assert_eq!(told.header("location"), format!("/v1/jobs/{id}"));
+    let view = kit.get(&format!("/v1/jobs/{id}")).await.is(200).body;
+    assert_eq!((&view["state"], &view["options"]["tags"]), (&json!("ready"), &json!(["a"])));
+    let late = kit.get(&format!("/v1/jobs/{id}/wait?timeout=1ms")).await.is(202);
+    assert_eq!(late.body["state"], "ready");
+
+    let worker = kit.work().await;
+    let view = kit.finished(&id).await;
+    assert_eq!(view["state"], "done");
+    assert_eq!(view["output"], json!({ "n": 9_007_199_254_740_993_u64 }), "to the last digit");
+    worker.stop().await;
+    kit.close().await;
+}
+
+async fn who_prefers_to_wait_gets_the_result(kit: Kit) {
+    let wish = json!({ "kind": "echo", "payload": "hello" });
+    let prefer = async |prefer: &str, wish: &serde_json::Value| {
+        kit.send(Method::POST, "/v1/jobs", &[("prefer", prefer)], wish.clone()).await
+    };
+    let told = prefer("respond-async", &wish).await.is(202);
+    assert_eq!(told.header("preference-applied"), "respond-async");
+    let worker = kit.work().await;
+    let told = prefer("wait=30", &wish).await.is(200);
+    assert_eq!(
+        (told.header("preference-applied"), &told.body["output"]),
+        ("wait=30", &json!("hello"))
+    );
+    worker.stop().await;
+    let told = prefer("wait=0", &wish).await.is(202);
+    assert_eq!(told.body["answer"], "enqueued", "it is there, whoever gives up waiting");
+    kit.close().await;
+}
+
+async fn a_request_that_is_sent_twice_makes_one_job(kit: Kit) {
+    let send = async |key: &str, payload: u32| {
+        let wish = json!({ "kind": "echo", "payload": { "n": payload } });
+        kit.send(Method::POST, "/v1/jobs", &[("idempotency-key", key)], wish).await
+    };
+    let first = send("order-1", 1).await.is(201);
+    let again = send("order-1", 1).await.is(201);
+    assert_eq!(first.body["id"], again.body["id"]);
+    assert_ne!(send("order-2", 1).await.is(201).body["id"], first.body["id"]);
+    let reused = send("order-1", 2).await.refused(422, "idempotency_key_reused", "another job");
+    assert_eq!(reused.body["job"], first.body["id"]);
+    send("", 1).await.refused(400, "idempotency_key_invalid", "between 1 and 128");
+    let own = json!({ "kind": "echo", "unique_key": "u" });
+    let own = kit.send(Method::POST, "/v1/jobs", &[("idempotency-key", "k")], own).await;
+    own.refused(400, "wish_contradiction", "of its own");
+    assert_eq!(kit.get("/v1/jobs").await.is(200).body["jobs"].as_array().unwrap().len(), 2);
+    kit.close().await;
+}
+
+async fn a_batch_is_written_wholly_or_not_at_all(kit: Kit) {
+    let bad = json!({ "jobs": [{ "kind": "echo" }, { "kind": "" }] });
+    let told = kit.post("/v1/jobs/batch", bad).await.refused(400, "name_empty", "job 1");
+    assert_eq!(told.body["index"], 1);
+    assert_eq!(kit.get("/v1/jobs").await.is(200).body["jobs"], json!([]));
+    let jobs: Vec<_> = (0..250).map(|n| json!({ "kind": "echo", "payload": n })).collect();
+    let told = kit.post("/v1/jobs/batch", json!({ "jobs": jobs })).await.is(201);
+    let receipts = told.body["receipts"].as_array().unwrap();
+    assert!(
+        receipts.len() == 250 && receipts.iter().all(|receipt| receipt["answer"] == "enqueued")
+    );
+    kit.close().await;
+}
+
+async fn a_batch_that_is_sent_twice_makes_its_jobs_once(kit: Kit) {
+    let send = async |last: u32| {
+        let jobs = json!({ "jobs": [{ "kind": "echo", "payload": 1 }, { "kind": "echo", "payload": last }] });
+        kit.send(Method::POST, "/v1/jobs/batch", &[("idempotency-key", "b")], jobs).await
+    };
+    let ids = |told: &super::kit::Told| {
+        let receipts = told.body["receipts"].as_array().unwrap();
+        receipts.iter().map(|receipt| receipt["id"].clone()).collect::<Vec<_>>()
+    };
+    let (first, again) = (send(2).await.is(201), send(2).await.is(201));
+    assert_eq!(ids(&first), ids(&again));
+    assert_eq!(
+        send(3).await.refused(422, "idempotency_key_reused", "another job").body["index"],
+        1
+    );
+    kit.close().await;
+}
+
+async fn pages_follow_each_other_without_a_gap(kit: Kit) {
+    let jobs: Vec<_> =
+        (0..7).map(|n| json!({ "kind": "echo", "payload": n, "queue": "q" })).collect();
+    let receipts = kit.post("/v1/jobs/batch", json!({ "jobs": jobs })).await.is(201).body;
+    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = kit.get(&format!("/v1/jobs?queue=q&limit=3{cursor}")).await.is(200).body;
+        seen.extend(page["jobs"].as_array().unwrap().iter().map(|job| job["id"].clone()));
+        let Some(next) = page.get("next") else { break };
+        cursor = format!("&cursor={}", next.as_str().unwrap());
+    }
+    let mut all: Vec<_> = receipts["receipts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|receipt| receipt["id"].clone())
+        .collect();
+    all.reverse();
+    assert_eq!(seen, all, "newest first");
+    assert_eq!(kit.get("/v1/jobs?state=done").await.is(200).body["jobs"], json!([]));
+    kit.close().await;
+}
+
+async fn a_job_that_waits_is_called_off(kit: Kit) {
+    let id = kit.enqueue(json!({ "kind": "echo", "delay": "1h" })).await;
+    let told = kit.post(&format!("/v1/jobs/{id}/cancel"), json!({ "reason": "no more" })).await;
+    assert_eq!(told.is(200).body["answer"], "cancelled");
+    let view = kit.get(&format!("/v1/jobs/{id}")).await.is(200).body;
+    assert_eq!((&view["state"], &view["error"]), (&json!("cancelled"), &json!("no more")));
+    let again = kit.post(&format!("/v1/jobs/{id}/cancel"), json!({})).await.is(200);
+    assert_eq!(again.body["answer"], "finished");
+    let retry = kit.post(&format!("/v1/jobs/{id}/retry"), json!({})).await;
+    retry.refused(409, "job_not_now", "cancelled");
+    kit.close().await;
+}
+
+async fn a_dead_job_is_let_go_again_with_another_payload(kit: Kit) {
+    let worker = kit.work().await;
+    let id = kit.enqueue(json!({ "kind": "fail", "payload": 1 })).await;
+    assert_eq!(kit.finished(&id).await["state"], "dead");
+    let attempts = kit.get(&format!("/v1/jobs/{id}/attempts")).await.is(200).body;
+    assert_eq!(attempts[0]["error"], "no such thing");
+    worker.stop().await;
+    let told = kit.post(&format!("/v1/jobs/{id}/retry"), json!({ "payload": { "n": 2 } })).await;
+    let view = told.is(200).body;
+    assert_eq!((&view["state"], &view["payload"]), (&json!("ready"), &json!({ "n": 2 })));
+
+    let later = kit.enqueue(json!({ "kind": "echo", "delay": "1h" })).await;
+    let told = kit.post(&format!("/v1/jobs/{later}/retry"), json!({})).await.is(200);
+    assert_eq!(told.body["state"], "ready", "it need not wait for the clock");
+    kit.close().await;
+}
+
+async fn it_is_told_why_a_job_is_not_running(kit: Kit) {
+    let id = kit.enqueue(json!({ "kind": "echo", "queue": "mail" })).await;
+    kit.post("/v1/queues/mail/pause", json!({})).await.is(200);
+    let why = kit.get(&format!("/v1/jobs/{id}/why")).await.is(200).body;
+    let gates: Vec<_> = why["gates"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|gate| gate["gate"].as_str().unwrap())
+        .collect();
+    assert!(gates.contains(&"paused"), "{why}");
+    assert_eq!(why["sentences"].as_array().unwrap().len(), gates.len());
+    kit.close().await;
+}
+
+async fn a_duplicate_is_told_which_job_it_is_of(kit: Kit) {
+    let wish = json!({ "kind": "echo", "unique_key": "today" });
+    let id = kit.enqueue(wish.clone()).await;
+    let told = kit.post("/v1/jobs", wish).await.refused(409, "duplicate_rejected", &id);
+    assert_eq!(told.body["job"], id);
+    kit.close().await;
+}
+
+async fn a_full_queue_says_when_to_come_back(kit: Kit) {
+    let rules = json!({ "depth_max": 1 });
+    kit.send(Method::PUT, "/v1/queues/small/rules", &[], rules).await.is(200);
+    let wish = json!({ "kind": "echo", "queue": "small" });
+    kit.enqueue(wish.clone()).await;
+    let told = kit.post("/v1/jobs", wish).await.refused(429, "queue_full", "small");
+    let after: u64 = told.header("retry-after").parse().unwrap();
+    assert!(after >= 1);
+    assert_eq!(told.header("ratelimit"), format!("\"depth\";r=0;t={after}"));
+    kit.close().await;
+}
