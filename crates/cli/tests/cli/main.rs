@@ -14,6 +14,7 @@ mod mill;
 mod program;
 mod queues;
 mod schedules;
+mod serve;
 mod stores;
 mod token;
 mod work;

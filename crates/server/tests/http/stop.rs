@@ -1,8 +1,13 @@
 //! Health, and the end of a server.
 
-use serde_json::json;
+use std::sync::Arc;
 
-use super::kit::Kit;
+use reqwest::Method;
+use serde_json::json;
+use tidemill::Payload;
+use tokio::sync::Notify;
+
+use super::kit::{Kit, Told};
 
 over_both_stores!(
     a_request_under_way_is_answered_before_the_server_ends,
@@ -10,19 +15,33 @@ over_both_stores!(
 );
 
 async fn a_request_under_way_is_answered_before_the_server_ends(kit: Kit) {
-    let id = kit.enqueue(json!({ "kind": "echo", "payload": 1 })).await;
-    let url = format!("http://{}/v1/jobs/{id}/wait?timeout=30s", kit.server.address());
-    let waiting = tokio::spawn(async move { reqwest::get(url).await.unwrap().status().as_u16() });
-    // Who waits has said so to the store, and is under way.
-    let mut hints = kit.mill.store().wake().listen();
-    kit.get("/livez").await.is(200);
-    drop(hints.try_recv());
-    let worker = kit.work().await;
-    let address = kit.server.address();
+    let (started, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (begins, goes_on) = (Arc::clone(&started), Arc::clone(&release));
+    let handler = move |payload: Payload, _| {
+        let (begins, goes_on) = (Arc::clone(&begins), Arc::clone(&goes_on));
+        async move {
+            begins.notify_one();
+            goes_on.notified().await;
+            Ok(payload)
+        }
+    };
+    let worker = kit.mill.worker().handle_raw("slow", tidemill::Settings::default(), handler);
+    let worker = worker.start().await.unwrap();
+    let wish = json!({ "kind": "slow", "payload": 1 });
+    let request = kit.request(Method::POST, "/v1/jobs").header("prefer", "wait=30").json(&wish);
+    let waiting = tokio::spawn(async move { Told::of(request.send().await.unwrap()).await });
+    started.notified().await;
+    let livez = kit.request(Method::GET, "/livez");
     let Kit { mill, server, .. } = kit;
-    server.stop().await;
-    assert_eq!(waiting.await.unwrap(), 200);
-    assert!(reqwest::get(format!("http://{address}/livez")).await.is_err(), "nobody listens");
+    let (told, ()) = tokio::join!(
+        async {
+            release.notify_one();
+            waiting.await.unwrap()
+        },
+        server.stop(),
+    );
+    assert_eq!(told.is(200).body["output"], 1);
+    assert!(livez.send().await.is_err(), "nobody listens");
     worker.stop().await;
     mill.close().await;
 }
