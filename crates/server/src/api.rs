@@ -14,7 +14,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::guard::guard;
-use crate::problem::Problem;
+use crate::problem::{Problem, Refusal};
 use crate::routes::{health, jobs, queues, workers};
 use crate::settings::Settings;
 
@@ -68,18 +68,18 @@ pub(crate) fn service(app: Arc<App>) -> Router {
         .layer(DefaultBodyLimit::max(settings.body_bytes_max))
         .layer(RequestBodyTimeoutLayer::new(settings.body_timeout))
         .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| {
-            axum::response::IntoResponse::into_response(Problem::internal(&"a handler panicked"))
+            axum::response::IntoResponse::into_response(Refusal::internal(&"a handler panicked"))
         }))
         .with_state(app)
 }
 
-async fn unknown_route(uri: http::Uri) -> Problem {
+async fn unknown_route(uri: http::Uri) -> Refusal {
     let detail = format!("there is nothing at {}; /openapi.json says what there is", uri.path());
-    Problem::new(StatusCode::NOT_FOUND, "route_unknown", detail)
+    Refusal::new(StatusCode::NOT_FOUND, "route_unknown", detail)
 }
 
-async fn wrong_method(method: http::Method, uri: http::Uri) -> Problem {
+async fn wrong_method(method: http::Method, uri: http::Uri) -> Refusal {
     let detail =
         format!("{} does not answer {method}; /openapi.json says what it does", uri.path());
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
 }

@@ -8,17 +8,17 @@ use http::{HeaderMap, StatusCode, header};
 use serde::de::DeserializeOwned;
 use std::str::FromStr;
 
-use crate::problem::Problem;
+use crate::problem::Refusal;
 
 /// A body of JSON.
 pub(crate) struct Body<T>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
-    type Rejection = Problem;
+    type Rejection = Refusal;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
         if !is_json(request.headers()) {
-            return Err(Problem::new(
+            return Err(Refusal::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "content_type_unsupported",
                 "the body must be JSON; send the header Content-Type: application/json",
@@ -27,26 +27,26 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         let bytes = Bytes::from_request(request, state).await.map_err(unread)?;
         // Serde would take a list for the fields in their order.
         if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
-            return Err(Problem::request(
+            return Err(Refusal::request(
                 "the body is not as it should be: it is not a JSON object",
             ));
         }
         serde_json::from_slice(&bytes)
             .map(Self)
-            .map_err(|error| Problem::request(format!("the body is not as it should be: {error}")))
+            .map_err(|error| Refusal::request(format!("the body is not as it should be: {error}")))
     }
 }
 
-fn unread(rejection: BytesRejection) -> Problem {
+fn unread(rejection: BytesRejection) -> Refusal {
     match rejection {
         BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
-            Problem::new(
+            Refusal::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "body_too_large",
                 "the body has too many bytes",
             )
         }
-        other => Problem::request(format!("the body could not be read: {other}")),
+        other => Refusal::request(format!("the body could not be read: {other}")),
     }
 }
 
@@ -61,12 +61,12 @@ fn is_json(headers: &HeaderMap) -> bool {
 pub(crate) struct Params<T>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
-    type Rejection = Problem;
+    type Rejection = Refusal;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
         let read = Query::<T>::from_request_parts(parts, state).await;
         read.map(|Query(params)| Self(params)).map_err(|error| {
-            Problem::request(format!("the query is not as it should be: {}", error.body_text()))
+            Refusal::request(format!("the query is not as it should be: {}", error.body_text()))
         })
     }
 }
@@ -80,14 +80,14 @@ where
     T::Err: std::fmt::Display,
     S: Send + Sync,
 {
-    type Rejection = Problem;
+    type Rejection = Refusal;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
         let Path(text) = Path::<String>::from_request_parts(parts, state)
             .await
-            .map_err(|error| Problem::request(error.body_text()))?;
+            .map_err(|error| Refusal::request(error.body_text()))?;
         text.parse().map(Self).map_err(|error| {
-            Problem::request(format!("{text:?} in the path is not an id: {error}"))
+            Refusal::request(format!("{text:?} in the path is not an id: {error}"))
         })
     }
 }

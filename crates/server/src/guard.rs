@@ -11,21 +11,21 @@ use axum::response::Response;
 use http::{HeaderMap, StatusCode, header};
 
 use crate::api::App;
-use crate::problem::Problem;
+use crate::problem::Refusal;
 
 /// Lets a request through, or not.
 pub(crate) async fn guard(
     State(app): State<Arc<App>>,
     request: Request,
     next: Next,
-) -> Result<Response, Problem> {
+) -> Result<Response, Refusal> {
     let uri_host = request.uri().host().map(str::to_owned);
     check_host(&app, request.headers(), uri_host.as_deref())?;
     check_origin(&app, request.headers())?;
     Ok(next.run(request).await)
 }
 
-fn check_host(app: &App, headers: &HeaderMap, uri_host: Option<&str>) -> Result<(), Problem> {
+fn check_host(app: &App, headers: &HeaderMap, uri_host: Option<&str>) -> Result<(), Refusal> {
     let named = headers.get(header::HOST).and_then(|host| host.to_str().ok()).or(uri_host);
     let host = named.map(without_port).unwrap_or_default();
     let is_ours = ["localhost", "127.0.0.1", "[::1]"].contains(&host)
@@ -36,7 +36,7 @@ fn check_host(app: &App, headers: &HeaderMap, uri_host: Option<&str>) -> Result<
     }
     let detail =
         format!("this server is not {host:?}; name the host when it is started to allow it");
-    Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host_refused", detail))
+    Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, "host_refused", detail))
 }
 
 fn without_port(host: &str) -> &str {
@@ -46,7 +46,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-fn check_origin(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
+fn check_origin(app: &App, headers: &HeaderMap) -> Result<(), Refusal> {
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     let origin = origin.to_str().unwrap_or_default();
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
@@ -55,7 +55,7 @@ fn check_origin(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = format!("pages of {origin:?} may not call this server");
-    Err(Problem::new(StatusCode::FORBIDDEN, "origin_refused", detail))
+    Err(Refusal::new(StatusCode::FORBIDDEN, "origin_refused", detail))
 }
 
 #[cfg(test)]

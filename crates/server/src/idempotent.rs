@@ -9,7 +9,7 @@ use tidemill::{JobView, Tidemill};
 use tidemill_core::job::unique::OnDuplicate;
 use tidemill_core::{JobId, Wish};
 
-use crate::problem::{Answer, Problem};
+use crate::problem::{Answer, Refusal};
 
 const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 const KEY_BYTES_MAX: usize = 128;
@@ -21,7 +21,7 @@ pub(crate) fn key(headers: &HeaderMap) -> Answer<Option<String>> {
     if text.is_empty() || text.len() > KEY_BYTES_MAX {
         let detail =
             format!("an Idempotency-Key has between 1 and {KEY_BYTES_MAX} printable characters");
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "idempotency_key_invalid", detail));
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, "idempotency_key_invalid", detail));
     }
     Ok(Some(text.to_owned()))
 }
@@ -35,7 +35,7 @@ pub(crate) fn mark(wish: &mut Wish, key: &str, index: Option<usize>) -> Answer<(
         || wish.force;
     if says_own {
         let detail = "a job has either an Idempotency-Key or wishes about duplicates of its own";
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "wish_contradiction", detail));
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, "wish_contradiction", detail));
     }
     let place = index.map(|index| format!("#{index}")).unwrap_or_default();
     wish.unique_key = Some(format!("idempotency-key:{key}{place}"));
@@ -75,7 +75,7 @@ impl Print {
         }
         let detail = format!("this Idempotency-Key was used for another job, {id}; take a new key");
         let status = StatusCode::UNPROCESSABLE_ENTITY;
-        Err(Problem::new(status, "idempotency_key_reused", detail).about(id))
+        Err(Refusal::new(status, "idempotency_key_reused", detail).about(id))
     }
 }
 

@@ -47,7 +47,7 @@ mod tests {
         let of = |text: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(PREFER, http::HeaderValue::from_static(text));
-            Prefer::of(&headers, Duration::from_secs(60))
+            Prefer::of(&headers, Duration::from_mins(1))
         };
         let wait = |seconds| Prefer::Wait(Duration::from_secs(seconds));
         for (text, prefer) in [

@@ -12,7 +12,7 @@ use uuid::Uuid;
 /// How long to wait before the store is asked again, if nothing better is known.
 const AGAIN_S: u64 = 1;
 
-/// Why a request was not done.
+/// Why a request was not done, as it is told.
 #[derive(Debug, Clone, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Problem {
     /// Names the problem: `urn:tidemill:` and the code.
@@ -35,27 +35,28 @@ pub struct Problem {
     /// Under which id the log has more, of an error that is the server's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Uuid>,
-    /// When to try again, in seconds.
-    #[serde(skip)]
-    pub retry_after_s: Option<u64>,
 }
 
 /// What a route answers.
-pub(crate) type Answer<T> = Result<T, Problem>;
+pub(crate) type Answer<T> = Result<T, Refusal>;
 
-impl Problem {
-    pub(crate) fn new(status: StatusCode, code: &str, detail: impl Into<String>) -> Self {
-        Self {
-            uri: format!("urn:tidemill:{code}"),
-            title: status.canonical_reason().unwrap_or("Error").to_owned(),
-            status: status.as_u16(),
-            detail: detail.into(),
-            code: code.to_owned(),
-            job: None,
-            index: None,
-            trace: None,
-            retry_after_s: None,
-        }
+/// Why a request was not done.
+#[derive(Debug, Clone)]
+pub(crate) struct Refusal {
+    status: StatusCode,
+    code: &'static str,
+    detail: String,
+    job: Option<JobId>,
+    index: Option<usize>,
+    trace: Option<Uuid>,
+    /// When to try again, in seconds.
+    retry_after_s: Option<u64>,
+}
+
+impl Refusal {
+    pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        Self { status, code, detail, job: None, index: None, trace: None, retry_after_s: None }
     }
 
     /// The request cannot be understood.
@@ -74,30 +75,31 @@ impl Problem {
         Self { detail, index: Some(index), ..self }
     }
 
+    /// It may work in so many seconds.
+    pub(crate) fn again_in(self, seconds: u64) -> Self {
+        Self { retry_after_s: Some(seconds), ..self }
+    }
+
     /// Something that is nobody's fault who asked: logged, and told by its id alone.
     pub(crate) fn internal(error: &dyn std::fmt::Display) -> Self {
         let trace = Uuid::now_v7();
         tracing::error!(%trace, %error, "a request failed");
         let detail = format!("the server failed; its log has more under {trace}");
-        let problem = Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail);
-        Self { trace: Some(trace), ..problem }
-    }
-
-    fn status(&self) -> StatusCode {
-        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+        let refusal = Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail);
+        Self { trace: Some(trace), ..refusal }
     }
 }
 
-impl From<tidemill_core::Error> for Problem {
+impl From<tidemill_core::Error> for Refusal {
     fn from(error: tidemill_core::Error) -> Self {
         tidemill::Error::from(error).into()
     }
 }
 
-impl From<tidemill::Error> for Problem {
+impl From<tidemill::Error> for Refusal {
     fn from(error: tidemill::Error) -> Self {
         let Some(status) = status_of(error.code()) else { return Self::internal(&error) };
-        let problem = Self::new(status, error.code(), error.to_string());
+        let refusal = Self::new(status, error.code(), error.to_string());
         let retry_after_s = match &error {
             tidemill::Error::Store(tidemill::store::Error::QueueFull(full)) => {
                 full.retry_after().map(|after| after.as_secs().max(AGAIN_S))
@@ -105,11 +107,11 @@ impl From<tidemill::Error> for Problem {
             _ if status == StatusCode::SERVICE_UNAVAILABLE => {
                 let trace = Uuid::now_v7();
                 tracing::warn!(%trace, %error, "the store could not be asked");
-                return Self { trace: Some(trace), retry_after_s: Some(AGAIN_S), ..problem };
+                return Self { trace: Some(trace), retry_after_s: Some(AGAIN_S), ..refusal };
             }
             _ => None,
         };
-        Self { retry_after_s, ..problem }
+        Self { retry_after_s, ..refusal }
     }
 }
 
@@ -132,10 +134,20 @@ fn status_of(code: &str) -> Option<StatusCode> {
     })
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let (status, after) = (self.status(), self.retry_after_s);
-        let mut response = (status, Json(self)).into_response();
+        let Self { status, code, detail, job, index, trace, retry_after_s: after } = self;
+        let problem = Problem {
+            uri: format!("urn:tidemill:{code}"),
+            title: status.canonical_reason().unwrap_or("Error").to_owned(),
+            status: status.as_u16(),
+            detail,
+            code: code.to_owned(),
+            job,
+            index,
+            trace,
+        };
+        let mut response = (status, Json(problem)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(after) = after {

@@ -36,7 +36,7 @@ impl Default for Settings {
             connections_max: 20_000,
             head_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
-            wait_max: Duration::from_secs(60),
+            wait_max: Duration::from_mins(1),
             drain: Duration::from_secs(10),
         }
     }

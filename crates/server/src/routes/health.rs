@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use crate::api::App;
-use crate::problem::Problem;
+use crate::problem::{Problem, Refusal};
 
 /// How long the store may take to write.
 const WRITE_MAX: Duration = Duration::from_secs(2);
@@ -45,10 +45,9 @@ async fn startupz() -> &'static str {
     (status = 200, body = str),
     (status = 503, body = Problem, content_type = "application/problem+json"),
 ))]
-async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
+async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
     let unready = |detail: &str| {
-        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", detail);
-        Problem { retry_after_s: Some(1), ..problem }
+        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", detail).again_in(1)
     };
     if app.health.is_stopping.load(Ordering::Relaxed) {
         return Err(unready("the server stops"));

@@ -21,7 +21,7 @@ use crate::api::App;
 use crate::extract::{Body, Named, Params};
 use crate::idempotent::{self, Print};
 use crate::prefer::Prefer;
-use crate::problem::{Answer, Problem};
+use crate::problem::{Answer, Problem, Refusal};
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
@@ -94,12 +94,12 @@ async fn enqueue(
     Ok(with_place((status, Json(receipt)), id, applied))
 }
 
-fn duplicate(id: JobId) -> Problem {
+fn duplicate(id: JobId) -> Refusal {
     let detail = format!(
         "the job is a duplicate of {id}, which holds its unique key; with \"on_duplicate\": \"join\" that one is \
          taken instead"
     );
-    Problem::new(StatusCode::CONFLICT, "duplicate_rejected", detail).about(id)
+    Refusal::new(StatusCode::CONFLICT, "duplicate_rejected", detail).about(id)
 }
 
 /// Says where the job is, and what was done of what was preferred.
@@ -159,13 +159,13 @@ async fn enqueue_many(
     let mut prints = Vec::new();
     let mut checked = Vec::with_capacity(jobs.len());
     for (index, mut wish) in jobs.into_iter().enumerate() {
-        let at = |problem: Problem| problem.at(index);
+        let at = |refusal: Refusal| refusal.at(index);
         if let Some(key) = &key {
             prints.push(Print::of(&wish));
             idempotent::mark(&mut wish, key, Some(index)).map_err(at)?;
         }
-        let job = Enqueue::try_from(wish).map_err(Problem::from).map_err(at)?;
-        app.mill.check(&job).map_err(Problem::from).map_err(at)?;
+        let job = Enqueue::try_from(wish).map_err(Refusal::from).map_err(at)?;
+        app.mill.check(&job).map_err(Refusal::from).map_err(at)?;
         checked.push(job);
     }
     let receipts = app.mill.enqueue_many(checked).await?;
@@ -212,7 +212,7 @@ struct Page {
 async fn list(State(app): State<Arc<App>>, Params(filter): Params<Filter>) -> Answer<Json<Page>> {
     let Filter { state, kind, queue, tenant, key, tag, cursor, limit } = filter;
     if limit.is_some_and(|limit| !(1..=1000).contains(&limit)) {
-        return Err(Problem::request("a page has between 1 and 1000 jobs"));
+        return Err(Refusal::request("a page has between 1 and 1000 jobs"));
     }
     let limit = limit.unwrap_or(0) as usize;
     let before = cursor;
@@ -335,7 +335,7 @@ async fn retry(
             "the job {id} is {state}; only a dead one, or one that waits for the clock, can be let go (a payload can \
              be given to a dead one alone)"
         );
-        return Err(Problem::new(StatusCode::CONFLICT, "job_not_now", detail).about(id));
+        return Err(Refusal::new(StatusCode::CONFLICT, "job_not_now", detail).about(id));
     }
     show(State(app), Named(id)).await
 }

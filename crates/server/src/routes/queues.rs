@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use crate::api::App;
 use crate::extract::{Body, Named};
-use crate::problem::{Answer, Problem};
+use crate::problem::{Answer, Problem, Refusal};
 
 /// Rules with their version as an entity tag.
 type Tagged = ([(HeaderName, String); 1], Json<QueueRules>);
@@ -80,22 +80,22 @@ async fn set_rules(
 
 /// Rules as they are given; a misspelt one must not pass for none.
 fn read(given: Value) -> Answer<QueueRules> {
-    let known = serde_json::to_value(QueueRules::default()).map_err(|e| Problem::internal(&e))?;
+    let known = serde_json::to_value(QueueRules::default()).map_err(|e| Refusal::internal(&e))?;
     let names = given.as_object().into_iter().flatten().map(|(name, _)| name);
     if let Some(unknown) = names.into_iter().find(|name| known.get(name.as_str()).is_none()) {
         let known: Vec<_> =
             known.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
         let known = known.join(", ");
-        return Err(Problem::request(format!("there is no rule {unknown:?}; there are {known}")));
+        return Err(Refusal::request(format!("there is no rule {unknown:?}; there are {known}")));
     }
     serde_json::from_value(given)
-        .map_err(|error| Problem::request(format!("the rules are not as they should be: {error}")))
+        .map_err(|error| Refusal::request(format!("the rules are not as they should be: {error}")))
 }
 
 fn version(tag: &str) -> Answer<u64> {
     let number = tag.trim().trim_start_matches("W/").trim_matches('"');
     number.parse().map_err(|_| {
-        Problem::request(format!("If-Match {tag:?} is no ETag that was given for rules"))
+        Refusal::request(format!("If-Match {tag:?} is no ETag that was given for rules"))
     })
 }
 

@@ -119,7 +119,7 @@ pub struct Told {
 impl Told {
     pub async fn of(response: Response) -> Self {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let text = tokio::time::timeout(Duration::from_secs(60), response.text()).await;
+        let text = tokio::time::timeout(Duration::from_mins(1), response.text()).await;
         let text = text.unwrap().unwrap();
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
         Self { status, headers, body }
