@@ -18,8 +18,7 @@ use app::App;
 use clap::{Parser, Subcommand};
 use commands::{
     bench, completions, dead, demo, doctor, enqueue, flows, jobs, limits, migrate, queues,
-    schedules, token, work, workers, workflows,
-    schedules, serve, work, workers, workflows,
+    schedules, serve, token, work, workers, workflows,
 };
 use exit::{Exit, Failure, Outcome};
 
