@@ -11,8 +11,11 @@ use tidemill::Tidemill;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 use utoipa::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{Content, Ref, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 
+use crate::access::{Need, admit, need};
 use crate::guard::guard;
 use crate::problem::{Problem, Refusal};
 use crate::routes::{health, jobs, queues, workers};
@@ -43,12 +46,43 @@ struct Described;
 
 /// All routes, and the description that is made from them.
 fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
-    OpenApiRouter::with_openapi(Described::openapi())
+    let (routes, mut description) = OpenApiRouter::with_openapi(Described::openapi())
         .merge(health::routes())
         .merge(jobs::routes())
         .merge(queues::routes())
         .merge(workers::routes())
-        .split_for_parts()
+        .split_for_parts();
+    secure(&mut description);
+    (routes, description)
+}
+
+/// Adds what all operations have in common that want to know who asks.
+fn secure(description: &mut utoipa::openapi::OpenApi) {
+    let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("tdm_…").build();
+    let components = description.components.get_or_insert_default();
+    components.add_security_scheme("credential", SecurityScheme::Http(scheme));
+    for (path, item) in &mut description.paths.paths {
+        let all = [
+            ("GET", &mut item.get),
+            ("PUT", &mut item.put),
+            ("POST", &mut item.post),
+            ("DELETE", &mut item.delete),
+        ];
+        for (method, operation) in all {
+            let Some(operation) = operation else { continue };
+            if need(method, path) == Some(Need::Nothing) {
+                continue;
+            }
+            let requirement = SecurityRequirement::new("credential", Vec::<String>::new());
+            operation.security = Some(vec![requirement]);
+            for (status, says) in [("401", "Nobody knows who asks"), ("403", "Who asks may not")] {
+                let content = Content::new(Some(Ref::from_schema_name("Problem")));
+                let response = ResponseBuilder::new().description(says);
+                let response = response.content("application/problem+json", content).build();
+                operation.responses.responses.insert(status.to_owned(), response.into());
+            }
+        }
+    }
 }
 
 /// The description of the API (OpenAPI 3.1).
@@ -64,6 +98,7 @@ pub(crate) fn service(app: Arc<App>) -> Router {
         .route("/openapi.json", get(move || async move { Json(description) }))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(Arc::clone(&app), admit))
         .layer(from_fn_with_state(Arc::clone(&app), guard))
         .layer(DefaultBodyLimit::max(settings.body_bytes_max))
         .layer(RequestBodyTimeoutLayer::new(settings.body_timeout))

@@ -26,8 +26,13 @@ pub(crate) fn key(headers: &HeaderMap) -> Answer<Option<String>> {
     Ok(Some(text.to_owned()))
 }
 
-/// Lets a job be made once for this key. `index`: which of a batch.
-pub(crate) fn mark(wish: &mut Wish, key: &str, index: Option<usize>) -> Answer<()> {
+/// Lets a job be made once for this key. `index`: which of a batch. Callers of different tenants have different keys.
+pub(crate) fn mark(
+    wish: &mut Wish,
+    key: &str,
+    index: Option<usize>,
+    tenant: Option<&str>,
+) -> Answer<()> {
     let says_own = wish.unique_key.is_some()
         || !wish.unique_by.is_empty()
         || wish.unique_scope.is_some()
@@ -38,7 +43,8 @@ pub(crate) fn mark(wish: &mut Wish, key: &str, index: Option<usize>) -> Answer<(
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "wish_contradiction", detail));
     }
     let place = index.map(|index| format!("#{index}")).unwrap_or_default();
-    wish.unique_key = Some(format!("idempotency-key:{key}{place}"));
+    let tenant = tenant.unwrap_or_default();
+    wish.unique_key = Some(format!("idempotency-key:{tenant}:{key}{place}"));
     wish.unique_scope = Some("1d".to_owned());
     wish.on_duplicate = Some(OnDuplicate::Join);
     Ok(())

@@ -3,8 +3,10 @@
 //! A route parses, calls one verb of the engine and answers; the rules are the engine's. Errors are problem documents
 //! (RFC 9457) with the engine's stable codes. The description of the API is made from the code (`/openapi.json`).
 //!
-//! It refuses to listen beyond this machine: whoever can reach it may do everything.
+//! It refuses to listen beyond this machine unless callers must show who they are: whoever can reach it could do
+//! everything.
 
+mod access;
 mod api;
 mod extract;
 mod guard;
@@ -17,4 +19,4 @@ mod settings;
 
 pub use problem::Problem;
 pub use serve::{Error, Server};
-pub use settings::Settings;
+pub use settings::{Access, Settings};

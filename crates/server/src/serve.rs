@@ -1,6 +1,6 @@
 //! Listening, and stopping: connections are bounded in number and time, and those under way are let finish.
 //!
-//! It refuses to listen on an address that others can reach.
+//! It refuses to listen on an address that others can reach, unless they must show who they are.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, App};
 use crate::routes::health::Health;
-use crate::settings::Settings;
+use crate::settings::{Access, Settings};
 
 /// A client may not change its mind more often than that, nor send larger heads.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -31,10 +31,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address is not one of this machine alone.
+    /// The address is not one of this machine alone, and anybody could do everything.
     #[error(
-        "{listen} can be reached from other machines, and nobody would have to say who they are; listen on 127.0.0.1 \
-         or [::1]"
+        "{listen} can be reached from other machines, and nobody would have to say who they are; ask for tokens \
+         (--require-token), or listen on 127.0.0.1 or [::1]"
     )]
     BindRefused {
         /// The address that was asked for.
@@ -72,7 +72,7 @@ impl Server {
     /// Begins to listen, and runs the clockwork of the store beside.
     pub async fn start(mill: Tidemill, settings: Settings) -> Result<Self, Error> {
         let listen = settings.listen;
-        if !listen.ip().is_loopback() {
+        if !listen.ip().is_loopback() && settings.access == Access::Open {
             return Err(Error::BindRefused { listen });
         }
         let failed = |source| Error::BindFailed { listen, source };

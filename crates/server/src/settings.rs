@@ -3,11 +3,22 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+/// Whether callers must show who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// No: whoever can reach it may do everything. Only on addresses of this machine.
+    Open,
+    /// Each request shows a credential, and does what that is for.
+    Credentials,
+}
+
 /// The choices of a server.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where it listens. Only addresses of this machine are allowed.
+    /// Where it listens. Without credentials, only addresses of this machine are allowed.
     pub listen: SocketAddr,
+    /// Who may call it.
+    pub access: Access,
     /// Names under which it is reached, besides `localhost` and its address: a request for another host is refused.
     pub hosts: Vec<String>,
     /// Pages of other origins that may call it; none is allowed unless named.
@@ -30,6 +41,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8384)),
+            access: Access::Open,
             hosts: Vec::new(),
             origins: Vec::new(),
             body_bytes_max: 16 * 1024 * 1024,

@@ -6,6 +6,7 @@ mod http {
     #[macro_use]
     pub mod kit;
 
+    mod access;
     mod bad;
     mod described;
     mod jobs;

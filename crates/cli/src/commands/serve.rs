@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
 
 use serde_json::json;
-use tidemill_server::{Server, Settings};
+use tidemill_server::{Access, Server, Settings};
 
 use crate::app::{App, interrupted};
 use crate::exit::{Exit, Failure, Outcome};
@@ -16,7 +16,8 @@ Examples:
   tidemill --store postgres://localhost/app serve --listen 127.0.0.1:9000
   curl -s localhost:8384/v1/jobs -H 'content-type: application/json' -d '{\"kind\":\"greet\"}'
 
-It listens on addresses of this machine alone: whoever can reach it may do everything.";
+Without --require-token it listens on addresses of this machine alone: whoever can reach it may do everything.
+`tidemill token create` makes tokens.";
 
 /// How to serve.
 #[derive(Debug, clap::Args)]
@@ -25,6 +26,9 @@ pub struct Args {
     /// Where to listen; port 0 takes a free one
     #[arg(long, env = "TIDEMILL_LISTEN", value_name = "ADDRESS", default_value_t = Settings::default().listen)]
     listen: SocketAddr,
+    /// Let in only who shows a token that may do what is asked
+    #[arg(long, env = "TIDEMILL_REQUIRE_TOKEN")]
+    require_token: bool,
     /// Another name under which it is reached, besides localhost; may be given several times
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
@@ -44,8 +48,9 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     }
     let stopped = interrupted();
     let mill = app.open_patiently().await?;
-    let Args { listen, hosts, origins, .. } = args;
-    let settings = Settings { listen, hosts, origins, ..Settings::default() };
+    let Args { listen, require_token, hosts, origins, .. } = args;
+    let access = if require_token { Access::Credentials } else { Access::Open };
+    let settings = Settings { listen, access, hosts, origins, ..Settings::default() };
     let server = match Server::start(mill.clone(), settings).await {
         Ok(server) => server,
         Err(error) => {

@@ -17,6 +17,7 @@ use tidemill_core::{JobId, State as JobState, Wish};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::access::Caller;
 use crate::api::App;
 use crate::extract::{Body, Named, Params};
 use crate::idempotent::{self, Print};
@@ -25,8 +26,6 @@ use crate::problem::{Answer, Problem, Refusal};
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
-/// Who an operator's act is noted under, until requests say who they are.
-const BY: &str = "http";
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -64,13 +63,15 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
     ))]
 async fn enqueue(
     State(app): State<Arc<App>>,
+    caller: Caller,
     headers: HeaderMap,
     Body(mut wish): Body<Wish>,
 ) -> Answer<Response> {
+    caller.check_wish(&mut wish)?;
     let key = idempotent::key(&headers)?;
     let print = Print::of(&wish);
     if let Some(key) = &key {
-        idempotent::mark(&mut wish, key, None)?;
+        idempotent::mark(&mut wish, key, None, caller.tenant())?;
     }
     let receipt = app.mill.enqueue(Enqueue::try_from(wish)?).await?;
     let id = receipt.id();
@@ -152,6 +153,7 @@ struct Receipts {
     ))]
 async fn enqueue_many(
     State(app): State<Arc<App>>,
+    caller: Caller,
     headers: HeaderMap,
     Body(Many { jobs }): Body<Many>,
 ) -> Answer<(StatusCode, Json<Receipts>)> {
@@ -160,9 +162,10 @@ async fn enqueue_many(
     let mut checked = Vec::with_capacity(jobs.len());
     for (index, mut wish) in jobs.into_iter().enumerate() {
         let at = |refusal: Refusal| refusal.at(index);
+        caller.check_wish(&mut wish).map_err(at)?;
         if let Some(key) = &key {
             prints.push(Print::of(&wish));
-            idempotent::mark(&mut wish, key, Some(index)).map_err(at)?;
+            idempotent::mark(&mut wish, key, Some(index), caller.tenant()).map_err(at)?;
         }
         let job = Enqueue::try_from(wish).map_err(Refusal::from).map_err(at)?;
         app.mill.check(&job).map_err(Refusal::from).map_err(at)?;
@@ -209,15 +212,22 @@ struct Page {
     (status = 200, body = Page),
     (status = 400, body = Problem, content_type = "application/problem+json"),
 ))]
-async fn list(State(app): State<Arc<App>>, Params(filter): Params<Filter>) -> Answer<Json<Page>> {
-    let Filter { state, kind, queue, tenant, key, tag, cursor, limit } = filter;
+async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Params(filter): Params<Filter>,
+) -> Answer<Json<Page>> {
+    let Filter { state, kind, queue, mut tenant, key, tag, cursor, limit } = filter;
+    queue.as_deref().map_or(Ok(()), |queue| caller.check_queue(queue))?;
+    caller.check_tenant(&mut tenant)?;
     if limit.is_some_and(|limit| !(1..=1000).contains(&limit)) {
         return Err(Refusal::request("a page has between 1 and 1000 jobs"));
     }
     let limit = limit.unwrap_or(0) as usize;
     let before = cursor;
     let filter = JobFilter { state, kind, queue, tenant, key, tag, before, limit, look_max: 0 };
-    let page = app.mill.jobs_page(&filter).await?;
+    let mut page = app.mill.jobs_page(&filter).await?;
+    page.jobs.retain(|view| caller.sees(view));
     Ok(Json(Page { jobs: page.jobs, next: page.next }))
 }
 
@@ -228,8 +238,13 @@ async fn list(State(app): State<Arc<App>>, Params(filter): Params<Filter>) -> An
         (status = 400, body = Problem, content_type = "application/problem+json"),
         (status = 404, body = Problem, content_type = "application/problem+json"),
     ))]
-async fn show(State(app): State<Arc<App>>, Named(id): Named<JobId>) -> Answer<Json<JobView>> {
-    Ok(Json(app.mill.job(id).await?.ok_or(tidemill::Error::JobUnknown { id })?))
+async fn show(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+) -> Answer<Json<JobView>> {
+    let view = app.mill.job(id).await?.filter(|view| caller.sees(view));
+    Ok(Json(view.ok_or(tidemill::Error::JobUnknown { id })?))
 }
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -251,9 +266,11 @@ struct Patience {
     ))]
 async fn wait(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Named(id): Named<JobId>,
     Params(patience): Params<Patience>,
 ) -> Answer<(StatusCode, Json<JobView>)> {
+    caller.check_job(&app, id).await?;
     let time = patience.timeout.map_or(WAIT_DEFAULT, |span| span.0).min(app.settings.wait_max);
     if let Some(view) = finished(&app, id, time).await? {
         return Ok((StatusCode::OK, Json(view)));
@@ -287,9 +304,11 @@ struct Cancelled {
     ))]
 async fn cancel(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Named(id): Named<JobId>,
     Body(Cancel { reason }): Body<Cancel>,
 ) -> Answer<Json<Cancelled>> {
+    caller.check_job(&app, id).await?;
     let answer = app.mill.cancel(id, reason.as_deref().unwrap_or("cancelled")).await?;
     if answer == CancelAnswer::Unknown {
         return Err(tidemill::Error::JobUnknown { id }.into());
@@ -317,14 +336,16 @@ struct Retry {
     ))]
 async fn retry(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Named(id): Named<JobId>,
     Body(Retry { payload }): Body<Retry>,
 ) -> Answer<Json<JobView>> {
-    let view = app.mill.job(id).await?.ok_or(tidemill::Error::JobUnknown { id })?;
+    let view = app.mill.job(id).await?.filter(|view| caller.sees(view));
+    let view = view.ok_or(tidemill::Error::JobUnknown { id })?;
     let is_done = match (view.state, &payload) {
         (JobState::Dead, _) => {
             let payload = payload.as_ref().map(|raw| raw.get());
-            app.mill.dead().replay_one(id, BY, payload).await?
+            app.mill.dead().replay_one(id, caller.name(), payload).await?
         }
         (JobState::Scheduled, None) => app.mill.run_now(id).await?,
         _ => false,
@@ -337,7 +358,7 @@ async fn retry(
         );
         return Err(Refusal::new(StatusCode::CONFLICT, "job_not_now", detail).about(id));
     }
-    show(State(app), Named(id)).await
+    show(State(app), caller, Named(id)).await
 }
 
 /// A message to a run of a workflow.
@@ -365,9 +386,11 @@ struct Message {
     ))]
 async fn signal(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Named(run): Named<JobId>,
     Body(Message { name, payload, id }): Body<Message>,
 ) -> Answer<StatusCode> {
+    caller.check_job(&app, run).await?;
     let signal = Signal::new(name, &payload);
     app.mill.signal(run, id.into_iter().fold(signal, Signal::id)).await?;
     Ok(StatusCode::ACCEPTED)
@@ -389,7 +412,12 @@ struct Explained {
         (status = 400, body = Problem, content_type = "application/problem+json"),
         (status = 404, body = Problem, content_type = "application/problem+json"),
     ))]
-async fn why(State(app): State<Arc<App>>, Named(id): Named<JobId>) -> Answer<Json<Explained>> {
+async fn why(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+) -> Answer<Json<Explained>> {
+    caller.check_job(&app, id).await?;
     let why = app.mill.why(id).await?;
     let sentences = why.gates.iter().map(ToString::to_string).collect();
     Ok(Json(Explained { why, sentences }))
@@ -404,8 +432,10 @@ async fn why(State(app): State<Arc<App>>, Named(id): Named<JobId>) -> Answer<Jso
     ))]
 async fn attempts(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Named(id): Named<JobId>,
 ) -> Answer<Json<Vec<AttemptView>>> {
+    caller.check_job(&app, id).await?;
     app.mill.job(id).await?.ok_or(tidemill::Error::JobUnknown { id })?;
     Ok(Json(app.mill.attempts(id).await?))
 }

@@ -13,6 +13,7 @@ use tidemill_core::why::QueueWhy;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::access::Caller;
 use crate::api::App;
 use crate::extract::{Body, Named};
 use crate::problem::{Answer, Problem, Refusal};
@@ -32,15 +33,29 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
 /// All queues that have jobs, dead letters or rules.
 #[utoipa::path(get, path = "/v1/queues", operation_id = "list_queues", tag = "queues",
     responses((status = 200, body = Vec<QueueView>)))]
-async fn list(State(app): State<Arc<App>>) -> Answer<Json<Vec<QueueView>>> {
-    Ok(Json(app.mill.queues().await?))
+async fn list(State(app): State<Arc<App>>, caller: Caller) -> Answer<Json<Vec<QueueView>>> {
+    caller.check_all_tenants()?;
+    let mut queues = app.mill.queues().await?;
+    queues.retain(|queue| caller.reaches(&queue.name));
+    Ok(Json(queues))
+}
+
+/// Queues have no tenant: who is of one has no business with them.
+fn check(caller: &Caller, name: &str) -> Answer<()> {
+    caller.check_all_tenants()?;
+    caller.check_queue(name)
 }
 
 /// The rules that were set for a queue or pattern, or the default ones.
 #[utoipa::path(get, path = "/v1/queues/{name}/rules", operation_id = "queue_rules", tag = "queues",
     params(("name" = String, Path, description = "A queue, or a pattern like mail:*")),
     responses((status = 200, body = QueueRules, headers(("ETag" = String)))))]
-async fn rules(State(app): State<Arc<App>>, Named(name): Named<String>) -> Answer<Tagged> {
+async fn rules(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(name): Named<String>,
+) -> Answer<Tagged> {
+    check(&caller, &name)?;
     tagged(&app, &name).await
 }
 
@@ -65,10 +80,12 @@ async fn tagged(app: &App, name: &str) -> Answer<Tagged> {
     ))]
 async fn set_rules(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Named(name): Named<String>,
     headers: HeaderMap,
     Body(given): Body<Value>,
 ) -> Answer<Tagged> {
+    check(&caller, &name)?;
     let mut rules = read(given)?;
     rules.version = match headers.get(header::IF_MATCH) {
         None => 0,
@@ -107,8 +124,10 @@ fn version(tag: &str) -> Answer<u64> {
     ))]
 async fn delete_rules(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Named(name): Named<String>,
 ) -> Answer<StatusCode> {
+    check(&caller, &name)?;
     app.mill.set_queue(&name, None).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -119,7 +138,12 @@ async fn delete_rules(
         (status = 200, body = QueueRules, headers(("ETag" = String))),
         (status = 400, body = Problem, content_type = "application/problem+json"),
     ))]
-async fn pause(State(app): State<Arc<App>>, Named(name): Named<String>) -> Answer<Tagged> {
+async fn pause(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(name): Named<String>,
+) -> Answer<Tagged> {
+    check(&caller, &name)?;
     app.mill.pause(&name).await?;
     tagged(&app, &name).await
 }
@@ -130,7 +154,12 @@ async fn pause(State(app): State<Arc<App>>, Named(name): Named<String>) -> Answe
         (status = 200, body = QueueRules, headers(("ETag" = String))),
         (status = 400, body = Problem, content_type = "application/problem+json"),
     ))]
-async fn resume(State(app): State<Arc<App>>, Named(name): Named<String>) -> Answer<Tagged> {
+async fn resume(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(name): Named<String>,
+) -> Answer<Tagged> {
+    check(&caller, &name)?;
     app.mill.resume(&name).await?;
     tagged(&app, &name).await
 }
@@ -146,7 +175,12 @@ struct Explained {
 /// Says why a queue is as deep as it is, and when it will be empty.
 #[utoipa::path(get, path = "/v1/queues/{name}/why", operation_id = "why_queue", tag = "queues",
     params(("name" = String, Path)), responses((status = 200, body = Explained)))]
-async fn why(State(app): State<Arc<App>>, Named(name): Named<String>) -> Answer<Json<Explained>> {
+async fn why(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(name): Named<String>,
+) -> Answer<Json<Explained>> {
+    check(&caller, &name)?;
     let why = app.mill.why_queue(&name).await?;
     Ok(Json(Explained { sentence: why.to_string(), why }))
 }

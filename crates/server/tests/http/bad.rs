@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidemill_server::{Error, Server, Settings};
+use tidemill_server::{Access, Error, Server, Settings};
 
 use super::kit::{Kit, Told, settings};
 
@@ -93,7 +93,7 @@ async fn strangers_are_refused(kit: Kit) {
 }
 
 #[tokio::test]
-async fn an_address_that_others_reach_is_not_listened_on() {
+async fn an_address_that_others_reach_is_not_listened_on_unless_they_say_who_they_are() {
     let mill = tidemill::Tidemill::open("sqlite::memory:").await.unwrap();
     let open = Settings { listen: "0.0.0.0:0".parse().unwrap(), ..settings() };
     let error = Server::start(mill.clone(), open).await.unwrap_err();
@@ -106,5 +106,8 @@ async fn an_address_that_others_reach_is_not_listened_on() {
     let error = Server::start(mill.clone(), same).await.unwrap_err();
     assert_eq!(error.code(), "bind_failed");
     first.stop().await;
+    let listen = "0.0.0.0:0".parse().unwrap();
+    let known = Settings { listen, access: Access::Credentials, ..settings() };
+    Server::start(mill.clone(), known).await.unwrap().stop().await;
     mill.close().await;
 }

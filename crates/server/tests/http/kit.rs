@@ -6,8 +6,8 @@ use std::time::Duration;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::Value;
 use tempfile::TempDir;
-use tidemill::{Fail, Payload, Running, Tidemill};
-use tidemill_server::{Server, Settings};
+use tidemill::{Fail, Grant, Payload, Running, Tidemill};
+use tidemill_server::{Access, Server, Settings};
 use tidemill_testkit::databases::{fresh_postgres_url, fresh_sqlite_url};
 
 /// A server on a database of its own.
@@ -55,6 +55,26 @@ impl Kit {
         let mill = Tidemill::open(url).await.unwrap();
         let server = Server::start(mill.clone(), settings()).await.unwrap();
         Self { mill, server, client: reqwest::Client::new(), _folder: folder }
+    }
+
+    /// The same, with another server that lets in only who shows a credential.
+    pub async fn closed(mut self) -> Self {
+        let closed = Settings { access: Access::Credentials, ..settings() };
+        let server = Server::start(self.mill.clone(), closed).await.unwrap();
+        std::mem::replace(&mut self.server, server).stop().await;
+        self
+    }
+
+    /// A credential with this grant; answers its secret.
+    pub async fn credential(&self, name: &str, grant: Grant) -> String {
+        let (_, secret) = self.mill.credentials().create(name, grant, None).await.unwrap();
+        secret.reveal().to_owned()
+    }
+
+    /// Asks as the holder of a secret.
+    pub async fn ask(&self, secret: &str, method: Method, path: &str, body: Value) -> Told {
+        let bearer = format!("Bearer {secret}");
+        self.send(method, path, &[("authorization", &bearer)], body).await
     }
 
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {

@@ -1,0 +1,223 @@
+//! Who may call what: one table, and whoever is not in it may not.
+//!
+//! A request shows a credential as `Authorization: Bearer tdm_…`. What its grant does not reach is refused, or is not
+//! there: whether a job of another tenant exists is none of its business. A server that asks for no credentials
+//! listens on this machine alone, and lets everybody do everything.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use tidemill::{JobView, Verified};
+use tidemill_core::access::Act;
+use tidemill_core::job::DEFAULT_QUEUE;
+use tidemill_core::{JobId, Wish};
+
+use crate::api::App;
+use crate::problem::{Answer, Refusal};
+use crate::settings::Access;
+
+/// What a caller must be allowed to do, by method and path. Paths that are not here are closed.
+const TABLE: [(&str, &str, Need); 22] = [
+    ("GET", "/livez", Need::Nothing),
+    ("GET", "/startupz", Need::Nothing),
+    ("GET", "/readyz", Need::Nothing),
+    ("GET", "/openapi.json", Need::Nothing),
+    ("POST", "/v1/jobs", Need::Act(Act::Enqueue)),
+    ("POST", "/v1/jobs/batch", Need::Act(Act::Enqueue)),
+    ("GET", "/v1/jobs", Need::Act(Act::Look)),
+    ("GET", "/v1/jobs/{id}", Need::Act(Act::Look)),
+    ("GET", "/v1/jobs/{id}/wait", Need::Act(Act::Look)),
+    ("GET", "/v1/jobs/{id}/why", Need::Act(Act::Look)),
+    ("GET", "/v1/jobs/{id}/attempts", Need::Act(Act::Look)),
+    ("POST", "/v1/jobs/{id}/signal", Need::Act(Act::Enqueue)),
+    ("POST", "/v1/jobs/{id}/cancel", Need::Act(Act::Operate)),
+    ("POST", "/v1/jobs/{id}/retry", Need::Act(Act::Operate)),
+    ("GET", "/v1/queues", Need::Act(Act::Look)),
+    ("GET", "/v1/queues/{name}/rules", Need::Act(Act::Look)),
+    ("GET", "/v1/queues/{name}/why", Need::Act(Act::Look)),
+    ("PUT", "/v1/queues/{name}/rules", Need::Act(Act::Operate)),
+    ("DELETE", "/v1/queues/{name}/rules", Need::Act(Act::Operate)),
+    ("POST", "/v1/queues/{name}/pause", Need::Act(Act::Operate)),
+    ("POST", "/v1/queues/{name}/resume", Need::Act(Act::Operate)),
+    ("GET", "/v1/workers", Need::Act(Act::Look)),
+];
+
+/// What is needed to be let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Nothing: everybody may ask.
+    Nothing,
+    /// A credential that may do this.
+    Act(Act),
+}
+
+/// What an operation needs; `None`: it is closed.
+pub(crate) fn need(method: &str, path: &str) -> Option<Need> {
+    // Whoever may ask for something may ask for its head.
+    let method = if method == "HEAD" { "GET" } else { method };
+    TABLE.iter().find(|(m, p, _)| *m == method && *p == path).map(|(.., need)| *need)
+}
+
+/// Who asks. Without a name: anybody, of a server that asks for no credentials.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller(Option<Arc<Verified>>);
+
+/// Finds out who asks, and whether they may.
+pub(crate) async fn admit(
+    State(app): State<Arc<App>>,
+    path: Option<MatchedPath>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    // What is not there is told to everybody; it says nothing.
+    let Some(path) = path else { return next.run(request).await };
+    let need = need(request.method().as_str(), path.as_str());
+    match (need, app.settings.access) {
+        (Some(Need::Nothing), _) | (_, Access::Open) => {
+            request.extensions_mut().insert(Caller(None));
+        }
+        (None, _) => return closed(&app, request, next).await,
+        (Some(Need::Act(act)), Access::Credentials) => {
+            match verified(&app, request.headers()).await {
+                Ok(caller) if caller.grant.may(act) => {
+                    request.extensions_mut().insert(Caller(Some(caller)));
+                }
+                Ok(caller) => return role_refused(&caller, act).into_response(),
+                Err(refusal) => return challenged(refusal),
+            }
+        }
+    }
+    next.run(request).await
+}
+
+/// A path without a place in the table: a method that it does not answer is told as everywhere, all else is closed.
+async fn closed(app: &App, request: Request, next: Next) -> Response {
+    if let Err(refusal) = verified(app, request.headers()).await {
+        return challenged(refusal);
+    }
+    let response = next.run(request).await;
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+        return response;
+    }
+    Refusal::new(StatusCode::FORBIDDEN, "role_refused", "nobody may do that").into_response()
+}
+
+async fn verified(app: &App, headers: &HeaderMap) -> Answer<Arc<Verified>> {
+    let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let secret = value.and_then(|value| {
+        let (scheme, secret) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
+    });
+    let Some(secret) = secret else {
+        let detail = "this server wants to know who asks: Authorization: Bearer tdm_…; `tidemill token create` makes one";
+        return Err(Refusal::new(StatusCode::UNAUTHORIZED, "credential_missing", detail));
+    };
+    app.mill.credentials().verify(secret).await?.map_err(|refused| {
+        tracing::info!(?refused, "a credential was not accepted");
+        Refusal::new(StatusCode::UNAUTHORIZED, "credential_refused", refused.to_string())
+    })
+}
+
+fn challenged(refusal: Refusal) -> Response {
+    let mut response = refusal.into_response();
+    if response.status() == StatusCode::UNAUTHORIZED {
+        let bearer = HeaderValue::from_static("Bearer realm=\"tidemill\"");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+    }
+    response
+}
+
+fn role_refused(caller: &Verified, act: Act) -> Refusal {
+    let (name, role) = (&caller.name, caller.grant.role.word());
+    let roles =
+        tidemill_core::access::Role::ALL.into_iter().filter(|role| role.acts().contains(&act));
+    let roles: Vec<_> = roles.map(tidemill_core::access::Role::word).collect();
+    let detail = format!("{name:?} is a {role}; only {} may do that", roles.join(", "));
+    Refusal::new(StatusCode::FORBIDDEN, "role_refused", detail)
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Answer<Self> {
+        let caller = parts.extensions.get::<Self>().cloned();
+        caller.ok_or_else(|| Refusal::internal(&"a route without a caller"))
+    }
+}
+
+impl Caller {
+    /// Whose act it is, for notes that are kept.
+    pub(crate) fn name(&self) -> &str {
+        self.0.as_ref().map_or("http", |caller| caller.name.as_str())
+    }
+
+    /// The one tenant that the caller reaches, if there is one.
+    pub(crate) fn tenant(&self) -> Option<&str> {
+        self.0.as_ref()?.grant.tenant.as_deref()
+    }
+
+    /// Whether the caller reaches a queue, or all that a pattern means.
+    pub(crate) fn reaches(&self, queue: &str) -> bool {
+        self.0.as_ref().is_none_or(|caller| caller.grant.may_queue(queue))
+    }
+
+    /// Refuses a queue that is not the caller's.
+    pub(crate) fn check_queue(&self, queue: &str) -> Answer<()> {
+        if self.reaches(queue) {
+            return Ok(());
+        }
+        let detail = format!("{:?} does not reach the queue {queue:?}", self.name());
+        Err(Refusal::new(StatusCode::FORBIDDEN, "queue_refused", detail))
+    }
+
+    /// Refuses what is of all tenants together to a caller who is of one.
+    pub(crate) fn check_all_tenants(&self) -> Answer<()> {
+        let Some(tenant) = self.tenant() else { return Ok(()) };
+        let detail = format!("{:?} is of the tenant {tenant:?}, and this is of all", self.name());
+        Err(Refusal::new(StatusCode::FORBIDDEN, "tenant_refused", detail))
+    }
+
+    /// Refuses a tenant that is not the caller's; one who names none is of its own.
+    pub(crate) fn check_tenant(&self, named: &mut Option<String>) -> Answer<()> {
+        let Some(tenant) = self.tenant() else { return Ok(()) };
+        match named {
+            None => *named = Some(tenant.to_owned()),
+            Some(named) if named == tenant => {}
+            Some(named) => {
+                let detail = format!("{:?} does not reach the tenant {named:?}", self.name());
+                return Err(Refusal::new(StatusCode::FORBIDDEN, "tenant_refused", detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a job that the caller may not bring, and makes it of the caller's tenant.
+    pub(crate) fn check_wish(&self, wish: &mut Wish) -> Answer<()> {
+        self.check_queue(wish.queue.as_deref().unwrap_or(DEFAULT_QUEUE))?;
+        self.check_tenant(&mut wish.tenant)
+    }
+
+    /// Whether the caller may know of a job.
+    pub(crate) fn sees(&self, view: &JobView) -> bool {
+        let Some(caller) = &self.0 else { return true };
+        let tenant = view.job.tenant.as_deref();
+        caller.grant.may_queue(&view.job.queue) && caller.grant.may_tenant(tenant)
+    }
+
+    /// Refuses a job that is not the caller's, as one that is not there.
+    pub(crate) async fn check_job(&self, app: &App, id: JobId) -> Answer<()> {
+        let is_free = |caller: &Arc<Verified>| {
+            caller.grant.queues.is_empty() && caller.grant.tenant.is_none()
+        };
+        if self.0.as_ref().is_none_or(is_free) {
+            return Ok(());
+        }
+        let view = app.mill.job(id).await?;
+        let unknown = || tidemill::Error::JobUnknown { id }.into();
+        view.filter(|view| self.sees(view)).map(drop).ok_or_else(unknown)
+    }
+}

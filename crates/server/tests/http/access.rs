@@ -1,0 +1,199 @@
+//! Who may call what.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidemill::{Grant, Role};
+use tidemill_server::Server;
+
+use super::kit::{Kit, Told};
+
+over_both_stores!(
+    who_says_nothing_or_wrong_things_is_not_let_in,
+    a_tenant_sees_and_brings_its_own_alone,
+    a_queue_that_is_not_granted_is_out_of_reach,
+);
+
+const LOOK: [&str; 9] = [
+    "list_jobs",
+    "show_job",
+    "wait_for_job",
+    "why_job",
+    "list_attempts",
+    "list_queues",
+    "queue_rules",
+    "why_queue",
+    "list_workers",
+];
+const ENQUEUE: [&str; 3] = ["enqueue_job", "enqueue_jobs", "signal_job"];
+const OPERATE: [&str; 6] = [
+    "cancel_job",
+    "retry_job",
+    "set_queue_rules",
+    "delete_queue_rules",
+    "pause_queue",
+    "resume_queue",
+];
+const EVERYBODY: [&str; 3] = ["livez", "startupz", "readyz"];
+
+/// Who may do an operation, written down a second time.
+fn may(role: Role, operation: &str) -> bool {
+    match role {
+        Role::Viewer => LOOK.contains(&operation),
+        Role::Producer | Role::Worker => LOOK.contains(&operation) || ENQUEUE.contains(&operation),
+        Role::Operator | Role::Admin => true,
+    }
+}
+
+#[tokio::test]
+async fn every_operation_is_for_those_it_is_for_and_nobody_else() {
+    let kit = Kit::sqlite().await.closed().await;
+    let mut secrets = Vec::new();
+    for role in Role::ALL {
+        secrets.push((role, kit.credential(role.word(), Grant::new(role)).await));
+    }
+    let described: Value = serde_json::from_str(&Server::description()).unwrap();
+    let mut seen = 0;
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let name = operation["operationId"].as_str().unwrap();
+            let method: Method = method.to_uppercase().parse().unwrap();
+            let id = tidemill::JobId::new().to_string();
+            let path = path.replace("{id}", &id).replace("{name}", "walk");
+            let path = if path.ends_with("/wait") { format!("{path}?timeout=1ms") } else { path };
+            let told = kit.send(method.clone(), &path, &[], json!({})).await;
+            if EVERYBODY.contains(&name) {
+                told.is(200);
+                continue;
+            }
+            assert!(
+                LOOK.contains(&name) || ENQUEUE.contains(&name) || OPERATE.contains(&name),
+                "{name}"
+            );
+            let told = told.refused(401, "credential_missing", "token create");
+            assert!(told.header("www-authenticate").starts_with("Bearer"));
+            assert!(operation["security"].is_array(), "{name}");
+            for (role, secret) in &secrets {
+                let told = kit.ask(secret, method.clone(), &path, json!({})).await;
+                let is_let_in = ![401, 403].contains(&told.status);
+                assert_eq!(is_let_in, may(*role, name), "{role:?} {name} {told:?}");
+                assert!(told.status < 500, "{told:?}");
+                seen += 1;
+            }
+        }
+    }
+    assert_eq!(seen, Role::ALL.len() * (LOOK.len() + ENQUEUE.len() + OPERATE.len()));
+    kit.close().await;
+}
+
+async fn who_says_nothing_or_wrong_things_is_not_let_in(kit: Kit) {
+    let kit = kit.closed().await;
+    let secret = kit.credential("ada", Grant::new(Role::Viewer)).await;
+    let get = async |value: &str| {
+        let request = kit.request(Method::GET, "/v1/jobs").header("authorization", value);
+        Told::of(request.send().await.unwrap()).await
+    };
+    get(&format!("Bearer {secret}")).await.is(200);
+    get(&format!("bearer  {secret}")).await.is(200);
+    for wrong in ["", "Basic YTpi", &secret] {
+        get(wrong).await.refused(401, "credential_missing", "Bearer");
+    }
+    let other = "tdm_".to_owned() + &"x".repeat(secret.len() - 4);
+    for wrong in
+        ["Bearer x", "Bearer tdm_", &format!("Bearer {other}"), &format!("Bearer {secret}x")]
+    {
+        get(wrong).await.refused(401, "credential_refused", "not accepted");
+    }
+    let view = kit.mill.credentials().find("ada").await.unwrap();
+    kit.mill.credentials().revoke(view.id).await.unwrap();
+    get(&format!("Bearer {secret}")).await.refused(401, "credential_refused", "not accepted");
+    kit.get("/v1/nowhere").await.refused(404, "route_unknown", "");
+    kit.close().await;
+}
+
+async fn a_tenant_sees_and_brings_its_own_alone(kit: Kit) {
+    let kit = kit.closed().await;
+    let of = |tenant: &str| Grant { tenant: Some(tenant.into()), ..Grant::new(Role::Operator) };
+    let (acme, other) =
+        (kit.credential("acme", of("acme")).await, kit.credential("other", of("other")).await);
+    let post = async |secret: &str, path: &str, body: Value| {
+        kit.ask(secret, Method::POST, path, body).await
+    };
+    let get = async |secret: &str, path: &str| {
+        let request =
+            kit.request(Method::GET, path).header("authorization", format!("Bearer {secret}"));
+        Told::of(request.send().await.unwrap()).await
+    };
+    let told = post(&acme, "/v1/jobs", json!({ "kind": "echo" })).await.is(201);
+    let id = told.body["id"].as_str().unwrap().to_owned();
+    let view = get(&acme, &format!("/v1/jobs/{id}")).await.is(200).body;
+    assert_eq!(view["tenant"], "acme", "it comes from the credential");
+    let named = json!({ "kind": "echo", "tenant": "acme" });
+    post(&other, "/v1/jobs", named.clone()).await.refused(403, "tenant_refused", "acme");
+    let batch = json!({ "jobs": [{ "kind": "echo" }, named] });
+    let told = post(&other, "/v1/jobs/batch", batch).await.refused(403, "tenant_refused", "acme");
+    assert_eq!(told.body["index"], 1);
+    for path in ["", "/why", "/attempts", "/wait?timeout=1ms"] {
+        get(&other, &format!("/v1/jobs/{id}{path}")).await.refused(404, "job_unknown", &id);
+    }
+    for act in ["cancel", "retry"] {
+        post(&other, &format!("/v1/jobs/{id}/{act}"), json!({})).await.refused(
+            404,
+            "job_unknown",
+            &id,
+        );
+    }
+    let signal = json!({ "name": "go" });
+    post(&other, &format!("/v1/jobs/{id}/signal"), signal).await.refused(404, "job_unknown", &id);
+    assert_eq!(get(&other, "/v1/jobs").await.is(200).body["jobs"], json!([]));
+    assert_eq!(get(&acme, "/v1/jobs").await.is(200).body["jobs"].as_array().unwrap().len(), 1);
+    get(&other, "/v1/jobs?tenant=acme").await.refused(403, "tenant_refused", "acme");
+    get(&other, "/v1/queues").await.refused(403, "tenant_refused", "other");
+    get(&other, "/v1/workers").await.refused(403, "tenant_refused", "other");
+    post(&other, "/v1/queues/default/pause", json!({})).await.refused(
+        403,
+        "tenant_refused",
+        "other",
+    );
+    // The same key of two tenants is two keys.
+    let once = async |secret: &str| {
+        let bearer = format!("Bearer {secret}");
+        let headers = [("authorization", bearer.as_str()), ("idempotency-key", "k")];
+        kit.send(Method::POST, "/v1/jobs", &headers, json!({ "kind": "echo" })).await.is(201)
+    };
+    assert_ne!(once(&acme).await.body["id"], once(&other).await.body["id"]);
+    kit.close().await;
+}
+
+async fn a_queue_that_is_not_granted_is_out_of_reach(kit: Kit) {
+    let kit = kit.closed().await;
+    let grant = Grant { queues: vec!["mail:*".into()], ..Grant::new(Role::Operator) };
+    let secret = kit.credential("mailer", grant).await;
+    let admin = kit.credential("root", Grant::new(Role::Admin)).await;
+    let ask = async |secret: &str, method: Method, path: &str, body: Value| {
+        kit.ask(secret, method, path, body).await
+    };
+    let own = json!({ "kind": "echo", "queue": "mail:eu" });
+    ask(&secret, Method::POST, "/v1/jobs", own).await.is(201);
+    let told = ask(&secret, Method::POST, "/v1/jobs", json!({ "kind": "echo" })).await;
+    told.refused(403, "queue_refused", "default");
+    let told = ask(&admin, Method::POST, "/v1/jobs", json!({ "kind": "echo" })).await.is(201);
+    let id = told.body["id"].as_str().unwrap();
+    let empty = json!({});
+    ask(&secret, Method::GET, &format!("/v1/jobs/{id}"), empty.clone()).await.refused(
+        404,
+        "job_unknown",
+        id,
+    );
+    let jobs = ask(&secret, Method::GET, "/v1/jobs", empty.clone()).await.is(200).body;
+    assert_eq!(jobs["jobs"].as_array().unwrap().len(), 1);
+    let queues = ask(&secret, Method::GET, "/v1/queues", empty.clone()).await.is(200).body;
+    assert_eq!(queues.as_array().unwrap().len(), 1);
+    ask(&secret, Method::POST, "/v1/queues/mail:us/pause", empty.clone()).await.is(200);
+    ask(&secret, Method::POST, "/v1/queues/default/pause", empty.clone()).await.refused(
+        403,
+        "queue_refused",
+        "default",
+    );
+    ask(&secret, Method::PUT, "/v1/queues/*/rules", empty).await.refused(403, "queue_refused", "*");
+    kit.close().await;
+}
