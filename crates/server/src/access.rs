@@ -113,7 +113,8 @@ async fn verified(app: &App, headers: &HeaderMap) -> Answer<Arc<Verified>> {
         scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
     });
     let Some(secret) = secret else {
-        let detail = "this server wants to know who asks: Authorization: Bearer tdm_…; `tidemill token create` makes one";
+        let detail = "this server wants to know who asks: Authorization: Bearer tdm_…; `tidemill token create` makes \
+                      one";
         return Err(Refusal::new(StatusCode::UNAUTHORIZED, "credential_missing", detail));
     };
     app.mill.credentials().verify(secret).await?.map_err(|refused| {
