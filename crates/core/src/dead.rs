@@ -10,6 +10,7 @@ use crate::job::outcome::ErrorClass;
 /// What an operator has made of a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Triage {
     /// Nobody has looked. The default.
     #[default]

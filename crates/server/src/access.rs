@@ -21,7 +21,7 @@ use crate::problem::{Answer, Refusal};
 use crate::settings::Access;
 
 /// What a caller must be allowed to do, by method and path. Paths that are not here are closed.
-const TABLE: [(&str, &str, Need); 22] = [
+const TABLE: [(&str, &str, Need); 25] = [
     ("GET", "/livez", Need::Nothing),
     ("GET", "/startupz", Need::Nothing),
     ("GET", "/readyz", Need::Nothing),
@@ -36,6 +36,9 @@ const TABLE: [(&str, &str, Need); 22] = [
     ("POST", "/v1/jobs/{id}/signal", Need::Act(Act::Enqueue)),
     ("POST", "/v1/jobs/{id}/cancel", Need::Act(Act::Operate)),
     ("POST", "/v1/jobs/{id}/retry", Need::Act(Act::Operate)),
+    ("GET", "/v1/dead", Need::Act(Act::Look)),
+    ("GET", "/v1/dead/groups", Need::Act(Act::Look)),
+    ("POST", "/v1/dead/notes", Need::Act(Act::Operate)),
     ("GET", "/v1/queues", Need::Act(Act::Look)),
     ("GET", "/v1/queues/{name}/rules", Need::Act(Act::Look)),
     ("GET", "/v1/queues/{name}/why", Need::Act(Act::Look)),

@@ -18,7 +18,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::access::{Need, admit, need};
 use crate::guard::guard;
 use crate::problem::{Problem, Refusal};
-use crate::routes::{health, jobs, queues, workers};
+use crate::routes::{dead, health, jobs, queues, workers};
 use crate::settings::Settings;
 
 /// What every route has at hand.
@@ -37,6 +37,7 @@ pub(crate) struct App {
     components(schemas(Problem)),
     tags(
         (name = "jobs", description = "Enqueue, look at, wait for and call off jobs"),
+        (name = "dead", description = "Jobs that gave up, and what was made of them"),
         (name = "queues", description = "Queues and their rules"),
         (name = "workers", description = "Who works"),
         (name = "health", description = "Whether the server lives, and can do its work"),
@@ -49,6 +50,7 @@ fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
     let (routes, mut description) = OpenApiRouter::with_openapi(Described::openapi())
         .merge(health::routes())
         .merge(jobs::routes())
+        .merge(dead::routes())
         .merge(queues::routes())
         .merge(workers::routes())
         .split_for_parts();

@@ -1,5 +1,6 @@
 //! The routes, a file for each thing they are about. Each parses, calls one verb of the engine, and answers.
 
+pub(crate) mod dead;
 pub(crate) mod health;
 pub(crate) mod jobs;
 pub(crate) mod queues;

@@ -8,6 +8,7 @@ mod http {
 
     mod access;
     mod bad;
+    mod dead;
     mod described;
     mod jobs;
     mod queues;

@@ -157,6 +157,7 @@ impl JobPage {
 
 /// A dead letter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeadLetter {
     /// Which job.
     pub id: JobId,
@@ -190,6 +191,7 @@ pub struct DeadLetter {
 
 /// A remark or an act on a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Note {
     /// When.
     pub at: Timestamp,
@@ -201,6 +203,7 @@ pub struct Note {
 
 /// Dead letters of one fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeadGroup {
     /// What they share.
     pub fingerprint: String,

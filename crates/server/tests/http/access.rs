@@ -13,21 +13,24 @@ over_both_stores!(
     a_queue_that_is_not_granted_is_out_of_reach,
 );
 
-const LOOK: [&str; 9] = [
+const LOOK: [&str; 11] = [
     "list_jobs",
     "show_job",
     "wait_for_job",
     "why_job",
     "list_attempts",
+    "list_dead",
+    "group_dead",
     "list_queues",
     "queue_rules",
     "why_queue",
     "list_workers",
 ];
 const ENQUEUE: [&str; 3] = ["enqueue_job", "enqueue_jobs", "signal_job"];
-const OPERATE: [&str; 6] = [
+const OPERATE: [&str; 7] = [
     "cancel_job",
     "retry_job",
+    "note_dead",
     "set_queue_rules",
     "delete_queue_rules",
     "pause_queue",
@@ -147,6 +150,9 @@ async fn a_tenant_sees_and_brings_its_own_alone(kit: Kit) {
     assert_eq!(get(&other, "/v1/jobs").await.is(200).body["jobs"], json!([]));
     assert_eq!(get(&acme, "/v1/jobs").await.is(200).body["jobs"].as_array().unwrap().len(), 1);
     get(&other, "/v1/jobs?tenant=acme").await.refused(403, "tenant_refused", "acme");
+    get(&other, "/v1/dead?tenant=acme").await.refused(403, "tenant_refused", "acme");
+    let remark = json!({ "ids": [id], "text": "mine?" });
+    post(&other, "/v1/dead/notes", remark).await.refused(404, "job_unknown", &id);
     get(&other, "/v1/queues").await.refused(403, "tenant_refused", "other");
     get(&other, "/v1/workers").await.refused(403, "tenant_refused", "other");
     post(&other, "/v1/queues/default/pause", json!({})).await.refused(
@@ -188,6 +194,8 @@ async fn a_queue_that_is_not_granted_is_out_of_reach(kit: Kit) {
     assert_eq!(jobs["jobs"].as_array().unwrap().len(), 1);
     let queues = ask(&secret, Method::GET, "/v1/queues", empty.clone()).await.is(200).body;
     assert_eq!(queues.as_array().unwrap().len(), 1);
+    ask(&secret, Method::GET, "/v1/dead", empty.clone()).await.refused(403, "queue_refused", "*");
+    ask(&secret, Method::GET, "/v1/dead?queue=mail:eu", empty.clone()).await.is(200);
     ask(&secret, Method::POST, "/v1/queues/mail:us/pause", empty.clone()).await.is(200);
     ask(&secret, Method::POST, "/v1/queues/default/pause", empty.clone()).await.refused(
         403,

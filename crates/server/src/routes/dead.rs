@@ -1,0 +1,168 @@
+//! Dead letters: look, group, note, triage, archive. One of them is let go again as a job is (`retry`).
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use http::StatusCode;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tidemill::store::{DeadGroup, DeadLetter};
+use tidemill::{DeadFilter, Triage};
+use tidemill_core::JobId;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::access::Caller;
+use crate::api::App;
+use crate::extract::{Body, Params};
+use crate::problem::{Answer, Problem, Refusal};
+
+const PAGE_DEFAULT: u32 = 50;
+const PAGE_MAX: u32 = 1000;
+const IDS_MAX: usize = 1000;
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(groups)).routes(routes!(note))
+}
+
+/// Which dead letters are meant. Every condition that is given must hold.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Filter {
+    kind: Option<String>,
+    queue: Option<String>,
+    tenant: Option<String>,
+    fingerprint: Option<String>,
+    triage: Option<Triage>,
+    tag: Option<String>,
+    /// Died at this time or later.
+    died_from: Option<Timestamp>,
+    /// Died before this time.
+    died_until: Option<Timestamp>,
+    /// The error contains this text.
+    error_contains: Option<String>,
+    /// Those that were put aside, too.
+    #[serde(default)]
+    archived: bool,
+    /// So many are passed over.
+    #[serde(default)]
+    skip: u32,
+    /// At most this many, 50 unless given.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+}
+
+impl Filter {
+    /// What is meant, as far as the caller reaches: who is limited to queues names one of them.
+    fn of(self, caller: &Caller) -> Answer<DeadFilter> {
+        let Self { kind, queue, mut tenant, fingerprint, triage, tag, .. } = self;
+        caller.check_queue(queue.as_deref().unwrap_or("*"))?;
+        caller.check_tenant(&mut tenant)?;
+        let Self { died_from, died_until, error_contains, archived, .. } = self;
+        let (ids, payload_field) = (Vec::new(), None);
+        Ok(DeadFilter {
+            ids,
+            kind,
+            queue,
+            tenant,
+            fingerprint,
+            triage,
+            tag,
+            died_from,
+            died_until,
+            error_contains,
+            payload_field,
+            archived,
+        })
+    }
+}
+
+/// Dead letters, latest death first. A credential that is limited to queues names one of them.
+#[utoipa::path(get, path = "/v1/dead", operation_id = "list_dead", tag = "dead", params(Filter), responses(
+    (status = 200, body = Vec<DeadLetter>),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+))]
+async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Params(filter): Params<Filter>,
+) -> Answer<Json<Vec<DeadLetter>>> {
+    let (skip, limit) = (filter.skip, filter.limit.unwrap_or(PAGE_DEFAULT));
+    if !(1..=PAGE_MAX).contains(&limit) {
+        return Err(Refusal::request(format!("a page has between 1 and {PAGE_MAX} letters")));
+    }
+    let filter = filter.of(&caller)?;
+    Ok(Json(app.mill.dead().list(&filter, skip as usize, limit as usize).await?))
+}
+
+/// How many there are of each fingerprint, most numerous first.
+#[utoipa::path(get, path = "/v1/dead/groups", operation_id = "group_dead", tag = "dead", params(Filter), responses(
+    (status = 200, body = Vec<DeadGroup>),
+    (status = 400, body = Problem, content_type = "application/problem+json"),
+))]
+async fn groups(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Params(filter): Params<Filter>,
+) -> Answer<Json<Vec<DeadGroup>>> {
+    Ok(Json(app.mill.dead().groups(&filter.of(&caller)?).await?))
+}
+
+/// What is to be made of dead letters.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Remark {
+    /// At most 1,000.
+    ids: Vec<JobId>,
+    /// What is noted on each of them.
+    text: String,
+    /// What they are from now on.
+    #[serde(default)]
+    triage: Option<Triage>,
+    /// They are put aside: kept, but out of the way.
+    #[serde(default)]
+    archive: bool,
+}
+
+/// How many letters there were.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct Noted {
+    letters: u64,
+}
+
+/// Notes something on dead letters, and with it, if asked for, sets their triage or puts them aside.
+#[utoipa::path(post, path = "/v1/dead/notes", operation_id = "note_dead", tag = "dead", request_body = Remark,
+    responses(
+        (status = 200, body = Noted),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 415, body = Problem, content_type = "application/problem+json"),
+    ))]
+async fn note(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Body(Remark { ids, text, triage, archive }): Body<Remark>,
+) -> Answer<Json<Noted>> {
+    if ids.is_empty() || ids.len() > IDS_MAX {
+        return Err(Refusal::request(format!(
+            "give between 1 and {IDS_MAX} ids, not {}",
+            ids.len()
+        )));
+    }
+    if triage.is_some() && archive {
+        let detail = "letters are given a triage or put aside, one after the other";
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, "request_invalid", detail));
+    }
+    for id in &ids {
+        caller.check_job(&app, *id).await?;
+    }
+    let (dead, by) = (app.mill.dead(), caller.name());
+    let letters = match triage {
+        Some(to) => dead.triage(&ids, to, by, &text).await?,
+        None if archive => dead.archive(&ids, by, &text).await?,
+        None => dead.note(&ids, by, &text).await?,
+    };
+    Ok(Json(Noted { letters }))
+}
