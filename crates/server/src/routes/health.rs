@@ -57,7 +57,11 @@ async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
     let write = app.mill.store().take_duty("server:ready", holder, Duration::from_secs(1));
     match tokio::time::timeout(WRITE_MAX, write).await {
         Ok(Ok(_)) => Ok("ok"),
-        Ok(Err(error)) => Err(unready(&format!("the store cannot write: {error}"))),
+        Ok(Err(error)) => {
+            // Everybody may ask; where the store is and what ails it is for the log.
+            tracing::warn!(%error, "not ready: the store cannot write");
+            Err(unready("the store cannot write; the log says why"))
+        }
         Err(_) => Err(unready("the store takes too long to write")),
     }
 }
