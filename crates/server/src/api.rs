@@ -11,6 +11,7 @@ use tidemill::Tidemill;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 use utoipa::OpenApi;
+use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{Content, Ref, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
@@ -54,12 +55,12 @@ fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .merge(queues::routes())
         .merge(workers::routes())
         .split_for_parts();
-    secure(&mut description);
+    complete(&mut description);
     (routes, description)
 }
 
-/// Adds what all operations have in common that want to know who asks.
-fn secure(description: &mut utoipa::openapi::OpenApi) {
+/// Adds what all operations have in common: who may ask, and the refusals that none of them has to itself.
+fn complete(description: &mut utoipa::openapi::OpenApi) {
     let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("tdm_…").build();
     let components = description.components.get_or_insert_default();
     components.add_security_scheme("credential", SecurityScheme::Http(scheme));
@@ -71,18 +72,36 @@ fn secure(description: &mut utoipa::openapi::OpenApi) {
             ("DELETE", &mut item.delete),
         ];
         for (method, operation) in all {
-            let Some(operation) = operation else { continue };
-            if need(method, path) == Some(Need::Nothing) {
-                continue;
+            if let Some(operation) = operation
+                && need(method, path) != Some(Need::Nothing)
+            {
+                let requirement = SecurityRequirement::new("credential", Vec::<String>::new());
+                operation.security = Some(vec![requirement]);
+                refuse(operation, path.contains("{id}"));
             }
-            let requirement = SecurityRequirement::new("credential", Vec::<String>::new());
-            operation.security = Some(vec![requirement]);
-            for (status, says) in [("401", "Nobody knows who asks"), ("403", "Who asks may not")] {
-                let content = Content::new(Some(Ref::from_schema_name("Problem")));
-                let response = ResponseBuilder::new().description(says);
-                let response = response.content("application/problem+json", content).build();
-                operation.responses.responses.insert(status.to_owned(), response.into());
-            }
+        }
+    }
+}
+
+/// The refusals of an operation; `of_job`: of one job, that may not be there.
+fn refuse(operation: &mut Operation, of_job: bool) {
+    let has_body = operation.request_body.is_some();
+    for (status, says, is_so) in [
+        ("400", "The request, or a wish in it, cannot be", true),
+        ("401", "Nobody knows who asks", true),
+        ("403", "Who asks may not", true),
+        ("404", "There is no such job", of_job),
+        ("413", "The body has too many bytes", has_body),
+        ("415", "The body is not JSON", has_body),
+        ("500", "The server failed; its log has more", true),
+        ("503", "The store cannot be asked just now", true),
+    ] {
+        if is_so {
+            let content = Content::new(Some(Ref::from_schema_name("Problem")));
+            let response = ResponseBuilder::new().description(says);
+            let response = response.content("application/problem+json", content).build();
+            let responses = &mut operation.responses.responses;
+            responses.entry(status.to_owned()).or_insert(response.into());
         }
     }
 }

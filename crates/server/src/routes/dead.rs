@@ -82,7 +82,6 @@ impl Filter {
 /// Dead letters, latest death first. A credential that is limited to queues names one of them.
 #[utoipa::path(get, path = "/v1/dead", operation_id = "list_dead", tag = "dead", params(Filter), responses(
     (status = 200, body = Vec<DeadLetter>),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
 ))]
 async fn list(
     State(app): State<Arc<App>>,
@@ -100,7 +99,6 @@ async fn list(
 /// How many there are of each fingerprint, most numerous first.
 #[utoipa::path(get, path = "/v1/dead/groups", operation_id = "group_dead", tag = "dead", params(Filter), responses(
     (status = 200, body = Vec<DeadGroup>),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
 ))]
 async fn groups(
     State(app): State<Arc<App>>,
@@ -136,9 +134,7 @@ struct Noted {
 #[utoipa::path(post, path = "/v1/dead/notes", operation_id = "note_dead", tag = "dead", request_body = Remark,
     responses(
         (status = 200, body = Noted),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
-        (status = 415, body = Problem, content_type = "application/problem+json"),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "One is not there"),
     ))]
 async fn note(
     State(app): State<Arc<App>>,

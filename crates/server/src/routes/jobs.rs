@@ -53,13 +53,9 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
         (status = 201, body = Receipt, description = "It is enqueued"),
         (status = 200, body = JobView, description = "It was waited for, and has finished"),
         (status = 202, body = Receipt, description = "It is enqueued, and has not finished yet"),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "It is a duplicate"),
-        (status = 413, body = Problem, content_type = "application/problem+json"),
-        (status = 415, body = Problem, content_type = "application/problem+json"),
         (status = 422, body = Problem, content_type = "application/problem+json"),
         (status = 429, body = Problem, content_type = "application/problem+json", description = "The queue is full"),
-        (status = 503, body = Problem, content_type = "application/problem+json"),
     ))]
 async fn enqueue(
     State(app): State<Arc<App>>,
@@ -144,12 +140,8 @@ struct Receipts {
     params(("Idempotency-Key" = Option<String>, Header, description = "Makes one job of each of them")),
     responses(
         (status = 201, body = Receipts),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 413, body = Problem, content_type = "application/problem+json"),
-        (status = 415, body = Problem, content_type = "application/problem+json"),
         (status = 422, body = Problem, content_type = "application/problem+json"),
         (status = 429, body = Problem, content_type = "application/problem+json"),
-        (status = 503, body = Problem, content_type = "application/problem+json"),
     ))]
 async fn enqueue_many(
     State(app): State<Arc<App>>,
@@ -210,7 +202,6 @@ struct Page {
 /// Lists jobs, newest first.
 #[utoipa::path(get, path = "/v1/jobs", operation_id = "list_jobs", tag = "jobs", params(Filter), responses(
     (status = 200, body = Page),
-    (status = 400, body = Problem, content_type = "application/problem+json"),
 ))]
 async fn list(
     State(app): State<Arc<App>>,
@@ -235,8 +226,6 @@ async fn list(
 #[utoipa::path(get, path = "/v1/jobs/{id}", operation_id = "show_job", tag = "jobs",
     params(("id" = JobId, Path)), responses(
         (status = 200, body = JobView),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
     ))]
 async fn show(
     State(app): State<Arc<App>>,
@@ -261,8 +250,6 @@ struct Patience {
     params(("id" = JobId, Path), Patience), responses(
         (status = 200, body = JobView, description = "It has finished"),
         (status = 202, body = JobView, description = "It has not finished yet"),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
     ))]
 async fn wait(
     State(app): State<Arc<App>>,
@@ -298,9 +285,6 @@ struct Cancelled {
 #[utoipa::path(post, path = "/v1/jobs/{id}/cancel", operation_id = "cancel_job", tag = "jobs",
     params(("id" = JobId, Path)), request_body = Cancel, responses(
         (status = 200, body = Cancelled),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
-        (status = 415, body = Problem, content_type = "application/problem+json"),
     ))]
 async fn cancel(
     State(app): State<Arc<App>>,
@@ -329,10 +313,7 @@ struct Retry {
 #[utoipa::path(post, path = "/v1/jobs/{id}/retry", operation_id = "retry_job", tag = "jobs",
     params(("id" = JobId, Path)), request_body = Retry, responses(
         (status = 200, body = JobView),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "It is neither"),
-        (status = 415, body = Problem, content_type = "application/problem+json"),
     ))]
 async fn retry(
     State(app): State<Arc<App>>,
@@ -379,10 +360,7 @@ struct Message {
 #[utoipa::path(post, path = "/v1/jobs/{id}/signal", operation_id = "signal_job", tag = "jobs",
     params(("id" = JobId, Path)), request_body = Message, responses(
         (status = 202, description = "It is kept for the run"),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "It has finished"),
-        (status = 415, body = Problem, content_type = "application/problem+json"),
     ))]
 async fn signal(
     State(app): State<Arc<App>>,
@@ -409,8 +387,6 @@ struct Explained {
 #[utoipa::path(get, path = "/v1/jobs/{id}/why", operation_id = "why_job", tag = "jobs",
     params(("id" = JobId, Path)), responses(
         (status = 200, body = Explained),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
     ))]
 async fn why(
     State(app): State<Arc<App>>,
@@ -427,8 +403,6 @@ async fn why(
 #[utoipa::path(get, path = "/v1/jobs/{id}/attempts", operation_id = "list_attempts", tag = "jobs",
     params(("id" = JobId, Path)), responses(
         (status = 200, body = Vec<AttemptView>),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
-        (status = 404, body = Problem, content_type = "application/problem+json"),
     ))]
 async fn attempts(
     State(app): State<Arc<App>>,

@@ -74,9 +74,7 @@ async fn tagged(app: &App, name: &str) -> Answer<Tagged> {
     ),
     request_body = QueueRules, responses(
         (status = 200, body = QueueRules, headers(("ETag" = String))),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
         (status = 412, body = Problem, content_type = "application/problem+json", description = "They have changed"),
-        (status = 415, body = Problem, content_type = "application/problem+json"),
     ))]
 async fn set_rules(
     State(app): State<Arc<App>>,
@@ -120,7 +118,6 @@ fn version(tag: &str) -> Answer<u64> {
 #[utoipa::path(delete, path = "/v1/queues/{name}/rules", operation_id = "delete_queue_rules", tag = "queues",
     params(("name" = String, Path)), responses(
         (status = 204, description = "There are none any more"),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
     ))]
 async fn delete_rules(
     State(app): State<Arc<App>>,
@@ -136,7 +133,6 @@ async fn delete_rules(
 #[utoipa::path(post, path = "/v1/queues/{name}/pause", operation_id = "pause_queue", tag = "queues",
     params(("name" = String, Path)), responses(
         (status = 200, body = QueueRules, headers(("ETag" = String))),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
     ))]
 async fn pause(
     State(app): State<Arc<App>>,
@@ -152,7 +148,6 @@ async fn pause(
 #[utoipa::path(post, path = "/v1/queues/{name}/resume", operation_id = "resume_queue", tag = "queues",
     params(("name" = String, Path)), responses(
         (status = 200, body = QueueRules, headers(("ETag" = String))),
-        (status = 400, body = Problem, content_type = "application/problem+json"),
     ))]
 async fn resume(
     State(app): State<Arc<App>>,
