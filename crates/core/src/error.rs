@@ -151,6 +151,21 @@ pub enum Error {
          other, such as order:42, or do not ask for order"
     )]
     KeyMissing,
+    /// A job lacks what a limit counts by.
+    #[error(
+        "limit {limit} of {rule} counts {kind} by {by}, and the job has none; give it a {by}, or let those without \
+         one pass the limit (`tidemill limits set {limit} … --lacking pass`)"
+    )]
+    CountedByMissing {
+        /// A tenant or a key.
+        by: &'static str,
+        /// The job's kind.
+        kind: String,
+        /// The limit.
+        limit: String,
+        /// The queue or pattern it was set for.
+        rule: String,
+    },
     /// Wishes of a job that contradict each other.
     #[error("the wishes of the job contradict each other: {reason}")]
     WishContradiction {
@@ -287,7 +302,7 @@ impl Error {
             Self::RuleChanged { .. } => "rule_changed",
             Self::CredentialInvalid { .. } => "credential_invalid",
             Self::UniqueFieldMissing { .. } => "unique_field_missing",
-            Self::KeyMissing => "key_missing",
+            Self::KeyMissing | Self::CountedByMissing { .. } => "key_missing",
             Self::WishContradiction { .. } => "wish_contradiction",
             Self::FlowInvalid { .. } => "flow_invalid",
             Self::FlowCycle { .. } => "flow_cycle",

@@ -31,10 +31,33 @@ pub enum Per {
     /// One gate for all jobs it means.
     #[default]
     All,
-    /// One gate for each tenant. Jobs without a tenant are not held by it.
+    /// One gate for each tenant. What becomes of jobs without one, [`Lacking`] says.
     Tenant,
-    /// One gate for each key. Jobs without a key are not held by it.
+    /// One gate for each key. What becomes of jobs without one, [`Lacking`] says.
     Key,
+}
+
+impl Per {
+    /// What it counts by, for people: `tenant` or `key`; nothing when it counts all together.
+    pub fn by(self) -> Option<&'static str> {
+        match self {
+            Self::All => None,
+            Self::Tenant => Some("tenant"),
+            Self::Key => Some("key"),
+        }
+    }
+}
+
+/// What becomes of a job that lacks the tenant or key that a limit counts by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Lacking {
+    /// It is refused when it is enqueued; and the limit is, when it is set while such jobs have not finished.
+    #[default]
+    Refuse,
+    /// The limit does not mean it.
+    Pass,
 }
 
 /// How often something may start, in the whole cluster.
@@ -140,6 +163,8 @@ pub struct Limit {
     pub kind: Option<String>,
     /// What it counts by.
     pub per: Per,
+    /// What becomes of a job that lacks what it counts by.
+    pub lacking: Lacking,
     /// How many may run at once.
     pub concurrency: Option<u32>,
     /// How often one may start.
@@ -162,6 +187,17 @@ impl Limit {
         };
         let kind = self.kind.as_deref().unwrap_or_default();
         format!("{rule}/{name}{MEANING}{by}{MEANING}{kind}")
+    }
+
+    /// What a job must have to be counted by it, unless those that lack it pass.
+    pub fn demands(&self) -> Option<&'static str> {
+        self.per.by().filter(|_| self.lacking == Lacking::Refuse)
+    }
+
+    /// Whether jobs that it refuses for what they lack passed, or did not matter, under the one set before.
+    pub fn demands_more_than(&self, before: Option<&Self>) -> bool {
+        let same = |before: &Self| before.demands() == self.demands() && before.kind == self.kind;
+        self.demands().is_some() && !before.is_some_and(same)
     }
 
     /// Refuses a limit that means nothing, or lets nothing through.

@@ -34,7 +34,7 @@ pub use clock::{Clock, ManualClock};
 pub use depth::Overflow;
 pub use error::{Error, Result};
 pub use flow::Flow;
-pub use gate::{Breaker, Limit, Per, QueueLimit, Rate};
+pub use gate::{Breaker, Lacking, Limit, Per, QueueLimit, Rate};
 pub use id::{CredentialId, FlowId, JobId, Token, WorkerId};
 pub use job::ordered::{Line, OnDead};
 pub use job::outcome::{ErrorClass, Failure, Settlement};

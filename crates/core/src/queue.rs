@@ -234,6 +234,36 @@ impl RuleBook {
         })
     }
 
+    /// Refuses a job that lacks what a limit on it counts by, unless that limit lets such jobs pass.
+    pub fn check_counted(
+        &self,
+        queue: &str,
+        kind: &str,
+        tenant: Option<&str>,
+        key: Option<&str>,
+    ) -> Result<()> {
+        let lacks = |limit: &Limit| {
+            let means = limit.kind.as_ref().is_none_or(|own| own == kind);
+            limit.demands().filter(|_| means).filter(|by| match *by {
+                "tenant" => tenant.is_none(),
+                _ => key.is_none(),
+            })
+        };
+        for (rule, rules) in self.rules.iter().filter(|(name, _)| matches(name, queue)) {
+            for (name, limit) in &rules.limits {
+                if let Some(by) = lacks(limit) {
+                    return Err(Error::CountedByMissing {
+                        by,
+                        kind: kind.to_owned(),
+                        limit: name.clone(),
+                        rule: rule.clone(),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The name or pattern by whose rules a queue is paused. Any that means the queue is enough: who
     /// pauses `mail:*` must not find some of it running, because another rule was set for a part.
     pub fn paused_by(&self, queue: &str) -> Option<&str> {
@@ -274,6 +304,7 @@ fn own_limits(queue: &str, rules: &QueueRules) -> Vec<QueueLimit> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::Lacking;
 
     fn paused() -> QueueRules {
         QueueRules { paused: true, ..QueueRules::default() }
@@ -342,6 +373,53 @@ mod tests {
         let named: Vec<_> = book.named_limits().map(|(gate, _)| gate).collect();
         assert_eq!(named, ["*/all", "mail:*/one\u{1d}key\u{1d}"]);
         assert_eq!(gates("post"), ["*/all"]);
+    }
+
+    #[test]
+    fn a_job_that_lacks_what_a_limit_counts_by_is_refused_unless_such_pass() {
+        let limit = |per, lacking, kind: Option<&str>| Limit {
+            per,
+            lacking,
+            kind: kind.map(Into::into),
+            concurrency: Some(1),
+            ..Limit::default()
+        };
+        let rules = |name: &str, limit| {
+            let limits = BTreeMap::from([(name.to_owned(), limit)]);
+            (format!("{name}:*"), QueueRules { limits, ..QueueRules::default() })
+        };
+        let book = RuleBook::new(
+            Edition::default(),
+            [
+                rules("a", limit(Per::Key, Lacking::Refuse, Some("charge"))),
+                rules("b", limit(Per::Tenant, Lacking::Refuse, None)),
+                rules("c", limit(Per::Key, Lacking::Pass, None)),
+                rules("d", limit(Per::All, Lacking::Refuse, None)),
+            ],
+        );
+        for (queue, kind, tenant, key, lacks) in [
+            ("a:1", "charge", None, None, Some("key")),
+            ("a:1", "charge", Some("acme"), None, Some("key")),
+            ("a:1", "charge", None, Some("42"), None),
+            ("a:1", "other", None, None, None),
+            ("b:1", "charge", None, Some("42"), Some("tenant")),
+            ("b:1", "charge", Some("acme"), None, None),
+            ("c:1", "charge", None, None, None),
+            ("d:1", "charge", None, None, None),
+            ("elsewhere", "charge", None, None, None),
+        ] {
+            let found = match book.check_counted(queue, kind, tenant, key) {
+                Err(Error::CountedByMissing { by, .. }) => Some(by),
+                _ => None,
+            };
+            assert_eq!(found, lacks, "{queue} {kind} {tenant:?} {key:?}");
+        }
+        let refusing = limit(Per::Key, Lacking::Refuse, None);
+        assert!(refusing.demands_more_than(None));
+        assert!(refusing.demands_more_than(Some(&limit(Per::Key, Lacking::Pass, None))));
+        assert!(refusing.demands_more_than(Some(&limit(Per::Key, Lacking::Refuse, Some("k")))));
+        assert!(!refusing.demands_more_than(Some(&Limit { rate: None, ..refusing.clone() })));
+        assert!(!limit(Per::All, Lacking::Refuse, None).demands_more_than(None));
     }
 
     #[test]

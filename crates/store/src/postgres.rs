@@ -22,6 +22,7 @@ mod fire;
 mod flows;
 mod gather;
 mod held;
+mod lacking;
 mod lane;
 mod leases;
 mod lines;
@@ -77,8 +78,8 @@ use crate::run::{
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
 use crate::view::{
-    AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView, LineView,
-    QueueRules, QueueView, Unfinished, WorkerView,
+    AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView, Lacking,
+    Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 use crate::wanted::Wanted;
@@ -425,6 +426,10 @@ impl Store for Postgres {
             held::release(&self.shared, name).await?;
         }
         Ok(is_set)
+    }
+
+    async fn lacking(&self, lacks: &Lacks) -> Result<Option<Lacking>> {
+        lacking::find(&self.shared.db, lacks).await
     }
 
     async fn queue_names(&self) -> Result<Vec<String>> {

@@ -22,6 +22,7 @@ mod flows;
 mod gates;
 mod group;
 mod held;
+mod lacking;
 mod lane;
 mod lease;
 mod letters;
@@ -79,8 +80,8 @@ use crate::run::{
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
 use crate::view::{
-    AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView, LineView,
-    QueueRules, QueueView, Unfinished, WorkerView,
+    AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView, Lacking,
+    Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 use news::Listeners;
@@ -382,6 +383,11 @@ impl Store for Sqlite {
             changed = self.write(move |turn| piece.clone().release(turn)).await?;
         }
         Ok(is_set)
+    }
+
+    async fn lacking(&self, lacks: &Lacks) -> Result<Option<Lacking>> {
+        let lacks = lacks.clone();
+        self.read(move |conn| lacking::find(conn, &lacks)).await
     }
 
     async fn queue_names(&self) -> Result<Vec<String>> {

@@ -22,8 +22,8 @@ use crate::request::{
 use crate::run::Runs;
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::view::{
-    AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView, LineView,
-    QueueRules, QueueView, Unfinished, WorkerView,
+    AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView, Lacking,
+    Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 
@@ -112,6 +112,10 @@ pub trait Store: Credentials + Flows + Runs + Send + Sync + Debug + 'static {
     ///
     /// From its commit on no claim follows an older edition, and what runs already counts at the gates of the new one.
     async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<bool>;
+
+    /// One job that has not finished and lacks what a limit would count it by. Reads only, beside all writers. Looks
+    /// at 100,000 rows at most in each place where jobs wait, run or are blocked, and at none that have finished.
+    async fn lacking(&self, lacks: &Lacks) -> Result<Option<Lacking>>;
 
     /// The queues that have jobs waiting, by name. Its cost grows with their number alone.
     async fn queue_names(&self) -> Result<Vec<String>>;

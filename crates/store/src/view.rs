@@ -9,7 +9,7 @@ use tidemill_core::dead::Triage;
 use tidemill_core::depth::Sample;
 use tidemill_core::why::TenantDepth;
 use tidemill_core::workflow::is_never;
-use tidemill_core::{ErrorClass, Job, JobId, Payload, Priority, State, Token, WorkerId};
+use tidemill_core::{ErrorClass, Job, JobId, Payload, Per, Priority, State, Token, WorkerId};
 
 /// A job and where it stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -315,3 +315,38 @@ pub struct Unfinished {
     /// Jobs that run.
     pub running: u64,
 }
+
+/// Jobs that a limit by tenant or key means, and that lack it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lacks {
+    /// The queue or pattern.
+    pub queue: String,
+    /// Only jobs of this kind.
+    pub kind: Option<String>,
+    /// What they lack; by `all` nothing is lacked.
+    pub per: Per,
+}
+
+impl Lacks {
+    /// The first and the last name of the queues that are meant, as texts are compared byte by byte.
+    pub(crate) fn queues(&self) -> (String, String) {
+        match self.queue.strip_suffix('*') {
+            Some(prefix) => (prefix.to_owned(), format!("{prefix}{}", char::MAX)),
+            None => (self.queue.clone(), self.queue.clone()),
+        }
+    }
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lacking {
+    /// Which.
+    pub id: JobId,
+    /// Its kind.
+    pub kind: String,
+    /// Its queue.
+    pub queue: String,
+}
+
+/// At most so many rows are looked at in each place where jobs wait, run or are blocked: a fraction of a second.
+pub(crate) const LACKING_ROWS_MAX: i64 = 100_000;

@@ -70,9 +70,9 @@ pub use tidemill_core::access::Standing;
 pub use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
 pub use tidemill_core::schedule::{Missed, Overlap, Rule, slot_of};
 pub use tidemill_core::{
-    Act, Backoff, Breaker, Clock, CredentialId, ErrorClass, FlowId, Grant, Jitter, JobId, Limit,
-    Limits, ManualClock, OnDead, OnDuplicate, Overflow, Payload, Per, Priority, QueueRules, Rate,
-    Retention, Retry, Role, Scope, Secret, State, Token, Unique, WorkerId,
+    Act, Backoff, Breaker, Clock, CredentialId, ErrorClass, FlowId, Grant, Jitter, JobId, Lacking,
+    Limit, Limits, ManualClock, OnDead, OnDuplicate, Overflow, Payload, Per, Priority, QueueRules,
+    Rate, Retention, Retry, Role, Scope, Secret, State, Token, Unique, WorkerId,
 };
 pub use tidemill_store as store;
 pub use tidemill_store::flow::{FlowFilter, FlowHead, FlowView, Input, Output, StepView};

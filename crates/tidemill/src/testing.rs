@@ -119,7 +119,7 @@ pub async fn tend(mill: &Tidemill) -> Result<()> {
 /// store (`cx.transaction`, `cx.settle_in`) is refused with `lease_lost`.
 pub async fn run_inline(worker: Worker, job: impl Into<Enqueue>) -> Result<Settlement> {
     let shop = worker.inline().into_shop()?;
-    let new = shop.mill.checked(job.into())?;
+    let new = shop.mill.checked_alone(job.into())?;
     let (now, id) = (shop.mill.0.clock.now(), new.id);
     let job = tidemill_core::Job {
         id: new.id,

@@ -27,6 +27,7 @@ mod engine {
     mod helpers;
     pub mod limit_kills;
     mod limits;
+    mod limits_lacking;
     mod middleware;
     mod ordered;
     mod outage;

@@ -1,6 +1,6 @@
 //! `tidemill limits`: what may run at once, how often something may start, and what is spared while it is unwell.
 
-use tidemill::{Breaker, Limit, NamedLimit, Per, Rate};
+use tidemill::{Breaker, Lacking, Limit, NamedLimit, Per, Rate};
 
 use crate::app::App;
 use crate::duration::{Span, short};
@@ -43,6 +43,9 @@ struct Set {
     /// What it counts by: all, tenant or key
     #[arg(long, default_value = "all", value_parser = per)]
     per: Per,
+    /// What becomes of jobs that lack that tenant or key: refuse or pass
+    #[arg(long, default_value = "refuse", value_parser = lacking)]
+    lacking: Lacking,
     /// How many may run at once
     #[arg(long, value_name = "JOBS")]
     concurrency: Option<u32>,
@@ -130,6 +133,7 @@ impl Set {
         Limit {
             kind: self.kind.clone(),
             per: self.per,
+            lacking: self.lacking,
             concurrency: self.concurrency,
             rate: self.rate.map(|rate| Rate { burst: self.burst.unwrap_or(rate.burst), ..rate }),
             hold: self.hold,
@@ -160,7 +164,11 @@ fn said(limit: &Limit) -> String {
         Per::Tenant => " for each tenant",
         Per::Key => " for each key",
     };
-    format!("{}{each}", parts.join(", "))
+    let others = match limit.lacking {
+        Lacking::Pass if !each.is_empty() => "; others pass",
+        _ => "",
+    };
+    format!("{}{each}{others}", parts.join(", "))
 }
 
 pub(super) fn per(text: &str) -> Result<Per, String> {
@@ -169,6 +177,14 @@ pub(super) fn per(text: &str) -> Result<Per, String> {
         "tenant" => Ok(Per::Tenant),
         "key" => Ok(Per::Key),
         _ => Err("all, tenant or key".to_owned()),
+    }
+}
+
+fn lacking(text: &str) -> Result<Lacking, String> {
+    match text {
+        "refuse" => Ok(Lacking::Refuse),
+        "pass" => Ok(Lacking::Pass),
+        _ => Err("refuse or pass".to_owned()),
     }
 }
 

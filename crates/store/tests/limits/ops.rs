@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use tidemill_core::gate::{Limit, Per, Rate};
+use tidemill_core::gate::{Lacking, Limit, Per, Rate};
 use tidemill_core::{Priority, QueueRules};
 
 /// The queues and patterns that rules are set for.
@@ -217,6 +217,7 @@ fn limit() -> impl Strategy<Value = Limit> {
     (kind, per(), bounds).prop_map(|(kind, per, (concurrency, rate, hold))| Limit {
         kind,
         per,
+        lacking: Lacking::Pass,
         concurrency,
         rate,
         hold,

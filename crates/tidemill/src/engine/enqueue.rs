@@ -20,7 +20,11 @@ impl Tidemill {
     ///
     /// A queue that is full overflows as its rules say; by default it refuses (`queue_full`), and
     /// [`Error::retry_after`] says when to try again.
+    ///
+    /// A job that lacks the tenant or key by which a limit counts it is refused (`key_missing`), unless the limit
+    /// lets such jobs pass.
     pub async fn enqueue(&self, job: impl Into<Enqueue>) -> Result<Receipt> {
+        self.know_rules().await;
         let job = self.checked(job.into())?;
         let id = job.id;
         let receipts = self.write(vec![job]).await?;
@@ -32,6 +36,7 @@ impl Tidemill {
         &self,
         jobs: impl IntoIterator<Item = E>,
     ) -> Result<Vec<Receipt>> {
+        self.know_rules().await;
         let jobs = self.checked_many(jobs)?;
         self.write(jobs).await
     }
@@ -44,6 +49,7 @@ impl Tidemill {
         target: impl Target<'t>,
         job: impl Into<Enqueue>,
     ) -> Result<Receipt> {
+        self.know_rules().await;
         let job = self.checked(job.into())?;
         let id = job.id;
         let receipts = self.write_in(target, vec![job]).await?;
@@ -56,6 +62,7 @@ impl Tidemill {
         target: impl Target<'t>,
         jobs: impl IntoIterator<Item = E>,
     ) -> Result<Vec<Receipt>> {
+        self.know_rules().await;
         let jobs = self.checked_many(jobs)?;
         self.write_in(target, jobs).await
     }
@@ -85,8 +92,16 @@ impl Tidemill {
         self.checked(job.clone()).map(drop)
     }
 
-    /// Checks one job against the limits and the declared kinds.
+    /// Checks one job against the limits, the declared kinds and, as far as this process knows them, the rules.
     pub(crate) fn checked(&self, job: Enqueue) -> Result<NewJob> {
+        let job = self.checked_alone(job)?;
+        let (tenant, key) = (job.tenant.as_deref(), job.key.as_deref());
+        self.0.rooms.book().check_counted(&job.queue, &job.kind, tenant, key)?;
+        Ok(job)
+    }
+
+    /// The same without the rules: for what is not enqueued.
+    pub(crate) fn checked_alone(&self, job: Enqueue) -> Result<NewJob> {
         if let Some(kinds) = &self.0.kinds
             && !kinds.contains(job.kind())
         {

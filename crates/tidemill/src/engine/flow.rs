@@ -27,6 +27,7 @@ impl Tidemill {
     /// Starts a flow: all of it is written in one transaction, or nothing. Sent twice under the same id, it is
     /// started once.
     pub async fn start(&self, flow: Flow) -> Result<FlowId> {
+        self.know_rules().await;
         let plan = self.plan(flow)?;
         let (id, jobs) = (plan.id, plan.jobs.len());
         let is_new = verb("start_flow", jobs, self.0.store.start_flow(plan, Start::Now)).await?;
@@ -41,6 +42,7 @@ impl Tidemill {
     /// once; else it begins within a second.
     pub async fn start_in<'t>(&self, target: impl Target<'t>, flow: Flow) -> Result<FlowId> {
         self.same_store(target.backend())?;
+        self.know_rules().await;
         let plan = self.plan(flow)?;
         let (id, jobs) = (plan.id, plan.jobs.len());
         verb("start_flow_in", jobs, target.start(text::texts(&plan)?)).await?;
@@ -102,6 +104,7 @@ impl Tidemill {
 
     /// Writes a flow that does not start yet: its steps can be given more jobs until it begins.
     pub async fn build(&self, flow: Flow) -> Result<Building> {
+        self.know_rules().await;
         let plan = self.plan(flow)?;
         let (id, jobs) = (plan.id, plan.jobs.len());
         verb("build_flow", jobs, self.0.store.start_flow(plan, Start::Later)).await?;
@@ -222,6 +225,7 @@ impl Building {
         step: &str,
         jobs: impl IntoIterator<Item = E>,
     ) -> Result<u64> {
+        self.mill.know_rules().await;
         let jobs = self.mill.checked_jobs(step, jobs)?;
         let number = jobs.len();
         let store = &self.mill.0.store;

@@ -29,9 +29,10 @@ impl Tidemill {
         name::check("queue", queue, limit::NAME_BYTES_MAX)?;
         if let Some(rules) = &rules {
             rules.check_for(queue)?;
+            self.check_counted(queue, rules).await?;
         }
         if self.0.store.set_queue(queue, rules).await? {
-            self.learn_waits().await;
+            self.learn_rules().await;
             return Ok(());
         }
         Err(Error::Invalid(Invalid::RuleChanged { queue: queue.to_owned() }))

@@ -1,4 +1,4 @@
-//! Waiting for room: what `wait` means for whoever enqueues into a full queue.
+//! The rules as those know them who enqueue, and waiting for room: what `wait` means for a full queue.
 //!
 //! Those of this process who wait for the same queue stand in line, and only the first one tries. It says
 //! so (`Hint::Wanted`), and whoever takes from the queue answers (`Hint::Room`), in whichever process.
@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use tidemill_core::{NewJob, Overflow};
+use tidemill_core::{NewJob, Overflow, RuleBook};
 use tidemill_store::{Error, Full, Hint, Receipt, Result};
 use tokio::sync::Mutex as Line;
 use tokio::sync::broadcast::Receiver;
@@ -21,6 +21,10 @@ use crate::worker::shop::locked;
 
 /// Rules are this old at most while jobs are enqueued.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Whoever has not looked for so long, or never, looks before it enqueues: nobody who is that rare is hurt by it.
+const LOOK_FIRST: Duration = Duration::from_secs(5);
+/// A store that is away keeps nobody longer than this; writing the jobs will say so.
+const LOOK_WITHIN: Duration = Duration::from_millis(500);
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// Those who take forget after a minute who waits; it is said anew well before.
 const WANT_AGAIN: Duration = Duration::from_secs(20);
@@ -31,6 +35,8 @@ pub(crate) struct Rooms {
     /// Whether some queue's rule is to wait: then a call's jobs are kept until it is answered.
     waits: AtomicBool,
     looked: Mutex<Option<Instant>>,
+    /// The rules when they were looked at last.
+    book: RwLock<Arc<RuleBook>>,
     lines: Mutex<HashMap<String, Arc<Line<()>>>>,
 }
 
@@ -44,6 +50,15 @@ impl Rooms {
             self.waits.store(true, Relaxed);
         }
         is_stale
+    }
+
+    fn is_old(&self) -> bool {
+        locked(&self.looked).is_none_or(|looked| looked.elapsed() >= LOOK_FIRST)
+    }
+
+    /// The rules as they were when somebody of this process last looked.
+    pub(crate) fn book(&self) -> Arc<RuleBook> {
+        Arc::clone(&self.book.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The line for a queue. Forgets those in which nobody stands.
@@ -99,18 +114,26 @@ impl Tidemill {
         let rooms = &self.0.rooms;
         if rooms.is_stale() {
             let mill = self.clone();
-            tokio::spawn(async move { mill.learn_waits().await });
+            tokio::spawn(async move { mill.learn_rules().await });
         }
         rooms.waits.load(Relaxed)
     }
 
-    /// Looks at the rules. A store that is away says so when the jobs are written.
-    pub(crate) async fn learn_waits(&self) {
-        if let Ok(rules) = self.0.store.queue_rules().await {
-            let waits = |overflow: &Overflow| matches!(overflow, Overflow::Wait { .. });
-            let any = rules.iter().any(|(_, rules)| waits(&rules.overflow));
-            self.0.rooms.waits.store(any, Relaxed);
+    /// Looks at the rules, unless somebody of this process has within the last seconds.
+    pub(crate) async fn know_rules(&self) {
+        if self.0.rooms.is_old() {
+            let _ = tokio::time::timeout(LOOK_WITHIN, self.learn_rules()).await;
         }
+    }
+
+    /// Looks at the rules. A store that is away says so when the jobs are written.
+    pub(crate) async fn learn_rules(&self) {
+        let Ok(book) = self.0.store.queue_rules().await else { return };
+        let rooms = &self.0.rooms;
+        let waits = |overflow: &Overflow| matches!(overflow, Overflow::Wait { .. });
+        rooms.waits.store(book.iter().any(|(_, rules)| waits(&rules.overflow)), Relaxed);
+        *rooms.book.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(book);
+        *locked(&rooms.looked) = Some(Instant::now());
     }
 }
 

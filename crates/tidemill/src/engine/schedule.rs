@@ -50,6 +50,7 @@ impl Schedules<'_> {
     /// Sets a schedule by its name: makes it, or changes it if it is this owner's. One that is set
     /// again unchanged stays as it is; a change that leaves the time alone loses no slot.
     pub async fn set(&self, schedule: Schedule) -> Result<ScheduleView> {
+        self.0.know_rules().await;
         let (definition, slots) = self.checked(schedule)?;
         let name = definition.name.clone();
         for _ in 0..LOOKS_MAX {
@@ -78,6 +79,7 @@ impl Schedules<'_> {
         schedules: impl IntoIterator<Item = Schedule>,
     ) -> Result<Declared> {
         name::check("owner", owner, limit::NAME_BYTES_MAX)?;
+        self.0.know_rules().await;
         let wanted: Vec<_> = schedules
             .into_iter()
             .map(|schedule| self.checked(schedule.owner(owner)))

@@ -73,6 +73,7 @@ impl Tidemill {
         job: impl Into<Enqueue>,
         signal: Signal,
     ) -> Result<Receipt> {
+        self.know_rules().await;
         let job = self.checked(job.into())?;
         let (id, sent) = (job.id, signal.check(job.id, &self.0.limits)?);
         let sending = self.0.store.signal(Some(job), vec![sent]);
