@@ -1,5 +1,6 @@
 //! A job: a kind, a payload, and how to treat it.
 
+pub mod edit;
 pub mod ordered;
 pub mod outcome;
 pub mod settle;

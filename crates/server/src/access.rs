@@ -21,7 +21,7 @@ use crate::problem::{Answer, Refusal};
 use crate::settings::Access;
 
 /// What a caller must be allowed to do, by method and path. Paths that are not here are closed.
-const TABLE: [(&str, &str, Need); 25] = [
+const TABLE: [(&str, &str, Need); 26] = [
     ("GET", "/livez", Need::Nothing),
     ("GET", "/startupz", Need::Nothing),
     ("GET", "/readyz", Need::Nothing),
@@ -33,6 +33,7 @@ const TABLE: [(&str, &str, Need); 25] = [
     ("GET", "/v1/jobs/{id}/wait", Need::Act(Act::Look)),
     ("GET", "/v1/jobs/{id}/why", Need::Act(Act::Look)),
     ("GET", "/v1/jobs/{id}/attempts", Need::Act(Act::Look)),
+    ("PATCH", "/v1/jobs/{id}", Need::Act(Act::Operate)),
     ("POST", "/v1/jobs/{id}/signal", Need::Act(Act::Enqueue)),
     ("POST", "/v1/jobs/{id}/cancel", Need::Act(Act::Operate)),
     ("POST", "/v1/jobs/{id}/retry", Need::Act(Act::Operate)),

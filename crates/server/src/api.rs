@@ -69,6 +69,7 @@ fn complete(description: &mut utoipa::openapi::OpenApi) {
             ("GET", &mut item.get),
             ("PUT", &mut item.put),
             ("POST", &mut item.post),
+            ("PATCH", &mut item.patch),
             ("DELETE", &mut item.delete),
         ];
         for (method, operation) in all {

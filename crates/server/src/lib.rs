@@ -8,6 +8,7 @@
 
 mod access;
 mod api;
+mod etag;
 mod extract;
 mod guard;
 mod idempotent;

@@ -120,7 +120,7 @@ fn status_of(code: &str) -> Option<StatusCode> {
     Some(match code {
         "payload_too_large" | "batch_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
         "queue_full" => StatusCode::TOO_MANY_REQUESTS,
-        "rule_changed" => StatusCode::PRECONDITION_FAILED,
+        "rule_changed" | "job_changed" => StatusCode::PRECONDITION_FAILED,
         "store_unavailable" | "store_busy" | "store_disk_full" | "store_disk_failed"
         | "store_read_only" => StatusCode::SERVICE_UNAVAILABLE,
         "store_refused" | "schema_newer" | "schema_older" | "sqlite_too_old"

@@ -30,8 +30,8 @@ pub use flow::Flows;
 pub use full::Full;
 pub use open::{OpenOptions, open};
 pub use request::{
-    CancelAnswer, Claim, ClaimRequest, ClaimedJob, Lane, Receipt, Rescued, SettleItem, Settled,
-    Share, WorkerCard,
+    CancelAnswer, Claim, ClaimRequest, ClaimedJob, EditAnswer, Lane, Receipt, Rescued, SettleItem,
+    Settled, Share, WorkerCard,
 };
 pub use run::Runs;
 pub use schedule::{FireView, ScheduleView};

@@ -15,6 +15,7 @@ mod credentials;
 mod dead;
 mod depth;
 mod doors;
+mod edit;
 mod enqueue;
 mod error;
 mod examine;
@@ -55,6 +56,7 @@ use jiff::Timestamp;
 use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
 use tidemill_core::flow::Plan;
 use tidemill_core::gate::GateView;
+use tidemill_core::job::edit::Edit;
 use tidemill_core::retention::Finished;
 use tidemill_core::why::LaneView;
 use tidemill_core::workflow::Mail;
@@ -68,8 +70,8 @@ use crate::flow::{
 };
 use crate::open::OpenOptions;
 use crate::request::{
-    Beat, CancelAnswer, Claim, ClaimRequest, Receipt, RescueRules, Rescued, SettleItem, Settled,
-    WorkerCard,
+    Beat, CancelAnswer, Claim, ClaimRequest, EditAnswer, Receipt, RescueRules, Rescued, SettleItem,
+    Settled, WorkerCard,
 };
 use crate::run::{
     Append, EntryRow, Reply, RunActView, RunAnswer, RunFilter, RunOrder, RunView, Runs, Seal,
@@ -381,6 +383,10 @@ impl Store for Postgres {
 
     async fn run_now(&self, id: JobId) -> Result<bool> {
         cancel::run_now(&self.shared, id).await
+    }
+
+    async fn edit(&self, id: JobId, edit: &Edit) -> Result<EditAnswer> {
+        edit::edit(&self.shared, id, edit).await
     }
 
     async fn job(&self, id: JobId) -> Result<Option<JobView>> {

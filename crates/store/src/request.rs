@@ -254,6 +254,21 @@ pub enum CancelAnswer {
     Unknown,
 }
 
+/// What became of a change of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EditAnswer {
+    /// It waits, and is changed.
+    Edited,
+    /// It runs.
+    Running,
+    /// It has finished.
+    Finished,
+    /// It is not the one that the change was made of: somebody changed it meanwhile.
+    Changed,
+    /// There is no such job.
+    Unknown,
+}
+
 /// What a worker says of itself when it registers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerCard {

@@ -13,6 +13,7 @@ mod credentials;
 mod dead;
 mod depth;
 mod doors;
+mod edit;
 mod enqueue;
 mod error;
 mod examine;
@@ -59,6 +60,7 @@ use rusqlite::Connection;
 use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
 use tidemill_core::flow::Plan;
 use tidemill_core::gate::GateView;
+use tidemill_core::job::edit::Edit;
 use tidemill_core::retention::Finished;
 use tidemill_core::why::LaneView;
 use tidemill_core::workflow::Mail;
@@ -70,8 +72,8 @@ use crate::flow::{
 };
 use crate::open::OpenOptions;
 use crate::request::{
-    Beat, CancelAnswer, Claim, ClaimRequest, Receipt, RescueRules, Rescued, SettleItem, Settled,
-    WorkerCard,
+    Beat, CancelAnswer, Claim, ClaimRequest, EditAnswer, Receipt, RescueRules, Rescued, SettleItem,
+    Settled, WorkerCard,
 };
 use crate::run::{
     Append, EntryRow, Reply, RunActView, RunAnswer, RunFilter, RunOrder, RunView, Runs, Seal,
@@ -327,6 +329,11 @@ impl Store for Sqlite {
 
     async fn run_now(&self, id: JobId) -> Result<bool> {
         self.write(move |turn| cancel::run_now(turn, id)).await
+    }
+
+    async fn edit(&self, id: JobId, edit: &Edit) -> Result<EditAnswer> {
+        let edit = edit.clone();
+        self.write(move |turn| edit::edit(turn, id, &edit)).await
     }
 
     async fn job(&self, id: JobId) -> Result<Option<JobView>> {

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
 use tidemill_core::gate::GateView;
+use tidemill_core::job::edit::Edit;
 use tidemill_core::retention::Finished;
 use tidemill_core::why::LaneView;
 use tidemill_core::{JobId, NewJob, Payload, RuleBook, WorkerId};
@@ -16,8 +17,8 @@ use crate::credential::Credentials;
 use crate::error::Result;
 use crate::flow::Flows;
 use crate::request::{
-    Beat, CancelAnswer, Claim, ClaimRequest, Receipt, RescueRules, Rescued, SettleItem, Settled,
-    WorkerCard,
+    Beat, CancelAnswer, Claim, ClaimRequest, EditAnswer, Receipt, RescueRules, Rescued, SettleItem,
+    Settled, WorkerCard,
 };
 use crate::run::Runs;
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
@@ -78,6 +79,11 @@ pub trait Store: Credentials + Flows + Runs + Send + Sync + Debug + 'static {
 
     /// Makes a waiting job due now. `false` when it does not wait for the clock.
     async fn run_now(&self, id: JobId) -> Result<bool>;
+
+    /// Changes a job that waits: for a slot, at a gate, for the clock, in a line or for others. It keeps its due
+    /// time: in another band it stands by that among the jobs of the band, and no attempt of it starts with half
+    /// of the change. One that runs or has finished stays as it is.
+    async fn edit(&self, id: JobId, edit: &Edit) -> Result<EditAnswer>;
 
     /// One job, wherever it stands.
     async fn job(&self, id: JobId) -> Result<Option<JobView>>;

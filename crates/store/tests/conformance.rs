@@ -21,6 +21,7 @@ mod conformance {
     mod dead_replay;
     mod depth;
     mod duty;
+    mod edit;
     mod enqueue;
     mod flows;
     mod flows_race;

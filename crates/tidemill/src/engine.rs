@@ -5,6 +5,7 @@
 
 pub mod builder;
 mod cancel;
+pub mod change;
 pub mod credential;
 pub mod dead;
 pub mod depth;

@@ -51,6 +51,20 @@ pub enum Error {
         /// Which job.
         id: JobId,
     },
+    /// The job stands where this cannot be done.
+    #[error("the job {id} {why}")]
+    JobNotNow {
+        /// Which job.
+        id: JobId,
+        /// Where it stands, and what can be done.
+        why: &'static str,
+    },
+    /// The job was changed meanwhile.
+    #[error("the job {id} is not as it was when the change was made up; look at it again")]
+    JobChanged {
+        /// Which job.
+        id: JobId,
+    },
     /// The job did not finish in the time given.
     #[error("the job {id} had not finished after {waited_ms} ms; it is {state:?}")]
     WaitTimeout {
@@ -261,6 +275,8 @@ impl Error {
             Self::KindTwice { .. } => "kind_twice",
             Self::HandlerMissing { .. } => "handler_missing",
             Self::JobUnknown { .. } => "job_unknown",
+            Self::JobNotNow { .. } => "job_not_now",
+            Self::JobChanged { .. } => "job_changed",
             Self::WaitTimeout { .. } => "wait_timeout",
             Self::NotDone { .. } => "job_not_done",
             Self::OutputUnreadable { .. } => "output_unreadable",

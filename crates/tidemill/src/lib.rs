@@ -47,6 +47,7 @@ pub use async_trait::async_trait;
 pub use effect::{Effect, Mark};
 pub use engine::Tidemill;
 pub use engine::builder::Builder;
+pub use engine::change::Retried;
 pub use engine::credential::Credentials;
 pub use engine::credential::verify::{Refusal, Verified};
 pub use engine::dead::{Dead, ReplayPace, ReplayReport};

@@ -1,4 +1,4 @@
-//! `tidemill jobs`: list, show, why, cancel, retry, wait.
+//! `tidemill jobs`: list, show, why, cancel, retry, priority, wait.
 
 mod change;
 mod list;
@@ -36,6 +36,8 @@ enum Verb {
     Cancel(change::Cancel),
     /// Run jobs again or at once: dead ones are replayed, scheduled ones are due now
     Retry(change::Retry),
+    /// Let a job that waits do so in another band: urgent, high, normal or low
+    Priority(change::Priority),
     /// Wait until a job has finished, and print its output
     Wait {
         /// The job
@@ -53,6 +55,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         Verb::Why { id } => why::run(app, id).await,
         Verb::Cancel(args) => change::cancel(app, args).await,
         Verb::Retry(args) => change::retry(app, args).await,
+        Verb::Priority(args) => change::priority(app, args).await,
         Verb::Wait { id, patience } => wait::run(app, id, patience).await,
     }
 }

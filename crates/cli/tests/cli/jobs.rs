@@ -35,6 +35,17 @@ fn a_scheduled_job_is_made_due_and_others_say_why_not() {
     mill.run(&["jobs", "retry", &late]).code(5).says("was cancelled");
 }
 
+#[test]
+fn a_job_that_waits_changes_its_band_and_others_say_why_not() {
+    let mill = Mill::sqlite();
+    let late = mill.enqueue(&["k", "--delay", "1h"]);
+    mill.run(&["jobs", "priority", &late, "urgent"]).ok().says("waits as urgent");
+    assert_eq!(mill.json(&["jobs", "show", &late, "--json"])["job"]["priority"], "urgent");
+    mill.run(&["jobs", "priority", &late, "fast"]).code(2).says("urgent, high, normal, low");
+    mill.run(&["jobs", "cancel", &late]).ok();
+    mill.run(&["jobs", "priority", &late, "low"]).code(5).says("has finished");
+}
+
 fn turns_are_explained(mill: &Mill) {
     let of = |tenant, priority| {
         mill.enqueue(&["k", "--queue", "q", "--tenant", tenant, "--priority", priority])
@@ -80,6 +91,7 @@ fn an_unknown_job_is_not_found() {
     mill.run(&["jobs", "wait", id]).code(3);
     mill.run(&["jobs", "cancel", id]).code(3);
     mill.run(&["jobs", "retry", id]).code(3);
+    mill.run(&["jobs", "priority", id, "low"]).code(3);
     mill.run(&["dead", "show", id]).code(3).says("dead_letter_unknown");
     mill.run(&["jobs", "show", "nonsense"]).code(2);
 }

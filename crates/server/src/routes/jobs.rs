@@ -1,5 +1,6 @@
 //! Jobs: enqueue one or many, look at them, wait for them, call them off, and ask why one is not running.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidemill::store::view::AttemptView;
 use tidemill::{CancelAnswer, Enqueue, JobFilter, JobView, Receipt, Signal};
+use tidemill_core::job::edit::{Changes, FIXED};
 use tidemill_core::span::Span;
 use tidemill_core::why::Why;
 use tidemill_core::{JobId, State as JobState, Wish};
@@ -19,10 +21,14 @@ use utoipa_axum::routes;
 
 use crate::access::Caller;
 use crate::api::App;
+use crate::etag;
 use crate::extract::{Body, Named, Params};
 use crate::idempotent::{self, Print};
 use crate::prefer::Prefer;
 use crate::problem::{Answer, Problem, Refusal};
+
+/// A job with its print as an entity tag.
+type Tagged = (etag::Tag, Json<JobView>);
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
@@ -31,7 +37,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(routes!(enqueue, list))
         .routes(routes!(enqueue_many))
-        .routes(routes!(show))
+        .routes(routes!(show, edit))
         .routes(routes!(wait))
         .routes(routes!(cancel))
         .routes(routes!(retry))
@@ -225,15 +231,56 @@ async fn list(
 /// A job, and where it stands.
 #[utoipa::path(get, path = "/v1/jobs/{id}", operation_id = "show_job", tag = "jobs",
     params(("id" = JobId, Path)), responses(
-        (status = 200, body = JobView),
+        (status = 200, body = JobView, headers(("ETag" = String))),
     ))]
 async fn show(
     State(app): State<Arc<App>>,
     caller: Caller,
     Named(id): Named<JobId>,
-) -> Answer<Json<JobView>> {
+) -> Answer<Tagged> {
     let view = app.mill.job(id).await?.filter(|view| caller.sees(view));
-    Ok(Json(view.ok_or(tidemill::Error::JobUnknown { id })?))
+    let view = view.ok_or(tidemill::Error::JobUnknown { id })?;
+    Ok((etag::of(&view.job.print()), Json(view)))
+}
+
+/// The names that a change may have.
+type Fields = BTreeMap<String, Box<RawValue>>;
+
+/// Changes a job that waits: its band, its payload, its wishes. What is not said stays; `null` takes a wish back.
+///
+/// With `If-Match` it is refused when somebody else has changed it meanwhile. What makes a job what it is, or says
+/// where it stands (its kind, queue, tenant, keys, due time), is not changed.
+#[utoipa::path(patch, path = "/v1/jobs/{id}", operation_id = "edit_job", tag = "jobs",
+    params(
+        ("id" = JobId, Path),
+        ("If-Match" = Option<String>, Header, description = "The ETag of the job that was read"),
+    ),
+    request_body = Changes, responses(
+        (status = 200, body = JobView, headers(("ETag" = String))),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "It does not wait"),
+        (status = 412, body = Problem, content_type = "application/problem+json", description = "It has changed"),
+    ))]
+async fn edit(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+    headers: HeaderMap,
+    Body(fields): Body<Fields>,
+) -> Answer<Tagged> {
+    caller.check_job(&app, id).await?;
+    if let Some(fixed) = FIXED.iter().find(|name| fields.contains_key(**name)) {
+        let detail = format!(
+            "{fixed} cannot be changed; cancel the job, and enqueue another (payload, priority and wishes like \
+             attempts can be changed)"
+        );
+        return Err(Refusal::request(detail).about(id));
+    }
+    let changes = serde_json::to_string(&fields).and_then(|text| serde_json::from_str(&text));
+    let changes = changes
+        .map_err(|error| Refusal::request(format!("the body is not as it should be: {error}")))?;
+    let edited = app.mill.edit(id, changes, etag::wanted(&headers)?).await;
+    edited.map_err(|error| Refusal::from(error).about(id))?;
+    show(State(app), caller, Named(id)).await
 }
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -320,25 +367,11 @@ async fn retry(
     caller: Caller,
     Named(id): Named<JobId>,
     Body(Retry { payload }): Body<Retry>,
-) -> Answer<Json<JobView>> {
-    let view = app.mill.job(id).await?.filter(|view| caller.sees(view));
-    let view = view.ok_or(tidemill::Error::JobUnknown { id })?;
-    let is_done = match (view.state, &payload) {
-        (JobState::Dead, _) => {
-            let payload = payload.as_ref().map(|raw| raw.get());
-            app.mill.dead().replay_one(id, caller.name(), payload).await?
-        }
-        (JobState::Scheduled, None) => app.mill.run_now(id).await?,
-        _ => false,
-    };
-    if !is_done {
-        let state = view.state.word();
-        let detail = format!(
-            "the job {id} is {state}; only a dead one, or one that waits for the clock, can be let go (a payload can \
-             be given to a dead one alone)"
-        );
-        return Err(Refusal::new(StatusCode::CONFLICT, "job_not_now", detail).about(id));
-    }
+) -> Answer<Tagged> {
+    caller.check_job(&app, id).await?;
+    let payload = payload.as_ref().map(|raw| raw.get());
+    let retried = app.mill.retry(id, caller.name(), payload).await;
+    retried.map_err(|error| Refusal::from(error).about(id))?;
     show(State(app), caller, Named(id)).await
 }
 

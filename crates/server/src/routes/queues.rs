@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use http::{HeaderMap, HeaderName, StatusCode, header};
+use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
 use tidemill::QueueRules;
@@ -15,11 +15,12 @@ use utoipa_axum::routes;
 
 use crate::access::Caller;
 use crate::api::App;
+use crate::etag;
 use crate::extract::{Body, Named};
 use crate::problem::{Answer, Problem, Refusal};
 
 /// Rules with their version as an entity tag.
-type Tagged = ([(HeaderName, String); 1], Json<QueueRules>);
+type Tagged = (etag::Tag, Json<QueueRules>);
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -61,7 +62,7 @@ async fn rules(
 
 async fn tagged(app: &App, name: &str) -> Answer<Tagged> {
     let rules = app.mill.queue_rules(name).await?;
-    Ok(([(header::ETAG, format!("\"{}\"", rules.version))], Json(rules)))
+    Ok((etag::of(&rules.version), Json(rules)))
 }
 
 /// Sets the rules of a queue or pattern, all of them. They hold everywhere within a second.
@@ -85,10 +86,7 @@ async fn set_rules(
 ) -> Answer<Tagged> {
     check(&caller, &name)?;
     let mut rules = read(given)?;
-    rules.version = match headers.get(header::IF_MATCH) {
-        None => 0,
-        Some(tag) => version(tag.to_str().unwrap_or_default())?,
-    };
+    rules.version = etag::wanted_number(&headers)?.unwrap_or(0);
     app.mill.set_queue(&name, Some(rules)).await?;
     tagged(&app, &name).await
 }
@@ -105,13 +103,6 @@ fn read(given: Value) -> Answer<QueueRules> {
     }
     serde_json::from_value(given)
         .map_err(|error| Refusal::request(format!("the rules are not as they should be: {error}")))
-}
-
-fn version(tag: &str) -> Answer<u64> {
-    let number = tag.trim().trim_start_matches("W/").trim_matches('"');
-    number.parse().map_err(|_| {
-        Refusal::request(format!("If-Match {tag:?} is no ETag that was given for rules"))
-    })
 }
 
 /// Takes the rules of a queue or pattern away.

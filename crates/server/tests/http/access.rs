@@ -27,7 +27,8 @@ const LOOK: [&str; 11] = [
     "list_workers",
 ];
 const ENQUEUE: [&str; 3] = ["enqueue_job", "enqueue_jobs", "signal_job"];
-const OPERATE: [&str; 7] = [
+const OPERATE: [&str; 8] = [
+    "edit_job",
     "cancel_job",
     "retry_job",
     "note_dead",

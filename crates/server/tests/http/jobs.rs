@@ -14,6 +14,7 @@ over_both_stores!(
     pages_follow_each_other_without_a_gap,
     a_job_that_waits_is_called_off,
     a_dead_job_is_let_go_again_with_another_payload,
+    a_job_that_waits_is_changed_and_what_stays_is_named,
     it_is_told_why_a_job_is_not_running,
     a_duplicate_is_told_which_job_it_is_of,
     a_full_queue_says_when_to_come_back,
@@ -159,6 +160,36 @@ async fn a_dead_job_is_let_go_again_with_another_payload(kit: Kit) {
     let later = kit.enqueue(json!({ "kind": "echo", "delay": "1h" })).await;
     let told = kit.post(&format!("/v1/jobs/{later}/retry"), json!({})).await.is(200);
     assert_eq!(told.body["state"], "ready", "it need not wait for the clock");
+    kit.close().await;
+}
+
+async fn a_job_that_waits_is_changed_and_what_stays_is_named(kit: Kit) {
+    let id = kit.enqueue(json!({ "kind": "echo", "payload": 1, "attempts": 3 })).await;
+    let path = format!("/v1/jobs/{id}");
+    let tag = kit.get(&path).await.is(200).header("etag").to_owned();
+    let edit = async |tag: &str, body| {
+        let headers = [("if-match", tag)];
+        kit.send(Method::PATCH, &path, &headers[..usize::from(!tag.is_empty())], body).await
+    };
+    let told = edit(&tag, json!({ "payload": { "n": 2 }, "priority": "urgent" })).await.is(200);
+    assert_eq!(
+        (&told.body["payload"], &told.body["priority"]),
+        (&json!({ "n": 2 }), &json!("urgent"))
+    );
+    assert_eq!(told.body["options"]["retry"]["attempts_max"], 3, "what is not said stays");
+    assert_ne!(told.header("etag"), tag);
+    edit(&tag, json!({ "payload": 3 })).await.refused(412, "job_changed", &id);
+    edit("x", json!({})).await.refused(400, "request_invalid", "ETag");
+    for fixed in ["kind", "queue", "tenant", "key", "run_at", "unique_key"] {
+        let told = edit("", json!({ fixed: "x" })).await;
+        told.refused(400, "request_invalid", &format!("{fixed} cannot be changed"));
+    }
+    edit("", json!({ "paylod": 1 })).await.refused(400, "request_invalid", "paylod");
+    edit("", json!({ "attempts": 0 })).await.refused(400, "wish_contradiction", "at least 1");
+    let worker = kit.work().await;
+    assert_eq!(kit.finished(&id).await["output"], json!({ "n": 2 }));
+    edit("", json!({ "priority": "low" })).await.refused(409, "job_not_now", "has finished");
+    worker.stop().await;
     kit.close().await;
 }
 

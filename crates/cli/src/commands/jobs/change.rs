@@ -1,9 +1,9 @@
-//! `tidemill jobs cancel` and `tidemill jobs retry`: each job is answered on a line of its own.
+//! `tidemill jobs cancel`, `retry` and `priority`: each job is answered on a line of its own.
 //!
 //! The exit code is that of the worst answer: 3 for an unknown job, 5 for one that could not be.
 
 use serde_json::json;
-use tidemill::{CancelAnswer, JobId, State, Tidemill};
+use tidemill::{CancelAnswer, Error, JobId, Retried, Tidemill};
 
 use crate::app::{App, whoami};
 use crate::exit::{Exit, Outcome};
@@ -29,6 +29,15 @@ pub struct Retry {
     /// Who asks [default: the user's name]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
+}
+
+/// Which job is to wait in which band.
+#[derive(Debug, clap::Args)]
+pub struct Priority {
+    /// The job
+    id: JobId,
+    /// urgent, high, normal or low
+    band: tidemill::Priority,
 }
 
 /// Calls them off.
@@ -64,29 +73,30 @@ pub async fn retry(app: &App, args: Retry) -> Outcome {
 }
 
 async fn retry_one(app: &App, mill: &Tidemill, id: JobId, by: &str) -> Outcome {
-    let Some(view) = mill.job(id).await? else {
-        return Ok(say(app, id, "unknown", "is not known", Exit::NotFound));
-    };
-    let done = match view.state {
-        State::Dead => mill.dead().replay_one(id, by, None).await?,
-        State::Scheduled => mill.run_now(id).await?,
-        _ => false,
-    };
-    Ok(match view.state {
-        State::Dead if done => say(app, id, "replayed", "was dead, is ready again", Exit::Ok),
-        State::Scheduled if done => say(app, id, "due", "is due now", Exit::Ok),
-        state => say(app, id, "refused", why_not(state), Exit::Conflict),
+    Ok(match mill.retry(id, by, None).await {
+        Ok(Retried::Replayed) => say(app, id, "replayed", "was dead, is ready again", Exit::Ok),
+        Ok(Retried::Due) => say(app, id, "due", "is due now", Exit::Ok),
+        Err(error) => refused(app, id, error)?,
     })
 }
 
-fn why_not(state: State) -> &'static str {
-    match state {
-        State::Blocked => "waits for another job; it starts when that one has finished",
-        State::Ready => "is ready already; it waits for a worker",
-        State::Running => "is running; cancel it first, or wait",
-        State::Done => "is done; enqueue the work again instead",
-        State::Cancelled => "was cancelled; enqueue the work again instead",
-        State::Dead | State::Scheduled => "has changed meanwhile; look at it again",
+/// Lets it wait in another band.
+pub async fn priority(app: &App, Priority { id, band }: Priority) -> Outcome {
+    let mill = app.open_existing().await?;
+    let moved = mill.set_priority(id, band).await;
+    mill.close().await;
+    match moved {
+        Ok(()) => Ok(say(app, id, "moved", &format!("waits as {}", band.word()), Exit::Ok)),
+        Err(error) => refused(app, id, error),
+    }
+}
+
+/// What is told of a job with which it could not be done; what is wrong with the store is told as ever.
+fn refused(app: &App, id: JobId, error: Error) -> Outcome {
+    match error {
+        Error::JobUnknown { .. } => Ok(say(app, id, "unknown", "is not known", Exit::NotFound)),
+        Error::JobNotNow { why, .. } => Ok(say(app, id, "refused", why, Exit::Conflict)),
+        other => Err(other.into()),
     }
 }
 

@@ -583,6 +583,30 @@ begin
     return null;
 end $$;
 
+-- Changes a job that waits. In another band it stands by its due time, marked as one that claims may have gone by; if
+-- its step of a flow is not opened, it gets a sheaf of its own, which will be of that band.
+create function tidemill.edit(id uuid, priority int2, payload json, options json) returns void language plpgsql as $$
+declare
+    sheaf tidemill.ready;
+    number int8;
+begin
+    if exists (select from tidemill.job j where j.id = edit.id and j.priority <> edit.priority) then
+        sheaf := tidemill.take_out(edit.id);
+        if sheaf.seq is not null then
+            number := tidemill.place(edit.id, sheaf.queue, edit.priority, sheaf.run_at, sheaf.kind, sheaf.tenant,
+                sheaf.key, sheaf.attempt, sheaf.lost);
+            update tidemill.ready r set line = 1 where r.seq = number;
+            update tidemill.job j set sheaf = number where j.id = edit.id;
+        else
+            number := nextval('tidemill.sheaf');
+            update tidemill.job j set sheaf = number, place = number
+            where j.id = edit.id and j.sheaf > 0 and j.flow is not null;
+        end if;
+    end if;
+    update tidemill.job j set priority = edit.priority, payload = edit.payload, options = edit.options
+    where j.id = edit.id;
+end $$;
+
 -- Sends dead letters on their way again, with all attempts unspent, and notes it. Answers those that were dead. One
 -- that blocks its line is still its first; one that did not goes to the end of its line. What a saga has turned back from
 -- stays dead: only its undos can be sent again.

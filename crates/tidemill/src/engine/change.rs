@@ -1,0 +1,73 @@
+//! Changes a job that waits, and lets one go that is dead or waits for the clock.
+
+use tidemill_core::job::edit::{Changes, Edit};
+use tidemill_core::{JobId, Priority, State};
+use tidemill_store::EditAnswer;
+
+use crate::engine::Tidemill;
+use crate::engine::telemetry::verb;
+use crate::error::{Error, Result};
+
+/// What it took to let a job go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retried {
+    /// It was dead, and is on its way again with all attempts unspent.
+    Replayed,
+    /// It waited for the clock, and is due now.
+    Due,
+}
+
+impl Tidemill {
+    /// Lets a job wait in another band, wherever it waits: for a slot, at a gate, for the clock, in a line or for
+    /// others. It keeps its due time. One that runs or has finished is refused ([`Error::JobNotNow`]).
+    pub async fn set_priority(&self, id: JobId, priority: Priority) -> Result<()> {
+        self.edited(id, &Edit::to(priority)).await
+    }
+
+    /// Changes a job that waits. With `of`, the [print](tidemill_core::Job::print) of the job that the change was made
+    /// up for, it is refused if somebody has changed it since ([`Error::JobChanged`]).
+    pub async fn edit(&self, id: JobId, changes: Changes, of: Option<String>) -> Result<()> {
+        self.edited(id, &Edit::new(changes, &self.0.limits)?.only_of(of)).await
+    }
+
+    async fn edited(&self, id: JobId, edit: &Edit) -> Result<()> {
+        match verb("edit", 1, self.0.store.edit(id, edit)).await? {
+            EditAnswer::Edited => Ok(()),
+            EditAnswer::Running => {
+                let why = "is running; only a job that waits can be changed";
+                Err(Error::JobNotNow { id, why })
+            }
+            EditAnswer::Finished => {
+                let why = "has finished; a dead one can be let go again, with another payload";
+                Err(Error::JobNotNow { id, why })
+            }
+            EditAnswer::Changed => Err(Error::JobChanged { id }),
+            EditAnswer::Unknown => Err(Error::JobUnknown { id }),
+        }
+    }
+
+    /// Lets a job start now: a dead one again, with another payload if given; one that waits for the clock without
+    /// waiting. All others are refused ([`Error::JobNotNow`]).
+    pub async fn retry(&self, id: JobId, by: &str, payload: Option<&str>) -> Result<Retried> {
+        let view = self.job(id).await?.ok_or(Error::JobUnknown { id })?;
+        let (is_done, retried) = match (view.state, payload) {
+            (State::Dead, _) => (self.dead().replay_one(id, by, payload).await?, Retried::Replayed),
+            (State::Scheduled, None) => (self.run_now(id).await?, Retried::Due),
+            (state, _) => return Err(Error::JobNotNow { id, why: why_not(state) }),
+        };
+        let why = "has changed meanwhile, or its saga has turned back; look at it again";
+        is_done.then_some(retried).ok_or(Error::JobNotNow { id, why })
+    }
+}
+
+fn why_not(state: State) -> &'static str {
+    match state {
+        State::Blocked => "waits for another job or a signal; it goes on when that has come",
+        State::Ready => "is ready already; it waits for a worker",
+        State::Running => "is running; cancel it first, or wait",
+        State::Done => "is done; enqueue the work again instead",
+        State::Cancelled => "was cancelled; enqueue the work again instead",
+        State::Dead => "is dead",
+        State::Scheduled => "is not dead, so that its payload is changed by an edit",
+    }
+}
