@@ -51,6 +51,26 @@ pub enum Error {
         /// Where it stands.
         at: usize,
     },
+    /// A chunk of a stream is larger than the limit.
+    #[error(
+        "the chunk has {bytes} bytes as it is written, the limit is {bytes_max}; say less at once, or keep large data \
+         elsewhere and say where"
+    )]
+    ChunkTooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit in force.
+        bytes_max: usize,
+    },
+    /// The stream of a job has as many bytes as it may.
+    #[error(
+        "the stream of this job is full: it may have {bytes_max} bytes; say less, or say what need not be kept as \
+         ephemeral"
+    )]
+    StreamFull {
+        /// The limit in force.
+        bytes_max: u64,
+    },
     /// A name that must not be empty is empty.
     #[error("the {what} is empty")]
     NameEmpty {
@@ -290,6 +310,8 @@ impl Error {
             Self::PayloadTooDeep { .. } => "payload_too_deep",
             Self::PayloadNul { .. } => "payload_nul",
             Self::PayloadSurrogate { .. } => "payload_surrogate",
+            Self::ChunkTooLarge { .. } => "chunk_too_large",
+            Self::StreamFull { .. } => "stream_full",
             Self::NameEmpty { .. } => "name_empty",
             Self::NameTooLong { .. } => "name_too_long",
             Self::NameInvalid { .. } => "name_invalid",

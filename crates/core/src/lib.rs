@@ -24,6 +24,7 @@ pub mod schedule;
 pub mod share;
 pub mod span;
 pub mod stowaway;
+pub mod stream;
 pub mod why;
 pub mod wish;
 pub mod workflow;

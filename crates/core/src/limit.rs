@@ -16,6 +16,10 @@ pub struct Limits {
     pub tags_max: usize,
     /// How far in the future a job may be due. Defaults to 20 years.
     pub due_years_max: u32,
+    /// Size of one chunk of a stream, as it is kept. Defaults to 64 KiB.
+    pub stream_chunk_bytes_max: usize,
+    /// Size of all chunks of one job's stream that are kept. Defaults to 16 MiB.
+    pub stream_bytes_max: u64,
 }
 
 impl Default for Limits {
@@ -26,6 +30,8 @@ impl Default for Limits {
             batch_jobs_max: 10_000,
             tags_max: 32,
             due_years_max: 20,
+            stream_chunk_bytes_max: 64 * 1024,
+            stream_bytes_max: 16 * 1024 * 1024,
         }
     }
 }
@@ -38,3 +44,5 @@ pub const UNIQUE_KEY_BYTES_MAX: usize = 500;
 pub const ERROR_BYTES_MAX: usize = 16 * 1024;
 /// The longest trace context that is kept.
 pub const TRACE_BYTES_MAX: usize = 1024;
+/// The largest ephemeral chunk: it must fit into a hint to other processes.
+pub const EPHEMERAL_BYTES_MAX: usize = 4 * 1024;

@@ -10,6 +10,7 @@ pub mod credential;
 pub mod decided;
 pub mod error;
 pub mod flow;
+mod followed;
 pub mod full;
 mod open;
 #[cfg(feature = "postgres")]
@@ -20,6 +21,7 @@ pub mod schedule;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod store;
+pub mod stream;
 pub mod view;
 pub mod wake;
 mod wanted;
@@ -36,6 +38,7 @@ pub use request::{
 pub use run::Runs;
 pub use schedule::{FireView, ScheduleView};
 pub use store::Store;
+pub use stream::Streams;
 pub use view::{
     DeadGroup, DeadLetter, DepthView, JobFilter, JobPage, JobView, LineView, QueueView, WorkerView,
 };

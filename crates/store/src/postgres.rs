@@ -40,6 +40,7 @@ mod schedules;
 mod settle;
 mod statement;
 mod stowaways;
+mod streams;
 mod sweep;
 mod tls;
 mod unique;
@@ -68,6 +69,7 @@ use crate::error::{Error, Result};
 use crate::flow::{
     FlowAct, FlowAnswer, FlowFilter, FlowHead, FlowView, Flows, Input, Output, Start,
 };
+use crate::followed::Followed;
 use crate::open::OpenOptions;
 use crate::request::{
     Beat, CancelAnswer, Claim, ClaimRequest, EditAnswer, Receipt, RescueRules, Rescued, SettleItem,
@@ -79,6 +81,7 @@ use crate::run::{
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
+use crate::stream::{StreamAnswer, StreamItem, StreamPage, Streams};
 use crate::view::{
     AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView, Lacking,
     Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
@@ -109,6 +112,7 @@ struct Shared {
     marks: marks::Marks,
     watched: watch::Watched,
     wanted: Wanted,
+    followed: Followed,
     bounds: depth::Bounds,
     beats: workers::Reserved,
     listening: tokio::sync::watch::Sender<bool>,
@@ -145,6 +149,7 @@ impl Postgres {
             marks: marks::Marks::default(),
             watched: watch::Watched::default(),
             wanted: Wanted::default(),
+            followed: Followed::default(),
             bounds: depth::Bounds::default(),
             beats: workers::Reserved::default(),
             listening: tokio::sync::watch::Sender::new(false),
@@ -180,6 +185,14 @@ impl Shared {
             Hint::Watch { id } => self.watched.add(*id),
             Hint::Wanted { queue } => self.wanted.add(queue),
             Hint::Rules => self.bounds.forget(),
+            Hint::Follow { ids } => {
+                for id in ids {
+                    self.watched.add(*id);
+                }
+                for id in self.followed.follow(ids) {
+                    self.hint(Hint::Stream { id });
+                }
+            }
             _ => {}
         }
     }
@@ -323,6 +336,22 @@ impl Runs for Postgres {
 
     async fn paid(&self, jobs: &[(JobId, bool)]) -> Result<()> {
         runs::paid(&self.shared.db, jobs).await
+    }
+}
+
+#[async_trait]
+impl Streams for Postgres {
+    async fn append_stream(
+        &self,
+        worker: WorkerId,
+        items: Vec<StreamItem>,
+        bytes_max: u64,
+    ) -> Result<Vec<StreamAnswer>> {
+        streams::append(&self.shared, worker, items, bytes_max).await
+    }
+
+    async fn streams_after(&self, jobs: Vec<(JobId, u64)>) -> Result<Vec<StreamPage>> {
+        streams::after(&self.shared.db, &jobs).await
     }
 }
 

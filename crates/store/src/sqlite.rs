@@ -43,6 +43,7 @@ mod schedules;
 mod settle;
 mod standing;
 mod stowaways;
+mod streams;
 mod sweep;
 mod tenants;
 mod unheard;
@@ -81,6 +82,7 @@ use crate::run::{
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
+use crate::stream::{StreamAnswer, StreamItem, StreamPage, Streams, ephemeral};
 use crate::view::{
     AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView, Lacking,
     Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
@@ -259,6 +261,34 @@ impl Runs for Sqlite {
 }
 
 #[async_trait]
+impl Streams for Sqlite {
+    async fn append_stream(
+        &self,
+        worker: WorkerId,
+        items: Vec<StreamItem>,
+        bytes_max: u64,
+    ) -> Result<Vec<StreamAnswer>> {
+        let followed = &self.listeners.followed;
+        let is_unheard = |item: &StreamItem| item.said.is_empty() && !followed.has(item.job);
+        if items.iter().all(is_unheard) {
+            return Ok(vec![StreamAnswer::Kept { last: 0 }; items.len()]);
+        }
+        let items = Arc::new(items);
+        let given = Arc::clone(&items);
+        let answers =
+            self.write(move |turn| streams::append(turn, worker, &given, bytes_max)).await?;
+        for hint in ephemeral(&items, &answers, self.clock.now(), &self.listeners.followed) {
+            self.hint(hint);
+        }
+        Ok(answers)
+    }
+
+    async fn streams_after(&self, jobs: Vec<(JobId, u64)>) -> Result<Vec<StreamPage>> {
+        self.read(move |conn| streams::after(conn, &jobs)).await
+    }
+}
+
+#[async_trait]
 impl Store for Sqlite {
     fn backend(&self) -> &'static str {
         "sqlite"
@@ -271,6 +301,7 @@ impl Store for Sqlite {
     fn hint(&self, hint: Hint) {
         match &hint {
             Hint::Watch { id } => self.listeners.watch(*id),
+            Hint::Follow { ids } => self.listeners.follow(ids),
             Hint::Wanted { queue } => self.listeners.wanted.add(queue),
             Hint::Ready { queue } => self.writer.call(queue),
             _ => {}

@@ -22,6 +22,7 @@ use crate::request::{
 };
 use crate::run::Runs;
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
+use crate::stream::Streams;
 use crate::view::{
     AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView, Lacking,
     Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
@@ -31,7 +32,7 @@ use crate::wake::{Hint, Wake};
 /// Durable memory. Every method is one transaction: it happens wholly or not at all, and what it
 /// answers is durable when it answers. The store's clock, not the caller's, judges time.
 #[async_trait]
-pub trait Store: Credentials + Flows + Runs + Send + Sync + Debug + 'static {
+pub trait Store: Credentials + Flows + Runs + Streams + Send + Sync + Debug + 'static {
     /// A word for people: `sqlite` or `postgres`.
     fn backend(&self) -> &'static str;
 
@@ -197,7 +198,7 @@ pub trait Store: Credentials + Flows + Runs + Send + Sync + Debug + 'static {
     /// A page of finished jobs after this one, oldest first, for the sweep.
     async fn finished_after(&self, after: Option<JobId>, limit: usize) -> Result<Vec<Finished>>;
 
-    /// Forgets finished jobs: body, attempts, dead letter and notes. The result of a job whose
+    /// Forgets finished jobs: body, attempts, stream, dead letter and notes. The result of a job whose
     /// unique key is still held stays. A dead one lets those behind it in its line pass. Also forgets
     /// keys whose period is over. Answers how many.
     async fn purge(&self, ids: &[JobId]) -> Result<u64>;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 pub use tidemill_core::QueueRules;
 use tidemill_core::dead::Triage;
 use tidemill_core::depth::Sample;
+use tidemill_core::stream::Progress;
 use tidemill_core::why::TenantDepth;
 use tidemill_core::workflow::is_never;
 use tidemill_core::{ErrorClass, Job, JobId, Payload, Per, Priority, State, Token, WorkerId};
@@ -41,6 +42,9 @@ pub struct JobView {
     pub error: Option<String>,
     /// Whether it was called off while it runs.
     pub cancel_requested: bool,
+    /// How far it has come, as its stream said last.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub progress: Option<Progress>,
 }
 
 impl JobView {

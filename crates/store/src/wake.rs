@@ -4,6 +4,7 @@
 //! Postgres by NOTIFY on a connection of its own, SQLite by watching the file.
 
 use tidemill_core::JobId;
+use tidemill_core::stream::Chunk;
 use tokio::sync::{broadcast, watch};
 
 /// Something may have changed.
@@ -25,6 +26,26 @@ pub enum Hint {
     Finished {
         /// Which job.
         id: JobId,
+    },
+    /// Somebody follows the streams of these jobs, and waits for their ends: whoever adds to one, or settles it, should
+    /// say so.
+    Follow {
+        /// Which jobs; at most [`FOLLOW_JOBS_MAX`] for it to reach other processes.
+        ids: Vec<JobId>,
+    },
+    /// The stream of this job, which somebody follows, has more.
+    Stream {
+        /// Which job.
+        id: JobId,
+    },
+    /// What the stream of this job does not keep.
+    Ephemeral {
+        /// Which job.
+        id: JobId,
+        /// Tells two apart that say the same.
+        serial: u32,
+        /// It.
+        chunk: Box<Chunk>,
     },
     /// Somebody waits for room in this queue: whoever takes from it should say so.
     Wanted {
@@ -60,6 +81,9 @@ pub enum Hint {
         worker: tidemill_core::WorkerId,
     },
 }
+
+/// Jobs that one hint may say somebody follows: more do not fit where hints are passed on.
+pub const FOLLOW_JOBS_MAX: usize = 200;
 
 /// Where hints are heard in this process.
 #[derive(Debug, Clone)]

@@ -50,6 +50,7 @@ mod conformance {
     mod settle;
     mod settle_stale;
     mod share;
+    mod streams;
     mod survive;
     mod unique;
     mod unique_kept;

@@ -20,6 +20,7 @@ pub(crate) mod rules;
 pub mod schedule;
 pub mod service;
 pub(crate) mod services;
+pub mod stream;
 pub mod telemetry;
 mod wait;
 mod why;
@@ -58,6 +59,7 @@ pub(crate) struct Engine {
     pub(crate) rules: rules::Rules,
     pub(crate) rooms: room::Rooms,
     pub(crate) looks: look::Looks<JobId, ()>,
+    pub(crate) hub: stream::hub::Hub,
     pub(crate) checks: credential::verify::Checks,
 }
 

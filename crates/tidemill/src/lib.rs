@@ -23,6 +23,11 @@ struct SchedulesPage;
 #[doc = include_str!("../../../docs/security.md")]
 struct Guide;
 
+/// The page on streams, so that its code is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/streams.md")]
+struct StreamsPage;
+
 /// The page on workflows, so that its code is compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/workflows.md")]
@@ -60,6 +65,7 @@ pub use engine::schedule::ask::{Backfill, ComingSlot, PastSlot};
 pub use engine::schedule::new::Schedule;
 pub use engine::schedule::{Declared, Schedules};
 pub use engine::service::{Service, Services};
+pub use engine::stream::Follow;
 pub use engine::telemetry::Counts;
 pub use engine::workflow::Signal;
 pub use engine::workflow::act::ForkAs;
@@ -70,6 +76,7 @@ pub use tidemill_core as core;
 pub use tidemill_core::access::Standing;
 pub use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
 pub use tidemill_core::schedule::{Missed, Overlap, Rule, slot_of};
+pub use tidemill_core::stream::{Chunk, End, Event, Progress, Said};
 pub use tidemill_core::{
     Act, Backoff, Breaker, Clock, CredentialId, ErrorClass, FlowId, Grant, Jitter, JobId, Lacking,
     Limit, Limits, ManualClock, OnDead, OnDuplicate, Overflow, Payload, Per, Priority, QueueRules,
@@ -78,6 +85,7 @@ pub use tidemill_core::{
 pub use tidemill_store as store;
 pub use tidemill_store::flow::{FlowFilter, FlowHead, FlowView, Input, Output, StepView};
 pub use tidemill_store::run::{RunActView, RunFilter, RunView};
+pub use tidemill_store::stream::{StreamAnswer, StreamItem};
 pub use tidemill_store::{CancelAnswer, CredentialView, JobFilter, JobPage, JobView, Receipt};
 pub use worker::context::Context;
 pub use worker::durable::{

@@ -14,12 +14,14 @@ pub mod middleware;
 pub(crate) mod options;
 pub(crate) mod registry;
 pub mod replay;
+mod scribe;
 pub(crate) mod settler;
 mod shelf;
 pub(crate) mod shop;
 mod slots;
 pub mod stop;
 pub mod undo;
+mod voice;
 pub(crate) mod wish;
 
 use std::any::{Any, TypeId};

@@ -43,6 +43,7 @@ mod engine {
     pub mod schedule_kills;
     mod share;
     mod stop;
+    mod streams;
     mod two_workers;
     mod why;
     mod why_turns;

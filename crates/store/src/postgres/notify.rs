@@ -119,10 +119,7 @@ pub(crate) async fn send(
         {
             gathered.push(hint);
         }
-        let mut hints: HashSet<Hint> = gathered.drain(..).collect();
-        if hints.len() > HINTS_MAX {
-            hints = HashSet::from([Hint::Any]);
-        }
+        let hints = bounded(std::mem::take(&mut gathered));
         let payloads: Vec<String> =
             hints.iter().map(|hint| format!("{process} {}", write(hint))).collect();
         let sent = async { unnamed(&*connection.client(db).await?, &NOTIFY, &[&payloads]).await };
@@ -130,6 +127,17 @@ pub(crate) async fn send(
             tracing::debug!("a hint to other processes was lost; they will find out by themselves");
         }
     }
+}
+
+/// Each hint once, in order, as many as may go together. What is ephemeral is the first to be given up.
+fn bounded(gathered: Vec<Hint>) -> Vec<Hint> {
+    let mut seen = HashSet::with_capacity(gathered.len());
+    let mut hints: Vec<Hint> =
+        gathered.into_iter().filter(|hint| seen.insert(hint.clone())).collect();
+    if hints.len() > HINTS_MAX {
+        hints.retain(|hint| !matches!(hint, Hint::Ephemeral { .. }));
+    }
+    if hints.len() > HINTS_MAX { vec![Hint::Any] } else { hints }
 }
 
 fn write(hint: &Hint) -> String {
@@ -142,6 +150,16 @@ fn write(hint: &Hint) -> String {
         Hint::Runs => "ru:".to_owned(),
         Hint::Mail { id } => format!("ml:{id}"),
         Hint::Watch { id } => format!("w:{id}"),
+        Hint::Follow { ids } => {
+            let ids: Vec<String> = ids.iter().map(|id| id.0.simple().to_string()).collect();
+            format!("fo:{}", ids.join(","))
+        }
+        Hint::Stream { id } => format!("st:{id}"),
+        Hint::Ephemeral { id, serial, chunk } => {
+            // What is said is text and numbers: it can always be written.
+            let chunk = serde_json::to_string(chunk).unwrap_or_default();
+            format!("ep:{id} {serial} {chunk}")
+        }
         Hint::Wanted { queue } => format!("d:{queue}"),
         Hint::Room { queue } => format!("o:{queue}"),
         Hint::Watermark { queue } => format!("m:{queue}"),
@@ -162,6 +180,13 @@ fn read(text: &str) -> Option<Hint> {
         "ru" => Hint::Runs,
         "ml" => Hint::Mail { id: id()? },
         "w" => Hint::Watch { id: id()? },
+        "fo" => Hint::Follow { ids: rest.split(',').filter_map(|id| id.parse().ok()).collect() },
+        "st" => Hint::Stream { id: id()? },
+        "ep" => {
+            let mut parts = rest.splitn(3, ' ');
+            let (id, serial) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+            Hint::Ephemeral { id, serial, chunk: serde_json::from_str(parts.next()?).ok()? }
+        }
         "d" => Hint::Wanted { queue: rest.to_owned() },
         "o" => Hint::Room { queue: rest.to_owned() },
         "m" => Hint::Watermark { queue: rest.to_owned() },
@@ -173,7 +198,10 @@ fn read(text: &str) -> Option<Hint> {
 
 #[cfg(test)]
 mod tests {
+    use tidemill_core::stream::{Chunk, Said};
+
     use super::*;
+    use crate::wake::FOLLOW_JOBS_MAX;
 
     #[test]
     fn hints_survive_the_channel_and_our_own_are_not_heard() {
@@ -191,6 +219,9 @@ mod tests {
             Hint::Room { queue: "a b:c".into() },
             Hint::Watermark { queue: "a b:c".into() },
             Hint::Finished { id: JobId::new() },
+            Hint::Follow { ids: vec![JobId::new(), JobId::new()] },
+            Hint::Stream { id: JobId::new() },
+            ephemeral("a b:\0 \n", 7),
             Hint::Cancel { worker: WorkerId::new() },
         ];
         for hint in hints {
@@ -198,5 +229,31 @@ mod tests {
             assert_eq!(us.hear(&format!("{} {}", us.process(), write(&hint))), None);
         }
         assert_eq!(us.hear("nonsense"), None);
+    }
+
+    fn ephemeral(text: &str, serial: u32) -> Hint {
+        let (at, said) = (jiff::Timestamp::UNIX_EPOCH, Said::text(text));
+        let chunk = Box::new(Chunk { number: None, at, said });
+        Hint::Ephemeral { id: JobId(uuid::Uuid::nil()), serial, chunk }
+    }
+
+    #[test]
+    fn what_may_be_lost_is_given_up_before_what_costs_a_look() {
+        let (said, stream) = (ephemeral("x", 0), Hint::Stream { id: JobId::new() });
+        let few = vec![said.clone(), stream.clone(), said.clone(), ephemeral("x", 1)];
+        assert_eq!(bounded(few), [said, stream.clone(), ephemeral("x", 1)], "each once, in order");
+        let many = (0..=HINTS_MAX as u32).map(|serial| ephemeral("x", serial));
+        assert_eq!(bounded(many.chain([stream.clone()]).collect()), [stream]);
+        let many = (0..=HINTS_MAX).map(|_| Hint::Stream { id: JobId::new() });
+        assert_eq!(bounded(many.collect()), [Hint::Any]);
+    }
+
+    #[test]
+    fn the_largest_hints_fit_into_a_payload() {
+        let most = "x".repeat(tidemill_core::limit::EPHEMERAL_BYTES_MAX);
+        let ids = (0..FOLLOW_JOBS_MAX).map(|_| JobId::new()).collect();
+        for hint in [ephemeral(&most, u32::MAX), Hint::Follow { ids }] {
+            assert!(write(&hint).len() < 7900, "a payload has less than 8,000 bytes");
+        }
     }
 }

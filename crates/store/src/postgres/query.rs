@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::postgres::body::{body, payload};
 use crate::postgres::connect::Db;
 use crate::postgres::statement::{At, Param, Statement, sql};
+use crate::stream::progress;
 use crate::view::{AttemptView, JobFilter, JobPage, JobView, Unfinished};
 
 const JOB_VIEW: Statement = sql!("select_job", TIMESTAMPTZ, UUID_ARRAY);
@@ -115,6 +116,7 @@ fn view(row: &Row) -> JobView {
         error: row.get(18),
         cancel_requested: row.get(19),
         gate: row.get(20),
+        progress: progress(row.get(21)),
     }
     .of_run()
 }

@@ -15,6 +15,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (4, include_str!("migrations/0004_depth.sql")),
     (5, include_str!("migrations/0005_flows.sql")),
     (6, include_str!("migrations/0006_runs.sql")),
+    (7, include_str!("migrations/0007_streams.sql")),
 ];
 
 /// The version this program needs.

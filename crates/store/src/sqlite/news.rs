@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use tidemill_core::flow::Arrival;
 use tidemill_core::{FlowId, JobId, WorkerId};
 
+use crate::followed::Followed;
 use crate::sqlite::depth::DepthNews;
 use crate::wake::{Hint, Wake};
 use crate::wanted::Wanted;
 
 /// Those who wait say so again every twenty seconds.
 const WATCH_TTL: Duration = Duration::from_mins(1);
-const WATCHED_MAX: usize = 10_000;
+const WATCHED_MAX: usize = 100_000;
 
 /// Queues, and how many jobs may have come to wait there.
 pub(super) type Ready = BTreeMap<String, usize>;
@@ -39,6 +40,8 @@ pub(super) struct News {
     pub mail: BTreeSet<JobId>,
     /// Whether a run has ended that owes something.
     pub debts: bool,
+    /// Jobs whose streams have more.
+    pub streams: Vec<JobId>,
 }
 
 impl News {
@@ -80,6 +83,7 @@ impl News {
 pub(super) struct Listeners {
     pub wake: Wake,
     pub wanted: Wanted,
+    pub followed: Followed,
     watched: Mutex<HashMap<JobId, Instant>>,
 }
 
@@ -93,6 +97,16 @@ impl Listeners {
         }
         if watched.len() < WATCHED_MAX {
             watched.insert(id, now + WATCH_TTL);
+        }
+    }
+
+    /// Remembers that somebody follows these jobs.
+    pub fn follow(&self, ids: &[JobId]) {
+        for id in ids {
+            self.watch(*id);
+        }
+        for id in self.followed.follow(ids) {
+            self.wake.tell(Hint::Stream { id });
         }
     }
 
@@ -115,6 +129,11 @@ impl Listeners {
         }
         if news.schedules {
             self.wake.tell(Hint::Schedules);
+        }
+        if !news.streams.is_empty() {
+            for id in self.followed.written(news.streams.into_iter()) {
+                self.wake.tell(Hint::Stream { id });
+            }
         }
         if news.finished.is_empty() {
             return;

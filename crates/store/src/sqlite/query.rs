@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::sqlite::lease::{Held, Lease};
 use crate::sqlite::ready::{self, LastAttempt};
 use crate::sqlite::rows::{Body, job_id, time, time_at, time_opt, worker_id_opt};
+use crate::sqlite::streams;
 use crate::view::{AttemptView, JobFilter, JobPage, JobView};
 
 /// One job, wherever it stands.
@@ -41,7 +42,8 @@ fn view(
     let Some(body) = ready::body(conn, id)? else { return Ok(None) };
     let last = ready::last_attempt(conn, id)?;
     if let Some(outcome) = Outcome::find(conn, id)? {
-        return Ok(Some(outcome.view(body, &last)));
+        let progress = streams::last_progress(conn, id)?;
+        return Ok(Some(JobView { progress, ..outcome.view(body, &last) }));
     }
     let waiting = ready::find(conn, &body, &last)?;
     let mut view = JobView {
@@ -57,6 +59,7 @@ fn view(
         output: None,
         error: last.error,
         cancel_requested: false,
+        progress: streams::last_progress(conn, id)?,
     };
     if let Some(waiting) = waiting {
         view.state = if waiting.run_at <= now { State::Ready } else { State::Scheduled };
@@ -148,6 +151,7 @@ impl Outcome {
             output: self.output.map(Payload::trusted),
             error: self.error,
             cancel_requested: false,
+            progress: None,
         }
     }
 }

@@ -10,7 +10,7 @@ use tidemill_core::{JobId, State};
 use crate::error::Result;
 use crate::sqlite::rows::{job_id, time_at};
 use crate::sqlite::writer::Turn;
-use crate::sqlite::{lines, runs};
+use crate::sqlite::{lines, runs, streams};
 
 const KEYS_MAX: i64 = 1000;
 /// Only its result is left, for those who join it by its key.
@@ -75,5 +75,6 @@ fn purge_one(turn: &mut Turn<'_>, job: JobId) -> Result<bool> {
     conn.prepare_cached(include_str!("sql/delete_dead.sql"))?.execute([id])?;
     conn.prepare_cached(include_str!("sql/delete_notes.sql"))?.execute([id])?;
     runs::forget(conn, job)?;
+    streams::forget(conn, job)?;
     Ok(true)
 }

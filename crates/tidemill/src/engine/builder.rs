@@ -10,6 +10,7 @@ use crate::engine::credential::verify::Checks;
 use crate::engine::look::Looks;
 use crate::engine::room::Rooms;
 use crate::engine::rules::Rules;
+use crate::engine::stream::hub::Hub;
 use crate::engine::telemetry::Counters;
 use crate::engine::{Engine, Tidemill};
 use crate::error::Result;
@@ -100,6 +101,7 @@ impl Builder {
             rules: Rules::default(),
             rooms: Rooms::default(),
             looks: Looks::default(),
+            hub: Hub::default(),
             checks: Checks::default(),
         })))
     }

@@ -27,8 +27,9 @@ use crate::error::{Error, Result};
 use crate::worker::durable::Run;
 use crate::worker::fail::Fail;
 use crate::worker::job::Enqueue;
-use crate::worker::shop::{Live, locked};
+use crate::worker::shop::{Live, Shop, locked};
 use crate::worker::slots::Slot;
+use crate::worker::voice::Voice;
 
 /// Outputs that are read at a time.
 const PAGE_OUTPUTS: usize = 1000;
@@ -65,22 +66,24 @@ struct Inner {
     /// When the store gave it away, by the store's clock and by ours.
     claimed_at: (Timestamp, Instant),
     run: Run,
+    voice: Arc<Voice>,
     /// Held until the last clone is gone, so that a thread that cannot be stopped keeps its slot.
     _slot: Slot,
 }
 
 impl Context {
     pub(crate) fn new(
-        mill: Tidemill,
+        shop: &Shop,
         claimed: &ClaimedJob,
         claimed_at: Timestamp,
         live: &Live,
-        states: States,
         slot: Slot,
     ) -> Self {
         let ClaimedJob { job, attempt, has_run, .. } = claimed;
         let run = if *has_run { Run::default() } else { Run::fresh() };
-        Self::of(mill, (Arc::clone(job), *attempt), claimed_at, live, states, slot, run)
+        let voice = Voice::new(Arc::clone(&shop.scribe), job.id, live.token, shop.worker());
+        let (mill, states) = (shop.mill.clone(), Arc::clone(&shop.states));
+        Self::of(mill, (Arc::clone(job), *attempt), claimed_at, live, states, slot, (run, voice))
     }
 
     /// An attempt that follows what was recorded, at the moment when that was.
@@ -94,7 +97,8 @@ impl Context {
         let journal = history.journal.iter().map(|of| (of.number, of.entry.clone()));
         let run = Run::recorded(journal, history.mail.iter().cloned());
         let job = (Arc::new(history.job.clone()), history.attempt);
-        let cx = Self::of(mill, job, history.at, live, states, slot, run);
+        let voice = Voice::mute(history.job.id, live.token);
+        let cx = Self::of(mill, job, history.at, live, states, slot, (run, voice));
         let _ = cx.0.inputs.set(history.inputs.clone());
         cx
     }
@@ -106,7 +110,7 @@ impl Context {
         live: &Live,
         states: States,
         slot: Slot,
-        run: Run,
+        (run, voice): (Run, Voice),
     ) -> Self {
         let inner = Inner {
             mill,
@@ -120,6 +124,7 @@ impl Context {
             inputs: OnceCell::new(),
             claimed_at: (claimed_at, Instant::now()),
             run,
+            voice: Arc::new(voice),
             _slot: slot,
         };
         Self(Arc::new(inner), None)
@@ -142,6 +147,10 @@ impl Context {
         }
         let counted = || claimed_at.checked_add(here.elapsed()).unwrap_or(claimed_at);
         self.0.mill.0.clock.manual().unwrap_or_else(counted)
+    }
+
+    pub(crate) fn voice(&self) -> &Arc<Voice> {
+        &self.0.voice
     }
 
     pub(crate) fn run(&self) -> &Run {

@@ -156,8 +156,7 @@ async fn attempt(
     let job = &claimed.job;
     let live = Live::new(token);
     shop.enter(job.id, live.clone());
-    let states = Arc::clone(&shop.states);
-    let cx = Context::new(shop.mill.clone(), claimed, claimed_at, &live, states, slot);
+    let cx = Context::new(shop, claimed, claimed_at, &live, slot);
     let span = tracing::info_span!(
         "attempt", id = %job.id, kind = job.kind, attempt = claimed.attempt, token = token.0
     );
@@ -166,6 +165,12 @@ async fn attempt(
     shop.leave(job.id, token);
     // What a transaction of the handler's own still writes is waited for.
     let decided = cx.end() || cx.run().is_recording();
+    // What was said is written before the job can be seen to have ended.
+    tokio::select! {
+        biased;
+        () = cx.voice().end() => {}
+        () = live.abandon.cancelled() => {}
+    }
     came.map(|came| (came, cx, decided))
 }
 

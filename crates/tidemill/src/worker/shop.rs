@@ -17,6 +17,7 @@ use crate::worker::context::States;
 use crate::worker::middleware::Middleware;
 use crate::worker::options::Options;
 use crate::worker::registry::Registry;
+use crate::worker::scribe::Scribe;
 use crate::worker::slots::{Group, Unsettled};
 use crate::worker::wish::Lanes;
 
@@ -75,6 +76,7 @@ pub(crate) struct Shop {
     pub(crate) attempts: TaskTracker,
     pub(crate) settling: mpsc::UnboundedSender<SettleItem>,
     settled: Mutex<Option<mpsc::UnboundedReceiver<SettleItem>>>,
+    pub(crate) scribe: Arc<Scribe>,
     kinds: Arc<Vec<String>>,
     worker: Mutex<WorkerId>,
     live: Mutex<Living>,
@@ -100,6 +102,7 @@ impl Shop {
     ) -> Arc<Self> {
         let (settling, settled) = mpsc::unbounded_channel();
         Arc::new(Self {
+            scribe: Scribe::new(mill.clone()),
             mill,
             kinds: Arc::new(registry.kinds()),
             registry,

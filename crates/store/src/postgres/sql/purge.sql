@@ -36,6 +36,8 @@ with over as materialized (
     delete from tidemill.run_act where job = any (array(select id from over))
 ), boxes as (
     delete from tidemill.mail where job = any (array(select id from over))
+), streams as (
+    delete from tidemill.stream where job = any (array(select id from over))
 ), runs as (
     delete from tidemill.run where job = any (array(select id from over))
 )
