@@ -21,7 +21,7 @@ use crate::problem::{Answer, Refusal};
 use crate::settings::Access;
 
 /// What a caller must be allowed to do, by method and path. Paths that are not here are closed.
-const TABLE: [(&str, &str, Need); 26] = [
+const TABLE: [(&str, &str, Need); 28] = [
     ("GET", "/livez", Need::Nothing),
     ("GET", "/startupz", Need::Nothing),
     ("GET", "/readyz", Need::Nothing),
@@ -34,6 +34,9 @@ const TABLE: [(&str, &str, Need); 26] = [
     ("GET", "/v1/jobs/{id}/why", Need::Act(Act::Look)),
     ("GET", "/v1/jobs/{id}/attempts", Need::Act(Act::Look)),
     ("PATCH", "/v1/jobs/{id}", Need::Act(Act::Operate)),
+    ("GET", "/v1/jobs/{id}/stream", Need::Act(Act::Look)),
+    // To listen; each message needs what the operation does that it stands for.
+    ("GET", "/v1/jobs/{id}/live", Need::Act(Act::Look)),
     ("POST", "/v1/jobs/{id}/signal", Need::Act(Act::Enqueue)),
     ("POST", "/v1/jobs/{id}/cancel", Need::Act(Act::Operate)),
     ("POST", "/v1/jobs/{id}/retry", Need::Act(Act::Operate)),
@@ -163,6 +166,14 @@ impl Caller {
     /// The one tenant that the caller reaches, if there is one.
     pub(crate) fn tenant(&self) -> Option<&str> {
         self.0.as_ref()?.grant.tenant.as_deref()
+    }
+
+    /// Refuses what the role of the caller is not for.
+    pub(crate) fn check_act(&self, act: Act) -> Answer<()> {
+        match &self.0 {
+            Some(caller) if !caller.grant.may(act) => Err(role_refused(caller, act)),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the caller reaches a queue, or all that a pattern means.

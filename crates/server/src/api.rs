@@ -19,7 +19,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::access::{Need, admit, need};
 use crate::guard::guard;
 use crate::problem::{Problem, Refusal};
-use crate::routes::{dead, health, jobs, queues, workers};
+use crate::routes::{dead, health, jobs, queues, streams, workers};
 use crate::settings::Settings;
 
 /// What every route has at hand.
@@ -27,6 +27,7 @@ pub(crate) struct App {
     pub(crate) mill: Tidemill,
     pub(crate) settings: Settings,
     pub(crate) health: health::Health,
+    pub(crate) streams: streams::Streams,
 }
 
 #[derive(OpenApi)]
@@ -51,6 +52,7 @@ fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
     let (routes, mut description) = OpenApiRouter::with_openapi(Described::openapi())
         .merge(health::routes())
         .merge(jobs::routes())
+        .merge(streams::routes())
         .merge(dead::routes())
         .merge(queues::routes())
         .merge(workers::routes())

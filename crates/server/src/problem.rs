@@ -64,6 +64,11 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, "request_invalid", detail)
     }
 
+    /// Its code, and what it says.
+    pub(crate) fn told(&self) -> (&'static str, &str) {
+        (self.code, &self.detail)
+    }
+
     /// It is about this job.
     pub(crate) fn about(self, job: JobId) -> Self {
         Self { job: Some(job), ..self }

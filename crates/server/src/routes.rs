@@ -4,4 +4,5 @@ pub(crate) mod dead;
 pub(crate) mod health;
 pub(crate) mod jobs;
 pub(crate) mod queues;
+pub(crate) mod streams;
 pub(crate) mod workers;

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, App};
 use crate::routes::health::Health;
+use crate::routes::streams::Streams;
 use crate::settings::{Access, Settings};
 
 /// A client may not change its mind more often than that, nor send larger heads.
@@ -80,7 +81,8 @@ impl Server {
         let address = listener.local_addr().map_err(failed)?;
         let stop = CancellationToken::new();
         let services = mill.start_services();
-        let app = Arc::new(App { mill, settings, health: Health::default() });
+        let streams = Streams::new(&settings, stop.clone());
+        let app = Arc::new(App { mill, settings, health: Health::default(), streams });
         let serving = tokio::spawn(serve(listener, app, services, stop.clone()));
         Ok(Self { address, stop, serving })
     }
@@ -120,7 +122,10 @@ async fn serve(listener: TcpListener, app: Arc<App>, services: Services, stop: C
     }
     app.health.is_stopping.store(true, Ordering::Relaxed);
     drop(listener);
-    if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
+    let lives = &app.streams.lives;
+    lives.close();
+    let ended = async { tokio::join!(graceful.shutdown(), lives.wait()) };
+    if tokio::time::timeout(drain, ended).await.is_err() {
         tracing::warn!(?drain, "requests under way did not end in time, and were cut off");
     }
     services.stop().await;
@@ -159,7 +164,7 @@ fn connect(
         .max_buf_size(HEAD_BYTES_MAX);
     builder.http2().timer(TokioTimer::new()).max_header_list_size(HEAD_BYTES_MAX as u32);
     let connection = builder
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+        .serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(service))
         .into_owned();
     let watched = graceful.watch(connection);
     tokio::spawn(async move {

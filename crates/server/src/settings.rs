@@ -33,6 +33,13 @@ pub struct Settings {
     pub body_timeout: Duration,
     /// The longest wait for a job that may be asked for.
     pub wait_max: Duration,
+    /// Streams that are followed at once, over SSE and WebSockets; others are refused, so that there is always room
+    /// for requests. Connections that became WebSockets are counted here alone.
+    pub streams_max: usize,
+    /// How often one who follows a stream is sent a sign of life.
+    pub heartbeat: Duration,
+    /// How long a stream is followed before the client has to come again, and show who it is.
+    pub stream_for: Duration,
     /// How long requests under way may take when the server stops.
     pub drain: Duration,
 }
@@ -49,6 +56,9 @@ impl Default for Settings {
             head_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             wait_max: Duration::from_mins(1),
+            streams_max: 15_000,
+            heartbeat: Duration::from_secs(15),
+            stream_for: Duration::from_hours(1),
             drain: Duration::from_secs(10),
         }
     }

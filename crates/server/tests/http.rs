@@ -11,6 +11,8 @@ mod http {
     mod dead;
     mod described;
     mod jobs;
+    mod live;
     mod queues;
     mod stop;
+    mod streams;
 }

@@ -13,12 +13,14 @@ over_both_stores!(
     a_queue_that_is_not_granted_is_out_of_reach,
 );
 
-const LOOK: [&str; 11] = [
+const LOOK: [&str; 13] = [
     "list_jobs",
     "show_job",
     "wait_for_job",
     "why_job",
     "list_attempts",
+    "stream_job",
+    "live_job",
     "list_dead",
     "group_dead",
     "list_queues",

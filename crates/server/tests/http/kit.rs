@@ -14,6 +14,7 @@ use tidemill_testkit::databases::{fresh_postgres_url, fresh_sqlite_url};
 pub struct Kit {
     pub mill: Tidemill,
     pub server: Server,
+    url: String,
     client: reqwest::Client,
     _folder: Option<TempDir>,
 }
@@ -54,7 +55,13 @@ impl Kit {
     async fn on(url: &str, folder: Option<TempDir>) -> Self {
         let mill = Tidemill::open(url).await.unwrap();
         let server = Server::start(mill.clone(), settings()).await.unwrap();
-        Self { mill, server, client: reqwest::Client::new(), _folder: folder }
+        let url = url.to_owned();
+        Self { mill, server, url, client: reqwest::Client::new(), _folder: folder }
+    }
+
+    /// Where its store is, for another process.
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// The same, with another server that lets in only who shows a credential.

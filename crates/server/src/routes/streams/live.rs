@@ -1,0 +1,249 @@
+//! The same over a WebSocket, with messages in the other direction: each does what an operation of HTTP does, and is
+//! for those who may call that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::response::Response;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tidemill::{CancelAnswer, Event, Follow, JobId, Priority, Signal};
+use tidemill_core::access::Act;
+use tokio::time::Instant;
+
+use super::{From, Place, begin};
+use crate::access::Caller;
+use crate::api::App;
+use crate::extract::{Named, Params};
+use crate::problem::{Answer, Problem, Refusal};
+
+/// What a client may say at once.
+const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+/// A client that takes nothing for so long is cut off.
+const STALL_MAX: Duration = Duration::from_secs(30);
+/// A client that was not heard for so many heartbeats is gone.
+const SILENT_BEATS_MAX: u32 = 3;
+
+/// What a client may say. Which of the fields it needs depends on what is to be done.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Order {
+    #[serde(rename = "do")]
+    act: Word,
+    /// What the answer is known by.
+    #[serde(rename = "ref")]
+    mark: Option<String>,
+    /// Why it is called off.
+    reason: Option<String>,
+    /// The name of the signal.
+    name: Option<String>,
+    /// What the signal carries.
+    payload: Option<Box<RawValue>>,
+    /// Sent again under the same id, it is heard once.
+    id: Option<String>,
+    approved: Option<bool>,
+    priority: Option<Priority>,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Word {
+    /// Calls the job off.
+    Cancel,
+    /// Lets it wait in another band.
+    SetPriority,
+    /// Sends a signal to the run.
+    Signal,
+    /// Answers what the run asked: the signal `answer`, or one of another name.
+    Answer,
+    /// Approves, or not: the signal `approve`, or one of another name, that carries true or false.
+    Approve,
+}
+
+/// What is read of a message that cannot be read.
+#[derive(Debug, Deserialize)]
+struct Mark {
+    #[serde(rename = "ref")]
+    mark: Option<String>,
+}
+
+/// What a message is answered.
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    event: &'a str,
+    #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
+    mark: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<CancelAnswer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'a str>,
+}
+
+/// Follows the output of a job over a WebSocket, and takes messages to it.
+///
+/// The events are those of `stream`, a document each. Messages are documents too: `{"do":"cancel","reason":"…"}`,
+/// `{"do":"set_priority","priority":"high"}`, `{"do":"signal","name":"…","payload":…,"id":"…"}`,
+/// `{"do":"answer","payload":…}`, `{"do":"approve","approved":true}`; each is answered with `{"event":"taken"}` or
+/// `{"event":"refused","code":"…"}`, and with its `ref` if it has one.
+#[utoipa::path(get, path = "/v1/jobs/{id}/live", operation_id = "live_job", tag = "jobs",
+    params(("id" = JobId, Path), From), responses(
+        (status = 101, description = "From here on it is a WebSocket"),
+        (status = 426, body = Problem, content_type = "application/problem+json", description = "It was not asked for"),
+        (status = 503, body = Problem, content_type = "application/problem+json", description = "Too many follow"),
+    ))]
+pub(super) async fn live(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+    Params(From { after }): Params<From>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Answer<Response> {
+    let upgrade = upgrade.map_err(|why| {
+        let detail = format!(
+            "this is a WebSocket, and the request does not ask for one: {}",
+            why.body_text()
+        );
+        Refusal::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", detail)
+    })?;
+    let (follow, place) = begin(&app, &caller, id, None, after).await?;
+    let follow = follow.ok_or(tidemill::Error::JobUnknown { id })?;
+    let upgrade = upgrade.max_message_size(MESSAGE_BYTES_MAX).max_frame_size(MESSAGE_BYTES_MAX);
+    // Counted from here on, so that a server that stops waits for it.
+    let counted = app.streams.lives.token();
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        let live = Live { app, caller, id, socket, heard_at: Instant::now() };
+        if let Err(error) = live.run(follow, place).await {
+            tracing::debug!(%id, %error, "a WebSocket ended early");
+        }
+        drop(counted);
+    }))
+}
+
+/// One connection.
+struct Live {
+    app: Arc<App>,
+    caller: Caller,
+    id: JobId,
+    socket: WebSocket,
+    heard_at: Instant,
+}
+
+impl Live {
+    async fn run(mut self, mut follow: Follow, place: Place) -> Result<(), axum::Error> {
+        let heartbeat = self.app.settings.heartbeat;
+        let mut beats = tokio::time::interval_at(Instant::now() + heartbeat, heartbeat);
+        loop {
+            tokio::select! {
+                next = follow.next() => match next {
+                    Ok(Some(event)) => {
+                        self.send_document(&event).await?;
+                        if matches!(event, Event::End(_)) {
+                            return self.close(close_code::NORMAL, "the job has ended").await;
+                        }
+                    }
+                    Ok(None) => return self.close(close_code::NORMAL, "the job has ended").await,
+                    Err(error) => return self.close(close_code::AGAIN, error.code()).await,
+                },
+                message = self.socket.recv() => match message {
+                    Some(message) => {
+                        self.heard_at = Instant::now();
+                        match message? {
+                            Message::Text(text) => self.take(&text).await?,
+                            Message::Close(_) => return Ok(()),
+                            Message::Binary(_) => {
+                                return self.close(close_code::UNSUPPORTED, "messages are text").await;
+                            }
+                            Message::Ping(_) | Message::Pong(_) => {}
+                        }
+                    }
+                    None => return Ok(()),
+                },
+                _ = beats.tick() => {
+                    if self.heard_at.elapsed() > heartbeat * SILENT_BEATS_MAX {
+                        return Ok(());
+                    }
+                    self.send(Message::Ping(axum::body::Bytes::new())).await?;
+                }
+                () = place.leave() => return self.close(close_code::RESTART, "come again").await,
+            }
+        }
+    }
+
+    /// Does what a message says, and answers it.
+    async fn take(&mut self, text: &str) -> Result<(), axum::Error> {
+        let (mark, done) = match serde_json::from_str::<Order>(text) {
+            Ok(mut order) => {
+                (order.mark.take(), obey(&self.app, &self.caller, self.id, order).await)
+            }
+            Err(error) => {
+                let mark = serde_json::from_str::<Mark>(text).ok().and_then(|told| told.mark);
+                (mark, Err(Refusal::request(format!("the message is not understood: {error}"))))
+            }
+        };
+        let mark = mark.as_deref();
+        match done {
+            Ok(answer) => {
+                let taken = Told { event: "taken", mark, answer, code: None, detail: None };
+                self.send_document(&taken).await
+            }
+            Err(refusal) => {
+                let (code, detail) = refusal.told();
+                let (code, detail) = (Some(code), Some(detail));
+                let refused = Told { event: "refused", mark, answer: None, code, detail };
+                self.send_document(&refused).await
+            }
+        }
+    }
+
+    async fn send_document<T: Serialize>(&mut self, document: &T) -> Result<(), axum::Error> {
+        let text = serde_json::to_string(document).map_err(axum::Error::new)?;
+        self.send(Message::Text(text.into())).await
+    }
+
+    async fn send(&mut self, message: Message) -> Result<(), axum::Error> {
+        let sent = tokio::time::timeout(STALL_MAX, self.socket.send(message)).await;
+        sent.map_err(axum::Error::new)?
+    }
+
+    async fn close(mut self, code: u16, reason: &str) -> Result<(), axum::Error> {
+        self.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await
+    }
+}
+
+/// Does what a message says, if the caller may.
+async fn obey(
+    app: &App,
+    caller: &Caller,
+    job: JobId,
+    order: Order,
+) -> Answer<Option<CancelAnswer>> {
+    let Order { act, reason, name, payload, id, approved, priority, .. } = order;
+    let missing = |what: &str| Refusal::request(format!("the message needs a {what}"));
+    let signal = match act {
+        Word::Cancel => {
+            caller.check_act(Act::Operate)?;
+            let reason = reason.as_deref().unwrap_or("cancelled");
+            return Ok(Some(app.mill.cancel(job, reason).await?));
+        }
+        Word::SetPriority => {
+            caller.check_act(Act::Operate)?;
+            app.mill.set_priority(job, priority.ok_or_else(|| missing("priority"))?).await?;
+            return Ok(None);
+        }
+        Word::Signal => Signal::new(name.ok_or_else(|| missing("name"))?, &payload),
+        Word::Answer => Signal::new(name.as_deref().unwrap_or("answer"), &payload),
+        Word::Approve => {
+            Signal::new(name.as_deref().unwrap_or("approve"), &approved.unwrap_or(true))
+        }
+    };
+    caller.check_act(Act::Enqueue)?;
+    app.mill.signal(job, id.into_iter().fold(signal, Signal::id)).await?;
+    Ok(None)
+}
