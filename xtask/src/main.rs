@@ -1,4 +1,4 @@
-//! The house's own commands: `cargo xtask test`, `cargo xtask torture`, `cargo xtask tidy`.
+//! The house's own commands: `cargo xtask test`, `cargo xtask torture`, `cargo xtask soak`, `cargo xtask tidy`.
 //!
 //! Everything that decides whether a change is good is one command that runs the same on a laptop
 //! and in CI, and that gets its own database servers. No shell scripts, no service containers.
@@ -8,6 +8,7 @@
 mod examples;
 mod report;
 mod runner;
+mod soak;
 mod test;
 mod tidy;
 mod torture;
@@ -36,6 +37,12 @@ enum Command {
         #[arg(long, default_value_t = 5)]
         minutes: u32,
     },
+    /// Open many idle streams at a server, and see what they cost.
+    Soak {
+        /// How many.
+        #[arg(long, default_value_t = 10_000)]
+        streams: u32,
+    },
     /// The house rules that no compiler knows.
     Tidy,
 }
@@ -53,6 +60,7 @@ async fn run() -> Result<ExitCode> {
     match Arguments::parse().command {
         Command::Test => test::test(&root).await,
         Command::Torture { minutes } => torture::torture(&root, minutes).await,
+        Command::Soak { streams } => soak::soak(&root, streams).await,
         Command::Tidy => {
             tidy::tidy(&root)?;
             println!("tidy");

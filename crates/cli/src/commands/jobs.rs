@@ -1,6 +1,7 @@
-//! `tidemill jobs`: list, show, why, cancel, retry, priority, wait.
+//! `tidemill jobs`: list, show, follow, why, cancel, retry, priority, wait.
 
 mod change;
+mod follow;
 mod list;
 pub mod show;
 pub mod wait;
@@ -27,6 +28,8 @@ enum Verb {
         /// The job
         id: JobId,
     },
+    /// Follow what a job says while it runs, until it ends
+    Follow(follow::Args),
     /// Say why a job is not running: every gate that holds it
     Why {
         /// The job
@@ -52,6 +55,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     match args.verb.unwrap_or_else(|| Verb::List(list::Args::default())) {
         Verb::List(args) => list::run(app, args).await,
         Verb::Show { id } => show::run(app, id).await,
+        Verb::Follow(args) => follow::run(app, args).await,
         Verb::Why { id } => why::run(app, id).await,
         Verb::Cancel(args) => change::cancel(app, args).await,
         Verb::Retry(args) => change::retry(app, args).await,

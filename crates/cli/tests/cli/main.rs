@@ -6,6 +6,7 @@ mod dead;
 mod demo;
 mod enqueue;
 mod flows;
+mod follow;
 mod full;
 mod jobs;
 mod limits;

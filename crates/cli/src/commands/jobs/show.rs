@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use comfy_table::Cell;
 use serde::Serialize;
-use tidemill::{JobId, JobView, Tidemill, Timestamp};
+use tidemill::{JobId, JobView, Progress, Tidemill, Timestamp};
 use tidemill_store::view::AttemptView;
 
 use crate::app::App;
@@ -58,6 +58,7 @@ fn facts(view: &JobView, now: Timestamp) {
         ("priority", Some(job.priority.word().to_owned())),
         ("state", Some(state)),
         ("attempts", Some(view.attempt.to_string())),
+        ("progress", view.progress.as_ref().map(progress)),
         ("lost workers", (view.lost > 0).then(|| view.lost.to_string())),
         ("created", Some(moment(job.created_at))),
         ("due", view.due_at.map(moment)),
@@ -81,6 +82,17 @@ fn facts(view: &JobView, now: Timestamp) {
             line(format!("{} {value}", Paint::stdout().dim(&format!("{name:<13}"))));
         }
     }
+}
+
+/// `3/10 searching web page 3`
+pub fn progress(progress: &Progress) -> String {
+    let steps = progress.step.map(|step| match progress.total {
+        Some(total) => format!("{step}/{total}"),
+        None => step.to_string(),
+    });
+    let words = [&progress.status, &progress.tool, &progress.message].into_iter();
+    let words = steps.as_deref().into_iter().chain(words.filter_map(|word| word.as_deref()));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Payload, output, error and attempts.
