@@ -101,11 +101,17 @@ impl From<tidemill::Error> for Failure {
             E::FlowNotNow { .. }
             | E::RunFinished { .. }
             | E::RunNotNow { .. }
-            | E::UpdateRefused { .. } => Self::new(Exit::Conflict, code, message),
+            | E::UpdateRefused { .. }
+            | E::JobNotNow { .. }
+            | E::JobChanged { .. }
+            | E::ScheduleChanged { .. } => Self::new(Exit::Conflict, code, message),
             E::FlowWaitTimeout { .. } => Self::new(Exit::Timeout, code, message)
                 .hint("`tidemill flows show` shows what it waits for"),
             E::ScheduleUnknown { .. } => Self::new(Exit::NotFound, code, message)
                 .hint("`tidemill schedules list` shows those there are"),
+            E::LimitUnknown { .. } => {
+                Self::new(Exit::NotFound, code, message).hint("`tidemill limits` lists them")
+            }
             E::ScheduleOwned { .. } => {
                 Self::new(Exit::Conflict, code, message).hint("--owner names the owner to act as")
             }

@@ -123,6 +123,7 @@ impl After {
 /// How a step must have ended for an edge to hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum On {
     /// Well. The default.
     #[default]
@@ -156,6 +157,7 @@ impl On {
 /// For how much of what it comes after a step waits. Jobs are counted, not steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Join {
     /// For how much.
     pub need: Need,
@@ -172,6 +174,7 @@ pub struct Join {
 /// not waited for; when no others are left, the step is skipped too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Need {
     /// All end, and at most so many fail. None may by default.
     All {
@@ -197,6 +200,7 @@ impl Default for Need {
 /// What those get that a decided join does not wait for any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Rest {
     /// They go on. The default.
     #[default]

@@ -43,6 +43,7 @@ pub const DEFAULT_OWNER: &str = "app";
 /// When a schedule fires.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Rule {
     /// At the times a cron expression names: five fields, six with seconds first, or `@daily` and its
     /// like. `L`, `W` and `#` speak of last days, nearest weekdays and nth weekdays.
@@ -56,6 +57,7 @@ pub enum Rule {
 /// What becomes of slots that nobody was there to fire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Missed {
     /// They are passed over.
     Skip,
@@ -99,6 +101,7 @@ impl std::str::FromStr for Missed {
 /// What happens when a slot comes while the job of the slot before has not finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Overlap {
     /// Both run. The default.
     #[default]
@@ -139,6 +142,7 @@ impl std::str::FromStr for Overlap {
 
 /// Work shifted into a window by a stable hash, so that not all of it is due at once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Spread {
     /// Jobs are due within this many milliseconds after their slot.
     pub window_ms: u64,
@@ -150,6 +154,7 @@ pub struct Spread {
 
 /// The job that a schedule makes at each slot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Template {
     /// Which handler runs it.
     pub kind: String,
@@ -218,6 +223,7 @@ impl Template {
 
 /// A schedule as it is set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Definition {
     /// Names it for ever.
     pub name: String,

@@ -21,7 +21,7 @@ use crate::problem::{Answer, Refusal};
 use crate::settings::Access;
 
 /// What a caller must be allowed to do, by method and path. Paths that are not here are closed.
-const TABLE: [(&str, &str, Need); 28] = [
+const TABLE: &[(&str, &str, Need)] = &[
     ("GET", "/livez", Need::Nothing),
     ("GET", "/startupz", Need::Nothing),
     ("GET", "/readyz", Need::Nothing),
@@ -50,6 +50,35 @@ const TABLE: [(&str, &str, Need); 28] = [
     ("DELETE", "/v1/queues/{name}/rules", Need::Act(Act::Operate)),
     ("POST", "/v1/queues/{name}/pause", Need::Act(Act::Operate)),
     ("POST", "/v1/queues/{name}/resume", Need::Act(Act::Operate)),
+    ("GET", "/v1/schedules", Need::Act(Act::Look)),
+    ("GET", "/v1/schedules/{name}", Need::Act(Act::Look)),
+    ("PUT", "/v1/schedules/{name}", Need::Act(Act::Operate)),
+    ("DELETE", "/v1/schedules/{name}", Need::Act(Act::Operate)),
+    ("POST", "/v1/schedules/{name}/pause", Need::Act(Act::Operate)),
+    ("POST", "/v1/schedules/{name}/resume", Need::Act(Act::Operate)),
+    ("POST", "/v1/schedules/{name}/run", Need::Act(Act::Operate)),
+    ("POST", "/v1/schedules/{name}/backfill", Need::Act(Act::Operate)),
+    ("GET", "/v1/schedules/{name}/history", Need::Act(Act::Look)),
+    ("GET", "/v1/schedules/{name}/preview", Need::Act(Act::Look)),
+    ("POST", "/v1/schedule-preview", Need::Act(Act::Look)),
+    ("POST", "/v1/flows", Need::Act(Act::Enqueue)),
+    ("GET", "/v1/flows", Need::Act(Act::Look)),
+    ("GET", "/v1/flows/{id}", Need::Act(Act::Look)),
+    ("GET", "/v1/flows/{id}/outputs", Need::Act(Act::Look)),
+    ("POST", "/v1/flows/{id}/cancel", Need::Act(Act::Operate)),
+    ("POST", "/v1/flows/{id}/retry", Need::Act(Act::Operate)),
+    ("POST", "/v1/flows/{id}/rerun", Need::Act(Act::Operate)),
+    ("POST", "/v1/flows/{id}/resolve", Need::Act(Act::Operate)),
+    ("GET", "/v1/workflows", Need::Act(Act::Look)),
+    ("GET", "/v1/workflows/{id}", Need::Act(Act::Look)),
+    ("GET", "/v1/workflows/{id}/history", Need::Act(Act::Look)),
+    ("GET", "/v1/workflows/{id}/acts", Need::Act(Act::Look)),
+    ("POST", "/v1/workflows/{id}/acts", Need::Act(Act::Operate)),
+    ("POST", "/v1/workflows/{id}/update", Need::Act(Act::Enqueue)),
+    ("GET", "/v1/objects/{name}", Need::Act(Act::Look)),
+    ("GET", "/v1/limits", Need::Act(Act::Look)),
+    ("PUT", "/v1/limits/{name}", Need::Act(Act::Operate)),
+    ("DELETE", "/v1/limits/{name}", Need::Act(Act::Operate)),
     ("GET", "/v1/workers", Need::Act(Act::Look)),
 ];
 
@@ -176,6 +205,12 @@ impl Caller {
         }
     }
 
+    /// Whether there is anything that the caller does not reach.
+    pub(crate) fn is_limited(&self) -> bool {
+        let grant = self.0.as_ref().map(|caller| &caller.grant);
+        grant.is_some_and(|grant| !grant.queues.is_empty() || grant.tenant.is_some())
+    }
+
     /// Whether the caller reaches a queue, or all that a pattern means.
     pub(crate) fn reaches(&self, queue: &str) -> bool {
         self.0.as_ref().is_none_or(|caller| caller.grant.may_queue(queue))
@@ -226,10 +261,7 @@ impl Caller {
 
     /// Refuses a job that is not the caller's, as one that is not there.
     pub(crate) async fn check_job(&self, app: &App, id: JobId) -> Answer<()> {
-        let is_free = |caller: &Arc<Verified>| {
-            caller.grant.queues.is_empty() && caller.grant.tenant.is_none()
-        };
-        if self.0.as_ref().is_none_or(is_free) {
+        if !self.is_limited() {
             return Ok(());
         }
         let view = app.mill.job(id).await?;

@@ -19,7 +19,9 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::access::{Need, admit, need};
 use crate::guard::guard;
 use crate::problem::{Problem, Refusal};
-use crate::routes::{dead, health, jobs, queues, streams, workers};
+use crate::routes::{
+    dead, flows, health, jobs, limits, queues, schedules, streams, workers, workflows,
+};
 use crate::settings::Settings;
 
 /// What every route has at hand.
@@ -41,6 +43,10 @@ pub(crate) struct App {
         (name = "jobs", description = "Enqueue, look at, wait for and call off jobs"),
         (name = "dead", description = "Jobs that gave up, and what was made of them"),
         (name = "queues", description = "Queues and their rules"),
+        (name = "schedules", description = "Rules of time, and the jobs they make"),
+        (name = "flows", description = "Jobs joined by edges, and sagas"),
+        (name = "workflows", description = "Jobs that keep a journal, and how to help them"),
+        (name = "limits", description = "Limits with a name"),
         (name = "workers", description = "Who works"),
         (name = "health", description = "Whether the server lives, and can do its work"),
     )
@@ -55,6 +61,10 @@ fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .merge(streams::routes())
         .merge(dead::routes())
         .merge(queues::routes())
+        .merge(schedules::routes())
+        .merge(flows::routes())
+        .merge(workflows::routes())
+        .merge(limits::routes())
         .merge(workers::routes())
         .split_for_parts();
     complete(&mut description);

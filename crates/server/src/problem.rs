@@ -125,14 +125,14 @@ fn status_of(code: &str) -> Option<StatusCode> {
     Some(match code {
         "payload_too_large" | "batch_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
         "queue_full" => StatusCode::TOO_MANY_REQUESTS,
-        "rule_changed" | "job_changed" => StatusCode::PRECONDITION_FAILED,
+        "rule_changed" | "job_changed" | "schedule_changed" => StatusCode::PRECONDITION_FAILED,
         "store_unavailable" | "store_busy" | "store_disk_full" | "store_disk_failed"
         | "store_read_only" => StatusCode::SERVICE_UNAVAILABLE,
         "store_refused" | "schema_newer" | "schema_older" | "sqlite_too_old"
         | "store_url_unknown" | "store_tls_refused" => return None,
-        code if code.ends_with("_unknown") && code != "word_unknown" && code != "kind_unknown" => {
-            StatusCode::NOT_FOUND
-        }
+        // What is named in a request and not known makes it wrong; what it is about and is not known is not there.
+        "word_unknown" | "kind_unknown" | "schedule_zone_unknown" => StatusCode::BAD_REQUEST,
+        code if code.ends_with("_unknown") => StatusCode::NOT_FOUND,
         code if code.ends_with("_not_now") || code == "run_finished" => StatusCode::CONFLICT,
         code if code.ends_with("_timeout") => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::BAD_REQUEST,
@@ -178,6 +178,8 @@ mod tests {
             ("job_unknown", 404),
             ("word_unknown", 400),
             ("kind_unknown", 400),
+            ("schedule_zone_unknown", 400),
+            ("schedule_changed", 412),
             ("queue_full", 429),
             ("payload_too_large", 413),
             ("store_unavailable", 503),

@@ -10,9 +10,13 @@ mod http {
     mod bad;
     mod dead;
     mod described;
+    mod flows;
     mod jobs;
+    mod limits;
     mod live;
     mod queues;
+    mod schedules;
     mod stop;
     mod streams;
+    mod workflows;
 }

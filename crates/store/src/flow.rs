@@ -101,6 +101,7 @@ impl FlowFilter {
 
 /// A flow and how far it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FlowHead {
     /// Names it.
     pub id: FlowId,
@@ -131,6 +132,7 @@ pub struct FlowHead {
 
 /// A flow with its steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FlowView {
     /// The whole.
     #[serde(flatten)]
@@ -141,6 +143,7 @@ pub struct FlowView {
 
 /// A step of a flow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StepView {
     /// Its number in its flow.
     pub number: u32,
@@ -202,6 +205,7 @@ impl FlowView {
 
 /// An edge, as people see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AfterView {
     /// The step it comes from.
     pub step: String,
@@ -234,6 +238,7 @@ pub struct Input {
 
 /// What one job of a step returned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Output {
     /// Which job.
     pub id: JobId,

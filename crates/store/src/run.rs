@@ -280,6 +280,7 @@ pub enum RunAnswer {
 
 /// An act on a run, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunActView {
     /// When.
     pub at: Timestamp,
@@ -350,6 +351,7 @@ pub(crate) fn forked(
 
 /// What is kept of a run beside its journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunView {
     /// Its job.
     pub job: JobId,

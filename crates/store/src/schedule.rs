@@ -14,6 +14,7 @@ pub const HISTORY_MAX: usize = 1000;
 
 /// A schedule and where it stands.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ScheduleView {
     /// What was set.
     #[serde(flatten)]
@@ -43,6 +44,15 @@ pub enum Which {
     Named(String),
     /// Those of this owner, by name.
     OwnedBy(String),
+    /// A page of them, by name, after this one.
+    Page {
+        /// Those of this owner only.
+        owner: Option<String>,
+        /// The last name of the page before.
+        after: Option<String>,
+        /// At most this many.
+        limit: usize,
+    },
     /// Those that fire next and do not rest, soonest first, at most this many.
     Next(usize),
 }
@@ -82,6 +92,7 @@ pub enum ScheduleChange {
 /// Why slots are fired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum How {
     /// Their time has come.
     Slot,
@@ -116,6 +127,7 @@ impl How {
 /// What became of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum What {
     /// Its job was enqueued.
     Fired,
@@ -215,6 +227,7 @@ pub enum FireAnswer {
 
 /// What became of one slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Fired {
     /// The slot.
     pub slot: Timestamp,
@@ -228,6 +241,7 @@ pub struct Fired {
 
 /// One entry of a schedule's history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FireView {
     /// The slot; of several that were missed, the first.
     pub slot: Timestamp,

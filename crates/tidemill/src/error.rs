@@ -170,6 +170,20 @@ pub enum Error {
         /// Which schedule.
         name: String,
     },
+    /// The schedule was changed meanwhile.
+    #[error("the schedule {name:?} is not as it was when the change was made up; look at it again")]
+    ScheduleChanged {
+        /// Which schedule.
+        name: String,
+    },
+    /// There is no such limit.
+    #[error("there is no limit {name} on {queue}")]
+    LimitUnknown {
+        /// Its name.
+        name: String,
+        /// The queue or pattern.
+        queue: String,
+    },
     /// The schedule is another owner's.
     #[error(
         "the schedule {name:?} belongs to {owner:?}, not to {by:?}; choose another name, or act as \
@@ -277,6 +291,8 @@ impl Error {
             Self::JobUnknown { .. } => "job_unknown",
             Self::JobNotNow { .. } => "job_not_now",
             Self::JobChanged { .. } => "job_changed",
+            Self::ScheduleChanged { .. } => "schedule_changed",
+            Self::LimitUnknown { .. } => "limit_unknown",
             Self::WaitTimeout { .. } => "wait_timeout",
             Self::NotDone { .. } => "job_not_done",
             Self::OutputUnreadable { .. } => "output_unreadable",

@@ -4,7 +4,7 @@ use tidemill::{Breaker, Lacking, Limit, NamedLimit, Per, Rate};
 
 use crate::app::App;
 use crate::duration::{Span, short};
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{Exit, Outcome};
 use crate::output;
 
 /// What to do with limits. Without a verb they are listed.
@@ -87,17 +87,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         }
         Verb::Delete { name, queue } => {
             let mill = app.open_existing().await?;
-            let is_there =
-                mill.limits().await?.iter().any(|limit| limit.name == name && limit.queue == queue);
-            if !is_there {
-                return Err(Failure::new(
-                    Exit::NotFound,
-                    "limit_unknown",
-                    format!("there is no limit {name} on {queue}"),
-                )
-                .hint("`tidemill limits` lists them"));
-            }
-            mill.set_limit(&queue, &name, None).await?;
+            mill.delete_limit(&queue, &name).await?;
             mill.close().await;
             eprintln!("{name} on {queue} limits nothing any more");
             Ok(Exit::Ok)

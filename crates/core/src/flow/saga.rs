@@ -32,6 +32,7 @@ pub enum UndoRule {
 
 /// The job that undoes a step, kept as data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Undo {
     /// Which handler runs it.
     pub kind: String,

@@ -101,6 +101,7 @@ impl std::str::FromStr for FlowState {
 /// Where a step stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum StepState {
     /// It waits for others.
     Waiting,

@@ -16,11 +16,13 @@ use crate::payload::Payload;
 /// How long a key is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Scope {
     /// Until the job has finished. The default.
     #[default]
     Unfinished,
     /// For a period from the enqueue.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     Period(Duration),
     /// For ever.
     Forever,
@@ -197,6 +199,7 @@ impl Unique {
 
 /// A unique key and what it means, as the store gets it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UniqueKey {
     /// The key in the store's words.
     pub key: String,

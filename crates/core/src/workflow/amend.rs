@@ -46,6 +46,7 @@ pub struct Amendment {
 /// The word of an act on a run, as it is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum ActWord {
     /// It goes no further than where it waits next.
     Paused,

@@ -159,6 +159,7 @@ pub type StepUndo = Box<Undo>;
 /// What a step ended with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Ending {
     /// It returned this.
     Ok(Payload),

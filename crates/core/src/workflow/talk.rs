@@ -150,6 +150,7 @@ pub enum Rest {
 
 /// What a run waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Waits {
     /// The first moment at which something is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -162,6 +163,7 @@ pub struct Waits {
 
 /// How code differs from its journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Diff {
     /// What the journal has.
     pub journal: String,
@@ -178,6 +180,7 @@ impl fmt::Display for Diff {
 /// Why a run does not go on before somebody has seen to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Parked {
     /// Its code differs from its journal.
     Differs {

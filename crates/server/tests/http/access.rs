@@ -13,7 +13,7 @@ over_both_stores!(
     a_queue_that_is_not_granted_is_out_of_reach,
 );
 
-const LOOK: [&str; 13] = [
+const LOOK: &[&str] = &[
     "list_jobs",
     "show_job",
     "wait_for_job",
@@ -27,9 +27,23 @@ const LOOK: [&str; 13] = [
     "queue_rules",
     "why_queue",
     "list_workers",
+    "list_schedules",
+    "show_schedule",
+    "schedule_history",
+    "preview_schedule",
+    "preview_schedule_of",
+    "list_flows",
+    "show_flow",
+    "flow_outputs",
+    "list_runs",
+    "show_run",
+    "run_history",
+    "list_run_acts",
+    "show_object",
+    "list_limits",
 ];
-const ENQUEUE: [&str; 3] = ["enqueue_job", "enqueue_jobs", "signal_job"];
-const OPERATE: [&str; 8] = [
+const ENQUEUE: &[&str] = &["enqueue_job", "enqueue_jobs", "signal_job", "start_flow", "update_run"];
+const OPERATE: &[&str] = &[
     "edit_job",
     "cancel_job",
     "retry_job",
@@ -38,8 +52,21 @@ const OPERATE: [&str; 8] = [
     "delete_queue_rules",
     "pause_queue",
     "resume_queue",
+    "set_schedule",
+    "delete_schedule",
+    "pause_schedule",
+    "resume_schedule",
+    "run_schedule",
+    "backfill_schedule",
+    "cancel_flow",
+    "retry_flow",
+    "rerun_flow",
+    "resolve_step",
+    "act_on_run",
+    "set_limit",
+    "delete_limit",
 ];
-const EVERYBODY: [&str; 3] = ["livez", "startupz", "readyz"];
+const EVERYBODY: &[&str] = &["livez", "startupz", "readyz"];
 
 /// Who may do an operation, written down a second time.
 fn may(role: Role, operation: &str) -> bool {

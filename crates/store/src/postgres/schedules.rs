@@ -19,7 +19,7 @@ use crate::schedule::{
 };
 use crate::wake::Hint;
 
-const LIST: Statement = sql!("select_schedules", TEXT, TEXT);
+const LIST: Statement = sql!("select_schedules", TEXT, TEXT, TEXT, INT8);
 const NEXT: Statement = sql!("select_next_schedules", INT8);
 const LOCK: Statement = sql!("lock_schedules", TEXT_ARRAY);
 const MAKE: Statement = sql!("insert_schedule", TIMESTAMPTZ, TEXT, TEXT, BOOL, TEXT, TIMESTAMPTZ);
@@ -31,11 +31,14 @@ const HISTORY: Statement = sql!("select_fires", TEXT, INT8);
 
 /// The schedules that are meant.
 pub(crate) async fn list(db: &Db, which: &Which) -> Result<Vec<ScheduleView>> {
-    let none = None::<&String>;
+    let (none, all) = (None::<&String>, None::<i64>);
     let rows = match which {
-        Which::All => db.read(&LIST, &[&none, &none]).await?,
-        Which::Named(name) => db.read(&LIST, &[&Some(name), &none]).await?,
-        Which::OwnedBy(owner) => db.read(&LIST, &[&none, &Some(owner)]).await?,
+        Which::All => db.read(&LIST, &[&none, &none, &none, &all]).await?,
+        Which::Named(name) => db.read(&LIST, &[&Some(name), &none, &none, &all]).await?,
+        Which::OwnedBy(owner) => db.read(&LIST, &[&none, &Some(owner), &none, &all]).await?,
+        Which::Page { owner, after, limit } => {
+            db.read(&LIST, &[&none, owner, after, &Some(*limit as i64)]).await?
+        }
         Which::Next(limit) => db.read(&NEXT, &[&(*limit as i64)]).await?,
     };
     rows.iter().map(view).collect()

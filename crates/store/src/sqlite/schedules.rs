@@ -16,17 +16,20 @@ use crate::sqlite::writer::Turn;
 
 /// The schedules that are meant.
 pub(super) fn list(conn: &Connection, which: &Which) -> Result<Vec<ScheduleView>> {
-    let (name, owner) = match which {
-        Which::All => (None, None),
-        Which::Named(name) => (Some(name), None),
-        Which::OwnedBy(owner) => (None, Some(owner)),
+    let (name, owner, after, limit) = match which {
+        Which::All => (None, None, None, -1),
+        Which::Named(name) => (Some(name), None, None, -1),
+        Which::OwnedBy(owner) => (None, Some(owner), None, -1),
+        Which::Page { owner, after, limit } => {
+            (None, owner.as_ref(), after.as_ref(), *limit as i64)
+        }
         Which::Next(limit) => {
             let mut select = conn.prepare_cached(include_str!("sql/select_next_schedules.sql"))?;
             return views(select.query([*limit as i64])?);
         }
     };
     let mut select = conn.prepare_cached(include_str!("sql/select_schedules.sql"))?;
-    views(select.query(params![name, owner])?)
+    views(select.query(params![name, owner, after, limit])?)
 }
 
 fn views(mut rows: rusqlite::Rows<'_>) -> Result<Vec<ScheduleView>> {

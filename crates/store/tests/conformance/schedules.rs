@@ -170,6 +170,9 @@ async fn schedules_are_found_by_name_owner_and_time(kit: &Kit) {
         (Which::All, "a b c d over rests"),
         (Which::OwnedBy("x".into()), "b c d"),
         (Which::Named("b".into()), "b"),
+        (Which::Page { owner: None, after: None, limit: 2 }, "a b"),
+        (Which::Page { owner: None, after: Some("b".into()), limit: 3 }, "c d over"),
+        (Which::Page { owner: Some("x".into()), after: Some("b".into()), limit: 9 }, "c d"),
         (Which::Next(3), "a b c"),
         (Which::Next(100), "a b c d"),
     ] {

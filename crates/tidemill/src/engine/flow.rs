@@ -7,9 +7,11 @@ mod watch;
 use std::time::Duration;
 
 use tidemill_core::flow::plan;
-use tidemill_core::{Error as Invalid, FlowId, NewJob, Payload};
+use tidemill_core::{Error as Invalid, FlowId, JobId, NewJob, Payload};
 use tidemill_store::Hint;
-use tidemill_store::flow::{FlowAct, FlowAnswer, FlowFilter, FlowHead, FlowView, Start, text};
+use tidemill_store::flow::{
+    FlowAct, FlowAnswer, FlowFilter, FlowHead, FlowView, Output, PAGE_FLOWS_MAX, Start, text,
+};
 #[cfg(feature = "sqlite")]
 use tidemill_store::rusqlite::Connection;
 
@@ -119,6 +121,20 @@ impl Tidemill {
     /// A page of flows, newest first.
     pub async fn flows(&self, filter: &FlowFilter) -> Result<Vec<FlowHead>> {
         Ok(self.0.store.flows(filter).await?)
+    }
+
+    /// A page of what the jobs of a step returned, by id, after this one; at most 1,000.
+    pub async fn flow_outputs(
+        &self,
+        id: FlowId,
+        step: &str,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Result<Vec<Output>> {
+        let view = self.flow(id).await?.ok_or(Error::FlowUnknown { id })?;
+        let named = view.steps.iter().find(|known| known.name == step && !known.superseded);
+        let step = named.ok_or_else(|| Error::StepUnknown { id, step: step.to_owned() })?;
+        Ok(self.0.store.outputs(id, step.number, after, limit.min(PAGE_FLOWS_MAX)).await?)
     }
 
     /// Calls a flow off: what waits never starts, what runs is told, and it ends when that has ended.

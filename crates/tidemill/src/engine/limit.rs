@@ -3,16 +3,18 @@
 //! A limit is kept with the rules of the queue or pattern whose jobs it means, so it is set, versioned and
 //! followed as they are: in every process, from the moment it is set.
 
+use jiff::Timestamp;
 use tidemill_core::Error as Invalid;
-use tidemill_core::gate::Limit;
+use tidemill_core::gate::{GateView, Limit, PART, Per};
 use tidemill_core::queue::QueueRules;
 use tidemill_store::view::Lacks;
 
 use crate::engine::Tidemill;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A limit and whose jobs it means.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NamedLimit {
     /// Its name.
     pub name: String,
@@ -23,7 +25,54 @@ pub struct NamedLimit {
     pub limit: Limit,
 }
 
+/// A limit, and how it stands.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LimitState {
+    /// The limit.
+    #[serde(flatten)]
+    pub limit: NamedLimit,
+    /// Jobs that run under it; not said of one that counts by tenant or key.
+    pub inside: Option<u64>,
+    /// Jobs that it holds back, counted up to 100,000.
+    pub held: u64,
+    /// Nobody passes before, because a handler or the breaker said so.
+    pub shut_until: Option<Timestamp>,
+    /// Whether it was shut because too much failed.
+    pub is_broken: bool,
+}
+
 impl Tidemill {
+    /// All limits that have a name, and how they stand.
+    pub async fn limit_states(&self) -> Result<Vec<LimitState>> {
+        let limits = self.limits().await?;
+        let of_all = |limit: &NamedLimit| limit.limit.per == Per::All;
+        let gate = |limit: &NamedLimit| {
+            let gate = limit.limit.gate(&limit.queue, &limit.name);
+            // A limit by tenant or key has many gates; they are asked for together.
+            if of_all(limit) { gate } else { format!("{gate}{PART}") }
+        };
+        let gates = self.0.store.gates(&limits.iter().map(gate).collect::<Vec<_>>()).await?;
+        let state = |(limit, gate): (NamedLimit, GateView)| LimitState {
+            inside: of_all(&limit).then(|| gate.inside.iter().map(|(_, jobs)| jobs).sum()),
+            held: gate.held,
+            shut_until: gate.shut_until,
+            is_broken: gate.is_broken,
+            limit,
+        };
+        Ok(limits.into_iter().zip(gates).map(state).collect())
+    }
+
+    /// Takes a limit away that is there.
+    pub async fn delete_limit(&self, queue: &str, name: &str) -> Result<()> {
+        let known = self.limits().await?;
+        if !known.iter().any(|limit| limit.name == name && limit.queue == queue) {
+            let (name, queue) = (name.to_owned(), queue.to_owned());
+            return Err(Error::LimitUnknown { name, queue });
+        }
+        self.set_limit(queue, name, None).await
+    }
+
     /// Sets a limit on the jobs of a queue or pattern, all of them together; `None` takes it away.
     ///
     /// ```

@@ -4,6 +4,7 @@
 //! themselves are fired by `services/schedule`.
 
 pub mod ask;
+pub mod json;
 pub mod new;
 
 use jiff::Timestamp;
@@ -21,6 +22,8 @@ use new::Schedule;
 
 /// Looks before a schedule that others keep changing is given up.
 const LOOKS_MAX: usize = 20;
+/// The most schedules of one page.
+const PAGE_MAX: usize = 1000;
 
 /// The schedules of a store; see [`Tidemill::schedules`].
 #[derive(Debug, Clone)]
@@ -50,12 +53,19 @@ impl Schedules<'_> {
     /// Sets a schedule by its name: makes it, or changes it if it is this owner's. One that is set
     /// again unchanged stays as it is; a change that leaves the time alone loses no slot.
     pub async fn set(&self, schedule: Schedule) -> Result<ScheduleView> {
+        self.set_of(schedule, None).await
+    }
+
+    /// The same, only if the schedule has this version: what is changed is what was seen
+    /// ([`Error::ScheduleChanged`]). `None`: whatever is there.
+    pub async fn set_of(&self, schedule: Schedule, version: Option<i64>) -> Result<ScheduleView> {
         self.0.know_rules().await;
         let (definition, slots) = self.checked(schedule)?;
         let name = definition.name.clone();
         for _ in 0..LOOKS_MAX {
             let now = self.0.now().await?;
             let known = self.find(&name).await?;
+            is_of(&name, known.as_ref(), version)?;
             let change = change(&definition, &slots, known.as_ref(), now)?;
             let Some(change) = change else {
                 return known.ok_or(Error::ScheduleUnknown { name });
@@ -128,8 +138,14 @@ impl Schedules<'_> {
 
     /// Deletes a schedule of this owner, and its history. Jobs it has made stay.
     pub async fn delete(&self, name: &str, owner: &str) -> Result<()> {
+        self.delete_of(name, owner, None).await
+    }
+
+    /// The same, only if the schedule has this version.
+    pub async fn delete_of(&self, name: &str, owner: &str, version: Option<i64>) -> Result<()> {
         self.changing(name, |view, _| {
             owned(&view, owner)?;
+            is_of(name, Some(&view), version)?;
             Ok(Some(ScheduleChange::Delete { name: name.to_owned(), version: view.version }))
         })
         .await
@@ -175,6 +191,17 @@ impl Schedules<'_> {
     pub async fn list(&self, owner: Option<&str>) -> Result<Vec<ScheduleView>> {
         let which = owner.map_or(Which::All, |owner| Which::OwnedBy(owner.to_owned()));
         Ok(self.0.0.store.schedules(&which).await?)
+    }
+
+    /// A page of schedules by name, after this one; at most 1,000.
+    pub async fn page(
+        &self,
+        owner: Option<String>,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<ScheduleView>> {
+        let limit = limit.min(PAGE_MAX);
+        Ok(self.0.0.store.schedules(&Which::Page { owner, after, limit }).await?)
     }
 
     /// What became of its slots, latest first, at most `limit`. The last 1,000 entries are kept.
@@ -246,6 +273,14 @@ fn change(
 /// Whether nothing would ever come of a change, because its time has passed.
 fn starts_over(change: &ScheduleChange) -> bool {
     matches!(change, ScheduleChange::Put { next_at: NextAt::At(None), .. })
+}
+
+/// Refuses a change that was made of another version.
+fn is_of(name: &str, known: Option<&ScheduleView>, version: Option<i64>) -> Result<()> {
+    if version.is_some_and(|version| known.is_none_or(|view| view.version != version)) {
+        return Err(Error::ScheduleChanged { name: name.to_owned() });
+    }
+    Ok(())
 }
 
 fn owned(view: &ScheduleView, by: &str) -> Result<()> {

@@ -193,6 +193,16 @@ impl Enqueue {
         Self { queue: queue.into(), ..self }
     }
 
+    /// The queue it will wait in.
+    pub fn queue_name(&self) -> &str {
+        &self.queue
+    }
+
+    /// Whose job it will be.
+    pub fn tenant_name(&self) -> Option<&str> {
+        self.tenant.as_deref()
+    }
+
     /// In which band.
     #[must_use]
     pub fn priority(self, priority: Priority) -> Self {

@@ -61,7 +61,30 @@ pub(super) enum DraftWork {
     Flow(Vec<Draft>),
 }
 
+impl Draft {
+    fn each_job<E>(
+        &mut self,
+        see: &mut impl FnMut(&mut Enqueue) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        if let DraftUndo::Job(undo) = &mut self.undo {
+            see(undo)?;
+        }
+        match &mut self.work {
+            DraftWork::Jobs(jobs) => jobs.iter_mut().try_for_each(see),
+            DraftWork::Flow(steps) => steps.iter_mut().try_for_each(|step| step.each_job(see)),
+        }
+    }
+}
+
 impl Flow {
+    /// Shows every job of it, those that undo others too, to whoever may change or refuse them.
+    pub fn each_job<E>(
+        &mut self,
+        mut see: impl FnMut(&mut Enqueue) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        self.steps.iter_mut().try_for_each(|step| step.each_job(&mut see))
+    }
+
     /// A flow without steps.
     pub fn new(name: impl Into<String>) -> Self {
         let options = FlowOptions::default();

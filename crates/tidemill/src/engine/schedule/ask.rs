@@ -21,6 +21,7 @@ const PREVIEW_MAX: usize = 1000;
 
 /// A slot that is to come.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ComingSlot {
     /// The moment.
     pub slot: Timestamp,
@@ -43,6 +44,7 @@ pub struct Backfill {
 
 /// A slot of the past, and whether a backfill would fire it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PastSlot {
     /// The moment.
     pub slot: Timestamp,

@@ -1,0 +1,286 @@
+//! Flows and sagas: start, look, wait for, call off, and let go on what is stuck.
+//!
+//! A flow is of the queues and tenants of its jobs: who is limited to some starts flows of those alone, and knows of a
+//! flow if all its steps are of those.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use http::{HeaderName, StatusCode, header};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tidemill::core::flow::FlowState;
+use tidemill::{Enqueue, Flow, FlowFilter, FlowHead, FlowView, Limits, Output, Payload};
+use tidemill_core::{FlowId, JobId};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::access::Caller;
+use crate::api::App;
+use crate::cursor;
+use crate::extract::{Body, Named, Params};
+use crate::problem::{Answer, Problem, Refusal};
+
+const LIST: &str = "flows";
+const OUTPUTS: &str = "outputs";
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(start, list))
+        .routes(routes!(show))
+        .routes(routes!(cancel))
+        .routes(routes!(retry))
+        .routes(routes!(rerun))
+        .routes(routes!(resolve))
+        .routes(routes!(outputs))
+}
+
+/// A flow that was started.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct FlowStarted {
+    id: FlowId,
+}
+
+/// Starts a flow: all of it is written, or nothing. Sent twice under the same `id`, it is started once.
+///
+/// It has a `name` and `steps`; a step has a `name`, a `kind` with a `payload` (or `payloads`, or `steps` of its own),
+/// and says what it comes `after`. With `"saga": true` its steps have an `undo`.
+#[utoipa::path(post, path = "/v1/flows", operation_id = "start_flow", tag = "flows",
+    request_body(content = serde_json::Value), responses(
+        (status = 201, body = FlowStarted),
+        (status = 429, body = Problem, content_type = "application/problem+json", description = "A queue is full"),
+    ))]
+async fn start(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Body(text): Body<Box<RawValue>>,
+) -> Answer<(StatusCode, [(HeaderName, String); 1], Json<FlowStarted>)> {
+    let mut flow = Flow::from_json(text.get())?;
+    flow.each_job(|job: &mut Enqueue| {
+        caller.check_queue(job.queue_name())?;
+        let mut tenant = job.tenant_name().map(str::to_owned);
+        caller.check_tenant(&mut tenant)?;
+        if let Some(tenant) = tenant {
+            *job = job.clone().tenant(tenant);
+        }
+        Ok::<_, Refusal>(())
+    })?;
+    let id = app.mill.start(flow).await?;
+    let place = [(header::LOCATION, format!("/v1/flows/{id}"))];
+    Ok((StatusCode::CREATED, place, Json(FlowStarted { id })))
+}
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Filter {
+    state: Option<FlowState>,
+    name: Option<String>,
+    /// The `next` of the page before.
+    cursor: Option<String>,
+    /// At most this many, 50 unless given.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+}
+
+/// A page of flows, newest first.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct FlowPage {
+    flows: Vec<FlowHead>,
+    /// What to give as `cursor` for what follows; absent when nothing follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// Flows, newest first. Only for credentials that reach all queues and tenants.
+#[utoipa::path(get, path = "/v1/flows", operation_id = "list_flows", tag = "flows", params(Filter),
+    responses((status = 200, body = FlowPage)))]
+async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Params(Filter { state, name, cursor, limit }): Params<Filter>,
+) -> Answer<Json<FlowPage>> {
+    caller.check_all_tenants()?;
+    caller.check_queue("*")?;
+    let limit = cursor::rows(limit)?;
+    let before = cursor::read_id(LIST, cursor.as_deref())?;
+    let flows = app.mill.flows(&FlowFilter { state, name, before, limit }).await?;
+    let last = flows.last().filter(|_| flows.len() == limit);
+    let next = last.map(|last| cursor::write(LIST, &last.id.to_string()));
+    Ok(Json(FlowPage { flows, next }))
+}
+
+/// A flow that the caller may know of.
+async fn seen(app: &App, caller: &Caller, id: FlowId) -> Answer<FlowView> {
+    let unknown = || Refusal::from(tidemill::Error::FlowUnknown { id });
+    let view = app.mill.flow(id).await?.ok_or_else(unknown)?;
+    if caller.is_limited() {
+        for first in view.steps.iter().filter_map(|step| step.first) {
+            caller.check_job(app, first).await.map_err(|_| unknown())?;
+        }
+    }
+    Ok(view)
+}
+
+/// A flow with its steps.
+#[utoipa::path(get, path = "/v1/flows/{id}", operation_id = "show_flow", tag = "flows",
+    params(("id" = FlowId, Path)), responses((status = 200, body = FlowView)))]
+async fn show(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(id): Named<FlowId>,
+) -> Answer<Json<FlowView>> {
+    seen(&app, &caller, id).await.map(Json)
+}
+
+/// What came of an act on a flow.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct FlowActed {
+    /// How many jobs it came to.
+    jobs: u64,
+}
+
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct FlowCancel {
+    /// Why; kept with the flow.
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+/// Calls a flow off: what waits never starts, what runs is told, and it ends when that has ended.
+#[utoipa::path(post, path = "/v1/flows/{id}/cancel", operation_id = "cancel_flow", tag = "flows",
+    params(("id" = FlowId, Path)), request_body = FlowCancel, responses(
+        (status = 200, body = FlowActed),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "It has ended"),
+    ))]
+async fn cancel(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(id): Named<FlowId>,
+    Body(FlowCancel { reason }): Body<FlowCancel>,
+) -> Answer<Json<FlowActed>> {
+    seen(&app, &caller, id).await?;
+    let jobs = app.mill.cancel_flow(id, reason.as_deref().unwrap_or("cancelled")).await?;
+    Ok(Json(FlowActed { jobs }))
+}
+
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct FlowRetry {
+    /// Those of this step only.
+    #[serde(default)]
+    step: Option<String>,
+}
+
+/// Sends the dead jobs of a flow on their way again; what was skipped because of them waits again.
+#[utoipa::path(post, path = "/v1/flows/{id}/retry", operation_id = "retry_flow", tag = "flows",
+    params(("id" = FlowId, Path)), request_body = FlowRetry, responses(
+        (status = 200, body = FlowActed),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "It cannot now"),
+    ))]
+async fn retry(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(id): Named<FlowId>,
+    Body(FlowRetry { step }): Body<FlowRetry>,
+) -> Answer<Json<FlowActed>> {
+    seen(&app, &caller, id).await?;
+    let jobs = app.mill.retry_flow(id, step.as_deref(), caller.name()).await?;
+    Ok(Json(FlowActed { jobs }))
+}
+
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct FlowRerun {
+    /// From this step on.
+    step: String,
+}
+
+/// Lets a step and everything that comes after it run again, as fresh jobs; what has run stays, as history.
+#[utoipa::path(post, path = "/v1/flows/{id}/rerun", operation_id = "rerun_flow", tag = "flows",
+    params(("id" = FlowId, Path)), request_body = FlowRerun, responses(
+        (status = 200, body = FlowActed),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "It cannot now"),
+    ))]
+async fn rerun(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(id): Named<FlowId>,
+    Body(FlowRerun { step }): Body<FlowRerun>,
+) -> Answer<Json<FlowActed>> {
+    seen(&app, &caller, id).await?;
+    Ok(Json(FlowActed { jobs: app.mill.rerun_flow(id, &step).await? }))
+}
+
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Resolve {
+    /// Which step has a dead job.
+    step: String,
+    /// What it is to have returned.
+    #[serde(default)]
+    #[schema(value_type = Option<serde_json::Value>)]
+    output: Option<Box<RawValue>>,
+    /// Why; noted on the dead letter.
+    why: String,
+}
+
+/// Lets the dead job of a step count as done: somebody has seen to it, or it is to be left out.
+#[utoipa::path(post, path = "/v1/flows/{id}/resolve", operation_id = "resolve_step", tag = "flows",
+    params(("id" = FlowId, Path)), request_body = Resolve, responses(
+        (status = 200, body = FlowActed),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "It cannot now"),
+    ))]
+async fn resolve(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(id): Named<FlowId>,
+    Body(Resolve { step, output, why }): Body<Resolve>,
+) -> Answer<Json<FlowActed>> {
+    seen(&app, &caller, id).await?;
+    let output = output.map(|raw| Payload::parse(raw.get(), &Limits::default())).transpose()?;
+    let jobs = app.mill.resolve_step(id, &step, output, caller.name(), &why).await?;
+    Ok(Json(FlowActed { jobs }))
+}
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct OfStep {
+    /// The step.
+    step: String,
+    /// The `next` of the page before.
+    cursor: Option<String>,
+    /// At most this many, 50 unless given.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+}
+
+/// A page of what jobs returned, by id.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct OutputPage {
+    outputs: Vec<Output>,
+    /// What to give as `cursor` for what follows; absent when nothing follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// What the jobs of a step returned, by id; nothing of those that are dead or were called off.
+#[utoipa::path(get, path = "/v1/flows/{id}/outputs", operation_id = "flow_outputs", tag = "flows",
+    params(("id" = FlowId, Path), OfStep), responses((status = 200, body = OutputPage)))]
+async fn outputs(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(id): Named<FlowId>,
+    Params(OfStep { step, cursor, limit }): Params<OfStep>,
+) -> Answer<Json<OutputPage>> {
+    let limit = cursor::rows(limit)?;
+    let after: Option<JobId> = cursor::read_id(OUTPUTS, cursor.as_deref())?;
+    seen(&app, &caller, id).await?;
+    let outputs = app.mill.flow_outputs(id, &step, after, limit).await?;
+    let last = outputs.last().filter(|_| outputs.len() == limit);
+    let next = last.map(|last| cursor::write(OUTPUTS, &last.id.to_string()));
+    Ok(Json(OutputPage { outputs, next }))
+}

@@ -1,0 +1,344 @@
+//! Schedules: set, look ahead, pause, run now, fill gaps. One is of the queue and tenant of the job it makes.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use http::{HeaderMap, StatusCode};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tidemill::store::schedule::Fired;
+use tidemill::store::{FireView, ScheduleView};
+use tidemill::{Backfill, ComingSlot, PastSlot, ScheduleWish};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::access::Caller;
+use crate::api::App;
+use crate::extract::{Body, Named, Params};
+use crate::problem::{Answer, Problem, Refusal};
+use crate::{cursor, etag};
+
+const LIST: &str = "schedules";
+/// The owner of schedules that name none.
+const OWNER: &str = "http";
+const SLOTS_DEFAULT: u32 = 10;
+
+/// A schedule with its version as an entity tag.
+type Tagged = (etag::Tag, Json<ScheduleView>);
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(show, set, delete))
+        .routes(routes!(pause))
+        .routes(routes!(resume))
+        .routes(routes!(run))
+        .routes(routes!(backfill))
+        .routes(routes!(history))
+        .routes(routes!(preview))
+        .routes(routes!(preview_of))
+}
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Filter {
+    /// Those of this owner.
+    owner: Option<String>,
+    /// The `next` of the page before.
+    cursor: Option<String>,
+    /// At most this many, 50 unless given.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+}
+
+/// A page of schedules, by name.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct SchedulePage {
+    schedules: Vec<ScheduleView>,
+    /// What to give as `cursor` for what follows, also where this page is not full; absent when nothing follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// Schedules, by name.
+#[utoipa::path(get, path = "/v1/schedules", operation_id = "list_schedules", tag = "schedules", params(Filter),
+    responses((status = 200, body = SchedulePage)))]
+async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Params(Filter { owner, cursor, limit }): Params<Filter>,
+) -> Answer<Json<SchedulePage>> {
+    let limit = cursor::rows(limit)?;
+    let after = cursor::read(LIST, cursor.as_deref())?;
+    let mut schedules = app.mill.schedules().page(owner, after, limit).await?;
+    let last = schedules.last().filter(|_| schedules.len() == limit);
+    let next = last.map(|last| cursor::write(LIST, &last.definition.name));
+    schedules.retain(|view| sees(&caller, view));
+    Ok(Json(SchedulePage { schedules, next }))
+}
+
+/// Whether the caller may know of a schedule.
+fn sees(caller: &Caller, view: &ScheduleView) -> bool {
+    let job = &view.definition.job;
+    caller.reaches(&job.queue)
+        && caller.tenant().is_none_or(|own| job.tenant.as_deref() == Some(own))
+}
+
+/// A schedule that the caller may know of.
+async fn seen(app: &App, caller: &Caller, name: &str) -> Answer<ScheduleView> {
+    let view = app.mill.schedules().get(name).await?;
+    let unknown = || tidemill::Error::ScheduleUnknown { name: name.to_owned() };
+    Some(view).filter(|view| sees(caller, view)).ok_or_else(|| unknown().into())
+}
+
+async fn tagged(app: &App, caller: &Caller, name: &str) -> Answer<Tagged> {
+    let view = seen(app, caller, name).await?;
+    Ok((etag::of(&view.version), Json(view)))
+}
+
+/// A schedule, and where it stands.
+#[utoipa::path(get, path = "/v1/schedules/{name}", operation_id = "show_schedule", tag = "schedules",
+    params(("name" = String, Path)), responses(
+        (status = 200, body = ScheduleView, headers(("ETag" = String))),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "There is none"),
+    ))]
+async fn show(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(name): Named<String>,
+) -> Answer<Tagged> {
+    tagged(&app, &caller, &name).await
+}
+
+/// Makes a schedule, or replaces it. One that is set again unchanged stays as it is; a change that leaves the time
+/// alone loses no slot.
+///
+/// With `If-Match` it is refused when somebody else has changed it meanwhile.
+#[utoipa::path(put, path = "/v1/schedules/{name}", operation_id = "set_schedule", tag = "schedules",
+    params(
+        ("name" = String, Path),
+        ("If-Match" = Option<String>, Header, description = "The ETag of the schedule that was read"),
+    ),
+    request_body = ScheduleWish, responses(
+        (status = 200, body = ScheduleView, headers(("ETag" = String))),
+        (status = 412, body = Problem, content_type = "application/problem+json", description = "It has changed"),
+    ))]
+async fn set(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(name): Named<String>,
+    headers: HeaderMap,
+    Body(mut wish): Body<ScheduleWish>,
+) -> Answer<Tagged> {
+    caller.check_wish(&mut wish.job)?;
+    wish.owner.get_or_insert_with(|| OWNER.to_owned());
+    let known = match app.mill.schedules().get(&name).await {
+        Err(tidemill::Error::ScheduleUnknown { .. }) => None,
+        known => Some(known?),
+    };
+    if known.is_some_and(|known| !sees(&caller, &known)) {
+        let detail =
+            format!("{name:?} is the name of a schedule that {:?} does not reach", caller.name());
+        return Err(Refusal::new(StatusCode::FORBIDDEN, "queue_refused", detail));
+    }
+    let view = app.mill.schedules().set_of(wish.named(&name)?, version(&headers)?).await?;
+    Ok((etag::of(&view.version), Json(view)))
+}
+
+fn version(headers: &HeaderMap) -> Answer<Option<i64>> {
+    Ok(etag::wanted_number(headers)?.map(|number| i64::try_from(number).unwrap_or(i64::MAX)))
+}
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Whose {
+    /// Whose it is; `http` unless given.
+    owner: Option<String>,
+}
+
+/// Deletes a schedule, and its history. Jobs it has made stay.
+#[utoipa::path(delete, path = "/v1/schedules/{name}", operation_id = "delete_schedule", tag = "schedules",
+    params(
+        ("name" = String, Path),
+        Whose,
+        ("If-Match" = Option<String>, Header, description = "The ETag of the schedule that was read"),
+    ),
+    responses(
+        (status = 204, description = "It is no more"),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "There is none"),
+        (status = 412, body = Problem, content_type = "application/problem+json", description = "It has changed"),
+    ))]
+async fn delete(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(name): Named<String>,
+    Params(Whose { owner }): Params<Whose>,
+    headers: HeaderMap,
+) -> Answer<StatusCode> {
+    seen(&app, &caller, &name).await?;
+    let owner = owner.as_deref().unwrap_or(OWNER);
+    app.mill.schedules().delete_of(&name, owner, version(&headers)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Lets a schedule rest: no slot fires until it is resumed.
+#[utoipa::path(post, path = "/v1/schedules/{name}/pause", operation_id = "pause_schedule", tag = "schedules",
+    params(("name" = String, Path)), responses(
+        (status = 200, body = ScheduleView, headers(("ETag" = String))),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "There is none"),
+    ))]
+async fn pause(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(name): Named<String>,
+) -> Answer<Tagged> {
+    seen(&app, &caller, &name).await?;
+    app.mill.schedules().pause(&name).await?;
+    tagged(&app, &caller, &name).await
+}
+
+/// Ends a pause. What would have fired meanwhile is not caught up.
+#[utoipa::path(post, path = "/v1/schedules/{name}/resume", operation_id = "resume_schedule", tag = "schedules",
+    params(("name" = String, Path)), responses(
+        (status = 200, body = ScheduleView, headers(("ETag" = String))),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "There is none"),
+    ))]
+async fn resume(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(name): Named<String>,
+) -> Answer<Tagged> {
+    seen(&app, &caller, &name).await?;
+    app.mill.schedules().resume(&name).await?;
+    tagged(&app, &caller, &name).await
+}
+
+/// Makes its job now, beside its slots, also while it rests. Its policy for overlaps holds.
+#[utoipa::path(post, path = "/v1/schedules/{name}/run", operation_id = "run_schedule", tag = "schedules",
+    params(("name" = String, Path)), responses(
+        (status = 200, body = Fired),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "There is none"),
+    ))]
+async fn run(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(name): Named<String>,
+) -> Answer<Json<Fired>> {
+    seen(&app, &caller, &name).await?;
+    Ok(Json(app.mill.schedules().run_now(&name).await?))
+}
+
+/// Slots of the past that are to be fired.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Fill {
+    /// From this moment on.
+    from: Timestamp,
+    /// Until before this moment; not in the future.
+    to: Timestamp,
+    /// Also those that have fired.
+    #[serde(default)]
+    again: bool,
+    /// Says what there is, and fires nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// What became of slots, or would.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct Filled {
+    /// What became of each slot.
+    fired: Vec<Fired>,
+    /// The slots of the range, where nothing was fired.
+    slots: Vec<PastSlot>,
+}
+
+/// Fires the slots of a range of the past, those that have not fired, all or none; at most 1,000.
+#[utoipa::path(post, path = "/v1/schedules/{name}/backfill", operation_id = "backfill_schedule", tag = "schedules",
+    params(("name" = String, Path)), request_body = Fill, responses(
+        (status = 200, body = Filled),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "There is none"),
+    ))]
+async fn backfill(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(name): Named<String>,
+    Body(Fill { from, to, again, dry_run }): Body<Fill>,
+) -> Answer<Json<Filled>> {
+    seen(&app, &caller, &name).await?;
+    let (schedules, range) = (app.mill.schedules(), Backfill { from, to, again });
+    if dry_run {
+        let slots = schedules.backfill_preview(&name, range).await?;
+        return Ok(Json(Filled { fired: Vec::new(), slots }));
+    }
+    let fired = schedules.backfill(&name, range).await?;
+    Ok(Json(Filled { fired, slots: Vec::new() }))
+}
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Long {
+    /// At most this many entries, 50 unless given; no more than 1,000 are kept.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+}
+
+/// What became of the slots of a schedule, latest first.
+#[utoipa::path(get, path = "/v1/schedules/{name}/history", operation_id = "schedule_history", tag = "schedules",
+    params(("name" = String, Path), Long), responses(
+        (status = 200, body = Vec<FireView>),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "There is none"),
+    ))]
+async fn history(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(name): Named<String>,
+    Params(Long { limit }): Params<Long>,
+) -> Answer<Json<Vec<FireView>>> {
+    seen(&app, &caller, &name).await?;
+    Ok(Json(app.mill.schedules().history(&name, cursor::rows(limit)?).await?))
+}
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Ahead {
+    /// So many slots, 10 unless given.
+    #[param(minimum = 1, maximum = 1000)]
+    slots: Option<u32>,
+}
+
+/// The next slots of a schedule.
+#[utoipa::path(get, path = "/v1/schedules/{name}/preview", operation_id = "preview_schedule", tag = "schedules",
+    params(("name" = String, Path), Ahead), responses(
+        (status = 200, body = Vec<ComingSlot>),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "There is none"),
+    ))]
+async fn preview(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(name): Named<String>,
+    Params(Ahead { slots }): Params<Ahead>,
+) -> Answer<Json<Vec<ComingSlot>>> {
+    seen(&app, &caller, &name).await?;
+    let slots = cursor::rows(slots.or(Some(SLOTS_DEFAULT)))?;
+    Ok(Json(app.mill.schedules().preview(&name, slots).await?))
+}
+
+/// The next slots of a schedule that is only described. Checks it; writes nothing.
+#[utoipa::path(post, path = "/v1/schedule-preview", operation_id = "preview_schedule_of", tag = "schedules",
+    params(Ahead), request_body = ScheduleWish, responses((status = 200, body = Vec<ComingSlot>)))]
+async fn preview_of(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Params(Ahead { slots }): Params<Ahead>,
+    Body(mut wish): Body<ScheduleWish>,
+) -> Answer<Json<Vec<ComingSlot>>> {
+    caller.check_wish(&mut wish.job)?;
+    let slots = cursor::rows(slots.or(Some(SLOTS_DEFAULT)))?;
+    Ok(Json(app.mill.schedules().preview_of(wish.named("preview")?, slots).await?))
+}
