@@ -1,5 +1,6 @@
 //! The commands, a file each. `run` parses nothing and prints everything.
 
+pub mod alerts;
 pub mod bench;
 pub mod completions;
 pub mod dead;
@@ -14,6 +15,7 @@ pub mod queues;
 pub mod schedules;
 pub mod serve;
 pub mod token;
+pub mod top;
 pub mod work;
 pub mod workers;
 pub mod workflows;

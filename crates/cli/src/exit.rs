@@ -57,6 +57,11 @@ impl Failure {
         Self::new(Exit::Usage, "usage", message)
     }
 
+    /// Its sentence.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// The same, with what to do next.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {

@@ -7,6 +7,7 @@ mod app;
 mod commands;
 mod duration;
 mod exit;
+mod otlp;
 mod output;
 mod pretty;
 mod progress;
@@ -17,10 +18,11 @@ use std::process::ExitCode;
 use app::App;
 use clap::{Parser, Subcommand};
 use commands::{
-    bench, completions, dead, demo, doctor, enqueue, flows, jobs, limits, migrate, queues,
-    schedules, serve, token, work, workers, workflows,
+    alerts, bench, completions, dead, demo, doctor, enqueue, flows, jobs, limits, migrate, queues,
+    schedules, serve, token, top, work, workers, workflows,
 };
 use exit::{Exit, Failure, Outcome};
+use otlp::Otlp;
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 ok · 1 the work failed · 2 usage or refused input · 3 not found ·
@@ -68,6 +70,10 @@ enum Command {
     Schedules(schedules::Args),
     /// Tokens: who may talk to a server, and what they may do there
     Token(token::Args),
+    /// Queues, rates, latencies, workers and what died, live in the terminal
+    Top(top::Args),
+    /// What somebody should look at
+    Alerts,
     /// The workers that are alive
     Workers,
     /// Bring the store's schema up to date
@@ -83,7 +89,11 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let app = App { store: cli.store, json: cli.json };
-    log_to_stderr(matches!(cli.command, Command::Work(_) | Command::Serve(_)));
+    let otlp = match cli.command.otlp().map(Otlp::start).transpose() {
+        Ok(otlp) => otlp,
+        Err(failure) => return failure.report(app.json).into(),
+    };
+    log_to_stderr(matches!(cli.command, Command::Work(_) | Command::Serve(_)), otlp.as_ref());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let outcome = runtime.map_err(Failure::from).and_then(|runtime| {
         let outcome = runtime.block_on(run(&app, cli.command));
@@ -91,7 +101,21 @@ fn main() -> ExitCode {
         runtime.shutdown_background();
         outcome
     });
+    if let Some(otlp) = otlp {
+        otlp.stop();
+    }
     outcome.unwrap_or_else(|failure| failure.report(app.json)).into()
+}
+
+impl Command {
+    /// Where traces go.
+    fn otlp(&self) -> Option<&str> {
+        match self {
+            Self::Work(args) => args.otlp(),
+            Self::Serve(args) => args.otlp(),
+            _ => None,
+        }
+    }
 }
 
 async fn run(app: &App, command: Command) -> Outcome {
@@ -108,6 +132,8 @@ async fn run(app: &App, command: Command) -> Outcome {
         Command::Limits(args) => limits::run(app, args).await,
         Command::Schedules(args) => schedules::run(app, args).await,
         Command::Token(args) => token::run(app, args).await,
+        Command::Top(args) => top::run(app, args).await,
+        Command::Alerts => alerts::run(app).await,
         Command::Workers => workers::run(app).await,
         Command::Migrate => migrate::run(app).await,
         Command::Doctor => doctor::run(app).await,
@@ -121,8 +147,10 @@ async fn run(app: &App, command: Command) -> Outcome {
 
 /// A worker tells what it does, to people in its own lines; other commands say their errors
 /// themselves. `TIDEMILL_LOG` decides.
-fn log_to_stderr(is_worker: bool) {
-    use tracing_subscriber::EnvFilter;
+fn log_to_stderr(is_worker: bool, otlp: Option<&Otlp>) {
+    use tracing_subscriber::filter::{LevelFilter, Targets};
+    use tracing_subscriber::prelude::*;
+    use tracing_subscriber::{EnvFilter, fmt, registry};
     let default = match (is_worker, std::io::stderr().is_terminal()) {
         (true, false) => "warn,tidemill=info",
         (true, true) => "warn",
@@ -130,10 +158,16 @@ fn log_to_stderr(is_worker: bool) {
     };
     let filter = EnvFilter::try_from_env("TIDEMILL_LOG");
     let colourful = output::Paint::stderr().is_on();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter.unwrap_or_else(|_| EnvFilter::new(default)))
+    let log = fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(colourful)
         .with_target(false)
-        .init();
+        .with_filter(filter.unwrap_or_else(|_| EnvFilter::new(default)));
+    // The sender's own spans are nobody's business, least of all its own.
+    let traces = otlp.map(|otlp| {
+        tracing_opentelemetry::layer()
+            .with_tracer(otlp.tracer())
+            .with_filter(Targets::new().with_target("tidemill", LevelFilter::INFO))
+    });
+    registry().with(log).with(traces).init();
 }

@@ -375,6 +375,12 @@ impl GateView {
     }
 }
 
+/// The queue or pattern of a gate, and the name of its limit, which is empty for a queue's own.
+pub fn parts(gate: &str) -> (&str, &str) {
+    let base = gate.split([PART, MEANING]).next().unwrap_or_default();
+    base.rsplit_once('/').unwrap_or((base, ""))
+}
+
 /// The name of a gate for people: `stripe of mail:* for acme`.
 pub fn describe(gate: &str) -> String {
     let (base, part) =
@@ -434,6 +440,8 @@ mod tests {
         let different: std::collections::BTreeSet<_> = all.into_iter().flatten().collect();
         assert_eq!(different.len(), 9);
         assert!(different.iter().all(|gate| describe(gate) == "limit x of q"));
+        assert!(different.iter().all(|gate| parts(gate) == ("q", "x")));
+        assert_eq!(parts("mail/\u{1f}42"), ("mail", ""));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! store remembers what was decided here, and the engine acts on it.
 
 pub mod access;
+pub mod alert;
 pub mod clock;
 pub mod credit;
 pub mod dead;
@@ -15,6 +16,7 @@ pub mod gate;
 pub mod id;
 pub mod job;
 pub mod limit;
+pub mod measure;
 pub mod name;
 pub mod payload;
 pub mod queue;
@@ -25,12 +27,14 @@ pub mod share;
 pub mod span;
 pub mod stowaway;
 pub mod stream;
+pub mod trace;
 pub mod why;
 pub mod wish;
 pub mod workflow;
 
 pub use access::secret::Secret;
 pub use access::{Act, Grant, Role};
+pub use alert::{Alert, AlertKind, Thresholds};
 pub use clock::{Clock, ManualClock};
 pub use depth::Overflow;
 pub use error::{Error, Result};

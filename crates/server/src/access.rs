@@ -26,6 +26,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("GET", "/startupz", Need::Nothing),
     ("GET", "/readyz", Need::Nothing),
     ("GET", "/openapi.json", Need::Nothing),
+    ("GET", "/metrics", Need::Act(Act::Look)),
     ("POST", "/v1/jobs", Need::Act(Act::Enqueue)),
     ("POST", "/v1/jobs/batch", Need::Act(Act::Enqueue)),
     ("GET", "/v1/jobs", Need::Act(Act::Look)),
@@ -80,6 +81,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("PUT", "/v1/limits/{name}", Need::Act(Act::Operate)),
     ("DELETE", "/v1/limits/{name}", Need::Act(Act::Operate)),
     ("GET", "/v1/workers", Need::Act(Act::Look)),
+    ("GET", "/v1/alerts", Need::Act(Act::Look)),
 ];
 
 /// What is needed to be let in.

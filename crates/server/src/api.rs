@@ -20,7 +20,8 @@ use crate::access::{Need, admit, need};
 use crate::guard::guard;
 use crate::problem::{Problem, Refusal};
 use crate::routes::{
-    dead, flows, health, jobs, limits, queues, schedules, streams, workers, workflows,
+    alerts, dead, flows, health, jobs, limits, metrics, queues, schedules, streams, workers,
+    workflows,
 };
 use crate::settings::Settings;
 
@@ -66,6 +67,8 @@ fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .merge(workflows::routes())
         .merge(limits::routes())
         .merge(workers::routes())
+        .merge(metrics::routes())
+        .merge(alerts::routes())
         .split_for_parts();
     complete(&mut description);
     (routes, description)

@@ -18,6 +18,7 @@ mod problem;
 mod routes;
 mod serve;
 mod settings;
+mod trace;
 
 pub use problem::Problem;
 pub use serve::{Error, Server};

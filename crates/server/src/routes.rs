@@ -1,10 +1,12 @@
 //! The routes, a file for each thing they are about. Each parses, calls one verb of the engine, and answers.
 
+pub(crate) mod alerts;
 pub(crate) mod dead;
 pub(crate) mod flows;
 pub(crate) mod health;
 pub(crate) mod jobs;
 pub(crate) mod limits;
+pub(crate) mod metrics;
 pub(crate) mod queues;
 pub(crate) mod schedules;
 pub(crate) mod streams;

@@ -7,6 +7,7 @@ mod http {
     pub mod kit;
 
     mod access;
+    mod alerts;
     mod bad;
     mod dead;
     mod described;
@@ -14,6 +15,8 @@ mod http {
     mod jobs;
     mod limits;
     mod live;
+    mod metrics;
+    mod ops;
     mod queues;
     mod schedules;
     mod stop;

@@ -12,6 +12,7 @@ pub mod error;
 pub mod flow;
 mod followed;
 pub mod full;
+pub mod measure;
 mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -30,6 +31,7 @@ pub use credential::{CredentialView, Credentials};
 pub use error::{Error, Result};
 pub use flow::Flows;
 pub use full::Full;
+pub use measure::Measured;
 pub use open::{OpenOptions, open};
 pub use request::{
     CancelAnswer, Claim, ClaimRequest, ClaimedJob, EditAnswer, Lane, Receipt, Rescued, SettleItem,

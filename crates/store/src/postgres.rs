@@ -29,6 +29,7 @@ mod leases;
 mod lines;
 mod listen;
 mod marks;
+mod measure;
 mod migrate;
 mod notify;
 mod query;

@@ -29,6 +29,7 @@ mod lease;
 mod letters;
 mod lines;
 mod marks;
+mod measure;
 mod migrate;
 mod news;
 mod open;

@@ -16,6 +16,7 @@ use tidemill_core::{JobId, NewJob, Payload, RuleBook, WorkerId};
 use crate::credential::Credentials;
 use crate::error::Result;
 use crate::flow::Flows;
+use crate::measure::Measured;
 use crate::request::{
     Beat, CancelAnswer, Claim, ClaimRequest, EditAnswer, Receipt, RescueRules, Rescued, SettleItem,
     Settled, WorkerCard,
@@ -32,7 +33,9 @@ use crate::wake::{Hint, Wake};
 /// Durable memory. Every method is one transaction: it happens wholly or not at all, and what it
 /// answers is durable when it answers. The store's clock, not the caller's, judges time.
 #[async_trait]
-pub trait Store: Credentials + Flows + Runs + Streams + Send + Sync + Debug + 'static {
+pub trait Store:
+    Credentials + Flows + Measured + Runs + Streams + Send + Sync + Debug + 'static
+{
     /// A word for people: `sqlite` or `postgres`.
     fn backend(&self) -> &'static str;
 

@@ -245,6 +245,12 @@ pub struct QueueView {
     pub dead: u64,
     /// When the oldest job that could start was due.
     pub oldest_due_at: Option<Timestamp>,
+    /// When the one that has run longest was claimed.
+    #[serde(default)]
+    pub oldest_running_at: Option<Timestamp>,
+    /// When the first of its dead letters died.
+    #[serde(default)]
+    pub oldest_dead_at: Option<Timestamp>,
     /// Kinds that wait here and that no live worker knows.
     pub orphan_kinds: Vec<String>,
     /// Jobs that wait in it, for a slot or the clock, as they were counted coming and going.

@@ -32,6 +32,7 @@ mod conformance {
     mod limits_change;
     mod limits_race;
     mod limits_shared;
+    mod measure;
     mod migrate;
     mod ordered;
     mod ordered_ends;

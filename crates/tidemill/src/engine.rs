@@ -3,6 +3,7 @@
 //! A file per verb; each is short, because the rule it follows is in `core` and the transaction it
 //! needs is in `store`.
 
+pub mod alert;
 pub mod builder;
 mod cancel;
 pub mod change;
@@ -13,6 +14,7 @@ pub mod enqueue;
 pub mod flow;
 pub mod limit;
 mod look;
+pub mod measure;
 mod query;
 mod queue;
 mod room;
@@ -22,6 +24,7 @@ pub mod service;
 pub(crate) mod services;
 pub mod stream;
 pub mod telemetry;
+pub(crate) mod trace;
 mod wait;
 mod why;
 pub mod workflow;
@@ -35,7 +38,8 @@ use tidemill_store::Store;
 use crate::error::Result;
 use crate::worker::Worker;
 use builder::Builder;
-use telemetry::{Counters, Counts};
+use measure::Measures;
+use telemetry::Counts;
 
 /// Durable background work on one store. Cheap to clone; all clones are the same.
 ///
@@ -55,7 +59,8 @@ pub(crate) struct Engine {
     pub(crate) limits: Limits,
     pub(crate) kinds: Option<BTreeSet<String>>,
     pub(crate) retention: Retention,
-    pub(crate) counters: Counters,
+    pub(crate) measures: Measures,
+    pub(crate) alerts: alert::Alerts,
     pub(crate) rules: rules::Rules,
     pub(crate) rooms: room::Rooms,
     pub(crate) looks: look::Looks<JobId, ()>,
@@ -86,7 +91,7 @@ impl Tidemill {
 
     /// What this process has counted since it started.
     pub fn counts(&self) -> Counts {
-        self.0.counters.read()
+        self.0.measures.counts()
     }
 
     /// Closes the store's connections. Workers must have stopped.

@@ -21,6 +21,7 @@ struct SchedulesPage;
 #[doc = include_str!("../../../docs/sagas.md")]
 #[doc = include_str!("../../../docs/idempotency.md")]
 #[doc = include_str!("../../../docs/security.md")]
+#[doc = include_str!("../../../docs/metrics.md")]
 struct Guide;
 
 /// The page on streams, so that its code is compiled and run.
@@ -61,6 +62,8 @@ pub use engine::enqueue::Target;
 pub use engine::flow::Building;
 pub use engine::flow::new::Flow;
 pub use engine::limit::{LimitState, NamedLimit};
+pub use engine::measure::names::METRICS;
+pub use engine::measure::overview::{LimitView, Overview};
 pub use engine::schedule::ask::{Backfill, ComingSlot, PastSlot};
 pub use engine::schedule::json::ScheduleWish;
 pub use engine::schedule::new::Schedule;
@@ -79,9 +82,10 @@ pub use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
 pub use tidemill_core::schedule::{Missed, Overlap, Rule, slot_of};
 pub use tidemill_core::stream::{Chunk, End, Event, Progress, Said};
 pub use tidemill_core::{
-    Act, Backoff, Breaker, Clock, CredentialId, ErrorClass, FlowId, Grant, Jitter, JobId, Lacking,
-    Limit, Limits, ManualClock, OnDead, OnDuplicate, Overflow, Payload, Per, Priority, QueueRules,
-    Rate, Retention, Retry, Role, Scope, Secret, State, Token, Unique, WorkerId,
+    Act, Alert, AlertKind, Backoff, Breaker, Clock, CredentialId, ErrorClass, FlowId, Grant,
+    Jitter, JobId, Lacking, Limit, Limits, ManualClock, OnDead, OnDuplicate, Overflow, Payload,
+    Per, Priority, QueueRules, Rate, Retention, Retry, Role, Scope, Secret, State, Thresholds,
+    Token, Unique, WorkerId,
 };
 pub use tidemill_store as store;
 pub use tidemill_store::flow::{FlowFilter, FlowHead, FlowView, Input, Output, StepView};

@@ -35,9 +35,19 @@ pub struct Args {
     /// An origin whose pages may call it; may be given several times
     #[arg(long = "origin", value_name = "URL")]
     origins: Vec<String>,
+    /// Send traces to the OpenTelemetry collector at this URL, such as http://localhost:4318
+    #[arg(long, env = "TIDEMILL_OTLP", value_name = "URL")]
+    otlp: Option<String>,
     /// Print the description of the API (OpenAPI 3.1), and do not serve
     #[arg(long)]
     describe: bool,
+}
+
+impl Args {
+    /// Where traces go.
+    pub fn otlp(&self) -> Option<&str> {
+        self.otlp.as_deref()
+    }
 }
 
 /// Serves.

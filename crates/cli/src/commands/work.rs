@@ -90,6 +90,9 @@ pub struct Args {
     /// The delay between attempts, where the job does not say [default: exponential:1s..1h]
     #[arg(long)]
     backoff: Option<BackoffText>,
+    /// Send traces to the OpenTelemetry collector at this URL, such as http://localhost:4318
+    #[arg(long, env = "TIDEMILL_OTLP", value_name = "URL")]
+    otlp: Option<String>,
 }
 
 /// How to run a command for a job.
@@ -153,6 +156,11 @@ pub async fn run(app: &App, args: Args) -> Outcome {
 }
 
 impl Args {
+    /// Where traces go.
+    pub fn otlp(&self) -> Option<&str> {
+        self.otlp.as_deref()
+    }
+
     fn retry(&self) -> Retry {
         let retry = self.attempts.map_or_else(Retry::default, Retry::attempts);
         match &self.backoff {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test has no use for the error")]
 
+mod alerts;
 mod dead;
 mod demo;
 mod enqueue;
@@ -12,11 +13,13 @@ mod jobs;
 mod limits;
 mod lines;
 mod mill;
+mod otlp;
 mod program;
 mod queues;
 mod schedules;
 mod serve;
 mod stores;
 mod token;
+mod top;
 mod work;
 mod workflows;

@@ -26,6 +26,7 @@ use crate::extract::{Body, Named, Params};
 use crate::idempotent::{self, Print};
 use crate::prefer::Prefer;
 use crate::problem::{Answer, Problem, Refusal};
+use crate::trace;
 
 /// A job with its print as an entity tag.
 type Tagged = (etag::Tag, Json<JobView>);
@@ -70,6 +71,7 @@ async fn enqueue(
     Body(mut wish): Body<Wish>,
 ) -> Answer<Response> {
     caller.check_wish(&mut wish)?;
+    trace::follow(&headers, &mut wish);
     let key = idempotent::key(&headers)?;
     let print = Print::of(&wish);
     if let Some(key) = &key {
@@ -161,6 +163,7 @@ async fn enqueue_many(
     for (index, mut wish) in jobs.into_iter().enumerate() {
         let at = |refusal: Refusal| refusal.at(index);
         caller.check_wish(&mut wish).map_err(at)?;
+        trace::follow(&headers, &mut wish);
         if let Some(key) = &key {
             prints.push(Print::of(&wish));
             idempotent::mark(&mut wish, key, Some(index), caller.tenant()).map_err(at)?;

@@ -41,6 +41,8 @@ const LOOK: &[&str] = &[
     "list_run_acts",
     "show_object",
     "list_limits",
+    "metrics",
+    "list_alerts",
 ];
 const ENQUEUE: &[&str] = &["enqueue_job", "enqueue_jobs", "signal_job", "start_flow", "update_run"];
 const OPERATE: &[&str] = &[
@@ -185,6 +187,8 @@ async fn a_tenant_sees_and_brings_its_own_alone(kit: Kit) {
     post(&other, "/v1/dead/notes", remark).await.refused(404, "job_unknown", &id);
     get(&other, "/v1/queues").await.refused(403, "tenant_refused", "other");
     get(&other, "/v1/workers").await.refused(403, "tenant_refused", "other");
+    get(&other, "/v1/alerts").await.refused(403, "tenant_refused", "other");
+    get(&other, "/metrics").await.refused(403, "tenant_refused", "other");
     post(&other, "/v1/queues/default/pause", json!({})).await.refused(
         403,
         "tenant_refused",
@@ -225,6 +229,7 @@ async fn a_queue_that_is_not_granted_is_out_of_reach(kit: Kit) {
     let queues = ask(&secret, Method::GET, "/v1/queues", empty.clone()).await.is(200).body;
     assert_eq!(queues.as_array().unwrap().len(), 1);
     ask(&secret, Method::GET, "/v1/dead", empty.clone()).await.refused(403, "queue_refused", "*");
+    ask(&secret, Method::GET, "/metrics", empty.clone()).await.refused(403, "queue_refused", "*");
     ask(&secret, Method::GET, "/v1/dead?queue=mail:eu", empty.clone()).await.is(200);
     ask(&secret, Method::POST, "/v1/queues/mail:us/pause", empty.clone()).await.is(200);
     ask(&secret, Method::POST, "/v1/queues/default/pause", empty.clone()).await.refused(

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::kit::Kit;
 
 over_both_stores!(
+    a_job_travels_with_the_trace_of_its_request,
     a_job_is_enqueued_worked_and_waited_for,
     who_prefers_to_wait_gets_the_result,
     a_request_that_is_sent_twice_makes_one_job,
@@ -225,5 +226,26 @@ async fn a_full_queue_says_when_to_come_back(kit: Kit) {
     let after: u64 = told.header("retry-after").parse().unwrap();
     assert!(after >= 1);
     assert_eq!(told.header("ratelimit"), format!("\"depth\";r=0;t={after}"));
+    kit.close().await;
+}
+
+async fn a_job_travels_with_the_trace_of_its_request(kit: Kit) {
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let own = "00-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-bbbbbbbbbbbbbbbb-00";
+    let trace = async |id: &str| {
+        kit.get(&format!("/v1/jobs/{id}")).await.is(200).body["options"]["trace"].clone()
+    };
+    for (header, wish, expected) in [
+        (parent, json!({ "kind": "echo" }), json!(parent)),
+        (parent, json!({ "kind": "echo", "trace": own }), json!(own)),
+        ("no such thing", json!({ "kind": "echo" }), json!(null)),
+    ] {
+        let headers = [("traceparent", header)];
+        let told = kit.send(Method::POST, "/v1/jobs", &headers, wish.clone()).await.is(201);
+        assert_eq!(trace(told.body["id"].as_str().unwrap()).await, expected);
+        let batch = json!({ "jobs": [wish] });
+        let told = kit.send(Method::POST, "/v1/jobs/batch", &headers, batch).await.is(201);
+        assert_eq!(trace(told.body["receipts"][0]["id"].as_str().unwrap()).await, expected);
+    }
     kit.close().await;
 }

@@ -10,7 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use deadpool_postgres::{
     Connect, Manager, ManagerConfig, Object, Pool, QueueMode, RecyclingMethod, Runtime, Timeouts,
@@ -18,6 +18,7 @@ use deadpool_postgres::{
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 use tidemill_core::Clock;
+use tidemill_core::measure::{Histogram, SHORT_TIMES_US, Seen};
 use tokio::task::JoinHandle;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Row, Socket};
@@ -49,6 +50,8 @@ pub(crate) struct Db {
     config: Config,
     quiet: Quiet,
     pool: Pool,
+    /// How long connections of the pool were waited for.
+    waits: Histogram,
     /// The connection of the last claim, if it is kept. The first claim of a server process takes ten times as long
     /// as the next: it has all of it still to plan.
     claimer: Mutex<Option<Object>>,
@@ -99,6 +102,7 @@ impl Db {
             config,
             quiet,
             pool,
+            waits: Histogram::new(SHORT_TIMES_US),
             claimer: Mutex::default(),
             keeps_claimer: false,
             rehearsed: AtomicBool::new(false),
@@ -115,7 +119,30 @@ impl Db {
 
     /// A connection of the pool.
     pub async fn conn(&self) -> Result<Conn<'_>, Fault> {
-        Ok(self.using(self.pool.get().await?, false))
+        Ok(self.using(self.pooled().await?, false))
+    }
+
+    async fn pooled(&self) -> Result<Object, Fault> {
+        let asked = Instant::now();
+        let client = self.pool.get().await?;
+        self.waits.see_time(asked.elapsed());
+        Ok(client)
+    }
+
+    /// How long connections of the pool were waited for, so far.
+    pub fn waits(&self) -> Seen {
+        self.waits.read()
+    }
+
+    /// Connections of the pool by state.
+    pub fn connections(&self) -> Vec<(&'static str, u64)> {
+        let status = self.pool.status();
+        let used = status.size.saturating_sub(status.available);
+        vec![
+            ("idle", status.available as u64),
+            ("used", used as u64),
+            ("max", status.max_size as u64),
+        ]
     }
 
     /// A connection to claim by: the one of the claim before, unless somebody claims by it just now.
@@ -123,7 +150,7 @@ impl Db {
         let kept = self.kept().take().filter(|kept| !kept.is_closed());
         let client = match kept {
             Some(kept) => kept,
-            None => self.pool.get().await?,
+            None => self.pooled().await?,
         };
         let conn = self.using(client, self.keeps_claimer);
         if self.keeps_claimer && !self.rehearsed.swap(true, Ordering::Relaxed) {

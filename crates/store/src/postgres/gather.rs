@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tidemill_core::measure::{Histogram, SIZES, Seen};
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
@@ -31,17 +32,22 @@ struct Waiting<T, A> {
 }
 
 /// Where calls wait for a commit.
-pub(crate) struct Gather<T, A>(Arc<Mutex<Waiting<T, A>>>);
+pub(crate) struct Gather<T, A> {
+    waiting: Arc<Mutex<Waiting<T, A>>>,
+    /// How many calls went with one commit.
+    batches: Arc<Histogram>,
+}
 
 impl<T, A> Default for Gather<T, A> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Waiting { calls: Vec::new(), flights: 0 })))
+        let waiting = Arc::new(Mutex::new(Waiting { calls: Vec::new(), flights: 0 }));
+        Self { waiting, batches: Arc::new(Histogram::new(SIZES)) }
     }
 }
 
 impl<T, A> Clone for Gather<T, A> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        Self { waiting: Arc::clone(&self.waiting), batches: Arc::clone(&self.batches) }
     }
 }
 
@@ -81,17 +87,23 @@ impl<T, A> Gather<T, A> {
             return None;
         }
         let mut is_first = true;
-        let (calls, left) = waiting.calls.drain(..).partition(|call| {
+        let (calls, left): (Vec<_>, _) = waiting.calls.drain(..).partition(|call| {
             let goes = fits(&call.given) || is_first;
             is_first = false;
             goes
         });
         waiting.calls = left;
+        self.batches.see(calls.len() as u64);
         Some(calls)
     }
 
+    /// How many calls went with one commit, so far.
+    pub fn batches(&self) -> Seen {
+        self.batches.read()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Waiting<T, A>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -43,13 +43,17 @@ pub(crate) async fn list(db: &Db) -> Result<Vec<QueueView>> {
         kinds.entry(name).or_default().extend(row.get::<_, Vec<String>>(5));
     }
     for row in db.read(&RUNNING, &[]).await? {
-        queues.named(row.get(0)).running = row.get::<_, i64>(1) as u64;
+        let queue = queues.named(row.get(0));
+        queue.running = row.get::<_, i64>(1) as u64;
+        queue.oldest_running_at = row.get::<_, Option<At>>(2).map(|at| at.0);
     }
     for row in db.read(&BLOCKED, &[]).await? {
         queues.named(row.get(0));
     }
     for row in db.read(&DEAD, &[]).await? {
-        queues.named(row.get(0)).dead = row.get::<_, i64>(1) as u64;
+        let queue = queues.named(row.get(0));
+        queue.dead = row.get::<_, i64>(1) as u64;
+        queue.oldest_dead_at = row.get::<_, Option<At>>(2).map(|at| at.0);
     }
     for row in db.read(&DEPTHS, &[]).await? {
         let queue = queues.named(row.get(0));

@@ -2,6 +2,8 @@
 //!
 //! Refuses to answer anybody before the commit, and to let one operation's failure fail another.
 
+use std::time::Instant;
+
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -10,7 +12,7 @@ use crate::sqlite::depth::Depths;
 use crate::sqlite::marks::Marks;
 use crate::sqlite::news::{Listeners, News, Ready};
 use crate::sqlite::standing::{Line, Standing};
-use crate::sqlite::writer::{Durability, Turn};
+use crate::sqlite::writer::{Durability, Pace, Turn};
 
 /// More would make the first wait too long for the last.
 const ACTS_MAX: usize = 512;
@@ -131,6 +133,8 @@ pub(super) fn not_run() -> Error {
 #[derive(Default)]
 pub(super) struct Group {
     acts: Vec<Box<dyn Act>>,
+    /// Since when the first of them waits.
+    since: Option<Instant>,
     /// Claims that stood, and for which there may be something now.
     called: Vec<Standing>,
     /// Whether those that stand were called for what the operations bring.
@@ -144,8 +148,9 @@ impl Group {
     }
 
     /// Adds an operation, unless nobody waits for it any more.
-    pub fn add(&mut self, act: Box<dyn Act>) {
+    pub fn add(&mut self, act: Box<dyn Act>, since: Instant) {
         if act.is_wanted() {
+            self.since.get_or_insert(since);
             self.acts.push(act);
         }
     }
@@ -156,6 +161,14 @@ impl Group {
 
     pub fn is_full(&self) -> bool {
         self.acts.len() >= ACTS_MAX
+    }
+
+    /// Counts it as a commit that began then. Those that stood have waited for something else.
+    pub fn measure(&self, pace: &Pace, began: Instant) {
+        pace.batches.see((self.acts.len() + self.called.len()) as u64);
+        if let Some(since) = self.since {
+            pace.waits.see_time(began.saturating_duration_since(since));
+        }
     }
 
     /// Sets how durable the next commit is: as its most demanding operation wants it.

@@ -12,7 +12,7 @@ use tidemill_core::{Edition, Priority, RuleBook};
 
 use crate::error::Result;
 use crate::sqlite::lease::Lease;
-use crate::sqlite::rows::{count, time, time_opt};
+use crate::sqlite::rows::{count, time, time_at, time_opt};
 use crate::sqlite::writer::Turn;
 use crate::sqlite::{stowaways, workers};
 use crate::view::{QueueRules, QueueView, Unfinished};
@@ -32,7 +32,9 @@ pub(super) fn queues(conn: &Connection, now: i64) -> Result<Vec<QueueView>> {
     let mut select = conn.prepare_cached(include_str!("sql/count_dead.sql"))?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
-        queue(&mut queues, row.get(0)?).dead = count::<i64>(row, 1)?;
+        let view = queue(&mut queues, row.get(0)?);
+        view.dead = count::<i64>(row, 1)?;
+        view.oldest_dead_at = time_opt(row, 2)?;
     }
     let mut select = conn.prepare_cached(include_str!("sql/select_depths.sql"))?;
     let mut rows = select.query([])?;
@@ -86,10 +88,17 @@ fn count_waiting(conn: &Connection, now: i64, queues: &mut Queues) -> Result<()>
 
 fn count_running(conn: &Connection, queues: &mut Queues) -> Result<()> {
     let mut select = conn.prepare_cached(include_str!("sql/select_queue_of_job.sql"))?;
-    for held in Lease::all(conn)?.into_iter().flat_map(|lease| lease.jobs) {
-        let name = select.query_one([held.id.0.as_bytes()], |row| row.get(0)).optional()?;
-        if let Some(name) = name {
-            queue(queues, name).running += 1;
+    let mut leases = conn.prepare_cached(include_str!("sql/select_leases.sql"))?;
+    for lease in leases.query_map([], |row| Ok((Lease::of_row(row)?, time_at(row, 4)?)))? {
+        let (lease, claimed_at) = lease?;
+        for held in lease.jobs {
+            let name = select.query_one([held.id.0.as_bytes()], |row| row.get(0)).optional()?;
+            if let Some(name) = name {
+                let view = queue(queues, name);
+                view.running += 1;
+                let oldest = view.oldest_running_at.map_or(claimed_at, |at| at.min(claimed_at));
+                view.oldest_running_at = Some(oldest);
+            }
         }
     }
     Ok(())

@@ -6,8 +6,10 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use rusqlite::Connection;
+use tidemill_core::measure::{Histogram, SHORT_TIMES_US, Seen};
 use tokio::sync::Semaphore;
 
 use crate::error::{Error, Result};
@@ -29,6 +31,8 @@ pub(super) struct Pool {
     file: PathBuf,
     idle: Mutex<Vec<Connection>>,
     slots: Arc<Semaphore>,
+    /// How long reads waited for one of them.
+    waits: Histogram,
 }
 
 impl Readers {
@@ -39,6 +43,7 @@ impl Readers {
                 file: file.clone(),
                 idle: Mutex::default(),
                 slots: Arc::new(Semaphore::new(READERS)),
+                waits: Histogram::new(SHORT_TIMES_US),
             })),
         }
     }
@@ -52,7 +57,9 @@ impl Readers {
             Self::Writer(writer) => return writer.read(look).await,
             Self::Pool(pool) => Arc::clone(pool),
         };
+        let asked = Instant::now();
         let slot = Arc::clone(&pool.slots).acquire_owned().await.map_err(|_| closed())?;
+        pool.waits.see_time(asked.elapsed());
         let looking = tokio::task::spawn_blocking(move || {
             let conn = pool.take()?;
             let found = conn.unchecked_transaction().map_err(Error::from).and_then(|snapshot| {
@@ -65,6 +72,11 @@ impl Readers {
             found
         });
         looking.await.map_err(|e| Error::Unavailable { reason: e.to_string(), unknown: false })?
+    }
+
+    /// How long reads waited so far; `None` where the writer reads.
+    pub fn waits(&self) -> Option<Seen> {
+        if let Self::Pool(pool) = self { Some(pool.waits.read()) } else { None }
     }
 
     /// Closes the connections, those of reads under way when these have ended; later reads fail. A connection that

@@ -17,10 +17,11 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use tidemill_core::Clock;
+use tidemill_core::measure::{Histogram, SHORT_TIMES_US, SIZES};
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
@@ -70,7 +71,8 @@ pub(super) enum Durability {
 }
 
 enum Message {
-    Write(Box<dyn Act>),
+    /// A write, and since when it waits.
+    Write(Box<dyn Act>, Instant),
     Read(Box<dyn FnOnce(&Connection) + Send>),
     Stand(Box<Standing>),
     /// Jobs may wait in this queue that came by another way.
@@ -85,7 +87,26 @@ pub(super) struct Writer(Arc<Way>);
 #[derive(Debug)]
 struct Way {
     messages: Sender<Message>,
+    pace: Arc<Pace>,
     thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the writer measures, once per commit.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// How many operations a commit had.
+    pub batches: Histogram,
+    /// How long the first of them had waited for it to begin.
+    pub waits: Histogram,
+    /// How long it took, from its beginning to the disk.
+    pub commits: Histogram,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        let times = || Histogram::new(SHORT_TIMES_US);
+        Self { batches: Histogram::new(SIZES), waits: times(), commits: times() }
+    }
 }
 
 /// A way to the writer thread that does not keep it going.
@@ -102,11 +123,13 @@ impl Writer {
     /// Starts the thread; it ends when it is closed or nobody can reach it any more.
     pub fn start(conn: Connection, clock: Clock, listeners: Arc<Listeners>) -> Result<Self> {
         let (messages, inbox) = channel();
+        let pace = Arc::<Pace>::default();
+        let measured = Arc::clone(&pace);
         let thread = Builder::new()
             .name("tidemill-writer".to_owned())
-            .spawn(move || serve(&conn, &inbox, &clock, &listeners))
+            .spawn(move || serve(&conn, &inbox, &clock, &listeners, &measured))
             .map_err(|e| Error::Unavailable { reason: e.to_string(), unknown: false })?;
-        Ok(Self(Arc::new(Way { messages, thread: Mutex::new(Some(thread)) })))
+        Ok(Self(Arc::new(Way { messages, pace, thread: Mutex::new(Some(thread)) })))
     }
 
     /// Runs a write in the next transaction and answers when that is committed.
@@ -127,7 +150,7 @@ impl Writer {
     ) -> Result<U> {
         let (reply, answer) = oneshot::channel();
         let pending = Pending::new(durability, act, hand, Some(reply));
-        self.send(Message::Write(Box::new(pending)))?;
+        self.send(Message::Write(Box::new(pending), Instant::now()))?;
         answer.await.map_err(|_| closed())?
     }
 
@@ -138,7 +161,7 @@ impl Writer {
         act: impl FnMut(&mut Turn<'_>) -> Result<()> + Send + 'static,
     ) {
         let pending = Pending::new(durability, act, |()| (), None);
-        let _ = self.send(Message::Write(Box::new(pending)));
+        let _ = self.send(Message::Write(Box::new(pending), Instant::now()));
     }
 
     /// Has a claim stand until it is answered; `None` when it is withdrawn first.
@@ -180,6 +203,11 @@ impl Writer {
         answer.blocking_recv().map_err(|_| closed())?
     }
 
+    /// What was measured so far.
+    pub fn pace(&self) -> &Pace {
+        &self.0.pace
+    }
+
     /// Lets what is under way finish, and waits for the end of the thread.
     pub fn close(&self) {
         // A second close finds nobody there.
@@ -199,9 +227,15 @@ pub(super) fn closed() -> Error {
     Error::Unavailable { reason: "the store is closed".to_owned(), unknown: false }
 }
 
-fn serve(conn: &Connection, inbox: &Receiver<Message>, clock: &Clock, listeners: &Listeners) {
+fn serve(
+    conn: &Connection,
+    inbox: &Receiver<Message>,
+    clock: &Clock,
+    listeners: &Listeners,
+    pace: &Pace,
+) {
     let (level, book, line) = (Durability::Full, Book::default(), Line::default());
-    let mut desk = Desk { conn, clock, listeners, level, book, line, commits: 0 };
+    let mut desk = Desk { conn, clock, listeners, pace, level, book, line, commits: 0 };
     let mut group = Group::default();
     loop {
         let mut rest = None;
@@ -229,6 +263,7 @@ struct Desk<'a> {
     conn: &'a Connection,
     clock: &'a Clock,
     listeners: &'a Listeners,
+    pace: &'a Pace,
     level: Durability,
     book: Book,
     line: Line,
@@ -261,7 +296,7 @@ impl Desk<'_> {
     /// Adds to the group; hands back what cannot go with it.
     fn sort(&mut self, message: Message, group: &mut Group) -> Option<Message> {
         match message {
-            Message::Write(act) => group.add(act),
+            Message::Write(act, since) => group.add(act, since),
             Message::Stand(one) if one.is_up_to_date(&self.book) => self.line.add(*one),
             Message::Stand(one) => one.take_up().into_iter().for_each(|one| group.call(one)),
             Message::Ready(queue) => {
@@ -284,6 +319,7 @@ impl Desk<'_> {
         mut rest: Option<Message>,
         mut more: impl FnMut() -> Option<Message>,
     ) -> (Group, Option<Message>) {
+        let start = Instant::now();
         let set = group.set_level(self.conn, &mut self.level);
         let begun = set.and_then(|()| Group::begin(self.conn));
         while self.level == Durability::Full && rest.is_none() && !group.is_full() {
@@ -293,6 +329,8 @@ impl Desk<'_> {
         let now = self.clock.now().as_microsecond();
         let (book, line) = (&mut self.book, &mut self.line);
         let committed = begun.and_then(|()| group.run(self.conn, now, book, line));
+        self.pace.commits.see_time(start.elapsed());
+        group.measure(self.pace, start);
         self.commits = self.commits.saturating_add(1);
         let next = group.answer(&committed, self.listeners, &mut self.line);
         self.listeners.tell_depths(self.book.depths.take_news());

@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tidemill_core::{Clock, Limits, Retention};
+use tidemill_core::{Clock, Limits, Retention, Thresholds};
 use tidemill_store::OpenOptions;
 
+use crate::engine::alert::Alerts;
 use crate::engine::credential::verify::Checks;
 use crate::engine::look::Looks;
+use crate::engine::measure::Measures;
 use crate::engine::room::Rooms;
 use crate::engine::rules::Rules;
 use crate::engine::stream::hub::Hub;
-use crate::engine::telemetry::Counters;
 use crate::engine::{Engine, Tidemill};
 use crate::error::Result;
 use crate::worker::job::Job;
@@ -34,6 +35,7 @@ pub struct Builder {
     limits: Limits,
     kinds: BTreeSet<String>,
     retention: Retention,
+    thresholds: Thresholds,
     store: OpenOptions,
 }
 
@@ -63,6 +65,12 @@ impl Builder {
     #[must_use]
     pub fn retention(self, retention: Retention) -> Self {
         Self { retention, ..self }
+    }
+
+    /// Beyond what something is an [alert](Tidemill::alerts). Defaults to [`Thresholds::default`].
+    #[must_use]
+    pub fn thresholds(self, thresholds: Thresholds) -> Self {
+        Self { thresholds, ..self }
     }
 
     /// Which clock judges due times and leases. Defaults to the store's own.
@@ -97,7 +105,8 @@ impl Builder {
             limits: self.limits,
             kinds: (!self.kinds.is_empty()).then_some(self.kinds),
             retention: self.retention,
-            counters: Counters::default(),
+            measures: Measures::default(),
+            alerts: Alerts::new(self.thresholds),
             rules: Rules::default(),
             rooms: Rooms::default(),
             looks: Looks::default(),

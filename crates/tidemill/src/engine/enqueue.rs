@@ -11,7 +11,10 @@ use tidemill_store::rusqlite::Connection;
 use tidemill_store::{Full, Hint, Receipt};
 
 use crate::engine::Tidemill;
-use crate::engine::telemetry::{add, verb};
+use crate::engine::measure::Measures;
+use crate::engine::measure::series::Sorts;
+use crate::engine::telemetry::verb;
+use crate::engine::trace;
 use crate::error::{Error, Result};
 use crate::worker::job::Enqueue;
 
@@ -108,7 +111,11 @@ impl Tidemill {
             let known = kinds.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
             return Err(Error::KindUnknown { kind: job.kind().to_owned(), known });
         }
-        job.check(&self.0.limits, self.0.clock.now())
+        let mut job = job.check(&self.0.limits, self.0.clock.now())?;
+        if job.options.trace.is_none() {
+            job.options.trace = trace::current();
+        }
+        Ok(job)
     }
 
     fn checked_many<E: Into<Enqueue>>(
@@ -128,9 +135,9 @@ impl Tidemill {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        let number = jobs.len();
+        let (number, sorts) = (jobs.len(), self.0.measures.sorts(jobs.iter()));
         let answer = verb("enqueue", number, full_is_no_failure(self.put(jobs))).await?;
-        self.counted(number, answer)
+        counted(&sorts, answer)
     }
 
     async fn write_in<'t>(
@@ -142,9 +149,9 @@ impl Tidemill {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        let number = jobs.len();
+        let (number, sorts) = (jobs.len(), self.0.measures.sorts(jobs.iter()));
         let answer = verb("enqueue_in", number, full_is_no_failure(target.put(jobs))).await?;
-        self.counted(number, answer)
+        counted(&sorts, answer)
     }
 
     pub(crate) fn same_store(&self, given: &'static str) -> Result<()> {
@@ -154,22 +161,15 @@ impl Tidemill {
         }
         Ok(())
     }
+}
 
-    fn counted(
-        &self,
-        jobs: usize,
-        answer: std::result::Result<Vec<Receipt>, Full>,
-    ) -> Result<Vec<Receipt>> {
-        let counters = &self.0.counters;
-        let receipts = answer.map_err(|full| {
-            add(&counters.refused, jobs);
-            Error::Store(tidemill_store::Error::QueueFull(full))
-        })?;
-        let new = receipts.iter().filter(|r| r.is_new()).count();
-        add(&counters.enqueued, new);
-        add(&counters.duplicates, receipts.len() - new);
-        Ok(receipts)
-    }
+fn counted(sorts: &Sorts, answer: std::result::Result<Vec<Receipt>, Full>) -> Result<Vec<Receipt>> {
+    let receipts = answer.map_err(|full| {
+        sorts.each().for_each(|series| series.refused.add(1));
+        Error::Store(tidemill_store::Error::QueueFull(full))
+    })?;
+    Measures::enqueued(sorts, &receipts);
+    Ok(receipts)
 }
 
 /// A full queue is part of normal life: it is told to the caller, and not to the log.

@@ -17,7 +17,7 @@ use tidemill_store::rusqlite::Connection;
 
 use crate::engine::Tidemill;
 use crate::engine::enqueue::Target;
-use crate::engine::telemetry::{add, verb};
+use crate::engine::telemetry::verb;
 use crate::error::{Error, Result};
 use crate::worker::job::Enqueue;
 use new::Flow;
@@ -32,9 +32,10 @@ impl Tidemill {
         self.know_rules().await;
         let plan = self.plan(flow)?;
         let (id, jobs) = (plan.id, plan.jobs.len());
+        let sorts = self.0.measures.sorts(plan.jobs.iter().map(|planned| &planned.job));
         let is_new = verb("start_flow", jobs, self.0.store.start_flow(plan, Start::Now)).await?;
         if is_new {
-            add(&self.0.counters.enqueued, jobs);
+            sorts.each().for_each(|series| series.enqueued.add(1));
         }
         Ok(id)
     }

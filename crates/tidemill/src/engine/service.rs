@@ -15,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::Tidemill;
 use crate::engine::services::{
-    depth::Depth, flows, redrive::Redrive, rescue::Rescue, retain::Retain, runs, schedule,
+    alert::Alert, depth::Depth, flows, pulse, redrive::Redrive, rescue::Rescue, retain::Retain,
+    runs, schedule,
 };
 use crate::error::Result;
 use crate::worker::options::Options;
@@ -65,9 +66,10 @@ impl Tidemill {
 
 /// Starts the clockwork; it runs until `stop`.
 pub(crate) fn start(mill: &Tidemill, rules: Clockwork, stop: &CancellationToken) -> JoinSet<()> {
-    let services: [Arc<dyn Service>; 4] = [
+    let services: [Arc<dyn Service>; 5] = [
         Arc::new(Rescue::new(rules.lease_ttl, rules.lost_max)),
         Arc::new(Depth),
+        Arc::new(Alert::default()),
         Arc::new(Redrive),
         Arc::new(Retain::default()),
     ];
@@ -78,6 +80,7 @@ pub(crate) fn start(mill: &Tidemill, rules: Clockwork, stop: &CancellationToken)
     running.spawn(schedule::run(mill.clone(), stop.clone()));
     running.spawn(flows::run(mill.clone(), stop.clone()));
     running.spawn(runs::run(mill.clone(), stop.clone()));
+    running.spawn(pulse::run(mill.clone(), stop.clone()));
     running
 }
 

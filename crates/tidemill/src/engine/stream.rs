@@ -16,7 +16,7 @@ use tidemill_store::stream::{StreamAnswer, StreamItem};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::engine::Tidemill;
-use crate::engine::telemetry::{add, verb};
+use crate::engine::telemetry::verb;
 use crate::error::{Error, Result};
 use hub::{News, Seat};
 
@@ -76,7 +76,7 @@ impl Tidemill {
         let writing = self.0.store.append_stream(worker, items, limits.stream_bytes_max);
         let answers = verb("append_stream", 1, writing).await?;
         let stale = answers.iter().filter(|answer| **answer == StreamAnswer::Stale).count();
-        add(&self.0.counters.stale, stale);
+        self.0.measures.streams_stale.add(stale as u64);
         Ok(answers)
     }
 }

@@ -1,7 +1,6 @@
-//! Spans and counts around every verb, from one place.
+//! The span around every verb, from one place; and what a process counts, all queues together.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde::{Deserialize, Serialize};
 use tracing::Instrument;
@@ -31,27 +30,6 @@ pub struct Counts {
     pub rescued: u64,
     /// Finished jobs that passed their retention.
     pub purged: u64,
-}
-
-macro_rules! counters {
-    ($($name:ident),*) => {
-        /// The counts while they grow.
-        #[derive(Debug, Default)]
-        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64),* }
-        impl Counters {
-            pub(crate) fn read(&self) -> Counts {
-                Counts { $($name: self.$name.load(Relaxed)),* }
-            }
-        }
-    };
-}
-
-counters!(
-    enqueued, duplicates, refused, claimed, done, again, dead, cancelled, stale, rescued, purged
-);
-
-pub(crate) fn add(counter: &AtomicU64, n: usize) {
-    counter.fetch_add(n as u64, Relaxed);
 }
 
 /// Runs one verb in its span. A failure is logged here, once, without payloads.

@@ -21,7 +21,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::rules::renew;
-use crate::engine::telemetry::add;
 use crate::worker::shelf::Shelf;
 use crate::worker::shop::{Shop, locked};
 use crate::worker::slots::Group;
@@ -213,10 +212,10 @@ impl<'a> Desk<'a> {
                 if jobs > 0 && asked.stand.is_none() {
                     locked(&self.group.credit).claimed(asked.since.elapsed());
                 }
-                add(&self.shop.mill.0.counters.claimed, jobs);
+                let sorts = self.shop.mill.0.measures.claimed(&claim.jobs);
                 asked.lanes.took(&claim, &mut self.turns);
                 self.seen = claim.seen;
-                self.shelf.add(asked.worker, claim);
+                self.shelf.add(asked.worker, claim, &sorts);
                 self.has_backlog = jobs >= asked.jobs;
                 let is_withdrawn = asked.stand.is_some() && !asked.stands();
                 if self.has_backlog || is_withdrawn {

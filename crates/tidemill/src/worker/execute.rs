@@ -16,6 +16,7 @@ use tidemill_store::run::RunWrites;
 use tidemill_store::{ClaimedJob, SettleItem};
 use tracing::Instrument;
 
+use crate::engine::trace;
 use crate::worker::context::Context;
 use crate::worker::durable::drive::{Driven, drive, look, parked};
 use crate::worker::middleware::{Attempted, Next};
@@ -105,11 +106,14 @@ async fn decide(
         let again = Settlement::Again { delay: Duration::from_secs(1), spent, failure: None };
         return Some((again, More::default()));
     };
-    let (came, cx, decided) = attempt(shop, claimed, token, claimed_at, handler, slot).await?;
+    let span = trace::attempt(job, claimed.attempt, token.0);
+    let attempt = attempt(shop, claimed, token, claimed_at, handler, slot);
+    let (came, cx, decided) = attempt.instrument(span.clone()).await?;
     let settlement = match came {
         Came::Ended(ended) => judged(shop, claimed, handler, ended),
         Came::Waits(waiting) => Settlement::Wait(Box::new(waiting)),
     };
+    trace::came_to(&span, &settlement);
     let run = cx.run().last_writes(&shop.options.version, &settlement).map(Box::new);
     Some((settlement, More { decided, run }))
 }
@@ -157,11 +161,8 @@ async fn attempt(
     let live = Live::new(token);
     shop.enter(job.id, live.clone());
     let cx = Context::new(shop, claimed, claimed_at, &live, slot);
-    let span = tracing::info_span!(
-        "attempt", id = %job.id, kind = job.kind, attempt = claimed.attempt, token = token.0
-    );
     let timeout = timeout_of(shop, claimed, handler);
-    let came = run(shop, &cx, handler, &live, timeout).instrument(span).await;
+    let came = run(shop, &cx, handler, &live, timeout).await;
     shop.leave(job.id, token);
     // What a transaction of the handler's own still writes is waited for.
     let decided = cx.end() || cx.run().is_recording();

@@ -12,7 +12,6 @@ use tidemill_store::stream::{StreamAnswer, StreamItem};
 use uuid::Uuid;
 
 use crate::engine::Tidemill;
-use crate::engine::telemetry::add;
 use crate::worker::shop::locked;
 use crate::worker::voice::{Refused, Voice};
 
@@ -113,7 +112,7 @@ impl Scribe {
             refused.push(match answer {
                 StreamAnswer::Kept { .. } => None,
                 StreamAnswer::Stale => {
-                    add(&self.mill.0.counters.stale, 1);
+                    self.mill.0.measures.streams_stale.add(1);
                     Some(Refused::Over)
                 }
                 StreamAnswer::Full { bytes_left } => {

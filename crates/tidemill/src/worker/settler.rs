@@ -7,7 +7,7 @@ use tidemill_core::{ErrorClass, Failure, Settlement};
 use tidemill_store::{Error as StoreError, SettleItem, Settled};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::engine::telemetry::{Counters, add, verb};
+use crate::engine::telemetry::verb;
 use crate::worker::shop::Shop;
 
 /// Attempts settled in one transaction.
@@ -32,7 +32,10 @@ pub(crate) async fn settle(shop: &Shop, mut items: Vec<SettleItem>) {
     loop {
         let settling = store.settle(shop.worker(), items.clone());
         match verb("settle", items.len(), settling).await {
-            Ok(answers) => return count(&shop.mill.0.counters, &items, &answers),
+            Ok(answers) => {
+                shop.mill.0.measures.settled(&items, &answers);
+                return tell_stale(&items, &answers);
+            }
             // One attempt that the store cannot write must not take the others with it.
             Err(StoreError::Database { .. }) if items.len() > 1 => {
                 for item in items {
@@ -66,19 +69,9 @@ fn unwritable(items: &[SettleItem], reason: &str) -> Option<SettleItem> {
     Some(SettleItem { settlement: Settlement::Dead { failure }, ..item.clone() })
 }
 
-fn count(counters: &Counters, items: &[SettleItem], answers: &[Settled]) {
-    for (item, answer) in items.iter().zip(answers) {
-        let counter = match (answer, &item.settlement) {
-            (Settled::Stale, _) => {
-                let (id, token) = (item.job.id, item.token);
-                tracing::warn!(%id, %token, "a stale attempt was refused: its lease was lost");
-                &counters.stale
-            }
-            (Settled::Cancelled, _) | (_, Settlement::Cancelled { .. }) => &counters.cancelled,
-            (Settled::Accepted, Settlement::Done { .. }) => &counters.done,
-            (Settled::Accepted, Settlement::Again { .. } | Settlement::Wait(_)) => &counters.again,
-            (Settled::Accepted, Settlement::Dead { .. }) => &counters.dead,
-        };
-        add(counter, 1);
+fn tell_stale(items: &[SettleItem], answers: &[Settled]) {
+    for (item, _) in items.iter().zip(answers).filter(|(_, answer)| **answer == Settled::Stale) {
+        let (id, token) = (item.job.id, item.token);
+        tracing::warn!(%id, %token, "a stale attempt was refused: its lease was lost");
     }
 }

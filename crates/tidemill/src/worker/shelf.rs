@@ -6,12 +6,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tidemill_core::{Settlement, Token, WorkerId};
 use tidemill_store::{Claim, ClaimedJob};
 use tokio::time::Instant;
 
+use crate::engine::measure::series::{Series, Sorts};
 use crate::worker::execute::{execute, unstarted};
 use crate::worker::shop::{Shop, locked};
 use crate::worker::slots::Group;
@@ -24,6 +26,7 @@ struct AtHand {
     now: Timestamp,
     since: Instant,
     worker: WorkerId,
+    series: Arc<Series>,
 }
 
 /// The jobs at hand of one group of slots.
@@ -36,11 +39,14 @@ impl Shelf {
     }
 
     /// Adds what a claim of this worker brought.
-    pub(crate) fn add(&mut self, worker: WorkerId, claim: Claim) {
+    pub(crate) fn add(&mut self, worker: WorkerId, claim: Claim, sorts: &Sorts) {
         let Some(token) = claim.token else { return };
         let (now, since) = (claim.now, Instant::now());
-        let at_hand = |claimed| AtHand { claimed, token, now, since, worker };
-        self.0.extend(claim.jobs.into_iter().map(at_hand));
+        let at_hand = |(claimed, series): (_, &Arc<Series>)| {
+            let series = Arc::clone(series);
+            AtHand { claimed, token, now, since, worker, series }
+        };
+        self.0.extend(claim.jobs.into_iter().zip(sorts.each()).map(at_hand));
     }
 
     /// Starts as many as there are free slots.
@@ -82,10 +88,14 @@ impl Shelf {
 fn start(shop: &Arc<Shop>, group: &Arc<Group>, job: AtHand) {
     let (shop, group, slot) = (Arc::clone(shop), Arc::clone(group), group.slots.take());
     let attempts = shop.attempts.clone();
+    let waited = Duration::try_from(job.now.duration_since(job.claimed.due_at)).unwrap_or_default();
+    job.series.starts.see_time(waited + job.since.elapsed());
     attempts.spawn(async move {
         let started = Instant::now();
         let item = execute(&shop, job.claimed, job.token, job.now, slot).await;
-        locked(&group.credit).ran(started.elapsed());
+        let ran = started.elapsed();
+        job.series.runs.see_time(ran);
+        locked(&group.credit).ran(ran);
         if let Some(item) = item {
             shop.hand_over(item);
         }
@@ -94,7 +104,7 @@ fn start(shop: &Arc<Shop>, group: &Arc<Group>, job: AtHand) {
 
 fn give_back(shop: &Shop, job: AtHand) {
     let spent = job.claimed.attempt.saturating_sub(1);
-    let delay = std::time::Duration::ZERO;
+    let delay = Duration::ZERO;
     end(shop, job, Settlement::Again { delay, spent, failure: None });
 }
 
@@ -154,7 +164,8 @@ mod tests {
             let known = shop.mill.0.rules.known();
             let lanes = Lanes::of(&shop.groups[0].queues, &known, &Turns::default());
             let claim = shop.mill.store().claim(shop.wish(&lanes, &known, 100)).await?;
-            self.shelf.add(shop.worker(), claim);
+            let sorts = shop.mill.0.measures.claimed(&claim.jobs);
+            self.shelf.add(shop.worker(), claim, &sorts);
             Ok(())
         }
 

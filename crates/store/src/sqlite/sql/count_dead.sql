@@ -1,5 +1,5 @@
--- How many dead letters each queue has that nobody put aside and that have not recovered.
-select dead.queue, count(*)
+-- How many dead letters each queue has that nobody put aside and that have not recovered, and when the first died.
+select dead.queue, count(*), min(dead.died_at)
 from tidemill_dead as dead
 where not dead.archived
     and not exists (

@@ -1,2 +1,2 @@
 -- All leases: a row per claim in flight.
-select token, worker, jobs, cancels from tidemill_lease
+select token, worker, jobs, cancels, claimed_at from tidemill_lease

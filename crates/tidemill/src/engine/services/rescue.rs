@@ -13,7 +13,6 @@ use tokio::time::Instant;
 
 use crate::engine::Tidemill;
 use crate::engine::service::Service;
-use crate::engine::telemetry::add;
 use crate::error::Result;
 use crate::worker::shop::locked;
 
@@ -67,7 +66,10 @@ impl Service for Rescue {
         if rescued.workers > 0 {
             let (workers, ready) = (rescued.workers, rescued.ready);
             tracing::warn!(workers, ready, poisoned = rescued.poisoned, "workers were lost");
-            add(&mill.0.counters.rescued, ready as usize);
+            let measures = &mill.0.measures;
+            measures.lost.add(workers);
+            measures.rescued.add(ready);
+            measures.poisoned.add(rescued.poisoned);
         }
         Ok(())
     }

@@ -14,7 +14,6 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use crate::engine::Tidemill;
 use crate::engine::service::Service;
-use crate::engine::telemetry::add;
 use crate::error::Result;
 
 const PAGE_ROWS: usize = 2000;
@@ -77,7 +76,7 @@ impl Retain {
         let gone = walk.sweep.page(&page, |queue| self.rules_of(mill, queue), now);
         // Also with nothing to forget: keys whose period is over are forgotten along the way.
         let purged = store.purge(&gone).await?;
-        add(&mill.0.counters.purged, purged as usize);
+        mill.0.measures.purged.add(purged);
         let last = page.len() < PAGE_ROWS;
         walk.after = if last { None } else { page.last().map(|job| job.id) };
         if last {

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Tidemill;
-use crate::engine::telemetry::{add, verb};
+use crate::engine::telemetry::verb;
 use crate::error::Result;
 
 /// Schedules looked at in one go.
@@ -136,6 +136,7 @@ async fn fire(
         missed: due.missed,
     };
     let jobs = ask.slots.iter().map(|slot| slot.jobs.len()).sum();
+    let sorts = mill.0.measures.sorts(ask.slots.iter().flat_map(|slot| &slot.jobs));
     let answer = verb("fire", jobs, mill.0.store.fire(ask)).await?;
     if let FireAnswer::Done(fired) = answer {
         for slot in fired.iter().filter(|fired| fired.what != What::Fired) {
@@ -146,7 +147,7 @@ async fn fire(
             let slots = missed.slots;
             tracing::warn!(schedule = definition.name, slots, "slots were missed");
         }
-        add(&mill.0.counters.enqueued, fired.iter().map(|fired| fired.jobs as usize).sum());
+        mill.0.measures.fired(&sorts, &fired, now);
     }
     Ok(())
 }

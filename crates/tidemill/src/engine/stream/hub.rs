@@ -95,6 +95,11 @@ impl Drop for Seat {
 }
 
 impl Hub {
+    /// How many follow streams in this process.
+    pub(crate) fn seats(&self) -> usize {
+        locked(&self.0.topics).of.values().map(|topic| topic.news.receiver_count()).sum()
+    }
+
     /// A place among those who follow this stream, for one who has read up to here; and how far all have read.
     pub(crate) fn take_seat(&self, store: &Arc<dyn Store>, id: JobId, seen: u64) -> (Seat, u64) {
         let mut topics = locked(&self.0.topics);

@@ -10,8 +10,11 @@ use tidemill_core::workflow::{
 };
 use tidemill_core::{ErrorClass, Limits, Payload, Retry};
 
+use tracing::Instrument;
+
 use super::transaction::{Told, ask_journal};
 use super::{Op, Polled, Trouble};
+use crate::engine::trace;
 use crate::worker::context::Context;
 use crate::worker::fail::{Fail, StepFail};
 use crate::worker::job::Enqueue;
@@ -166,12 +169,17 @@ impl Step {
                 tries += 1;
                 let told = StepContext { key: idempotency_key.clone(), tries };
                 let began = Instant::now();
-                let came = try_once(&cx, timeout, body(told)).await;
+                let span = trace::step(&key, tries);
+                let body = span.in_scope(|| body(told));
+                let came = try_once(&cx, timeout, body).instrument(span.clone()).await;
                 let took_ms = began.elapsed().as_millis() as u64;
                 let fail = match came {
                     Ok(Came::Value(value)) => return end(op, hash, tries, took_ms, value).await,
                     Ok(Came::Recorded) => uncommitted(),
-                    Err(fail) => fail,
+                    Err(fail) => {
+                        trace::failed(&span, &fail);
+                        fail
+                    }
                 };
                 match ask_journal(&cx, &key).await {
                     Told::Recorded(output) => {
