@@ -186,6 +186,12 @@ pub enum Error {
         /// The queue or pattern it was set for.
         rule: String,
     },
+    /// A worker asked for work in a way that cannot be.
+    #[error("{reason}")]
+    WorkInvalid {
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
     /// Wishes of a job that contradict each other.
     #[error("the wishes of the job contradict each other: {reason}")]
     WishContradiction {
@@ -325,6 +331,7 @@ impl Error {
             Self::CredentialInvalid { .. } => "credential_invalid",
             Self::UniqueFieldMissing { .. } => "unique_field_missing",
             Self::KeyMissing | Self::CountedByMissing { .. } => "key_missing",
+            Self::WorkInvalid { .. } => "work_invalid",
             Self::WishContradiction { .. } => "wish_contradiction",
             Self::FlowInvalid { .. } => "flow_invalid",
             Self::FlowCycle { .. } => "flow_cycle",

@@ -82,6 +82,17 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("DELETE", "/v1/limits/{name}", Need::Act(Act::Operate)),
     ("GET", "/v1/workers", Need::Act(Act::Look)),
     ("GET", "/v1/alerts", Need::Act(Act::Look)),
+    ("POST", "/v1/workers", Need::Act(Act::Work)),
+    ("DELETE", "/v1/workers/{id}", Need::Act(Act::Work)),
+    ("POST", "/v1/workers/{id}/beat", Need::Act(Act::Work)),
+    ("POST", "/v1/workers/{id}/claim", Need::Act(Act::Work)),
+    ("POST", "/v1/workers/{id}/settle", Need::Act(Act::Work)),
+    ("POST", "/v1/workers/{id}/journal", Need::Act(Act::Work)),
+    ("GET", "/v1/jobs/{id}/journal", Need::Act(Act::Look)),
+    ("GET", "/v1/jobs/{id}/journal/{number}", Need::Act(Act::Look)),
+    ("GET", "/v1/jobs/{id}/mail", Need::Act(Act::Look)),
+    ("GET", "/v1/jobs/{id}/inputs", Need::Act(Act::Look)),
+    ("GET", "/v1/jobs/{id}/inputs/{step}", Need::Act(Act::Look)),
 ];
 
 /// What is needed to be let in.

@@ -20,8 +20,8 @@ use crate::access::{Need, admit, need};
 use crate::guard::guard;
 use crate::problem::{Problem, Refusal};
 use crate::routes::{
-    alerts, dead, flows, health, jobs, limits, metrics, queues, schedules, streams, workers,
-    workflows,
+    alerts, dead, flows, health, jobs, journal, limits, metrics, queues, schedules, streams, work,
+    workers, workflows,
 };
 use crate::settings::Settings;
 
@@ -49,6 +49,7 @@ pub(crate) struct App {
         (name = "workflows", description = "Jobs that keep a journal, and how to help them"),
         (name = "limits", description = "Limits with a name"),
         (name = "workers", description = "Who works"),
+        (name = "work", description = "What a worker does: register, claim, settle, beat, keep a journal"),
         (name = "health", description = "Whether the server lives, and can do its work"),
     )
 )]
@@ -69,6 +70,8 @@ fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .merge(workers::routes())
         .merge(metrics::routes())
         .merge(alerts::routes())
+        .merge(work::routes())
+        .merge(journal::routes())
         .split_for_parts();
     complete(&mut description);
     (routes, description)
@@ -93,7 +96,7 @@ fn complete(description: &mut utoipa::openapi::OpenApi) {
             {
                 let requirement = SecurityRequirement::new("credential", Vec::<String>::new());
                 operation.security = Some(vec![requirement]);
-                refuse(operation, path.contains("{id}"));
+                refuse(operation, path.starts_with("/v1/jobs/{id}"));
             }
         }
     }

@@ -31,10 +31,17 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
                 "the body is not as it should be: it is not a JSON object",
             ));
         }
-        serde_json::from_slice(&bytes)
-            .map(Self)
-            .map_err(|error| Refusal::request(format!("the body is not as it should be: {error}")))
+        serde_json::from_slice(&bytes).map(Self).map_err(|error| unreadable::<T>(&bytes, &error))
     }
+}
+
+/// What is wrong with a body, and where. It is read once more for that: noting the place costs time.
+fn unreadable<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Refusal {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let place = serde_path_to_error::deserialize::<_, T>(&mut reader).err();
+    let place = place.map(|error| error.path().to_string()).filter(|place| place != ".");
+    let place = place.map(|place| format!("{place}: ")).unwrap_or_default();
+    Refusal::request(format!("the body is not as it should be: {place}{error}"))
 }
 
 fn unread(rejection: BytesRejection) -> Refusal {

@@ -133,7 +133,8 @@ fn status_of(code: &str) -> Option<StatusCode> {
         // What is named in a request and not known makes it wrong; what it is about and is not known is not there.
         "word_unknown" | "kind_unknown" | "schedule_zone_unknown" => StatusCode::BAD_REQUEST,
         code if code.ends_with("_unknown") => StatusCode::NOT_FOUND,
-        code if code.ends_with("_not_now") || code == "run_finished" => StatusCode::CONFLICT,
+        "lease_lost" | "worker_lost" | "run_finished" => StatusCode::CONFLICT,
+        code if code.ends_with("_not_now") => StatusCode::CONFLICT,
         code if code.ends_with("_timeout") => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::BAD_REQUEST,
     })
@@ -185,6 +186,8 @@ mod tests {
             ("store_unavailable", 503),
             ("rule_changed", 412),
             ("run_finished", 409),
+            ("lease_lost", 409),
+            ("worker_lost", 409),
             ("flow_not_now", 409),
             ("name_empty", 400),
         ] {

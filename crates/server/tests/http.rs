@@ -21,5 +21,6 @@ mod http {
     mod schedules;
     mod stop;
     mod streams;
+    mod work;
     mod workflows;
 }

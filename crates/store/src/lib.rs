@@ -12,6 +12,7 @@ pub mod error;
 pub mod flow;
 mod followed;
 pub mod full;
+pub mod lease;
 pub mod measure;
 mod open;
 #[cfg(feature = "postgres")]
@@ -31,6 +32,7 @@ pub use credential::{CredentialView, Credentials};
 pub use error::{Error, Result};
 pub use flow::Flows;
 pub use full::Full;
+pub use lease::Leases;
 pub use measure::Measured;
 pub use open::{OpenOptions, open};
 pub use request::{

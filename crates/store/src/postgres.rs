@@ -23,6 +23,7 @@ mod fire;
 mod flows;
 mod gather;
 mod held;
+mod holding;
 mod lacking;
 mod lane;
 mod leases;

@@ -282,6 +282,8 @@ pub struct WorkerCard {
     pub kinds: Vec<String>,
     /// How many jobs it runs at once.
     pub slots: u32,
+    /// How long after a beat it is given up; `None`: as whoever rescues is told.
+    pub lease_ttl: Option<Duration>,
 }
 
 /// What a heartbeat is answered.
@@ -309,8 +311,10 @@ pub struct Rescued {
 /// When a worker is given up, and when a job that loses its workers is.
 #[derive(Debug, Clone, Copy)]
 pub struct RescueRules {
-    /// A worker that has not beaten for this long is given up.
+    /// A worker that has not beaten for this long is given up, unless it has a lease of its own.
     pub lease_ttl: Duration,
+    /// For how long workers could beat at all, if not always: none is given up whose lease is longer.
+    pub clear_for: Option<Duration>,
     /// A job that has lost its worker this often is dead.
     pub lost_max: u16,
 }

@@ -23,6 +23,7 @@ mod flows;
 mod gates;
 mod group;
 mod held;
+mod holding;
 mod lacking;
 mod lane;
 mod lease;

@@ -16,6 +16,7 @@ use tidemill_core::{JobId, NewJob, Payload, RuleBook, WorkerId};
 use crate::credential::Credentials;
 use crate::error::Result;
 use crate::flow::Flows;
+use crate::lease::Leases;
 use crate::measure::Measured;
 use crate::request::{
     Beat, CancelAnswer, Claim, ClaimRequest, EditAnswer, Receipt, RescueRules, Rescued, SettleItem,
@@ -34,7 +35,7 @@ use crate::wake::{Hint, Wake};
 /// answers is durable when it answers. The store's clock, not the caller's, judges time.
 #[async_trait]
 pub trait Store:
-    Credentials + Flows + Measured + Runs + Streams + Send + Sync + Debug + 'static
+    Credentials + Flows + Leases + Measured + Runs + Streams + Send + Sync + Debug + 'static
 {
     /// A word for people: `sqlite` or `postgres`.
     fn backend(&self) -> &'static str;

@@ -12,6 +12,7 @@ pub mod dead;
 pub mod depth;
 pub mod enqueue;
 pub mod flow;
+pub(crate) mod judge;
 pub mod limit;
 mod look;
 pub mod measure;
@@ -22,11 +23,13 @@ pub(crate) mod rules;
 pub mod schedule;
 pub mod service;
 pub(crate) mod services;
+pub(crate) mod settle;
 pub mod stream;
 pub mod telemetry;
 pub(crate) mod trace;
 mod wait;
 mod why;
+pub mod work;
 pub mod workflow;
 
 use std::collections::BTreeSet;
@@ -61,7 +64,8 @@ pub(crate) struct Engine {
     pub(crate) retention: Retention,
     pub(crate) measures: Measures,
     pub(crate) alerts: alert::Alerts,
-    pub(crate) rules: rules::Rules,
+    pub(crate) rules: Arc<rules::Rules>,
+    pub(crate) hands: work::hands::Hands,
     pub(crate) rooms: room::Rooms,
     pub(crate) looks: look::Looks<JobId, ()>,
     pub(crate) hub: stream::hub::Hub,

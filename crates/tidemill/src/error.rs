@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tidemill_core::flow::FlowState;
-use tidemill_core::{FlowId, JobId, State};
+use tidemill_core::{FlowId, JobId, State, WorkerId};
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -128,6 +128,15 @@ pub enum Error {
         id: JobId,
         /// Why not.
         why: String,
+    },
+    /// The worker was given up, has signed off, or was never there.
+    #[error(
+        "the worker {id} is not there: it has not beaten for its lease and was given up, or has signed off; drop what \
+         it runs, which others may have by now, and register anew"
+    )]
+    WorkerLost {
+        /// Which worker.
+        id: WorkerId,
     },
     /// This process was asked to replay, and has done so; it does not work.
     #[error("this process was asked by TIDEMILL_REPLAY to look at runs, and not to work")]
@@ -301,6 +310,7 @@ impl Error {
             Self::UpdateRefused { .. } => "update_refused",
             Self::ObjectUnreadable { .. } => "object_unreadable",
             Self::RunNotNow { .. } => "run_not_now",
+            Self::WorkerLost { .. } => "worker_lost",
             Self::ReplayedOnly => "replayed_only",
             Self::FlowUnknown { .. } => "flow_unknown",
             Self::StepUnknown { .. } => "step_unknown",

@@ -63,7 +63,7 @@ pub async fn drain(worker: Worker) -> Result<Drained> {
     let mut drained = Drained::default();
     let mut is_tended = false;
     loop {
-        look(&shop.mill, &shop.options.all_queues()).await?;
+        look(&shop.mill).await?;
         let known = shop.mill.0.rules.known();
         let lanes = Lanes::of(&shop.options.all_queues(), &known, &Turns::default());
         let claim = match shop.mill.store().claim(shop.wish(&lanes, &known, 100)).await {

@@ -237,7 +237,7 @@ impl Worker {
             return Err(Error::ReplayedOnly);
         }
         let shop = self.into_shop()?;
-        look(&shop.mill, &shop.options.all_queues()).await?;
+        look(&shop.mill).await?;
         shop.register().await?;
         let id = shop.worker();
         tracing::info!(worker = %id, queues = ?shop.options.queues, "a worker started");

@@ -47,6 +47,7 @@ mod engine {
     mod two_workers;
     mod why;
     mod why_turns;
+    mod work;
     mod workflow;
     mod workflow_acts;
     mod workflow_again;

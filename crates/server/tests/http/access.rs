@@ -43,6 +43,11 @@ const LOOK: &[&str] = &[
     "list_limits",
     "metrics",
     "list_alerts",
+    "read_journal",
+    "read_value",
+    "read_mail",
+    "read_inputs",
+    "read_outputs",
 ];
 const ENQUEUE: &[&str] = &["enqueue_job", "enqueue_jobs", "signal_job", "start_flow", "update_run"];
 const OPERATE: &[&str] = &[
@@ -68,14 +73,24 @@ const OPERATE: &[&str] = &[
     "set_limit",
     "delete_limit",
 ];
+const WORK: &[&str] = &[
+    "register_worker",
+    "sign_off_worker",
+    "beat_worker",
+    "claim_jobs",
+    "settle_jobs",
+    "append_journal",
+];
 const EVERYBODY: &[&str] = &["livez", "startupz", "readyz"];
 
 /// Who may do an operation, written down a second time.
 fn may(role: Role, operation: &str) -> bool {
     match role {
         Role::Viewer => LOOK.contains(&operation),
-        Role::Producer | Role::Worker => LOOK.contains(&operation) || ENQUEUE.contains(&operation),
-        Role::Operator | Role::Admin => true,
+        Role::Producer => LOOK.contains(&operation) || ENQUEUE.contains(&operation),
+        Role::Worker => !OPERATE.contains(&operation),
+        Role::Operator => !WORK.contains(&operation),
+        Role::Admin => true,
     }
 }
 
@@ -94,16 +109,14 @@ async fn every_operation_is_for_those_it_is_for_and_nobody_else() {
             let method: Method = method.to_uppercase().parse().unwrap();
             let id = tidemill::JobId::new().to_string();
             let path = path.replace("{id}", &id).replace("{name}", "walk");
+            let path = path.replace("{number}", "1").replace("{step}", "walk");
             let path = if path.ends_with("/wait") { format!("{path}?timeout=1ms") } else { path };
             let told = kit.send(method.clone(), &path, &[], json!({})).await;
             if EVERYBODY.contains(&name) {
                 told.is(200);
                 continue;
             }
-            assert!(
-                LOOK.contains(&name) || ENQUEUE.contains(&name) || OPERATE.contains(&name),
-                "{name}"
-            );
+            assert!([LOOK, ENQUEUE, WORK, OPERATE].concat().contains(&name), "{name}");
             let told = told.refused(401, "credential_missing", "token create");
             assert!(told.header("www-authenticate").starts_with("Bearer"));
             assert!(operation["security"].is_array(), "{name}");
@@ -116,7 +129,7 @@ async fn every_operation_is_for_those_it_is_for_and_nobody_else() {
             }
         }
     }
-    assert_eq!(seen, Role::ALL.len() * (LOOK.len() + ENQUEUE.len() + OPERATE.len()));
+    assert_eq!(seen, Role::ALL.len() * (LOOK.len() + ENQUEUE.len() + WORK.len() + OPERATE.len()));
     kit.close().await;
 }
 

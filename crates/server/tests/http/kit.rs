@@ -64,6 +64,11 @@ impl Kit {
         &self.url
     }
 
+    /// Another node on the same database.
+    pub async fn twin(&self) -> Self {
+        Self::on(&self.url, None).await
+    }
+
     /// The same, with another server that lets in only who shows a credential.
     pub async fn closed(mut self) -> Self {
         let closed = Settings { access: Access::Credentials, ..settings() };

@@ -30,8 +30,8 @@ use crate::postgres::stowaways;
 use crate::request::{RescueRules, Rescued};
 use crate::wake::Hint;
 
-const SILENT: Statement = sql!("select_silent_workers", TIMESTAMPTZ, INT8);
-const GIVE_UP: Statement = sql!("give_up_workers", TIMESTAMPTZ, INT8);
+const SILENT: Statement = sql!("select_silent_workers", TIMESTAMPTZ, INT8, INT8);
+const GIVE_UP: Statement = sql!("give_up_workers", TIMESTAMPTZ, INT8, INT8);
 const REMOVE: Statement = sql!("delete_worker", UUID);
 const KEY_LOCK: Statement = sql!("lock_keys_of_workers", UUID_ARRAY);
 const GATES_OPEN: Statement = sql!("open_gates", UUID_ARRAY, TIMESTAMPTZ);
@@ -62,7 +62,8 @@ enum Leaving {
 pub(crate) async fn rescue(shared: &Arc<Shared>, rules: RescueRules) -> Result<Rescued> {
     let now = shared.db.manual_now();
     let mut rescued = Rescued::default();
-    let silent = shared.db.read(&SILENT, &[&now, &delay_us(rules.lease_ttl)]).await?;
+    let (ttl_us, clear_us) = (delay_us(rules.lease_ttl), rules.clear_for.map(delay_us));
+    let silent = shared.db.read(&SILENT, &[&now, &ttl_us, &clear_us]).await?;
     if silent.first().is_some_and(|row| row.get(0)) {
         rescued = leave(shared, &Leaving::Silent(rules)).await?;
     }
@@ -141,8 +142,8 @@ async fn write(shared: &Shared, conn: &Conn<'_>, leaving: &Leaving) -> Result<To
     let ids = |rows: Vec<Row>| rows.iter().map(|row| row.get(0)).collect::<Vec<Uuid>>();
     let (workers, rules) = match leaving {
         Leaving::Silent(rules) => {
-            let ttl_us = delay_us(rules.lease_ttl);
-            (ids(conn.query(&GIVE_UP, &[&now, &ttl_us]).await?), Some(*rules))
+            let (ttl_us, clear_us) = (delay_us(rules.lease_ttl), rules.clear_for.map(delay_us));
+            (ids(conn.query(&GIVE_UP, &[&now, &ttl_us, &clear_us]).await?), Some(*rules))
         }
         Leaving::Stopped(worker) => {
             conn.query(&REMOVE, &[&worker.0]).await?;

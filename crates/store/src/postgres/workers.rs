@@ -12,6 +12,7 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use crate::error::Result;
+use crate::postgres::batch::delay_us;
 use crate::postgres::connect::{Db, unnamed};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Statement, sql};
@@ -20,7 +21,7 @@ use crate::request::{Beat, WorkerCard};
 use crate::view::WorkerView;
 
 const REGISTER: Statement =
-    sql!("insert_worker", TIMESTAMPTZ, UUID, TEXT, TEXT_ARRAY, TEXT_ARRAY, INT4);
+    sql!("insert_worker", TIMESTAMPTZ, UUID, TEXT, TEXT_ARRAY, TEXT_ARRAY, INT4, INT8);
 const BEAT: Statement = sql!("update_beat", TIMESTAMPTZ, UUID);
 const LIST: Statement = sql!("select_workers");
 const LEASE_CLOSE: Statement = sql!("delete_lease", INT8_ARRAY);
@@ -49,12 +50,13 @@ impl Reserved {
 /// Announces a worker.
 pub(crate) async fn register(db: &Db, card: WorkerCard) -> Result<()> {
     let slots = i32::try_from(card.slots).unwrap_or(i32::MAX);
+    let (now, lease_us) = (db.manual_now(), card.lease_ttl.map(delay_us));
     let mut tries = Tries::resend();
     loop {
         let written = db
             .query(
                 &REGISTER,
-                &[&db.manual_now(), &card.id.0, &card.name, &card.queues, &card.kinds, &slots],
+                &[&now, &card.id.0, &card.name, &card.queues, &card.kinds, &slots, &lease_us],
             )
             .await;
         match written {
@@ -131,7 +133,7 @@ pub(crate) async fn take_duty(
     holder: WorkerId,
     ttl: Duration,
 ) -> Result<bool> {
-    let ttl_us = crate::postgres::batch::delay_us(ttl);
+    let ttl_us = delay_us(ttl);
     let rows = db.read(&DUTY_TAKE, &[&db.manual_now(), &name, &holder.0, &ttl_us]).await?;
     Ok(!rows.is_empty())
 }

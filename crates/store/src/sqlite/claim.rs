@@ -392,7 +392,14 @@ mod tests {
         let mut turn = book.turn(&conn, start, &mut news);
         let (queues, kinds) = (vec!["default".to_owned()], vec!["mine".to_owned()]);
         let name = "w".to_owned();
-        let card = WorkerCard { id: worker, name, queues, kinds: kinds.clone(), slots: 1 };
+        let card = WorkerCard {
+            id: worker,
+            name,
+            queues,
+            kinds: kinds.clone(),
+            slots: 1,
+            lease_ttl: None,
+        };
         workers::register(&turn, &card)?;
         let job = |kind| NewJob::new(kind, Payload::null());
         let others: Vec<_> = (0..1000).map(|_| job("other")).collect();

@@ -4,6 +4,7 @@
 //! kills them: it dies (`poison`). A worker that says goodbye costs its jobs nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::params;
 use tidemill_core::{ErrorClass, Failure, Job, Settlement, State, Token, WorkerId};
@@ -22,10 +23,10 @@ use crate::sqlite::writer::Turn;
 
 /// Gives up workers that beat no more.
 pub(super) fn rescue(turn: &mut Turn<'_>, rules: RescueRules) -> Result<Rescued> {
-    let ttl_us = i64::try_from(rules.lease_ttl.as_micros()).unwrap_or(i64::MAX);
-    let silent_since = turn.now.saturating_sub(ttl_us);
+    let us = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    let silent = params![turn.now, us(rules.lease_ttl), rules.clear_for.map(us)];
     let mut select = turn.conn.prepare_cached(include_str!("sql/select_silent_workers.sql"))?;
-    let silent = select.query_map([silent_since], |row| worker_id(row, 0))?;
+    let silent = select.query_map(silent, |row| worker_id(row, 0))?;
     let silent: Vec<_> = silent.collect::<rusqlite::Result<_>>()?;
     let mut rescued = Rescued::default();
     for worker in silent {

@@ -52,7 +52,14 @@ mod tests {
         let worker = WorkerId::new();
         let (queues, kinds) = (vec!["default".to_owned()], Vec::new());
         store
-            .register(WorkerCard { id: worker, name: "w".into(), queues, kinds, slots: 1 })
+            .register(WorkerCard {
+                id: worker,
+                name: "w".into(),
+                queues,
+                kinds,
+                slots: 1,
+                lease_ttl: None,
+            })
             .await?;
         let job = NewJob::new("k", Payload::null());
         store.enqueue(vec![job.clone()]).await?;

@@ -37,7 +37,8 @@ pub(super) fn register(turn: &Turn<'_>, card: &WorkerCard) -> Result<()> {
         words(&card.queues),
         words(&card.kinds),
         card.slots,
-        turn.now
+        turn.now,
+        card.lease_ttl.map(|ttl| i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX))
     ])?;
     Ok(())
 }

@@ -161,7 +161,7 @@ fn options(clock: &ManualClock) -> OpenOptions {
 
 /// The rules of rescue in these tests.
 pub fn rules() -> RescueRules {
-    RescueRules { lease_ttl: TTL, lost_max: 3 }
+    RescueRules { lease_ttl: TTL, clear_for: None, lost_max: 3 }
 }
 
 /// A worker's card with every kind.
@@ -172,6 +172,7 @@ pub fn card(id: WorkerId) -> WorkerCard {
         queues: vec!["default".into()],
         kinds: Vec::new(),
         slots: 10,
+        lease_ttl: None,
     }
 }
 

@@ -162,6 +162,7 @@ async fn workers_are_shown_as_they_registered(kit: &Kit) {
         queues: vec!["a".into(), "b,c".into()],
         kinds: vec!["mail".into(), "{x}".into()],
         slots: 32,
+        lease_ttl: None,
     };
     kit.store.register(card.clone()).await.unwrap();
     kit.clock.advance(SECOND);

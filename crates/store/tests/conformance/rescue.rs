@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use tidemill_core::dead::DeadFilter;
-use tidemill_core::{ErrorClass, NewJob, Priority, State, WorkerId};
-use tidemill_store::request::{Beat, Rescued};
-use tidemill_store::{Hint, Settled};
+use tidemill_core::{ErrorClass, JobId, NewJob, Priority, State, Token, WorkerId};
+use tidemill_store::lease::LeaseView;
+use tidemill_store::request::{Beat, RescueRules, Rescued};
+use tidemill_store::{Hint, Settled, WorkerCard};
 
 use super::kit::{
-    Kit, SECOND, TTL, ask, done, hears, ids, item, job, ready, retry, rules, unique, with_payload,
+    Kit, SECOND, TTL, ask, card, done, hears, ids, item, job, ready, retry, rules, unique,
+    with_payload,
 };
 
 over_both_stores!(
@@ -27,6 +29,9 @@ over_both_stores!(
     a_loss_is_in_the_history,
     rescued_queues_are_hinted,
     a_large_lease_comes_back_whole,
+    a_worker_may_have_a_longer_lease,
+    nobody_is_given_up_who_could_not_beat_for_a_lease,
+    a_lease_is_seen_by_those_who_did_not_make_it,
 );
 
 async fn a_lost_workers_jobs_are_ready_again_unspent(kit: &Kit) {
@@ -263,4 +268,51 @@ async fn a_large_lease_comes_back_whole(kit: &Kit) {
     let mut again = ids(&kit.take(other, 2000).await);
     again.sort();
     assert_eq!(again, ids(&claim));
+}
+
+async fn a_worker_may_have_a_longer_lease(kit: &Kit) {
+    let id = kit.put(job("k")).await;
+    let patient = WorkerCard { lease_ttl: Some(TTL * 3), ..card(WorkerId::new()) };
+    kit.store.register(patient.clone()).await.unwrap();
+    kit.take_one(patient.id).await;
+    kit.clock.advance(TTL * 2);
+    assert_eq!(kit.rescue().await, Rescued::default());
+    assert_eq!(kit.state(id).await, State::Running);
+    kit.clock.advance(TTL + SECOND);
+    assert_eq!(kit.rescue().await.ready, 1);
+}
+
+async fn nobody_is_given_up_who_could_not_beat_for_a_lease(kit: &Kit) {
+    let id = kit.put(job("k")).await;
+    kit.take_one(kit.worker().await).await;
+    kit.clock.advance(TTL * 2);
+    let after = |clear_for| RescueRules { clear_for: Some(clear_for), ..rules() };
+    let rescued = kit.store.rescue(after(TTL.checked_sub(SECOND).unwrap())).await.unwrap();
+    assert_eq!(rescued, Rescued::default());
+    assert_eq!(kit.state(id).await, State::Running);
+    assert_eq!(kit.store.rescue(after(TTL)).await.unwrap().ready, 1);
+}
+
+async fn a_lease_is_seen_by_those_who_did_not_make_it(kit: &Kit) {
+    let (one, two) = (kit.put(job("k")).await, kit.put(job("k")).await);
+    let worker = kit.worker().await;
+    let claim = kit.store.claim(ask(worker, "default", 10)).await.unwrap();
+    let (token, at) = (claim.token.unwrap(), kit.clock.now());
+    kit.clock.advance(SECOND);
+    let there = kit.neighbour().await;
+    let seen = there.leases(worker).await.unwrap();
+    assert_eq!(seen, [LeaseView { token, claimed_at: at, jobs: vec![one, two] }]);
+    assert!(there.leases(WorkerId::new()).await.unwrap().is_empty());
+    let (stale, unknown) = (Token(token.0 + 1), JobId::new());
+    let asked = [(token, two), (stale, one), (token, unknown), (token, one)];
+    let held = there.held(worker, &asked).await.unwrap();
+    let attempts: Vec<_> =
+        held.iter().map(|held| held.as_ref().map(|held| (held.job.id, held.attempt))).collect();
+    assert_eq!(attempts, [Some((two, 1)), Some((one, 0)), None, Some((one, 1))]);
+    let others = there.held(WorkerId::new(), &[(token, one)]).await.unwrap();
+    assert!(others[0].is_none(), "it is another worker's");
+    assert_eq!(kit.store.settle(worker, vec![item(&claim, 0, done())]).await.unwrap().len(), 1);
+    let seen = there.leases(worker).await.unwrap();
+    assert_eq!(seen[0].jobs, [two]);
+    there.close().await;
 }

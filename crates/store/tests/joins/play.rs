@@ -213,7 +213,7 @@ impl Play {
 
     async fn lose(&mut self) -> Verdict {
         self.clock.advance(TTL + Duration::from_secs(1));
-        let rules = RescueRules { lease_ttl: TTL, lost_max: 10_000 };
+        let rules = RescueRules { lease_ttl: TTL, clear_for: None, lost_max: 10_000 };
         fine(self.stores[0].rescue(rules).await)?;
         for lease in std::mem::take(&mut self.running) {
             let id = lease.item.job.id;
@@ -370,7 +370,14 @@ impl Play {
 async fn register(store: &Arc<dyn Store>) -> Verdict<WorkerId> {
     let id = WorkerId::new();
     let queues = vec!["default".into()];
-    let card = WorkerCard { id, name: "model".into(), queues, kinds: Vec::new(), slots: 9 };
+    let card = WorkerCard {
+        id,
+        name: "model".into(),
+        queues,
+        kinds: Vec::new(),
+        slots: 9,
+        lease_ttl: None,
+    };
     fine(store.register(card).await)?;
     Ok(id)
 }

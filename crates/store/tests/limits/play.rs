@@ -196,7 +196,7 @@ impl Play {
         let id = WorkerId::new();
         let queues = vec!["q0".into(), "q1".into()];
         let (name, slots) = ("model".into(), SLOTS as u32);
-        let card = WorkerCard { id, name, queues, kinds: Vec::new(), slots };
+        let card = WorkerCard { id, name, queues, kinds: Vec::new(), slots, lease_ttl: None };
         fine(self.store(place).register(card).await)?;
         self.oracle.beats.insert(id, self.oracle.now);
         self.workers[usize::from(place)] = Some(id);
@@ -444,7 +444,7 @@ impl Play {
 }
 
 pub(super) fn rescue_rules() -> RescueRules {
-    RescueRules { lease_ttl: TTL, lost_max: LOST_MAX }
+    RescueRules { lease_ttl: TTL, clear_for: None, lost_max: LOST_MAX }
 }
 
 fn new_job(wish: &Wish) -> NewJob {

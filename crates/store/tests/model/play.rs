@@ -95,7 +95,14 @@ impl Play {
         }
         let id = WorkerId::new();
         let queues = vec!["q0".into(), "q1".into()];
-        let card = WorkerCard { id, name: "model".into(), queues, kinds: Vec::new(), slots: 9 };
+        let card = WorkerCard {
+            id,
+            name: "model".into(),
+            queues,
+            kinds: Vec::new(),
+            slots: 9,
+            lease_ttl: None,
+        };
         fine(self.store.register(card).await)?;
         self.memory.beats.insert(id, self.clock.now());
         *slot = Some(id);
@@ -192,7 +199,7 @@ impl Play {
 
     pub(super) async fn rescue(&mut self) -> Verdict {
         let expected = self.memory.rescue();
-        let rules = RescueRules { lease_ttl: TTL, lost_max: LOST_MAX };
+        let rules = RescueRules { lease_ttl: TTL, clear_for: None, lost_max: LOST_MAX };
         prop_assert_eq!(fine(self.store.rescue(rules).await)?, expected, "rescue");
         Ok(())
     }

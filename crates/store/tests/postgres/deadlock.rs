@@ -19,7 +19,8 @@ fn keyed(key: &str) -> NewJob {
 }
 
 /// Every loss of a worker is one too many, and every worker is lost: all that it held is dead.
-const AT_ONCE: RescueRules = RescueRules { lease_ttl: Duration::ZERO, lost_max: 1 };
+const AT_ONCE: RescueRules =
+    RescueRules { lease_ttl: Duration::ZERO, clear_for: None, lost_max: 1 };
 
 pub async fn count(client: &Client, sql: &str) -> i64 {
     client.query_one(sql, &[]).await.unwrap().get(0)

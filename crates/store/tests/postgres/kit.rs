@@ -34,7 +34,10 @@ pub fn job() -> NewJob {
 pub async fn worker(store: &Arc<dyn Store>) -> WorkerId {
     let id = WorkerId::new();
     let (queues, kinds) = (vec!["default".into()], Vec::new());
-    store.register(WorkerCard { id, name: "w".into(), queues, kinds, slots: 1 }).await.unwrap();
+    store
+        .register(WorkerCard { id, name: "w".into(), queues, kinds, slots: 1, lease_ttl: None })
+        .await
+        .unwrap();
     // Before the first claim there is a rehearsal, which a test may take for the claim.
     let lanes = vec![Lane { queue: "of nobody".into(), priority: Priority::Normal }];
     store.claim(ClaimRequest { lanes, ..ask(id, 1) }).await.unwrap();

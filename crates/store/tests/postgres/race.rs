@@ -60,7 +60,8 @@ async fn a_job_is_cancelled_or_claimed_and_never_both() {
 async fn a_settle_and_a_rescue_at_once_run_no_job_twice() {
     let url = fresh_postgres_url();
     let (one, two) = (store(&url).await, store(&url).await);
-    let at_once = RescueRules { lease_ttl: std::time::Duration::ZERO, lost_max: 100 };
+    let at_once =
+        RescueRules { lease_ttl: std::time::Duration::ZERO, clear_for: None, lost_max: 100 };
     for _ in 0..30 {
         let jobs: Vec<_> = (0..40).map(|_| job()).collect();
         let sent: Vec<_> = jobs.iter().map(|job| job.id).collect();

@@ -138,7 +138,11 @@ impl Play {
 
     async fn lose(&mut self) -> Verdict {
         self.clock.advance(TTL + Duration::from_secs(1));
-        fine(self.stores[0].rescue(RescueRules { lease_ttl: TTL, lost_max: 10_000 }).await)?;
+        fine(
+            self.stores[0]
+                .rescue(RescueRules { lease_ttl: TTL, clear_for: None, lost_max: 10_000 })
+                .await,
+        )?;
         for (_, item) in std::mem::take(&mut self.running) {
             let at = self.part(item.job.id)?;
             let part = &mut self.oracle.parts[at];
@@ -320,7 +324,14 @@ impl Play {
 async fn register(store: &Arc<dyn Store>) -> Verdict<WorkerId> {
     let id = WorkerId::new();
     let queues = vec!["default".into()];
-    let card = WorkerCard { id, name: "model".into(), queues, kinds: Vec::new(), slots: 9 };
+    let card = WorkerCard {
+        id,
+        name: "model".into(),
+        queues,
+        kinds: Vec::new(),
+        slots: 9,
+        lease_ttl: None,
+    };
     fine(store.register(card).await)?;
     Ok(id)
 }

@@ -54,7 +54,14 @@ impl Play {
         clock.set(at(clock.now().as_second()));
         let worker = WorkerId::new();
         let queues = vec!["default".into()];
-        let card = WorkerCard { id: worker, name: "model".into(), queues, kinds: vec![], slots: 9 };
+        let card = WorkerCard {
+            id: worker,
+            name: "model".into(),
+            queues,
+            kinds: vec![],
+            slots: 9,
+            lease_ttl: None,
+        };
         fine(stores[0].register(card).await)?;
         let (oracle, plans, running) = (Oracle::default(), [None, None], Vec::new());
         Ok(Self { stores, clock, worker, oracle, plans, running })

@@ -102,7 +102,10 @@ pub fn job() -> NewJob {
 pub async fn worker(store: &Arc<dyn Store>) -> WorkerId {
     let id = WorkerId::new();
     let (queues, kinds) = (vec!["default".into()], Vec::new());
-    store.register(WorkerCard { id, name: "w".into(), queues, kinds, slots: 1 }).await.unwrap();
+    store
+        .register(WorkerCard { id, name: "w".into(), queues, kinds, slots: 1, lease_ttl: None })
+        .await
+        .unwrap();
     id
 }
 

@@ -11,8 +11,8 @@ use crate::engine::credential::verify::Checks;
 use crate::engine::look::Looks;
 use crate::engine::measure::Measures;
 use crate::engine::room::Rooms;
-use crate::engine::rules::Rules;
 use crate::engine::stream::hub::Hub;
+use crate::engine::work::hands::Hands;
 use crate::engine::{Engine, Tidemill};
 use crate::error::Result;
 use crate::worker::job::Job;
@@ -107,7 +107,8 @@ impl Builder {
             retention: self.retention,
             measures: Measures::default(),
             alerts: Alerts::new(self.thresholds),
-            rules: Rules::default(),
+            rules: Arc::default(),
+            hands: Hands::default(),
             rooms: Rooms::default(),
             looks: Looks::default(),
             hub: Hub::default(),

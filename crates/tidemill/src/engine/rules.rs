@@ -5,7 +5,7 @@
 //! follows rules that are no more.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use tidemill_core::Job;
@@ -16,6 +16,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Tidemill;
+use crate::worker::shop::locked;
 
 const LOOK_EVERY: Duration = Duration::from_millis(900);
 
@@ -38,16 +39,24 @@ impl Known {
 
 /// Where it stands.
 #[derive(Debug, Default)]
-pub(crate) struct Rules(RwLock<Arc<Known>>);
+pub(crate) struct Rules {
+    known: RwLock<Arc<Known>>,
+    /// The names and patterns that somebody takes from, and how many do.
+    wanted: Mutex<BTreeMap<String, usize>>,
+}
 
 impl Rules {
     pub(crate) fn known(&self) -> Arc<Known> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn wanted(&self) -> Vec<String> {
+        locked(&self.wanted).keys().cloned().collect()
     }
 
     /// Keeps what was learnt; answers whether it is new.
     fn learn(&self, known: Known) -> bool {
-        let mut place = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let is_new = **place != known;
         if is_new {
             *place = Arc::new(known);
@@ -56,10 +65,43 @@ impl Rules {
     }
 }
 
-/// Looks at the rules now; answers whether they have changed. `queues` are the names and patterns that
-/// somebody takes from.
-pub(crate) async fn look(mill: &Tidemill, queues: &[String]) -> Result<bool> {
-    let store = &mill.0.store;
+/// Somebody takes from these queues: as long as this is there, what must be known of them is.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    rules: Arc<Rules>,
+    queues: Vec<String>,
+}
+
+impl Wanted {
+    pub(crate) fn new(rules: &Arc<Rules>, queues: Vec<String>) -> Self {
+        let mut wanted = locked(&rules.wanted);
+        for queue in &queues {
+            *wanted.entry(queue.clone()).or_default() += 1;
+        }
+        drop(wanted);
+        Self { rules: Arc::clone(rules), queues }
+    }
+
+    pub(crate) fn queues(&self) -> &[String] {
+        &self.queues
+    }
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        let mut wanted = locked(&self.rules.wanted);
+        for queue in &self.queues {
+            if let Some(number) = wanted.get_mut(queue) {
+                *number -= 1;
+            }
+        }
+        wanted.retain(|_, number| *number > 0);
+    }
+}
+
+/// Looks at the rules now; answers whether they have changed.
+pub(crate) async fn look(mill: &Tidemill) -> Result<bool> {
+    let (store, queues) = (&mill.0.store, mill.0.rules.wanted());
     let book = store.queue_rules().await?;
     let names = if queues.iter().any(|queue| is_pattern(queue)) {
         store.queue_names().await?
@@ -77,12 +119,12 @@ pub(crate) async fn look(mill: &Tidemill, queues: &[String]) -> Result<bool> {
 }
 
 /// Follows the rules until `done`.
-pub(crate) async fn follow(mill: Tidemill, queues: Vec<String>, done: CancellationToken) {
+pub(crate) async fn follow(mill: Tidemill, done: CancellationToken) {
     let mut hints = mill.0.store.wake().listen();
     let mut looks = tokio::time::interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        let known = mill.0.rules.known();
+        let (known, queues) = (mill.0.rules.known(), mill.0.rules.wanted());
         let is_new = |queue: &String| {
             !known.names.contains(queue)
                 && queues.iter().any(|own| is_pattern(own) && matches(own, queue))
@@ -103,13 +145,13 @@ pub(crate) async fn follow(mill: Tidemill, queues: Vec<String>, done: Cancellati
             () = told => {}
         }
         // A store that is away is said elsewhere; until then the rules known last hold.
-        let _ = renew(&mill, &queues).await;
+        let _ = renew(&mill).await;
     }
 }
 
 /// Looks at the rules; if they have changed, everybody who claims by them is told to ask anew.
-pub(crate) async fn renew(mill: &Tidemill, queues: &[String]) -> Result<()> {
-    if look(mill, queues).await? {
+pub(crate) async fn renew(mill: &Tidemill) -> Result<()> {
+    if look(mill).await? {
         mill.0.store.wake().tell(Hint::Any);
     }
     Ok(())

@@ -241,7 +241,7 @@ impl<'a> Desk<'a> {
 async fn claim(shop: Arc<Shop>, wish: ClaimRequest) -> tidemill_store::Result<Claim> {
     let claimed = shop.mill.0.store.claim(wish).await;
     if matches!(claimed, Err(Error::RulesOutdated)) {
-        renew(&shop.mill, &shop.options.all_queues()).await?;
+        renew(&shop.mill).await?;
     }
     claimed
 }

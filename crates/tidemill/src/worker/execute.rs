@@ -6,16 +6,14 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use jiff::Timestamp;
-use tidemill_core::gate::PART;
 use tidemill_core::job::outcome::Waiting;
-use tidemill_core::job::settle::{Attempt, Ended, expired, settle};
-use tidemill_core::queue::RuleBook;
-use tidemill_core::{ErrorClass, Failure, Job, QueueRules, Retry, Settlement, Token};
-use tidemill_store::request::GateEnd;
+use tidemill_core::job::settle::Ended;
+use tidemill_core::{ErrorClass, QueueRules, Settlement, Token};
 use tidemill_store::run::RunWrites;
 use tidemill_store::{ClaimedJob, SettleItem};
 use tracing::Instrument;
 
+use crate::engine::judge::{come_out, judge, too_late};
 use crate::engine::trace;
 use crate::worker::context::Context;
 use crate::worker::durable::drive::{Driven, drive, look, parked};
@@ -33,7 +31,7 @@ pub(crate) async fn execute(
     slot: Slot,
 ) -> Option<SettleItem> {
     let started_at = shop.mill.0.clock.now();
-    let (settlement, more) = match too_late(shop, &claimed, claimed_at) {
+    let (settlement, more) = match too_late(&shop.mill, &claimed, claimed_at) {
         Some(failure) => (Settlement::Dead { failure }, More::default()),
         None => decide(shop, &claimed, token, claimed_at, slot).await?,
     };
@@ -57,40 +55,6 @@ pub(crate) fn unstarted(
     SettleItem { job, token, attempt, lost, started_at, gates, settlement, decided, run }
 }
 
-/// What is to be said at the gates, by the limits as they are now.
-fn come_out(
-    book: &RuleBook,
-    job: &Job,
-    gates: Vec<Arc<str>>,
-    settlement: &Settlement,
-) -> Vec<GateEnd> {
-    if gates.is_empty() {
-        return Vec::new();
-    }
-    let asked_to_wait = match settlement {
-        Settlement::Again { delay, failure: Some(failure), .. } => {
-            (failure.class == ErrorClass::RateLimited).then_some(*delay)
-        }
-        _ => None,
-    };
-    let limits = book.limits(&job.queue);
-    let end = |gate: Arc<str>| {
-        let base = gate.split(PART).next().unwrap_or_default();
-        let limit = limits.iter().find(|limit| limit.gate == base);
-        GateEnd {
-            shut_for: asked_to_wait.filter(|_| limit.is_some_and(|limit| limit.hold)),
-            breaker: limit.and_then(|limit| limit.breaker),
-            gate,
-        }
-    };
-    gates.into_iter().map(end).collect()
-}
-
-fn too_late(shop: &Shop, claimed: &ClaimedJob, now: Timestamp) -> Option<Failure> {
-    let deadlines = shop.mill.0.rules.known().deadlines(&claimed.job);
-    expired(&claimed.job, deadlines, claimed.attempt, claimed.due_at, now)
-}
-
 /// What is to be written, and whether a transaction of the handler's may have decided otherwise.
 async fn decide(
     shop: &Arc<Shop>,
@@ -110,26 +74,12 @@ async fn decide(
     let attempt = attempt(shop, claimed, token, claimed_at, handler, slot);
     let (came, cx, decided) = attempt.instrument(span.clone()).await?;
     let settlement = match came {
-        Came::Ended(ended) => judged(shop, claimed, handler, ended),
+        Came::Ended(ended) => judge(&shop.mill, claimed, &handler.settings.retry, ended),
         Came::Waits(waiting) => Settlement::Wait(Box::new(waiting)),
     };
     trace::came_to(&span, &settlement);
     let run = cx.run().last_writes(&shop.options.version, &settlement).map(Box::new);
     Some((settlement, More { decided, run }))
-}
-
-/// What is settled for an attempt that ended so.
-fn judged(shop: &Shop, claimed: &ClaimedJob, handler: &Handler, ended: Ended) -> Settlement {
-    let job = &claimed.job;
-    let known = shop.mill.0.rules.known();
-    let of_queue = known.book.of(&job.queue).and_then(|rules| rules.retry.as_ref());
-    let of_kind = Some(&handler.settings.retry).filter(|retry| **retry != Retry::default());
-    let retry: &Retry =
-        job.options.retry.as_ref().or(of_kind).or(of_queue).unwrap_or(&handler.settings.retry);
-    let number = claimed.attempt;
-    let now = shop.mill.0.clock.now();
-    let deadlines = known.deadlines(job);
-    settle(Attempt { job, number, retry, deadlines }, ended, now, fastrand::f64())
 }
 
 /// What is settled beside it.

@@ -5,6 +5,9 @@ use std::time::Duration;
 use crate::testing::Crash;
 use crate::worker::stop::Stop;
 
+/// How long after its last heartbeat a worker is given up.
+pub(crate) const LEASE_TTL: Duration = Duration::from_secs(6);
+
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) name: String,
@@ -39,7 +42,7 @@ impl Default for Options {
             dedicated: Vec::new(),
             claim_jobs_max: 500,
             run_timeout: Duration::from_hours(1),
-            lease_ttl: Duration::from_secs(6),
+            lease_ttl: LEASE_TTL,
             lost_max: 3,
             cancel_grace: Duration::from_secs(5),
             poll_every: Duration::from_secs(1),
@@ -81,6 +84,11 @@ impl Options {
 
     pub(crate) fn all_slots(&self) -> usize {
         self.slots + self.dedicated.iter().map(|own| own.slots).sum::<usize>()
+    }
+
+    /// What it says of its lease: a longer one than usual must be known to whoever rescues.
+    pub(crate) fn own_lease_ttl(&self) -> Option<Duration> {
+        (self.lease_ttl > LEASE_TTL).then_some(self.lease_ttl)
     }
 
     /// Three beats fit into a lease, so that one lost beat costs nothing.

@@ -238,7 +238,7 @@ mod tests {
     async fn jobs_of_a_queue_that_was_paused_are_given_back() -> Result<()> {
         let mut bench = Bench::with(2).await?;
         bench.shop.mill.pause("default").await?;
-        look(&bench.shop.mill, &["default".to_owned()]).await?;
+        look(&bench.shop.mill).await?;
         bench.serve();
         assert_eq!((bench.shelf.len(), bench.shop.used()), (0, 0));
         assert_eq!(bench.settled(), [GIVEN_BACK, GIVEN_BACK]);

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::engine::Tidemill;
-use crate::engine::rules::Known;
+use crate::engine::rules::{Known, Wanted};
 use crate::error::Result;
 use crate::worker::context::States;
 use crate::worker::middleware::Middleware;
@@ -78,6 +78,7 @@ pub(crate) struct Shop {
     settled: Mutex<Option<mpsc::UnboundedReceiver<SettleItem>>>,
     pub(crate) scribe: Arc<Scribe>,
     kinds: Arc<Vec<String>>,
+    _wanted: Wanted,
     worker: Mutex<WorkerId>,
     live: Mutex<Living>,
 }
@@ -103,6 +104,7 @@ impl Shop {
         let (settling, settled) = mpsc::unbounded_channel();
         Arc::new(Self {
             scribe: Scribe::new(mill.clone()),
+            _wanted: Wanted::new(&mill.0.rules, options.all_queues()),
             mill,
             kinds: Arc::new(registry.kinds()),
             registry,
@@ -136,6 +138,7 @@ impl Shop {
             queues: self.options.all_queues(),
             kinds: self.kinds.to_vec(),
             slots: self.options.all_slots() as u32,
+            lease_ttl: self.options.own_lease_ttl(),
         };
         Ok(self.mill.0.store.register(card).await?)
     }

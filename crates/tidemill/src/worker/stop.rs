@@ -48,7 +48,7 @@ impl Loops {
             Clockwork { lease_ttl: shop.options.lease_ttl, lost_max: shop.options.lost_max };
         Self {
             dispatchers: dispatchers(&shop, &quiet),
-            rules: tokio::spawn(follow(shop.mill.clone(), shop.options.all_queues(), done.clone())),
+            rules: tokio::spawn(follow(shop.mill.clone(), done.clone())),
             settler: shop
                 .take_settled()
                 .map(|ended| tokio::spawn(settle_all(Arc::clone(&shop), ended))),

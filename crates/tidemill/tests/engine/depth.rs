@@ -45,7 +45,14 @@ fn is_full(error: &Error) -> bool {
 async fn drain_one(mill: &Tidemill, queue: &str) {
     let worker = tidemill::WorkerId::new();
     let (id, queues, kinds) = (worker, vec![queue.to_owned()], Vec::new());
-    let card = tidemill::store::WorkerCard { id, name: "w".into(), queues, kinds, slots: 1 };
+    let card = tidemill::store::WorkerCard {
+        id,
+        name: "w".into(),
+        queues,
+        kinds,
+        slots: 1,
+        lease_ttl: None,
+    };
     mill.store().register(card).await.unwrap();
     let lanes = tidemill::Priority::ALL
         .map(|priority| tidemill::store::Lane { queue: queue.to_owned(), priority })

@@ -96,7 +96,7 @@ async fn depths_are_true_after_producers_and_workers_are_killed(kit: Kit) {
         process.kill_9().unwrap();
     }
     compare(&mill).await;
-    let all = RescueRules { lease_ttl: Duration::ZERO, lost_max: 1000 };
+    let all = RescueRules { lease_ttl: Duration::ZERO, clear_for: None, lost_max: 1000 };
     mill.store().rescue(all).await.unwrap();
     compare(&mill).await;
     eventually("all to finish", SOON, async || {

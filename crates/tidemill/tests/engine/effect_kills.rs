@@ -115,7 +115,7 @@ async fn an_effect_is_there_once_when_its_process_is_killed_before_the_settle(ki
         assert!(!status.success(), "{way}: it was killed");
         assert_eq!(mill.job(id).await.unwrap().unwrap().state, State::Running, "{way}");
         assert_eq!(lines(&kit.url).await, lines_before, "{way}: it had committed");
-        let rules = RescueRules { lease_ttl: Duration::ZERO, lost_max: 100 };
+        let rules = RescueRules { lease_ttl: Duration::ZERO, clear_for: None, lost_max: 100 };
         mill.store().rescue(rules).await.unwrap();
         let drained = drain(worker(&mill, &kit.url, way, false)).await.unwrap();
         assert_eq!(drained.attempts, u64::from(way == "mark"), "{way}: settled is settled");

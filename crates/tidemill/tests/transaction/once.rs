@@ -30,7 +30,7 @@ by_every_driver!(
 
 const AT_ONCE: Duration = Duration::ZERO;
 /// Gives up every worker, whatever it does.
-const ALL: RescueRules = RescueRules { lease_ttl: Duration::ZERO, lost_max: 100 };
+const ALL: RescueRules = RescueRules { lease_ttl: Duration::ZERO, clear_for: None, lost_max: 100 };
 
 fn again(why: &str) -> Fail {
     Fail::transient(why).retry_after(AT_ONCE)

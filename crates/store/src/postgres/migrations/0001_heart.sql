@@ -187,7 +187,8 @@ create table tidemill.worker (
     kinds text[] not null,
     slots int4 not null,
     started_at timestamptz not null,
-    beat_at timestamptz not null
+    beat_at timestamptz not null,
+    lease_us int8 -- how long after a beat it is given up, if it says so itself
 ) with (fillfactor = 50);
 
 create table tidemill.duty (

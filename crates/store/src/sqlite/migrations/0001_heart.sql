@@ -174,7 +174,8 @@ create table tidemill_worker (
     kinds text not null,
     slots integer not null,
     started_at integer not null,
-    beat_at integer not null
+    beat_at integer not null,
+    lease_us integer -- how long after a beat it is given up, if it says so itself
 ) without rowid;
 
 create table tidemill_duty (

@@ -1,2 +1,2 @@
--- What a worker holds.
-select token, worker, jobs, cancels from tidemill_lease where worker = ?1 order by token
+-- What a worker holds, oldest first.
+select token, worker, jobs, cancels, claimed_at from tidemill_lease where worker = ?1 order by token

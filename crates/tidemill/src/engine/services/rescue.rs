@@ -31,18 +31,21 @@ struct Sight {
 
 impl Rescue {
     pub fn new(lease_ttl: Duration, lost_max: u16) -> Self {
-        Self { rules: RescueRules { lease_ttl, lost_max }, sight: Mutex::default() }
+        Self {
+            rules: RescueRules { lease_ttl, clear_for: None, lost_max },
+            sight: Mutex::default(),
+        }
     }
 
-    /// Notes that the store answers now; says whether it has done so for a whole lease.
-    fn sees_clearly(&self) -> bool {
+    /// Notes that the store answers now; says for how long it has done so, if there was a gap.
+    fn clear_for(&self) -> Option<Duration> {
         let (now, mut sight) = (Instant::now(), locked(&self.sight));
         let gap_max = self.every() + self.rules.lease_ttl / 2;
         if sight.last.is_some_and(|last| now - last > gap_max) {
             sight.whole_since = Some(now);
         }
         sight.last = Some(now);
-        sight.whole_since.is_none_or(|since| now - since >= self.rules.lease_ttl)
+        sight.whole_since.map(|since| now - since)
     }
 }
 
@@ -59,10 +62,8 @@ impl Service for Rescue {
 
     async fn turn(&self, mill: &Tidemill) -> Result<()> {
         mill.0.store.now().await?;
-        if !self.sees_clearly() {
-            return Ok(());
-        }
-        let rescued = mill.0.store.rescue(self.rules).await?;
+        let rules = RescueRules { clear_for: self.clear_for(), ..self.rules };
+        let rescued = mill.0.store.rescue(rules).await?;
         if rescued.workers > 0 {
             let (workers, ready) = (rescued.workers, rescued.ready);
             tracing::warn!(workers, ready, poisoned = rescued.poisoned, "workers were lost");
@@ -83,10 +84,10 @@ mod tests {
     async fn workers_get_a_lease_to_beat_again_after_an_outage() {
         let second = Duration::from_secs(1);
         let rescue = Rescue::new(6 * second, 3);
-        assert!(rescue.sees_clearly(), "at the start nothing is known of an outage");
-        for (passes, clearly) in [(1, true), (4, true), (5, false), (3, false), (3, true)] {
+        assert_eq!(rescue.clear_for(), None, "at the start nothing is known of an outage");
+        for (passes, clear) in [(1, None), (4, None), (5, Some(0)), (3, Some(3)), (3, Some(6))] {
             tokio::time::advance(passes * second).await;
-            assert_eq!(rescue.sees_clearly(), clearly, "after {passes} s more");
+            assert_eq!(rescue.clear_for(), clear.map(Duration::from_secs), "after {passes} s more");
         }
     }
 }

@@ -1,0 +1,412 @@
+//! What a worker reads and writes for a run of a workflow, and for a step of a flow: journal, mail, inputs.
+//!
+//! `docs/protocol.md` says how a worker in any language runs a workflow with these.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use http::StatusCode;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tidemill::Payload;
+use tidemill::store::run::{Append, Keep, Renewal, RunWrites};
+use tidemill_core::workflow::{Content, Ending, Entry};
+use tidemill_core::{JobId, Token, Wish, WorkerId};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::access::Caller;
+use crate::api::App;
+use crate::extract::{Body, Named, Params};
+use crate::problem::{Answer, Problem, Refusal};
+use crate::routes::work::{enqueues, payload};
+
+/// Outputs of one page.
+const PAGE_OUTPUTS: usize = 1000;
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(append))
+        .routes(routes!(read))
+        .routes(routes!(value))
+        .routes(routes!(mail))
+        .routes(routes!(inputs))
+        .routes(routes!(outputs))
+}
+
+/// What a run wants written: all of it, or nothing.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RunBody {
+    /// Nothing of this run was written before; it goes by this version of the code.
+    #[serde(default)]
+    begins: Option<String>,
+    #[serde(default)]
+    entries: Vec<NumberedEntry>,
+    /// What stands beside entries, because it is large.
+    #[serde(default)]
+    values: Vec<NumberedValue>,
+    /// Numbers of entries that others stand for now.
+    #[serde(default)]
+    forget: Vec<u32>,
+    /// What it shows of itself from now on.
+    #[schema(value_type = Option<serde_json::Value>)]
+    #[serde(default)]
+    state: Option<Box<RawValue>>,
+    /// There is something to see to if it ends otherwise than well: undos, children.
+    #[serde(default)]
+    owes: bool,
+    /// Children that are started.
+    #[serde(default)]
+    children: Vec<Wish>,
+    /// Children that nobody waits for any more; they are called off.
+    #[serde(default)]
+    cancel: Vec<JobId>,
+    #[serde(default)]
+    answers: Vec<MailAnswer>,
+    /// It continues anew. Only with a settle whose outcome is `wait`.
+    #[serde(default)]
+    renewal: Option<RenewalBody>,
+    /// What its object is from now on. Only with a settle that is done.
+    #[serde(default)]
+    object: Option<KeepBody>,
+}
+
+/// An entry of a journal.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct NumberedEntry {
+    number: u32,
+    /// An object with one field, its word.
+    #[schema(value_type = Object)]
+    entry: Entry,
+}
+
+/// What stands beside an entry.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct NumberedValue {
+    number: u32,
+    #[schema(value_type = serde_json::Value)]
+    value: Box<RawValue>,
+}
+
+/// The answer to a piece of mail that asked for one.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct MailAnswer {
+    number: i64,
+    /// `{"ok": …}` or `{"err": {"class": …, "message": …}}`.
+    #[schema(value_type = Object)]
+    ending: Ending,
+}
+
+/// How a run continues anew.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct RenewalBody {
+    #[schema(value_type = serde_json::Value)]
+    payload: Box<RawValue>,
+    #[serde(default)]
+    version: String,
+    /// Numbers of mail that is of no more use.
+    #[serde(default)]
+    taken: Vec<i64>,
+}
+
+/// What an object is from now on.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum KeepBody {
+    /// This.
+    #[schema(value_type = serde_json::Value)]
+    This(Box<RawValue>),
+    /// Nothing any more.
+    Nothing,
+}
+
+impl RunBody {
+    /// What the engine is to write for the run of this job.
+    pub(crate) fn of(self, app: &App, caller: &Caller, job: JobId) -> Answer<RunWrites> {
+        let text = |value: serde_json::Result<String>| {
+            value.map_err(|error| Refusal::request(format!("an entry cannot be written: {error}")))
+        };
+        let entries = self.entries.into_iter().map(|NumberedEntry { number, entry }| {
+            Ok((number, text(serde_json::to_string(&entry))?))
+        });
+        let values = self.values.into_iter().map(|NumberedValue { number, value }| {
+            // It may be as large as a body may be: larger than a payload.
+            Ok((number, Payload::trusted(value.get().to_owned())))
+        });
+        let answers = self.answers.into_iter().map(|MailAnswer { number, ending }| {
+            Ok((number, text(serde_json::to_string(&ending))?))
+        });
+        let renewal = self.renewal.map(|RenewalBody { payload: anew, version, taken }| {
+            Answer::Ok(Renewal { payload: payload(Some(anew))?, version, taken })
+        });
+        let object = self.object.map(|keep| {
+            Answer::Ok(match keep {
+                KeepBody::This(state) => Keep::This(payload(Some(state))?),
+                KeepBody::Nothing => Keep::Nothing,
+            })
+        });
+        Ok(RunWrites {
+            begins: self.begins,
+            entries: entries.collect::<Answer<_>>()?,
+            values: values.collect::<Answer<_>>()?,
+            forget: self.forget,
+            state: self.state.map(|state| payload(Some(state))).transpose()?,
+            owes: self.owes,
+            children: app.mill.work().adopt(job, enqueues(caller, self.children)?)?,
+            cancel: self.cancel,
+            answers: answers.collect::<Answer<_>>()?,
+            renewal: renewal.transpose()?,
+            object: object.transpose()?,
+        })
+    }
+}
+
+/// A write to the journal of a run.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct AppendBody {
+    id: JobId,
+    /// The token of its claim.
+    token: Token,
+    writes: RunBody,
+}
+
+/// Writes to the journal of a run, if the token still holds. Entries that are sent again are kept once.
+#[utoipa::path(post, path = "/v1/workers/{id}/journal", operation_id = "append_journal", tag = "work",
+    params(("id" = WorkerId, Path)), request_body = AppendBody,
+    responses(
+        (status = 204, description = "It is durable"),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "The lease is lost"),
+    ))]
+async fn append(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(worker): Named<WorkerId>,
+    Body(AppendBody { id, token, writes }): Body<AppendBody>,
+) -> Answer<StatusCode> {
+    caller.check_job(&app, id).await?;
+    if writes.renewal.is_some() || writes.object.is_some() {
+        return Err(Refusal::request("a renewal and an object are written with a settle alone"));
+    }
+    let writes = writes.of(&app, &caller, id)?;
+    if app.mill.work().append(worker, Append { job: id, token, writes }).await? {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    Err(Refusal::from(tidemill::Error::LeaseLost { id }).about(id))
+}
+
+/// The journal of a run.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct Journal {
+    /// In order.
+    entries: Vec<JournalEntry>,
+    /// What else is kept of it: version, what it waits for, what it shows of itself.
+    #[schema(value_type = Option<Object>)]
+    run: Option<tidemill::RunView>,
+}
+
+/// An entry of a journal, as it was written.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct JournalEntry {
+    number: u32,
+    at: Timestamp,
+    #[schema(value_type = Object)]
+    entry: Payload,
+}
+
+/// The journal of a run, in order; empty for a job that is none.
+#[utoipa::path(get, path = "/v1/jobs/{id}/journal", operation_id = "read_journal", tag = "work",
+    params(("id" = JobId, Path)), responses((status = 200, body = Journal)))]
+async fn read(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+) -> Answer<Json<Journal>> {
+    known(&app, &caller, id).await?;
+    let (rows, run) = app.mill.store().journal(id).await.map_err(tidemill::Error::from)?;
+    let entries = rows.into_iter().map(|row| JournalEntry {
+        number: row.number,
+        at: row.at,
+        entry: Payload::trusted(row.entry),
+    });
+    Ok(Json(Journal { entries: entries.collect(), run }))
+}
+
+/// Refuses a job that is not there, or not the caller's.
+async fn known(app: &App, caller: &Caller, id: JobId) -> Answer<tidemill::JobView> {
+    let view = app.mill.job(id).await?.filter(|view| caller.sees(view));
+    view.ok_or_else(|| tidemill::Error::JobUnknown { id }.into())
+}
+
+/// What stands beside an entry: the large result of a step.
+#[utoipa::path(get, path = "/v1/jobs/{id}/journal/{number}", operation_id = "read_value", tag = "work",
+    params(("id" = JobId, Path), ("number" = u32, Path)), responses((status = 200, body = serde_json::Value)))]
+async fn value(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path((id, number)): Path<(JobId, u32)>,
+) -> Answer<Json<Payload>> {
+    known(&app, &caller, id).await?;
+    let value = app.mill.store().value(id, number).await.map_err(tidemill::Error::from)?;
+    let missing = || {
+        let detail = format!("nothing stands beside entry {number} of job {id}");
+        Refusal::new(StatusCode::NOT_FOUND, "value_unknown", detail).about(id)
+    };
+    value.map(Json).ok_or_else(missing)
+}
+
+/// From where on mail is read.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct After {
+    /// Only mail with larger numbers.
+    #[serde(default)]
+    after: i64,
+}
+
+/// A piece of mail: a signal, an update, or the end of a child.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct Piece {
+    number: i64,
+    at: Timestamp,
+    #[schema(value_type = Object)]
+    content: Content,
+}
+
+/// The mail of a run, in order.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct Mailbox {
+    mail: Vec<Piece>,
+}
+
+/// The mail of a run after a number, in order.
+#[utoipa::path(get, path = "/v1/jobs/{id}/mail", operation_id = "read_mail", tag = "work",
+    params(("id" = JobId, Path), After), responses((status = 200, body = Mailbox)))]
+async fn mail(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+    Params(After { after }): Params<After>,
+) -> Answer<Json<Mailbox>> {
+    known(&app, &caller, id).await?;
+    let mail = app.mill.store().mail(id, after).await.map_err(tidemill::Error::from)?;
+    let piece = |mail: tidemill_core::workflow::Mail| Piece {
+        number: mail.number,
+        at: mail.at,
+        content: mail.content,
+    };
+    Ok(Json(Mailbox { mail: mail.into_iter().map(piece).collect() }))
+}
+
+/// What the steps returned that the job's step comes after.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct Inputs {
+    inputs: Vec<InputBody>,
+}
+
+/// A step that the job's step comes after.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct InputBody {
+    /// Its name.
+    step: String,
+    /// How many jobs it has.
+    jobs: u64,
+    /// How many are done.
+    done: u64,
+    /// How many are dead or were called off.
+    failed: u64,
+    /// What its only job returned, if that is small; else read its outputs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    output: Option<Payload>,
+}
+
+/// What the steps returned that this job's step comes after; none outside of flows.
+#[utoipa::path(get, path = "/v1/jobs/{id}/inputs", operation_id = "read_inputs", tag = "work",
+    params(("id" = JobId, Path)), responses((status = 200, body = Inputs)))]
+async fn inputs(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+) -> Answer<Json<Inputs>> {
+    let (_, inputs) = inputs_of(&app, &caller, id).await?;
+    let input = |input: tidemill::Input| InputBody {
+        step: input.step,
+        jobs: input.jobs,
+        done: input.done,
+        failed: input.failed,
+        output: input.output,
+    };
+    Ok(Json(Inputs { inputs: inputs.into_iter().map(input).collect() }))
+}
+
+/// The flow of a job, and what its step comes after.
+async fn inputs_of(
+    app: &App,
+    caller: &Caller,
+    id: JobId,
+) -> Answer<(Option<tidemill_core::FlowId>, Vec<tidemill::Input>)> {
+    let view = known(app, caller, id).await?;
+    let place = view.job.options.flow.as_deref();
+    let Some(joins) = place.filter(|place| place.joins) else {
+        return Ok((place.map(|place| place.id), Vec::new()));
+    };
+    let store = app.mill.store();
+    let inputs = store.inputs(&[(joins.id, joins.step)]).await.map_err(tidemill::Error::from)?;
+    Ok((Some(joins.id), inputs.into_iter().next().unwrap_or_default()))
+}
+
+/// From where on outputs are read.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct AfterJob {
+    /// The last one of the page before.
+    after: Option<JobId>,
+}
+
+/// A page of what the jobs of a step returned.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct Outputs {
+    /// By id, at most 1,000.
+    outputs: Vec<OutputBody>,
+}
+
+/// What one job returned.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct OutputBody {
+    id: JobId,
+    /// None when it is dead or was called off.
+    #[schema(value_type = Option<serde_json::Value>)]
+    output: Option<Payload>,
+}
+
+/// What the jobs of a step returned that this job's step comes after.
+#[utoipa::path(get, path = "/v1/jobs/{id}/inputs/{step}", operation_id = "read_outputs", tag = "work",
+    params(("id" = JobId, Path), ("step" = String, Path), AfterJob), responses((status = 200, body = Outputs)))]
+async fn outputs(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path((id, step)): Path<(JobId, String)>,
+    Params(AfterJob { after }): Params<AfterJob>,
+) -> Answer<Json<Outputs>> {
+    let (flow, inputs) = inputs_of(&app, &caller, id).await?;
+    let found = inputs.iter().find(|input| input.step == step);
+    let (Some(flow), Some(input)) = (flow, found) else {
+        let detail = format!("the job {id} does not come after a step {step:?}");
+        return Err(Refusal::new(StatusCode::NOT_FOUND, "step_unknown", detail).about(id));
+    };
+    let store = app.mill.store();
+    let outputs = store.outputs(flow, input.number, after, PAGE_OUTPUTS).await;
+    let outputs = outputs.map_err(tidemill::Error::from)?;
+    let output = |one: tidemill::Output| OutputBody { id: one.id, output: one.output };
+    Ok(Json(Outputs { outputs: outputs.into_iter().map(output).collect() }))
+}

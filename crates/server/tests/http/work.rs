@@ -1,0 +1,311 @@
+//! A worker in any language: register, claim, settle, beat, keep a journal.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidemill::{Grant, Role};
+
+use super::kit::{Kit, Told};
+
+over_both_stores!(
+    a_worker_claims_runs_and_settles,
+    a_claim_stands_until_a_job_comes,
+    another_node_settles_what_this_one_gave,
+    a_token_that_does_not_hold_is_told_so,
+    a_job_that_is_called_off_is_told_with_the_next_beat,
+    failures_and_follow_ups_are_settled_as_they_say,
+    a_workflow_is_run_by_its_journal,
+    a_step_reads_what_came_before_it,
+    what_makes_no_sense_is_refused_and_changes_nothing,
+    a_worker_takes_from_its_own_queues_alone,
+);
+
+struct Hand<'a> {
+    kit: &'a Kit,
+    id: String,
+}
+
+impl<'a> Hand<'a> {
+    async fn new(kit: &'a Kit) -> Self {
+        let card = json!({ "name": "curl", "queues": ["default"], "lease": "10m" });
+        let told = kit.post("/v1/workers", card).await.is(201);
+        Self { kit, id: told.body["id"].as_str().unwrap().to_owned() }
+    }
+
+    async fn post(&self, verb: &str, body: Value) -> Told {
+        self.kit.post(&format!("/v1/workers/{}/{verb}", self.id), body).await
+    }
+
+    /// Claims one job, and waits for it.
+    async fn claim(&self) -> (Value, Value) {
+        let ask = json!({ "queues": ["default"], "wait": "30s" });
+        let told = self.post("claim", ask).await.is(200);
+        (told.body["token"].clone(), told.body["jobs"][0].clone())
+    }
+
+    async fn settle(&self, token: &Value, id: &Value, outcome: Value) -> Told {
+        let report = json!({ "id": id, "token": token, "outcome": outcome });
+        self.post("settle", json!({ "reports": [report] })).await
+    }
+
+    async fn accepted(&self, token: &Value, id: &Value, outcome: Value) {
+        let told = self.settle(token, id, outcome).await.is(200);
+        assert_eq!(told.body, json!({ "answers": ["accepted"] }));
+    }
+}
+
+async fn a_worker_claims_runs_and_settles(kit: Kit) {
+    let hand = Hand::new(&kit).await;
+    let id = kit
+        .enqueue(json!({ "kind": "sum", "payload": { "a": 2, "b": 3 }, "run_timeout": "5s" }))
+        .await;
+    let (token, job) = hand.claim().await;
+    assert_eq!(job["id"], id.as_str());
+    assert_eq!(job["payload"], json!({ "a": 2, "b": 3 }));
+    assert_eq!((&job["attempt"], &job["run_timeout_ms"]), (&json!(1), &json!(5000)));
+    assert_eq!(kit.get(&format!("/v1/jobs/{id}")).await.is(200).body["state"], "running");
+    hand.accepted(&token, &job["id"], json!({ "done": { "output": 5 } })).await;
+    hand.accepted(&token, &job["id"], json!({ "done": { "output": 5 } })).await;
+    let view = kit.finished(&id).await;
+    assert_eq!((&view["state"], &view["output"]), (&json!("done"), &json!(5)));
+    let told = kit.send(Method::DELETE, &format!("/v1/workers/{}", hand.id), &[], json!({})).await;
+    assert_eq!(told.is(200).body, json!({ "given_back": 0 }));
+    hand.post("beat", json!({})).await.refused(409, "worker_lost", "register anew");
+    kit.close().await;
+}
+
+async fn a_claim_stands_until_a_job_comes(kit: Kit) {
+    let hand = Hand::new(&kit).await;
+    let ((token, job), id) = tokio::join!(hand.claim(), kit.enqueue(json!({ "kind": "k" })));
+    assert_eq!(job["id"], id.as_str());
+    hand.accepted(&token, &job["id"], json!({ "done": {} })).await;
+    let told = hand.post("claim", json!({ "queues": ["default"], "wait": "20ms" })).await.is(200);
+    assert_eq!((&told.body["token"], &told.body["jobs"]), (&Value::Null, &json!([])));
+    kit.close().await;
+}
+
+async fn another_node_settles_what_this_one_gave(kit: Kit) {
+    let twin = kit.twin().await;
+    let hand = Hand::new(&kit).await;
+    let id = kit.enqueue(json!({ "kind": "k" })).await;
+    let (token, job) = hand.claim().await;
+    let there = Hand { kit: &twin, id: hand.id.clone() };
+    there.post("beat", json!({ "tokens": [token] })).await.is(200);
+    there.accepted(&token, &job["id"], json!({ "done": { "output": "there" } })).await;
+    assert_eq!(kit.finished(&id).await["output"], "there");
+    twin.close().await;
+    kit.close().await;
+}
+
+async fn a_token_that_does_not_hold_is_told_so(kit: Kit) {
+    let (one, two) = (Hand::new(&kit).await, Hand::new(&kit).await);
+    let id = kit.enqueue(json!({ "kind": "k" })).await;
+    let (token, job) = one.claim().await;
+    let done = json!({ "done": {} });
+    for forged in [json!(1), json!(token.as_i64().unwrap() + 1)] {
+        one.settle(&forged, &job["id"], done.clone()).await.refused(409, "lease_lost", &id);
+    }
+    two.settle(&token, &job["id"], done.clone()).await.refused(409, "lease_lost", &id);
+    let entry = json!({ "number": 1, "entry": { "pivot": { "key": "p" } } });
+    let append = |token: Value| {
+        let writes = json!({ "begins": "v1", "entries": [entry.clone()] });
+        json!({ "id": id, "token": token, "writes": writes })
+    };
+    two.post("journal", append(token.clone())).await.refused(409, "lease_lost", &id);
+    one.post("journal", append(json!(7))).await.refused(409, "lease_lost", &id);
+    let journal = kit.get(&format!("/v1/jobs/{id}/journal")).await.is(200).body;
+    assert_eq!(journal["entries"], json!([]), "nothing was written");
+    let mixed = json!({ "reports": [
+        { "id": id, "token": 1, "outcome": done }, { "id": id, "token": token, "outcome": done },
+    ] });
+    let told = one.post("settle", mixed).await.is(200);
+    assert_eq!(told.body, json!({ "answers": ["stale", "accepted"] }));
+    kit.close().await;
+}
+
+async fn a_job_that_is_called_off_is_told_with_the_next_beat(kit: Kit) {
+    let hand = Hand::new(&kit).await;
+    let id = kit.enqueue(json!({ "kind": "k" })).await;
+    let (token, job) = hand.claim().await;
+    assert_eq!(hand.post("beat", json!({})).await.is(200).body, json!({ "cancelled": [] }));
+    let path = format!("/v1/jobs/{id}/cancel");
+    let beat = hand.post("beat", json!({ "wait": "30s" }));
+    let (beat, _) = tokio::join!(beat, async { kit.post(&path, json!({})).await.is(200) });
+    assert_eq!(beat.is(200).body, json!({ "cancelled": [id] }));
+    hand.accepted(&token, &job["id"], json!({ "cancel": { "reason": "told to" } })).await;
+    assert_eq!(kit.finished(&id).await["state"], "cancelled");
+    kit.close().await;
+}
+
+async fn failures_and_follow_ups_are_settled_as_they_say(kit: Kit) {
+    let hand = Hand::new(&kit).await;
+    let id = kit.enqueue(json!({ "kind": "k" })).await;
+    let (token, job) = hand.claim().await;
+    let failed = json!({ "failed": { "message": "not yet", "retry_after": "1ms" } });
+    hand.accepted(&token, &job["id"], failed).await;
+    let (token, job) = hand.claim().await;
+    assert_eq!((&job["id"], &job["attempt"]), (&json!(id), &json!(2)));
+    hand.accepted(&token, &job["id"], json!({ "snooze": { "delay": "1ms" } })).await;
+    let (token, job) = hand.claim().await;
+    assert_eq!(job["attempt"], 2, "a snooze spends nothing");
+    hand.accepted(&token, &job["id"], json!({ "give_back": {} })).await;
+    let (token, job) = hand.claim().await;
+    let follow_ups = json!([{ "kind": "next", "payload": 1 }]);
+    hand.accepted(&token, &job["id"], json!({ "done": { "follow_ups": follow_ups } })).await;
+    let (token, next) = hand.claim().await;
+    assert_eq!((&next["kind"], &next["payload"]), (&json!("next"), &json!(1)));
+    let permanent = json!({ "failed": { "class": "permanent", "message": "never" } });
+    hand.accepted(&token, &next["id"], permanent).await;
+    let view = kit.finished(next["id"].as_str().unwrap()).await;
+    assert_eq!((&view["state"], &view["error"]), (&json!("dead"), &json!("never")));
+    kit.close().await;
+}
+
+async fn a_workflow_is_run_by_its_journal(kit: Kit) {
+    let hand = Hand::new(&kit).await;
+    let id = kit.enqueue(json!({ "kind": "order" })).await;
+    let (token, job) = hand.claim().await;
+    assert_eq!(job["has_run"], false);
+    let ended = json!({ "ended": { "key": "charge", "hash": "", "tries": 1, "took_ms": 1, "ending": { "ok": 42 } } });
+    let writes = json!({ "begins": "v1", "entries": [{ "number": 1, "entry": ended }] });
+    let append = json!({ "id": id, "token": token, "writes": writes });
+    hand.post("journal", append.clone()).await.is(204);
+    hand.post("journal", append).await.is(204);
+    let wait = json!({ "wait": { "mail_min": 1, "what": ["signal approve"] } });
+    hand.accepted(&token, &job["id"], wait).await;
+    let signal = json!({ "name": "approve", "payload": { "by": "ada" } });
+    kit.post(&format!("/v1/jobs/{id}/signal"), signal).await.is(202);
+    let (token, job) = hand.claim().await;
+    assert_eq!(
+        (&job["id"], &job["has_run"], &job["attempt"]),
+        (&json!(id), &json!(true), &json!(1))
+    );
+    let journal = kit.get(&format!("/v1/jobs/{id}/journal")).await.is(200).body;
+    assert_eq!(journal["entries"].as_array().unwrap().len(), 1, "kept once");
+    assert_eq!(journal["entries"][0]["entry"]["ended"]["ending"]["ok"], 42);
+    assert_eq!(journal["run"]["version"], "v1");
+    let mail = kit.get(&format!("/v1/jobs/{id}/mail")).await.is(200).body;
+    assert_eq!(mail["mail"][0]["content"]["signal"]["payload"]["by"], "ada");
+    let number = mail["mail"][0]["number"].as_i64().unwrap();
+    let later = kit.get(&format!("/v1/jobs/{id}/mail?after={number}")).await.is(200).body;
+    assert_eq!(later, json!({ "mail": [] }));
+    let children = json!([{ "kind": "receipt", "payload": 42 }]);
+    let report = json!({ "id": id, "token": token, "outcome": { "wait": { "mail_min": 1, "read": number } },
+        "run": { "children": children, "owes": true } });
+    hand.post("settle", json!({ "reports": [report] })).await.is(200);
+    let (token, child) = hand.claim().await;
+    assert_eq!(child["kind"], "receipt");
+    hand.accepted(&token, &child["id"], json!({ "done": { "output": "sent" } })).await;
+    let (token, job) = hand.claim().await;
+    let mail = kit.get(&format!("/v1/jobs/{id}/mail?after={number}")).await.is(200).body;
+    assert_eq!(mail["mail"][0]["content"]["child"]["output"], "sent", "{mail}");
+    hand.accepted(&token, &job["id"], json!({ "done": { "output": "ordered" } })).await;
+    assert_eq!(kit.finished(&id).await["output"], "ordered");
+    let none = format!("/v1/jobs/{id}/journal/1");
+    kit.get(&none).await.refused(404, "value_unknown", "entry 1");
+    kit.close().await;
+}
+
+async fn a_step_reads_what_came_before_it(kit: Kit) {
+    let hand = Hand::new(&kit).await;
+    let job = |n: u32| tidemill::Enqueue::raw("part", n.to_string());
+    let flow = tidemill::Flow::new("sum")
+        .fan_out("parts", (1..=2).map(job))
+        .then("total", tidemill::Enqueue::raw("total", "null"));
+    kit.mill.start(flow).await.unwrap();
+    for _ in 0..2 {
+        let (token, part) = hand.claim().await;
+        hand.accepted(&token, &part["id"], json!({ "done": { "output": part["payload"] } })).await;
+    }
+    let (token, total) = hand.claim().await;
+    let path = format!("/v1/jobs/{}/inputs", total["id"].as_str().unwrap());
+    let inputs = kit.get(&path).await.is(200).body;
+    assert_eq!(
+        (&inputs["inputs"][0]["step"], &inputs["inputs"][0]["done"]),
+        (&json!("parts"), &json!(2))
+    );
+    let outputs = kit.get(&format!("{path}/parts")).await.is(200).body;
+    let outputs = outputs["outputs"].as_array().unwrap();
+    let sum: i64 = outputs.iter().map(|one| one["output"].as_i64().unwrap()).sum();
+    kit.get(&format!("{path}/nothing")).await.refused(404, "step_unknown", "nothing");
+    hand.accepted(&token, &total["id"], json!({ "done": { "output": sum } })).await;
+    assert_eq!(kit.finished(total["id"].as_str().unwrap()).await["output"], 3);
+    kit.close().await;
+}
+
+async fn what_makes_no_sense_is_refused_and_changes_nothing(kit: Kit) {
+    let hand = Hand::new(&kit).await;
+    let id = kit.enqueue(json!({ "kind": "k" })).await;
+    let (token, job) = hand.claim().await;
+    for (verb, body, says) in [
+        ("claim", json!({ "queues": ["default"], "jobs_max": 0 }), "between 1 and 500"),
+        ("claim", json!({ "queues": ["default"], "jobs_max": 501 }), "between 1 and 500"),
+        ("claim", json!({ "queues": ["default"], "weight": 1 }), "weight"),
+        ("beat", json!({ "tokens": "all" }), "tokens"),
+        ("settle", json!({ "reports": [{ "id": id, "token": token }] }), "outcome"),
+    ] {
+        hand.post(verb, body).await.refused(400, "request_invalid", says);
+    }
+    hand.post("claim", json!({ "queues": [] })).await.refused(
+        400,
+        "work_invalid",
+        "between 1 and 100",
+    );
+    for (outcome, says) in [
+        (json!({ "won": {} }), "won"),
+        (json!({ "done": { "result": 1 } }), "result"),
+        (json!({ "failed": { "class": "poison", "message": "x" } }), "for the store to say"),
+    ] {
+        hand.settle(&token, &job["id"], outcome).await.refused(400, "request_invalid", says);
+    }
+    let follow_ups = json!([{ "kind": "" }]);
+    let told =
+        hand.settle(&token, &job["id"], json!({ "done": { "follow_ups": follow_ups } })).await;
+    assert!((400..500).contains(&told.status), "{told:?}");
+    let step = json!([{ "name": "s", "jobs": [{ "kind": "k" }] }]);
+    let told = hand.settle(&token, &job["id"], json!({ "done": { "steps": step } })).await;
+    told.refused(400, "flow_invalid", "in no flow");
+    let report = json!({ "id": id, "token": token, "outcome": { "done": {} } });
+    let many = json!({ "reports": vec![report; 1001] });
+    let told = hand.post("settle", many).await;
+    assert_eq!(told.status, 413, "{told:?}");
+    assert_eq!(kit.get(&format!("/v1/jobs/{id}")).await.is(200).body["state"], "running");
+    kit.post("/v1/workers", json!({ "name": "x", "queues": ["q"], "lease": "1ms" })).await.refused(
+        400,
+        "work_invalid",
+        "between 1s and",
+    );
+    kit.close().await;
+}
+
+async fn a_worker_takes_from_its_own_queues_alone(kit: Kit) {
+    let kit = kit.closed().await;
+    let of = |queue: &str| Grant { queues: vec![queue.into()], ..Grant::new(Role::Worker) };
+    let mail = kit.credential("mail", of("mail:*")).await;
+    let pay = kit.credential("pay", of("pay")).await;
+    let post = async |secret: &str, path: &str, body: Value| {
+        kit.ask(secret, Method::POST, path, body).await
+    };
+    let card = json!({ "name": "w", "queues": ["mail:*"] });
+    post(&pay, "/v1/workers", card.clone()).await.refused(403, "queue_refused", "mail:*");
+    let id = post(&mail, "/v1/workers", card).await.is(201).body["id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/workers/{id}");
+    let ask = json!({ "queues": ["mail:eu", "pay"] });
+    post(&mail, &format!("{path}/claim"), ask).await.refused(403, "queue_refused", "pay");
+    let wish = json!({ "kind": "k", "queue": "mail:eu" });
+    let job = post(&mail, "/v1/jobs", wish).await.is(201).body["id"].clone();
+    let ask = json!({ "queues": ["mail:*"], "wait": "30s" });
+    let told = post(&mail, &format!("{path}/claim"), ask).await.is(200);
+    let token = &told.body["token"];
+    let report =
+        |outcome: Value| json!({ "reports": [{ "id": job, "token": token, "outcome": outcome }] });
+    let settle = format!("{path}/settle");
+    post(&pay, &settle, report(json!({ "done": {} }))).await.refused(409, "lease_lost", "");
+    let beyond = json!({ "done": { "follow_ups": [{ "kind": "k", "queue": "pay" }] } });
+    post(&mail, &settle, report(beyond)).await.refused(403, "queue_refused", "pay");
+    post(&mail, &settle, report(json!({ "done": {} }))).await.is(200);
+    let tenant = Grant { tenant: Some("acme".into()), ..Grant::new(Role::Worker) };
+    let tenant = kit.credential("acme", tenant).await;
+    let card = json!({ "name": "w", "queues": ["mail:eu"] });
+    post(&tenant, "/v1/workers", card).await.refused(403, "tenant_refused", "of all");
+    kit.close().await;
+}

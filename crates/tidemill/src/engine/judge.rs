@@ -1,0 +1,83 @@
+//! From how an attempt ended to what is settled for it, by the rules as this process knows them.
+//!
+//! The same for workers of this process and for those that report from elsewhere.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tidemill_core::gate::PART;
+use tidemill_core::job::settle::{Attempt, Ended, expired, settle};
+use tidemill_core::queue::RuleBook;
+use tidemill_core::{ErrorClass, Failure, Job, Retry, Settlement};
+use tidemill_store::ClaimedJob;
+use tidemill_store::request::GateEnd;
+
+use crate::engine::Tidemill;
+
+/// Why a job that was claimed at `now` must not start, if so.
+pub(crate) fn too_late(mill: &Tidemill, claimed: &ClaimedJob, now: Timestamp) -> Option<Failure> {
+    let deadlines = mill.0.rules.known().deadlines(&claimed.job);
+    expired(&claimed.job, deadlines, claimed.attempt, claimed.due_at, now)
+}
+
+/// What is settled for an attempt that ended so. The job's own policy comes first, then that of its kind, then that of
+/// its queue.
+pub(crate) fn judge(
+    mill: &Tidemill,
+    claimed: &ClaimedJob,
+    of_kind: &Retry,
+    ended: Ended,
+) -> Settlement {
+    let job = &claimed.job;
+    let known = mill.0.rules.known();
+    let of_queue = known.book.of(&job.queue).and_then(|rules| rules.retry.as_ref());
+    let own_of_kind = Some(of_kind).filter(|retry| **retry != Retry::default());
+    let retry = job.options.retry.as_ref().or(own_of_kind).or(of_queue).unwrap_or(of_kind);
+    let (number, deadlines) = (claimed.attempt, known.deadlines(job));
+    settle(Attempt { job, number, retry, deadlines }, ended, mill.0.clock.now(), fastrand::f64())
+}
+
+/// What is to be said at the gates, by the limits as they are now.
+pub(crate) fn come_out(
+    book: &RuleBook,
+    job: &Job,
+    gates: Vec<Arc<str>>,
+    settlement: &Settlement,
+) -> Vec<GateEnd> {
+    if gates.is_empty() {
+        return Vec::new();
+    }
+    let asked_to_wait = match settlement {
+        Settlement::Again { delay, failure: Some(failure), .. } => {
+            (failure.class == ErrorClass::RateLimited).then_some(*delay)
+        }
+        _ => None,
+    };
+    let limits = book.limits(&job.queue);
+    let end = |gate: Arc<str>| {
+        let base = gate.split(PART).next().unwrap_or_default();
+        let limit = limits.iter().find(|limit| limit.gate == base);
+        GateEnd {
+            shut_for: asked_to_wait.filter(|_| limit.is_some_and(|limit| limit.hold)),
+            breaker: limit.and_then(|limit| limit.breaker),
+            gate,
+        }
+    };
+    gates.into_iter().map(end).collect()
+}
+
+/// The gates that a job is inside of, if its whole claim is inside of these: a lease does not say which job went
+/// through which.
+pub(crate) fn gates_of(book: &RuleBook, claimed: &ClaimedJob) -> Vec<Arc<str>> {
+    let job = &claimed.job;
+    let (tenant, key) =
+        (job.tenant.as_deref().unwrap_or_default(), job.key.as_deref().unwrap_or_default());
+    let limits = book.limits(&job.queue);
+    let of_limits = limits.iter().filter_map(|limit| {
+        let gate = limit.gate_of(&job.kind, tenant, key, claimed.attempt > 1)?;
+        let is_inside = claimed.gates.iter().any(|held| **held == *gate);
+        // Only those that count who is inside are written down with the lease.
+        (is_inside || limit.concurrency.is_none()).then(|| Arc::from(gate))
+    });
+    of_limits.collect()
+}

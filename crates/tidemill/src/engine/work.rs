@@ -1,0 +1,202 @@
+//! Work for hands elsewhere: what a worker of this process does by itself, as verbs for those who ask from outside.
+//!
+//! A worker registers, beats, claims and reports how its attempts ended; what becomes of the jobs is decided here, by
+//! the rules. Any process takes a report, also of what another one gave out: what it does not remember it looks up.
+//! It refuses nothing that a token proves, and everything else.
+
+mod claim;
+pub(crate) mod hands;
+mod report;
+
+use std::time::Duration;
+
+use tidemill_core::limit::NAME_BYTES_MAX;
+use tidemill_core::{Error as Invalid, JobId, NewJob, Token, WorkerId, name};
+use tidemill_store::request::Rescued;
+use tidemill_store::run::Append;
+use tidemill_store::{Hint, WorkerCard};
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::engine::Tidemill;
+use crate::error::{Error, Result};
+use crate::worker::job::Enqueue;
+use crate::worker::options::LEASE_TTL;
+
+pub use claim::{Demand, Given, Taken};
+pub use report::{Outcome, Report};
+
+/// The shortest lease that a worker may ask for, and the longest.
+pub const LEASE_TTL_MIN: Duration = Duration::from_secs(1);
+/// See [`LEASE_TTL_MIN`].
+pub const LEASE_TTL_MAX: Duration = Duration::from_hours(1);
+/// Queues that a worker may take from, by name or pattern.
+pub const WORK_QUEUES_MAX: usize = 100;
+/// Kinds that a worker may know.
+pub const WORK_KINDS_MAX: usize = 1000;
+/// Jobs of one claim.
+pub const CLAIM_JOBS_MAX: usize = 500;
+/// Reports of one settle.
+pub const REPORTS_MAX: usize = 1000;
+/// A lease that its worker does not know of is given back after this: until then its answer may be on its way.
+const ANSWER_MAX: Duration = Duration::from_mins(1);
+
+/// The verbs of those who work elsewhere.
+#[derive(Debug, Clone, Copy)]
+pub struct Work<'a>(&'a Tidemill);
+
+/// A worker, as it introduces itself.
+#[derive(Debug, Clone, Default)]
+pub struct Hand {
+    /// For people: host and process.
+    pub name: String,
+    /// The queues it will take from, by name or pattern.
+    pub queues: Vec<String>,
+    /// The kinds it knows; none means all.
+    pub kinds: Vec<String>,
+    /// How many jobs it runs at once.
+    pub slots: u32,
+    /// How long after its last beat it is given up. Six seconds when not given.
+    pub lease_ttl: Option<Duration>,
+}
+
+impl Tidemill {
+    /// Work for a worker that is not in this process, and asks for it by other means.
+    pub fn work(&self) -> Work<'_> {
+        Work(self)
+    }
+}
+
+impl Work<'_> {
+    /// Announces a worker. It beats from now on, within every [`lease_ttl`](Hand::lease_ttl), or is given up.
+    pub async fn register(&self, hand: Hand) -> Result<WorkerId> {
+        name::check("worker", &hand.name, NAME_BYTES_MAX)?;
+        check_names(&hand.queues, &hand.kinds)?;
+        let lease_ttl = hand.lease_ttl.unwrap_or(LEASE_TTL);
+        if !(LEASE_TTL_MIN..=LEASE_TTL_MAX).contains(&lease_ttl) {
+            let reason = format!(
+                "a lease lasts between {LEASE_TTL_MIN:?} and {LEASE_TTL_MAX:?}, not {lease_ttl:?}"
+            );
+            return Err(Invalid::WorkInvalid { reason }.into());
+        }
+        let id = WorkerId::new();
+        let Hand { name, queues, kinds, slots, .. } = hand;
+        let card = WorkerCard { id, name, queues, kinds, slots, lease_ttl: Some(lease_ttl) };
+        self.0.0.store.register(card).await?;
+        Ok(id)
+    }
+
+    /// Beats for a worker once `wait` is over, or sooner if a job of it is called off; answers the jobs that are.
+    ///
+    /// With `tokens`, those it has: what was claimed for it a minute ago and is under none of them was lost on its way,
+    /// and is given back.
+    pub async fn beat(
+        &self,
+        worker: WorkerId,
+        wait: Duration,
+        tokens: Option<&[Token]>,
+    ) -> Result<Vec<JobId>> {
+        self.called_off_within(worker, wait).await;
+        let beat = self.0.0.store.beat(worker).await?;
+        if beat.lost {
+            self.0.0.hands.forget(worker);
+            return Err(Error::WorkerLost { id: worker });
+        }
+        if let Some(tokens) = tokens {
+            self.give_back_unheard(worker, tokens).await?;
+        }
+        Ok(beat.cancelled)
+    }
+
+    /// Signs a worker off; what it still has is ready again, unspent.
+    pub async fn sign_off(&self, worker: WorkerId) -> Result<Rescued> {
+        self.0.0.hands.forget(worker);
+        Ok(self.0.0.store.deregister(worker).await?)
+    }
+
+    /// Writes to the journal of a run, if its token still holds; `false` if it does not.
+    pub async fn append(&self, worker: WorkerId, item: Append) -> Result<bool> {
+        let (store, key) = (&self.0.0.store, (item.token, item.job));
+        let mut held = self.0.0.hands.find(worker, std::iter::once(key));
+        if held.iter().all(Option::is_none) {
+            held = store.held(worker, &[key]).await?;
+        }
+        if !held.iter().flatten().any(|held| held.attempt > 0) {
+            return Ok(false);
+        }
+        Ok(store.append(worker, vec![item]).await? == [true])
+    }
+
+    /// Jobs that a run starts as its children, checked as an enqueue checks them.
+    pub fn adopt(&self, parent: JobId, children: Vec<Enqueue>) -> Result<Vec<NewJob>> {
+        let adopted = children.into_iter().map(|child| {
+            let mut child = self.0.checked(child)?;
+            child.options.parent = Some(parent);
+            Ok(child)
+        });
+        adopted.collect()
+    }
+
+    async fn called_off_within(&self, worker: WorkerId, wait: Duration) {
+        if wait.is_zero() {
+            return;
+        }
+        let mut hints = self.0.0.store.wake().listen();
+        let told = async {
+            loop {
+                match hints.recv().await {
+                    Ok(Hint::Cancel { worker: of }) if of == worker => return,
+                    // On SQLite other processes are heard only so.
+                    Ok(Hint::Any) if self.0.0.hands.has_jobs(worker) => return,
+                    Ok(_) | Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => std::future::pending().await,
+                }
+            }
+        };
+        let _ = tokio::time::timeout(wait, told).await;
+    }
+
+    async fn give_back_unheard(&self, worker: WorkerId, tokens: &[Token]) -> Result<()> {
+        let store = &self.0.0.store;
+        let (leases, now) = (store.leases(worker).await?, store.now().await?);
+        let is_unheard = |claimed_at: jiff::Timestamp| {
+            Duration::try_from(now.duration_since(claimed_at)).is_ok_and(|age| age >= ANSWER_MAX)
+        };
+        for lease in leases {
+            if !tokens.contains(&lease.token) && is_unheard(lease.claimed_at) {
+                let (token, jobs) = (lease.token, lease.jobs.len());
+                tracing::warn!(%worker, %token, jobs, "the answer to a claim was lost; its jobs are given back");
+                self.give_back(worker, token, lease.jobs).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives jobs of a claim back, unspent.
+    async fn give_back(&self, worker: WorkerId, token: Token, ids: Vec<JobId>) -> Result<()> {
+        let give_back = |id| Report::new(id, token, Outcome::GiveBack);
+        let reports: Vec<Report> = ids.into_iter().map(give_back).collect();
+        for page in reports.chunks(REPORTS_MAX) {
+            self.settle(worker, page.to_vec(), |_| true).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses names that cannot be, and too many of them.
+fn check_names(queues: &[String], kinds: &[String]) -> Result<()> {
+    if queues.is_empty() || queues.len() > WORK_QUEUES_MAX || kinds.len() > WORK_KINDS_MAX {
+        let (queues, kinds) = (queues.len(), kinds.len());
+        let reason = format!(
+            "a worker names between 1 and {WORK_QUEUES_MAX} queues and at most {WORK_KINDS_MAX} kinds, not {queues} \
+             and {kinds}"
+        );
+        return Err(Invalid::WorkInvalid { reason }.into());
+    }
+    for queue in queues {
+        name::check("queue", queue, NAME_BYTES_MAX)?;
+    }
+    for kind in kinds {
+        name::check("kind", kind, NAME_BYTES_MAX)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! What this process remembers of workers elsewhere: what it gave them, and whose turn is next.
+//!
+//! Only so that nobody need be asked again: whatever is forgotten is looked up. Payloads are not kept.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidemill_core::share::Turns;
+use tidemill_core::{Job, JobId, Payload, Token, WorkerId};
+use tidemill_store::{Claim, ClaimedJob, Lane};
+use tokio::time::Instant;
+
+use crate::engine::rules::{Known, Rules, Wanted};
+use crate::worker::shop::locked;
+use crate::worker::wish::Lanes;
+
+/// A worker that was not heard of for this long is forgotten; one with a longer lease is looked up.
+const KEPT: Duration = Duration::from_mins(10);
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Hands(Mutex<HashMap<WorkerId, Remembered>>);
+
+#[derive(Debug)]
+struct Remembered {
+    heard: Instant,
+    turns: Turns<Lane>,
+    jobs: HashMap<(Token, JobId), ClaimedJob>,
+    wanted: Option<Wanted>,
+}
+
+impl Default for Remembered {
+    fn default() -> Self {
+        let (turns, jobs) = (Turns::default(), HashMap::new());
+        Self { heard: Instant::now(), turns, jobs, wanted: None }
+    }
+}
+
+impl Hands {
+    /// Notes what a worker takes from; answers whether that is new.
+    pub(crate) fn wants(&self, worker: WorkerId, rules: &Arc<Rules>, queues: &[String]) -> bool {
+        let mut all = locked(&self.0);
+        let is_known = all.contains_key(&worker);
+        if !is_known {
+            all.retain(|_, one| one.heard.elapsed() < KEPT);
+        }
+        let one = all.entry(worker).or_default();
+        one.heard = Instant::now();
+        if one.wanted.as_ref().is_some_and(|wanted| wanted.queues() == queues) {
+            return false;
+        }
+        one.wanted = Some(Wanted::new(rules, queues.to_vec()));
+        true
+    }
+
+    /// The lanes of these queues, by what the worker has had.
+    pub(crate) fn lanes(&self, worker: WorkerId, queues: &[String], known: &Known) -> Lanes {
+        let mut all = locked(&self.0);
+        Lanes::of(queues, known, &all.entry(worker).or_default().turns)
+    }
+
+    /// Remembers what a worker was given.
+    pub(crate) fn gave(&self, worker: WorkerId, lanes: &Lanes, claim: &Claim) {
+        let mut all = locked(&self.0);
+        let one = all.entry(worker).or_default();
+        lanes.took(claim, &mut one.turns);
+        let Some(token) = claim.token else { return };
+        one.jobs.extend(claim.jobs.iter().map(|job| ((token, job.job.id), bare(job))));
+    }
+
+    /// What was given, as far as it is remembered, in the order asked.
+    pub(crate) fn find(
+        &self,
+        worker: WorkerId,
+        asked: impl Iterator<Item = (Token, JobId)>,
+    ) -> Vec<Option<ClaimedJob>> {
+        let mut all = locked(&self.0);
+        let Some(one) = all.get_mut(&worker) else { return asked.map(|_| None).collect() };
+        one.heard = Instant::now();
+        asked.map(|key| one.jobs.get(&key).cloned()).collect()
+    }
+
+    /// Forgets what was settled.
+    pub(crate) fn settled(&self, worker: WorkerId, done: impl Iterator<Item = (Token, JobId)>) {
+        if let Some(one) = locked(&self.0).get_mut(&worker) {
+            for key in done {
+                one.jobs.remove(&key);
+            }
+        }
+    }
+
+    /// Whether a worker was given something that it has not settled here.
+    pub(crate) fn has_jobs(&self, worker: WorkerId) -> bool {
+        locked(&self.0).get(&worker).is_some_and(|one| !one.jobs.is_empty())
+    }
+
+    pub(crate) fn forget(&self, worker: WorkerId) {
+        locked(&self.0).remove(&worker);
+    }
+}
+
+/// A job as it is remembered: a settle needs no payload.
+fn bare(claimed: &ClaimedJob) -> ClaimedJob {
+    let job = Job { payload: Payload::null(), ..(*claimed.job).clone() };
+    ClaimedJob { job: Arc::new(job), ..claimed.clone() }
+}

@@ -1,0 +1,217 @@
+//! Reports of how attempts ended, and what is settled for them.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tidemill_core::flow::plan;
+use tidemill_core::job::outcome::Waiting;
+use tidemill_core::job::settle::Ended;
+use tidemill_core::workflow::{Parked, Waits};
+use tidemill_core::{
+    Error as Invalid, ErrorClass, Job, JobId, NewJob, Payload, Retry, Settlement, Token, WorkerId,
+};
+use tidemill_store::run::RunWrites;
+use tidemill_store::{ClaimedJob, SettleItem, Settled};
+
+use super::{REPORTS_MAX, Work};
+use crate::engine::judge::{come_out, gates_of, judge};
+use crate::engine::rules::renew;
+use crate::engine::settle;
+use crate::error::Result;
+use crate::worker::job::Enqueue;
+
+/// What a handler says.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// It is done.
+    Done {
+        /// What it returned.
+        output: Payload,
+        /// Jobs that are enqueued in the same transaction.
+        follow_ups: Vec<Enqueue>,
+        /// Steps of these jobs that are added to the job's flow in the same transaction.
+        steps: Vec<(String, Vec<Enqueue>)>,
+    },
+    /// It failed. The class decides, with the policy in force, whether the job runs again.
+    Failed {
+        /// What kind of failure.
+        class: ErrorClass,
+        /// What happened, for people.
+        message: String,
+        /// When to try again, before the policy's delay.
+        retry_after: Option<Duration>,
+    },
+    /// It wants to be called again later; no attempt is spent.
+    Snooze(Duration),
+    /// It is called off, for this reason.
+    Cancel(String),
+    /// It was not begun, or is given back: ready again, no attempt spent.
+    GiveBack,
+    /// Its run waits.
+    Wait {
+        /// For what.
+        waits: Waits,
+        /// The number of the last piece of mail it has read.
+        read: i64,
+        /// Why it does not go on by itself, if so.
+        parked: Option<Parked>,
+        /// It continues anew: earlier attempts do not count.
+        anew: bool,
+    },
+}
+
+/// How one attempt ended.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The job.
+    pub id: JobId,
+    /// The token of its claim.
+    pub token: Token,
+    /// What its handler says.
+    pub outcome: Outcome,
+    /// The policy of its kind, where neither the job nor its queue has one.
+    pub retry: Retry,
+    /// When it started, by the worker's clock; for the history only.
+    pub started_at: Option<Timestamp>,
+    /// What its run wants written with it.
+    pub run: Option<Box<RunWrites>>,
+}
+
+impl Report {
+    /// One that says nothing more.
+    pub fn new(id: JobId, token: Token, outcome: Outcome) -> Self {
+        Self { id, token, outcome, retry: Retry::default(), started_at: None, run: None }
+    }
+}
+
+impl Work<'_> {
+    /// Settles attempts by what a worker reports, in one transaction; answers in their order. A report whose lease is
+    /// lost is answered `Stale` and changes nothing; sent again, one is answered as before. So is one of a job that
+    /// whoever reports does not reach.
+    pub async fn settle(
+        &self,
+        worker: WorkerId,
+        reports: Vec<Report>,
+        reaches: impl Fn(&Job) -> bool,
+    ) -> Result<Vec<Settled>> {
+        if reports.len() > REPORTS_MAX {
+            return Err(
+                Invalid::BatchTooLarge { jobs: reports.len(), jobs_max: REPORTS_MAX }.into()
+            );
+        }
+        let (mill, mut answers) = (self.0, vec![Settled::Stale; reports.len()]);
+        let held = self.held(worker, &reports).await?;
+        let (mut items, mut places) = (Vec::with_capacity(reports.len()), Vec::new());
+        for (at, (report, claimed)) in reports.into_iter().zip(held).enumerate() {
+            if let Some(claimed) = claimed.filter(|claimed| reaches(&claimed.job)) {
+                items.push(self.item(report, claimed)?);
+                places.push(at);
+            }
+        }
+        let keys: Vec<_> = items.iter().map(|item| (item.token, item.job.id)).collect();
+        let settled = settle::settle(mill, worker, items).await?;
+        mill.0.hands.settled(worker, keys.into_iter());
+        for (place, answer) in places.into_iter().zip(settled) {
+            if let Some(slot) = answers.get_mut(place) {
+                *slot = answer;
+            }
+        }
+        Ok(answers)
+    }
+
+    /// The jobs that are reported on: as they are remembered, else as the store has them.
+    async fn held(&self, worker: WorkerId, reports: &[Report]) -> Result<Vec<Option<ClaimedJob>>> {
+        let asked = || reports.iter().map(|report| (report.token, report.id));
+        let mut held = self.0.0.hands.find(worker, asked());
+        let missing: Vec<_> =
+            asked().zip(&held).filter(|(_, held)| held.is_none()).map(|(key, _)| key).collect();
+        if missing.is_empty() {
+            return Ok(held);
+        }
+        let found = self.0.0.store.held(worker, &missing).await?;
+        if found.iter().flatten().any(|claimed| !claimed.gates.is_empty()) {
+            // Which gates it went through is told by the rules; this process may never have claimed by them.
+            renew(self.0).await?;
+        }
+        let (mut found, known) = (found.into_iter(), self.0.0.rules.known());
+        for place in held.iter_mut().filter(|held| held.is_none()) {
+            *place = found.next().flatten().map(|claimed| {
+                let gates = gates_of(&known.book, &claimed);
+                ClaimedJob { gates, ..claimed }
+            });
+        }
+        Ok(held)
+    }
+
+    fn item(self, report: Report, claimed: ClaimedJob) -> Result<SettleItem> {
+        let mill = self.0;
+        let Report { token, outcome, retry, started_at, run, .. } = report;
+        let ended = match outcome {
+            Outcome::Wait { waits, read, parked, anew } => {
+                let settlement = self.waiting(&claimed, waits, read, parked, anew);
+                return Ok(self.settled(claimed, token, started_at, settlement, run));
+            }
+            Outcome::Done { output, follow_ups, steps } => {
+                let follow_ups = self.follow_ups(&claimed.job, follow_ups, steps)?;
+                Ended::Done { output, follow_ups }
+            }
+            Outcome::Failed { class, message, retry_after } => {
+                Ended::Failed { class, message, retry_after }
+            }
+            Outcome::Snooze(delay) => Ended::Snoozed(delay),
+            Outcome::Cancel(reason) => Ended::Cancelled(reason),
+            Outcome::GiveBack => Ended::GivenBack,
+        };
+        let settlement = judge(mill, &claimed, &retry, ended);
+        Ok(self.settled(claimed, token, started_at, settlement, run))
+    }
+
+    fn settled(
+        self,
+        claimed: ClaimedJob,
+        token: Token,
+        started_at: Option<Timestamp>,
+        settlement: Settlement,
+        run: Option<Box<RunWrites>>,
+    ) -> SettleItem {
+        let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
+        let gates = come_out(&self.0.0.rules.known().book, &job, gates, &settlement);
+        let started_at = started_at.unwrap_or_else(|| self.0.0.clock.now());
+        SettleItem { job, token, attempt, lost, started_at, gates, settlement, decided: false, run }
+    }
+
+    fn waiting(
+        self,
+        claimed: &ClaimedJob,
+        mut waits: Waits,
+        read: i64,
+        parked: Option<Parked>,
+        anew: bool,
+    ) -> Settlement {
+        // Whatever it waits for, its deadline finds it.
+        let deadline = self.0.0.rules.known().deadlines(&claimed.job).finish_by(&claimed.job);
+        waits.until = waits.until.into_iter().chain(deadline).min();
+        let spent = if anew { 0 } else { claimed.attempt.saturating_sub(1) };
+        Settlement::Wait(Box::new(Waiting { waits, read, spent, parked }))
+    }
+
+    fn follow_ups(
+        self,
+        job: &Job,
+        jobs: Vec<Enqueue>,
+        steps: Vec<(String, Vec<Enqueue>)>,
+    ) -> Result<Vec<NewJob>> {
+        let mut all: Vec<NewJob> =
+            jobs.into_iter().map(|job| self.0.checked(job)).collect::<Result<_>>()?;
+        for (step, jobs) in steps {
+            let Some(place) = job.options.flow.as_deref() else {
+                let reason = "this job is in no flow; start one, or let jobs follow up".to_owned();
+                return Err(Invalid::FlowInvalid { step, reason }.into());
+            };
+            for job in self.0.checked_jobs(&step, jobs)? {
+                all.push(plan::grow(job, place, &step)?);
+            }
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,263 @@
+//! Work for hands elsewhere: given, reported, looked up by another process, given back when nobody heard.
+
+use std::time::Duration;
+
+use tidemill::work::{Demand, Given, Hand, Outcome, Report};
+use tidemill::{Enqueue, Error, Limit, Payload, Per, Receipt, State, Tidemill, Token, testing};
+use tidemill_core::{ErrorClass, JobId, WorkerId};
+use tidemill_store::Settled;
+
+use super::kit::{Kit, SOON};
+
+over_both_stores!(
+    what_is_reported_is_settled,
+    a_claim_waits_until_there_is_something,
+    another_process_takes_the_report_and_frees_the_gate,
+    a_worker_that_was_given_up_is_told_so,
+    a_lease_of_its_own_is_kept_to,
+    what_is_not_handed_over_is_given_back,
+    what_a_worker_never_heard_of_is_given_back,
+    a_job_that_is_too_late_is_not_given,
+    failures_follow_the_policy_of_the_kind_unless_the_job_has_one,
+    a_job_that_is_out_of_reach_is_stale,
+    patterns_are_served_beside_a_worker_of_this_process,
+);
+
+async fn hand(mill: &Tidemill) -> WorkerId {
+    let hand = Hand { name: "hand".into(), queues: vec!["default".into()], ..Hand::default() };
+    mill.work().register(hand).await.unwrap()
+}
+
+fn demand(jobs_max: usize) -> Demand {
+    Demand { queues: vec!["default".into()], jobs_max, ..Demand::default() }
+}
+
+/// Takes what there is, at once.
+async fn claim(mill: &Tidemill, worker: WorkerId) -> (Option<Token>, Vec<Given>) {
+    let taken = mill.work().claim(worker, demand(100)).await.unwrap();
+    (taken.token, taken.hand_over())
+}
+
+async fn claim_one(mill: &Tidemill, worker: WorkerId) -> (Token, Given) {
+    let (token, mut jobs) = claim(mill, worker).await;
+    assert_eq!(jobs.len(), 1, "{jobs:?}");
+    (token.unwrap(), jobs.remove(0))
+}
+
+async fn settle(mill: &Tidemill, worker: WorkerId, report: Report) -> Settled {
+    mill.work().settle(worker, vec![report], |_| true).await.unwrap()[0]
+}
+
+fn done(text: &str) -> Outcome {
+    let output = Payload::of(text, &tidemill::Limits::default()).unwrap();
+    Outcome::Done { output, follow_ups: Vec::new(), steps: Vec::new() }
+}
+
+fn failed(class: ErrorClass) -> Outcome {
+    Outcome::Failed { class, message: "no".into(), retry_after: None }
+}
+
+async fn enqueue(mill: &Tidemill, job: Enqueue) -> JobId {
+    mill.enqueue(job).await.as_ref().map(Receipt::id).unwrap()
+}
+
+fn job() -> Enqueue {
+    Enqueue::raw("k", r#"{"n":1}"#)
+}
+
+async fn state(mill: &Tidemill, id: JobId) -> State {
+    mill.job(id).await.unwrap().unwrap().state
+}
+
+async fn what_is_reported_is_settled(kit: Kit) {
+    let mill = kit.open_still().await;
+    let (worker, id) = (hand(&mill).await, enqueue(&mill, job()).await);
+    let (token, given) = claim_one(&mill, worker).await;
+    assert_eq!((given.claimed.job.id, given.claimed.attempt), (id, 1));
+    assert_eq!(given.claimed.job.payload.as_str(), r#"{"n":1}"#);
+    let follow_ups = vec![Enqueue::raw("next", "2")];
+    let output = Payload::of("well", &tidemill::Limits::default()).unwrap();
+    let outcome = Outcome::Done { output, follow_ups, steps: Vec::new() };
+    let report = Report::new(id, token, outcome);
+    assert_eq!(settle(&mill, worker, report.clone()).await, Settled::Accepted);
+    assert_eq!(settle(&mill, worker, report).await, Settled::Accepted, "sent again");
+    let view = mill.job(id).await.unwrap().unwrap();
+    assert_eq!((view.state, view.worker), (State::Done, Some(worker)));
+    assert_eq!(view.output.unwrap().as_str(), r#""well""#);
+    let (_, next) = claim_one(&mill, worker).await;
+    assert_eq!(next.claimed.job.kind, "next", "it came with the settle, and once");
+    let forged = Report::new(id, Token(token.0 + 1_000_000), done("x"));
+    assert_eq!(settle(&mill, worker, forged).await, Settled::Stale);
+    let unknown = Report::new(JobId::new(), token, done("x"));
+    assert_eq!(settle(&mill, worker, unknown).await, Settled::Stale);
+    mill.close().await;
+}
+
+async fn a_claim_waits_until_there_is_something(kit: Kit) {
+    let mill = kit.open().await;
+    let worker = hand(&mill).await;
+    let waiting = Demand { wait: SOON, ..demand(1) };
+    let work = mill.work();
+    let (taken, id) = tokio::join!(work.claim(worker, waiting), enqueue(&mill, job()));
+    assert_eq!(taken.unwrap().hand_over()[0].claimed.job.id, id);
+    let short = Demand { wait: Duration::from_millis(20), ..demand(1) };
+    let taken = mill.work().claim(worker, short).await.unwrap();
+    assert!(taken.hand_over().is_empty());
+    mill.close().await;
+}
+
+async fn another_process_takes_the_report_and_frees_the_gate(kit: Kit) {
+    let (one, other) = (kit.open().await, kit.open().await);
+    let limit = Limit { per: Per::Key, concurrency: Some(1), ..Limit::default() };
+    one.set_limit("default", "each", Some(limit)).await.unwrap();
+    let worker = hand(&one).await;
+    let first = enqueue(&one, job().key("a")).await;
+    let second = enqueue(&one, job().key("a")).await;
+    let (token, given) = claim_one(&one, worker).await;
+    assert_eq!(given.claimed.job.id, first, "one of a key at a time");
+    let report = Report::new(first, token, done("elsewhere"));
+    assert_eq!(settle(&other, worker, report.clone()).await, Settled::Accepted);
+    assert_eq!(settle(&one, worker, report).await, Settled::Accepted, "sent again, to the first");
+    let waiting = Demand { wait: SOON, ..demand(1) };
+    let next = other.work().claim(worker, waiting).await.unwrap();
+    assert_eq!(next.hand_over()[0].claimed.job.id, second, "its place is free");
+    one.close().await;
+    other.close().await;
+}
+
+async fn a_worker_that_was_given_up_is_told_so(kit: Kit) {
+    let mill = kit.open_still().await;
+    let (worker, id) = (hand(&mill).await, enqueue(&mill, job()).await);
+    let (token, _) = claim_one(&mill, worker).await;
+    kit.advance(Duration::from_secs(7));
+    testing::tend(&mill).await.unwrap();
+    let report = Report::new(id, token, done("late"));
+    assert_eq!(settle(&mill, worker, report).await, Settled::Stale);
+    assert_eq!(state(&mill, id).await, State::Ready);
+    let lost = |error: Error| assert_eq!(error.code(), "worker_lost");
+    lost(mill.work().beat(worker, Duration::ZERO, None).await.unwrap_err());
+    lost(mill.work().claim(worker, demand(1)).await.map(drop).unwrap_err());
+    let (_, given) = claim_one(&mill, hand(&mill).await).await;
+    assert_eq!((given.claimed.attempt, given.claimed.lost), (1, 1));
+    mill.close().await;
+}
+
+async fn a_lease_of_its_own_is_kept_to(kit: Kit) {
+    let mill = kit.open_still().await;
+    let lease_ttl = Some(Duration::from_mins(10));
+    let queues = vec!["default".to_owned()];
+    let patient = Hand { name: "curl".into(), queues, lease_ttl, ..Hand::default() };
+    let worker = mill.work().register(patient.clone()).await.unwrap();
+    let id = enqueue(&mill, job()).await;
+    claim_one(&mill, worker).await;
+    kit.advance(Duration::from_mins(9));
+    testing::tend(&mill).await.unwrap();
+    assert_eq!(state(&mill, id).await, State::Running);
+    assert!(mill.work().beat(worker, Duration::ZERO, None).await.unwrap().is_empty());
+    kit.advance(Duration::from_mins(11));
+    testing::tend(&mill).await.unwrap();
+    assert_eq!(state(&mill, id).await, State::Ready);
+    for ttl in [Duration::from_millis(10), Duration::from_hours(2)] {
+        let wrong = Hand { lease_ttl: Some(ttl), ..patient.clone() };
+        assert_eq!(mill.work().register(wrong).await.unwrap_err().code(), "work_invalid");
+    }
+    mill.close().await;
+}
+
+async fn what_is_not_handed_over_is_given_back(kit: Kit) {
+    let mill = kit.open().await;
+    let (worker, id) = (hand(&mill).await, enqueue(&mill, job()).await);
+    drop(mill.work().claim(worker, demand(1)).await.unwrap());
+    let waiting = Demand { wait: SOON, ..demand(1) };
+    let taken = mill.work().claim(worker, waiting).await.unwrap().hand_over();
+    assert_eq!((taken[0].claimed.job.id, taken[0].claimed.attempt), (id, 1));
+    mill.close().await;
+}
+
+async fn what_a_worker_never_heard_of_is_given_back(kit: Kit) {
+    let mill = kit.open_still().await;
+    let (worker, id) = (hand(&mill).await, enqueue(&mill, job()).await);
+    let (token, _) = claim_one(&mill, worker).await;
+    let beat = async |tokens: &[Token]| {
+        mill.work().beat(worker, Duration::ZERO, Some(tokens)).await.unwrap();
+        state(&mill, id).await
+    };
+    assert_eq!(beat(&[]).await, State::Running, "the answer may be on its way");
+    kit.advance(Duration::from_mins(2));
+    assert_eq!(beat(&[token]).await, State::Running, "it has it");
+    mill.work().beat(worker, Duration::ZERO, None).await.unwrap();
+    assert_eq!(state(&mill, id).await, State::Running, "who says nothing is asked nothing");
+    assert_eq!(beat(&[Token(token.0 - 1)]).await, State::Ready);
+    let (_, given) = claim_one(&mill, worker).await;
+    assert_eq!((given.claimed.attempt, given.claimed.lost), (1, 0), "unspent");
+    mill.close().await;
+}
+
+async fn a_job_that_is_too_late_is_not_given(kit: Kit) {
+    let mill = kit.open_still().await;
+    let worker = hand(&mill).await;
+    let late = enqueue(&mill, job().start_within(Duration::from_secs(1))).await;
+    let fine = enqueue(&mill, job()).await;
+    kit.advance(Duration::from_secs(2));
+    let (_, given) = claim_one(&mill, worker).await;
+    assert_eq!(given.claimed.job.id, fine);
+    assert_eq!(state(&mill, late).await, State::Dead);
+    mill.close().await;
+}
+
+async fn failures_follow_the_policy_of_the_kind_unless_the_job_has_one(kit: Kit) {
+    let mill = kit.open_still().await;
+    let worker = hand(&mill).await;
+    let once = tidemill::Retry::attempts(1);
+    let (of_kind, own) = (
+        enqueue(&mill, job()).await,
+        enqueue(&mill, job().retry(tidemill::Retry::attempts(3))).await,
+    );
+    let (token, given) = claim(&mill, worker).await;
+    let reports = given.iter().map(|given| Report {
+        retry: once.clone(),
+        ..Report::new(given.claimed.job.id, token.unwrap(), failed(ErrorClass::Transient))
+    });
+    let answers = mill.work().settle(worker, reports.collect(), |_| true).await.unwrap();
+    assert_eq!(answers, [Settled::Accepted; 2]);
+    assert_eq!(state(&mill, of_kind).await, State::Dead);
+    assert_eq!(state(&mill, own).await, State::Scheduled);
+    mill.close().await;
+}
+
+async fn a_job_that_is_out_of_reach_is_stale(kit: Kit) {
+    let mill = kit.open_still().await;
+    let (worker, id) = (hand(&mill).await, enqueue(&mill, job()).await);
+    let (token, _) = claim_one(&mill, worker).await;
+    let report = Report::new(id, token, done("mine"));
+    let answers = mill.work().settle(worker, vec![report], |job| job.queue != "default").await;
+    assert_eq!(answers.unwrap(), [Settled::Stale]);
+    assert_eq!(state(&mill, id).await, State::Running);
+    mill.close().await;
+}
+
+async fn patterns_are_served_beside_a_worker_of_this_process(kit: Kit) {
+    let mill = kit.open().await;
+    let echo = |payload: Payload, _| async { Ok(payload) };
+    let own = mill.worker().queues(["own"]).handle_raw("k", tidemill::Settings::default(), echo);
+    let own = own.start().await.unwrap();
+    let queues = vec!["far:*".to_owned()];
+    let far = Hand { name: "far".into(), queues: queues.clone(), ..Hand::default() };
+    let worker = mill.work().register(far).await.unwrap();
+    for number in 0..3 {
+        let id = enqueue(&mill, job().queue(format!("far:{number}"))).await;
+        let demand =
+            Demand { queues: queues.clone(), jobs_max: 1, wait: SOON, ..Demand::default() };
+        let claim = mill.work().claim(worker, demand).await.unwrap();
+        let token = claim.token.unwrap();
+        assert_eq!(claim.hand_over()[0].claimed.job.id, id);
+        assert_eq!(
+            settle(&mill, worker, Report::new(id, token, done(""))).await,
+            Settled::Accepted
+        );
+        let beside = enqueue(&mill, job().queue("own")).await;
+        mill.wait(beside, SOON).await.unwrap();
+    }
+    own.stop().await;
+    mill.close().await;
+}
