@@ -88,6 +88,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("POST", "/v1/workers/{id}/claim", Need::Act(Act::Work)),
     ("POST", "/v1/workers/{id}/settle", Need::Act(Act::Work)),
     ("POST", "/v1/workers/{id}/journal", Need::Act(Act::Work)),
+    ("POST", "/v1/workers/{id}/stream", Need::Act(Act::Work)),
     ("GET", "/v1/jobs/{id}/journal", Need::Act(Act::Look)),
     ("GET", "/v1/jobs/{id}/journal/{number}", Need::Act(Act::Look)),
     ("GET", "/v1/jobs/{id}/mail", Need::Act(Act::Look)),

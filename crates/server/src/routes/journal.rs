@@ -12,10 +12,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidemill::Payload;
 use tidemill::store::run::{Append, Keep, Renewal, RunWrites};
+use tidemill::store::stream::{StreamAnswer, StreamItem};
+use tidemill_core::stream::Said;
 use tidemill_core::workflow::{Content, Ending, Entry};
 use tidemill_core::{JobId, Token, Wish, WorkerId};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use uuid::Uuid;
 
 use crate::access::Caller;
 use crate::api::App;
@@ -29,6 +32,7 @@ const PAGE_OUTPUTS: usize = 1000;
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(routes!(append))
+        .routes(routes!(say))
         .routes(routes!(read))
         .routes(routes!(value))
         .routes(routes!(mail))
@@ -200,6 +204,88 @@ async fn append(
         return Ok(StatusCode::NO_CONTENT);
     }
     Err(Refusal::from(tidemill::Error::LeaseLost { id }).about(id))
+}
+
+/// What attempts say while they run.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct SaidBody {
+    /// At most 1,000.
+    items: Vec<SaidItem>,
+}
+
+/// What one attempt says.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct SaidItem {
+    id: JobId,
+    /// The token of its claim.
+    token: Token,
+    /// Sent again under the same id, right after, it is written once.
+    #[serde(default)]
+    sent: Option<Uuid>,
+    /// What is kept, in this order: all of it, or nothing.
+    #[serde(default)]
+    said: Vec<Said>,
+    /// What reaches only who listens now.
+    #[serde(default)]
+    ephemeral: Vec<Said>,
+}
+
+/// What became of it, in the order of the items.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct SaidAnswers {
+    answers: Vec<SaidAnswer>,
+}
+
+/// What became of what one attempt said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum SaidAnswer {
+    /// It is durable.
+    Written,
+    /// The lease was lost: nothing was written.
+    Stale,
+    /// The stream has as many bytes as it may have: nothing was written.
+    Full,
+}
+
+/// Adds to the streams of jobs that a worker runs, each under its token, all in one transaction.
+#[utoipa::path(post, path = "/v1/workers/{id}/stream", operation_id = "append_stream", tag = "work",
+    params(("id" = WorkerId, Path)), request_body = SaidBody,
+    responses(
+        (status = 200, body = SaidAnswers),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "All leases are lost"),
+    ))]
+async fn say(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(worker): Named<WorkerId>,
+    Body(SaidBody { items }): Body<SaidBody>,
+) -> Answer<Json<SaidAnswers>> {
+    if items.is_empty() || items.len() > tidemill::work::REPORTS_MAX {
+        let most = tidemill::work::REPORTS_MAX;
+        return Err(Refusal::request(format!("between 1 and {most} items are sent at once")));
+    }
+    let first = items[0].id;
+    for item in &items {
+        caller.check_job(&app, item.id).await?;
+    }
+    let items = items.into_iter().map(|SaidItem { id, token, sent, said, ephemeral }| {
+        let sent = sent.unwrap_or_else(Uuid::now_v7);
+        StreamItem { job: id, token, sent, said, ephemeral }
+    });
+    let answers = app.mill.append_stream(worker, items.collect()).await?;
+    let answer = |answer: StreamAnswer| match answer {
+        StreamAnswer::Kept { .. } => SaidAnswer::Written,
+        StreamAnswer::Stale => SaidAnswer::Stale,
+        StreamAnswer::Full { .. } => SaidAnswer::Full,
+    };
+    let answers: Vec<_> = answers.into_iter().map(answer).collect();
+    if answers.iter().all(|answer| *answer == SaidAnswer::Stale) {
+        return Err(Refusal::from(tidemill::Error::LeaseLost { id: first }).about(first));
+    }
+    Ok(Json(SaidAnswers { answers }))
 }
 
 /// The journal of a run.

@@ -80,6 +80,7 @@ const WORK: &[&str] = &[
     "claim_jobs",
     "settle_jobs",
     "append_journal",
+    "append_stream",
 ];
 const EVERYBODY: &[&str] = &["livez", "startupz", "readyz"];
 

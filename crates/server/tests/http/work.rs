@@ -15,6 +15,7 @@ over_both_stores!(
     failures_and_follow_ups_are_settled_as_they_say,
     a_workflow_is_run_by_its_journal,
     a_step_reads_what_came_before_it,
+    what_a_worker_says_is_in_the_stream,
     what_makes_no_sense_is_refused_and_changes_nothing,
     a_worker_takes_from_its_own_queues_alone,
 );
@@ -229,6 +230,24 @@ async fn a_step_reads_what_came_before_it(kit: Kit) {
     kit.get(&format!("{path}/nothing")).await.refused(404, "step_unknown", "nothing");
     hand.accepted(&token, &total["id"], json!({ "done": { "output": sum } })).await;
     assert_eq!(kit.finished(total["id"].as_str().unwrap()).await["output"], 3);
+    kit.close().await;
+}
+
+async fn what_a_worker_says_is_in_the_stream(kit: Kit) {
+    let hand = Hand::new(&kit).await;
+    let id = kit.enqueue(json!({ "kind": "chat" })).await;
+    let (token, job) = hand.claim().await;
+    let said =
+        json!([{ "event": "progress", "step": 1, "total": 2 }, { "event": "text", "text": "Hel" }]);
+    let item = json!({ "id": id, "token": token, "said": said });
+    let told = hand.post("stream", json!({ "items": [item] })).await.is(200);
+    assert_eq!(told.body, json!({ "answers": ["written"] }));
+    let forged = json!({ "id": id, "token": 1, "said": [{ "event": "text", "text": "no" }] });
+    hand.post("stream", json!({ "items": [forged] })).await.refused(409, "lease_lost", &id);
+    hand.accepted(&token, &job["id"], json!({ "done": {} })).await;
+    let told = kit.get(&format!("/v1/jobs/{id}/stream")).await.is(200);
+    let events = told.body.as_str().unwrap();
+    assert!(events.contains("Hel") && !events.contains("\"no\""), "{events}");
     kit.close().await;
 }
 

@@ -147,7 +147,11 @@ async fn once(
         }
     };
     mill.0.hands.gave(worker, &lanes, &claim);
-    mill.0.measures.claimed(&claim.jobs);
+    let sorts = mill.0.measures.claimed(&claim.jobs);
+    for (claimed, series) in claim.jobs.iter().zip(sorts.each()) {
+        let waited = claim.now.duration_since(claimed.due_at);
+        series.starts.see_time(Duration::try_from(waited).unwrap_or_default());
+    }
     let next_due = claim.next_due.map(|due| due.duration_since(claim.now));
     let next_due = next_due.map(|wait| Duration::try_from(wait).unwrap_or_default());
     Ok((in_time(mill, worker, claim).await?, next_due))

@@ -175,6 +175,11 @@ impl Work<'_> {
         run: Option<Box<RunWrites>>,
     ) -> SettleItem {
         let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
+        if let Some(started_at) = started_at {
+            let ran = self.0.0.clock.now().duration_since(started_at);
+            let series = self.0.0.measures.series.of(&job.queue, &job.kind);
+            series.runs.see_time(Duration::try_from(ran).unwrap_or_default());
+        }
         let gates = come_out(&self.0.0.rules.known().book, &job, gates, &settlement);
         let started_at = started_at.unwrap_or_else(|| self.0.0.clock.now());
         SettleItem { job, token, attempt, lost, started_at, gates, settlement, decided: false, run }
