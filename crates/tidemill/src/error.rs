@@ -249,7 +249,8 @@ pub enum Error {
     },
     /// The attempt may not write any more: its lease was lost, or it has ended.
     #[error(
-        "the attempt of job {id} is over, another may run by now: roll the transaction back, nothing of it may stay"
+        "the attempt of job {id} is over, another may run by now: nothing was written; roll the transaction back, if \
+         there is one, nothing of it may stay"
     )]
     LeaseLost {
         /// Which job.

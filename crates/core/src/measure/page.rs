@@ -58,17 +58,17 @@ impl Page {
         self.sample(metric, "", labels, None, value);
     }
 
-    /// A histogram, of which one unit is `unit` of the base unit.
-    pub fn histogram(&mut self, metric: &Metric, labels: &[&str], seen: &Seen, unit: f64) {
+    /// A histogram, of which `per_unit` make one of the base unit: seconds are seen in millionths.
+    pub fn histogram(&mut self, metric: &Metric, labels: &[&str], seen: &Seen, per_unit: f64) {
         let mut below = 0;
         for (bound, count) in seen.bounds.iter().zip(&seen.counts) {
             below += count;
-            let bound = (*bound as f64 * unit).to_string();
+            let bound = (*bound as f64 / per_unit).to_string();
             self.sample(metric, "_bucket", labels, Some(&bound), below as f64);
         }
         let all = seen.count() as f64;
         self.sample(metric, "_bucket", labels, Some("+Inf"), all);
-        self.sample(metric, "_sum", labels, None, seen.sum as f64 * unit);
+        self.sample(metric, "_sum", labels, None, seen.sum as f64 / per_unit);
         self.sample(metric, "_count", labels, None, all);
     }
 
@@ -143,7 +143,7 @@ mod tests {
         for us in [1_000, 2_000_000, 3_000_000] {
             histogram.see(us);
         }
-        page.histogram(&TIME, &[], &histogram.read(), 1e-6);
+        page.histogram(&TIME, &[], &histogram.read(), 1e6);
         assert_eq!(
             page.into_text(),
             "# HELP jobs_total Jobs.\n# TYPE jobs_total counter\n\

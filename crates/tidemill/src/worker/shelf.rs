@@ -195,7 +195,7 @@ mod tests {
     }
 
     const GIVEN_BACK: Settlement =
-        Settlement::Again { delay: std::time::Duration::ZERO, spent: 0, failure: None };
+        Settlement::Again { delay: Duration::ZERO, spent: 0, failure: None };
 
     #[tokio::test]
     async fn a_slot_that_is_free_gets_the_next_at_hand_without_a_claim() -> Result<()> {

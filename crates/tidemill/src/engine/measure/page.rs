@@ -21,7 +21,8 @@ use crate::engine::Tidemill;
 
 /// Queues that are shown by themselves.
 const QUEUES_MAX: usize = 200;
-const MICRO: f64 = 1e-6;
+/// Times are seen in microseconds and shown in seconds.
+const MICROS: f64 = 1e6;
 
 /// A metric, and where its values are.
 type OfSeries<T> = (&'static Metric, fn(&Series) -> &T);
@@ -88,7 +89,7 @@ impl Tidemill {
         for (metric, histogram) in histograms {
             page.begin(metric);
             for (queue, kind, series) in &all {
-                page.histogram(metric, &[queue, kind], &histogram(series).read(), MICRO);
+                page.histogram(metric, &[queue, kind], &histogram(series).read(), MICROS);
             }
         }
         for (metric, count) in [
@@ -103,8 +104,8 @@ impl Tidemill {
         one(page, &n::STREAMS, &[], self.0.hub.seats() as f64);
         for (metric, histogram, unit) in [
             (&n::SETTLES, &measures.settles, 1.0),
-            (&n::SLOTS_LATE, &measures.slots_late, MICRO),
-            (&n::WAKES_LATE, &measures.wakes_late, MICRO),
+            (&n::SLOTS_LATE, &measures.slots_late, MICROS),
+            (&n::WAKES_LATE, &measures.wakes_late, MICROS),
         ] {
             page.begin(metric);
             page.histogram(metric, &[], &histogram.read(), unit);
@@ -115,7 +116,7 @@ impl Tidemill {
     fn of_way(&self, page: &mut Page) {
         let way = self.0.store.way();
         for (metric, all, unit) in
-            [(&n::BATCHES, &way.batches, 1.0), (&n::WAITS, &way.waits, MICRO)]
+            [(&n::BATCHES, &way.batches, 1.0), (&n::WAITS, &way.waits, MICROS)]
         {
             page.begin(metric);
             for (what, seen) in all {
@@ -124,7 +125,7 @@ impl Tidemill {
         }
         if let Some(commits) = &way.commits {
             page.begin(&n::COMMITS);
-            page.histogram(&n::COMMITS, &[], commits, MICRO);
+            page.histogram(&n::COMMITS, &[], commits, MICROS);
         }
         if !way.connections.is_empty() {
             page.begin(&n::CONNECTIONS);
