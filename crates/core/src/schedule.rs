@@ -1,7 +1,7 @@
 //! A schedule: a rule of time, the job it makes, and what happens when things go otherwise.
 //!
 //! `cron` reads expressions, `slot` finds moments, `due` decides what is to be fired after a silence,
-//! `spread` shifts work so that midnight is not a stampede. All of it is pure: every process that
+//! `occasion` makes the jobs, `spread` shifts work so that midnight is not a stampede. All of it is pure: every process that
 //! looks at the same definition and the same moment decides the same.
 //!
 //! It refuses, when a schedule is set, what could never work: an expression that never fires, a zone
@@ -9,6 +9,7 @@
 
 mod cron;
 pub mod due;
+mod occasion;
 pub mod slot;
 pub mod spread;
 
@@ -22,6 +23,7 @@ use crate::job::{DEFAULT_QUEUE, Due, NewJob, Options, Priority};
 use crate::limit::{Limits, NAME_BYTES_MAX};
 use crate::payload::Payload;
 use crate::{JobId, name};
+pub use occasion::{Occasion, slot_of};
 use slot::Slots;
 
 /// The longest name of a schedule: its jobs bear it in a tag.
@@ -317,7 +319,7 @@ impl Definition {
         name::check("owner", &self.owner, NAME_BYTES_MAX)?;
         self.check_time()?;
         self.check_wishes(limits)?;
-        for job in self.jobs_of(now, Some(now)).iter().take(1) {
+        for job in self.jobs_of(Occasion::Slot { made_at: now, slot: now }).iter().take(1) {
             NewJob { due: Due::Now, ..job.clone() }.check(limits, now)?;
         }
         let slots = Slots::of(self)?;
@@ -434,33 +436,6 @@ impl Definition {
         }
     }
 
-    /// The jobs of a slot; without one, of a run that was asked for. The same slot of the same
-    /// schedule (`made_at` tells it from an earlier one of its name) always makes the same ids.
-    pub fn jobs_of(&self, made_at: Timestamp, slot: Option<Timestamp>) -> Vec<NewJob> {
-        let keys: Vec<Option<&str>> = match &self.spread {
-            Some(spread) if !spread.keys.is_empty() => {
-                spread.keys.iter().map(|key| Some(key.as_str())).collect()
-            }
-            _ => vec![None],
-        };
-        keys.into_iter().map(|key| self.job_of(made_at, slot, key)).collect()
-    }
-
-    fn job_of(&self, made_at: Timestamp, slot: Option<Timestamp>, key: Option<&str>) -> NewJob {
-        let id = slot.map(|slot| spread::job_id(&self.name, made_at, slot, key));
-        let due = slot.map_or(Due::Now, |slot| Due::At(self.due_at(slot, key)));
-        let mut job = self.job.job(id.unwrap_or_else(JobId::new), due);
-        if let Some(key) = key {
-            job.key = Some(key.to_owned());
-        }
-        if self.overlap.is_exclusive() {
-            job.unique = Some(self.exclusive_key());
-        }
-        job.options.tags.push(format!("schedule:{}", self.name));
-        job.options.tags.extend(slot.map(|slot| format!("{SLOT_TAG}{slot}")));
-        job
-    }
-
     /// When the job of a slot is due: the slot, its jitter, and its place in the window.
     pub fn due_at(&self, slot: Timestamp, key: Option<&str>) -> Timestamp {
         let jitter = spread::jitter(&self.name, slot, self.jitter_ms);
@@ -470,13 +445,6 @@ impl Definition {
         });
         slot.checked_add(jitter + place).unwrap_or(slot)
     }
-}
-
-const SLOT_TAG: &str = "slot:";
-
-/// The slot that a job was made for, if a schedule made it.
-pub fn slot_of(options: &Options) -> Option<Timestamp> {
-    options.tags.iter().rev().find_map(|tag| tag.strip_prefix(SLOT_TAG)?.parse().ok())
 }
 
 fn contradiction(what: &'static str, instead: &'static str) -> Error {
@@ -578,21 +546,5 @@ mod tests {
             assert_eq!(overlap.word().parse(), Ok(overlap));
         }
         assert!("all:x".parse::<Missed>().is_err());
-    }
-
-    #[test]
-    fn a_slot_always_makes_the_same_jobs() {
-        let (made_at, slot) = (at("2026-01-01T00:00:00Z"), at("2026-01-02T03:00:00Z"));
-        let spread = Spread { window_ms: 60_000, keys: vec!["a".into(), "b".into()] };
-        let many = Definition { spread: Some(spread), ..daily() };
-        let (one, two) = (many.jobs_of(made_at, Some(slot)), many.jobs_of(made_at, Some(slot)));
-        assert_eq!(one, two);
-        assert_eq!(one.len(), 2);
-        assert_ne!(one[0].id, one[1].id);
-        assert_eq!(one[0].key.as_deref(), Some("a"));
-        assert_eq!(slot_of(&one[0].options), Some(slot));
-        let again = many.jobs_of(slot, Some(slot));
-        assert_ne!(again[0].id, one[0].id, "another schedule of the same name");
-        assert_eq!(slot_of(&many.jobs_of(made_at, None)[0].options), None);
     }
 }

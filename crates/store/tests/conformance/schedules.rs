@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tidemill_core::schedule::due::MissedSlots;
-use tidemill_core::schedule::{Definition, Overlap, Rule};
+use tidemill_core::schedule::{Definition, Occasion, Overlap, Rule};
 use tidemill_core::{JobId, Payload, State};
 use tidemill_store::schedule::{
     Advance, FireAnswer, FireRequest, Fired, HISTORY_MAX, How, NextAt, ScheduleChange, SlotJobs,
@@ -60,7 +60,8 @@ async fn view(kit: &Kit, name: &str) -> ScheduleView {
 }
 
 fn slot_jobs(view: &ScheduleView, slot: Timestamp) -> SlotJobs {
-    SlotJobs { slot, jobs: view.definition.jobs_of(view.made_at, Some(slot)) }
+    let made_at = view.made_at;
+    SlotJobs { slot, jobs: view.definition.jobs_of(Occasion::Slot { made_at, slot }) }
 }
 
 /// The firing of the slot it waits for; the next one comes an hour later.
@@ -213,7 +214,7 @@ async fn a_slot_fires_with_its_job_and_its_history(kit: &Kit) {
     let mut heard = kit.store.wake().listen();
     let fired = fire(kit, "s").await;
     hears(&mut heard, |hint| *hint == Hint::Ready { queue: "reports".into() }).await;
-    let id = before.definition.jobs_of(before.made_at, Some(slot))[0].id;
+    let id = before.definition.jobs_of(Occasion::Slot { made_at: before.made_at, slot })[0].id;
     assert_eq!(fired, Fired { slot, what: What::Fired, job: Some(id), jobs: 1 });
     let job = kit.view(id).await;
     assert_eq!((job.state, job.job.kind.as_str()), (State::Ready, "s"));
@@ -383,11 +384,14 @@ async fn cancel_previous_calls_off_and_waits_for_the_end(kit: &Kit) {
 }
 
 fn asked(view: &ScheduleView, how: How, slots: &[Timestamp]) -> FireRequest {
-    let again = if how == How::Again { view.made_at + SECOND } else { view.made_at };
-    let jobs_of = |slot: &Timestamp| SlotJobs {
-        slot: *slot,
-        jobs: view.definition.jobs_of(again, (how != How::RunNow).then_some(*slot)),
+    let occasion = |slot| match how {
+        How::RunNow => Occasion::RunNow,
+        // In the very moment in which the schedule was made, too, it is other work.
+        How::Again => Occasion::Again { asked_at: view.made_at, slot },
+        _ => Occasion::Slot { made_at: view.made_at, slot },
     };
+    let jobs_of =
+        |slot: &Timestamp| SlotJobs { slot: *slot, jobs: view.definition.jobs_of(occasion(*slot)) };
     let slots = slots.iter().map(jobs_of).collect();
     FireRequest { how, advance: None, slots, ..step(view) }
 }

@@ -8,7 +8,7 @@ use proptest::test_runner::TestCaseError;
 use proptest::{prop_assert, prop_assert_eq};
 use tidemill_core::schedule::due::due as core_due;
 use tidemill_core::schedule::slot::Slots;
-use tidemill_core::schedule::{Definition, Overlap, Rule};
+use tidemill_core::schedule::{Definition, Occasion, Overlap, Rule};
 use tidemill_core::{ManualClock, Payload, Priority, Settlement, WorkerId};
 use tidemill_store::request::GateEnd;
 use tidemill_store::schedule::{
@@ -184,7 +184,9 @@ impl Play {
             prop_assert_eq!(last, missed.last().copied(), "the last that is passed over");
             prop_assert_eq!(found.next, Some(at(after(rest.wish.every_s, now.as_second()))));
         }
-        let jobs_of = |slot| SlotJobs { slot, jobs: definition.jobs_of(view.made_at, Some(slot)) };
+        let made_at = view.made_at;
+        let jobs_of =
+            |slot| SlotJobs { slot, jobs: definition.jobs_of(Occasion::Slot { made_at, slot }) };
         let ask = FireRequest {
             name: definition.name.clone(),
             version: view.version,
@@ -270,7 +272,7 @@ impl Play {
 
     async fn run_now(&mut self, name: usize) -> Verdict {
         let Some(view) = self.view(name).await? else { return Ok(()) };
-        let jobs = view.definition.jobs_of(view.made_at, None);
+        let jobs = view.definition.jobs_of(Occasion::RunNow);
         self.ask(name, How::RunNow, vec![SlotJobs { slot: self.clock.now(), jobs }]).await
     }
 
@@ -280,9 +282,16 @@ impl Play {
         let slots = Slots::of(&view.definition).map_err(|e| TestCaseError::fail(e.to_string()))?;
         let past = slots.between(at(now - back_s), at(now), 100);
         let each = Definition { overlap: Overlap::Allow, ..view.definition.clone() };
-        let (how, made_at) =
-            if again { (How::Again, self.clock.now()) } else { (How::Backfill, view.made_at) };
-        let jobs_of = |slot| SlotJobs { slot, jobs: each.jobs_of(made_at, Some(slot)) };
+        let how = if again { How::Again } else { How::Backfill };
+        let (made_at, asked_at) = (view.made_at, self.clock.now());
+        let occasion = |slot| {
+            if again {
+                Occasion::Again { asked_at, slot }
+            } else {
+                Occasion::Slot { made_at, slot }
+            }
+        };
+        let jobs_of = |slot| SlotJobs { slot, jobs: each.jobs_of(occasion(slot)) };
         let slots: Vec<SlotJobs> = past.into_iter().map(jobs_of).collect();
         // Asked for twice at one moment, it is the same work.
         if again && slots.iter().any(|slot| self.oracle.jobs.contains_key(&slot.jobs[0].id)) {

@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 use tidemill_core::Error as Invalid;
 use tidemill_core::schedule::slot::Slots;
-use tidemill_core::schedule::{Definition, Overlap};
+use tidemill_core::schedule::{Definition, Occasion, Overlap};
 use tidemill_store::ScheduleView;
 use tidemill_store::schedule::{FireAnswer, FireRequest, Fired, HISTORY_MAX, How, SlotJobs, What};
 
@@ -80,7 +80,7 @@ impl Schedules<'_> {
         for _ in 0..LOOKS_MAX {
             let view = self.get(name).await?;
             let now = self.0.now().await?;
-            let jobs = view.definition.jobs_of(view.made_at, None);
+            let jobs = view.definition.jobs_of(Occasion::RunNow);
             let slots = vec![SlotJobs { slot: now, jobs }];
             let ask = asked(&view, How::RunNow, slots);
             if let FireAnswer::Done(fired) = self.fire("run_schedule_now", ask).await? {
@@ -119,9 +119,15 @@ impl Schedules<'_> {
             let how = if range.again { How::Again } else { How::Backfill };
             // Each slot has its own job, which waits for no other.
             let each = Definition { overlap: Overlap::Allow, ..view.definition.clone() };
-            // Work that runs again is other work: it has a new id.
-            let made_at = if range.again { self.0.now().await? } else { view.made_at };
-            let jobs_of = |slot| SlotJobs { slot, jobs: each.jobs_of(made_at, Some(slot)) };
+            let (made_at, asked_at) = (view.made_at, self.0.now().await?);
+            let occasion = |slot| {
+                if range.again {
+                    Occasion::Again { asked_at, slot }
+                } else {
+                    Occasion::Slot { made_at, slot }
+                }
+            };
+            let jobs_of = |slot| SlotJobs { slot, jobs: each.jobs_of(occasion(slot)) };
             let slots: Vec<_> = past.into_iter().map(jobs_of).collect();
             let jobs: usize = slots.iter().map(|slot| slot.jobs.len()).sum();
             let jobs_max = self.0.0.limits.batch_jobs_max;

@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tidemill_core::schedule::Occasion;
 use tidemill_core::schedule::due::due;
 use tidemill_core::schedule::slot::Slots;
 use tidemill_store::schedule::{Advance, FireAnswer, FireRequest, How, SlotJobs, What, Which};
@@ -125,7 +126,9 @@ async fn fire(
 ) -> Result<()> {
     let definition = &view.definition;
     let due = due(definition, &Slots::of(definition)?, next_at, now);
-    let jobs_of = |slot| SlotJobs { slot, jobs: definition.jobs_of(view.made_at, Some(slot)) };
+    let made_at = view.made_at;
+    let jobs_of =
+        |slot| SlotJobs { slot, jobs: definition.jobs_of(Occasion::Slot { made_at, slot }) };
     let ask = FireRequest {
         name: definition.name.clone(),
         version: view.version,
