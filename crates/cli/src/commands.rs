@@ -16,6 +16,7 @@ pub mod schedules;
 pub mod serve;
 pub mod token;
 pub mod top;
+pub mod webhooks;
 pub mod work;
 pub mod workers;
 pub mod workflows;

@@ -19,7 +19,7 @@ use app::App;
 use clap::{Parser, Subcommand};
 use commands::{
     alerts, bench, completions, dead, demo, doctor, enqueue, flows, jobs, limits, migrate, queues,
-    schedules, serve, token, top, work, workers, workflows,
+    schedules, serve, token, top, webhooks, work, workers, workflows,
 };
 use exit::{Exit, Failure, Outcome};
 use otlp::Otlp;
@@ -52,6 +52,8 @@ enum Command {
     Enqueue(Box<enqueue::Args>),
     /// Run jobs with any program as their handler
     Work(work::Args),
+    /// Webhooks: who is told of ended jobs, and what became of it
+    Webhooks(webhooks::Args),
     /// Serve HTTP, for every language
     Serve(serve::Args),
     /// Look at jobs, cancel them, retry them, wait for them
@@ -124,6 +126,7 @@ async fn run(app: &App, command: Command) -> Outcome {
         Command::Enqueue(args) => enqueue::run(app, *args).await,
         Command::Work(args) => work::run(app, args).await,
         Command::Serve(args) => serve::run(app, args).await,
+        Command::Webhooks(args) => webhooks::run(app, args).await,
         Command::Jobs(args) => jobs::run(app, args).await,
         Command::Flows(args) => flows::run(app, args).await,
         Command::Workflows(args) => workflows::run(app, args).await,

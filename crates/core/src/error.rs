@@ -159,6 +159,20 @@ pub enum Error {
         /// What is wrong, and what would be right.
         reason: String,
     },
+    /// A webhook that cannot be as it is wished.
+    #[error("the webhook is refused: {reason}")]
+    WebhookInvalid {
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// A webhook whose address may not be called.
+    #[error("{host} is not called: {reason}")]
+    WebhookRefused {
+        /// The host of its URL.
+        host: String,
+        /// Why.
+        reason: String,
+    },
     /// A unique key was asked for over a field that the payload does not have.
     #[error("the unique key is made of the field {field:?}, which the payload does not have")]
     UniqueFieldMissing {
@@ -329,6 +343,8 @@ impl Error {
             Self::RuleInvalid { .. } => "rule_invalid",
             Self::RuleChanged { .. } => "rule_changed",
             Self::CredentialInvalid { .. } => "credential_invalid",
+            Self::WebhookInvalid { .. } => "webhook_invalid",
+            Self::WebhookRefused { .. } => "webhook_refused",
             Self::UniqueFieldMissing { .. } => "unique_field_missing",
             Self::KeyMissing | Self::CountedByMissing { .. } => "key_missing",
             Self::WorkInvalid { .. } => "work_invalid",

@@ -19,6 +19,7 @@ use crate::limit::{Limits, NAME_BYTES_MAX, TRACE_BYTES_MAX};
 use crate::name;
 use crate::payload::Payload;
 use crate::retry::Retry;
+use crate::webhook::Tell;
 use crate::workflow::Origin;
 use ordered::OnDead;
 use unique::UniqueKey;
@@ -167,6 +168,9 @@ pub struct Options {
     /// Whose the beginning of its journal is, if it is a fork. Set by the fork alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub origins: Vec<Origin>,
+    /// The webhook that is to hear of its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<Tell>,
     /// Where it stands in a flow. Set by the flow alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<Box<Place>>,
@@ -189,6 +193,9 @@ impl Options {
         }
         for tag in &self.tags {
             name::check("tag", tag, NAME_BYTES_MAX)?;
+        }
+        if let Some(tell) = &self.webhook {
+            name::check("webhook", &tell.to, NAME_BYTES_MAX)?;
         }
         if let Some(trace) = &self.trace {
             name::check("trace context", trace, TRACE_BYTES_MAX)?;

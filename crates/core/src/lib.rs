@@ -28,6 +28,7 @@ pub mod span;
 pub mod stowaway;
 pub mod stream;
 pub mod trace;
+pub mod webhook;
 pub mod why;
 pub mod wish;
 pub mod workflow;

@@ -15,6 +15,7 @@ use crate::job::unique::{OnDuplicate, Scope, Unique};
 use crate::retry::Retry;
 use crate::retry::text::BackoffText;
 use crate::span::Span;
+use crate::webhook::Tell;
 
 /// What is to be done, and how it is to be treated.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -87,6 +88,9 @@ pub struct Wish {
     /// W3C trace context (`traceparent`) to carry along.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
+    /// The webhook that is to hear of its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<Tell>,
     /// It is kept this long after it has finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retain: Option<Span>,
@@ -169,7 +173,8 @@ mod tests {
         let text = r#"{"kind":"k","payload":{"n":9007199254740993},"queue":"mail","priority":"high","delay":"5m",
             "tenant":"t","key":"c:1","unique_key":"u","unique_scope":"1d","on_duplicate":"join","attempts":3,
             "backoff":"fixed:1s","run_timeout":"1m","start_within":"1h","finish_within":"2h","tags":["a"],
-            "trace":"00-1","retain":"1d","id":"018f3a2e-7c11-7bbb-8000-5fd1e2a0c0de"}"#;
+            "trace":"00-1","webhook":{"to":"w","events":["dead"]},
+            "retain":"1d","id":"018f3a2e-7c11-7bbb-8000-5fd1e2a0c0de"}"#;
         let wish: Wish = serde_json::from_str(text).unwrap();
         wish.check().unwrap();
         let written = serde_json::to_string(&wish).unwrap();

@@ -20,8 +20,8 @@ use crate::access::{Need, admit, need};
 use crate::guard::guard;
 use crate::problem::{Problem, Refusal};
 use crate::routes::{
-    alerts, dead, flows, health, jobs, journal, limits, metrics, queues, schedules, streams, work,
-    workers, workflows,
+    alerts, dead, flows, health, jobs, journal, limits, metrics, queues, schedules, streams,
+    webhooks, work, workers, workflows,
 };
 use crate::settings::Settings;
 
@@ -48,6 +48,7 @@ pub(crate) struct App {
         (name = "flows", description = "Jobs joined by edges, and sagas"),
         (name = "workflows", description = "Jobs that keep a journal, and how to help them"),
         (name = "limits", description = "Limits with a name"),
+        (name = "webhooks", description = "Who is told of ended jobs"),
         (name = "workers", description = "Who works"),
         (name = "work", description = "What a worker does: register, claim, settle, beat, keep a journal"),
         (name = "health", description = "Whether the server lives, and can do its work"),
@@ -67,6 +68,7 @@ fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .merge(flows::routes())
         .merge(workflows::routes())
         .merge(limits::routes())
+        .merge(webhooks::routes())
         .merge(workers::routes())
         .merge(metrics::routes())
         .merge(alerts::routes())

@@ -11,6 +11,7 @@ pub(crate) mod metrics;
 pub(crate) mod queues;
 pub(crate) mod schedules;
 pub(crate) mod streams;
+pub(crate) mod webhooks;
 pub(crate) mod work;
 pub(crate) mod workers;
 pub(crate) mod workflows;

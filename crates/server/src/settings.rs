@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use tidemill_core::webhook::target::Policy;
+
 /// Whether callers must show who they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
@@ -23,6 +25,8 @@ pub struct Settings {
     pub hosts: Vec<String>,
     /// Pages of other origins that may call it; none is allowed unless named.
     pub origins: Vec<String>,
+    /// Where webhooks may point, besides the public internet over https.
+    pub webhooks: Policy,
     /// A request's body may have so many bytes.
     pub body_bytes_max: usize,
     /// Connections at once; others wait until one is closed.
@@ -51,6 +55,7 @@ impl Default for Settings {
             access: Access::Open,
             hosts: Vec::new(),
             origins: Vec::new(),
+            webhooks: Policy::default(),
             body_bytes_max: 16 * 1024 * 1024,
             connections_max: 20_000,
             head_timeout: Duration::from_secs(10),

@@ -27,6 +27,7 @@ pub mod stream;
 pub mod view;
 pub mod wake;
 mod wanted;
+pub mod webhook;
 
 pub use credential::{CredentialView, Credentials};
 pub use error::{Error, Result};
@@ -47,6 +48,7 @@ pub use view::{
     DeadGroup, DeadLetter, DepthView, JobFilter, JobPage, JobView, LineView, QueueView, WorkerView,
 };
 pub use wake::{Hint, Wake};
+pub use webhook::Webhooks;
 
 // The drivers that the adapters speak, so that a caller can name the very same version.
 #[cfg(feature = "sqlite")]

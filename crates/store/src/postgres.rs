@@ -47,6 +47,7 @@ mod sweep;
 mod tls;
 mod unique;
 mod watch;
+mod webhooks;
 mod workers;
 
 use std::collections::HashSet;

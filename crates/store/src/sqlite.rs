@@ -50,6 +50,7 @@ mod sweep;
 mod tenants;
 mod unheard;
 mod watch;
+mod webhooks;
 mod workers;
 mod writer;
 

@@ -30,12 +30,23 @@ use crate::view::{
     Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
+use crate::webhook::Webhooks;
 
 /// Durable memory. Every method is one transaction: it happens wholly or not at all, and what it
 /// answers is durable when it answers. The store's clock, not the caller's, judges time.
 #[async_trait]
 pub trait Store:
-    Credentials + Flows + Leases + Measured + Runs + Streams + Send + Sync + Debug + 'static
+    Credentials
+    + Flows
+    + Leases
+    + Measured
+    + Runs
+    + Streams
+    + Webhooks
+    + Send
+    + Sync
+    + Debug
+    + 'static
 {
     /// A word for people: `sqlite` or `postgres`.
     fn backend(&self) -> &'static str;

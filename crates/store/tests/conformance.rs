@@ -57,4 +57,5 @@ mod conformance {
     mod unique_kept;
     mod unique_many;
     mod watermarks;
+    mod webhooks;
 }

@@ -28,6 +28,7 @@ pub mod stream;
 pub mod telemetry;
 pub(crate) mod trace;
 mod wait;
+pub mod webhook;
 mod why;
 pub mod work;
 pub mod workflow;

@@ -224,6 +224,12 @@ pub enum Error {
         /// What was asked for.
         which: String,
     },
+    /// There is no such webhook.
+    #[error("there is no webhook {name:?}; `tidemill webhooks` lists them")]
+    WebhookUnknown {
+        /// Its name.
+        name: String,
+    },
     /// As many credentials are live as may be.
     #[error("{max} credentials are live, and no more may be; revoke those that nobody uses")]
     CredentialsTooMany {
@@ -322,6 +328,7 @@ impl Error {
             Self::ScheduleTwice { .. } => "schedule_twice",
             Self::CredentialTaken { .. } => "credential_taken",
             Self::CredentialUnknown { .. } => "credential_unknown",
+            Self::WebhookUnknown { .. } => "webhook_unknown",
             Self::CredentialsTooMany { .. } => "credentials_too_many",
             Self::RandomUnavailable { .. } => "random_unavailable",
             Self::TransactionElsewhere { .. } => "transaction_elsewhere",

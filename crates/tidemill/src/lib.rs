@@ -71,6 +71,7 @@ pub use engine::schedule::{Declared, Schedules};
 pub use engine::service::{Service, Services};
 pub use engine::stream::Follow;
 pub use engine::telemetry::Counts;
+pub use engine::webhook::{Delivery, WebhookView, Webhooks};
 pub use engine::work;
 pub use engine::workflow::Signal;
 pub use engine::workflow::act::ForkAs;

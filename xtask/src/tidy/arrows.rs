@@ -17,7 +17,7 @@ const ARROWS: [(&str, &[&str]); 9] = [
     ("tidemill-core", &[]),
     ("tidemill-store", &["tidemill-core"]),
     ("tidemill", &["tidemill-core", "tidemill-store"]),
-    ("tidemill-relay", &["tidemill-core", "tidemill-store"]),
+    ("tidemill-relay", &["tidemill-core", "tidemill"]),
     ("tidemill-client", &["tidemill-core"]),
     ("tidemill-server", &["tidemill-core", "tidemill"]),
     (

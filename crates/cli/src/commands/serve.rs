@@ -4,6 +4,9 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
 
 use serde_json::json;
+use tidemill::core::webhook::target::{Allowed, Policy};
+use tidemill_relay::webhook;
+use tidemill_relay::webhook::send::Sender;
 use tidemill_server::{Access, Server, Settings};
 
 use crate::app::{App, interrupted};
@@ -38,6 +41,20 @@ pub struct Args {
     /// Send traces to the OpenTelemetry collector at this URL, such as http://localhost:4318
     #[arg(long, env = "TIDEMILL_OTLP", value_name = "URL")]
     otlp: Option<String>,
+    /// Where webhooks may point besides the public internet: a network such as 10.0.0.0/8, or a host; also over http
+    #[arg(
+        long = "webhook-allow",
+        env = "TIDEMILL_WEBHOOK_ALLOW",
+        value_name = "NET|HOST",
+        value_delimiter = ','
+    )]
+    webhook_allow: Vec<Allowed>,
+    /// A port that webhooks may call; may be given several times [default: 80, 443 and all from 1024 on]
+    #[arg(long = "webhook-port", value_name = "PORT")]
+    webhook_ports: Vec<u16>,
+    /// Deliver no webhooks; another process does
+    #[arg(long)]
+    no_webhooks: bool,
     /// Print the description of the API (OpenAPI 3.1), and do not serve
     #[arg(long)]
     describe: bool,
@@ -59,14 +76,20 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     let stopped = interrupted();
     let mill = app.open_patiently().await?;
     let Args { listen, require_token, hosts, origins, .. } = args;
+    let webhooks = Policy { allow: args.webhook_allow, ports: args.webhook_ports };
+    let sender = Sender::new(webhooks.clone());
     let access = if require_token { Access::Credentials } else { Access::Open };
-    let settings = Settings { listen, access, hosts, origins, ..Settings::default() };
+    let settings = Settings { listen, access, hosts, origins, webhooks, ..Settings::default() };
     let server = match Server::start(mill.clone(), settings).await {
         Ok(server) => server,
         Err(error) => {
             mill.close().await;
             return Err(Failure::new(Exit::Usage, error.code(), error.to_string()));
         }
+    };
+    let relay = match args.no_webhooks {
+        true => None,
+        false => Some(webhook::start(&mill, sender).await?),
     };
     let url = format!("http://{}", server.address());
     if app.json {
@@ -78,6 +101,9 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     stopped.await;
     notify("STOPPING=1");
     server.stop().await;
+    if let Some(relay) = relay {
+        relay.stop().await;
+    }
     mill.close().await;
     Ok(Exit::Ok)
 }

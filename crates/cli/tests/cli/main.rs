@@ -21,5 +21,6 @@ mod serve;
 mod stores;
 mod token;
 mod top;
+mod webhooks;
 mod work;
 mod workflows;

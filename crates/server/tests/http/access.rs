@@ -26,6 +26,9 @@ const LOOK: &[&str] = &[
     "list_queues",
     "queue_rules",
     "why_queue",
+    "list_webhooks",
+    "show_webhook",
+    "list_deliveries",
     "list_workers",
     "list_schedules",
     "show_schedule",
@@ -72,6 +75,10 @@ const OPERATE: &[&str] = &[
     "act_on_run",
     "set_limit",
     "delete_limit",
+    "set_webhook",
+    "delete_webhook",
+    "rotate_webhook",
+    "redeliver_webhook",
 ];
 const WORK: &[&str] = &[
     "register_worker",

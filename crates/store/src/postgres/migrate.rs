@@ -14,7 +14,7 @@ const LOCK: Statement = sql!("lock_schema");
 const PRESENT: Statement = sql!("schema_present");
 
 /// All migrations, by number from 1.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("migrations/0001_heart.sql"),
     include_str!("migrations/0002_schedules.sql"),
     include_str!("migrations/0003_claim.sql"),
@@ -22,6 +22,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("migrations/0005_flows.sql"),
     include_str!("migrations/0006_runs.sql"),
     include_str!("migrations/0007_streams.sql"),
+    include_str!("migrations/0008_webhooks.sql"),
 ];
 
 /// The newest schema this program knows.

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use tidemill_core::webhook::QUEUE;
 use tidemill_core::{Failure, Job, Line, OnDead, State};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -189,12 +190,13 @@ pub(crate) struct Record {
 impl Record {
     /// Writes it all; answers what follows from it.
     pub async fn write(&self, conn: &Conn<'_>, now: Option<At>) -> Result<Told, Fault> {
-        let flows = write_ends(conn, now, &self.ends).await?;
+        let (flows, is_told) = write_ends(conn, now, &self.ends).await?;
         write_dead(conn, now, &self.ends).await?;
         for part in self.backs.chunks(STATEMENT_JOBS_MAX) {
             put_back(conn, now, part).await?;
         }
         let mut queues: BTreeSet<_> = self.backs.iter().map(|b| b.body.queue.clone()).collect();
+        queues.extend(is_told.then(|| QUEUE.to_owned()));
         queues.extend(release_keys(conn, now, &self.ends).await?);
         let leaving = self.ends.iter().filter(|end| end.leaves_line()).map(|end| end.body.id);
         queues.extend(lines::leave(conn, now, &leaving.collect::<Vec<_>>()).await?);
@@ -213,9 +215,14 @@ pub(crate) async fn lock_keys(conn: &Conn<'_>, keys: &BTreeSet<String>) -> Resul
     Ok(())
 }
 
-async fn write_ends(conn: &Conn<'_>, now: Option<At>, ends: &[End]) -> Result<Vec<Uuid>, Fault> {
+/// Answers the flows of which jobs have ended, and whether webhooks were told.
+async fn write_ends(
+    conn: &Conn<'_>,
+    now: Option<At>,
+    ends: &[End],
+) -> Result<(Vec<Uuid>, bool), Fault> {
     if ends.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), false));
     }
     let ids: Vec<Uuid> = ends.iter().map(|e| e.body.id).collect();
     let queues: Vec<&str> = ends.iter().map(|e| e.body.queue.as_str()).collect();
@@ -237,7 +244,9 @@ async fn write_ends(conn: &Conn<'_>, now: Option<At>, ends: &[End]) -> Result<Ve
             ],
         )
         .await?;
-    Ok(rows.iter().map(|row| row.get(0)).collect())
+    let flows: Vec<Uuid> = rows.iter().filter_map(|row| row.get(0)).collect();
+    let is_told = flows.len() < rows.len();
+    Ok((flows, is_told))
 }
 
 async fn write_dead(conn: &Conn<'_>, now: Option<At>, ends: &[End]) -> Result<(), Fault> {

@@ -197,15 +197,17 @@ async fn write_done(
         )
         .await?;
     let mut written = Written::default();
+    let (mut queues, mut over) = (Vec::<String>::new(), Vec::new());
     for row in &rows {
         let Some(id) = row.get(0) else {
-            written.others = row.get::<_, Option<_>>(1).unwrap_or_default();
-            let (queues, over): (Option<Vec<String>>, Option<_>) = (row.get(2), row.get(3));
-            written.done = flows::Done::new(queues.unwrap_or_default(), over.unwrap_or_default());
+            written.others.extend(row.get::<_, Option<Vec<Uuid>>>(1).into_iter().flatten());
+            queues.extend(row.get::<_, Option<Vec<String>>>(2).into_iter().flatten());
+            over.extend(row.get::<_, Option<Vec<Uuid>>>(3).into_iter().flatten());
             continue;
         };
         written.jobs.insert(id);
     }
+    written.done = flows::Done::new(queues, over);
     Ok(written)
 }
 

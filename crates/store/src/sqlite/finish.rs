@@ -1,4 +1,4 @@
-//! The end of a job: its outcome is written, its unique key is let go, and its line goes on.
+//! The end of a job: its outcome is written, its unique key is let go, its line goes on, and webhooks hear of it.
 //!
 //! Settling, cancelling and rescuing all end jobs here, in their own transaction. Refuses to end a
 //! job twice: the outcome's key would be there already, and the whole call fails.
@@ -10,7 +10,7 @@ use tidemill_core::{Job, JobId, State, Token, WorkerId};
 use crate::error::Result;
 use crate::sqlite::rows::{job_id, job_id_opt};
 use crate::sqlite::writer::Turn;
-use crate::sqlite::{lines, ready, runs};
+use crate::sqlite::{lines, ready, runs, webhooks};
 
 /// How a job ended.
 #[derive(Debug)]
@@ -55,6 +55,7 @@ pub(super) fn finish(turn: &mut Turn<'_>, job: &Job, end: &End<'_>) -> Result<()
         let_go(turn, job.id, key)?;
     }
     lines::end(turn, job, end.state)?;
+    webhooks::tell(turn, job, end)?;
     runs::ended(turn, job, end)
 }
 

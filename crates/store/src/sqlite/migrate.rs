@@ -16,6 +16,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (5, include_str!("migrations/0005_flows.sql")),
     (6, include_str!("migrations/0006_runs.sql")),
     (7, include_str!("migrations/0007_streams.sql")),
+    (8, include_str!("migrations/0008_webhooks.sql")),
 ];
 
 /// The version this program needs.

@@ -19,6 +19,7 @@ over_both_stores!(
 fn wishes() -> Options {
     let backoff = Backoff::Exponential { base_ms: 5, cap_ms: 70, jitter: Jitter::Equal };
     Options {
+        webhook: Some(tidemill_core::webhook::Tell { to: "w".into(), events: Vec::new() }),
         retry: Some(Retry::attempts(7).backoff(backoff)),
         run_timeout_ms: Some(1),
         start_within_ms: Some(86_400_000),

@@ -135,6 +135,7 @@ impl Tidemill {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
+        self.check_told(&jobs).await?;
         let (number, sorts) = (jobs.len(), self.0.measures.sorts(jobs.iter()));
         let answer = verb("enqueue", number, full_is_no_failure(self.put(jobs))).await?;
         counted(&sorts, answer)
@@ -149,6 +150,7 @@ impl Tidemill {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
+        self.check_told(&jobs).await?;
         let (number, sorts) = (jobs.len(), self.0.measures.sorts(jobs.iter()));
         let answer = verb("enqueue_in", number, full_is_no_failure(target.put(jobs))).await?;
         counted(&sorts, answer)

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidemill_core::schedule::spread;
+use tidemill_core::webhook::Tell;
 use tidemill_core::{
     Due, JobId, Limits, NewJob, OnDead, Options, Payload, Priority, Retry, Unique, Wish,
 };
@@ -140,6 +141,7 @@ impl TryFrom<Wish> for Enqueue {
             wish.start_within.map(|span| span.0) => start_within,
             wish.finish_within.map(|span| span.0) => finish_within,
             wish.trace => trace,
+            wish.webhook => webhook,
             wish.retain.map(|span| span.0) => retain,
             wish.id => id,
         }
@@ -312,6 +314,13 @@ impl Enqueue {
     #[must_use]
     pub fn tag(mut self, tag: impl Into<String>) -> Self {
         self.options.tags.push(tag.into());
+        self
+    }
+
+    /// The webhook that is to hear of its end, by its name.
+    #[must_use]
+    pub fn webhook(mut self, tell: Tell) -> Self {
+        self.options.webhook = Some(tell);
         self
     }
 

@@ -3,6 +3,7 @@
 use serde_json::value::RawValue;
 use tidemill::core::Wish;
 use tidemill::core::retry::text::BackoffText;
+use tidemill::core::webhook::Tell;
 use tidemill::{Enqueue, JobId, OnDead, OnDuplicate, Priority, Timestamp};
 
 use crate::duration::Span;
@@ -82,6 +83,9 @@ pub struct Wishes {
     /// Keep it this long after it has finished
     #[arg(long, value_name = "DURATION")]
     retain: Option<Span>,
+    /// The webhook that is to hear of its end
+    #[arg(long, value_name = "NAME")]
+    webhook: Option<String>,
     /// Its id, a UUID; the same id enqueued twice is enqueued once
     #[arg(long, value_name = "UUID")]
     id: Option<JobId>,
@@ -105,7 +109,7 @@ impl Wishes {
         let Self { queue, priority, delay, run_at, spread, tenant, key, ordered, .. } = self;
         let Self { unique_key, unique_by, unique_scope, on_duplicate, force, .. } = self;
         let Self { attempts, backoff, run_timeout, start_within, finish_within, .. } = self;
-        let Self { tags, trace, retain, id, .. } = self;
+        let Self { tags, trace, webhook, retain, id, .. } = self;
         Ok(Enqueue::try_from(Wish {
             kind,
             payload: Some(payload),
@@ -129,6 +133,7 @@ impl Wishes {
             finish_within,
             tags,
             trace,
+            webhook: webhook.map(|to| Tell { to, events: Vec::new() }),
             retain,
             id,
         })?)

@@ -5,7 +5,7 @@
 -- $18 to $20 are entries of journals that are written with it, $21 runs that begin with it and $22 their versions.
 -- $13 to $15 are permits of leases that stay, one for each job and gate; those of the others go with their lease.
 -- Carries flows on where that is plain and nobody is waited for; answers, beside the jobs, the flows that are left, the
--- queues in which jobs wait now, and the flows that are over.
+-- queues in which jobs wait now, and the flows that are over. Tells webhooks, if there are any at all.
 with valid as materialized (
     select l.token, l.gone
     from (select distinct t from unnest($9::int8[] || $10::int8[] || $11::int8[]) t order by t) t, lateral (
@@ -50,4 +50,8 @@ from (
     select array_agg(e.flow) as flows, array_agg(e.step) as steps, array_agg(e.ok) as oks
     from (select d.flow, d.step, count(*) as ok from done d where d.step is not null group by d.flow, d.step) e
 ) a, lateral tidemill.carry_on(a.flows, a.steps, a.oks, coalesce($1, now())) c
-where a.flows is not null;
+where a.flows is not null
+union all
+select null, null, array['tidemill:webhooks'], null
+from (select array_agg(d.id) as ids from done d where exists (select from tidemill.webhook)) t
+where t.ids is not null and tidemill.tell_webhooks(t.ids, coalesce($1, now()));

@@ -1,0 +1,77 @@
+//! Delivers webhooks: reads where to, signs, sends, and says what came of it.
+//!
+//! The log of a delivery is its attempts: statuses and times, never bodies, URLs or secrets.
+
+pub mod send;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tidemill::{Context, Fail, Payload, Running, Settings, Tidemill, Worker};
+use tidemill_core::webhook::{KIND, Message, QUEUE};
+
+use send::{Answered, Sender, Trouble};
+
+/// Deliveries at once, of one process.
+const SLOTS: usize = 32;
+/// No endpoint is waited for longer, whatever it asks.
+const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
+
+/// Gives the queue of deliveries its rules, unless it has some, and starts a worker that delivers.
+pub async fn start(mill: &Tidemill, sender: Sender) -> tidemill::Result<Running> {
+    mill.webhooks().prepare().await?;
+    worker(mill, sender).start().await
+}
+
+/// A worker that delivers, and nothing else.
+pub fn worker(mill: &Tidemill, sender: Sender) -> Worker {
+    let sender = Arc::new(sender);
+    let settings = Settings { queue: QUEUE.to_owned(), ..Settings::default() };
+    mill.worker().slots(SLOTS).handle_raw(KIND, settings, move |payload, cx| {
+        let sender = Arc::clone(&sender);
+        async move { deliver(&sender, &payload, &cx).await }
+    })
+}
+
+async fn deliver(sender: &Sender, payload: &Payload, cx: &Context) -> Result<Payload, Fail> {
+    let message: Message = serde_json::from_str(payload.as_str())
+        .map_err(|error| Fail::permanent(format!("it is no delivery: {error}")))?;
+    let mill = cx.mill();
+    let found = mill.webhooks().to_deliver(message.webhook).await.map_err(Fail::transient)?;
+    let Some((webhook, secrets)) = found else {
+        return Err(Fail::cancel("the webhook was taken away"));
+    };
+    let now = mill.now().await.map_err(Fail::transient)?;
+    let (id, body) = (message.id(), message.body());
+    let signature = secrets.sign(&id, now, &body);
+    let timestamp = now.as_second().to_string();
+    let headers =
+        [("webhook-id", id), ("webhook-timestamp", timestamp), ("webhook-signature", signature)];
+    let job = cx.job().id;
+    match sender.send(&webhook.url, &headers, body).await {
+        Ok(answered) if answered.is_taken() => {
+            let Answered { status, took_ms, .. } = answered;
+            tracing::debug!(%job, webhook = %message.webhook, status, took_ms, "a webhook was told");
+            let log = json!({ "status": status, "took_ms": took_ms });
+            Ok(Payload::trusted(log.to_string()))
+        }
+        Ok(answered) => {
+            let Answered { status, took_ms, retry_after } = answered;
+            tracing::info!(%job, webhook = %message.webhook, status, took_ms, "a webhook was not told");
+            let fail = Fail::transient(format!("it answered {status} in {took_ms} ms"));
+            Err(match (status, retry_after) {
+                (410, _) => Fail::permanent("it answered 410: it wants to hear no more"),
+                (429 | 503, Some(after)) => Fail::rate_limited(after.min(RETRY_AFTER_MAX)),
+                _ => fail,
+            })
+        }
+        Err(trouble) => {
+            tracing::info!(%job, webhook = %message.webhook, %trouble, "a webhook was not told");
+            Err(match trouble {
+                Trouble::Refused(_) => Fail::permanent(trouble),
+                Trouble::Failed { .. } => Fail::transient(trouble),
+            })
+        }
+    }
+}

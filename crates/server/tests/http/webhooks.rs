@@ -1,0 +1,113 @@
+//! Webhooks over HTTP: made, shown without their secrets, changed, and out of reach of whoever they are not of.
+
+use reqwest::Method;
+use serde_json::json;
+use tidemill::{Grant, Role};
+
+use super::kit::Kit;
+
+over_both_stores!(
+    a_secret_is_in_the_answer_that_makes_it_and_in_no_other,
+    a_url_that_cannot_be_is_refused,
+    webhooks_of_others_are_out_of_reach,
+);
+
+async fn a_secret_is_in_the_answer_that_makes_it_and_in_no_other(kit: Kit) {
+    let url = "https://example.com/in";
+    let put = async |body| kit.send(Method::PUT, "/v1/webhooks/orders", &[], body).await;
+    let made = put(json!({ "url": url, "queues": ["*"], "events": ["done"] })).await.is(201).body;
+    let secret = made["secret"].as_str().unwrap().to_owned();
+    assert!(secret.starts_with("whsec_"));
+    let changed = put(json!({ "url": url, "queues": ["*"], "output": true })).await.is(200).body;
+    assert_eq!((&changed["secret"], &changed["version"]), (&json!(null), &json!(2)));
+    let turned = kit.post("/v1/webhooks/orders/rotate", json!({ "overlap_s": 60 })).await.is(200);
+    let new = turned.body["secret"].as_str().unwrap().to_owned();
+    assert!(new != secret && turned.body["secrets"] == 2);
+    let worker = kit.work().await;
+    let id = kit.enqueue(json!({ "kind": "echo", "payload": 1 })).await;
+    kit.finished(&id).await;
+    let page = kit.get("/v1/webhooks/orders/deliveries").await.is(200).body;
+    let delivery = &page["deliveries"][0];
+    assert_eq!((&delivery["event"], &delivery["job"]), (&json!("job.done"), &json!(id)));
+    assert_eq!((&delivery["state"], &delivery["attempt"]), (&json!("ready"), &json!(0)));
+    let again = json!({ "delivery": delivery["id"] });
+    let told = kit.post("/v1/webhooks/orders/redeliver", again.clone()).await.is(202).body;
+    assert_eq!(told, again, "it waits anyway");
+    let listed = kit.get("/v1/webhooks").await.is(200);
+    let shown = kit.get("/v1/webhooks/orders").await.is(200);
+    assert_eq!(listed.body[0], shown.body);
+    assert!(!format!("{listed:?}{shown:?}{page}").contains("whsec_"));
+    let other = json!({ "delivery": id });
+    kit.post("/v1/webhooks/orders/redeliver", other).await.refused(404, "job_unknown", &id);
+    kit.post("/v1/webhooks/orders/rotate", json!({ "overlap_s": 99_000_000 })).await.is(400);
+    kit.send(Method::DELETE, "/v1/webhooks/orders", &[], json!({})).await.is(204);
+    kit.get("/v1/webhooks/orders").await.refused(404, "webhook_unknown", "orders");
+    let asking = json!({ "kind": "echo", "webhook": { "to": "orders" } });
+    kit.post("/v1/jobs", asking).await.refused(404, "webhook_unknown", "orders");
+    worker.stop().await;
+    kit.close().await;
+}
+
+async fn a_url_that_cannot_be_is_refused(kit: Kit) {
+    for (url, code) in [
+        ("http://example.com/", "webhook_refused"),
+        ("https://127.0.0.1/", "webhook_refused"),
+        ("https://[::ffff:169.254.169.254]/", "webhook_refused"),
+        ("https://2130706433/", "webhook_refused"),
+        ("https://a:b@example.com/", "webhook_invalid"),
+        ("file:///etc/passwd", "webhook_invalid"),
+    ] {
+        let told = kit.send(Method::PUT, "/v1/webhooks/w", &[], json!({ "url": url })).await;
+        told.refused(400, code, "");
+    }
+    let misspelt = json!({ "url": "https://example.com/", "queus": ["*"] });
+    let told = kit.send(Method::PUT, "/v1/webhooks/w", &[], misspelt).await;
+    told.refused(400, "request_invalid", "queus");
+    assert_eq!(kit.get("/v1/webhooks").await.is(200).body, json!([]));
+    kit.close().await;
+}
+
+async fn webhooks_of_others_are_out_of_reach(kit: Kit) {
+    let kit = kit.closed().await;
+    let of = |tenant: &str| Grant { tenant: Some(tenant.into()), ..Grant::new(Role::Operator) };
+    let acme = kit.credential("acme", of("acme")).await;
+    let other = kit.credential("other", of("other")).await;
+    let mail = Grant { queues: vec!["mail:*".into()], ..Grant::new(Role::Operator) };
+    let mail = kit.credential("mail", mail).await;
+    let root = kit.credential("root", Grant::new(Role::Admin)).await;
+    let put = async |secret: &str, name: &str, body| {
+        kit.ask(secret, Method::PUT, &format!("/v1/webhooks/{name}"), body).await
+    };
+    let all = json!({ "url": "https://example.com/", "queues": ["*"] });
+    let made = put(&acme, "theirs", all.clone()).await.is(201).body;
+    assert_eq!(made["tenant"], "acme", "it comes from the credential");
+    put(&root, "ours", all.clone()).await.is(201);
+    let foreign = json!({ "url": "https://example.com/", "queues": ["*"], "tenant": "acme" });
+    put(&other, "x", foreign).await.refused(403, "tenant_refused", "acme");
+    put(&mail, "x", all.clone()).await.refused(403, "queue_refused", "*");
+    put(&mail, "x", json!({ "url": "https://example.com/" })).await.refused(
+        403,
+        "queue_refused",
+        "*",
+    );
+    put(&other, "theirs", all).await.refused(404, "webhook_unknown", "theirs");
+    let own = json!({ "url": "https://example.com/", "queues": ["mail:eu"] });
+    put(&mail, "mail", own).await.is(201);
+    for (secret, names) in [(&acme, vec!["theirs"]), (&other, vec![]), (&mail, vec!["mail"])] {
+        let listed = kit.ask(secret, Method::GET, "/v1/webhooks", json!({})).await.is(200).body;
+        let listed: Vec<_> =
+            listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+        assert_eq!(listed, names);
+    }
+    for (method, path) in [
+        (Method::GET, ""),
+        (Method::DELETE, ""),
+        (Method::GET, "/deliveries"),
+        (Method::POST, "/rotate"),
+    ] {
+        let path = format!("/v1/webhooks/theirs{path}");
+        let told = kit.ask(&other, method, &path, json!({})).await;
+        told.refused(404, "webhook_unknown", "theirs");
+    }
+    kit.close().await;
+}

@@ -1,0 +1,2 @@
+-- Takes a webhook away.
+delete from tidemill_webhook where name = ?1

@@ -1,0 +1,89 @@
+//! Webhooks: kept, and told of ended jobs in the transaction that ends them.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, Row, params};
+use tidemill_core::Job;
+use tidemill_core::webhook::{Ended, QUEUE, delivery};
+use uuid::Uuid;
+
+use crate::error::Result;
+use crate::sqlite::Sqlite;
+use crate::sqlite::enqueue::enqueue;
+use crate::sqlite::finish::End;
+use crate::sqlite::rows::{count, time, time_at};
+use crate::sqlite::writer::Turn;
+use crate::webhook::{Kept, Webhooks, read, texts};
+
+#[async_trait]
+impl Webhooks for Sqlite {
+    async fn webhooks(&self) -> Result<Vec<Kept>> {
+        self.read(list).await
+    }
+
+    async fn set_webhook(&self, kept: &Kept) -> Result<bool> {
+        let kept = kept.clone();
+        self.write(move |turn| set(turn, &kept)).await
+    }
+
+    async fn delete_webhook(&self, name: &str) -> Result<bool> {
+        let name = name.to_owned();
+        let delete = include_str!("sql/delete_webhook.sql");
+        self.write(move |turn| Ok(turn.conn.prepare_cached(delete)?.execute([&name])? == 1)).await
+    }
+}
+
+fn list(conn: &Connection) -> Result<Vec<Kept>> {
+    let mut select = conn.prepare_cached(include_str!("sql/select_webhooks.sql"))?;
+    let mut rows = select.query([])?;
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        all.push(kept(row)?);
+    }
+    Ok(all)
+}
+
+fn kept(row: &Row<'_>) -> Result<Kept> {
+    let (webhook, secrets) = read(&row.get::<_, String>(2)?, &row.get::<_, String>(3)?)?;
+    Ok(Kept {
+        id: Uuid::from_bytes(row.get(0)?),
+        name: row.get(1)?,
+        webhook,
+        secrets,
+        version: count::<i64>(row, 4)?,
+        created_at: time_at(row, 5)?,
+        changed_at: time_at(row, 6)?,
+    })
+}
+
+fn set(turn: &Turn<'_>, kept: &Kept) -> Result<bool> {
+    let [webhook, secrets, _] = texts(kept)?;
+    let mut upsert = turn.conn.prepare_cached(include_str!("sql/upsert_webhook.sql"))?;
+    let (id, version) = (kept.id.as_bytes(), kept.version as i64);
+    let changed = upsert.execute(params![id, kept.name, webhook, secrets, turn.now, version])?;
+    Ok(changed == 1)
+}
+
+/// Writes the jobs that tell of this end.
+pub(super) fn tell(turn: &mut Turn<'_>, job: &Job, end: &End<'_>) -> Result<()> {
+    if job.queue == QUEUE {
+        return Ok(());
+    }
+    let mut told = Vec::new();
+    for kept in list(turn.conn)? {
+        if kept.webhook.means(&kept.name, job, end.state) {
+            let ended = Ended {
+                job,
+                state: end.state,
+                attempt: end.attempt,
+                output: end.output,
+                error: end.error,
+                at: time(turn.now),
+            };
+            told.push(delivery(kept.id, kept.webhook.output, &ended));
+        }
+    }
+    if !told.is_empty() {
+        enqueue(turn, &told)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! What the engine asks of a store about webhooks, and what it is answered.
+//!
+//! A store keeps them with their secrets, which signing needs; and whenever a job ends it writes the jobs that tell them
+//! of it, in the same transaction. Where there are no webhooks that is one look at an empty table.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use tidemill_core::webhook::Webhook;
+use tidemill_core::webhook::sign::Secrets;
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+
+/// A webhook as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Names it for ever.
+    pub id: Uuid,
+    /// For people; each has another.
+    pub name: String,
+    /// Who is told of what.
+    pub webhook: Webhook,
+    /// What is signed with.
+    pub secrets: Secrets,
+    /// How often it was set.
+    pub version: u64,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was set last.
+    pub changed_at: Timestamp,
+}
+
+/// Memory of webhooks.
+#[async_trait]
+pub trait Webhooks {
+    /// All of them, by name.
+    async fn webhooks(&self) -> Result<Vec<Kept>>;
+
+    /// Sets a webhook, one version on; with version 0 it is made, by the store's clock. `false`: one of this name is
+    /// there already, or has another version by now, and nothing was changed.
+    async fn set_webhook(&self, kept: &Kept) -> Result<bool>;
+
+    /// Takes a webhook away. Nothing is told to it from the commit on. `false`: there is none of this name.
+    async fn delete_webhook(&self, name: &str) -> Result<bool>;
+}
+
+/// What is kept of it as text: itself, its secrets, and how its deliveries are tried.
+pub(crate) fn texts(kept: &Kept) -> Result<[String; 3]> {
+    let options = tidemill_core::webhook::options();
+    let text = |text: serde_json::Result<String>| text.map_err(|error| unreadable(&error));
+    Ok([
+        text(serde_json::to_string(&kept.webhook))?,
+        text(serde_json::to_string(&kept.secrets))?,
+        text(serde_json::to_string(&options))?,
+    ])
+}
+
+/// Reads the first two of them.
+pub(crate) fn read(webhook: &str, secrets: &str) -> Result<(Webhook, Secrets)> {
+    let webhook = serde_json::from_str(webhook).map_err(|error| unreadable(&error))?;
+    Ok((webhook, serde_json::from_str(secrets).map_err(|error| unreadable(&error))?))
+}
+
+fn unreadable(error: &dyn std::fmt::Display) -> Error {
+    Error::Database { reason: format!("a webhook cannot be read: {error}") }
+}

@@ -1,0 +1,224 @@
+//! Webhooks: whoever means a job is told of its end by a job, written with that end or not at all.
+
+use tidemill_core::webhook::sign::{Secrets, SigningSecret};
+use tidemill_core::webhook::{Event, KIND, Message, QUEUE, Tell, Webhook};
+use tidemill_core::{ErrorClass, Failure, JobId, NewJob, Options, Payload, Settlement, State};
+use tidemill_store::JobFilter;
+use tidemill_store::webhook::Kept;
+use uuid::Uuid;
+
+use super::kit::{Kit, TTL, ask, done, item, job, retry, rules};
+
+over_both_stores!(
+    a_webhook_is_told_of_every_end_it_means_and_of_no_other,
+    many_ends_of_one_settle_are_all_told,
+    a_settle_that_is_stale_or_sent_again_tells_nothing_twice,
+    what_is_called_off_or_lost_too_often_is_told,
+    a_job_may_ask_to_be_told_of,
+    the_output_is_told_by_choice,
+    deliveries_are_not_told_of,
+    a_webhook_is_set_by_one_at_a_time,
+);
+
+fn kept(name: &str, webhook: Webhook) -> Kept {
+    Kept {
+        id: Uuid::now_v7(),
+        name: name.into(),
+        webhook,
+        secrets: Secrets::of(SigningSecret::of_random([7; 32])),
+        version: 0,
+        created_at: jiff::Timestamp::UNIX_EPOCH,
+        changed_at: jiff::Timestamp::UNIX_EPOCH,
+    }
+}
+
+async fn set(kit: &Kit, name: &str, webhook: Webhook) -> Uuid {
+    let kept = kept(name, webhook);
+    assert!(kit.store.set_webhook(&kept).await.unwrap());
+    kept.id
+}
+
+fn of(queues: &[&str]) -> Webhook {
+    let queues = queues.iter().map(|&queue| queue.into()).collect();
+    Webhook { queues, ..Webhook::new("https://example.com/in") }
+}
+
+/// What waits to be told, by the webhook's id, oldest first.
+async fn told(kit: &Kit) -> Vec<(Uuid, Message)> {
+    let filter = JobFilter { queue: Some(QUEUE.into()), limit: 1000, ..JobFilter::default() };
+    let page = kit.store.jobs(&filter).await.unwrap();
+    let mut told = Vec::new();
+    for view in page.jobs.iter().rev() {
+        assert_eq!((view.job.kind.as_str(), view.state), (KIND, State::Ready));
+        let message: Message = serde_json::from_str(view.job.payload.as_str()).unwrap();
+        assert_eq!(view.job.key, Some(message.webhook.to_string()));
+        assert_eq!(view.job.id.0, message.message);
+        assert_eq!(view.job.options.retry.as_ref().unwrap().attempts_max, 15);
+        assert_eq!(message.timestamp, kit.clock.now());
+        told.push((message.webhook, message));
+    }
+    told
+}
+
+async fn events(kit: &Kit, webhook: Uuid) -> Vec<String> {
+    let told = told(kit).await.into_iter().filter(|(of, _)| *of == webhook);
+    told.map(|(_, message)| message.event).collect()
+}
+
+fn dead() -> Settlement {
+    let failure =
+        Failure { class: ErrorClass::Permanent, message: "no".into(), fingerprint: "f".into() };
+    Settlement::Dead { failure }
+}
+
+async fn a_webhook_is_told_of_every_end_it_means_and_of_no_other(kit: &Kit) {
+    let all = set(kit, "all", of(&["*"])).await;
+    let only_dead = Webhook { events: vec![Event::Dead], ..of(&["default"]) };
+    let only_dead = set(kit, "dead", only_dead).await;
+    let elsewhere = set(kit, "elsewhere", of(&["mail:*", "default:eu"])).await;
+    let of_kind = set(kit, "kind", Webhook { kinds: vec!["b".into()], ..of(&["def*"]) }).await;
+    let of_tenant = Webhook { tenant: Some("acme".into()), ..of(&["*"]) };
+    let of_tenant = set(kit, "tenant", of_tenant).await;
+    let paused = set(kit, "paused", Webhook { paused: true, ..of(&["*"]) }).await;
+    kit.finish(job("a"), done()).await;
+    kit.finish(NewJob { tenant: Some("acme".into()), ..job("b") }, dead()).await;
+    kit.finish(job("c"), Settlement::Cancelled { reason: "no".into() }).await;
+    assert_eq!(events(kit, all).await, ["job.done", "job.dead", "job.cancelled"]);
+    assert_eq!(events(kit, only_dead).await, ["job.dead"]);
+    assert_eq!(events(kit, of_kind).await, ["job.dead"]);
+    assert_eq!(events(kit, of_tenant).await, ["job.dead"]);
+    assert!(events(kit, elsewhere).await.is_empty() && events(kit, paused).await.is_empty());
+    let told = told(kit).await;
+    let (_, dead) = told.iter().find(|(of, _)| *of == of_tenant).unwrap();
+    let data = &dead.data;
+    assert_eq!((&data["kind"], &data["queue"]), (&"b".into(), &"default".into()));
+    assert_eq!((&data["tenant"], &data["state"]), (&"acme".into(), &"dead".into()));
+    assert_eq!((&data["error"], &data["attempt"]), (&"no".into(), &1.into()));
+}
+
+async fn many_ends_of_one_settle_are_all_told(kit: &Kit) {
+    let all = set(kit, "all", of(&["default"])).await;
+    let worker = kit.worker().await;
+    kit.store.enqueue((0..20).map(|_| job("k")).collect()).await.unwrap();
+    let claim = kit.take(worker, 20).await;
+    let how = |at: usize| match at % 4 {
+        0 => dead(),
+        1 => retry(TTL, 1),
+        _ => done(),
+    };
+    let items = (0..20).map(|at| item(&claim, at, how(at))).collect();
+    kit.store.settle(worker, items).await.unwrap();
+    let mut events = events(kit, all).await;
+    events.sort();
+    assert_eq!(events, [vec!["job.dead"; 5], vec!["job.done"; 10]].concat());
+}
+
+async fn a_settle_that_is_stale_or_sent_again_tells_nothing_twice(kit: &Kit) {
+    let all = set(kit, "all", of(&["default"])).await;
+    kit.put(job("k")).await;
+    let worker = kit.worker().await;
+    let claim = kit.take_one(worker).await;
+    kit.settle(worker, &claim, done()).await;
+    kit.settle(worker, &claim, done()).await;
+    kit.put(job("k")).await;
+    let late = kit.take_one(worker).await;
+    kit.clock.advance(TTL * 2);
+    kit.rescue().await;
+    kit.settle(worker, &late, dead()).await;
+    let filter = JobFilter { queue: Some(QUEUE.into()), ..JobFilter::default() };
+    assert_eq!(kit.store.jobs(&filter).await.unwrap().jobs.len(), 1, "{all}");
+}
+
+async fn what_is_called_off_or_lost_too_often_is_told(kit: &Kit) {
+    let all = set(kit, "all", of(&["default"])).await;
+    let id = kit.put(job("k")).await;
+    kit.store.cancel(vec![id], "not needed").await.unwrap();
+    assert_eq!(events(kit, all).await, ["job.cancelled"]);
+    kit.put(job("poison")).await;
+    for _ in 0..3 {
+        let worker = kit.worker().await;
+        kit.take_one(worker).await;
+        kit.clock.advance(TTL * 2);
+        kit.store.rescue(rules()).await.unwrap();
+    }
+    let filter = JobFilter { queue: Some(QUEUE.into()), ..JobFilter::default() };
+    let page = kit.store.jobs(&filter).await.unwrap();
+    let message: Message = serde_json::from_str(page.jobs[0].job.payload.as_str()).unwrap();
+    assert_eq!((page.jobs.len(), message.event.as_str()), (2, "job.dead"));
+}
+
+async fn a_job_may_ask_to_be_told_of(kit: &Kit) {
+    let asked = set(kit, "asked", of(&[])).await;
+    let theirs = set(kit, "theirs", Webhook { tenant: Some("acme".into()), ..of(&[]) }).await;
+    let ask = |to: &str, events: &[Event]| {
+        let webhook = Some(Tell { to: to.into(), events: events.to_vec() });
+        NewJob { options: Options { webhook, ..Options::default() }, ..job("k") }
+    };
+    kit.finish(job("k"), done()).await;
+    kit.finish(ask("asked", &[]), done()).await;
+    kit.finish(ask("asked", &[Event::Dead]), done()).await;
+    kit.finish(ask("asked", &[Event::Dead]), dead()).await;
+    kit.finish(ask("nobody", &[]), done()).await;
+    kit.finish(ask("theirs", &[]), done()).await;
+    assert_eq!(events(kit, asked).await, ["job.done", "job.dead"]);
+    assert!(events(kit, theirs).await.is_empty(), "it is of another tenant");
+}
+
+async fn the_output_is_told_by_choice(kit: &Kit) {
+    let loud = set(kit, "loud", Webhook { output: true, ..of(&["*"]) }).await;
+    set(kit, "quiet", of(&["*"])).await;
+    let output =
+        |text: String| Settlement::Done { output: Payload::trusted(text), follow_ups: Vec::new() };
+    kit.finish(job("k"), output(r#"{"n":[1,2]}"#.into())).await;
+    kit.finish(job("k"), output(format!("\"{}\"", "x".repeat(300_000)))).await;
+    let mut outputs = Vec::new();
+    for (of, message) in told(kit).await {
+        let output = message.data["output"].clone();
+        assert!(of == loud || output.is_null());
+        if of == loud {
+            outputs.push(output);
+        }
+    }
+    assert_eq!(
+        outputs,
+        [serde_json::json!({"n": [1, 2]}), serde_json::Value::Null],
+        "one is too large"
+    );
+}
+
+async fn deliveries_are_not_told_of(kit: &Kit) {
+    set(kit, "all", of(&["*"])).await;
+    kit.finish(job("k"), done()).await;
+    let worker = kit.worker().await;
+    let claim = kit.store.claim(ask(worker, QUEUE, 9)).await.unwrap();
+    assert_eq!(claim.jobs.len(), 1, "it waits as every job does");
+    kit.settle(worker, &claim, dead()).await;
+    let filter = JobFilter { queue: Some(QUEUE.into()), ..JobFilter::default() };
+    assert_eq!(kit.store.jobs(&filter).await.unwrap().jobs.len(), 1);
+}
+
+async fn a_webhook_is_set_by_one_at_a_time(kit: &Kit) {
+    let first = kept("w", of(&["a"]));
+    assert!(kit.store.set_webhook(&first).await.unwrap());
+    assert!(!kit.store.set_webhook(&kept("w", of(&["b"]))).await.unwrap(), "it is there");
+    let read = kit.store.webhooks().await.unwrap();
+    let expected = Kept {
+        version: 1,
+        created_at: kit.clock.now(),
+        changed_at: kit.clock.now(),
+        ..first.clone()
+    };
+    assert_eq!(read, [expected.clone()]);
+    kit.clock.advance(TTL);
+    let next = Kept { webhook: of(&["c"]), ..expected };
+    assert!(kit.store.set_webhook(&next).await.unwrap());
+    assert!(!kit.store.set_webhook(&next).await.unwrap(), "it has another version by now");
+    let read = kit.store.webhooks().await.unwrap();
+    assert_eq!((read[0].version, read[0].id), (2, first.id));
+    assert_eq!(read[0].changed_at, kit.clock.now());
+    assert!(kit.store.delete_webhook("w").await.unwrap());
+    assert!(!kit.store.delete_webhook("w").await.unwrap());
+    assert!(!kit.store.set_webhook(&next).await.unwrap(), "it is gone");
+    kit.finish(NewJob { id: JobId::new(), ..job("k") }, done()).await;
+    assert!(told(kit).await.is_empty());
+}

@@ -1,0 +1,349 @@
+//! Webhooks: made, changed, given new secrets, looked at, and delivered once more.
+//!
+//! The store tells them of ended jobs, by jobs of the queue `tidemill:webhooks`; the crate `tidemill-relay` has the
+//! handler that delivers those. It refuses to show a secret twice.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use tidemill_core::gate::{Breaker, Limit, PART, Per};
+use tidemill_core::queue::QueueRules;
+use tidemill_core::webhook::sign::{Secrets, SigningSecret};
+use tidemill_core::webhook::{KIND, Message, QUEUE, WEBHOOKS_MAX, Webhook};
+use tidemill_core::{Error as Invalid, JobId, NewJob, State};
+use tidemill_store::webhook::Kept;
+use tidemill_store::{JobFilter, JobView};
+use uuid::Uuid;
+
+use crate::engine::Tidemill;
+use crate::error::{Error, Result};
+
+/// The limit that spares an endpoint which is unwell.
+const LIMIT: &str = "endpoint";
+const LOOKS_MAX: usize = 20;
+
+/// The webhooks of a store; see [`Tidemill::webhooks`].
+#[derive(Debug, Clone)]
+pub struct Webhooks<'a>(&'a Tidemill);
+
+/// A webhook as people see it: all but its secrets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WebhookView {
+    /// Names it for ever; the key of its deliveries.
+    pub id: Uuid,
+    /// For people; each has another.
+    pub name: String,
+    /// Who is told of what.
+    #[serde(flatten)]
+    pub webhook: Webhook,
+    /// How many secrets it signs with: more than one for a while after a rotation.
+    pub secrets: usize,
+    /// Too much failed: nothing is sent until [`opens_at`](Self::opens_at), and then one as a probe.
+    pub is_broken: bool,
+    /// Nothing is sent before.
+    pub opens_at: Option<Timestamp>,
+    /// Deliveries that are held back by that, or because many run.
+    pub held: u64,
+    /// How often it was set.
+    pub version: u64,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was set last.
+    pub changed_at: Timestamp,
+}
+
+/// What became of one message. Bodies of answers are not kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Delivery {
+    /// The job that delivers it; its attempts are the log.
+    pub id: JobId,
+    /// The `webhook-id` it is sent under.
+    pub message: String,
+    /// What it tells.
+    pub event: String,
+    /// Of which job.
+    pub job: Option<String>,
+    /// Where it stands.
+    pub state: State,
+    /// Attempts so far.
+    pub attempt: u16,
+    /// What was answered when it was delivered.
+    pub status: Option<u16>,
+    /// How long that took.
+    pub took_ms: Option<u64>,
+    /// What went wrong last.
+    pub error: Option<String>,
+    /// When it was written.
+    pub created_at: Timestamp,
+    /// When it is tried next.
+    pub due_at: Option<Timestamp>,
+    /// When it was delivered, or given up.
+    pub finished_at: Option<Timestamp>,
+}
+
+impl Delivery {
+    fn of(view: &JobView) -> Option<Self> {
+        let message: Message = serde_json::from_str(view.job.payload.as_str()).ok()?;
+        let output = view.output.as_ref().map(tidemill_core::Payload::as_str);
+        let answer: serde_json::Value =
+            output.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        Some(Self {
+            id: view.job.id,
+            message: message.id(),
+            job: message.data["id"].as_str().map(str::to_owned),
+            event: message.event,
+            state: view.state,
+            attempt: view.attempt,
+            status: answer["status"].as_u64().and_then(|status| u16::try_from(status).ok()),
+            took_ms: answer["took_ms"].as_u64(),
+            error: view.error.clone(),
+            created_at: view.job.created_at,
+            due_at: view.due_at,
+            finished_at: view.finished_at,
+        })
+    }
+}
+
+impl Tidemill {
+    /// Who is told, over HTTP, that jobs have ended.
+    ///
+    /// ```
+    /// # use tidemill::core::webhook::Webhook;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> tidemill::Result<()> {
+    /// let mill = tidemill::Tidemill::open("sqlite::memory:").await?;
+    /// let orders = Webhook { queues: vec!["orders:*".into()], ..Webhook::new("https://example.com/in") };
+    /// let (view, secret) = mill.webhooks().set("orders", orders).await?;
+    /// assert!(secret.expect("it is new").reveal().starts_with("whsec_"));
+    /// assert_eq!(mill.webhooks().list().await?, [view]);
+    /// # mill.close().await; Ok(()) }
+    /// ```
+    pub fn webhooks(&self) -> Webhooks<'_> {
+        Webhooks(self)
+    }
+
+    /// Refuses jobs that ask a webhook to be told which is not there. Costs nothing for jobs that ask for none.
+    pub(crate) async fn check_told(&self, jobs: &[NewJob]) -> Result<()> {
+        let asked = jobs.iter().filter_map(|job| job.options.webhook.as_ref());
+        let asked: Vec<&str> = asked.map(|tell| tell.to.as_str()).collect();
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let known = self.0.store.webhooks().await?;
+        match asked.into_iter().find(|name| known.iter().all(|kept| kept.name != *name)) {
+            Some(name) => Err(Error::WebhookUnknown { name: name.to_owned() }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Webhooks<'_> {
+    /// All of them, by name.
+    pub async fn list(&self) -> Result<Vec<WebhookView>> {
+        let kept = self.0.0.store.webhooks().await?;
+        let now = self.0.now().await?;
+        self.views(kept, now).await
+    }
+
+    /// The one of this name.
+    pub async fn get(&self, name: &str) -> Result<WebhookView> {
+        let (kept, now) = (self.kept(name).await?, self.0.now().await?);
+        let view = self.views(vec![kept], now).await?.pop();
+        view.ok_or_else(|| Error::WebhookUnknown { name: name.to_owned() })
+    }
+
+    /// Makes or changes the one of this name. The secret of a new one is told here, and never again.
+    pub async fn set(
+        &self,
+        name: &str,
+        webhook: Webhook,
+    ) -> Result<(WebhookView, Option<SigningSecret>)> {
+        webhook.check(name)?;
+        for _ in 0..LOOKS_MAX {
+            let all = self.0.0.store.webhooks().await?;
+            let known = all.iter().find(|kept| kept.name == name).cloned();
+            if known.is_none() && all.len() >= WEBHOOKS_MAX {
+                let reason = format!("there are {WEBHOOKS_MAX} already, and no more may be");
+                return Err(Invalid::WebhookInvalid { reason }.into());
+            }
+            let (kept, secret) = match known {
+                Some(kept) => (Kept { webhook: webhook.clone(), ..kept }, None),
+                None => {
+                    let secret = random_secret()?;
+                    (new(name, webhook.clone(), &secret), Some(secret))
+                }
+            };
+            if self.0.0.store.set_webhook(&kept).await? {
+                return Ok((self.get(name).await?, secret));
+            }
+        }
+        Err(busy(name))
+    }
+
+    /// Gives it a new secret, which is told here and never again. The one of before goes on signing for `overlap`, so
+    /// that receivers can change theirs.
+    pub async fn rotate(
+        &self,
+        name: &str,
+        overlap: Duration,
+    ) -> Result<(WebhookView, SigningSecret)> {
+        for _ in 0..LOOKS_MAX {
+            let (kept, now) = (self.kept(name).await?, self.0.now().await?);
+            let until = now.checked_add(overlap).map_err(|error| {
+                let reason = format!("the overlap {overlap:?} is none: {error}");
+                Invalid::WebhookInvalid { reason }
+            })?;
+            let secret = random_secret()?;
+            let secrets = kept.secrets.rotated(secret.clone(), now, until);
+            if self.0.0.store.set_webhook(&Kept { secrets, ..kept }).await? {
+                return Ok((self.get(name).await?, secret));
+            }
+        }
+        Err(busy(name))
+    }
+
+    /// Takes it away. What was to be delivered to it is called off when its turn comes.
+    pub async fn delete(&self, name: &str) -> Result<()> {
+        if self.0.0.store.delete_webhook(name).await? {
+            return Ok(());
+        }
+        Err(Error::WebhookUnknown { name: name.to_owned() })
+    }
+
+    /// Its deliveries, newest first, at most `limit`, made before `before`; and where the next page begins.
+    pub async fn deliveries(
+        &self,
+        name: &str,
+        state: Option<State>,
+        before: Option<JobId>,
+        limit: usize,
+    ) -> Result<(Vec<Delivery>, Option<JobId>)> {
+        let kept = self.kept(name).await?;
+        let filter = JobFilter {
+            state,
+            queue: Some(QUEUE.to_owned()),
+            key: Some(kept.id.to_string()),
+            before,
+            limit,
+            ..JobFilter::default()
+        };
+        let page = self.0.jobs_page(&filter).await?;
+        Ok((page.jobs.iter().filter_map(Delivery::of).collect(), page.next))
+    }
+
+    /// Sends a message once more, now, under the id it had: one that is waiting or dead is hurried, one that was
+    /// delivered, or called off, is sent by a new delivery. Answers which delivery that is.
+    pub async fn redeliver(&self, name: &str, delivery: JobId, by: &str) -> Result<JobId> {
+        let (kept, unknown) = (self.kept(name).await?, || Error::JobUnknown { id: delivery });
+        let view = self.0.job(delivery).await?.ok_or_else(unknown)?;
+        if view.job.queue != QUEUE || view.job.key != Some(kept.id.to_string()) {
+            return Err(unknown());
+        }
+        match view.state {
+            State::Scheduled => {
+                self.0.0.store.run_now(delivery).await?;
+                Ok(delivery)
+            }
+            State::Dead => {
+                self.0.0.store.dead_replay(&[delivery], by, None).await?;
+                Ok(delivery)
+            }
+            State::Done | State::Cancelled => {
+                let new = NewJob {
+                    queue: view.job.queue,
+                    tenant: view.job.tenant,
+                    key: view.job.key,
+                    options: view.job.options,
+                    ..NewJob::new(KIND, view.job.payload)
+                };
+                let id = new.id;
+                self.0.0.store.enqueue(vec![new]).await?;
+                Ok(id)
+            }
+            State::Blocked | State::Ready | State::Running => Ok(delivery),
+        }
+    }
+
+    /// The webhook of this id with its secrets, for who delivers to it.
+    pub async fn to_deliver(&self, id: Uuid) -> Result<Option<(Webhook, Secrets)>> {
+        let kept = self.0.0.store.webhooks().await?.into_iter().find(|kept| kept.id == id);
+        Ok(kept.map(|kept| (kept.webhook, kept.secrets)))
+    }
+
+    /// Gives the queue of deliveries its rules, unless it has some: eight at once to one endpoint, which is spared for
+    /// a minute when half of what was sent to it within one failed, and for as long as it asks to be.
+    pub async fn prepare(&self) -> Result<()> {
+        let book = self.0.0.store.queue_rules().await?;
+        if book.set_for(QUEUE).is_some() {
+            return Ok(());
+        }
+        let breaker =
+            Breaker { failures_percent: 50, window_ms: 60_000, attempts_min: 5, open_ms: 60_000 };
+        let limit = Limit {
+            per: Per::Key,
+            concurrency: Some(8),
+            hold: true,
+            breaker: Some(breaker),
+            ..Limit::default()
+        };
+        let limits = [(LIMIT.to_owned(), limit)].into();
+        self.0.set_queue(QUEUE, Some(QueueRules { limits, ..QueueRules::default() })).await
+    }
+
+    async fn kept(&self, name: &str) -> Result<Kept> {
+        let found = self.0.0.store.webhooks().await?.into_iter().find(|kept| kept.name == name);
+        found.ok_or_else(|| Error::WebhookUnknown { name: name.to_owned() })
+    }
+
+    async fn views(&self, kept: Vec<Kept>, now: Timestamp) -> Result<Vec<WebhookView>> {
+        let book = self.0.0.store.queue_rules().await?;
+        let limit = book.set_for(QUEUE).and_then(|rules| rules.limits.get(LIMIT));
+        let gate = limit.map(|limit| limit.gate(QUEUE, LIMIT)).unwrap_or_default();
+        let names: Vec<_> = kept.iter().map(|kept| format!("{gate}{PART}{}", kept.id)).collect();
+        let gates = self.0.0.store.gates(&names).await?;
+        let view = |(kept, gate): (Kept, tidemill_core::gate::GateView)| {
+            let opens_at = gate.shut_until.filter(|at| *at > now);
+            let held = kept.secrets.0.iter().filter(|held| held.until.is_none_or(|end| end > now));
+            WebhookView {
+                id: kept.id,
+                name: kept.name,
+                secrets: held.count(),
+                webhook: kept.webhook,
+                is_broken: gate.is_broken,
+                opens_at,
+                held: gate.held,
+                version: kept.version,
+                created_at: kept.created_at,
+                changed_at: kept.changed_at,
+            }
+        };
+        Ok(kept.into_iter().zip(gates).map(view).collect())
+    }
+}
+
+fn new(name: &str, webhook: Webhook, secret: &SigningSecret) -> Kept {
+    Kept {
+        id: Uuid::now_v7(),
+        name: name.to_owned(),
+        webhook,
+        secrets: Secrets::of(secret.clone()),
+        version: 0,
+        // The store says when.
+        created_at: Timestamp::UNIX_EPOCH,
+        changed_at: Timestamp::UNIX_EPOCH,
+    }
+}
+
+fn random_secret() -> Result<SigningSecret> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Error::RandomUnavailable { reason: error.to_string() })?;
+    Ok(SigningSecret::of_random(bytes))
+}
+
+fn busy(name: &str) -> Error {
+    let reason = format!("others change the webhook {name:?} all the time; try again");
+    Error::Store(tidemill_store::Error::Busy { reason })
+}
