@@ -120,6 +120,7 @@ impl From<tidemill::Error> for Failure {
             E::ScheduleOwned { .. } => {
                 Self::new(Exit::Conflict, code, message).hint("--owner names the owner to act as")
             }
+            E::WebhookUnknown { .. } => Self::new(Exit::NotFound, code, message),
             E::CredentialUnknown { .. } => Self::new(Exit::NotFound, code, message)
                 .hint("`tidemill token list` shows those there are"),
             E::CredentialTaken { .. } | E::CredentialsTooMany { .. } => {

@@ -170,7 +170,7 @@ pub struct Options {
     pub origins: Vec<Origin>,
     /// The webhook that is to hear of its end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub webhook: Option<Tell>,
+    pub webhook: Option<Box<Tell>>,
     /// Where it stands in a flow. Set by the flow alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<Box<Place>>,

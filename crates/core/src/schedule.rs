@@ -477,7 +477,7 @@ mod tests {
         };
         let (noon, later) = (Some(at("2026-01-01T12:00:00Z")), Some(at("2026-01-01T13:00:00Z")));
         let unique = Template { unique: Some(daily().exclusive_key()), ..daily().job };
-        for (definition, expected) in [
+        for (definition, expected) in vec![
             (daily(), None),
             (cron("@daily"), None),
             (cron("nonsense"), Some("schedule_cron_invalid")),

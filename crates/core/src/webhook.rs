@@ -236,7 +236,9 @@ impl Message {
 
     /// What is sent: the same bytes every time.
     pub fn body(&self) -> String {
-        json!({ "type": self.event, "timestamp": self.timestamp, "data": self.data }).to_string()
+        let Self { event, timestamp, data, .. } = self;
+        // In the order in which people read it; each part of it is a whole JSON text.
+        format!(r#"{{"type":{},"timestamp":"{timestamp}","data":{data}}}"#, json!(event))
     }
 }
 
@@ -255,7 +257,7 @@ mod tests {
             key: None,
             unique_key: None,
             payload: new.payload,
-            options: Options { webhook: tell, ..Options::default() },
+            options: Options { webhook: tell.map(Box::new), ..Options::default() },
             created_at: Timestamp::UNIX_EPOCH,
         }
     }

@@ -1,7 +1,7 @@
 //! What the engine asks of a store about webhooks, and what it is answered.
 //!
-//! A store keeps them with their secrets, which signing needs; and whenever a job ends it writes the jobs that tell them
-//! of it, in the same transaction. Where there are no webhooks that is one look at an empty table.
+//! A store keeps them with their secrets, which signing needs; and whenever a job ends it writes the jobs that tell
+//! them of it, in the same transaction. Where there are no webhooks that is one look at an empty table.
 
 use async_trait::async_trait;
 use jiff::Timestamp;

@@ -87,10 +87,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
             return Err(Failure::new(Exit::Usage, error.code(), error.to_string()));
         }
     };
-    let relay = match args.no_webhooks {
-        true => None,
-        false => Some(webhook::start(&mill, sender).await?),
-    };
+    let relay = if args.no_webhooks { None } else { Some(webhook::start(&mill, sender).await?) };
     let url = format!("http://{}", server.address());
     if app.json {
         output::json(&json!({ "url": url }));

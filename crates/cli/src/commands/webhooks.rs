@@ -170,7 +170,9 @@ async fn list(app: &App) -> Outcome {
     let all = mill.webhooks().list().await?;
     mill.close().await;
     if app.json {
-        all.iter().for_each(|view| output::json(&Shown { view, secret: None }));
+        for view in &all {
+            output::json(&Shown { view, secret: None });
+        }
         return Ok(Exit::Ok);
     }
     if all.is_empty() {

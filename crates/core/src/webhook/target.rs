@@ -93,9 +93,10 @@ impl FromStr for Allowed {
         let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
         let Ok(address) = address.trim_matches(['[', ']']).parse::<IpAddr>() else {
             let is_name = bits.is_none() && !text.is_empty() && !text.contains([':', '*', ' ']);
-            return match is_name {
-                true => Ok(Self::Host(text.to_ascii_lowercase())),
-                false => Err(wrong("is neither a network like 10.0.0.0/8 nor the name of a host")),
+            return if is_name {
+                Ok(Self::Host(text.to_ascii_lowercase()))
+            } else {
+                Err(wrong("is neither a network like 10.0.0.0/8 nor the name of a host"))
             };
         };
         let most = if address.is_ipv4() { 32 } else { 128 };
@@ -187,7 +188,7 @@ pub fn is_public(address: IpAddr) -> bool {
 /// machines reach their host, link-local (metadata of clouds), documentation, 6to4 relays, benchmarks, multicast,
 /// reserved.
 const CLOSED_V4: [(Ipv4Addr, u8); 16] = [
-    (Ipv4Addr::new(0, 0, 0, 0), 8),
+    (Ipv4Addr::UNSPECIFIED, 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
     (Ipv4Addr::new(100, 64, 0, 0), 10),
     (Ipv4Addr::new(127, 0, 0, 0), 8),

@@ -1,5 +1,6 @@
 //! What was sent is what arrives: every wish and every character of a payload, exactly.
 
+use tidemill_core::webhook::Tell;
 use tidemill_core::workflow::Origin;
 use tidemill_core::{
     Backoff, Due, Jitter, Job, JobId, NewJob, OnDead, OnDuplicate, Options, Payload, Priority,
@@ -19,7 +20,7 @@ over_both_stores!(
 fn wishes() -> Options {
     let backoff = Backoff::Exponential { base_ms: 5, cap_ms: 70, jitter: Jitter::Equal };
     Options {
-        webhook: Some(tidemill_core::webhook::Tell { to: "w".into(), events: Vec::new() }),
+        webhook: Some(Box::new(Tell { to: "w".into(), events: Vec::new() })),
         retry: Some(Retry::attempts(7).backoff(backoff)),
         run_timeout_ms: Some(1),
         start_within_ms: Some(86_400_000),

@@ -168,12 +168,11 @@ impl Webhooks<'_> {
                 let reason = format!("there are {WEBHOOKS_MAX} already, and no more may be");
                 return Err(Invalid::WebhookInvalid { reason }.into());
             }
-            let (kept, secret) = match known {
-                Some(kept) => (Kept { webhook: webhook.clone(), ..kept }, None),
-                None => {
-                    let secret = random_secret()?;
-                    (new(name, webhook.clone(), &secret), Some(secret))
-                }
+            let (kept, secret) = if let Some(kept) = known {
+                (Kept { webhook: webhook.clone(), ..kept }, None)
+            } else {
+                let secret = random_secret()?;
+                (new(name, webhook.clone(), &secret), Some(secret))
             };
             if self.0.0.store.set_webhook(&kept).await? {
                 return Ok((self.get(name).await?, secret));

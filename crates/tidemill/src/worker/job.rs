@@ -320,7 +320,7 @@ impl Enqueue {
     /// The webhook that is to hear of its end, by its name.
     #[must_use]
     pub fn webhook(mut self, tell: Tell) -> Self {
-        self.options.webhook = Some(tell);
+        self.options.webhook = Some(Box::new(tell));
         self
     }
 
