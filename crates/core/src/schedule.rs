@@ -1,8 +1,8 @@
 //! A schedule: a rule of time, the job it makes, and what happens when things go otherwise.
 //!
 //! `cron` reads expressions, `slot` finds moments, `due` decides what is to be fired after a silence,
-//! `occasion` makes the jobs, `spread` shifts work so that midnight is not a stampede. All of it is pure: every process that
-//! looks at the same definition and the same moment decides the same.
+//! `occasion` makes the jobs, `spread` shifts work so that midnight is not a stampede. All of it is
+//! pure: every process that looks at the same definition and the same moment decides the same.
 //!
 //! It refuses, when a schedule is set, what could never work: an expression that never fires, a zone
 //! that nobody knows, wishes that contradict each other.

@@ -15,6 +15,8 @@ use axum::extract::State as Shared;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 use standardwebhooks::Webhook as Verifier;
 use tempfile::TempDir;
@@ -23,8 +25,10 @@ use tidemill::core::webhook::{Event, QUEUE, Tell, Webhook};
 use tidemill::{Delivery, Enqueue, JobId, Running, Settings, State, Tidemill};
 use tidemill_relay::webhook::send::{Resolve, Sender, Trouble};
 use tidemill_relay::webhook::start;
+use tidemill_testkit::certificate::Authority;
 use tidemill_testkit::databases::{fresh_postgres_url, fresh_sqlite_url};
 use tidemill_testkit::eventually::eventually;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -401,4 +405,50 @@ async fn one_that_never_answers_or_answers_without_end_keeps_nobody() {
     let failed = sender.send(&url, &[], "{}".into()).await.unwrap_err();
     assert!(matches!(failed, Trouble::Failed { .. }), "its head is too long: {failed}");
     drop(silent);
+}
+
+/// A server of this name, by a certificate that the authority signed. Answers 204 to whatever is sent.
+async fn secure(authority: &Authority, name: &str) -> SocketAddr {
+    let shown = authority.sign(name).unwrap();
+    let chain = vec![CertificateDer::from_pem_slice(shown.certificate.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(shown.key.as_bytes()).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(Arc::new(
+        rustls::crypto::ring::default_provider(),
+    ))
+    .with_safe_default_protocol_versions()
+    .unwrap()
+    .with_no_client_auth()
+    .with_single_cert(chain, key)
+    .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let mut head = [0; 4096];
+            let read = stream.read(&mut head).await.unwrap();
+            assert!(head[..read].starts_with(b"POST /in HTTP/1.1"));
+            stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+            stream.shutdown().await.unwrap();
+        }
+    });
+    address
+}
+
+/// The connection goes to the address; the certificate is still asked for by the name.
+#[tokio::test]
+async fn a_certificate_must_be_of_the_name_and_of_somebody_who_is_trusted() {
+    let authority = Authority::new().unwrap();
+    let root = CertificateDer::from_pem_slice(authority.certificate.as_bytes()).unwrap();
+    let address = secure(&authority, "hooks.example").await;
+    let fickle = || Fickle(vec!["127.0.0.1"], Arc::default());
+    let sender = Sender::trusting(local(), [root]).resolver(fickle());
+    let url = |name: &str| format!("https://{name}:{}/in", address.port());
+    assert_eq!(sender.send(&url("hooks.example"), &[], "{}".into()).await.unwrap().status, 204);
+    let stranger = Sender::new(local()).resolver(fickle());
+    for (sender, name) in [(&sender, "other.example"), (&stranger, "hooks.example")] {
+        let failed = sender.send(&url(name), &[], "{}".into()).await.unwrap_err();
+        assert!(failed.to_string().contains("TLS"), "{failed}");
+    }
 }

@@ -36,17 +36,7 @@ use crate::webhook::Webhooks;
 /// answers is durable when it answers. The store's clock, not the caller's, judges time.
 #[async_trait]
 pub trait Store:
-    Credentials
-    + Flows
-    + Leases
-    + Measured
-    + Runs
-    + Streams
-    + Webhooks
-    + Send
-    + Sync
-    + Debug
-    + 'static
+    Credentials + Flows + Leases + Measured + Runs + Streams + Webhooks + Send + Sync + Debug + 'static
 {
     /// A word for people: `sqlite` or `postgres`.
     fn backend(&self) -> &'static str;
