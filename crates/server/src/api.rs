@@ -24,6 +24,7 @@ use crate::routes::{
     webhooks, work, workers, workflows,
 };
 use crate::settings::Settings;
+use crate::tls::Tls;
 
 /// What every route has at hand.
 pub(crate) struct App {
@@ -31,6 +32,7 @@ pub(crate) struct App {
     pub(crate) settings: Settings,
     pub(crate) health: health::Health,
     pub(crate) streams: streams::Streams,
+    pub(crate) tls: Option<Arc<Tls>>,
 }
 
 #[derive(OpenApi)]

@@ -11,6 +11,7 @@ mod api;
 mod cursor;
 mod etag;
 mod extract;
+mod greeting;
 mod guard;
 mod idempotent;
 mod prefer;
@@ -18,8 +19,10 @@ mod problem;
 mod routes;
 mod serve;
 mod settings;
+mod tls;
 mod trace;
 
 pub use problem::Problem;
 pub use serve::{Error, Server};
 pub use settings::{Access, Settings};
+pub use tls::{TlsFiles, TlsInvalid};

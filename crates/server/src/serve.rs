@@ -1,6 +1,7 @@
 //! Listening, and stopping: connections are bounded in number and time, and those under way are let finish.
 //!
-//! It refuses to listen on an address that others can reach, unless they must show who they are.
+//! It refuses to listen on an address that others can reach, unless they must show who they are. A handshake of TLS
+//! counts as a part of the first head: it has as long, and a stop does not wait for it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,17 +12,20 @@ use std::time::Duration;
 use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use tidemill::{Services, Tidemill};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, App};
+use crate::greeting::Greeted;
 use crate::routes::health::Health;
 use crate::routes::streams::Streams;
 use crate::settings::{Access, Settings};
+use crate::tls::{Tls, TlsInvalid};
 
 /// A client may not change its mind more often than that, nor send larger heads.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -49,6 +53,9 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The files of the certificate cannot be used.
+    #[error(transparent)]
+    TlsInvalid(#[from] TlsInvalid),
 }
 
 impl Error {
@@ -57,6 +64,7 @@ impl Error {
         match self {
             Self::BindRefused { .. } => "bind_refused",
             Self::BindFailed { .. } => "bind_failed",
+            Self::TlsInvalid(_) => "tls_invalid",
         }
     }
 }
@@ -76,13 +84,19 @@ impl Server {
         if !listen.ip().is_loopback() && settings.access == Access::Open {
             return Err(Error::BindRefused { listen });
         }
+        let tls = settings.tls.clone().map(Tls::load).transpose()?;
+        let (tls, found) = tls.map(|(tls, found)| (Arc::new(tls), found)).unzip();
         let failed = |source| Error::BindFailed { listen, source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let stop = CancellationToken::new();
         let services = mill.start_services();
         let streams = Streams::new(&settings, stop.clone());
-        let app = Arc::new(App { mill, settings, health: Health::default(), streams });
+        if let (Some(tls), Some(found)) = (&tls, found) {
+            let watching = Arc::clone(tls).watch(found, settings.tls_look);
+            tokio::spawn(stop.clone().run_until_cancelled_owned(watching));
+        }
+        let app = Arc::new(App { mill, settings, health: Health::default(), streams, tls });
         let serving = tokio::spawn(serve(listener, app, services, stop.clone()));
         Ok(Self { address, stop, serving })
     }
@@ -108,7 +122,7 @@ impl Server {
 }
 
 async fn serve(listener: TcpListener, app: Arc<App>, services: Services, stop: CancellationToken) {
-    let Settings { connections_max, head_timeout, drain, .. } = app.settings;
+    let Settings { connections_max, drain, .. } = app.settings;
     let (service, graceful) = (api::service(Arc::clone(&app)), GracefulShutdown::new());
     let room = Arc::new(Semaphore::new(connections_max));
     loop {
@@ -117,7 +131,12 @@ async fn serve(listener: TcpListener, app: Arc<App>, services: Services, stop: C
             () = stop.cancelled() => break,
         };
         if let Some((stream, permit)) = taken {
-            connect(stream, permit, service.clone(), head_timeout, &graceful);
+            let (app, service, stop) = (Arc::clone(&app), service.clone(), stop.clone());
+            let connected = connect(stream, app, service, graceful.watcher(), stop);
+            tokio::spawn(async move {
+                connected.await;
+                drop(permit);
+            });
         }
     }
     app.health.is_stopping.store(true, Ordering::Relaxed);
@@ -147,15 +166,39 @@ async fn accept(
     }
 }
 
-fn connect(
+/// Serves one connection until it ends.
+async fn connect(
     stream: TcpStream,
-    permit: OwnedSemaphorePermit,
+    app: Arc<App>,
     service: Router,
-    head_timeout: Duration,
-    graceful: &GracefulShutdown,
+    watcher: Watcher,
+    stop: CancellationToken,
 ) {
     // Answers are small and waited for.
     let _ = stream.set_nodelay(true);
+    let head_timeout = app.settings.head_timeout;
+    let Some(tls) = &app.tls else {
+        return converse(stream, service, head_timeout, watcher).await;
+    };
+    let shaken = tokio::time::timeout(head_timeout, tls.acceptor().accept(stream));
+    match stop.run_until_cancelled(shaken).await {
+        Some(Ok(Ok(stream))) => converse(stream, service, head_timeout, watcher).await,
+        Some(Ok(Err(error))) => {
+            tls.handshake_failed();
+            tracing::debug!(%error, "a handshake failed");
+        }
+        Some(Err(_)) => {
+            tls.handshake_failed();
+            tracing::debug!(?head_timeout, "a handshake took too long");
+        }
+        None => {}
+    }
+}
+
+async fn converse<T>(stream: T, service: Router, head_timeout: Duration, watcher: Watcher)
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -163,14 +206,10 @@ fn connect(
         .header_read_timeout(head_timeout)
         .max_buf_size(HEAD_BYTES_MAX);
     builder.http2().timer(TokioTimer::new()).max_header_list_size(HEAD_BYTES_MAX as u32);
-    let connection = builder
-        .serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(service))
-        .into_owned();
-    let watched = graceful.watch(connection);
-    tokio::spawn(async move {
-        if let Err(error) = watched.await {
-            tracing::debug!(error, "a connection ended early");
-        }
-        drop(permit);
-    });
+    let stream = TokioIo::new(Greeted::new(stream, head_timeout));
+    let connection =
+        builder.serve_connection_with_upgrades(stream, TowerToHyperService::new(service));
+    if let Err(error) = watcher.watch(connection.into_owned()).await {
+        tracing::debug!(error, "a connection ended early");
+    }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tidemill_core::webhook::target::Policy;
 
+use crate::tls::TlsFiles;
+
 /// Whether callers must show who they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
@@ -21,6 +23,10 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Who may call it.
     pub access: Access,
+    /// The certificate and key it shows; without them it speaks plain HTTP.
+    pub tls: Option<TlsFiles>,
+    /// How often it looks whether these files have changed.
+    pub tls_look: Duration,
     /// Names under which it is reached, besides `localhost` and its address: a request for another host is refused.
     pub hosts: Vec<String>,
     /// Pages of other origins that may call it; none is allowed unless named.
@@ -31,7 +37,7 @@ pub struct Settings {
     pub body_bytes_max: usize,
     /// Connections at once; others wait until one is closed.
     pub connections_max: usize,
-    /// How long a client may take to send the head of a request.
+    /// How long a client may take to send the head of a request, and for the handshake of TLS before the first.
     pub head_timeout: Duration,
     /// How long a client may take to send a body.
     pub body_timeout: Duration,
@@ -53,6 +59,8 @@ impl Default for Settings {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8384)),
             access: Access::Open,
+            tls: None,
+            tls_look: Duration::from_secs(5),
             hosts: Vec::new(),
             origins: Vec::new(),
             webhooks: Policy::default(),

@@ -21,6 +21,7 @@ mod http {
     mod schedules;
     mod stop;
     mod streams;
+    mod tls;
     mod webhooks;
     mod work;
     mod workflows;

@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
 
 use serde_json::json;
 use tidemill::core::webhook::target::{Allowed, Policy};
 use tidemill_relay::webhook;
 use tidemill_relay::webhook::send::Sender;
-use tidemill_server::{Access, Server, Settings};
+use tidemill_server::{Access, Server, Settings, TlsFiles};
 
 use crate::app::{App, interrupted};
 use crate::exit::{Exit, Failure, Outcome};
@@ -17,6 +18,7 @@ const AFTER_HELP: &str = "\
 Examples:
   tidemill serve
   tidemill --store postgres://localhost/app serve --listen 127.0.0.1:9000
+  tidemill serve --listen 0.0.0.0:8384 --host mill.example --require-token --tls-cert mill.crt --tls-key mill.key
   curl -s localhost:8384/v1/jobs -H 'content-type: application/json' -d '{\"kind\":\"greet\"}'
 
 Without --require-token it listens on addresses of this machine alone: whoever can reach it may do everything.
@@ -32,6 +34,12 @@ pub struct Args {
     /// Let in only who shows a token that may do what is asked
     #[arg(long, env = "TIDEMILL_REQUIRE_TOKEN")]
     require_token: bool,
+    /// Speak TLS with this certificate (PEM, with those that lead to its root); a renewed file is taken by itself
+    #[arg(long, env = "TIDEMILL_TLS_CERT", value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of the certificate (PEM)
+    #[arg(long, env = "TIDEMILL_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Another name under which it is reached, besides localhost; may be given several times
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
@@ -75,11 +83,14 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     }
     let stopped = interrupted();
     let mill = app.open_patiently().await?;
-    let Args { listen, require_token, hosts, origins, .. } = args;
+    let Args { listen, require_token, hosts, origins, tls_cert, tls_key, .. } = args;
+    let tls = tls_cert.zip(tls_key).map(|(certificate, key)| TlsFiles { certificate, key });
+    let scheme = if tls.is_some() { "https" } else { "http" };
     let webhooks = Policy { allow: args.webhook_allow, ports: args.webhook_ports };
     let sender = Sender::new(webhooks.clone());
     let access = if require_token { Access::Credentials } else { Access::Open };
-    let settings = Settings { listen, access, hosts, origins, webhooks, ..Settings::default() };
+    let settings =
+        Settings { listen, access, tls, hosts, origins, webhooks, ..Settings::default() };
     let server = match Server::start(mill.clone(), settings).await {
         Ok(server) => server,
         Err(error) => {
@@ -88,7 +99,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         }
     };
     let relay = if args.no_webhooks { None } else { Some(webhook::start(&mill, sender).await?) };
-    let url = format!("http://{}", server.address());
+    let url = format!("{scheme}://{}", server.address());
     if app.json {
         output::json(&json!({ "url": url }));
     } else {

@@ -30,5 +30,7 @@ async fn metrics(
 ) -> Answer<([(HeaderName, &'static str); 1], String)> {
     caller.check_all_tenants()?;
     caller.check_queue("*")?;
-    Ok(([(header::CONTENT_TYPE, FORM)], app.mill.metrics().await))
+    let mut page = app.mill.metrics().await;
+    page.extend(app.tls.as_ref().map(|tls| tls.measured()));
+    Ok(([(header::CONTENT_TYPE, FORM)], page))
 }
