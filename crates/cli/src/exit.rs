@@ -101,6 +101,8 @@ impl From<tidemill::Error> for Failure {
                 .hint("`tidemill workflows list` shows the runs that are kept"),
             E::FlowUnknown { .. } => Self::new(Exit::NotFound, code, message)
                 .hint("`tidemill flows list` shows the flows that are kept"),
+            E::PlanUnknown { .. } => Self::new(Exit::NotFound, code, message)
+                .hint("`tidemill dead plans` shows those that are kept"),
             E::StepUnknown { .. } => Self::new(Exit::NotFound, code, message)
                 .hint("`tidemill flows show` names its steps"),
             E::FlowNotNow { .. }
@@ -108,6 +110,8 @@ impl From<tidemill::Error> for Failure {
             | E::RunNotNow { .. }
             | E::UpdateRefused { .. }
             | E::JobNotNow { .. }
+            | E::PlanExpired { .. }
+            | E::PlanNotNow { .. }
             | E::JobChanged { .. }
             | E::ScheduleChanged { .. } => Self::new(Exit::Conflict, code, message),
             E::FlowWaitTimeout { .. } => Self::new(Exit::Timeout, code, message)

@@ -1,5 +1,7 @@
 //! Dead letters: how they are grouped, found, triaged and sent on their way again.
 
+pub mod plan;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -56,7 +58,8 @@ impl std::str::FromStr for Triage {
 
 /// Which dead letters are meant. Every condition given must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeadFilter {
     /// These ids; empty means any.
     pub ids: Vec<JobId>,
@@ -82,6 +85,35 @@ pub struct DeadFilter {
     pub payload_field: Option<(String, String)>,
     /// Include those that were archived. Defaults to leaving them out.
     pub archived: bool,
+}
+
+/// Where a dead letter stands among all, latest death first: a page goes on after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadPlace {
+    /// When it died.
+    pub died_at: Timestamp,
+    /// Its id.
+    pub id: JobId,
+}
+
+impl std::fmt::Display for DeadPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.died_at, self.id)
+    }
+}
+
+impl std::str::FromStr for DeadPlace {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let place = text.split_once('/').and_then(|(died_at, id)| {
+            Some(Self { died_at: died_at.parse().ok()?, id: id.parse().ok()? })
+        });
+        place.ok_or_else(|| Error::WordUnknown {
+            what: "place of a dead letter",
+            value: text.to_owned(),
+            known: "MOMENT/ID, as the page before says it",
+        })
+    }
 }
 
 /// A rule that sends known-recoverable dead letters on their way again by itself.
@@ -165,6 +197,16 @@ mod tests {
         assert_ne!(one, print("sms", ErrorClass::Transient));
         assert_ne!(one, print("mail", ErrorClass::Permanent));
         assert_eq!(one.len(), 16);
+    }
+
+    #[test]
+    fn a_place_survives_its_text() {
+        let died_at = Timestamp::from_microsecond(1_700_000_000_123_456).unwrap();
+        let place = DeadPlace { died_at, id: JobId::new() };
+        assert_eq!(place.to_string().parse(), Ok(place));
+        for wrong in ["", "/", "2026-01-01T00:00:00Z", "now/018f3a2e-7c11-7bbb-8000-5fd1e2a0c0de"] {
+            assert!(wrong.parse::<DeadPlace>().is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The numbers that name things: a job, a flow, a lease, a worker and a credential.
+//! The numbers that name things: a job, a flow, a lease, a worker, a credential and a plan.
 //!
 //! Ids of jobs, flows, workers and credentials are UUIDv7, made by the caller's side, so an enqueue that
 //! is sent twice can be recognised. A token is given by the store at every claim and only grows.
@@ -31,6 +31,12 @@ pub struct WorkerId(pub Uuid);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CredentialId(pub Uuid);
+
+/// Names a plan for dead letters for ever. Ordered by the time it was made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PlanId(pub Uuid);
 
 /// Proves a lease. Larger at every claim; a write that carries an older one is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -70,6 +76,7 @@ uuid_id!(JobId);
 uuid_id!(FlowId);
 uuid_id!(WorkerId);
 uuid_id!(CredentialId);
+uuid_id!(PlanId);
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

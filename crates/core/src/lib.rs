@@ -41,7 +41,7 @@ pub use depth::Overflow;
 pub use error::{Error, Result};
 pub use flow::Flow;
 pub use gate::{Breaker, Lacking, Limit, Per, QueueLimit, Rate};
-pub use id::{CredentialId, FlowId, JobId, Token, WorkerId};
+pub use id::{CredentialId, FlowId, JobId, PlanId, Token, WorkerId};
 pub use job::ordered::{Line, OnDead};
 pub use job::outcome::{ErrorClass, Failure, Settlement};
 pub use job::state::State;

@@ -20,7 +20,7 @@ use crate::access::{Need, admit, need};
 use crate::guard::guard;
 use crate::problem::{Problem, Refusal};
 use crate::routes::{
-    alerts, dead, flows, health, jobs, journal, limits, metrics, queues, schedules, streams,
+    alerts, dead, flows, health, jobs, journal, limits, metrics, plans, queues, schedules, streams,
     webhooks, work, workers, workflows,
 };
 use crate::settings::Settings;
@@ -65,6 +65,7 @@ fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .merge(jobs::routes())
         .merge(streams::routes())
         .merge(dead::routes())
+        .merge(plans::routes())
         .merge(queues::routes())
         .merge(schedules::routes())
         .merge(flows::routes())

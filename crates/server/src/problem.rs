@@ -133,7 +133,7 @@ fn status_of(code: &str) -> Option<StatusCode> {
         // What is named in a request and not known makes it wrong; what it is about and is not known is not there.
         "word_unknown" | "kind_unknown" | "schedule_zone_unknown" => StatusCode::BAD_REQUEST,
         code if code.ends_with("_unknown") => StatusCode::NOT_FOUND,
-        "lease_lost" | "worker_lost" | "run_finished" => StatusCode::CONFLICT,
+        "lease_lost" | "worker_lost" | "run_finished" | "plan_expired" => StatusCode::CONFLICT,
         code if code.ends_with("_not_now") => StatusCode::CONFLICT,
         code if code.ends_with("_timeout") => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::BAD_REQUEST,
@@ -189,6 +189,7 @@ mod tests {
             ("lease_lost", 409),
             ("worker_lost", 409),
             ("flow_not_now", 409),
+            ("plan_expired", 409),
             ("name_empty", 400),
         ] {
             assert_eq!(status_of(code).map(|status| status.as_u16()), Some(status), "{code}");

@@ -8,6 +8,7 @@ pub(crate) mod jobs;
 pub(crate) mod journal;
 pub(crate) mod limits;
 pub(crate) mod metrics;
+pub(crate) mod plans;
 pub(crate) mod queues;
 pub(crate) mod schedules;
 pub(crate) mod streams;

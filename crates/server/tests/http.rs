@@ -17,6 +17,7 @@ mod http {
     mod live;
     mod metrics;
     mod ops;
+    mod plans;
     mod queues;
     mod schedules;
     mod stop;

@@ -15,6 +15,7 @@ pub mod full;
 pub mod lease;
 pub mod measure;
 mod open;
+pub mod plan;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod request;
@@ -36,6 +37,7 @@ pub use full::Full;
 pub use lease::Leases;
 pub use measure::Measured;
 pub use open::{OpenOptions, open};
+pub use plan::{PlanView, Plans};
 pub use request::{
     CancelAnswer, Claim, ClaimRequest, ClaimedJob, EditAnswer, Lane, Receipt, Rescued, SettleItem,
     Settled, Share, WorkerCard,

@@ -33,6 +33,7 @@ mod marks;
 mod measure;
 mod migrate;
 mod notify;
+mod plans;
 mod query;
 mod queues;
 mod record;
@@ -57,7 +58,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
+use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
 use tidemill_core::flow::Plan;
 use tidemill_core::gate::GateView;
 use tidemill_core::job::edit::Edit;
@@ -489,10 +490,10 @@ impl Store for Postgres {
     async fn dead(
         &self,
         filter: &DeadFilter,
-        skip: usize,
+        before: Option<DeadPlace>,
         limit: usize,
     ) -> Result<Vec<DeadLetter>> {
-        dead::list(&self.shared.db, filter, skip, limit).await
+        dead::list(&self.shared.db, filter, before, limit).await
     }
 
     async fn dead_groups(&self, filter: &DeadFilter) -> Result<Vec<DeadGroup>> {

@@ -34,6 +34,7 @@ mod measure;
 mod migrate;
 mod news;
 mod open;
+mod plans;
 mod query;
 mod queues;
 mod readers;
@@ -61,7 +62,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use rusqlite::Connection;
-use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
+use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
 use tidemill_core::flow::Plan;
 use tidemill_core::gate::GateView;
 use tidemill_core::job::edit::Edit;
@@ -453,11 +454,11 @@ impl Store for Sqlite {
     async fn dead(
         &self,
         filter: &DeadFilter,
-        skip: usize,
+        before: Option<DeadPlace>,
         limit: usize,
     ) -> Result<Vec<DeadLetter>> {
         let filter = filter.clone();
-        self.read(move |conn| letters::list(conn, &filter, skip, limit)).await
+        self.read(move |conn| letters::list(conn, &filter, before, limit)).await
     }
 
     async fn dead_groups(&self, filter: &DeadFilter) -> Result<Vec<DeadGroup>> {

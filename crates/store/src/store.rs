@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
+use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
 use tidemill_core::gate::GateView;
 use tidemill_core::job::edit::Edit;
 use tidemill_core::retention::Finished;
@@ -18,6 +18,7 @@ use crate::error::Result;
 use crate::flow::Flows;
 use crate::lease::Leases;
 use crate::measure::Measured;
+use crate::plan::Plans;
 use crate::request::{
     Beat, CancelAnswer, Claim, ClaimRequest, EditAnswer, Receipt, RescueRules, Rescued, SettleItem,
     Settled, WorkerCard,
@@ -36,7 +37,18 @@ use crate::webhook::Webhooks;
 /// answers is durable when it answers. The store's clock, not the caller's, judges time.
 #[async_trait]
 pub trait Store:
-    Credentials + Flows + Leases + Measured + Runs + Streams + Webhooks + Send + Sync + Debug + 'static
+    Credentials
+    + Flows
+    + Leases
+    + Measured
+    + Plans
+    + Runs
+    + Streams
+    + Webhooks
+    + Send
+    + Sync
+    + Debug
+    + 'static
 {
     /// A word for people: `sqlite` or `postgres`.
     fn backend(&self) -> &'static str;
@@ -147,9 +159,13 @@ pub trait Store:
     /// All workers that are registered.
     async fn workers(&self) -> Result<Vec<WorkerView>>;
 
-    /// Dead letters, latest death first, at most `limit`, after skipping `skip`.
-    async fn dead(&self, filter: &DeadFilter, skip: usize, limit: usize)
-    -> Result<Vec<DeadLetter>>;
+    /// Dead letters, latest death first, at most `limit`; those that stand behind a place, if one is given.
+    async fn dead(
+        &self,
+        filter: &DeadFilter,
+        before: Option<DeadPlace>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>>;
 
     /// How many dead letters there are of each fingerprint, most numerous first.
     async fn dead_groups(&self, filter: &DeadFilter) -> Result<Vec<DeadGroup>>;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 pub use tidemill_core::QueueRules;
-use tidemill_core::dead::Triage;
+use tidemill_core::dead::{DeadPlace, Triage};
 use tidemill_core::depth::Sample;
 use tidemill_core::stream::Progress;
 use tidemill_core::why::TenantDepth;
@@ -191,6 +191,13 @@ pub struct DeadLetter {
     pub recovered: bool,
     /// What people noted, oldest first.
     pub notes: Vec<Note>,
+}
+
+impl DeadLetter {
+    /// Where it stands among all: the page behind it begins there.
+    pub fn place(&self) -> DeadPlace {
+        DeadPlace { died_at: self.died_at, id: self.id }
+    }
 }
 
 /// A remark or an act on a dead letter.

@@ -39,6 +39,7 @@ mod conformance {
     mod ordered_many;
     mod ordered_unique;
     mod plain_sql;
+    mod plans;
     mod query;
     mod queues;
     mod rescue;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use thiserror::Error;
 use tidemill_core::flow::FlowState;
-use tidemill_core::{FlowId, JobId, State, WorkerId};
+use tidemill_core::{FlowId, JobId, PlanId, State, WorkerId};
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -173,6 +174,36 @@ pub enum Error {
         /// Where it stood.
         state: FlowState,
     },
+    /// There is no such plan, or it is no longer kept.
+    #[error("there is no plan {id}; plans are kept for 30 days after they were applied")]
+    PlanUnknown {
+        /// Which plan.
+        id: PlanId,
+    },
+    /// The time to apply the plan is over.
+    #[error("the plan {id} was to be applied until {at}; make another, and look at it again")]
+    PlanExpired {
+        /// Which plan.
+        id: PlanId,
+        /// Until when.
+        at: Timestamp,
+    },
+    /// The plan stands where this cannot be done.
+    #[error("the plan {id} does not allow that now: {why}")]
+    PlanNotNow {
+        /// Which plan.
+        id: PlanId,
+        /// Why not.
+        why: String,
+    },
+    /// More dead letters match than one plan may have.
+    #[error(
+        "more than {max} dead letters match, and a plan has no more; narrow the filter, by time for one"
+    )]
+    PlanTooLarge {
+        /// How many it may have.
+        max: usize,
+    },
     /// There is no such schedule.
     #[error("there is no schedule {name:?}")]
     ScheduleUnknown {
@@ -323,6 +354,10 @@ impl Error {
             Self::StepUnknown { .. } => "step_unknown",
             Self::FlowNotNow { .. } => "flow_not_now",
             Self::FlowWaitTimeout { .. } => "flow_wait_timeout",
+            Self::PlanUnknown { .. } => "plan_unknown",
+            Self::PlanExpired { .. } => "plan_expired",
+            Self::PlanNotNow { .. } => "plan_not_now",
+            Self::PlanTooLarge { .. } => "plan_too_large",
             Self::ScheduleUnknown { .. } => "schedule_unknown",
             Self::ScheduleOwned { .. } => "schedule_owned",
             Self::ScheduleTwice { .. } => "schedule_twice",

@@ -34,6 +34,11 @@ struct StreamsPage;
 #[doc = include_str!("../../../docs/workflows.md")]
 struct WorkflowsPage;
 
+/// The page on dead letters, so that its code is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/dead-letters.md")]
+struct DeadLettersPage;
+
 /// The pages on flows, so that their code is compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/flows.md")]
@@ -80,7 +85,8 @@ pub use error::{Error, Result};
 pub use jiff::Timestamp;
 pub use tidemill_core as core;
 pub use tidemill_core::access::Standing;
-pub use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
+pub use tidemill_core::dead::plan::{Act as PlanAct, Stage as PlanStage};
+pub use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
 pub use tidemill_core::schedule::{Missed, Overlap, Rule, slot_of};
 pub use tidemill_core::stream::{Chunk, End, Event, Progress, Said};
 pub use tidemill_core::{
@@ -91,6 +97,7 @@ pub use tidemill_core::{
 };
 pub use tidemill_store as store;
 pub use tidemill_store::flow::{FlowFilter, FlowHead, FlowView, Input, Output, StepView};
+pub use tidemill_store::plan::{PlanGroup, PlanView};
 pub use tidemill_store::run::{RunActView, RunFilter, RunView};
 pub use tidemill_store::stream::{StreamAnswer, StreamItem};
 pub use tidemill_store::{CancelAnswer, CredentialView, JobFilter, JobPage, JobView, Receipt};

@@ -2,6 +2,7 @@
 
 mod act;
 mod list;
+mod plans;
 mod replay;
 mod rules;
 mod show;
@@ -37,6 +38,14 @@ enum Verb {
     Abandon(act::Act),
     /// Put dead letters aside: kept, but out of the way
     Archive(act::Act),
+    /// Forget dead letters, with their jobs
+    Delete(act::Act),
+    /// Plans: what was to be done to many dead letters, and what became of it
+    Plans(plans::List),
+    /// Do what a plan says, to exactly the dead letters that it named
+    Apply(plans::One),
+    /// Take back what a plan did, where that can be
+    Undo(plans::One),
     /// Rules that replay known-recoverable dead letters by themselves
     Rules(rules::Args),
 }
@@ -53,6 +62,10 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         Verb::Investigate(args) => act::investigate(app, args).await,
         Verb::Abandon(args) => act::abandon(app, args).await,
         Verb::Archive(args) => act::archive(app, args).await,
+        Verb::Delete(args) => act::delete(app, args).await,
+        Verb::Plans(args) => plans::list(app, args).await,
+        Verb::Apply(args) => plans::apply(app, args).await,
+        Verb::Undo(args) => plans::undo(app, args).await,
         Verb::Rules(args) => rules::run(app, args).await,
     }
 }

@@ -43,6 +43,47 @@ fn dead_letters_are_grouped_noted_and_replayed_on_postgres() {
     flow(&Mill::postgres());
 }
 
+fn planned(mill: &Mill) {
+    let ids = dead(mill, &["1", "2", "3"]);
+    let all = mill.rows(&["dead", "list", "--json"]);
+    let shown = mill.run(&["dead", "list", "--limit", "2"]).ok();
+    let place = shown.stderr.rsplit(' ').next().unwrap().trim();
+    let rest = mill.rows(&["dead", "list", "--limit", "2", "--before", place, "--json"]);
+    assert_eq!((rest.len(), &rest[0]["id"]), (1, &all[2]["id"]));
+
+    mill.run(&["dead", "archive", "--kind", "pay"]).code(2).says("confirmation_needed");
+    let plan = mill.json(&["dead", "archive", "--kind", "pay", "--plan", "--json"]);
+    assert_eq!((&plan["letters"], &plan["stage"]), (&3.into(), &"made".into()));
+    let plan = plan["id"].as_str().unwrap();
+    mill.run(&["dead", "undo", plan]).code(5).says("plan_not_now");
+    mill.run(&["dead", "apply", plan]).ok().says("archived 3 dead letters").says("dead undo");
+    assert!(mill.rows(&["dead", "list", "--json"]).is_empty());
+    mill.run(&["dead", "undo", plan]).ok().says("undone: 3 of 3");
+    assert_eq!(mill.rows(&["dead", "list", "--json"]).len(), 3);
+    mill.run(&["dead", "plans"]).ok().says(plan).says("undone");
+
+    let plan = mill.json(&["dead", "replay", "--all", "--plan", "--json"]);
+    let plan = plan["id"].as_str().unwrap();
+    mill.run(&["dead", "apply", plan]).ok().says("replayed 3");
+    mill.run(&["dead", "undo", plan]).ok().says("undone: 3 of 3");
+    assert_eq!(mill.state(&ids[0])["state"], "dead");
+
+    mill.run(&["dead", "delete", &ids[0]]).ok().says("deleted 1 dead letter");
+    mill.run(&["dead", "show", &ids[0]]).code(3).says("dead_letter_unknown");
+    let unknown = &ids[1];
+    mill.run(&["dead", "apply", unknown]).code(3).says("plan_unknown");
+}
+
+#[test]
+fn what_is_planned_is_applied_and_undone_on_sqlite() {
+    planned(&Mill::sqlite());
+}
+
+#[test]
+fn what_is_planned_is_applied_and_undone_on_postgres() {
+    planned(&Mill::postgres());
+}
+
 #[test]
 fn a_canary_that_dies_again_stops_the_replay() {
     let mill = Mill::sqlite();

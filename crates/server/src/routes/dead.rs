@@ -15,11 +15,11 @@ use utoipa_axum::routes;
 
 use crate::access::Caller;
 use crate::api::App;
+use crate::cursor;
 use crate::extract::{Body, Params};
 use crate::problem::{Answer, Problem, Refusal};
 
-const PAGE_DEFAULT: u32 = 50;
-const PAGE_MAX: u32 = 1000;
+const LIST: &str = "dead";
 const IDS_MAX: usize = 1000;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
@@ -46,9 +46,8 @@ struct Filter {
     /// Those that were put aside, too.
     #[serde(default)]
     archived: bool,
-    /// So many are passed over.
-    #[serde(default)]
-    skip: u32,
+    /// The `next` of the page before.
+    cursor: Option<String>,
     /// At most this many, 50 unless given.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
@@ -79,21 +78,30 @@ impl Filter {
     }
 }
 
+/// A page of dead letters, latest death first.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct DeadPage {
+    letters: Vec<DeadLetter>,
+    /// What to give as `cursor` for what follows; absent when nothing follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
 /// Dead letters, latest death first. A credential that is limited to queues names one of them.
 #[utoipa::path(get, path = "/v1/dead", operation_id = "list_dead", tag = "dead", params(Filter), responses(
-    (status = 200, body = Vec<DeadLetter>),
+    (status = 200, body = DeadPage),
 ))]
 async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
     Params(filter): Params<Filter>,
-) -> Answer<Json<Vec<DeadLetter>>> {
-    let (skip, limit) = (filter.skip, filter.limit.unwrap_or(PAGE_DEFAULT));
-    if !(1..=PAGE_MAX).contains(&limit) {
-        return Err(Refusal::request(format!("a page has between 1 and {PAGE_MAX} letters")));
-    }
-    let filter = filter.of(&caller)?;
-    Ok(Json(app.mill.dead().list(&filter, skip as usize, limit as usize).await?))
+) -> Answer<Json<DeadPage>> {
+    let limit = cursor::rows(filter.limit)?;
+    let before = cursor::read_id(LIST, filter.cursor.as_deref())?;
+    let letters = app.mill.dead().list(&filter.of(&caller)?, before, limit).await?;
+    let last = letters.last().filter(|_| letters.len() == limit);
+    let next = last.map(|last| cursor::write(LIST, &last.place().to_string()));
+    Ok(Json(DeadPage { letters, next }))
 }
 
 /// How many there are of each fingerprint, most numerous first.

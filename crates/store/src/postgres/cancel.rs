@@ -95,6 +95,34 @@ pub(crate) struct Search {
 }
 
 impl Search {
+    /// Lets jobs that wait be dead, with the attempts and the error given for each; those that do not wait, or whose
+    /// parent would hear of it, stay as they are. Dead letters are not written.
+    pub async fn bury(
+        shared: &Shared,
+        conn: &Conn<'_>,
+        letters: &HashMap<Uuid, (i16, String)>,
+    ) -> Result<Self, Fault> {
+        let ids: Vec<Uuid> = letters.keys().copied().collect();
+        let (mut search, now) = (Self::default(), shared.db.manual_now());
+        let mut found = Self::lock(conn, now, &ids).await?;
+        found.retain(|_, (body, _)| body.parent.is_none());
+        search.finished(conn, &ids, "").await?;
+        search.waiting(conn, &found, "").await?;
+        for end in &mut search.record.ends {
+            if let Some((attempt, error)) = letters.get(&end.body.id) {
+                (end.state, end.attempt) = (State::Dead, *attempt);
+                end.error = Some(error.clone());
+            }
+        }
+        search.told = search.record.write(conn, now).await?;
+        Ok(search)
+    }
+
+    /// The jobs that were ended.
+    pub fn buried(&self) -> impl Iterator<Item = Uuid> {
+        self.record.ends.iter().map(|end| end.body.id)
+    }
+
     /// What became of one of the jobs.
     pub fn answer(&self, id: JobId) -> CancelAnswer {
         self.answers.get(&id.0).copied().unwrap_or(CancelAnswer::Unknown)

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
+use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
 use tidemill_core::{ErrorClass, JobId, Payload};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -31,7 +31,8 @@ const LIST: Statement = sql!(
     TEXT_ARRAY,
     TEXT,
     BOOL,
-    INT8,
+    TIMESTAMPTZ,
+    UUID,
     INT8,
 );
 const GROUPS: Statement = sql!(
@@ -51,8 +52,9 @@ const GROUPS: Statement = sql!(
     BOOL,
 );
 const NOTES: Statement = sql!("select_notes", UUID_ARRAY);
-const NOTE: Statement = sql!("triage_dead", TIMESTAMPTZ, UUID_ARRAY, TEXT, TEXT, INT2, BOOL);
-const REPLAY: Statement = sql!("redrive_dead", TIMESTAMPTZ, UUID_ARRAY, TEXT, TEXT);
+pub(crate) const NOTE: Statement =
+    sql!("triage_dead", TIMESTAMPTZ, UUID_ARRAY, TEXT, TEXT, INT2, BOOL);
+pub(crate) const REPLAY: Statement = sql!("redrive_dead", TIMESTAMPTZ, UUID_ARRAY, TEXT, TEXT);
 const RULES: Statement = sql!("select_redrive_rules");
 const RULE_SET: Statement = sql!("upsert_redrive_rule", TEXT, TEXT);
 const RULE_UNSET: Statement = sql!("delete_redrive_rule", TEXT);
@@ -60,7 +62,7 @@ const REDRIVABLE: Statement =
     sql!("select_redrivable", TIMESTAMPTZ, INT8, INT2, TEXT, TEXT, TEXT, TEXT, INT8);
 
 /// A filter in the shape that the statements take.
-struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     filter: &'a DeadFilter,
     ids: Vec<Uuid>,
     triage: Option<i16>,
@@ -71,7 +73,7 @@ struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    fn of(filter: &'a DeadFilter) -> Self {
+    pub fn of(filter: &'a DeadFilter) -> Self {
         let field = filter.payload_field.as_ref();
         Self {
             filter,
@@ -84,7 +86,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    fn params(&self) -> Vec<Param<'_>> {
+    pub fn params(&self) -> Vec<Param<'_>> {
         let filter = self.filter;
         vec![
             &self.ids,
@@ -108,13 +110,15 @@ impl<'a> Wanted<'a> {
 pub(crate) async fn list(
     db: &Db,
     filter: &DeadFilter,
-    skip: usize,
+    before: Option<DeadPlace>,
     limit: usize,
 ) -> Result<Vec<DeadLetter>> {
     let wanted = Wanted::of(filter);
-    let (skip, limit) = (skip as i64, limit as i64);
+    let (died_at, id) = before.map(|place| (At(place.died_at), place.id.0)).unzip();
+    let limit = limit as i64;
     let mut params = wanted.params();
-    params.push(&skip);
+    params.push(&died_at);
+    params.push(&id);
     params.push(&limit);
     let rows = db.read(&LIST, &params).await?;
     let ids: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();

@@ -14,7 +14,8 @@ use crate::wake::Hint;
 
 const FINISHED_AFTER: Statement = sql!("select_finished", UUID, INT8);
 const KEY_EXPIRE: Statement = sql!("delete_expired_keys", TIMESTAMPTZ);
-const PURGE: Statement = sql!("purge", UUID_ARRAY);
+/// Forgets finished jobs; answers how many, and which of them wholly.
+pub(crate) const PURGE: Statement = sql!("purge", UUID_ARRAY);
 
 /// A page of finished jobs after this one, oldest first.
 pub(crate) async fn finished_after(

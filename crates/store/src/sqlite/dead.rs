@@ -57,7 +57,8 @@ pub(super) fn note(
     Ok(noted)
 }
 
-fn write_note(turn: &Turn<'_>, id: JobId, by: &str, text: &str) -> Result<()> {
+/// Leaves a note on a letter.
+pub(super) fn write_note(turn: &Turn<'_>, id: JobId, by: &str, text: &str) -> Result<()> {
     let mut insert = turn.conn.prepare_cached(include_str!("sql/insert_note.sql"))?;
     insert.execute(params![id.0.as_bytes(), turn.now, by, text])?;
     Ok(())

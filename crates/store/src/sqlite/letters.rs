@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
 use tidemill_core::ErrorClass;
-use tidemill_core::dead::{DeadFilter, Triage};
+use tidemill_core::dead::{DeadFilter, DeadPlace, Triage};
 
 use crate::error::Result;
 use crate::sqlite::rows::{count, job_id, time_at};
@@ -17,10 +17,13 @@ use crate::view::{DeadGroup, DeadLetter, Note};
 pub(super) fn list(
     conn: &Connection,
     filter: &DeadFilter,
-    skip: usize,
+    before: Option<DeadPlace>,
     limit: usize,
 ) -> Result<Vec<DeadLetter>> {
-    let conditions = conditions(filter, skip, Some(limit));
+    let mut conditions = conditions(filter);
+    conditions.push(before.map(|place| place.died_at.as_microsecond()).into());
+    conditions.push(before.map(|place| place.id.0.as_bytes().to_vec()).into());
+    conditions.push((limit as i64).into());
     let mut select = conn.prepare_cached(include_str!("sql/select_dead.sql"))?;
     let letters = select.query_map(params_from_iter(conditions), letter)?;
     let mut letters: Vec<_> = letters.collect::<rusqlite::Result<_>>()?;
@@ -32,7 +35,7 @@ pub(super) fn list(
 
 /// How many letters there are of each fingerprint, most numerous first.
 pub(super) fn groups(conn: &Connection, filter: &DeadFilter) -> Result<Vec<DeadGroup>> {
-    let conditions = conditions(filter, 0, None);
+    let conditions = conditions(filter);
     let mut select = conn.prepare_cached(include_str!("sql/select_dead_groups.sql"))?;
     let groups = select.query_map(params_from_iter(conditions), group)?;
     Ok(groups.collect::<rusqlite::Result<_>>()?)
@@ -79,8 +82,8 @@ fn notes(conn: &Connection, letter: &DeadLetter) -> Result<Vec<Note>> {
     Ok(notes.collect::<rusqlite::Result<_>>()?)
 }
 
-/// A filter as the parameters of both statements, in their order.
-fn conditions(filter: &DeadFilter, skip: usize, limit: Option<usize>) -> Vec<Value> {
+/// A filter as the first parameters of both statements, in their order.
+pub(super) fn conditions(filter: &DeadFilter) -> Vec<Value> {
     let ids: Vec<_> = filter.ids.iter().map(|id| id.0.simple().to_string()).collect();
     let ids = (!ids.is_empty()).then(|| serde_json::json!(ids).to_string());
     let (path, field) = filter.payload_field.clone().unzip();
@@ -100,8 +103,6 @@ fn conditions(filter: &DeadFilter, skip: usize, limit: Option<usize>) -> Vec<Val
         by_position.into(),
         field.into(),
         filter.archived.into(),
-        (skip as i64).into(),
-        limit.map_or(-1, |limit| limit as i64).into(),
     ]
 }
 

@@ -17,6 +17,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (6, include_str!("migrations/0006_runs.sql")),
     (7, include_str!("migrations/0007_streams.sql")),
     (8, include_str!("migrations/0008_webhooks.sql")),
+    (9, include_str!("migrations/0009_operators.sql")),
 ];
 
 /// The version this program needs.

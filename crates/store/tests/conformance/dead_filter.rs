@@ -19,7 +19,7 @@ fn anyone() -> DeadFilter {
 }
 
 async fn found(kit: &Kit, filter: &DeadFilter) -> Vec<JobId> {
-    let mut ids: Vec<_> = kit.store.dead(filter, 0, 100).await.unwrap();
+    let mut ids: Vec<_> = kit.store.dead(filter, None, 100).await.unwrap();
     ids.sort_by_key(|letter| letter.id);
     ids.into_iter().map(|letter| letter.id).collect()
 }

@@ -24,7 +24,7 @@ over_both_stores!(
 
 async fn letter(kit: &Kit, id: JobId) -> DeadLetter {
     let filter = DeadFilter { ids: vec![id], archived: true, ..DeadFilter::default() };
-    kit.store.dead(&filter, 0, 10).await.unwrap().remove(0)
+    kit.store.dead(&filter, None, 10).await.unwrap().remove(0)
 }
 
 async fn replay(kit: &Kit, id: JobId) -> Vec<JobId> {
@@ -135,7 +135,7 @@ async fn one_that_dies_again_remembers(kit: &Kit) {
     assert_eq!((after.error.as_str(), after.died_at), ("user 2 is gone", kit.clock.now()));
     assert_eq!(after.notes.len(), 2, "its notes stay");
     assert_eq!(kit.state(id).await, State::Dead);
-    assert_eq!(kit.store.dead(&DeadFilter::default(), 0, 9).await.unwrap().len(), 1);
+    assert_eq!(kit.store.dead(&DeadFilter::default(), None, 9).await.unwrap().len(), 1);
     assert_eq!(replay(kit, id).await, [id], "and it may be sent again");
 }
 

@@ -101,7 +101,7 @@ async fn the_third_loss_is_poison(kit: &Kit) {
     let view = kit.view(id).await;
     assert_eq!((view.state, view.attempt, view.lost), (State::Dead, 0, 3));
     assert_eq!(view.finished_at, Some(kit.clock.now()));
-    let letters = kit.store.dead(&DeadFilter::default(), 0, 10).await.unwrap();
+    let letters = kit.store.dead(&DeadFilter::default(), None, 10).await.unwrap();
     assert_eq!((letters[0].id, letters[0].class), (id, ErrorClass::Poison));
     assert!(!letters[0].error.is_empty() && letters[0].fingerprint.len() == 16);
     let last = kit.worker().await;

@@ -78,7 +78,7 @@ async fn purging_takes_everything_of_a_job(kit: &Kit) {
     assert_eq!(kit.store.purge(&[id]).await.unwrap(), 1);
     assert_eq!(kit.store.job(id).await.unwrap(), None);
     assert!(kit.store.attempts(id).await.unwrap().is_empty());
-    assert!(kit.store.dead(&DeadFilter::default(), 0, 9).await.unwrap().is_empty());
+    assert!(kit.store.dead(&DeadFilter::default(), None, 9).await.unwrap().is_empty());
     assert!(kit.store.finished_after(None, 9).await.unwrap().is_empty());
     assert!(kit.store.jobs(&JobFilter::default()).await.unwrap().jobs.is_empty());
     assert!(kit.store.queues().await.unwrap().is_empty());
@@ -202,7 +202,7 @@ async fn a_sweep_keeps_a_bounded_number_of_bytes_of_dead_letters(kit: &Kit) {
     assert_eq!(round(kit, &mut sweep, bounded).await, 0, "the first round counts");
     assert_eq!(round(kit, &mut sweep, bounded).await, 3);
     assert_eq!(round(kit, &mut sweep, bounded).await, 0, "what is left fits");
-    let kept = kit.store.dead(&DeadFilter::default(), 0, 9).await.unwrap();
+    let kept = kit.store.dead(&DeadFilter::default(), None, 9).await.unwrap();
     let mut kept: Vec<_> = kept.into_iter().map(|letter| letter.id).collect();
     kept.sort();
     assert_eq!(kept, letters[3..], "the oldest go first");

@@ -229,7 +229,7 @@ async fn an_undo_that_dies_leaves_it_stuck_until_somebody_acts(kit: &Kit) {
     assert_eq!((job.state, job.output), (State::Done, Some(json(r#""by phone""#))));
     let letters = kit
         .store
-        .dead(&DeadFilter { archived: true, ..DeadFilter::default() }, 0, 10)
+        .dead(&DeadFilter { archived: true, ..DeadFilter::default() }, None, 10)
         .await
         .unwrap();
     let letter = letters.iter().find(|letter| letter.id == flight.first.unwrap());
@@ -258,7 +258,7 @@ async fn an_undo_that_is_called_off_can_be_sent_again(kit: &Kit) {
     assert_eq!(state(kit, id).await, FlowState::Stuck);
     let job = kit.view(undo).await;
     assert_eq!((job.state, job.error.as_deref()), (State::Dead, Some("enough")));
-    let letters = kit.store.dead(&DeadFilter::default(), 0, 10).await.unwrap();
+    let letters = kit.store.dead(&DeadFilter::default(), None, 10).await.unwrap();
     let letter = letters.iter().find(|letter| letter.id == undo).expect("it has a dead letter");
     assert_eq!(letter.error, "called off: enough");
     let act = FlowAct::Retry { step: Some("undo flight".into()), by: "ada".into() };
@@ -300,7 +300,7 @@ async fn an_undo_that_is_called_off_can_be_marked_done(kit: &Kit) {
     assert_eq!(run(kit, worker, &[]).await, ["undo-hotel"]);
     assert_eq!(state(kit, id).await, FlowState::Undone);
     let archived = DeadFilter { archived: true, ..DeadFilter::default() };
-    let letters = kit.store.dead(&archived, 0, 10).await.unwrap();
+    let letters = kit.store.dead(&archived, None, 10).await.unwrap();
     let letter = letters.iter().find(|letter| letter.id == undo).expect("it has a dead letter");
     let notes: Vec<_> = letter.notes.iter().map(|n| (n.by.as_str(), n.text.as_str())).collect();
     assert_eq!(notes, [("ada", "marked done: left out")]);

@@ -113,7 +113,8 @@ async fn dead_is_a_dead_letter(kit: &Kit) {
     let view = kit.view(id).await;
     assert_eq!((view.state, view.attempt), (State::Dead, 1));
     assert_eq!(view.error.as_deref(), Some("user 42 is gone"));
-    let letters = kit.store.dead(&tidemill_core::dead::DeadFilter::default(), 0, 10).await.unwrap();
+    let letters =
+        kit.store.dead(&tidemill_core::dead::DeadFilter::default(), None, 10).await.unwrap();
     assert_eq!(letters.len(), 1);
     assert_eq!((letters[0].id, letters[0].attempt), (id, 1));
     assert_eq!(letters[0].died_at, kit.clock.now());

@@ -164,7 +164,7 @@ async fn a_dead_holder_of_a_lasting_key_still_holds_it(kit: &Kit) {
     let id = kit.finish(job(), dead("x")).await;
     kit.store.purge(&[id]).await.unwrap();
     assert_eq!(kit.enqueue(job()).await, Receipt::Rejected { id });
-    assert!(kit.store.dead(&DeadFilter::default(), 0, 9).await.unwrap().is_empty());
+    assert!(kit.store.dead(&DeadFilter::default(), None, 9).await.unwrap().is_empty());
 }
 
 async fn a_result_goes_when_its_period_is_over(kit: &Kit) {

@@ -60,7 +60,8 @@ impl Tidemill {
         let died_from = overview.now.checked_sub(thresholds.dead_within).ok();
         let filter = DeadFilter { died_from, ..DeadFilter::default() };
         let most = thresholds.dead_letters.min(DEAD_MAX) as usize;
-        let dead = if most == 0 { Vec::new() } else { self.0.store.dead(&filter, 0, most).await? };
+        let dead =
+            if most == 0 { Vec::new() } else { self.0.store.dead(&filter, None, most).await? };
         Ok((overview.now, alerts(&signs(&overview, dead.len() as u64), thresholds)))
     }
 }

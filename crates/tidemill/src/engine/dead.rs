@@ -1,9 +1,11 @@
 //! Dead letters: look, group, note, replay at a pace, and stop when the same trouble returns.
 
+mod plan;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidemill_core::dead::{DeadFilter, RedriveRule, Triage};
+use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
 use tidemill_core::{JobId, Payload, State, limit, name};
 use tidemill_store::{DeadGroup, DeadLetter};
 
@@ -54,14 +56,14 @@ impl Tidemill {
 }
 
 impl Dead<'_> {
-    /// Dead letters, latest death first, at most `limit`, after skipping `skip`.
+    /// Dead letters, latest death first, at most `limit`; those that stand behind a place, if one is given.
     pub async fn list(
         &self,
         filter: &DeadFilter,
-        skip: usize,
+        before: Option<DeadPlace>,
         limit: usize,
     ) -> Result<Vec<DeadLetter>> {
-        Ok(self.0.0.store.dead(filter, skip, limit).await?)
+        Ok(self.0.0.store.dead(filter, before, limit).await?)
     }
 
     /// How many there are of each fingerprint, most numerous first.
@@ -72,7 +74,7 @@ impl Dead<'_> {
     /// Some of them, drawn at random, to look at before deciding on all.
     pub async fn sample(&self, filter: &DeadFilter, n: usize) -> Result<Vec<DeadLetter>> {
         const POOL_MAX: usize = 10_000;
-        let mut pool = self.list(filter, 0, POOL_MAX).await?;
+        let mut pool = self.list(filter, None, POOL_MAX).await?;
         fastrand::shuffle(&mut pool);
         pool.truncate(n);
         Ok(pool)
@@ -133,17 +135,16 @@ impl Dead<'_> {
     /// The matching dead letters that are not on their way already: id and fingerprint.
     async fn matching(&self, filter: &DeadFilter) -> Result<Vec<(JobId, String)>> {
         const PAGE: usize = 1000;
-        let mut all = Vec::new();
-        for page in 0.. {
-            let letters = self.list(filter, page * PAGE, PAGE).await?;
-            let full = letters.len() == PAGE;
+        let (mut all, mut before) = (Vec::new(), None);
+        loop {
+            let letters = self.list(filter, before, PAGE).await?;
+            before = letters.last().filter(|_| letters.len() == PAGE).map(DeadLetter::place);
             let waiting = letters.into_iter().filter(|l| l.triage != Triage::Retrying);
             all.extend(waiting.map(|l| (l.id, l.fingerprint)));
-            if !full {
-                break;
+            if before.is_none() {
+                return Ok(all);
             }
         }
-        Ok(all)
     }
 
     async fn replay_paced(
@@ -183,7 +184,7 @@ impl Dead<'_> {
             match self.0.wait(*id, pace.canary_wait).await {
                 Ok(view) if view.state == State::Dead => {
                     let filter = DeadFilter { ids: vec![*id], ..DeadFilter::default() };
-                    let again = self.list(&filter, 0, 1).await?;
+                    let again = self.list(&filter, None, 1).await?;
                     if again.iter().any(|l| l.fingerprint == *fingerprint) {
                         report.stopped_by = Some(*id);
                         return Ok(false);

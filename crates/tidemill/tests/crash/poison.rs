@@ -26,7 +26,7 @@ pub async fn kills_three_workers(database: Database) {
     let view = mill.wait(killer, RESCUE_MAX).await.unwrap();
     assert_eq!((view.state, view.attempt), (State::Dead, 0), "{view:?}");
     let filter = DeadFilter { ids: vec![killer], ..DeadFilter::default() };
-    let letters = mill.dead().list(&filter, 0, 10).await.unwrap();
+    let letters = mill.dead().list(&filter, None, 10).await.unwrap();
     assert_eq!(letters[0].class, ErrorClass::Poison);
     assert_eq!(mill.wait(innocent, RESCUE_MAX).await.unwrap().state, State::Done);
 }

@@ -59,7 +59,7 @@ async fn replay_stops_when_the_canary_dies_of_the_same(kit: Kit) {
     assert_eq!((report.replayed, report.left), (1, LETTERS - 1));
     let canary = report.stopped_by.unwrap();
     running.stop().await;
-    let dead = mill.dead().list(&all, 0, 100).await.unwrap();
+    let dead = mill.dead().list(&all, None, 100).await.unwrap();
     assert_eq!(dead.len() as u64, LETTERS);
     let again = dead.iter().find(|letter| letter.id == canary).unwrap();
     assert_eq!(again.redrives, 1);
@@ -77,7 +77,7 @@ async fn replay_goes_through_when_the_canaries_live(kit: Kit) {
     assert_eq!((report.replayed, report.left, report.stopped_by), (LETTERS, 0, None));
     assert_eq!(told.first(), Some(&(1, LETTERS)));
     assert_eq!(told.last(), Some(&(LETTERS, LETTERS)));
-    for letter in mill.dead().list(&all, 0, 100).await.unwrap() {
+    for letter in mill.dead().list(&all, None, 100).await.unwrap() {
         assert_eq!(mill.wait(letter.id, SOON).await.unwrap().state, State::Done);
     }
     assert_eq!(mill.unfinished().await.unwrap().waiting, 0);
@@ -96,7 +96,7 @@ async fn canary_that_does_not_finish_stops_the_replay(kit: Kit) {
 async fn edited_letter_is_replayed_with_its_new_payload(kit: Kit) {
     let mill = kit.open_still().await;
     letters(&mill).await;
-    let id = mill.dead().list(&DeadFilter::default(), 0, 1).await.unwrap()[0].id;
+    let id = mill.dead().list(&DeadFilter::default(), None, 1).await.unwrap()[0].id;
     let error = mill.dead().replay_one(id, "me", Some("{")).await.unwrap_err();
     assert_eq!(error.code(), "payload_not_json");
     assert!(mill.dead().replay_one(id, "me", Some(r#"{"text":"mended"}"#)).await.unwrap());
@@ -143,9 +143,9 @@ async fn letters_are_grouped_noted_and_put_aside(kit: Kit) {
     assert_eq!(dead.note(&[id], "ada", "seen").await.unwrap(), 1);
     assert_eq!(dead.triage(&[id], Triage::Investigated, "ada", "known").await.unwrap(), 1);
     let filter = DeadFilter { triage: Some(Triage::Investigated), ..DeadFilter::default() };
-    let found = dead.list(&filter, 0, 10).await.unwrap();
+    let found = dead.list(&filter, None, 10).await.unwrap();
     let notes: Vec<_> = found[0].notes.iter().map(|note| note.text.as_str()).collect();
     assert_eq!((found.len(), notes), (1, vec!["seen", "investigated: known"]));
     dead.archive(&[id], "ada", "done with").await.unwrap();
-    assert_eq!(dead.list(&all, 0, 100).await.unwrap().len() as u64, LETTERS - 1);
+    assert_eq!(dead.list(&all, None, 100).await.unwrap().len() as u64, LETTERS - 1);
 }

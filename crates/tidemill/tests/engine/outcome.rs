@@ -73,7 +73,7 @@ async fn view(mill: &Tidemill, id: JobId) -> JobView {
 
 async fn class_of_death(mill: &Tidemill, id: JobId) -> ErrorClass {
     let filter = DeadFilter { ids: vec![id], ..DeadFilter::default() };
-    mill.dead().list(&filter, 0, 10).await.unwrap()[0].class
+    mill.dead().list(&filter, None, 10).await.unwrap()[0].class
 }
 
 async fn done_keeps_its_output(kit: Kit) {

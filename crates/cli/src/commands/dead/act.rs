@@ -1,9 +1,12 @@
-//! `tidemill dead note`, `investigate`, `abandon` and `archive`: what people make of dead letters.
+//! `tidemill dead note`, `investigate`, `abandon`, `archive` and `delete`: what people make of dead letters.
 //!
-//! Each act is recorded on the dead letter as a note: who, when and why.
+//! Each act is recorded on the dead letter as a note: who, when and why. All but notes go by a plan, which is shown
+//! before it is applied, and can be undone.
 
-use tidemill::{DeadFilter, JobId, Tidemill, Triage};
+use tidemill::{DeadFilter, JobId, PlanAct, Tidemill, Triage};
+use tidemill_store::DeadLetter;
 
+use super::plans;
 use super::target::Target;
 use crate::app::{App, whoami};
 use crate::exit::{Exit, Outcome};
@@ -35,76 +38,80 @@ pub struct Act {
     /// Who does it [default: the user's name]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
+    /// Only make the plan and show it; `dead apply` does it
+    #[arg(long)]
+    plan: bool,
 }
 
 /// Notes it.
 pub async fn note(app: &App, args: Note) -> Outcome {
     let by = args.by.unwrap_or_else(whoami);
-    each_page(app, args.target, "note", "noted", async |mill, ids| {
-        Ok(mill.dead().note(&ids, &by, &args.message).await?)
-    })
-    .await
-}
-
-/// Marks them as looked at.
-pub async fn investigate(app: &App, args: Act) -> Outcome {
-    triage(app, args, "investigate", Triage::Investigated).await
-}
-
-/// Marks them as not to be retried.
-pub async fn abandon(app: &App, args: Act) -> Outcome {
-    triage(app, args, "abandon", Triage::Abandoned).await
-}
-
-/// Puts them aside.
-pub async fn archive(app: &App, args: Act) -> Outcome {
-    let by = args.by.unwrap_or_else(whoami);
-    each_page(app, args.target, "archive", "archived", async |mill, ids| {
-        Ok(mill.dead().archive(&ids, &by, &args.message).await?)
-    })
-    .await
-}
-
-async fn triage(app: &App, args: Act, verb: &str, to: Triage) -> Outcome {
-    let by = args.by.unwrap_or_else(whoami);
-    each_page(app, args.target, verb, to.word(), async |mill, ids| {
-        Ok(mill.dead().triage(&ids, to, &by, &args.message).await?)
-    })
-    .await
-}
-
-/// Acts on all that are meant. They are listed first: an act may take them out of the filter.
-async fn each_page(
-    app: &App,
-    target: Target,
-    verb: &str,
-    done: &str,
-    act: impl AsyncFn(&Tidemill, Vec<JobId>) -> Outcome<u64>,
-) -> Outcome {
     let mill = app.open_existing().await?;
-    let Some(filter) = target.settle(&mill, verb).await? else { return Ok(Exit::Ok) };
-    let ids = matching(&mill, &filter).await?;
+    let Some(filter) = args.target.settle(&mill, "note").await? else { return Ok(Exit::Ok) };
     let mut letters = 0;
-    for page in ids.chunks(PAGE) {
-        letters += act(&mill, page.to_vec()).await?;
+    for page in matching(&mill, &filter).await?.chunks(PAGE) {
+        letters += mill.dead().note(page, &by, &args.message).await?;
     }
     mill.close().await;
     if app.json {
-        output::json(&serde_json::json!({ done: letters }));
+        output::json(&serde_json::json!({ "noted": letters }));
     } else {
-        output::line(format!("{done} {}", output::count(letters, "dead letter", "dead letters")));
+        output::line(format!("noted {}", output::count(letters, "dead letter", "dead letters")));
     }
     Ok(Exit::Ok)
 }
 
+/// All that are meant, listed first: what dies meanwhile is not among them.
 async fn matching(mill: &Tidemill, filter: &DeadFilter) -> Outcome<Vec<JobId>> {
-    let mut ids = Vec::new();
+    let (mut ids, mut before) = (Vec::new(), None);
     loop {
-        let letters = mill.dead().list(filter, ids.len(), PAGE).await?;
-        let full = letters.len() == PAGE;
-        ids.extend(letters.into_iter().map(|letter| letter.id));
-        if !full {
+        let letters = mill.dead().list(filter, before, PAGE).await?;
+        ids.extend(letters.iter().map(|letter| letter.id));
+        before = letters.last().filter(|_| letters.len() == PAGE).map(DeadLetter::place);
+        if before.is_none() {
             return Ok(ids);
         }
     }
+}
+
+/// Marks them as looked at.
+pub async fn investigate(app: &App, args: Act) -> Outcome {
+    planned(app, args, "investigate", PlanAct::Triage(Triage::Investigated)).await
+}
+
+/// Marks them as not to be retried.
+pub async fn abandon(app: &App, args: Act) -> Outcome {
+    planned(app, args, "abandon", PlanAct::Triage(Triage::Abandoned)).await
+}
+
+/// Puts them aside.
+pub async fn archive(app: &App, args: Act) -> Outcome {
+    planned(app, args, "archive", PlanAct::Archive).await
+}
+
+/// Forgets them.
+pub async fn delete(app: &App, args: Act) -> Outcome {
+    planned(app, args, "delete", PlanAct::Delete).await
+}
+
+async fn planned(app: &App, args: Act, verb: &str, act: PlanAct) -> Outcome {
+    let by = args.by.unwrap_or_else(whoami);
+    let mill = app.open_existing().await?;
+    let meant = args.target.meant(&mill, verb).await?;
+    let view = mill.dead().plan(meant.filter, act, &by, &args.message).await?;
+    if args.plan {
+        plans::show(app, &view);
+        return Ok(Exit::Ok);
+    }
+    if view.letters == 0 {
+        eprintln!("no dead letter matches");
+        return Ok(Exit::Ok);
+    }
+    if meant.asks && !plans::confirmed(&view, verb)? {
+        return Ok(Exit::Ok);
+    }
+    let applied = mill.dead().apply(view.id, &by).await?;
+    mill.close().await;
+    plans::told(app, &applied);
+    Ok(Exit::Ok)
 }

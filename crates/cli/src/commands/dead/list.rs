@@ -1,7 +1,7 @@
 //! `tidemill dead list`, `groups` and `sample`: many dead letters at a glance.
 
 use comfy_table::Cell;
-use tidemill::Timestamp;
+use tidemill::{DeadPlace, Timestamp};
 use tidemill_store::{DeadGroup, DeadLetter};
 
 use super::target::Filter;
@@ -18,14 +18,14 @@ pub struct List {
     /// At most this many
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
-    /// After this many
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    skip: usize,
+    /// Those behind this one: the place that the page before ended at
+    #[arg(long, value_name = "PLACE")]
+    before: Option<DeadPlace>,
 }
 
 impl Default for List {
     fn default() -> Self {
-        Self { filter: Filter::default(), limit: 50, skip: 0 }
+        Self { filter: Filter::default(), limit: 50, before: None }
     }
 }
 
@@ -50,12 +50,13 @@ pub struct Sample {
 pub async fn list(app: &App, args: List) -> Outcome {
     let mill = app.open_existing().await?;
     let filter = args.filter.resolve(&mill).await?;
-    let letters = mill.dead().list(&filter, args.skip, args.limit).await?;
+    let letters = mill.dead().list(&filter, args.before, args.limit).await?;
     let now = mill.now().await?;
     mill.close().await;
     show(app, &letters, now);
-    if !app.json && letters.len() == args.limit {
-        let hint = format!("the next page: --skip {}", args.skip + args.limit);
+    let last = letters.last().filter(|_| !app.json && letters.len() == args.limit);
+    if let Some(last) = last {
+        let hint = format!("the next page: --before {}", last.place());
         eprintln!("{}", output::Paint::stderr().dim(&hint));
     }
     Ok(Exit::Ok)

@@ -6,8 +6,9 @@
 use std::io::Write;
 use std::process::Command;
 
-use tidemill::{DeadFilter, JobId, ReplayPace, ReplayReport, Tidemill};
+use tidemill::{DeadFilter, JobId, PlanAct, ReplayPace, ReplayReport, Tidemill};
 
+use super::plans;
 use super::target::Target;
 use crate::app::{App, whoami};
 use crate::duration::{Span, short};
@@ -44,6 +45,9 @@ pub struct Args {
     /// Edit the payload of a single one in $EDITOR first
     #[arg(long)]
     edit: bool,
+    /// Only make a plan and show it; `dead apply` sends them all at once, `dead undo` takes back those that wait
+    #[arg(long, conflicts_with_all = ["edit", "payload"])]
+    plan: bool,
     /// Who replays [default: the user's name]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
@@ -64,6 +68,11 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         canary_wait: args.canary_wait.0,
     };
     let mill = app.open_existing().await?;
+    if args.plan {
+        let filter = args.target.meant(&mill, "replay").await?.filter;
+        plans::show(app, &mill.dead().plan(filter, PlanAct::Replay, &by, "replay").await?);
+        return Ok(Exit::Ok);
+    }
     let Some(filter) = args.target.settle(&mill, "replay").await? else { return Ok(Exit::Ok) };
     let outcome = match single {
         Some(id) => {

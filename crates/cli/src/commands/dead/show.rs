@@ -29,7 +29,7 @@ struct Shown<'a> {
 pub async fn run(app: &App, args: Args) -> Outcome {
     let mill = app.open_existing().await?;
     let filter = DeadFilter { ids: vec![args.id], archived: true, ..DeadFilter::default() };
-    let letters = mill.dead().list(&filter, 0, 1).await?;
+    let letters = mill.dead().list(&filter, None, 1).await?;
     let Some(letter) = letters.first() else {
         let message = format!("there is no dead letter {}", args.id);
         return Err(Failure::new(Exit::NotFound, "dead_letter_unknown", message)

@@ -6,7 +6,6 @@
 use std::io::{BufRead, IsTerminal, Write};
 
 use tidemill::{DeadFilter, JobId, Tidemill, Triage};
-use tidemill_store::DeadGroup;
 
 use crate::duration::Moment;
 use crate::exit::{Exit, Failure, Outcome};
@@ -97,19 +96,27 @@ impl Target {
         }
     }
 
-    /// The filter to act by. Ids must be dead letters; a filter is previewed and asked about.
-    /// `None` when there is nothing to do, or the answer was no.
-    pub async fn settle(self, mill: &Tidemill, verb: &str) -> Outcome<Option<DeadFilter>> {
+    /// The filter to act by. Ids must be dead letters; a filter is asked about.
+    pub async fn meant(self, mill: &Tidemill, verb: &str) -> Outcome<Meant> {
         let (by_id, ids, all, yes) = (!self.ids.is_empty(), self.ids, self.all, self.yes);
         let filter = self.filter.resolve(mill).await?;
         if by_id {
             let filter = DeadFilter { ids, archived: true, ..filter };
             refuse_unknown(mill, &filter).await?;
-            return Ok(Some(filter));
+            return Ok(Meant { filter, asks: false });
         }
         if filter == DeadFilter::default() && !all {
             return Err(Failure::usage(format!("there is nothing that says what to {verb}"))
                 .hint("give ids, a filter like --kind or --fingerprint, or --all"));
+        }
+        Ok(Meant { filter, asks: !yes })
+    }
+
+    /// The same, with a filter shown and asked about. `None` when there is nothing to do, or the answer was no.
+    pub async fn settle(self, mill: &Tidemill, verb: &str) -> Outcome<Option<DeadFilter>> {
+        let Meant { filter, asks } = self.meant(mill, verb).await?;
+        if !filter.ids.is_empty() {
+            return Ok(Some(filter));
         }
         let groups = mill.dead().groups(&filter).await?;
         let letters = groups.iter().map(|group| group.count).sum();
@@ -117,12 +124,22 @@ impl Target {
             eprintln!("no dead letter matches");
             return Ok(None);
         }
-        Ok((yes || confirmed(&groups, letters, verb)?).then_some(filter))
+        let lines = groups.iter().map(|group| {
+            let error = output::first_line(&group.error, 70);
+            format!("  {:>7}  {}  {error}", output::grouped(group.count), group.kind)
+        });
+        Ok((!asks || ask(lines, letters, verb)?).then_some(filter))
     }
 }
 
+/// What is meant, and whether somebody is to be asked first.
+pub struct Meant {
+    pub filter: DeadFilter,
+    pub asks: bool,
+}
+
 async fn refuse_unknown(mill: &Tidemill, filter: &DeadFilter) -> Outcome<()> {
-    let known = mill.dead().list(filter, 0, filter.ids.len()).await?;
+    let known = mill.dead().list(filter, None, filter.ids.len()).await?;
     let unknown = filter.ids.iter().find(|id| known.iter().all(|letter| letter.id != **id));
     match unknown {
         None => Ok(()),
@@ -135,7 +152,7 @@ async fn refuse_unknown(mill: &Tidemill, filter: &DeadFilter) -> Outcome<()> {
 }
 
 /// Shows what would be acted on, and asks; without a terminal nobody can answer.
-fn confirmed(groups: &[DeadGroup], letters: u64, verb: &str) -> Outcome<bool> {
+pub fn ask(groups: impl Iterator<Item = String>, letters: u64, verb: &str) -> Outcome<bool> {
     let what = output::count(letters, "dead letter", "dead letters");
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         let message = format!("this would {verb} {what}, and nobody is there to be asked");
@@ -143,8 +160,7 @@ fn confirmed(groups: &[DeadGroup], letters: u64, verb: &str) -> Outcome<bool> {
             .hint("look with `tidemill dead groups`, then repeat it with --yes"));
     }
     for group in groups {
-        let error = output::first_line(&group.error, 70);
-        eprintln!("  {:>7}  {}  {error}", output::grouped(group.count), group.kind);
+        eprintln!("{group}");
     }
     eprint!("{verb} {what}? [y/N] ");
     std::io::stderr().flush()?;

@@ -41,4 +41,5 @@ with over as materialized (
 ), runs as (
     delete from tidemill.run where job = any (array(select id from over))
 )
-select (select count(*) from results) + (select count(*) from stripped);
+select (select count(*) from results) + (select count(*) from stripped),
+    array(select id from results union all select id from stripped);

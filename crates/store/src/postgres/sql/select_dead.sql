@@ -1,4 +1,4 @@
--- A page of dead letters, latest death first. Every condition given must hold.
+-- A page of dead letters, latest death first, after a place if one is given. Every condition given must hold.
 select d.id, d.kind, d.queue, d.tenant, d.class, d.error, d.fingerprint, d.attempt, d.died_at, d.triage, d.redrives,
     d.archived,
     coalesce((select true from tidemill.outcome o where o.id = d.id and o.state = 4 limit 1), false) as recovered
@@ -14,4 +14,5 @@ where (cardinality($1::uuid[]) = 0 or d.id = any ($1))
     and ($11::text[] is null or exists (
         select from tidemill.job j where j.id = d.id and j.payload #>> $11 = $12::text))
     and ($13::boolean or not d.archived)
-order by d.died_at desc, d.id desc offset $14::int8 limit $15::int8;
+    and (d.died_at, d.id) < (coalesce($14::timestamptz, 'infinity'), coalesce($15::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+order by d.died_at desc, d.id desc limit $16::int8;

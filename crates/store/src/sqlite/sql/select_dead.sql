@@ -1,4 +1,4 @@
--- A page of dead letters that fit a filter, latest death first.
+-- A page of dead letters that fit a filter, latest death first, after a place if one is given.
 select
     dead.id, dead.kind, dead.queue, dead.tenant, dead.class, dead.error, dead.fingerprint,
     dead.attempt, dead.died_at, dead.triage, dead.redrives, dead.archived,
@@ -25,5 +25,6 @@ where (?1 is null or lower(hex(dead.id)) in (select value from json_each(?1)))
         from tidemill_job where id = dead.id
     ))
     and (?14 or not dead.archived)
+    and (dead.died_at, dead.id) < (coalesce(?15, 9223372036854775807), coalesce(?16, x''))
 order by dead.died_at desc, dead.id desc
-limit ?16 offset ?15
+limit ?17

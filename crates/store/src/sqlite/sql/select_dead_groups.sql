@@ -26,4 +26,4 @@ where (?1 is null or lower(hex(dead.id)) in (select value from json_each(?1)))
     and (?14 or not dead.archived)
 group by dead.fingerprint
 order by count(*) desc, dead.fingerprint
-limit ?16 offset ?15
+limit 1000

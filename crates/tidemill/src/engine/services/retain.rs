@@ -1,4 +1,4 @@
-//! Forgets finished jobs whose retention has passed.
+//! Forgets finished jobs whose retention has passed, and plans that are kept no longer.
 //!
 //! It walks over all of them, oldest first, a page a turn, and starts over at the end. So no index
 //! and no counter burdens the hot path; `core::retention` has the rule. One node at a time does it.
@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tidemill_core::dead::plan::PLANS_MAX;
 use tidemill_core::retention::Sweep;
 use tidemill_core::{JobId, Retention, WorkerId};
 use tokio::sync::Mutex as AsyncMutex;
@@ -48,8 +49,9 @@ impl Service for Retain {
     }
 
     async fn turn(&self, mill: &Tidemill) -> Result<()> {
-        if mill.0.store.take_duty(self.name(), self.holder, DUTY_TTL).await? {
-            self.page(mill).await?;
+        let is_ours = mill.0.store.take_duty(self.name(), self.holder, DUTY_TTL).await?;
+        if is_ours && self.page(mill).await? {
+            mill.0.store.forget_plans(PLANS_MAX).await?;
         }
         Ok(())
     }

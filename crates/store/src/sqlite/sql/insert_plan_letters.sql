@@ -1,0 +1,31 @@
+-- The letters of a new plan: all that fit its filter now, as they are; one more than it may have tells that there are more.
+-- With ?16 only those whose jobs are dead at this moment; with ?17 no jobs of flows, which are forgotten with their flow.
+insert into tidemill_plan_letter (plan, id, died_at, triage, archived, redrives)
+select ?15, dead.id, dead.died_at, dead.triage, dead.archived, dead.redrives
+from tidemill_dead as dead
+where (?1 is null or lower(hex(dead.id)) in (select value from json_each(?1)))
+    and (?2 is null or dead.kind = ?2)
+    and (?3 is null or dead.queue = ?3)
+    and (?4 is null or dead.tenant = ?4)
+    and (?5 is null or dead.fingerprint = ?5)
+    and (?6 is null or dead.triage = ?6)
+    and (?7 is null or exists (
+        select 1 from tidemill_job as job, json_each(job.options, '$.tags') as tag
+        where job.id = dead.id and tag.value = ?7
+    ))
+    and (?8 is null or dead.died_at >= ?8)
+    and (?9 is null or dead.died_at < ?9)
+    and (?10 is null or instr(dead.error, ?10) > 0)
+    and (?11 is null or ?13 = (
+        select coalesce(
+            iif(json_type(payload, ?11) = 'text', payload ->> ?11, payload -> ?11),
+            iif(json_type(payload, ?12) = 'text', payload ->> ?12, payload -> ?12)
+        )
+        from tidemill_job where id = dead.id
+    ))
+    and (?14 or not dead.archived)
+    and (not ?16 or dead.triage <> 2 and exists (
+        select 1 from tidemill_outcome as outcome
+        where outcome.id = dead.id and outcome.state = 6 and outcome.keyed < 2 and (not ?17 or outcome.flow is null)
+    ))
+limit ?18
