@@ -19,6 +19,7 @@ pub mod limit;
 pub mod measure;
 pub mod name;
 pub mod payload;
+pub mod problem;
 pub mod queue;
 pub mod retention;
 pub mod retry;

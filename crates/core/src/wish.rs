@@ -3,15 +3,17 @@
 //! One struct serves both, so that no wish exists in one place only. It refuses names it does not know: a misspelt
 //! `dealy` must not run a job at once.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 use crate::id::JobId;
-use crate::job::Priority;
 use crate::job::ordered::OnDead;
-use crate::job::unique::{OnDuplicate, Scope, Unique};
+use crate::job::unique::{Made, OnDuplicate, Scope, Unique};
+use crate::job::{Due, NewJob, Options, Priority};
 use crate::retry::Retry;
 use crate::retry::text::BackoffText;
 use crate::span::Span;
@@ -58,6 +60,9 @@ pub struct Wish {
     /// The same, made of the payload: `["payload"]`, or the names of its fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unique_by: Vec<String>,
+    /// The same, as a library made it: 32 digits of hex.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique_print: Option<String>,
     /// How long the unique key is held: `unfinished`, `forever`, or a duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique_scope: Option<String>,
@@ -70,6 +75,9 @@ pub struct Wish {
     /// Attempts in all, the first included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u16>,
+    /// Attempts after which one whose effect nobody knows (a panic, a timeout) is the last; 3 when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ambiguous_attempts: Option<u16>,
     /// The delay between attempts: `5s`, `exponential:1s..1h`, `decorrelated:1s..1h`, `custom:1s,10s,1m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<BackoffText>,
@@ -102,33 +110,37 @@ pub struct Wish {
 impl Wish {
     /// How it is retried, if it says so.
     pub fn retry(&self) -> Option<Retry> {
-        if self.attempts.is_none() && self.backoff.is_none() {
+        let Self { attempts, ambiguous_attempts, backoff, .. } = self;
+        if attempts.is_none() && ambiguous_attempts.is_none() && backoff.is_none() {
             return None;
         }
-        let retry = self.attempts.map_or_else(Retry::default, Retry::attempts);
-        Some(match &self.backoff {
-            Some(backoff) => retry.backoff(backoff.0.clone()),
-            None => retry,
+        let Retry { attempts_max, ambiguous_max, backoff: usual } = Retry::default();
+        Some(Retry {
+            attempts_max: attempts.unwrap_or(attempts_max),
+            ambiguous_max: ambiguous_attempts.unwrap_or(ambiguous_max),
+            backoff: backoff.as_ref().map_or(usual, |backoff| backoff.0.clone()),
         })
     }
 
     /// What makes it the same as another, if it says so.
     pub fn unique(&self) -> Result<Option<Unique>> {
         let says_more = self.unique_scope.is_some() || self.on_duplicate.is_some() || self.force;
-        let unique = match (&self.unique_key, self.unique_by.as_slice()) {
-            (Some(key), []) => Unique::by_key(key),
-            (None, [all]) if all == "payload" => Unique::by_payload(),
-            (None, [_, ..]) => Unique::by_fields(self.unique_by.iter().cloned()),
-            (Some(_), _) => {
+        let by = (&self.unique_key, self.unique_by.as_slice(), &self.unique_print);
+        let unique = match by {
+            (Some(key), [], None) => Unique::by_key(key),
+            (None, [], Some(print)) => Unique::by_print(print),
+            (None, [all], None) if all == "payload" => Unique::by_payload(),
+            (None, [_, ..], None) => Unique::by_fields(self.unique_by.iter().cloned()),
+            (Some(_), ..) | (None, [_, ..], Some(_)) => {
                 return contradiction("a unique key is either given or made of the payload");
             }
-            (None, []) if says_more => {
+            (None, [], None) if says_more => {
                 return contradiction(
                     "duplicates need something that makes them the same; give a unique key, or say which fields of \
                      the payload make one",
                 );
             }
-            (None, []) => return Ok(None),
+            (None, [], None) => return Ok(None),
         };
         let unique = unique.on_duplicate(self.on_duplicate.unwrap_or_default());
         let unique = match self.unique_scope.as_deref() {
@@ -153,10 +165,57 @@ impl Wish {
         if self.delay.is_some() && self.run_at.is_some() {
             return contradiction("a job starts after a delay or at a time, not both");
         }
-        if self.attempts == Some(0) {
+        if self.attempts == Some(0) || self.ambiguous_attempts == Some(0) {
             return contradiction("0 attempts would never run it; give at least 1");
         }
         self.unique().map(drop)
+    }
+}
+
+impl From<&NewJob> for Wish {
+    /// The wish that makes this very job, for another process to make. Where the job stands in a flow, and whose child
+    /// it is, is no wish.
+    fn from(job: &NewJob) -> Self {
+        let span = |ms: u64| Span(Duration::from_millis(ms));
+        let Options { retry, tags, trace, webhook, ordered, .. } = &job.options;
+        let (delay, run_at) = match job.due {
+            Due::Now => (None, None),
+            Due::In(delay) => (Some(Span(delay)), None),
+            Due::At(at) => (None, Some(at)),
+        };
+        let made = job.unique.as_ref().map(|unique| unique.made(&job.kind));
+        Self {
+            kind: job.kind.clone(),
+            payload: RawValue::from_string(job.payload.as_str().to_owned()).ok(),
+            queue: Some(job.queue.clone()),
+            priority: Some(job.priority),
+            delay,
+            run_at,
+            spread: None,
+            tenant: job.tenant.clone(),
+            key: job.key.clone(),
+            ordered: *ordered,
+            unique_key: made.and_then(Made::given).map(str::to_owned),
+            unique_by: Vec::new(),
+            unique_print: made.and_then(Made::print).map(str::to_owned),
+            unique_scope: job.unique.as_ref().map(|unique| match unique.scope {
+                Scope::Period(period) => Span(period).to_string(),
+                scope => scope.word().to_owned(),
+            }),
+            on_duplicate: job.unique.as_ref().map(|unique| unique.on_duplicate),
+            force: job.unique.as_ref().is_some_and(|unique| unique.force),
+            attempts: retry.as_ref().map(|retry| retry.attempts_max),
+            ambiguous_attempts: retry.as_ref().map(|retry| retry.ambiguous_max),
+            backoff: retry.as_ref().map(|retry| BackoffText(retry.backoff.clone())),
+            run_timeout: job.options.run_timeout_ms.map(span),
+            start_within: job.options.start_within_ms.map(span),
+            finish_within: job.options.finish_within_ms.map(span),
+            tags: tags.clone(),
+            trace: trace.clone(),
+            webhook: webhook.as_deref().cloned(),
+            retain: job.options.retain_ms.map(span),
+            id: Some(job.id),
+        }
     }
 }
 
@@ -171,7 +230,7 @@ mod tests {
     #[test]
     fn every_wish_is_read_and_written_as_it_was() {
         let text = r#"{"kind":"k","payload":{"n":9007199254740993},"queue":"mail","priority":"high","delay":"5m",
-            "tenant":"t","key":"c:1","unique_key":"u","unique_scope":"1d","on_duplicate":"join","attempts":3,
+            "tenant":"t","key":"c:1","unique_key":"u","unique_scope":"1d","on_duplicate":"join","attempts":3,"ambiguous_attempts":2,
             "backoff":"fixed:1s","run_timeout":"1m","start_within":"1h","finish_within":"2h","tags":["a"],
             "trace":"00-1","webhook":{"to":"w","events":["dead"]},
             "retain":"1d","id":"018f3a2e-7c11-7bbb-8000-5fd1e2a0c0de"}"#;

@@ -5,37 +5,13 @@
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use serde::{Deserialize, Serialize};
 use tidemill_core::JobId;
 use uuid::Uuid;
 
 /// How long to wait before the store is asked again, if nothing better is known.
 const AGAIN_S: u64 = 1;
 
-/// Why a request was not done, as it is told.
-#[derive(Debug, Clone, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct Problem {
-    /// Names the problem: `urn:tidemill:` and the code.
-    #[serde(rename = "type")]
-    pub uri: String,
-    /// The status in words.
-    pub title: String,
-    /// The status of the answer.
-    pub status: u16,
-    /// What happened, with which value, and what to do.
-    pub detail: String,
-    /// The stable code; `docs/errors` has a page for each.
-    pub code: String,
-    /// The job it is about, if it is about one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub job: Option<JobId>,
-    /// Which one of a batch, from 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub index: Option<usize>,
-    /// Under which id the log has more, of an error that is the server's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trace: Option<Uuid>,
-}
+pub use tidemill_core::problem::Problem;
 
 /// What a route answers.
 pub(crate) type Answer<T> = Result<T, Refusal>;

@@ -1,5 +1,7 @@
 //! What people and programs see of jobs, dead letters, queues and workers.
 
+mod wire;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -14,6 +16,7 @@ use tidemill_core::{ErrorClass, Job, JobId, Payload, Per, Priority, State, Token
 
 /// A job and where it stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "wire::JobView")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobView {
     /// The body. After retention only a keyed job's result is left, and the payload is null.
@@ -28,7 +31,7 @@ pub struct JobView {
     /// When it may start, while it waits.
     pub due_at: Option<Timestamp>,
     /// The gate that holds it, while it waits at one.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<String>,
     /// Who runs it, or ran it last.
     pub worker: Option<WorkerId>,
@@ -43,7 +46,7 @@ pub struct JobView {
     /// Whether it was called off while it runs.
     pub cancel_requested: bool,
     /// How far it has come, as its stream said last.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
 }
 

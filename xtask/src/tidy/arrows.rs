@@ -18,7 +18,7 @@ const ARROWS: [(&str, &[&str]); 9] = [
     ("tidemill-store", &["tidemill-core"]),
     ("tidemill", &["tidemill-core", "tidemill-store"]),
     ("tidemill-relay", &["tidemill-core", "tidemill"]),
-    ("tidemill-client", &["tidemill-core"]),
+    ("tidemill-client", &["tidemill-core", "tidemill"]),
     ("tidemill-server", &["tidemill-core", "tidemill"]),
     (
         "tidemill-cli",
@@ -34,6 +34,9 @@ const ARROWS: [(&str, &[&str]); 9] = [
     (TESTKIT, &["tidemill-core", "tidemill-store"]),
     ("xtask", &[TESTKIT]),
 ];
+
+/// What tests alone may use besides: a client is tried against the server that it is for.
+const TEST_ARROWS: [(&str, &str); 1] = [("tidemill-client", "tidemill-server")];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let manifests = tree.files.iter().filter(|(path, _)| is_manifest(path));
@@ -53,7 +56,8 @@ fn check_manifest(path: &str, text: &str) -> Vec<Violation> {
         return vec![Violation::new(path, 1, RULE, message)];
     };
     let forbidden = dependencies(text).into_iter().filter(|dependency| {
-        let is_test = dependency.is_dev && dependency.name == TESTKIT;
+        let is_known = TEST_ARROWS.contains(&(name, dependency.name));
+        let is_test = dependency.is_dev && (dependency.name == TESTKIT || is_known);
         dependency.is_ours() && !is_test && !allowed.contains(&dependency.name)
     });
     forbidden

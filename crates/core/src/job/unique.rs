@@ -108,6 +108,7 @@ enum By {
     Given(String),
     Payload,
     Fields(Vec<String>),
+    Print(String),
 }
 
 /// A wish to be unique, before its key is known.
@@ -144,6 +145,11 @@ impl Unique {
     /// Same kind and same values of these fields of the payload.
     pub fn by_fields<S: Into<String>>(fields: impl IntoIterator<Item = S>) -> Self {
         Self::new(By::Fields(fields.into_iter().map(Into::into).collect()))
+    }
+
+    /// Same kind and same print of what it was derived from, by another process with this library.
+    pub fn by_print(print: impl Into<String>) -> Self {
+        Self::new(By::Print(print.into()))
     }
 
     /// What a duplicate gets. Defaults to `Reject`.
@@ -189,8 +195,15 @@ impl Unique {
                 name::check("unique key", key, UNIQUE_KEY_BYTES_MAX)?;
                 UniqueKey::given(kind, key)
             }
-            By::Payload => derived(kind, &parse(payload)?),
-            By::Fields(fields) => derived(kind, &chosen(&parse(payload)?, fields)?),
+            By::Payload => UniqueKey::derived(kind, &print(&parse(payload)?)),
+            By::Fields(fields) => {
+                UniqueKey::derived(kind, &print(&chosen(&parse(payload)?, fields)?))
+            }
+            By::Print(print) if is_print(print) => UniqueKey::derived(kind, print),
+            By::Print(print) => {
+                let reason = format!("{print:?} is no print: it has {PRINT_DIGITS} digits of hex");
+                return Err(Error::WishContradiction { reason });
+            }
         };
         let Self { scope, on_duplicate, force, .. } = *self;
         Ok(UniqueKey { key, scope, on_duplicate, force })
@@ -216,6 +229,53 @@ impl UniqueKey {
     pub fn given(kind: &str, key: &str) -> String {
         format!("{kind}={key}")
     }
+
+    /// How a derived one is kept.
+    fn derived(kind: &str, print: &str) -> String {
+        format!("{kind}#{print}")
+    }
+
+    /// What it was made of, for a job of this kind.
+    pub fn made(&self, kind: &str) -> Made<'_> {
+        match self.key.strip_prefix(kind) {
+            Some(rest) if rest.starts_with('#') && is_print(&rest[1..]) => Made::Print(&rest[1..]),
+            Some(rest) if rest.starts_with('=') => Made::Given(&rest[1..]),
+            _ => Made::Given(&self.key),
+        }
+    }
+}
+
+/// What a unique key was made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Made<'a> {
+    /// A key that was given.
+    Given(&'a str),
+    /// Something of its payload, which has this print.
+    Print(&'a str),
+}
+
+impl<'a> Made<'a> {
+    /// The key that was given, if one was.
+    pub fn given(self) -> Option<&'a str> {
+        match self {
+            Self::Given(key) => Some(key),
+            Self::Print(_) => None,
+        }
+    }
+
+    /// The print, if it was derived.
+    pub fn print(self) -> Option<&'a str> {
+        match self {
+            Self::Given(_) => None,
+            Self::Print(print) => Some(print),
+        }
+    }
+}
+
+const PRINT_DIGITS: usize = 32;
+
+fn is_print(text: &str) -> bool {
+    text.len() == PRINT_DIGITS && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 fn parse(payload: &Payload) -> Result<Value> {
@@ -233,9 +293,9 @@ fn chosen(payload: &Value, fields: &[String]) -> Result<Value> {
 }
 
 /// `serde_json` keeps objects sorted by key and writes no spaces: its text is canonical.
-fn derived(kind: &str, inputs: &Value) -> String {
+fn print(inputs: &Value) -> String {
     let hash = blake3::hash(inputs.to_string().as_bytes());
-    format!("{kind}#{}", &hash.to_hex()[..32])
+    hash.to_hex()[..PRINT_DIGITS].to_owned()
 }
 
 #[cfg(test)]
@@ -269,6 +329,20 @@ mod tests {
             key(&all, "k", r#"{"n":9007199254740992}"#),
             key(&all, "k", r#"{"n":9007199254740993}"#)
         );
+    }
+
+    #[test]
+    fn a_key_tells_what_it_was_made_of() {
+        for unique in [Unique::by_key("a=b#c"), Unique::by_payload()] {
+            let made = unique.resolve("k", &Payload::null()).unwrap();
+            let again = match made.made("k") {
+                Made::Given(key) => Unique::by_key(key),
+                Made::Print(print) => Unique::by_print(print),
+            };
+            assert_eq!(again.resolve("k", &Payload::null()).unwrap(), made);
+        }
+        let error = Unique::by_print("abc").resolve("k", &Payload::null()).unwrap_err();
+        assert_eq!(error.code(), "wish_contradiction");
     }
 
     #[test]

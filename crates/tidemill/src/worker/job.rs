@@ -338,8 +338,8 @@ impl Enqueue {
         self
     }
 
-    /// Checks everything and makes the job the store gets.
-    pub(crate) fn check(self, limits: &Limits, now: Timestamp) -> Result<NewJob> {
+    /// Checks everything and makes the job the store gets. The engine does so itself; this is for those who send it there.
+    pub fn check(self, limits: &Limits, now: Timestamp) -> Result<NewJob> {
         let payload = match self.payload {
             Body::Text(text) => Payload::parse(&text, limits)?,
             Body::Written(Ok(text)) => Payload::written(text, limits)?,

@@ -1,0 +1,82 @@
+//! Why a server did not do what it was asked.
+
+use std::time::Duration;
+
+use thiserror::Error;
+use tidemill_core::problem::Problem;
+
+/// The result of a call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call did not do what it was asked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// It was refused before it was sent, or what came back says so in the engine's own words.
+    #[error(transparent)]
+    Engine(#[from] tidemill::Error),
+    /// The server refused it, or failed; it says why.
+    #[error("{}", problem.detail)]
+    Refused {
+        /// What the server said.
+        problem: Box<Problem>,
+        /// When to try again, if it said so.
+        retry_after: Option<Duration>,
+    },
+    /// The server was not reached, or did not answer. It may have done what it was asked.
+    #[error("the server {url} does not answer: {reason}; check that it runs, and the URL")]
+    Unreachable {
+        /// Where.
+        url: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// What was answered is not what a Tidemill server answers.
+    #[error(
+        "the answer of {url} cannot be read: {reason}; is it a Tidemill server of this version?"
+    )]
+    Unreadable {
+        /// Who.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The client cannot be made so.
+    #[error("there can be no client for {url:?}: {reason}")]
+    ClientInvalid {
+        /// The server's URL.
+        url: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// The stable code: the engine's own, where the server refused.
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Engine(error) => error.code(),
+            Self::Refused { problem, .. } => &problem.code,
+            Self::Unreachable { .. } => "server_unreachable",
+            Self::Unreadable { .. } => "answer_unreadable",
+            Self::ClientInvalid { .. } => "client_invalid",
+        }
+    }
+
+    /// The status of the answer, if there was one that says why.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Refused { problem, .. } => Some(problem.status),
+            _ => None,
+        }
+    }
+
+    /// Whether the same call may go well in a moment, with nobody doing anything about it.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::Refused { problem, .. } => matches!(problem.status, 429 | 500..),
+            Self::Unreachable { .. } => true,
+            _ => false,
+        }
+    }
+}

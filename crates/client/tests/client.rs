@@ -1,0 +1,10 @@
+//! The client against a real server, on both stores.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod client {
+    #[macro_use]
+    pub mod kit;
+
+    mod jobs;
+}
