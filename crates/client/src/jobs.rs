@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
-use tidemill::{Enqueue, JobId, JobView, Receipt, Timestamp};
-use tidemill_core::{Limits, NewJob, Wish};
+use tidemill::{Enqueue, JobId, JobView, Receipt};
+use tidemill_core::{Clock, Limits, NewJob, Wish};
 
 use crate::error::Result;
 use crate::wire::{Client, path};
@@ -66,5 +66,5 @@ impl Client {
 /// Checks a job as far as it can be without the server, which has its own limits.
 fn checked(job: Enqueue) -> Result<NewJob> {
     let limits = Limits { payload_bytes_max: usize::MAX, ..Limits::default() };
-    Ok(job.check(&limits, Timestamp::now())?)
+    Ok(job.check(&limits, Clock::System.now())?)
 }

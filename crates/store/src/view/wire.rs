@@ -1,5 +1,5 @@
-//! Views as they are read. A payload is read as it was written, digit by digit, which serde cannot do in a struct that is
-//! flattened into another: here all fields stand side by side.
+//! Views as they are read. A payload is read as it was written, digit by digit, which serde cannot do in a struct that
+//! is flattened into another: here all fields stand side by side.
 
 use jiff::Timestamp;
 use serde::Deserialize;
