@@ -21,8 +21,8 @@ struct Receipts {
 }
 
 impl Client {
-    /// Enqueues a job. It is durable when this answers. The job has its id before it is sent, so the same one sent again
-    /// is enqueued once.
+    /// Enqueues a job. It is durable when this answers. The job has its id before it is sent, so the same one sent
+    /// again is enqueued once.
     pub async fn enqueue(&self, job: impl Into<Enqueue>) -> Result<Receipt> {
         let receipts = self.enqueue_many([job]).await?;
         receipts.first().copied().ok_or_else(|| self.unreadable("no receipt".to_owned()))

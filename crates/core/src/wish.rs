@@ -231,7 +231,8 @@ mod tests {
     fn every_wish_is_read_and_written_as_it_was() {
         let text = r#"{"kind":"k","payload":{"n":9007199254740993},"queue":"mail","priority":"high","delay":"5m",
             "tenant":"t","key":"c:1","unique_key":"u","unique_scope":"1d","on_duplicate":"join","attempts":3,
-            "ambiguous_attempts":2,"backoff":"fixed:1s","run_timeout":"1m","start_within":"1h","finish_within":"2h","tags":["a"],
+            "ambiguous_attempts":2,"backoff":"fixed:1s",
+            "run_timeout":"1m","start_within":"1h","finish_within":"2h","tags":["a"],
             "trace":"00-1","webhook":{"to":"w","events":["dead"]},
             "retain":"1d","id":"018f3a2e-7c11-7bbb-8000-5fd1e2a0c0de"}"#;
         let wish: Wish = serde_json::from_str(text).unwrap();

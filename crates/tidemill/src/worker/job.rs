@@ -338,8 +338,8 @@ impl Enqueue {
         self
     }
 
-    /// Checks everything and makes the job the store gets. The engine does so itself; this is for those who send jobs to
-    /// one.
+    /// Checks everything and makes the job the store gets. The engine does so itself; this is for those who send
+    /// jobs to one.
     pub fn check(self, limits: &Limits, now: Timestamp) -> Result<NewJob> {
         let payload = match self.payload {
             Body::Text(text) => Payload::parse(&text, limits)?,
