@@ -8,7 +8,7 @@ use tidemill::{Enqueue, JobId, JobView, Receipt};
 use tidemill_core::{Clock, Limits, NewJob, Wish};
 
 use crate::error::Result;
-use crate::wire::{Client, path};
+use crate::http::{Client, path};
 
 #[derive(Serialize)]
 struct Many {

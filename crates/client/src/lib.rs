@@ -5,8 +5,11 @@
 //! unless the server makes one thing of it.
 
 mod error;
+mod http;
 mod jobs;
-mod wire;
+mod work;
 
 pub use error::{Error, Result};
-pub use wire::{Builder, Client};
+pub use http::{Builder, Client};
+pub use tidemill_core::wire;
+pub use work::Work;

@@ -7,4 +7,5 @@ mod client {
     pub mod kit;
 
     mod jobs;
+    mod work;
 }

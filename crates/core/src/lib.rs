@@ -31,6 +31,7 @@ pub mod stream;
 pub mod trace;
 pub mod webhook;
 pub mod why;
+pub mod wire;
 pub mod wish;
 pub mod workflow;
 

@@ -9,13 +9,15 @@ use axum::extract::{Path, State};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use tidemill::Payload;
 use tidemill::store::run::{Append, Keep, Renewal, RunWrites};
 use tidemill::store::stream::{StreamAnswer, StreamItem};
-use tidemill_core::stream::Said;
-use tidemill_core::workflow::{Content, Ending, Entry};
-use tidemill_core::{JobId, Token, Wish, WorkerId};
+use tidemill_core::wire::run::{
+    AppendBody, KeepBody, MailAnswer, NumberedEntry, NumberedValue, RenewalBody, RunBody,
+    SaidAnswer, SaidAnswers, SaidBody, SaidItem,
+};
+use tidemill_core::workflow::Content;
+use tidemill_core::{JobId, WorkerId};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
@@ -40,146 +42,45 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(outputs))
 }
 
-/// What a run wants written: all of it, or nothing.
-#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RunBody {
-    /// Nothing of this run was written before; it goes by this version of the code.
-    #[serde(default)]
-    begins: Option<String>,
-    #[serde(default)]
-    entries: Vec<NumberedEntry>,
-    /// What stands beside entries, because it is large.
-    #[serde(default)]
-    values: Vec<NumberedValue>,
-    /// Numbers of entries that others stand for now.
-    #[serde(default)]
-    forget: Vec<u32>,
-    /// What it shows of itself from now on.
-    #[schema(value_type = Option<serde_json::Value>)]
-    #[serde(default)]
-    state: Option<Box<RawValue>>,
-    /// There is something to see to if it ends otherwise than well: undos, children.
-    #[serde(default)]
-    owes: bool,
-    /// Children that are started.
-    #[serde(default)]
-    children: Vec<Wish>,
-    /// Children that nobody waits for any more; they are called off.
-    #[serde(default)]
-    cancel: Vec<JobId>,
-    #[serde(default)]
-    answers: Vec<MailAnswer>,
-    /// It continues anew. Only with a settle whose outcome is `wait`.
-    #[serde(default)]
-    renewal: Option<RenewalBody>,
-    /// What its object is from now on. Only with a settle that is done.
-    #[serde(default)]
-    object: Option<KeepBody>,
-}
-
-/// An entry of a journal.
-#[derive(Debug, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-struct NumberedEntry {
-    number: u32,
-    /// An object with one field, its word.
-    #[schema(value_type = Object)]
-    entry: Entry,
-}
-
-/// What stands beside an entry.
-#[derive(Debug, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-struct NumberedValue {
-    number: u32,
-    #[schema(value_type = serde_json::Value)]
-    value: Box<RawValue>,
-}
-
-/// The answer to a piece of mail that asked for one.
-#[derive(Debug, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-struct MailAnswer {
-    number: i64,
-    /// `{"ok": …}` or `{"err": {"class": …, "message": …}}`.
-    #[schema(value_type = Object)]
-    ending: Ending,
-}
-
-/// How a run continues anew.
-#[derive(Debug, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-struct RenewalBody {
-    #[schema(value_type = serde_json::Value)]
-    payload: Box<RawValue>,
-    #[serde(default)]
-    version: String,
-    /// Numbers of mail that is of no more use.
-    #[serde(default)]
-    taken: Vec<i64>,
-}
-
-/// What an object is from now on.
-#[derive(Debug, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum KeepBody {
-    /// This.
-    #[schema(value_type = serde_json::Value)]
-    This(Box<RawValue>),
-    /// Nothing any more.
-    Nothing,
-}
-
-impl RunBody {
-    /// What the engine is to write for the run of this job.
-    pub(crate) fn of(self, app: &App, caller: &Caller, job: JobId) -> Answer<RunWrites> {
-        let text = |value: serde_json::Result<String>| {
-            value.map_err(|error| Refusal::request(format!("an entry cannot be written: {error}")))
-        };
-        let entries = self.entries.into_iter().map(|NumberedEntry { number, entry }| {
-            Ok((number, text(serde_json::to_string(&entry))?))
-        });
-        let values = self.values.into_iter().map(|NumberedValue { number, value }| {
-            // It may be as large as a body may be: larger than a payload.
-            Ok((number, Payload::trusted(value.get().to_owned())))
-        });
-        let answers = self.answers.into_iter().map(|MailAnswer { number, ending }| {
-            Ok((number, text(serde_json::to_string(&ending))?))
-        });
-        let renewal = self.renewal.map(|RenewalBody { payload: anew, version, taken }| {
-            Answer::Ok(Renewal { payload: payload(Some(anew))?, version, taken })
-        });
-        let object = self.object.map(|keep| {
-            Answer::Ok(match keep {
-                KeepBody::This(state) => Keep::This(payload(Some(state))?),
-                KeepBody::Nothing => Keep::Nothing,
-            })
-        });
-        Ok(RunWrites {
-            begins: self.begins,
-            entries: entries.collect::<Answer<_>>()?,
-            values: values.collect::<Answer<_>>()?,
-            forget: self.forget,
-            state: self.state.map(|state| payload(Some(state))).transpose()?,
-            owes: self.owes,
-            children: app.mill.work().adopt(job, enqueues(caller, self.children)?)?,
-            cancel: self.cancel,
-            answers: answers.collect::<Answer<_>>()?,
-            renewal: renewal.transpose()?,
-            object: object.transpose()?,
+/// What the engine is to write for the run of this job.
+pub(crate) fn writes(body: RunBody, app: &App, caller: &Caller, job: JobId) -> Answer<RunWrites> {
+    let text = |value: serde_json::Result<String>| {
+        value.map_err(|error| Refusal::request(format!("an entry cannot be written: {error}")))
+    };
+    let entries = body
+        .entries
+        .into_iter()
+        .map(|NumberedEntry { number, entry }| Ok((number, text(serde_json::to_string(&entry))?)));
+    let values = body.values.into_iter().map(|NumberedValue { number, value }| {
+        // It may be as large as a body may be: larger than a payload.
+        Ok((number, Payload::trusted(value.get().to_owned())))
+    });
+    let answers = body
+        .answers
+        .into_iter()
+        .map(|MailAnswer { number, ending }| Ok((number, text(serde_json::to_string(&ending))?)));
+    let renewal = body.renewal.map(|RenewalBody { payload: anew, version, taken }| {
+        Answer::Ok(Renewal { payload: payload(Some(anew))?, version, taken })
+    });
+    let object = body.object.map(|keep| {
+        Answer::Ok(match keep {
+            KeepBody::This(state) => Keep::This(payload(Some(state))?),
+            KeepBody::Nothing => Keep::Nothing,
         })
-    }
-}
-
-/// A write to the journal of a run.
-#[derive(Debug, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-struct AppendBody {
-    id: JobId,
-    /// The token of its claim.
-    token: Token,
-    writes: RunBody,
+    });
+    Ok(RunWrites {
+        begins: body.begins,
+        entries: entries.collect::<Answer<_>>()?,
+        values: values.collect::<Answer<_>>()?,
+        forget: body.forget,
+        state: body.state.map(|state| payload(Some(state))).transpose()?,
+        owes: body.owes,
+        children: app.mill.work().adopt(job, enqueues(caller, body.children)?)?,
+        cancel: body.cancel,
+        answers: answers.collect::<Answer<_>>()?,
+        renewal: renewal.transpose()?,
+        object: object.transpose()?,
+    })
 }
 
 /// Writes to the journal of a run, if the token still holds. Entries that are sent again are kept once.
@@ -199,55 +100,11 @@ async fn append(
     if writes.renewal.is_some() || writes.object.is_some() {
         return Err(Refusal::request("a renewal and an object are written with a settle alone"));
     }
-    let writes = writes.of(&app, &caller, id)?;
+    let writes = self::writes(writes, &app, &caller, id)?;
     if app.mill.work().append(worker, Append { job: id, token, writes }).await? {
         return Ok(StatusCode::NO_CONTENT);
     }
     Err(Refusal::from(tidemill::Error::LeaseLost { id }).about(id))
-}
-
-/// What attempts say while they run.
-#[derive(Debug, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-struct SaidBody {
-    /// At most 1,000.
-    items: Vec<SaidItem>,
-}
-
-/// What one attempt says.
-#[derive(Debug, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-struct SaidItem {
-    id: JobId,
-    /// The token of its claim.
-    token: Token,
-    /// Sent again under the same id, right after, it is written once.
-    #[serde(default)]
-    sent: Option<Uuid>,
-    /// What is kept, in this order: all of it, or nothing.
-    #[serde(default)]
-    said: Vec<Said>,
-    /// What reaches only who listens now.
-    #[serde(default)]
-    ephemeral: Vec<Said>,
-}
-
-/// What became of it, in the order of the items.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-struct SaidAnswers {
-    answers: Vec<SaidAnswer>,
-}
-
-/// What became of what one attempt said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum SaidAnswer {
-    /// It is durable.
-    Written,
-    /// The lease was lost: nothing was written.
-    Stale,
-    /// The stream has as many bytes as it may have: nothing was written.
-    Full,
 }
 
 /// Adds to the streams of jobs that a worker runs, each under its token, all in one transaction.
