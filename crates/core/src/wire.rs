@@ -1,5 +1,5 @@
-//! What a server and its clients say to each other, where that is not a view: one struct for both sides, so that neither
-//! can mean something else.
+//! What a server and its clients say to each other, where that is not a view: one struct for both sides, so that
+//! neither can mean something else.
 //!
 //! It refuses fields it does not know in what is asked; answers may grow.
 
