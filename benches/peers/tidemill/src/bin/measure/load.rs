@@ -46,7 +46,8 @@ impl<'a> Hand<'a> {
             name: "measure".into(),
             queues: vec![QUEUE.into()],
             kinds: vec![],
-            slots: 1000, lease_ttl: None
+            slots: 1000,
+            lease_ttl: None,
         };
         mill.store().register(card).await?;
         Ok(Self { mill, id, limits: Arc::default() })

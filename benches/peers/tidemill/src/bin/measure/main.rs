@@ -1,6 +1,6 @@
 //! How Tidemill's verbs cost and how they grow: with the backlog, with history, under a held xmin.
 //!
-//! `measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines|due|crowd|flows|workflows
+//! `measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines|due|crowd|flows|http|workflows
 //! [--store URL] [--jobs N] [--seconds N] [--large] [--keys]`. Without a store it starts a PostgreSQL of its own, or
 //! with `--store sqlite` uses a file of its own. It only reports; nothing here passes or fails.
 
@@ -9,6 +9,7 @@ mod crowd;
 mod due;
 mod flows;
 mod held;
+mod http;
 mod latency;
 mod limits;
 mod lines;
@@ -86,6 +87,7 @@ async fn main() -> Res<()> {
     println!("{what} on {}", mill.store().backend());
     match what.as_str() {
         "limits" => limits::measure(&mill).await?,
+        "http" => http::measure(&mill, options.number("jobs", 50_000)).await?,
         "verbs" => verbs::measure(&mill).await?,
         "backlog" => backlog::measure(&mill, options.number("jobs", 1_000_000), false).await?,
         "history" => backlog::measure(&mill, options.number("jobs", 5_000_000), true).await?,
@@ -107,7 +109,7 @@ async fn main() -> Res<()> {
         "latency" => latency::measure(&mill, options.number("jobs", 500)).await?,
         "fill" => drop(load::fill(&mill, options.number("jobs", 1_000_000)).await?),
         _ => return Err(
-            "measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines|due|crowd|flows|workflows"
+            "measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines|due|crowd|flows|http|workflows"
                 .into(),
         ),
     }
