@@ -9,6 +9,7 @@ use std::time::Duration;
 use tidemill::{Builder, Tidemill};
 
 use crate::exit::{Exit, Failure, Outcome};
+use crate::trail::Trail;
 
 /// The store of commands that were told none.
 pub const DEFAULT_STORE: &str = "sqlite:tidemill.db";
@@ -20,6 +21,8 @@ pub struct App {
     pub store: Option<String>,
     /// Answer in JSON.
     pub json: bool,
+    /// What the command leaves in the record of who did what.
+    pub trail: Trail,
 }
 
 impl App {
@@ -43,7 +46,9 @@ impl App {
 
     /// Opens the store with other choices.
     pub async fn open_with(&self, builder: Builder) -> Outcome<Tidemill> {
-        Ok(builder.open(self.url()).await?)
+        let mill = builder.open(self.url()).await?;
+        self.trail.begin(&mill).await?;
+        Ok(mill)
     }
 
     /// Opens a store that should be there.

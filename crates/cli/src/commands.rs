@@ -1,6 +1,7 @@
 //! The commands, a file each. `run` parses nothing and prints everything.
 
 pub mod alerts;
+pub mod audit;
 pub mod bench;
 pub mod completions;
 pub mod dead;

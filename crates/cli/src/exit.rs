@@ -57,6 +57,11 @@ impl Failure {
         Self::new(Exit::Usage, "usage", message)
     }
 
+    /// Its stable code.
+    pub fn code(&self) -> &'static str {
+        self.code
+    }
+
     /// Its sentence.
     pub fn message(&self) -> &str {
         &self.message

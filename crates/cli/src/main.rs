@@ -11,18 +11,20 @@ mod otlp;
 mod output;
 mod pretty;
 mod progress;
+mod trail;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use app::App;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
-    alerts, bench, completions, dead, demo, doctor, enqueue, flows, jobs, limits, migrate, queues,
-    schedules, serve, token, top, webhooks, work, workers, workflows,
+    alerts, audit, bench, completions, dead, demo, doctor, enqueue, flows, jobs, limits, migrate,
+    queues, schedules, serve, token, top, webhooks, work, workers, workflows,
 };
 use exit::{Exit, Failure, Outcome};
 use otlp::Otlp;
+use trail::Trail;
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 ok · 1 the work failed · 2 usage or refused input · 3 not found ·
@@ -76,6 +78,8 @@ enum Command {
     Top(top::Args),
     /// What somebody should look at
     Alerts,
+    /// Who did what to what, and what became of it
+    Audit(audit::Args),
     /// The workers that are alive
     Workers,
     /// Bring the store's schema up to date
@@ -89,8 +93,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let app = App { store: cli.store, json: cli.json };
+    let program = Cli::command();
+    let matches = program.clone().get_matches();
+    let trail = Trail::of(&program, &matches);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let app = App { store: cli.store, json: cli.json, trail };
     let otlp = match cli.command.otlp().map(Otlp::start).transpose() {
         Ok(otlp) => otlp,
         Err(failure) => return failure.report(app.json).into(),
@@ -98,7 +105,11 @@ fn main() -> ExitCode {
     log_to_stderr(matches!(cli.command, Command::Work(_) | Command::Serve(_)), otlp.as_ref());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let outcome = runtime.map_err(Failure::from).and_then(|runtime| {
-        let outcome = runtime.block_on(run(&app, cli.command));
+        let outcome = runtime.block_on(async {
+            let outcome = run(&app, cli.command).await;
+            app.trail.end(&app, &outcome).await;
+            outcome
+        });
         // A read of stdin cannot be cancelled; an end that waits for it would hang.
         runtime.shutdown_background();
         outcome
@@ -137,6 +148,7 @@ async fn run(app: &App, command: Command) -> Outcome {
         Command::Token(args) => token::run(app, args).await,
         Command::Top(args) => top::run(app, args).await,
         Command::Alerts => alerts::run(app).await,
+        Command::Audit(args) => audit::run(app, args).await,
         Command::Workers => workers::run(app).await,
         Command::Migrate => migrate::run(app).await,
         Command::Doctor => doctor::run(app).await,

@@ -1,4 +1,4 @@
-//! The numbers that name things: a job, a flow, a lease, a worker, a credential and a plan.
+//! The numbers that name things: a job, a flow, a lease, a worker, a credential, a plan and an act.
 //!
 //! Ids of jobs, flows, workers and credentials are UUIDv7, made by the caller's side, so an enqueue that
 //! is sent twice can be recognised. A token is given by the store at every claim and only grows.
@@ -30,6 +30,7 @@ pub struct WorkerId(pub Uuid);
 /// Names a credential for ever. It is no secret.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CredentialId(pub Uuid);
 
 /// Names a plan for dead letters for ever. Ordered by the time it was made.
@@ -37,6 +38,12 @@ pub struct CredentialId(pub Uuid);
 #[serde(transparent)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PlanId(pub Uuid);
+
+/// Names an act in the record of who did what. Ordered by the time it was begun.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AuditId(pub Uuid);
 
 /// Proves a lease. Larger at every claim; a write that carries an older one is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -77,6 +84,7 @@ uuid_id!(FlowId);
 uuid_id!(WorkerId);
 uuid_id!(CredentialId);
 uuid_id!(PlanId);
+uuid_id!(AuditId);
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

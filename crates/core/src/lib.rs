@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod alert;
+pub mod audit;
 pub mod clock;
 pub mod credit;
 pub mod dead;
@@ -43,7 +44,7 @@ pub use depth::Overflow;
 pub use error::{Error, Result};
 pub use flow::Flow;
 pub use gate::{Breaker, Lacking, Limit, Per, QueueLimit, Rate};
-pub use id::{CredentialId, FlowId, JobId, PlanId, Token, WorkerId};
+pub use id::{AuditId, CredentialId, FlowId, JobId, PlanId, Token, WorkerId};
 pub use job::ordered::{Line, OnDead};
 pub use job::outcome::{ErrorClass, Failure, Settlement};
 pub use job::state::State;

@@ -11,12 +11,13 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use tidemill::{JobView, Verified};
+use tidemill::{CredentialId, JobView, Verified};
 use tidemill_core::access::Act;
 use tidemill_core::job::DEFAULT_QUEUE;
 use tidemill_core::{JobId, Wish};
 
 use crate::api::App;
+use crate::audit;
 use crate::problem::{Answer, Refusal};
 use crate::settings::Access;
 
@@ -94,6 +95,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("POST", "/v1/webhooks/{name}/redeliver", Need::Act(Act::Operate)),
     ("GET", "/v1/workers", Need::Act(Act::Look)),
     ("GET", "/v1/alerts", Need::Act(Act::Look)),
+    ("GET", "/v1/audit", Need::Act(Act::Administer)),
     ("POST", "/v1/workers", Need::Act(Act::Work)),
     ("DELETE", "/v1/workers/{id}", Need::Act(Act::Work)),
     ("POST", "/v1/workers/{id}/beat", Need::Act(Act::Work)),
@@ -128,7 +130,7 @@ pub(crate) fn need(method: &str, path: &str) -> Option<Need> {
 #[derive(Debug, Clone)]
 pub(crate) struct Caller(Option<Arc<Verified>>);
 
-/// Finds out who asks, and whether they may.
+/// Finds out who asks, and whether they may; what operators and admins do is written down.
 pub(crate) async fn admit(
     State(app): State<Arc<App>>,
     path: Option<MatchedPath>,
@@ -138,22 +140,38 @@ pub(crate) async fn admit(
     // What is not there is told to everybody; it says nothing.
     let Some(path) = path else { return next.run(request).await };
     let need = need(request.method().as_str(), path.as_str());
-    match (need, app.settings.access) {
-        (Some(Need::Nothing), _) | (_, Access::Open) => {
-            request.extensions_mut().insert(Caller(None));
-        }
+    let (caller, refusal) = match (need, app.settings.access) {
+        (Some(Need::Nothing), _) | (_, Access::Open) => (Caller(None), None),
         (None, _) => return closed(&app, request, next).await,
         (Some(Need::Act(act)), Access::Credentials) => {
             match verified(&app, request.headers()).await {
-                Ok(caller) if caller.grant.may(act) => {
-                    request.extensions_mut().insert(Caller(Some(caller)));
+                Ok(caller) => {
+                    let refusal = (!caller.grant.may(act)).then(|| role_refused(&caller, act));
+                    (Caller(Some(caller)), refusal)
                 }
-                Ok(caller) => return role_refused(&caller, act).into_response(),
                 Err(refusal) => return challenged(refusal),
             }
         }
+    };
+    request.extensions_mut().insert(caller.clone());
+    let begun = if audit::is_audited(request.method(), need) {
+        match audit::Begun::request(&app, &caller, &mut request, &path).await {
+            Ok(begun) => Some(begun),
+            // What cannot be written down is not done.
+            Err(refusal) => return refusal.into_response(),
+        }
+    } else {
+        None
+    };
+    let response = match refusal {
+        Some(refusal) => refusal.into_response(),
+        None => next.run(request).await,
+    };
+    if let Some(begun) = begun {
+        let end = audit::answered(&response);
+        begun.end(&app, end).await;
     }
-    next.run(request).await
+    response
 }
 
 /// A path without a place in the table: a method that it does not answer is told as everywhere, all else is closed.
@@ -216,6 +234,12 @@ impl Caller {
     /// Whose act it is, for notes that are kept.
     pub(crate) fn name(&self) -> &str {
         self.0.as_ref().map_or("http", |caller| caller.name.as_str())
+    }
+
+    /// Who it is, for the record of who did what: a name, and the credential that was shown.
+    pub(crate) fn identity(&self) -> (&str, Option<CredentialId>) {
+        let known = self.0.as_ref().map(|caller| (caller.name.as_str(), Some(caller.id)));
+        known.unwrap_or(("anonymous", None))
     }
 
     /// The one tenant that the caller reaches, if there is one.

@@ -20,8 +20,8 @@ use crate::access::{Need, admit, need};
 use crate::guard::guard;
 use crate::problem::{Problem, Refusal};
 use crate::routes::{
-    alerts, dead, flows, health, jobs, journal, limits, metrics, plans, queues, schedules, streams,
-    webhooks, work, workers, workflows,
+    alerts, audit, dead, flows, health, jobs, journal, limits, metrics, plans, queues, schedules,
+    streams, webhooks, work, workers, workflows,
 };
 use crate::settings::Settings;
 use crate::tls::Tls;
@@ -53,6 +53,7 @@ pub(crate) struct App {
         (name = "webhooks", description = "Who is told of ended jobs"),
         (name = "workers", description = "Who works"),
         (name = "work", description = "What a worker does: register, claim, settle, beat, keep a journal"),
+        (name = "audit", description = "Who did what"),
         (name = "health", description = "Whether the server lives, and can do its work"),
     )
 )]
@@ -75,6 +76,7 @@ fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .merge(workers::routes())
         .merge(metrics::routes())
         .merge(alerts::routes())
+        .merge(audit::routes())
         .merge(work::routes())
         .merge(journal::routes())
         .split_for_parts();

@@ -8,6 +8,7 @@
 
 mod access;
 mod api;
+mod audit;
 mod cursor;
 mod etag;
 mod extract;

@@ -13,6 +13,10 @@ const AGAIN_S: u64 = 1;
 
 pub use tidemill_core::problem::Problem;
 
+/// The code of a refusal, beside its answer, for those who record it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Code(pub &'static str);
+
 /// What a route answers.
 pub(crate) type Answer<T> = Result<T, Refusal>;
 
@@ -130,6 +134,7 @@ impl IntoResponse for Refusal {
             trace,
         };
         let mut response = (status, Json(problem)).into_response();
+        response.extensions_mut().insert(Code(code));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(after) = after {

@@ -1,6 +1,7 @@
 //! The routes, a file for each thing they are about. Each parses, calls one verb of the engine, and answers.
 
 pub(crate) mod alerts;
+pub(crate) mod audit;
 pub(crate) mod dead;
 pub(crate) mod flows;
 pub(crate) mod health;

@@ -8,6 +8,7 @@ mod http {
 
     mod access;
     mod alerts;
+    mod audit;
     mod bad;
     mod dead;
     mod described;

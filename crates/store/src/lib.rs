@@ -6,6 +6,7 @@
 //! transaction, guarded by the token.
 
 pub mod ask;
+pub mod audit;
 pub mod credential;
 pub mod decided;
 pub mod error;
@@ -30,6 +31,7 @@ pub mod wake;
 mod wanted;
 pub mod webhook;
 
+pub use audit::Audits;
 pub use credential::{CredentialView, Credentials};
 pub use error::{Error, Result};
 pub use flow::Flows;

@@ -6,6 +6,7 @@
 //! listens and one that notifies. Losing any of them, or the server, loses no job.
 
 pub mod adapter;
+mod audit;
 mod batch;
 mod body;
 mod cancel;

@@ -6,6 +6,7 @@
 //! own database.
 
 pub mod adapter;
+mod audit;
 mod bound;
 mod cancel;
 mod claim;

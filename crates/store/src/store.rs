@@ -13,6 +13,7 @@ use tidemill_core::retention::Finished;
 use tidemill_core::why::LaneView;
 use tidemill_core::{JobId, NewJob, Payload, RuleBook, WorkerId};
 
+use crate::audit::Audits;
 use crate::credential::Credentials;
 use crate::error::Result;
 use crate::flow::Flows;
@@ -37,7 +38,8 @@ use crate::webhook::Webhooks;
 /// answers is durable when it answers. The store's clock, not the caller's, judges time.
 #[async_trait]
 pub trait Store:
-    Credentials
+    Audits
+    + Credentials
     + Flows
     + Leases
     + Measured

@@ -4,6 +4,7 @@
 //! needs is in `store`.
 
 pub mod alert;
+pub mod audit;
 pub mod builder;
 mod cancel;
 pub mod change;

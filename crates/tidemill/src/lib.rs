@@ -57,6 +57,7 @@ mod worker;
 pub use async_trait::async_trait;
 pub use effect::{Effect, Mark};
 pub use engine::Tidemill;
+pub use engine::audit::Audit;
 pub use engine::builder::Builder;
 pub use engine::change::Retried;
 pub use engine::credential::Credentials;
@@ -90,12 +91,13 @@ pub use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
 pub use tidemill_core::schedule::{Missed, Overlap, Rule, slot_of};
 pub use tidemill_core::stream::{Chunk, End, Event, Progress, Said};
 pub use tidemill_core::{
-    Act, Alert, AlertKind, Backoff, Breaker, Clock, CredentialId, ErrorClass, FlowId, Grant,
-    Jitter, JobId, Lacking, Limit, Limits, ManualClock, OnDead, OnDuplicate, Overflow, Payload,
-    Per, Priority, QueueRules, Rate, Retention, Retry, Role, Scope, Secret, State, Thresholds,
-    Token, Unique, WorkerId,
+    Act, Alert, AlertKind, AuditId, Backoff, Breaker, Clock, CredentialId, ErrorClass, FlowId,
+    Grant, Jitter, JobId, Lacking, Limit, Limits, ManualClock, OnDead, OnDuplicate, Overflow,
+    Payload, Per, PlanId, Priority, QueueRules, Rate, Retention, Retry, Role, Scope, Secret, State,
+    Thresholds, Token, Unique, WorkerId,
 };
 pub use tidemill_store as store;
+pub use tidemill_store::audit;
 pub use tidemill_store::flow::{FlowFilter, FlowHead, FlowView, Input, Output, StepView};
 pub use tidemill_store::plan::{PlanGroup, PlanView};
 pub use tidemill_store::run::{RunActView, RunFilter, RunView};

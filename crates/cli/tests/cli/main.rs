@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test has no use for the error")]
 
 mod alerts;
+mod audit;
 mod dead;
 mod demo;
 mod enqueue;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,7 @@ use utoipa_axum::routes;
 
 use crate::access::Caller;
 use crate::api::App;
+use crate::audit::{Detail, detail};
 use crate::cursor;
 use crate::extract::{Body, Params};
 use crate::problem::{Answer, Problem, Refusal};
@@ -148,7 +149,7 @@ async fn note(
     State(app): State<Arc<App>>,
     caller: Caller,
     Body(Remark { ids, text, triage, archive }): Body<Remark>,
-) -> Answer<Json<Noted>> {
+) -> Answer<(Extension<Detail>, Json<Noted>)> {
     if ids.is_empty() || ids.len() > IDS_MAX {
         return Err(Refusal::request(format!(
             "give between 1 and {IDS_MAX} ids, not {}",
@@ -168,5 +169,6 @@ async fn note(
         None if archive => dead.archive(&ids, by, &text).await?,
         None => dead.note(&ids, by, &text).await?,
     };
-    Ok(Json(Noted { letters }))
+    let word = triage.map_or(if archive { "archived" } else { "noted" }, Triage::word);
+    Ok((detail(format!("{word} {letters} letters")), Json(Noted { letters })))
 }

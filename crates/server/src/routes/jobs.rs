@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -21,6 +21,7 @@ use utoipa_axum::routes;
 
 use crate::access::Caller;
 use crate::api::App;
+use crate::audit::{Detail, detail};
 use crate::etag;
 use crate::extract::{Body, Named, Params};
 use crate::idempotent::{self, Print};
@@ -269,7 +270,7 @@ async fn edit(
     Named(id): Named<JobId>,
     headers: HeaderMap,
     Body(fields): Body<Fields>,
-) -> Answer<Tagged> {
+) -> Answer<(Extension<Detail>, Tagged)> {
     caller.check_job(&app, id).await?;
     if let Some(fixed) = FIXED.iter().find(|name| fields.contains_key(**name)) {
         let detail = format!(
@@ -283,7 +284,8 @@ async fn edit(
         .map_err(|error| Refusal::request(format!("the body is not as it should be: {error}")))?;
     let edited = app.mill.edit(id, changes, etag::wanted(&headers)?).await;
     edited.map_err(|error| Refusal::from(error).about(id))?;
-    show(State(app), caller, Named(id)).await
+    let names: Vec<&str> = fields.keys().map(String::as_str).collect();
+    Ok((detail(names.join(" ")), show(State(app), caller, Named(id)).await?))
 }
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use http::{HeaderName, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use tidemill::{DeadFilter, PlanAct, PlanView};
@@ -15,6 +15,7 @@ use utoipa_axum::routes;
 
 use crate::access::Caller;
 use crate::api::App;
+use crate::audit::{Detail, detail};
 use crate::cursor;
 use crate::extract::{Body, Named, Params};
 use crate::problem::{Answer, Problem};
@@ -56,12 +57,13 @@ async fn make(
     State(app): State<Arc<App>>,
     caller: Caller,
     Body(PlanWish { act, mut filter, why }): Body<PlanWish>,
-) -> Answer<(StatusCode, [(HeaderName, String); 1], Json<PlanView>)> {
+) -> Answer<(StatusCode, [(HeaderName, String); 1], Extension<Detail>, Json<PlanView>)> {
     caller.check_queue(filter.queue.as_deref().unwrap_or("*"))?;
     caller.check_tenant(&mut filter.tenant)?;
     let view = app.mill.dead().plan(filter, act, caller.name(), &why).await?;
     let place = [(header::LOCATION, format!("/v1/dead/plans/{}", view.id))];
-    Ok((StatusCode::CREATED, place, Json(view)))
+    let words = detail(format!("{} {} letters", view.act.word(), view.letters));
+    Ok((StatusCode::CREATED, place, words, Json(view)))
 }
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -142,9 +144,10 @@ async fn apply(
     State(app): State<Arc<App>>,
     caller: Caller,
     Named(id): Named<PlanId>,
-) -> Answer<Json<PlanView>> {
+) -> Answer<(Extension<Detail>, Json<PlanView>)> {
     seen(&app, &caller, id).await?;
-    Ok(Json(app.mill.dead().apply(id, caller.name()).await?))
+    let view = app.mill.dead().apply(id, caller.name()).await?;
+    Ok((detail(format!("{} {} letters", view.act.word(), view.done)), Json(view)))
 }
 
 /// Takes back what a plan did, of letters that are as it left them; a replay of jobs that have not started since.
@@ -159,7 +162,8 @@ async fn undo(
     State(app): State<Arc<App>>,
     caller: Caller,
     Named(id): Named<PlanId>,
-) -> Answer<Json<PlanView>> {
+) -> Answer<(Extension<Detail>, Json<PlanView>)> {
     seen(&app, &caller, id).await?;
-    Ok(Json(app.mill.dead().undo(id, caller.name()).await?))
+    let view = app.mill.dead().undo(id, caller.name()).await?;
+    Ok((detail(format!("{} {} letters", view.act.word(), view.undone)), Json(view)))
 }

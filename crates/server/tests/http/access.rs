@@ -2,6 +2,7 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tidemill::audit::AuditFilter;
 use tidemill::{Grant, Role};
 use tidemill_server::Server;
 
@@ -94,6 +95,7 @@ const WORK: &[&str] = &[
     "append_journal",
     "append_stream",
 ];
+const ADMINISTER: &[&str] = &["list_audit"];
 const EVERYBODY: &[&str] = &["livez", "startupz", "readyz"];
 
 /// Who may do an operation, written down a second time.
@@ -101,8 +103,8 @@ fn may(role: Role, operation: &str) -> bool {
     match role {
         Role::Viewer => LOOK.contains(&operation),
         Role::Producer => LOOK.contains(&operation) || ENQUEUE.contains(&operation),
-        Role::Worker => !OPERATE.contains(&operation),
-        Role::Operator => !WORK.contains(&operation),
+        Role::Worker => ![OPERATE, ADMINISTER].concat().contains(&operation),
+        Role::Operator => ![WORK, ADMINISTER].concat().contains(&operation),
         Role::Admin => true,
     }
 }
@@ -129,7 +131,7 @@ async fn every_operation_is_for_those_it_is_for_and_nobody_else() {
                 told.is(200);
                 continue;
             }
-            assert!([LOOK, ENQUEUE, WORK, OPERATE].concat().contains(&name), "{name}");
+            assert!([LOOK, ENQUEUE, WORK, OPERATE, ADMINISTER].concat().contains(&name), "{name}");
             let told = told.refused(401, "credential_missing", "token create");
             assert!(told.header("www-authenticate").starts_with("Bearer"));
             assert!(operation["security"].is_array(), "{name}");
@@ -142,7 +144,22 @@ async fn every_operation_is_for_those_it_is_for_and_nobody_else() {
             }
         }
     }
-    assert_eq!(seen, Role::ALL.len() * (LOOK.len() + ENQUEUE.len() + WORK.len() + OPERATE.len()));
+    let all = [LOOK, ENQUEUE, WORK, OPERATE, ADMINISTER].concat();
+    assert_eq!(seen, Role::ALL.len() * all.len());
+    // Whatever operators and admins do is in the record, by everybody who tried, and nothing else is.
+    let filter = AuditFilter { limit: 10_000, ..AuditFilter::default() };
+    let acts = kit.mill.audit().list(&filter).await.unwrap();
+    let mut expected: Vec<_> = OPERATE.iter().map(|name| ((*name).to_owned(), 5)).collect();
+    expected.sort();
+    let mut found = std::collections::BTreeMap::<String, usize>::new();
+    for act in &acts {
+        *found.entry(act.act.clone()).or_default() += 1;
+        let is_refused = act.result.as_deref() == Some("role_refused");
+        let role = Role::ALL.into_iter().find(|role| role.word() == act.who).unwrap();
+        assert_eq!(is_refused, !may(role, &act.act), "{act:?}");
+        assert!(act.credential.is_some() && act.ended_at.is_some(), "{act:?}");
+    }
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), expected);
     kit.close().await;
 }
 

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use tidemill::audit::{AuditFilter, NewAudit};
 use tidemill::store::view::QueueRules;
 use tidemill::testing::{drain, tend};
-use tidemill::{Clock, Enqueue, Fail, JobFilter, JobId, Retention, Tidemill, Worker};
+use tidemill::{
+    AuditId, Clock, DeadFilter, Enqueue, Fail, JobFilter, JobId, PlanAct, Retention, Tidemill,
+    Worker,
+};
 use tidemill_testkit::eventually::eventually;
 
 use super::kit::{Echo, Kit, SOON};
@@ -15,6 +19,7 @@ over_both_stores!(
     queue_keeps_its_latest_dead_letters_within_bytes,
     job_can_wish_for_its_own_retention,
     retention_of_the_instance_holds_where_a_queue_has_no_rule,
+    plans_and_acts_go_when_their_time_is_over,
     running_worker_tends_by_itself,
 );
 
@@ -109,6 +114,40 @@ async fn retention_of_the_instance_holds_where_a_queue_has_no_rule(kit: Kit) {
     kit.advance(Duration::from_secs(1));
     tend(&mill).await.unwrap();
     assert!(!is_kept(&mill, id).await);
+}
+
+async fn plans_and_acts_go_when_their_time_is_over(kit: Kit) {
+    let mill = kit.open_still().await;
+    mill.enqueue(Echo::new("bad")).await.unwrap();
+    drain(worker(&mill)).await.unwrap();
+    let plan = mill.dead().plan(DeadFilter::default(), PlanAct::Archive, "ada", "seen").await;
+    let plan = plan.unwrap();
+    assert_eq!((plan.letters, mill.dead().apply(plan.id, "ada").await.unwrap().done), (1, 1));
+    let act = NewAudit {
+        id: AuditId::new(),
+        who: "ada".into(),
+        credential: None,
+        act: "apply_plan".into(),
+        target_kind: "plan".into(),
+        target: plan.id.to_string(),
+        detail: "x".repeat(10_000),
+    };
+    mill.audit().begin(act).await.unwrap();
+    let acts = async || {
+        let filter = AuditFilter { limit: 9, ..AuditFilter::default() };
+        mill.audit().list(&filter).await.unwrap()
+    };
+    assert!(acts().await[0].detail.len() <= 300, "it is short");
+    kit.advance(29 * DAY);
+    tend(&mill).await.unwrap();
+    assert_eq!(mill.dead().plans(None, 9).await.unwrap().len(), 1);
+    kit.advance(2 * DAY);
+    tend(&mill).await.unwrap();
+    let gone = mill.dead().undo(plan.id, "ada").await.unwrap_err();
+    assert_eq!((gone.code(), acts().await.len()), ("plan_unknown", 1));
+    kit.advance(365 * DAY);
+    tend(&mill).await.unwrap();
+    assert!(acts().await.is_empty());
 }
 
 async fn running_worker_tends_by_itself(kit: Kit) {

@@ -47,7 +47,10 @@ pub struct Act {
 pub async fn note(app: &App, args: Note) -> Outcome {
     let by = args.by.unwrap_or_else(whoami);
     let mill = app.open_existing().await?;
-    let Some(filter) = args.target.settle(&mill, "note").await? else { return Ok(Exit::Ok) };
+    let Some(filter) = args.target.settle(&mill, "note").await? else {
+        app.trail.nothing();
+        return Ok(Exit::Ok);
+    };
     let mut letters = 0;
     for page in matching(&mill, &filter).await?.chunks(PAGE) {
         letters += mill.dead().note(page, &by, &args.message).await?;
@@ -105,9 +108,9 @@ async fn planned(app: &App, args: Act, verb: &str, act: PlanAct) -> Outcome {
     }
     if view.letters == 0 {
         eprintln!("no dead letter matches");
-        return Ok(Exit::Ok);
     }
-    if meant.asks && !plans::confirmed(&view, verb)? {
+    if view.letters == 0 || meant.asks && !plans::confirmed(&view, verb)? {
+        app.trail.nothing();
         return Ok(Exit::Ok);
     }
     let applied = mill.dead().apply(view.id, &by).await?;

@@ -73,7 +73,10 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         plans::show(app, &mill.dead().plan(filter, PlanAct::Replay, &by, "replay").await?);
         return Ok(Exit::Ok);
     }
-    let Some(filter) = args.target.settle(&mill, "replay").await? else { return Ok(Exit::Ok) };
+    let Some(filter) = args.target.settle(&mill, "replay").await? else {
+        app.trail.nothing();
+        return Ok(Exit::Ok);
+    };
     let outcome = match single {
         Some(id) => {
             let edited = if args.edit { edit(&mill, id).await? } else { None };

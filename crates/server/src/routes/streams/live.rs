@@ -11,6 +11,7 @@ use axum::response::Response;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use tidemill::audit::AuditEnd;
 use tidemill::{CancelAnswer, Event, Follow, JobId, Priority, Signal};
 use tidemill_core::access::Act;
 use tokio::time::Instant;
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 use super::{From, Place, begin};
 use crate::access::Caller;
 use crate::api::App;
+use crate::audit::Begun;
 use crate::extract::{Named, Params};
 use crate::problem::{Answer, Problem, Refusal};
 
@@ -228,14 +230,20 @@ async fn obey(
     let missing = |what: &str| Refusal::request(format!("the message needs a {what}"));
     let signal = match act {
         Word::Cancel => {
-            caller.check_act(Act::Operate)?;
             let reason = reason.as_deref().unwrap_or("cancelled");
-            return Ok(Some(app.mill.cancel(job, reason).await?));
+            let cancel = async {
+                caller.check_act(Act::Operate)?;
+                Ok(Some(app.mill.cancel(job, reason).await?))
+            };
+            return recorded(app, caller, "cancel_job", job, cancel).await;
         }
         Word::SetPriority => {
-            caller.check_act(Act::Operate)?;
-            app.mill.set_priority(job, priority.ok_or_else(|| missing("priority"))?).await?;
-            return Ok(None);
+            let set = async {
+                caller.check_act(Act::Operate)?;
+                app.mill.set_priority(job, priority.ok_or_else(|| missing("priority"))?).await?;
+                Ok(None)
+            };
+            return recorded(app, caller, "edit_job", job, set).await;
         }
         Word::Signal => Signal::new(name.ok_or_else(|| missing("name"))?, &payload),
         Word::Answer => Signal::new(name.as_deref().unwrap_or("answer"), &payload),
@@ -246,4 +254,19 @@ async fn obey(
     caller.check_act(Act::Enqueue)?;
     app.mill.signal(job, id.into_iter().fold(signal, Signal::id)).await?;
     Ok(None)
+}
+
+/// Does what an operator asks for in a message, written down as the operation that it stands for.
+async fn recorded<T>(
+    app: &App,
+    caller: &Caller,
+    operation: &str,
+    job: JobId,
+    act: impl Future<Output = Answer<T>>,
+) -> Answer<T> {
+    let begun = Begun::message(app, caller, operation, job).await?;
+    let done = act.await;
+    let result = done.as_ref().map_or_else(|refusal| refusal.told().0, |_| "ok").to_owned();
+    begun.end(app, AuditEnd { result, ..AuditEnd::default() }).await;
+    done
 }

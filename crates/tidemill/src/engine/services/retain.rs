@@ -1,13 +1,14 @@
-//! Forgets finished jobs whose retention has passed, and plans that are kept no longer.
+//! Forgets finished jobs whose retention has passed, and plans and acts that are kept no longer.
 //!
 //! It walks over all of them, oldest first, a page a turn, and starts over at the end. So no index
 //! and no counter burdens the hot path; `core::retention` has the rule. One node at a time does it.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use tidemill_core::audit;
 use tidemill_core::dead::plan::PLANS_MAX;
 use tidemill_core::retention::Sweep;
 use tidemill_core::{JobId, Retention, WorkerId};
@@ -19,11 +20,14 @@ use crate::error::Result;
 
 const PAGE_ROWS: usize = 2000;
 const DUTY_TTL: Duration = Duration::from_secs(30);
+const FORGET_EVERY: Duration = Duration::from_mins(10);
 
 pub struct Retain {
     holder: WorkerId,
     walk: AsyncMutex<Walk>,
     rules: Mutex<HashMap<String, Retention>>,
+    /// When plans and acts were last forgotten.
+    forgot: AsyncMutex<Option<Instant>>,
 }
 
 #[derive(Default)]
@@ -34,7 +38,12 @@ struct Walk {
 
 impl Default for Retain {
     fn default() -> Self {
-        Self { holder: WorkerId::new(), walk: AsyncMutex::default(), rules: Mutex::default() }
+        Self {
+            holder: WorkerId::new(),
+            walk: AsyncMutex::default(),
+            rules: Mutex::default(),
+            forgot: AsyncMutex::default(),
+        }
     }
 }
 
@@ -51,7 +60,7 @@ impl Service for Retain {
     async fn turn(&self, mill: &Tidemill) -> Result<()> {
         let is_ours = mill.0.store.take_duty(self.name(), self.holder, DUTY_TTL).await?;
         if is_ours && self.page(mill).await? {
-            mill.0.store.forget_plans(PLANS_MAX).await?;
+            self.forget(mill).await?;
         }
         Ok(())
     }
@@ -63,7 +72,7 @@ impl Retain {
         for _ in 0..2 {
             while !self.page(mill).await? {}
         }
-        Ok(())
+        self.forget(mill).await
     }
 
     /// One page; answers whether it was the last of the round.
@@ -85,6 +94,19 @@ impl Retain {
             walk.sweep.end_round(|queue| self.rules_of(mill, queue));
         }
         Ok(last)
+    }
+
+    /// Forgets plans and acts that are kept no longer; now and then, for it counts them.
+    async fn forget(&self, mill: &Tidemill) -> Result<()> {
+        let mut forgot = self.forgot.lock().await;
+        if forgot.is_some_and(|at| at.elapsed() < FORGET_EVERY) {
+            return Ok(());
+        }
+        let plans = mill.0.store.forget_plans(PLANS_MAX).await?;
+        let acts = mill.0.store.forget_audit(audit::KEPT, audit::ROWS_MAX).await?;
+        // Where there is more, it goes on with the next turn.
+        *forgot = (!plans && !acts).then(Instant::now);
+        Ok(())
     }
 
     async fn learn_rules(&self, mill: &Tidemill) -> Result<()> {

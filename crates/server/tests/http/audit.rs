@@ -1,0 +1,108 @@
+//! The record of who did what.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidemill::{Grant, Role};
+
+use super::kit::Kit;
+
+over_both_stores!(
+    acts_are_recorded_with_who_what_and_what_became_of_them,
+    the_record_is_paged_and_filtered_and_for_admins_alone,
+);
+
+async fn acts(kit: &Kit, secret: &str, query: &str) -> Value {
+    let path = format!("/v1/audit{query}");
+    kit.ask(secret, Method::GET, &path, json!({})).await.is(200).body
+}
+
+async fn acts_are_recorded_with_who_what_and_what_became_of_them(kit: Kit) {
+    let dead = {
+        let worker = kit.work().await;
+        let id = kit.enqueue(json!({ "kind": "fail" })).await;
+        kit.finished(&id).await;
+        worker.stop().await;
+        id
+    };
+    let waiting = kit.enqueue(json!({ "kind": "echo", "payload": { "card": "4242" } })).await;
+    kit.post("/v1/queues/mail:eu/pause", json!({})).await.is(200);
+    let kit = kit.closed().await;
+    let admin = kit.credential("root", Grant::new(Role::Admin)).await;
+    let operator = kit.credential("ada", Grant::new(Role::Operator)).await;
+    let viewer = kit.credential("eve", Grant::new(Role::Viewer)).await;
+    let ask = async |secret: &str, method: Method, path: &str, body: Value| {
+        kit.ask(secret, method, path, body).await
+    };
+    let edit = json!({ "payload": { "card": "1111" }, "priority": "high" });
+    ask(&operator, Method::PATCH, &format!("/v1/jobs/{waiting}"), edit).await.is(200);
+    let cancel = format!("/v1/jobs/{waiting}/cancel");
+    ask(&viewer, Method::POST, &cancel, json!({})).await.refused(403, "role_refused", "");
+    ask(&operator, Method::POST, &cancel, json!({})).await.is(200);
+    let nobody = tidemill::JobId::new();
+    let retry = format!("/v1/jobs/{nobody}/retry");
+    ask(&operator, Method::POST, &retry, json!({})).await.refused(404, "job_unknown", "");
+    let plan = json!({ "act": "archive", "filter": { "ids": [dead] } });
+    let plan = ask(&operator, Method::POST, "/v1/dead/plans", plan).await.is(201).body;
+    let plan = plan["id"].as_str().unwrap();
+    let apply = format!("/v1/dead/plans/{plan}/apply");
+    ask(&operator, Method::POST, &apply, json!({})).await.is(200);
+    // Nobody whom it knows, and nothing that changes.
+    kit.post(&cancel, json!({})).await.refused(401, "credential_missing", "");
+    ask(&operator, Method::GET, "/v1/dead", json!({})).await.is(200);
+    ask(&operator, Method::POST, "/v1/jobs", json!({ "kind": "echo" })).await.is(201);
+
+    let page = acts(&kit, &admin, "").await;
+    let told: Vec<_> = page["acts"].as_array().unwrap().iter().rev().collect();
+    let expected = [
+        ("anonymous", "pause_queue", "queue", "mail:eu", "ok", ""),
+        ("ada", "edit_job", "job", waiting.as_str(), "ok", "payload priority"),
+        ("eve", "cancel_job", "job", &waiting, "role_refused", ""),
+        ("ada", "cancel_job", "job", &waiting, "ok", ""),
+        ("ada", "retry_job", "job", &nobody.to_string(), "job_unknown", ""),
+        ("ada", "plan_dead", "plan", plan, "ok", "archive 1 letters"),
+        ("ada", "apply_plan", "plan", plan, "ok", "archive 1 letters"),
+    ];
+    assert_eq!(told.len(), expected.len(), "{page}");
+    for (told, (who, act, kind, target, result, detail)) in told.iter().zip(expected) {
+        let fields = ["who", "act", "target_kind", "target", "result", "detail"];
+        let found = fields.map(|field| told[field].as_str().unwrap());
+        assert_eq!(found, [who, act, kind, target, result, detail]);
+        assert_eq!(told["credential"].is_string(), who != "anonymous");
+        assert!(told["ended_at"].is_string(), "{told}");
+    }
+    let text = page.to_string();
+    assert!(!text.contains("4242") && !text.contains("1111"), "no payload is in it");
+    kit.close().await;
+}
+
+async fn the_record_is_paged_and_filtered_and_for_admins_alone(kit: Kit) {
+    let kit = kit.closed().await;
+    let admin = kit.credential("root", Grant::new(Role::Admin)).await;
+    let operator = kit.credential("ada", Grant::new(Role::Operator)).await;
+    for queue in ["a", "b", "c"] {
+        let path = format!("/v1/queues/{queue}/pause");
+        kit.ask(&operator, Method::POST, &path, json!({})).await.is(200);
+    }
+    kit.ask(&admin, Method::POST, "/v1/queues/a/resume", json!({})).await.is(200);
+    let refused = kit.ask(&operator, Method::GET, "/v1/audit", json!({})).await;
+    refused.refused(403, "role_refused", "admin");
+    let first = acts(&kit, &admin, "?limit=3").await;
+    let next = first["next"].as_str().unwrap();
+    let rest = acts(&kit, &admin, &format!("?limit=3&cursor={next}")).await;
+    assert_eq!((rest["acts"].as_array().unwrap().len(), &rest["next"]), (1, &json!(null)));
+    assert_eq!(rest["acts"][0]["target"], "a");
+    for (query, count) in [
+        ("?who=ada", 3),
+        ("?act=resume_queue", 1),
+        ("?target=a", 2),
+        ("?target=a&who=root", 1),
+        ("?since=2100-01-01T00:00:00Z", 0),
+        ("?until=2100-01-01T00:00:00Z", 4),
+    ] {
+        let found = acts(&kit, &admin, query).await;
+        assert_eq!(found["acts"].as_array().unwrap().len(), count, "{query}");
+    }
+    let wrong = kit.ask(&admin, Method::GET, "/v1/audit?whom=ada", json!({})).await;
+    wrong.refused(400, "request_invalid", "whom");
+    kit.close().await;
+}
