@@ -20,18 +20,17 @@ const PRODUCER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 /// Has a step that fails once, and enqueues another job out of its second try.
 async fn outer(_: Payload, cx: Context) -> Result<JobId, Fail> {
     let mill = cx.mill().clone();
-    cx.step("send")
-        .run(move |step| {
-            let mill = mill.clone();
-            async move {
-                if step.attempt() == 1 {
-                    return Err(Fail::transient("not yet").retry_after(Duration::ZERO));
-                }
-                let receipt = mill.enqueue(Enqueue::raw("inner", "{}")).await;
-                receipt.map(|receipt| receipt.id()).map_err(Fail::transient)
+    let send = cx.step("send").run(move |step| {
+        let mill = mill.clone();
+        async move {
+            if step.attempt() == 1 {
+                return Err(Fail::transient("not yet").retry_after(Duration::ZERO));
             }
-        })
-        .await
+            let receipt = mill.enqueue(Enqueue::raw("inner", "{}")).await;
+            receipt.map(|receipt| receipt.id()).map_err(Fail::transient)
+        }
+    });
+    Box::pin(send).await
 }
 
 async fn spans_belong_together(url: &str, exporter: &InMemorySpanExporter) {
@@ -40,7 +39,7 @@ async fn spans_belong_together(url: &str, exporter: &InMemorySpanExporter) {
     let worker = mill
         .worker()
         .handle_raw("outer", Settings::default(), |payload, cx| async {
-            let id = outer(payload, cx).await?;
+            let id = Box::pin(outer(payload, cx)).await?;
             Ok(Payload::parse(&format!("\"{id}\""), &tidemill::Limits::default()).unwrap())
         })
         .handle_raw("inner", Settings::default(), |payload: Payload, _| async { Ok(payload) })
