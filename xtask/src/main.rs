@@ -1,10 +1,12 @@
-//! The house's own commands: `cargo xtask test`, `cargo xtask torture`, `cargo xtask soak`, `cargo xtask tidy`.
+//! The house's own commands: `cargo xtask test`, `cargo xtask torture`, `cargo xtask soak`, `cargo xtask contract`,
+//! `cargo xtask tidy`.
 //!
 //! Everything that decides whether a change is good is one command that runs the same on a laptop
 //! and in CI, and that gets its own database servers. No shell scripts, no service containers.
 //!
 //! It refuses to skip: what cannot be checked here fails, and says what is missing.
 
+mod contract;
 mod examples;
 mod report;
 mod runner;
@@ -37,12 +39,17 @@ enum Command {
         #[arg(long, default_value_t = 5)]
         minutes: u32,
     },
-    /// Open many idle streams at a server, and see what they cost.
+    /// Open many idle streams at a server, and hold its API against its description for long.
     Soak {
-        /// How many.
+        /// How many streams.
         #[arg(long, default_value_t = 10_000)]
         streams: u32,
+        /// For how many minutes requests are made up, per store.
+        #[arg(long, default_value_t = 10)]
+        minutes: u32,
     },
+    /// Hold the API of a running server against its description: one step of `test`.
+    Contract,
     /// The house rules that no compiler knows.
     Tidy,
 }
@@ -60,7 +67,8 @@ async fn run() -> Result<ExitCode> {
     match Arguments::parse().command {
         Command::Test => test::test(&root).await,
         Command::Torture { minutes } => torture::torture(&root, minutes).await,
-        Command::Soak { streams } => soak::soak(&root, streams).await,
+        Command::Soak { streams, minutes } => soak::soak(&root, streams, minutes).await,
+        Command::Contract => contract::contract(&root).await,
         Command::Tidy => {
             tidy::tidy(&root)?;
             println!("tidy");

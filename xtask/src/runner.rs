@@ -60,6 +60,27 @@ impl Runner {
         Ok(())
     }
 
+    /// Runs a program in `folder` to its end; what it prints goes to the terminal.
+    pub async fn watch(
+        &mut self,
+        program: &Path,
+        folder: &Path,
+        arguments: &[&str],
+        variables: &[(&str, String)],
+    ) -> Result<()> {
+        let mut command = self.command(program);
+        command
+            .current_dir(folder)
+            .args(arguments)
+            .envs(variables.iter().map(|(name, value)| (name, value)));
+        let shown = program.display();
+        let mut child = command.spawn().with_context(|| format!("cannot run {shown}"))?;
+        let group = group_of(&child)?;
+        let status = self.finish(group, child.wait()).await??;
+        ensure!(status.success(), "{shown} failed ({status})");
+        Ok(())
+    }
+
     /// Runs a program in `folder` and returns what it printed; its talk goes to the terminal.
     pub async fn capture(
         &mut self,

@@ -13,7 +13,7 @@ use tidemill_testkit::{Binaries, Cluster, Pgbouncer};
 
 use crate::report::Report;
 use crate::runner::Runner;
-use crate::{examples, tidy};
+use crate::{contract, examples, tidy};
 
 /// Runs all steps and prints their summary.
 pub async fn test(root: &Path) -> Result<ExitCode> {
@@ -26,7 +26,7 @@ pub async fn test(root: &Path) -> Result<ExitCode> {
 async fn steps(root: &Path, runner: &mut Runner, report: &mut Report) -> Result<()> {
     report.step("formatting", runner.cargo("fmt --all --check")).await?;
     report.step("tidy", async { tidy::tidy(root) }).await?;
-    let _cluster = report.step("database servers", async { servers(runner) }).await?;
+    let cluster = report.step("database servers", async { servers(runner) }).await?;
     let lint = "clippy --workspace --all-targets --all-features -- -D warnings";
     report.step("lints", runner.cargo(lint)).await?;
     // Not --all-targets: that would also run the benchmarks.
@@ -36,7 +36,11 @@ async fn steps(root: &Path, runner: &mut Runner, report: &mut Report) -> Result<
     report.step("documentation's examples", runner.cargo(doc_tests)).await?;
     runner.set("RUSTDOCFLAGS", "-D warnings");
     report.step("documentation", runner.cargo("doc --workspace --no-deps --all-features")).await?;
-    report.step("examples", examples::check(root, runner)).await
+    report.step("examples", examples::check(root, runner)).await?;
+    let store = cluster.url("postgres");
+    report
+        .step("API as described", contract::check(root, runner, &store, contract::Depth::Test))
+        .await
 }
 
 /// Finds or installs the servers, starts PostgreSQL, and tells the tests where they are.

@@ -1,5 +1,6 @@
 //! The whole API: all routes, what they share, and their description.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::DefaultBodyLimit;
@@ -13,10 +14,11 @@ use tower_http::timeout::RequestBodyTimeoutLayer;
 use utoipa::OpenApi;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{Content, Ref, ResponseBuilder};
+use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder, Schema};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::access::{Need, admit, need};
+use crate::docs;
 use crate::guard::guard;
 use crate::problem::{Problem, Refusal};
 use crate::routes::{
@@ -89,6 +91,7 @@ fn complete(description: &mut utoipa::openapi::OpenApi) {
     let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("tdm_…").build();
     let components = description.components.get_or_insert_default();
     components.add_security_scheme("credential", SecurityScheme::Http(scheme));
+    open_parts(&mut components.schemas);
     for (path, item) in &mut description.paths.paths {
         let all = [
             ("GET", &mut item.get),
@@ -103,20 +106,47 @@ fn complete(description: &mut utoipa::openapi::OpenApi) {
             {
                 let requirement = SecurityRequirement::new("credential", Vec::<String>::new());
                 operation.security = Some(vec![requirement]);
-                refuse(operation, path.starts_with("/v1/jobs/{id}"));
+                let of_one =
+                    ONES.into_iter().find(|(of, _)| path.starts_with(of) && method != "PUT");
+                refuse(operation, of_one.map(|(_, missing)| missing));
             }
         }
     }
 }
 
-/// The refusals of an operation; `of_job`: of one job, that may not be there.
-fn refuse(operation: &mut Operation, of_job: bool) {
+/// A part that knows no other fields would forbid those of the whole; what is refused is refused all the same.
+fn open_parts(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
+    let wholes = schemas.values().filter_map(|schema| match schema {
+        RefOr::T(Schema::AllOf(whole)) => Some(&whole.items),
+        _ => None,
+    });
+    let parts = wholes.flatten().filter_map(|part| match part {
+        RefOr::Ref(part) => part.ref_location.rsplit('/').next().map(str::to_owned),
+        RefOr::T(_) => None,
+    });
+    for name in parts.collect::<Vec<_>>() {
+        if let Some(RefOr::T(Schema::Object(part))) = schemas.get_mut(&name) {
+            part.additional_properties = None;
+        }
+    }
+}
+
+/// Where an operation is about one thing that may not be there, and how that is told.
+const ONES: [(&str, &str); 4] = [
+    ("/v1/jobs/{id}", "There is no such job"),
+    ("/v1/flows/{id}", "There is no such flow"),
+    ("/v1/workflows/{id}", "There is no such run"),
+    ("/v1/webhooks/{name}", "There is no such webhook"),
+];
+
+/// The refusals of an operation; `missing`: what it says when that is not there which it is about.
+fn refuse(operation: &mut Operation, missing: Option<&str>) {
     let has_body = operation.request_body.is_some();
     for (status, says, is_so) in [
         ("400", "The request, or a wish in it, cannot be", true),
         ("401", "Nobody knows who asks", true),
         ("403", "Who asks may not", true),
-        ("404", "There is no such job", of_job),
+        ("404", missing.unwrap_or_default(), missing.is_some()),
         ("413", "The body has too many bytes", has_body),
         ("415", "The body is not JSON", has_body),
         ("500", "The server failed; its log has more", true),
@@ -142,6 +172,7 @@ pub(crate) fn service(app: Arc<App>) -> Router {
     let (routes, description) = described();
     let settings = &app.settings;
     routes
+        .merge(docs::routes(&description, settings.access))
         .route("/openapi.json", get(move || async move { Json(description) }))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)

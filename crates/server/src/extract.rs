@@ -98,3 +98,15 @@ where
         })
     }
 }
+
+/// Several names or ids in the path.
+pub(crate) struct Names<T>(pub T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Names<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let read = Path::<T>::from_request_parts(parts, state).await;
+        read.map(|Path(names)| Self(names)).map_err(|error| Refusal::request(error.body_text()))
+    }
+}

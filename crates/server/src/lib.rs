@@ -10,6 +10,7 @@ mod access;
 mod api;
 mod audit;
 mod cursor;
+mod docs;
 mod etag;
 mod extract;
 mod greeting;

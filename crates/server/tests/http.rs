@@ -12,6 +12,7 @@ mod http {
     mod bad;
     mod dead;
     mod described;
+    mod docs;
     mod flows;
     mod jobs;
     mod limits;

@@ -243,6 +243,7 @@ pub struct Output {
     /// Which job.
     pub id: JobId,
     /// What it returned; `None` when it is dead or was called off.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
     pub output: Option<Payload>,
 }
 

@@ -362,6 +362,7 @@ pub struct RunView {
     /// What it waits for.
     pub waits: Option<Waits>,
     /// What it shows of itself.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
     pub state: Option<Payload>,
     /// Why it does not go on: its code differs from its journal, or asked for what cannot be.
     pub parked: Option<Parked>,

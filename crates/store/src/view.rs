@@ -40,6 +40,7 @@ pub struct JobView {
     /// When it finished.
     pub finished_at: Option<Timestamp>,
     /// What its handler returned.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
     pub output: Option<Payload>,
     /// Why it is dead or cancelled, or failed last.
     pub error: Option<String>,

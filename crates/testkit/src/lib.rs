@@ -22,8 +22,10 @@ pub mod pgbouncer;
 mod port;
 pub mod process;
 mod server_url;
+pub mod venv;
 
 pub use binaries::Binaries;
 pub use cluster::Cluster;
 pub use pgbouncer::Pgbouncer;
 pub use process::Process;
+pub use venv::Venv;

@@ -103,7 +103,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     if app.json {
         output::json(&json!({ "url": url }));
     } else {
-        output::line(format!("listens on {url}; {url}/openapi.json says what it answers"));
+        output::line(format!("listens on {url}; {url}/docs says what it answers"));
     }
     notify("READY=1");
     stopped.await;

@@ -56,6 +56,7 @@ pub struct SignedOff {
 pub struct Pulse {
     /// It beats after this time, or as soon as a job of it is called off; at once when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "2s"))]
     pub wait: Option<Span>,
     /// All tokens it has. What was claimed for it a minute ago under others was lost on its way, and is given back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,6 +87,7 @@ pub struct Ask {
     pub jobs_max: u32,
     /// How long to wait for something; not at all when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, example = "2s"))]
     pub wait: Option<Span>,
 }
 

@@ -114,6 +114,7 @@ async fn groups(
     caller: Caller,
     Params(filter): Params<Filter>,
 ) -> Answer<Json<Vec<DeadGroup>>> {
+    cursor::rows(filter.limit)?;
     Ok(Json(app.mill.dead().groups(&filter.of(&caller)?).await?))
 }
 

@@ -47,7 +47,9 @@ struct FlowStarted {
 /// It has a `name` and `steps`; a step has a `name`, a `kind` with a `payload` (or `payloads`, or `steps` of its own),
 /// and says what it comes `after`. With `"saga": true` its steps have an `undo`.
 #[utoipa::path(post, path = "/v1/flows", operation_id = "start_flow", tag = "flows",
-    request_body(content = serde_json::Value), responses(
+    request_body(content = serde_json::Value, example = json!({ "name": "order", "steps": [
+        { "name": "charge", "kind": "charge" }, { "name": "ship", "kind": "ship", "after": ["charge"] },
+    ] })), responses(
         (status = 201, body = FlowStarted),
         (status = 429, body = Problem, content_type = "application/problem+json", description = "A queue is full"),
     ))]

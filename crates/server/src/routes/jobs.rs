@@ -354,7 +354,7 @@ async fn cancel(
 
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Retry {
+struct RetryBody {
     /// The payload of a dead one may be changed.
     #[serde(default)]
     #[schema(value_type = Option<serde_json::Value>)]
@@ -363,7 +363,7 @@ struct Retry {
 
 /// Lets a job start now: a dead one again, one that waits for the clock without waiting.
 #[utoipa::path(post, path = "/v1/jobs/{id}/retry", operation_id = "retry_job", tag = "jobs",
-    params(("id" = JobId, Path)), request_body = Retry, responses(
+    params(("id" = JobId, Path)), request_body = RetryBody, responses(
         (status = 200, body = JobView),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "It is neither"),
     ))]
@@ -371,7 +371,7 @@ async fn retry(
     State(app): State<Arc<App>>,
     caller: Caller,
     Named(id): Named<JobId>,
-    Body(Retry { payload }): Body<Retry>,
+    Body(RetryBody { payload }): Body<RetryBody>,
 ) -> Answer<Tagged> {
     caller.check_job(&app, id).await?;
     let payload = payload.as_ref().map(|raw| raw.get());

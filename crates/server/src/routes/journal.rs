@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use crate::access::Caller;
 use crate::api::App;
-use crate::extract::{Body, Named, Params};
+use crate::extract::{Body, Named, Names, Params};
 use crate::problem::{Answer, Problem, Refusal};
 use crate::routes::work::{enqueues, payload};
 
@@ -194,7 +194,7 @@ async fn known(app: &App, caller: &Caller, id: JobId) -> Answer<tidemill::JobVie
 async fn value(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Path((id, number)): Path<(JobId, u32)>,
+    Names((id, number)): Names<(JobId, u32)>,
 ) -> Answer<Json<Payload>> {
     known(&app, &caller, id).await?;
     let value = app.mill.store().value(id, number).await.map_err(tidemill::Error::from)?;
@@ -338,7 +338,7 @@ struct OutputBody {
 async fn outputs(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Path((id, step)): Path<(JobId, String)>,
+    Names((id, step)): Names<(JobId, String)>,
     Params(AfterJob { after }): Params<AfterJob>,
 ) -> Answer<Json<Outputs>> {
     let (flow, inputs) = inputs_of(&app, &caller, id).await?;

@@ -49,7 +49,8 @@ impl On {
 
 /// Sets a limit on the jobs of a queue or pattern. It holds everywhere from the moment this is answered.
 #[utoipa::path(put, path = "/v1/limits/{name}", operation_id = "set_limit", tag = "limits",
-    params(("name" = String, Path), On), request_body = Limit,
+    params(("name" = String, Path), On),
+    request_body(content = Limit, example = json!({ "concurrency": 5 })),
     responses((status = 204, description = "It holds")))]
 async fn set(
     State(app): State<Arc<App>>,

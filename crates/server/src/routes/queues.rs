@@ -152,7 +152,7 @@ async fn resume(
 
 /// Why a queue is as deep as it is: in a sentence, and as a structure.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
-struct Explained {
+struct QueueExplained {
     #[serde(flatten)]
     why: QueueWhy,
     sentence: String,
@@ -160,13 +160,13 @@ struct Explained {
 
 /// Says why a queue is as deep as it is, and when it will be empty.
 #[utoipa::path(get, path = "/v1/queues/{name}/why", operation_id = "why_queue", tag = "queues",
-    params(("name" = String, Path)), responses((status = 200, body = Explained)))]
+    params(("name" = String, Path)), responses((status = 200, body = QueueExplained)))]
 async fn why(
     State(app): State<Arc<App>>,
     caller: Caller,
     Named(name): Named<String>,
-) -> Answer<Json<Explained>> {
+) -> Answer<Json<QueueExplained>> {
     check(&caller, &name)?;
     let why = app.mill.why_queue(&name).await?;
-    Ok(Json(Explained { sentence: why.to_string(), why }))
+    Ok(Json(QueueExplained { sentence: why.to_string(), why }))
 }

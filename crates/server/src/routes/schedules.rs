@@ -121,7 +121,8 @@ async fn show(
         ("name" = String, Path),
         ("If-Match" = Option<String>, Header, description = "The ETag of the schedule that was read"),
     ),
-    request_body = ScheduleWish, responses(
+    request_body(content = ScheduleWish, example = json!({ "cron": "30 2 * * *", "job": { "kind": "report" } })),
+    responses(
         (status = 200, body = ScheduleView, headers(("ETag" = String))),
         (status = 412, body = Problem, content_type = "application/problem+json", description = "It has changed"),
     ))]
@@ -258,7 +259,11 @@ struct Filled {
 
 /// Fires the slots of a range of the past, those that have not fired, all or none; at most 1,000.
 #[utoipa::path(post, path = "/v1/schedules/{name}/backfill", operation_id = "backfill_schedule", tag = "schedules",
-    params(("name" = String, Path)), request_body = Fill, responses(
+    params(("name" = String, Path)),
+    request_body(content = Fill, example = json!({
+        "from": "2025-01-01T00:00:00Z", "to": "2025-01-02T00:00:00Z", "dry_run": true,
+    })),
+    responses(
         (status = 200, body = Filled),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "There is none"),
     ))]
@@ -331,7 +336,9 @@ async fn preview(
 
 /// The next slots of a schedule that is only described. Checks it; writes nothing.
 #[utoipa::path(post, path = "/v1/schedule-preview", operation_id = "preview_schedule_of", tag = "schedules",
-    params(Ahead), request_body = ScheduleWish, responses((status = 200, body = Vec<ComingSlot>)))]
+    params(Ahead),
+    request_body(content = ScheduleWish, example = json!({ "cron": "30 2 * * *", "job": { "kind": "report" } })),
+    responses((status = 200, body = Vec<ComingSlot>)))]
 async fn preview_of(
     State(app): State<Arc<App>>,
     caller: Caller,

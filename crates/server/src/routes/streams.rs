@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use futures::stream::{self, StreamExt};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::Deserialize;
-use tidemill::{Chunk, Event, Follow, JobId};
+use tidemill::{Event, Follow, JobId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -91,6 +91,18 @@ struct From {
     after: Option<u64>,
 }
 
+/// An event, as it is sent.
+#[derive(utoipa::ToSchema)]
+#[expect(dead_code, reason = "it describes what is written by hand")]
+struct StreamEvent {
+    /// The number of its chunk; what is ephemeral has none.
+    id: Option<String>,
+    /// `progress`, `log`, `text` or `end`.
+    event: String,
+    /// JSON: what a worker sends as `said` to the stream of its job; of `end`, the `state` and any `error`.
+    data: String,
+}
+
 /// Follows the output of a job, as server-sent events: first what is kept, then what comes, and at last how it ended.
 ///
 /// Each event has the number of its chunk as its id, so a client that was cut off comes again with `Last-Event-ID` and
@@ -102,8 +114,8 @@ struct From {
         ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was seen"),
     ),
     responses(
-        (status = 200, body = Chunk, content_type = "text/event-stream", description = "Events: `progress`, `log`, \
-            `text`, and at last `end` with the `state`, and `error` if there is one"),
+        (status = 200, body = StreamEvent, content_type = "text/event-stream", description = "Events: `progress`, \
+            `log`, `text`, and at last `end` with the `state`, and `error` if there is one"),
         (status = 204, description = "It has ended, and all of it was seen"),
         (status = 503, body = Problem, content_type = "application/problem+json", description = "Too many follow"),
     ))]

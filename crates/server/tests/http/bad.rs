@@ -10,6 +10,11 @@ over_both_stores!(
     wishes_that_cannot_be_are_refused,
     bodies_that_are_no_json_are_refused,
     what_is_not_there_is_told,
+    pages_and_cursors_that_cannot_be_are_refused,
+    batches_that_are_too_long_or_half_wrong_write_nothing,
+    ids_that_were_used_or_forged_change_nothing,
+    bytes_that_are_no_text_are_refused,
+    heads_that_are_too_large_are_refused,
     strangers_are_refused,
 );
 
@@ -75,6 +80,102 @@ async fn what_is_not_there_is_told(kit: Kit) {
         "PATCH",
     );
     kit.close().await;
+}
+
+async fn pages_and_cursors_that_cannot_be_are_refused(kit: Kit) {
+    for list in ["jobs", "dead", "flows", "workflows", "schedules"] {
+        for limit in ["0", "1001", "-1", "4294967296", "many", ""] {
+            let told = kit.get(&format!("/v1/{list}?limit={limit}")).await;
+            told.refused(400, "request_invalid", "");
+        }
+    }
+    for list in ["jobs", "flows", "workflows", "schedules"] {
+        for cursor in ["", "x", "ffff", "%00", "%27%20OR%201", &"0".repeat(5000)] {
+            let told = kit.get(&format!("/v1/{list}?cursor={cursor}")).await;
+            told.refused(400, "request_invalid", "");
+        }
+    }
+    kit.close().await;
+}
+
+async fn batches_that_are_too_long_or_half_wrong_write_nothing(kit: Kit) {
+    let jobs: Vec<_> = (0..10_001).map(|_| json!({})).collect();
+    let told = kit.post("/v1/jobs/batch", json!({ "jobs": jobs })).await;
+    assert!(told.status == 400 || told.status == 413, "{told:?}");
+    for wrong in [json!({}), json!({ "kind": "k", "dealy": "1s" }), json!({ "kind": "" }), json!(7)]
+    {
+        let jobs = json!({ "jobs": [{ "kind": "k" }, wrong, { "kind": "k" }] });
+        kit.post("/v1/jobs/batch", jobs).await.is(400);
+    }
+    let long = json!({ "kind": "k", "payload": "x".repeat(200_000) });
+    kit.post("/v1/jobs/batch", json!({ "jobs": [{ "kind": "k" }, long] })).await.is(413);
+    let steps = json!([{ "name": "a", "kind": "k" }, { "name": "b", "kind": "k", "after": ["c"] }]);
+    kit.post("/v1/flows", json!({ "name": "f", "steps": steps })).await.is(400);
+    assert_eq!(kit.get("/v1/jobs").await.is(200).body["jobs"], json!([]));
+    kit.close().await;
+}
+
+async fn ids_that_were_used_or_forged_change_nothing(kit: Kit) {
+    let id = tidemill::JobId::new().to_string();
+    let first = kit.post("/v1/jobs", json!({ "id": id, "kind": "k", "payload": 1 })).await.is(201);
+    assert_eq!(first.body["id"], id);
+    let again = kit.post("/v1/jobs", json!({ "id": id, "kind": "k", "payload": 2 })).await;
+    assert!((200..500).contains(&again.status), "{again:?}");
+    assert_eq!(kit.get(&format!("/v1/jobs/{id}")).await.is(200).body["payload"], 1, "{again:?}");
+    let forged = tidemill::JobId::new();
+    for act in ["cancel", "retry", "signal"] {
+        let body = if act == "signal" { json!({ "name": "go" }) } else { json!({}) };
+        let told = kit.post(&format!("/v1/jobs/{forged}/{act}"), body).await;
+        told.refused(404, "job_unknown", &forged.to_string());
+    }
+    let beat = kit.post(&format!("/v1/workers/{forged}/beat"), json!({})).await;
+    beat.refused(409, "worker_lost", &forged.to_string());
+    let outcome = json!({ "done": { "output": null } });
+    let report = json!({ "reports": [{ "id": id, "token": 1, "outcome": outcome }] });
+    let settled = kit.post(&format!("/v1/workers/{forged}/settle"), report).await;
+    settled.refused(409, "lease_lost", &id);
+    let jobs = kit.get("/v1/jobs").await.is(200).body["jobs"].as_array().unwrap().len();
+    assert_eq!(jobs, 1);
+    assert_eq!(kit.get(&format!("/v1/jobs/{id}")).await.is(200).body["state"], "ready");
+    kit.close().await;
+}
+
+async fn bytes_that_are_no_text_are_refused(kit: Kit) {
+    kit.get("/v1/jobs/%ff").await.refused(400, "request_invalid", "UTF-8");
+    kit.get("/v1/queues/%c3%28/rules").await.refused(400, "request_invalid", "UTF-8");
+    let id = tidemill::JobId::new();
+    kit.get(&format!("/v1/jobs/{id}/journal/-1")).await.refused(400, "request_invalid", "-1");
+    kit.get(&format!("/v1/jobs/{id}/inputs/%ff")).await.refused(400, "request_invalid", "UTF-8");
+    for name in ["idempotency-key", "if-match", "last-event-id", "prefer", "traceparent"] {
+        let value = reqwest::header::HeaderValue::from_bytes(b"\xff\xfe").unwrap();
+        let request = kit.request(Method::POST, "/v1/jobs").header(name, value);
+        let told = Told::of(request.json(&json!({ "kind": "k" })).send().await.unwrap()).await;
+        assert!((200..500).contains(&told.status), "{name}: {told:?}");
+    }
+    kit.close().await;
+}
+
+async fn heads_that_are_too_large_are_refused(kit: Kit) {
+    let many: Vec<_> = (0..1000).map(|number| format!("x-{number}: y\r\n")).collect();
+    for head in [many.concat(), format!("x: {}\r\n", "y".repeat(100_000))] {
+        let address = kit.server.address();
+        let request = format!("GET /v1/jobs HTTP/1.1\r\nhost: {address}\r\n{head}\r\n");
+        let answer = tokio::task::spawn_blocking(move || said(address, request.as_bytes()));
+        let answer = answer.await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 431 "), "{answer:?}");
+    }
+    kit.get("/v1/jobs").await.is(200);
+    kit.close().await;
+}
+
+/// What a server answers to bytes; it may close before it has read all.
+fn said(address: std::net::SocketAddr, bytes: &[u8]) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let _ = stream.write_all(bytes);
+    let mut answer = [0; 64];
+    let length = stream.read(&mut answer).unwrap_or_default();
+    String::from_utf8_lossy(&answer[..length]).into_owned()
 }
 
 async fn strangers_are_refused(kit: Kit) {

@@ -37,3 +37,41 @@ async fn it_is_served_and_every_refusal_in_it_is_a_problem() {
     assert!(refusals > 20);
     kit.close().await;
 }
+
+/// Where two types have one name, the description has one of them, and is wrong about the other.
+#[test]
+fn no_two_types_are_described_under_one_name() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut names = std::collections::BTreeMap::new();
+    for part in ["core", "store", "tidemill", "server"] {
+        let mut folders = vec![root.join(part).join("src")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                match entry.extension() {
+                    Some(kind) if kind == "rs" => described_in(&entry, &mut names),
+                    _ if entry.is_dir() => folders.push(entry),
+                    _ => {}
+                }
+            }
+        }
+    }
+    assert!(names.len() > 100, "{}", names.len());
+}
+
+type Names = std::collections::BTreeMap<String, std::path::PathBuf>;
+
+fn described_in(file: &std::path::Path, names: &mut Names) {
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut is_next = false;
+    for line in text.lines() {
+        is_next |= line.contains("utoipa::ToSchema") && line.contains("derive");
+        let line = line.strip_prefix("pub(crate) ").or(line.strip_prefix("pub ")).unwrap_or(line);
+        let item = line.strip_prefix("struct ").or(line.strip_prefix("enum "));
+        let Some(rest) = item else { continue };
+        if std::mem::take(&mut is_next) {
+            let name = rest.split(|letter: char| !letter.is_alphanumeric()).next().unwrap();
+            let other = names.insert(name.to_owned(), file.to_owned());
+            assert_eq!(other, None, "{name} is also in {}", file.display());
+        }
+    }
+}
