@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tidemill::{Builder, Tidemill};
+use tidemill::{Builder, Keyring, Tidemill};
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::trail::Trail;
@@ -39,6 +39,20 @@ impl App {
         }
     }
 
+    /// What payloads are encrypted with. From the environment alone: everybody can read the words of a command.
+    pub fn keys(&self) -> Outcome<Keyring> {
+        let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        Ok(match (given("TIDEMILL_KEYS_FILE"), given("TIDEMILL_KEYS")) {
+            (Some(_), Some(_)) => {
+                return Err(Failure::usage("both TIDEMILL_KEYS_FILE and TIDEMILL_KEYS are set")
+                    .hint("keep one of them"));
+            }
+            (Some(file), None) => Keyring::read(Path::new(&file))?,
+            (None, Some(text)) => Keyring::parse(&text.to_string_lossy())?,
+            (None, None) => Keyring::default(),
+        })
+    }
+
     /// Opens the store, makes it if need be, and brings its schema up to date.
     pub async fn open(&self) -> Outcome<Tidemill> {
         self.open_with(Tidemill::builder()).await
@@ -46,7 +60,7 @@ impl App {
 
     /// Opens the store with other choices.
     pub async fn open_with(&self, builder: Builder) -> Outcome<Tidemill> {
-        let mill = builder.open(self.url()).await?;
+        let mill = builder.keys(self.keys()?).open(self.url()).await?;
         self.trail.begin(&mill).await?;
         Ok(mill)
     }
@@ -60,9 +74,9 @@ impl App {
     /// Opens the store for a program that stays: a database that is away is waited for.
     pub async fn open_patiently(&self) -> Outcome<Tidemill> {
         const PAUSE_MAX: Duration = Duration::from_secs(5);
-        let mut pause = Duration::from_millis(100);
+        let (keys, mut pause) = (self.keys()?, Duration::from_millis(100));
         loop {
-            let error = match Tidemill::open(self.url()).await {
+            let error = match Tidemill::builder().keys(keys.clone()).open(self.url()).await {
                 Ok(mill) => return Ok(mill),
                 Err(tidemill::Error::Store(error)) if error.is_temporary() => error,
                 Err(error) => return Err(error.into()),

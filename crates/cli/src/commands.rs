@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod enqueue;
 pub mod flows;
 pub mod jobs;
+pub mod keys;
 pub mod limits;
 pub mod migrate;
 pub mod queues;

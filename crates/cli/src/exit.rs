@@ -160,6 +160,11 @@ impl From<StoreError> for Failure {
                 "`tidemill queues why` says what holds the queue; --depth-max raises its bound",
             ),
             StoreError::UrlUnknown { .. } | StoreError::QueueFull(_) => failure(Exit::Usage),
+            StoreError::KeysInvalid { .. }
+            | StoreError::PayloadReserved
+            | StoreError::SearchEncrypted => failure(Exit::Usage),
+            StoreError::KeyMissing { .. } => failure(Exit::Unavailable)
+                .hint("TIDEMILL_KEYS_FILE names a file with keys; `tidemill keys list` names them"),
             StoreError::SchemaOlder { .. } => {
                 failure(Exit::Unavailable).hint("run `tidemill migrate` with the same --store")
             }

@@ -19,8 +19,8 @@ use std::process::ExitCode;
 use app::App;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
-    alerts, audit, bench, completions, dead, demo, doctor, enqueue, flows, jobs, limits, migrate,
-    queues, schedules, serve, token, top, webhooks, work, workers, workflows,
+    alerts, audit, bench, completions, dead, demo, doctor, enqueue, flows, jobs, keys, limits,
+    migrate, queues, schedules, serve, token, top, webhooks, work, workers, workflows,
 };
 use exit::{Exit, Failure, Outcome};
 use otlp::Otlp;
@@ -74,6 +74,8 @@ enum Command {
     Schedules(schedules::Args),
     /// Tokens: who may talk to a server, and what they may do there
     Token(token::Args),
+    /// Keys: what payloads are encrypted with, and how that is changed
+    Keys(keys::Args),
     /// Queues, rates, latencies, workers and what died, live in the terminal
     Top(top::Args),
     /// What somebody should look at
@@ -146,6 +148,7 @@ async fn run(app: &App, command: Command) -> Outcome {
         Command::Limits(args) => limits::run(app, args).await,
         Command::Schedules(args) => schedules::run(app, args).await,
         Command::Token(args) => token::run(app, args).await,
+        Command::Keys(args) => keys::run(app, args).await,
         Command::Top(args) => top::run(app, args).await,
         Command::Alerts => alerts::run(app).await,
         Command::Audit(args) => audit::run(app, args).await,

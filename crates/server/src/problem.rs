@@ -109,7 +109,9 @@ fn status_of(code: &str) -> Option<StatusCode> {
         "store_unavailable" | "store_busy" | "store_disk_full" | "store_disk_failed"
         | "store_read_only" => StatusCode::SERVICE_UNAVAILABLE,
         "store_refused" | "schema_newer" | "schema_older" | "sqlite_too_old"
-        | "store_url_unknown" | "store_tls_refused" => return None,
+        | "store_url_unknown" | "store_tls_refused" | "keys_invalid" => return None,
+        // The caller can do nothing about it, and whoever runs the server is told which key it is.
+        "encryption_key_missing" | "ciphertext_invalid" => StatusCode::INTERNAL_SERVER_ERROR,
         // What is named in a request and not known makes it wrong; what it is about and is not known is not there.
         "word_unknown" | "kind_unknown" | "schedule_zone_unknown" => StatusCode::BAD_REQUEST,
         code if code.ends_with("_unknown") => StatusCode::NOT_FOUND,

@@ -100,6 +100,39 @@ pub enum Error {
     /// A queue has no room for these jobs.
     #[error("{0}")]
     QueueFull(Full),
+    /// The keys that were given cannot be read.
+    #[error("the encryption keys cannot be used: {reason}")]
+    KeysInvalid {
+        /// What is wrong, and where; never a key.
+        reason: String,
+    },
+    /// A value was encrypted with a key that this process does not have.
+    #[error(
+        "what was asked for is encrypted with the key {key:?}, which this process does not have; give it that key"
+    )]
+    KeyMissing {
+        /// The id of the key.
+        key: String,
+    },
+    /// A value is not as it was encrypted, or stands where it does not belong.
+    #[error(
+        "a value that is encrypted with the key {key:?} was changed, or does not belong where it stands"
+    )]
+    CiphertextInvalid {
+        /// The id of the key that it names.
+        key: String,
+    },
+    /// A value looks as if it were encrypted, and is not.
+    #[error(
+        "a value begins as encrypted ones do (tdm1:), and would be taken for one; write it differently"
+    )]
+    PayloadReserved,
+    /// What is encrypted cannot be searched.
+    #[error(
+        "payloads are encrypted, so dead letters cannot be searched by a field of theirs; search by kind, tag or \
+         fingerprint"
+    )]
+    SearchEncrypted,
     /// Anything else the database said.
     #[error("the database refused: {reason}")]
     Database {
@@ -124,6 +157,11 @@ impl Error {
             Self::SqliteTooOld { .. } => "sqlite_too_old",
             Self::RulesOutdated => "rules_outdated",
             Self::QueueFull(_) => "queue_full",
+            Self::KeysInvalid { .. } => "keys_invalid",
+            Self::KeyMissing { .. } => "encryption_key_missing",
+            Self::CiphertextInvalid { .. } => "ciphertext_invalid",
+            Self::PayloadReserved => "payload_reserved",
+            Self::SearchEncrypted => "search_encrypted",
             Self::Database { .. } => "store_refused",
         }
     }

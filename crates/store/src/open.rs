@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use tidemill_core::Clock;
 
+use crate::encrypted::Encrypted;
 use crate::error::{Error, Result};
+use crate::keyring::Keyring;
 use crate::store::Store;
 
 /// How a store is opened.
@@ -16,16 +18,23 @@ pub struct OpenOptions {
     pub clock: Clock,
     /// Connections for ordinary work on Postgres. Defaults to 8.
     pub connections_max: usize,
+    /// What payloads and outputs are encrypted with. Defaults to no keys: they are not.
+    pub keys: Keyring,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { migrate: true, clock: Clock::System, connections_max: 8 }
+        Self { migrate: true, clock: Clock::System, connections_max: 8, keys: Keyring::default() }
     }
 }
 
 /// Opens `sqlite:FILE`, `sqlite::memory:` or `postgres://…`.
 pub async fn open(url: &str, options: OpenOptions) -> Result<Arc<dyn Store>> {
+    let keys = options.keys.clone();
+    Ok(Arc::new(Encrypted::new(open_plain(url, options).await?, keys)))
+}
+
+async fn open_plain(url: &str, options: OpenOptions) -> Result<Arc<dyn Store>> {
     #[cfg(feature = "sqlite")]
     if let Some(file) = url.strip_prefix("sqlite:") {
         return Ok(Arc::new(crate::sqlite::Sqlite::open(file, options).await?));

@@ -48,6 +48,7 @@ mod streams;
 mod sweep;
 mod tls;
 mod unique;
+mod values;
 mod watch;
 mod webhooks;
 mod workers;

@@ -51,6 +51,7 @@ mod streams;
 mod sweep;
 mod tenants;
 mod unheard;
+mod values;
 mod watch;
 mod webhooks;
 mod workers;
@@ -126,7 +127,8 @@ impl Sqlite {
         let conn = open::writer(&place)?;
         migrate::migrate(&conn, options.migrate)?;
         let listeners = Arc::new(Listeners::default());
-        let writer = Writer::start(conn, options.clock.clone(), Arc::clone(&listeners))?;
+        let writer =
+            Writer::start(conn, options.clock.clone(), Arc::clone(&listeners), options.keys)?;
         let readers = Readers::new(&place, &writer);
         let watch = place
             .file()

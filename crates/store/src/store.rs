@@ -27,6 +27,7 @@ use crate::request::{
 use crate::run::Runs;
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::stream::Streams;
+use crate::value::Values;
 use crate::view::{
     AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView, Lacking,
     Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
@@ -46,6 +47,7 @@ pub trait Store:
     + Plans
     + Runs
     + Streams
+    + Values
     + Webhooks
     + Send
     + Sync

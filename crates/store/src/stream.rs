@@ -73,6 +73,11 @@ pub trait Streams: Send + Sync {
     /// A page of each of these streams: the chunks after these numbers, in order. Answers stand in the order of the
     /// jobs.
     async fn streams_after(&self, jobs: Vec<(JobId, u64)>) -> Result<Vec<StreamPage>>;
+
+    /// A chunk that came by `Hint::Ephemeral`, as it was said.
+    fn heard(&self, chunk: Chunk) -> Result<Chunk> {
+        Ok(chunk)
+    }
 }
 
 /// What is written in one row.

@@ -14,6 +14,7 @@ pub mod depth;
 pub mod enqueue;
 pub mod flow;
 pub(crate) mod judge;
+pub mod keys;
 pub mod limit;
 mod look;
 pub mod measure;
@@ -38,7 +39,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tidemill_core::{Clock, JobId, Limits, Retention};
-use tidemill_store::Store;
+use tidemill_store::{Keyring, Store};
 
 use crate::error::Result;
 use crate::worker::Worker;
@@ -61,6 +62,8 @@ pub struct Tidemill(pub(crate) Arc<Engine>);
 pub(crate) struct Engine {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Clock,
+    /// For what is written in transactions of others; all else is the store's business.
+    pub(crate) keys: Keyring,
     pub(crate) limits: Limits,
     pub(crate) kinds: Option<BTreeSet<String>>,
     pub(crate) retention: Retention,

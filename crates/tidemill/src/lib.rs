@@ -67,6 +67,7 @@ pub use engine::depth::{Watermark, Watermarks};
 pub use engine::enqueue::Target;
 pub use engine::flow::Building;
 pub use engine::flow::new::Flow;
+pub use engine::keys::{KeyCount, Rotated};
 pub use engine::limit::{LimitState, NamedLimit};
 pub use engine::measure::names::METRICS;
 pub use engine::measure::overview::{LimitView, Overview};
@@ -102,7 +103,9 @@ pub use tidemill_store::flow::{FlowFilter, FlowHead, FlowView, Input, Output, St
 pub use tidemill_store::plan::{PlanGroup, PlanView};
 pub use tidemill_store::run::{RunActView, RunFilter, RunView};
 pub use tidemill_store::stream::{StreamAnswer, StreamItem};
-pub use tidemill_store::{CancelAnswer, CredentialView, JobFilter, JobPage, JobView, Receipt};
+pub use tidemill_store::{
+    CancelAnswer, CredentialView, JobFilter, JobPage, JobView, Keyring, Receipt,
+};
 pub use worker::context::Context;
 pub use worker::durable::{
     Child, Children, First, First3, First4, Object, Proof, Race, Recorder, Started, Step,

@@ -19,6 +19,7 @@ mod engine {
     mod depth;
     pub mod depth_kills;
     pub mod effect_kills;
+    mod encryption;
     mod enqueue;
     mod flow;
     pub mod flow_kills;

@@ -11,6 +11,7 @@ mod flows;
 mod follow;
 mod full;
 mod jobs;
+mod keys;
 mod limits;
 mod lines;
 mod mill;

@@ -117,6 +117,11 @@ impl Edit {
         Ok(Self { changes, payload, of: None })
     }
 
+    /// The payload that the job gets, if it gets another.
+    pub fn payload_mut(&mut self) -> Option<&mut Payload> {
+        self.payload.as_mut()
+    }
+
     /// The same, only if the job is still as this print says.
     #[must_use]
     pub fn only_of(self, print: Option<String>) -> Self {

@@ -25,6 +25,7 @@ use tokio_postgres::{Client, Config, Connection, Row, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::{Error, Result};
+use crate::keyring::Keyring;
 use crate::open::{OpenOptions, without_password};
 use crate::postgres::error::{Fault, IntoAway, Tries, is_shared_connection};
 use crate::postgres::statement::{At, Param, Statement, sql};
@@ -58,6 +59,8 @@ pub(crate) struct Db {
     keeps_claimer: bool,
     rehearsed: AtomicBool,
     clock: Clock,
+    /// For outputs that the edges of flows judge.
+    keys: Keyring,
     /// Whether statements are prepared under a name.
     named: AtomicBool,
     /// Whether somebody stands in between and shares connections.
@@ -107,6 +110,7 @@ impl Db {
             keeps_claimer: false,
             rehearsed: AtomicBool::new(false),
             clock,
+            keys: options.keys.clone(),
             named,
             shared: false,
         };
@@ -281,6 +285,11 @@ pub(crate) struct Conn<'a> {
 }
 
 impl Conn<'_> {
+    /// For outputs that the edges of flows judge.
+    pub fn keys(&self) -> &Keyring {
+        &self.db.keys
+    }
+
     fn client(&self) -> Result<&Object, Fault> {
         self.client.as_ref().ok_or_else(|| Fault::Lost("the connection was given up".into()))
     }

@@ -8,6 +8,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
+use crate::keyring::Keyring;
 use crate::sqlite::depth::Depths;
 use crate::sqlite::marks::Marks;
 use crate::sqlite::news::{Listeners, News, Ready};
@@ -24,12 +25,14 @@ pub(super) struct Book {
     pub depths: Depths,
     /// How many operations brought something that waits; those rolled back count too.
     pub brought: u64,
+    /// For outputs that the edges of flows judge.
+    pub keys: Keyring,
 }
 
 impl Book {
     pub fn turn<'a>(&'a mut self, conn: &'a Connection, now: i64, news: &'a mut News) -> Turn<'a> {
-        let Self { marks, depths, brought } = self;
-        Turn { conn, now, news, marks, depths, brought: *brought }
+        let Self { marks, depths, brought, keys } = self;
+        Turn { conn, now, news, marks, depths, brought: *brought, keys }
     }
 
     /// What was done last is undone.

@@ -25,6 +25,7 @@ use tidemill_core::measure::{Histogram, SHORT_TIMES_US, SIZES};
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
+use crate::keyring::Keyring;
 use crate::request::{Claim, ClaimRequest, Stand};
 use crate::sqlite::depth::Depths;
 use crate::sqlite::flows;
@@ -52,6 +53,8 @@ pub(super) struct Turn<'a> {
     pub depths: &'a mut Depths,
     /// How many operations before it brought something that waits.
     pub brought: u64,
+    /// For outputs that the edges of flows judge.
+    pub keys: &'a Keyring,
 }
 
 impl Turn<'_> {
@@ -121,13 +124,18 @@ impl Distant {
 
 impl Writer {
     /// Starts the thread; it ends when it is closed or nobody can reach it any more.
-    pub fn start(conn: Connection, clock: Clock, listeners: Arc<Listeners>) -> Result<Self> {
+    pub fn start(
+        conn: Connection,
+        clock: Clock,
+        listeners: Arc<Listeners>,
+        keys: Keyring,
+    ) -> Result<Self> {
         let (messages, inbox) = channel();
         let pace = Arc::<Pace>::default();
         let measured = Arc::clone(&pace);
         let thread = Builder::new()
             .name("tidemill-writer".to_owned())
-            .spawn(move || serve(&conn, &inbox, &clock, &listeners, &measured))
+            .spawn(move || serve(&conn, &inbox, &clock, &listeners, &measured, keys))
             .map_err(|e| Error::Unavailable { reason: e.to_string(), unknown: false })?;
         Ok(Self(Arc::new(Way { messages, pace, thread: Mutex::new(Some(thread)) })))
     }
@@ -233,8 +241,10 @@ fn serve(
     clock: &Clock,
     listeners: &Listeners,
     pace: &Pace,
+    keys: Keyring,
 ) {
-    let (level, book, line) = (Durability::Full, Book::default(), Line::default());
+    let book = Book { keys, ..Book::default() };
+    let (level, line) = (Durability::Full, Line::default());
     let mut desk = Desk { conn, clock, listeners, pace, level, book, line, commits: 0 };
     let mut group = Group::default();
     loop {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tidemill_core::{Clock, Limits, Retention, Thresholds};
-use tidemill_store::OpenOptions;
+use tidemill_store::{Keyring, OpenOptions};
 
 use crate::engine::alert::Alerts;
 use crate::engine::credential::verify::Checks;
@@ -94,14 +94,31 @@ impl Builder {
         self
     }
 
+    /// What payloads, outputs, journals and streams are encrypted with in the database. Defaults to no keys: they are
+    /// not. `docs/encryption.md` says what that covers, and how keys are changed.
+    ///
+    /// ```no_run
+    /// # async fn f() -> tidemill::Result<()> {
+    /// use tidemill::{Keyring, Tidemill};
+    /// let keys = Keyring::read("/etc/tidemill/keys".as_ref())?;
+    /// let mill = Tidemill::builder().keys(keys).open("postgres://app@localhost/app").await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn keys(mut self, keys: Keyring) -> Self {
+        self.store.keys = keys;
+        self
+    }
+
     /// Opens the store. A process that was asked to replay leaves its schema as it is.
     pub async fn open(mut self, url: &str) -> Result<Tidemill> {
         self.store.migrate &= !asked::is_asked();
-        let clock = self.store.clock.clone();
+        let (clock, keys) = (self.store.clock.clone(), self.store.keys.clone());
         let store = tidemill_store::open(url, self.store).await?;
         Ok(Tidemill(Arc::new(Engine {
             store,
             clock,
+            keys,
             limits: self.limits,
             kinds: (!self.kinds.is_empty()).then_some(self.kinds),
             retention: self.retention,

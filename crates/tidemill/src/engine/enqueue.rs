@@ -79,7 +79,8 @@ impl Tidemill {
         job: impl Into<Enqueue>,
     ) -> Result<Receipt> {
         self.same_store("sqlite")?;
-        let job = self.checked(job.into())?;
+        let mut job = self.checked(job.into())?;
+        self.0.keys.hide_job(&mut job)?;
         let id = job.id;
         let receipts = tidemill_store::sqlite::adapter::enqueue_in_rusqlite(connection, &[job])?;
         Ok(receipts.first().copied().unwrap_or(Receipt::Enqueued { id }))
@@ -144,13 +145,14 @@ impl Tidemill {
     async fn write_in<'t>(
         &self,
         target: impl Target<'t>,
-        jobs: Vec<NewJob>,
+        mut jobs: Vec<NewJob>,
     ) -> Result<Vec<Receipt>> {
         self.same_store(target.backend())?;
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
         self.check_told(&jobs).await?;
+        self.0.keys.hide_jobs(&mut jobs)?;
         let (number, sorts) = (jobs.len(), self.0.measures.sorts(jobs.iter()));
         let answer = verb("enqueue_in", number, full_is_no_failure(target.put(jobs))).await?;
         counted(&sorts, answer)

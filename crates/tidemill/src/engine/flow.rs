@@ -46,7 +46,8 @@ impl Tidemill {
     pub async fn start_in<'t>(&self, target: impl Target<'t>, flow: Flow) -> Result<FlowId> {
         self.same_store(target.backend())?;
         self.know_rules().await;
-        let plan = self.plan(flow)?;
+        let mut plan = self.plan(flow)?;
+        self.0.keys.hide_plan(&mut plan)?;
         let (id, jobs) = (plan.id, plan.jobs.len());
         verb("start_flow_in", jobs, target.start(text::texts(&plan)?)).await?;
         Ok(id)
@@ -56,7 +57,8 @@ impl Tidemill {
     #[cfg(feature = "sqlite")]
     pub fn start_in_rusqlite(&self, connection: &Connection, flow: Flow) -> Result<FlowId> {
         self.same_store("sqlite")?;
-        let plan = self.plan(flow)?;
+        let mut plan = self.plan(flow)?;
+        self.0.keys.hide_plan(&mut plan)?;
         tidemill_store::sqlite::adapter::start_in_rusqlite(connection, &text::texts(&plan)?)?;
         Ok(plan.id)
     }

@@ -14,6 +14,7 @@ use tidemill_store::ClaimedJob;
 use tidemill_store::ask::{Answer, Ask, Question};
 use tidemill_store::decided;
 use tidemill_store::flow::{Input, Output};
+use tidemill_store::keyring::What;
 #[cfg(feature = "sqlite")]
 use tidemill_store::rusqlite::Connection;
 use tokio::sync::OnceCell;
@@ -243,13 +244,17 @@ impl Context {
 
     /// From here on the store is asked how the attempt ended.
     fn decide<T: Serialize + ?Sized>(&self, output: &T) -> Result<Ask> {
-        let output = Payload::of(output, &Limits::default())?;
+        let mut output = Payload::of(output, &Limits::default())?;
+        let keys = &self.0.mill.0.keys;
+        keys.hide(What::Output, Some(self.id()), &mut output)?;
         let mut settling = locked(&self.0.settling);
         if *settling == Settling::Over {
             return Err(Error::LeaseLost { id: self.id() });
         }
         *settling = Settling::Asked;
-        let follow_ups = decided::write(&locked(&self.0.follow_ups))?;
+        let mut follow_ups = locked(&self.0.follow_ups).clone();
+        keys.hide_jobs(&mut follow_ups)?;
+        let follow_ups = decided::write(&follow_ups)?;
         let words = [self.id().to_string(), self.0.token.to_string(), output.as_str().to_owned()];
         let words = words.into_iter().map(Some).chain([follow_ups]).collect();
         Ok(Ask { question: Question::SettleIn, words })

@@ -284,10 +284,11 @@ async fn outputs(
     }
     let rows = conn.query(&OUTPUTS, &[&flows, &steps]).await?;
     let output = |row: &tokio_postgres::Row| {
-        let step = row.get::<_, i32>(1) as u32;
-        ((row.get(0), step), Payload::trusted(row.get(2)))
+        let (step, output): (i32, String) = (row.get(1), row.get(2));
+        let output = conn.keys().decrypt(&output, None).map_err(Fault::Refused)?.into_owned();
+        Ok(((row.get(0), step as u32), Payload::trusted(output)))
     };
-    Ok(rows.iter().map(output).collect())
+    rows.iter().map(output).collect()
 }
 
 /// Opens steps that are small enough to be opened at once; the others are left to be tended.

@@ -94,6 +94,7 @@ fn learn_edges(turn: &Turn<'_>, board: &mut Board, from: u32, edges: Vec<Edge>) 
         let found: Option<Option<String>> =
             output.query_one(params![flow, from], |row| row.get(0)).optional()?;
         if let Some(output) = found.flatten() {
+            let output = turn.keys.decrypt(&output, None)?.into_owned();
             board.learn_output(from, Payload::trusted(output));
         }
     }

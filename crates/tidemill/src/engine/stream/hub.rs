@@ -220,8 +220,13 @@ impl Reader {
             }
             Ok(Hint::Ephemeral { id, chunk, .. }) => {
                 if let Some(topic) = locked(&self.hub.0.topics).of.get(&id) {
-                    // Whoever followed may have gone just now.
-                    let _ = topic.news.send(News::Ephemeral(Arc::from(chunk)));
+                    match self.store.heard(*chunk) {
+                        // Whoever followed may have gone just now.
+                        Ok(chunk) => drop(topic.news.send(News::Ephemeral(Arc::new(chunk)))),
+                        Err(error) => {
+                            tracing::warn!(job = %id, %error, "a chunk was not passed on");
+                        }
+                    }
                 }
             }
             Ok(Hint::Any) | Err(RecvError::Lagged(_)) => {

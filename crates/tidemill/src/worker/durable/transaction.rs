@@ -157,6 +157,7 @@ impl Recorder {
         let (key, hash, tries) = (self.key.clone(), self.hash.clone(), self.attempt());
         let entry = serde_json::to_string(&Entry::Recorded { key, hash, tries, output });
         let entry = entry.map_err(|error| unwritable(error.to_string()))?;
+        let entry = self.cx.mill().0.keys.hide_entry(self.cx.id(), &entry)?;
         let (id, token) = (self.cx.id().to_string(), self.cx.token().to_string());
         Ok(Ask::new(Question::RecordStep, [id, token, number.to_string(), entry]))
     }

@@ -1,0 +1,157 @@
+//! Runs and streams: what a journal, a mailbox, an object and a stream hold goes in encrypted and comes out as it was.
+
+use std::borrow::Cow;
+
+use async_trait::async_trait;
+use tidemill_core::stream::Chunk;
+use tidemill_core::workflow::{Amend, Mail};
+use tidemill_core::{JobId, NewJob, Payload, WorkerId};
+
+use super::{Encrypted, passed_on};
+use crate::error::Result;
+use crate::keyring::What;
+use crate::request::Receipt;
+use crate::run::{
+    Append, EntryRow, Reply, RunAct, RunActView, RunAnswer, RunFilter, RunOrder, RunView, Runs,
+    Seal, Signal, SignalAnswer,
+};
+use crate::stream::{StreamAnswer, StreamItem, StreamPage, Streams};
+
+impl Encrypted {
+    fn show_text(&self, text: &mut String) -> Result<()> {
+        if let Cow::Owned(shown) = self.keys.decrypt(text, None)? {
+            *text = shown;
+        }
+        Ok(())
+    }
+
+    fn show_run(&self, run: &mut RunView) -> Result<()> {
+        run.state.iter_mut().try_for_each(|state| self.keys.show(None, state))
+    }
+
+    fn show_payload(&self, mut payload: Option<Payload>) -> Result<Option<Payload>> {
+        payload.iter_mut().try_for_each(|payload| self.keys.show(None, payload))?;
+        Ok(payload)
+    }
+}
+
+passed_on! {
+    Runs {
+        async fn append(&self, worker: WorkerId, mut items: Vec<Append>) -> Result<Vec<bool>> {
+            let mut items_mut = items.iter_mut();
+            items_mut.try_for_each(|item| self.keys.hide_writes(item.job, &mut item.writes))?;
+            self.inner.append(worker, items).await
+        }
+
+        async fn seal(&self, worker: WorkerId, mut item: Append) -> Result<Seal> {
+            self.keys.hide_writes(item.job, &mut item.writes)?;
+            let mut seal = self.inner.seal(worker, item).await?;
+            if let Seal::Recorded(entry) = &mut seal {
+                self.show_text(entry)?;
+            }
+            Ok(seal)
+        }
+
+        async fn journal(&self, job: JobId) -> Result<(Vec<EntryRow>, Option<RunView>)> {
+            let (mut rows, mut run) = self.inner.journal(job).await?;
+            rows.iter_mut().try_for_each(|row| self.show_text(&mut row.entry))?;
+            run.iter_mut().try_for_each(|run| self.show_run(run))?;
+            Ok((rows, run))
+        }
+
+        async fn value(&self, job: JobId, number: u32) -> Result<Option<Payload>> {
+            self.show_payload(self.inner.value(job, number).await?)
+        }
+
+        async fn mail(&self, job: JobId, after: i64) -> Result<Vec<Mail>> {
+            let mut mail = self.inner.mail(job, after).await?;
+            mail.iter_mut().try_for_each(|piece| self.keys.show_content(&mut piece.content))?;
+            Ok(mail)
+        }
+
+        async fn signal(
+            &self,
+            mut start: Option<NewJob>,
+            mut signals: Vec<Signal>,
+        ) -> Result<(Option<Receipt>, Vec<SignalAnswer>)> {
+            start.iter_mut().try_for_each(|job| self.keys.hide_job(job))?;
+            for Signal { to, payload, .. } in &mut signals {
+                self.keys.hide(What::Run, Some(*to), payload)?;
+            }
+            self.inner.signal(start, signals).await
+        }
+
+        async fn reply(&self, job: JobId, sent: &str) -> Result<Reply> {
+            let mut reply = self.inner.reply(job, sent).await?;
+            if let Reply::Given(ending) = &mut reply {
+                self.show_text(ending)?;
+            }
+            Ok(reply)
+        }
+
+        async fn object(&self, queue: &str, key: &str) -> Result<Option<Payload>> {
+            self.show_payload(self.inner.object(queue, key).await?)
+        }
+
+        async fn change_run(&self, job: JobId, mut order: RunOrder) -> Result<RunAnswer> {
+            match &mut order.act {
+                RunAct::Amend(Amend::Skip { ending, .. }) => self.keys.hide_ending(job, ending)?,
+                RunAct::Amend(Amend::Edit { output, .. }) => {
+                    self.keys.hide(What::Run, Some(job), output)?;
+                }
+                RunAct::Amend(Amend::Reset { .. })
+                | RunAct::Pause
+                | RunAct::Resume
+                | RunAct::Cancel
+                | RunAct::Fork { .. } => {}
+            }
+            self.inner.change_run(job, order).await
+        }
+
+        async fn run_acts(&self, job: JobId) -> Result<Vec<RunActView>> {
+            let mut acts = self.inner.run_acts(job).await?;
+            for RunActView { was, became, .. } in &mut acts {
+                let mut endings = [was, became].into_iter().flatten();
+                endings.try_for_each(|ending| self.keys.show_ending(ending))?;
+            }
+            Ok(acts)
+        }
+
+        async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunView>> {
+            let mut runs = self.inner.runs(filter).await?;
+            runs.iter_mut().try_for_each(|run| self.show_run(run))?;
+            Ok(runs)
+        }
+    }
+    async fn debts(&self, limit: usize) -> Result<Vec<JobId>>;
+    async fn paid(&self, jobs: &[(JobId, bool)]) -> Result<()>;
+}
+
+passed_on! {
+    Streams {
+        async fn append_stream(
+            &self,
+            worker: WorkerId,
+            mut items: Vec<StreamItem>,
+            bytes_max: u64,
+        ) -> Result<Vec<StreamAnswer>> {
+            for StreamItem { job, said, ephemeral, .. } in &mut items {
+                let mut said = said.iter_mut().chain(ephemeral);
+                said.try_for_each(|said| self.keys.hide_said(*job, said))?;
+            }
+            self.inner.append_stream(worker, items, bytes_max).await
+        }
+
+        async fn streams_after(&self, jobs: Vec<(JobId, u64)>) -> Result<Vec<StreamPage>> {
+            let mut pages = self.inner.streams_after(jobs).await?;
+            let mut chunks = pages.iter_mut().flat_map(|page| &mut page.chunks);
+            chunks.try_for_each(|chunk| self.keys.show_chunk(chunk))?;
+            Ok(pages)
+        }
+
+        fn heard(&self, mut chunk: Chunk) -> Result<Chunk> {
+            self.keys.show_chunk(&mut chunk)?;
+            Ok(chunk)
+        }
+    }
+}

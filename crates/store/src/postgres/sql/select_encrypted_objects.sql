@@ -1,0 +1,7 @@
+-- Rows of object that hold encrypted values, after this one, in order. Parameters that a table has no use for are only looked at.
+select queue || chr(31) || key, 0::int8, state::text, null::text
+from tidemill.object
+where (queue, key) > (split_part($1::text, chr(31), 1), split_part($1::text, chr(31), 2)) and $2::int8 is not null
+    and (state::text like '%"tdm1:%')
+order by queue, key
+limit $3::int8

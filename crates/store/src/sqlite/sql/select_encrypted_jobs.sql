@@ -1,0 +1,7 @@
+-- Rows of job that hold encrypted values, after this one, in order. Parameters that a table has no use for are only looked at.
+select lower(hex(id)), 0, payload, null
+from tidemill_job
+where id > unhex(replace(?1, '-', '')) and ?2 is not null
+    and (payload like '%"tdm1:%')
+order by id
+limit ?3
