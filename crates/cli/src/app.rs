@@ -39,20 +39,6 @@ impl App {
         }
     }
 
-    /// What payloads are encrypted with. From the environment alone: everybody can read the words of a command.
-    pub fn keys(&self) -> Outcome<Keyring> {
-        let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        Ok(match (given("TIDEMILL_KEYS_FILE"), given("TIDEMILL_KEYS")) {
-            (Some(_), Some(_)) => {
-                return Err(Failure::usage("both TIDEMILL_KEYS_FILE and TIDEMILL_KEYS are set")
-                    .hint("keep one of them"));
-            }
-            (Some(file), None) => Keyring::read(Path::new(&file))?,
-            (None, Some(text)) => Keyring::parse(&text.to_string_lossy())?,
-            (None, None) => Keyring::default(),
-        })
-    }
-
     /// Opens the store, makes it if need be, and brings its schema up to date.
     pub async fn open(&self) -> Outcome<Tidemill> {
         self.open_with(Tidemill::builder()).await
@@ -60,7 +46,7 @@ impl App {
 
     /// Opens the store with other choices.
     pub async fn open_with(&self, builder: Builder) -> Outcome<Tidemill> {
-        let mill = builder.keys(self.keys()?).open(self.url()).await?;
+        let mill = builder.keys(keys()?).open(self.url()).await?;
         self.trail.begin(&mill).await?;
         Ok(mill)
     }
@@ -74,7 +60,7 @@ impl App {
     /// Opens the store for a program that stays: a database that is away is waited for.
     pub async fn open_patiently(&self) -> Outcome<Tidemill> {
         const PAUSE_MAX: Duration = Duration::from_secs(5);
-        let (keys, mut pause) = (self.keys()?, Duration::from_millis(100));
+        let (keys, mut pause) = (keys()?, Duration::from_millis(100));
         loop {
             let error = match Tidemill::builder().keys(keys.clone()).open(self.url()).await {
                 Ok(mill) => return Ok(mill),
@@ -101,6 +87,20 @@ impl App {
             "`tidemill demo` or `tidemill enqueue` makes one; --store or TIDEMILL_STORE names another",
         ))
     }
+}
+
+/// What payloads are encrypted with. From the environment alone: everybody can read the words of a command.
+pub fn keys() -> Outcome<Keyring> {
+    let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    Ok(match (given("TIDEMILL_KEYS_FILE"), given("TIDEMILL_KEYS")) {
+        (Some(_), Some(_)) => {
+            return Err(Failure::usage("both TIDEMILL_KEYS_FILE and TIDEMILL_KEYS are set")
+                .hint("keep one of them"));
+        }
+        (Some(file), None) => Keyring::read(Path::new(&file))?,
+        (None, Some(text)) => Keyring::parse(&text.to_string_lossy())?,
+        (None, None) => Keyring::default(),
+    })
 }
 
 /// The file of a SQLite URL; `None` for other stores and for memory.

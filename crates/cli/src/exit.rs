@@ -159,8 +159,9 @@ impl From<StoreError> for Failure {
             StoreError::QueueFull(full) if full.fits_ever() => failure(Exit::Unavailable).hint(
                 "`tidemill queues why` says what holds the queue; --depth-max raises its bound",
             ),
-            StoreError::UrlUnknown { .. } | StoreError::QueueFull(_) => failure(Exit::Usage),
-            StoreError::KeysInvalid { .. }
+            StoreError::UrlUnknown { .. }
+            | StoreError::QueueFull(_)
+            | StoreError::KeysInvalid { .. }
             | StoreError::PayloadReserved
             | StoreError::SearchEncrypted => failure(Exit::Usage),
             StoreError::KeyMissing { .. } => failure(Exit::Unavailable)

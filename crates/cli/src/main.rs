@@ -108,7 +108,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let outcome = runtime.map_err(Failure::from).and_then(|runtime| {
         let outcome = runtime.block_on(async {
-            let outcome = run(&app, cli.command).await;
+            let outcome = Box::pin(run(&app, cli.command)).await;
             app.trail.end(&app, &outcome).await;
             outcome
         });

@@ -82,7 +82,7 @@ async fn list(app: &App) -> Outcome {
 }
 
 async fn rotate(app: &App) -> Outcome {
-    if app.keys()?.is_empty() {
+    if crate::app::keys()?.is_empty() {
         return Err(Failure::usage("there is no key to encrypt with").hint(
             "name a file with keys by TIDEMILL_KEYS_FILE; `tidemill keys --help` says more",
         ));

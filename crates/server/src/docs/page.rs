@@ -149,7 +149,9 @@ fn fields(page: &mut String, all: &Value, schema: &Value) {
     let schema = resolved(all, schema);
     let parts = schema["allOf"].as_array().or(schema["oneOf"].as_array());
     if let Some(parts) = parts {
-        parts.iter().for_each(|part| fields(page, all, part));
+        for part in parts {
+            fields(page, all, part);
+        }
         return;
     }
     let Some(properties) = schema["properties"].as_object() else { return };

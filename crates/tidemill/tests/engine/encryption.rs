@@ -73,15 +73,12 @@ async fn client(kit: &Kit) -> tokio_postgres::Client {
 
 /// Runs a statement that is the same for both databases, with names as SQLite has them.
 async fn execute(kit: &Kit, statement: &str) {
-    match kit.url.strip_prefix("sqlite:") {
-        Some(file) => {
-            rusqlite::Connection::open(file).unwrap().execute_batch(statement).unwrap();
-        }
-        None => {
-            let statement = statement.replace("tidemill_", "tidemill.");
-            client(kit).await.batch_execute(&statement).await.unwrap();
-        }
+    if let Some(file) = kit.url.strip_prefix("sqlite:") {
+        rusqlite::Connection::open(file).unwrap().execute_batch(statement).unwrap();
+        return;
     }
+    let statement = statement.replace("tidemill_", "tidemill.");
+    client(kit).await.batch_execute(&statement).await.unwrap();
 }
 
 /// A word that must not be seen.
@@ -396,10 +393,9 @@ async fn values_that_were_swapped_or_forged_are_refused(kit: Kit) {
     let mine = mill.enqueue(word("mine")).await.unwrap().id();
     let done = mill.enqueue(word("done")).await.unwrap().id();
     let other = mill.enqueue(word("other")).await.unwrap().id();
-    let hex = |id: JobId| match kit.url.starts_with("sqlite:") {
-        true => format!("x'{}'", id.0.simple()),
-        false => format!("'{id}'"),
-    };
+    let is_sqlite = kit.url.starts_with("sqlite:");
+    let hex =
+        |id: JobId| if is_sqlite { format!("x'{}'", id.0.simple()) } else { format!("'{id}'") };
     let swap = format!(
         "update tidemill_job set payload = (select payload from tidemill_job where id = {}) where id = {}",
         hex(other),

@@ -108,10 +108,7 @@ async fn main() -> Res<()> {
         "workflows" => workflows::measure(&mill, options.number("jobs", 100_000)).await?,
         "latency" => latency::measure(&mill, options.number("jobs", 500)).await?,
         "fill" => drop(load::fill(&mill, options.number("jobs", 1_000_000)).await?),
-        _ => return Err(
-            "measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines|due|crowd|flows|http|workflows"
-                .into(),
-        ),
+        _ => return Err(format!("there is nothing to measure by the name {what:?}").into()),
     }
     Ok(())
 }
