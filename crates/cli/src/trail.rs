@@ -61,7 +61,6 @@ const TABLE: &[(&str, &str)] = &[
     ("jobs show", ""),
     ("jobs wait", ""),
     ("jobs why", ""),
-    ("keys", ""),
     ("keys list", ""),
     ("keys new", ""),
     ("keys rotate", "keys"),
