@@ -17,24 +17,37 @@ use crate::postgres::statement::{At, Statement, sql};
 
 const CLEAR: Statement = sql!("clear_stowaways");
 const RUNNING: Statement = sql!("select_attributes");
-const INSERT: Statement =
-    sql!("insert_stowaways", TIMESTAMPTZ, TEXT_ARRAY, TEXT_ARRAY, INT8_ARRAY, UUID_ARRAY);
+const INSERT: Statement = sql!(
+    "insert_stowaways",
+    TIMESTAMPTZ,
+    TEXT_ARRAY,
+    TEXT_ARRAY,
+    INT8_ARRAY,
+    UUID_ARRAY,
+    TEXT_ARRAY,
+    TEXT_ARRAY
+);
 const SWEEP: Statement = sql!("sweep_stowaways");
 
 /// Finds who runs inside of gates by these rules, which are new, and went through none of them. No claim is under way.
 pub(crate) async fn find(conn: &Conn<'_>, now: Option<At>, book: &RuleBook) -> Result<(), Fault> {
-    conn.query(&CLEAR, &[]).await?;
-    if !book.counts() {
+    let held = conn.query(&CLEAR, &[]).await?;
+    let held_bases: Vec<&str> = held.iter().map(|row| row.get(0)).collect();
+    let held_gates: Vec<&str> = held.iter().map(|row| row.get(1)).collect();
+    let all = if book.counts() {
+        let rows = conn.query(&RUNNING, &[]).await?;
+        inside(book, &rows.iter().map(running).collect::<Vec<_>>())
+    } else {
+        Vec::new()
+    };
+    if all.is_empty() && held.is_empty() {
         return Ok(());
     }
-    let rows = conn.query(&RUNNING, &[]).await?;
-    let running: Vec<_> = rows.iter().map(running).collect();
-    let all = inside(book, &running);
     let bases: Vec<&str> = all.iter().map(|one| one.base.as_str()).collect();
     let gates: Vec<&str> = all.iter().map(|one| one.gate.as_str()).collect();
     let tokens: Vec<i64> = all.iter().map(|one| one.token.0).collect();
     let ids: Vec<Uuid> = all.iter().map(|one| one.id.0).collect();
-    conn.query(&INSERT, &[&now, &bases, &gates, &tokens, &ids]).await?;
+    conn.query(&INSERT, &[&now, &bases, &gates, &tokens, &ids, &held_bases, &held_gates]).await?;
     Ok(())
 }
 

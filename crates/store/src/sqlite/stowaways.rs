@@ -20,6 +20,7 @@ pub(super) const LOOK_US: i64 = 500_000;
 /// Finds who runs inside of gates by these rules, which are new, and went through none of them.
 pub(super) fn find(turn: &Turn<'_>, book: &RuleBook) -> Result<()> {
     let conn = turn.conn;
+    open_all(turn)?;
     conn.prepare_cached(include_str!("sql/clear_stowaways.sql"))?.execute([])?;
     if !book.counts() {
         return Ok(());
@@ -35,6 +36,18 @@ pub(super) fn find(turn: &Turn<'_>, book: &RuleBook) -> Result<()> {
         let mut gate = Gate::load(conn, &base)?;
         gate.open(turn.now + LOOK_US);
         gate.save(conn)?;
+    }
+    Ok(())
+}
+
+/// Whoever is held beside stowaways looks again: one that has ended is found no more, and then nobody would look there.
+fn open_all(turn: &Turn<'_>) -> Result<()> {
+    let mut select = turn.conn.prepare_cached(include_str!("sql/select_stowed_holders.sql"))?;
+    let gates = select.query_map([], |row| row.get::<_, String>(0))?;
+    for name in gates.collect::<rusqlite::Result<Vec<_>>>()? {
+        let mut gate = Gate::load(turn.conn, &name)?;
+        gate.open(turn.now);
+        gate.save(turn.conn)?;
     }
     Ok(())
 }

@@ -25,6 +25,7 @@ over_both_stores!(
     who_registers_during_a_change_follows_it,
     others_start_once_what_ran_before_the_limit_has_ended,
     others_of_a_key_start_once_what_ran_before_the_limit_has_ended,
+    who_is_held_beside_one_that_has_ended_starts_whatever_rules_change,
     nobody_is_counted_twice,
     a_limit_that_means_others_now_counts_them,
     a_limit_that_begins_to_count_counts_what_runs,
@@ -311,6 +312,34 @@ async fn others_start_once_what_ran_before_the_limit_has_ended(kit: &Kit) {
 
 async fn others_of_a_key_start_once_what_ran_before_the_limit_has_ended(kit: &Kit) {
     ends_of_stowaways(kit, by_key(1), of_key("a")).await;
+}
+
+/// Two run in `default`, of keys a and b; then all queues have a limit by key, and one of key a is held elsewhere.
+async fn held_beside(kit: &Kit, worker: WorkerId) -> Claim {
+    kit.put(of_key("a")).await;
+    kit.put(of_key("b")).await;
+    let claim = kit.take(worker, 2).await;
+    assert_eq!(claim.jobs.len(), 2);
+    assert!(kit.store.set_queue("*", Some(by_key(1))).await.unwrap());
+    kit.put(NewJob { queue: "other".into(), ..of_key("a") }).await;
+    assert_eq!(take_other(kit, worker).await.jobs.len(), 0, "one of its key runs");
+    claim
+}
+
+async fn take_other(kit: &Kit, worker: WorkerId) -> Claim {
+    let book = kit.store.queue_rules().await.unwrap();
+    let (limits, edition) = (Arc::new(book.limits("other")), Some(book.edition()));
+    let wish = ClaimRequest { limits, edition, ..ask(worker, "other", 5) };
+    kit.store.claim(wish).await.unwrap()
+}
+
+async fn who_is_held_beside_one_that_has_ended_starts_whatever_rules_change(kit: &Kit) {
+    let worker = kit.worker().await;
+    let claim = held_beside(kit, worker).await;
+    let first = claim.jobs.iter().position(|taken| taken.job.key.as_deref() == Some("a"));
+    end(kit, worker, &claim, first.unwrap(), done()).await;
+    assert!(kit.store.set_queue("third", Some(at_once(1))).await.unwrap());
+    assert_eq!(take_other(kit, worker).await.jobs.len(), 1, "nobody of its key runs");
 }
 
 async fn nobody_is_counted_twice(kit: &Kit) {
