@@ -1,19 +1,25 @@
 //! The one place that speaks HTTP: a request in, a value or the server's own error out.
 
+mod wire;
+
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
+use http::{Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidemill_core::problem::Problem;
+use url::Url;
 
 use crate::error::{Error, Result};
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) use self::wire::{Answer, Request};
+use self::wire::{Reason, Wire};
+
+const AGENT: &str = concat!("tidemill-client/", env!("CARGO_PKG_VERSION"));
 /// How long an answer may take; what waits for something says how long, and has that besides.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// Of an answer that is no problem document, so much is shown.
@@ -24,13 +30,14 @@ const SEGMENT: &AsciiSet =
 
 /// A Tidemill server. Cheap to clone; clones share their connections.
 #[derive(Debug, Clone)]
-pub struct Client(Arc<Wire>);
+pub struct Client(Arc<Far>);
 
+/// The far end.
 #[derive(Debug)]
-struct Wire {
+struct Far {
     /// Without a slash at its end.
     url: String,
-    http: reqwest::Client,
+    wire: Wire,
 }
 
 /// What a client is made of.
@@ -39,6 +46,7 @@ struct Wire {
 pub struct Builder {
     url: String,
     token: Option<String>,
+    trusted: Vec<String>,
 }
 
 impl std::fmt::Debug for Builder {
@@ -53,36 +61,39 @@ impl Builder {
         Self { token: Some(secret.into()), ..self }
     }
 
+    /// Trusts the certificates of this PEM text besides those that this machine does.
+    pub fn trust(mut self, pem: impl Into<String>) -> Self {
+        self.trusted.push(pem.into());
+        self
+    }
+
     /// Makes the client. It connects when it is first asked for something.
     pub fn build(self) -> Result<Client> {
-        let Self { url, token } = self;
-        let invalid = |reason: String| Error::ClientInvalid { url: url.clone(), reason };
-        let parsed = reqwest::Url::parse(&url).map_err(|error| invalid(error.to_string()))?;
-        if parsed.scheme() != "http" || parsed.host_str().is_none() {
-            let reason = "it begins with http:// and names a host; TLS is the business of what stands before it";
-            return Err(invalid(reason.to_owned()));
+        let Self { url, token, trusted } = self;
+        let invalid = |reason: Reason| Error::ClientInvalid { url: url.clone(), reason };
+        let parsed = Url::parse(&url).map_err(|error| invalid(error.to_string()))?;
+        if !matches!(parsed.scheme(), "http" | "https") || parsed.host_str().is_none() {
+            return Err(invalid("it begins with http:// or https:// and names a host".to_owned()));
         }
         if !parsed.username().is_empty() || parsed.password().is_some() {
-            return Err(invalid("a token is given apart, not in the URL".to_owned()));
+            let reason = "a token is given apart, not in the URL".to_owned();
+            return Err(Error::ClientInvalid { url: "…".to_owned(), reason });
+        }
+        if parsed.query().is_some() || parsed.fragment().is_some() {
+            return Err(invalid("it ends with its path".to_owned()));
         }
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
         if let Some(token) = token {
             let bearer = HeaderValue::from_str(&format!("Bearer {}", token.trim()));
             let mut bearer = bearer.map_err(|_| invalid("its token is none".to_owned()))?;
             bearer.set_sensitive(true);
             headers.insert(AUTHORIZATION, bearer);
         }
-        let http = reqwest::Client::builder()
-            .default_headers(headers)
-            .user_agent(concat!("tidemill-client/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(CONNECT_TIMEOUT)
-            // A redirect would carry the token elsewhere.
-            .redirect(reqwest::redirect::Policy::none())
-            .tcp_nodelay(true)
-            .build()
-            .map_err(|error| invalid(error.to_string()))?;
-        Ok(Client(Arc::new(Wire { url: url.trim_end_matches('/').to_owned(), http })))
+        let wire = Wire::new(headers, parsed.scheme() == "https", &trusted).map_err(invalid)?;
+        let url = parsed.as_str().trim_end_matches('/').to_owned();
+        Ok(Client(Arc::new(Far { url, wire })))
     }
 }
 
@@ -94,7 +105,7 @@ impl Client {
 
     /// The server at this URL, with choices.
     pub fn builder(url: &str) -> Builder {
-        Builder { url: url.to_owned(), token: None }
+        Builder { url: url.to_owned(), token: None, trusted: Vec::new() }
     }
 
     /// Its URL.
@@ -119,36 +130,37 @@ impl Client {
     }
 
     /// A request; [`value`](Self::value) or [`answer`](Self::answer) sends it.
-    pub(crate) fn request(&self, method: Method, path: &Path) -> RequestBuilder {
-        self.0.http.request(method, format!("{}{}", self.0.url, path.0)).timeout(ANSWER_TIMEOUT)
+    pub(crate) fn request(&self, method: Method, path: &Path) -> Request {
+        Request::new(method, &format!("{}{}", self.0.url, path.0)).timeout(ANSWER_TIMEOUT)
     }
 
     /// The same for a request that the server answers only after `wait`, or sooner.
-    pub(crate) fn patient(&self, method: Method, path: &Path, wait: Duration) -> RequestBuilder {
+    pub(crate) fn patient(&self, method: Method, path: &Path, wait: Duration) -> Request {
         self.request(method, path).timeout(ANSWER_TIMEOUT + wait)
     }
 
     /// Sends it; answers what it came to.
-    pub(crate) async fn value<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T> {
+    pub(crate) async fn value<T: DeserializeOwned>(&self, request: Request) -> Result<T> {
         self.read(self.answer(request).await?).await
     }
 
     /// What an answer says.
-    pub(crate) async fn read<T: DeserializeOwned>(&self, response: Response) -> Result<T> {
-        let bytes = response.bytes().await.map_err(|error| self.unreachable(&error))?;
+    pub(crate) async fn read<T: DeserializeOwned>(&self, answer: Answer) -> Result<T> {
+        let bytes = answer.bytes().await.map_err(|reason| self.unreachable(reason))?;
         serde_json::from_slice(&bytes).map_err(|error| self.unreadable(error.to_string()))
     }
 
     /// Sends it; answers a success, or the server's own error.
-    pub(crate) async fn answer(&self, request: RequestBuilder) -> Result<Response> {
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
-        let status = response.status();
+    pub(crate) async fn answer(&self, request: Request) -> Result<Answer> {
+        let unreachable = |reason| self.unreachable(reason);
+        let answer = self.0.wire.send(request).await.map_err(unreachable)?;
+        let status = answer.status();
         if status.is_success() {
-            return Ok(response);
+            return Ok(answer);
         }
-        let after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-        let retry_after = after.and_then(|text| text.parse().ok()).map(Duration::from_secs);
-        let bytes = response.bytes().await.map_err(|error| self.unreachable(&error))?;
+        let after = answer.header(RETRY_AFTER).and_then(|text| text.parse().ok());
+        let retry_after = after.map(Duration::from_secs);
+        let bytes = answer.bytes().await.map_err(unreachable)?;
         match serde_json::from_slice::<Problem>(&bytes) {
             Ok(problem) => Err(Error::Refused { problem: Box::new(problem), retry_after }),
             Err(_) => Err(self.stranger(status, &bytes)),
@@ -160,7 +172,7 @@ impl Client {
         let text: String = String::from_utf8_lossy(bytes).chars().take(SHOWN_CHARS_MAX).collect();
         let reason = format!("it answered {status} and no problem document: {text:?}");
         match status.as_u16() {
-            502..=504 => Error::Unreachable { url: self.0.url.clone(), reason },
+            502..=504 => self.unreachable(reason),
             _ => self.unreadable(reason),
         }
     }
@@ -169,18 +181,7 @@ impl Client {
         Error::Unreadable { url: self.0.url.clone(), reason }
     }
 
-    pub(crate) fn unreachable(&self, error: &reqwest::Error) -> Error {
-        // Without the URL, which may have names in its path; with its causes, which say what it was.
-        let (mut reason, mut cause) = (String::new(), std::error::Error::source(error));
-        while let Some(error) = cause {
-            let colon = if reason.is_empty() { "" } else { ": " };
-            let _ = write!(reason, "{colon}{error}");
-            cause = error.source();
-        }
-        if reason.is_empty() {
-            reason =
-                if error.is_timeout() { "no answer in time".to_owned() } else { error.to_string() };
-        }
+    fn unreachable(&self, reason: Reason) -> Error {
         Error::Unreachable { url: self.0.url.clone(), reason }
     }
 }
@@ -209,11 +210,15 @@ mod tests {
 
     #[test]
     fn what_is_no_server_is_refused() {
-        for url in ["", "postgres://host/db", "http://", "http://me:secret@host", "https://host"] {
+        let odd = ["http://", "http://me:secret@host", "sqlite:x", "http://host/?a=b"];
+        for url in ["", "postgres://host/db"].into_iter().chain(odd) {
             let error = Client::new(url).unwrap_err();
             assert_eq!(error.code(), "client_invalid", "{url}: {error}");
+            assert!(!format!("{error} {error:?}").contains("secret"), "{error}");
         }
-        let builder = Client::builder("http://host").token("tm_secret");
+        let error = Client::builder("https://host").trust("no certificate").build().unwrap_err();
+        assert_eq!(error.code(), "client_invalid");
+        let builder = Client::builder("https://host").token("tm_secret");
         assert!(
             !format!("{builder:?} {:?}", builder.clone().build().unwrap()).contains("tm_secret")
         );

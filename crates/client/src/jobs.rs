@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reqwest::{Method, StatusCode};
+use http::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
 use tidemill::{Enqueue, JobId, JobView, Receipt};
 use tidemill_core::{Clock, Limits, NewJob, Wish};

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use reqwest::Method;
+use http::Method;
 use tidemill_core::span::Span;
 use tidemill_core::wire::run::{AppendBody, SaidAnswer, SaidAnswers, SaidBody, SaidItem};
 use tidemill_core::wire::work::{

@@ -7,5 +7,6 @@ mod client {
     pub mod kit;
 
     mod jobs;
+    mod tls;
     mod work;
 }
