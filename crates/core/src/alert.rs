@@ -2,6 +2,8 @@
 //!
 //! A rule of signs and thresholds, without a clock: who gathers the signs says of when they are.
 
+pub mod book;
+
 use std::fmt;
 use std::time::Duration;
 

@@ -165,6 +165,18 @@ pub enum Error {
         /// What is wrong, and what would be right.
         reason: String,
     },
+    /// A rule of what is hidden that names nothing.
+    #[error("the rules of what is hidden are refused: {reason}")]
+    RedactionInvalid {
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// A payload that was shown with hidden fields, and would be kept so.
+    #[error("the payload has {hidden} in it, which stands for what was not shown")]
+    PayloadHidden {
+        /// What is shown instead.
+        hidden: &'static str,
+    },
     /// A webhook whose address may not be called.
     #[error("{host} is not called: {reason}")]
     WebhookRefused {
@@ -343,6 +355,8 @@ impl Error {
             Self::RuleInvalid { .. } => "rule_invalid",
             Self::RuleChanged { .. } => "rule_changed",
             Self::CredentialInvalid { .. } => "credential_invalid",
+            Self::RedactionInvalid { .. } => "redaction_invalid",
+            Self::PayloadHidden { .. } => "payload_hidden",
             Self::WebhookInvalid { .. } => "webhook_invalid",
             Self::WebhookRefused { .. } => "webhook_refused",
             Self::UniqueFieldMissing { .. } => "unique_field_missing",

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -89,6 +90,16 @@ uuid_id!(AuditId);
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+impl JobId {
+    /// The id of what happens at this moment and is told apart by this text: the same, whoever makes it.
+    pub fn of_text(at: Timestamp, text: &str) -> Self {
+        let mut bits = [0; 10];
+        bits.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..10]);
+        let millis = u64::try_from(at.as_millisecond()).unwrap_or_default();
+        Self(uuid::Builder::from_unix_timestamp_millis(millis, &bits).into_uuid())
     }
 }
 

@@ -22,6 +22,7 @@ pub mod name;
 pub mod payload;
 pub mod problem;
 pub mod queue;
+pub mod redact;
 pub mod retention;
 pub mod retry;
 pub mod schedule;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::job::state::State;
 use crate::limit::{EPHEMERAL_BYTES_MAX, Limits};
+use crate::redact::Secrets;
 
 /// How far a job has come. All that is not known is left out.
 ///
@@ -102,6 +103,19 @@ impl Said {
             Self::Log { .. } => "log",
             Self::Text { .. } => "text",
         }
+    }
+
+    /// The same without these values in it.
+    #[must_use]
+    pub fn without(mut self, secrets: &Secrets) -> Self {
+        match &mut self {
+            Self::Progress(Progress { status, tool, message, .. }) => {
+                let texts = [status, tool, message].into_iter().flatten();
+                texts.for_each(|text| secrets.hide_in(text));
+            }
+            Self::Log { message: text } | Self::Text { text } => secrets.hide_in(text),
+        }
+        self
     }
 
     /// How many bytes it has, as it is kept.

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::alert::Alert;
+use crate::alert::book::News;
 use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::job::state::State;
@@ -108,6 +110,9 @@ pub struct Webhook {
     /// Of which ends; all of them when none is named.
     #[serde(default)]
     pub events: Vec<Event>,
+    /// Whether it is told of [built-in alerts](crate::alert), which are of the whole store, whatever else it means.
+    #[serde(default)]
+    pub alerts: bool,
     /// Whether the output of a job that is done is told, up to 256 KiB.
     #[serde(default)]
     pub output: bool,
@@ -125,6 +130,7 @@ impl Webhook {
             kinds: Vec::new(),
             tenant: None,
             events: Vec::new(),
+            alerts: false,
             output: false,
             paused: false,
         }
@@ -140,6 +146,10 @@ impl Webhook {
                 return Err(Error::WebhookInvalid { reason });
             }
             names.iter().try_for_each(|name| name::check(what, name, NAME_BYTES_MAX))?;
+        }
+        if self.alerts && self.tenant.is_some() {
+            let reason = "alerts are of the whole store, and not for a tenant".to_owned();
+            return Err(Error::WebhookInvalid { reason });
         }
         self.tenant.iter().try_for_each(|tenant| name::check("tenant", tenant, NAME_BYTES_MAX))
     }
@@ -204,6 +214,26 @@ pub fn delivery(webhook: Uuid, tells_output: bool, ended: &Ended<'_>) -> NewJob 
     }
 }
 
+/// The job that tells a webhook what became of an alert.
+pub fn alert_delivery(webhook: Uuid, news: &News<'_>) -> NewJob {
+    let id = news.delivery(webhook);
+    let Alert { alert, queue, kind, value, threshold, .. } = news.alert;
+    let data = json!({
+        "alert": alert.word(), "queue": queue, "kind": kind, "value": value, "threshold": threshold,
+        "sentence": news.alert.to_string(),
+    });
+    let payload = json!({
+        "webhook": webhook, "message": id, "type": news.turn.event(), "timestamp": news.at, "data": data,
+    });
+    NewJob {
+        id,
+        queue: QUEUE.to_owned(),
+        key: Some(webhook.to_string()),
+        options: options(),
+        ..NewJob::new(KIND, Payload::trusted(payload.to_string()))
+    }
+}
+
 /// How deliveries are tried: 15 times within three days or so, each for half a minute at most.
 pub fn options() -> Options {
     let backoff =
@@ -219,12 +249,12 @@ pub struct Message {
     pub webhook: Uuid,
     /// Names the message for ever, also when it is delivered again.
     pub message: Uuid,
-    /// What happened: `job.done`, `job.cancelled` or `job.dead`.
+    /// What happened: `job.done`, `job.cancelled`, `job.dead`, `alert.began` or `alert.over`.
     #[serde(rename = "type")]
     pub event: String,
     /// When.
     pub timestamp: Timestamp,
-    /// To which job, and how.
+    /// To which job, and how; or which alert.
     pub data: Value,
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tidemill::{Context, Fail, Payload, Running, Settings, Tidemill, Worker};
+use tidemill::{Context, Fail, Payload, Running, Sent, Settings, Tidemill, Worker};
 use tidemill_core::webhook::{KIND, Message, QUEUE};
 
 use send::{Answered, Sender, Trouble};
@@ -34,8 +34,22 @@ pub fn worker(mill: &Tidemill, sender: Sender) -> Worker {
     })
 }
 
+fn count(mill: &Tidemill, answer: &Result<Answered, Trouble>) {
+    let (sent, took) = match answer {
+        Ok(answered) => {
+            let sent = if answered.is_taken() { Sent::Taken } else { Sent::TurnedDown };
+            (sent, Some(Duration::from_millis(answered.took_ms)))
+        }
+        Err(Trouble::Failed { .. }) => (Sent::Failed, None),
+        Err(Trouble::Refused(_)) => (Sent::Refused, None),
+    };
+    mill.webhooks().count(sent, took);
+}
+
 async fn deliver(sender: &Sender, payload: &Payload, cx: &Context) -> Result<Payload, Fail> {
-    let message: Message = serde_json::from_str(payload.as_str())
+    // What is not to be seen is not told either.
+    let payload = cx.mill().hidden().document(payload.as_str());
+    let message: Message = serde_json::from_str(&payload)
         .map_err(|error| Fail::permanent(format!("it is no delivery: {error}")))?;
     let mill = cx.mill();
     let found = mill.webhooks().to_deliver(message.webhook).await.map_err(Fail::transient)?;
@@ -49,7 +63,9 @@ async fn deliver(sender: &Sender, payload: &Payload, cx: &Context) -> Result<Pay
     let headers =
         [("webhook-id", id), ("webhook-timestamp", timestamp), ("webhook-signature", signature)];
     let job = cx.job().id;
-    match sender.send(&webhook.url, &headers, body).await {
+    let answer = sender.send(&webhook.url, &headers, body).await;
+    count(mill, &answer);
+    match answer {
         Ok(answered) if answered.is_taken() => {
             let Answered { status, took_ms, .. } = answered;
             tracing::debug!(%job, webhook = %message.webhook, status, took_ms, "a webhook was told");

@@ -22,7 +22,10 @@ use standardwebhooks::Webhook as Verifier;
 use tempfile::TempDir;
 use tidemill::core::webhook::target::Policy;
 use tidemill::core::webhook::{Event, QUEUE, Tell, Webhook};
-use tidemill::{Delivery, Enqueue, JobId, Running, Settings, State, Tidemill};
+use tidemill::{
+    Alert, Delivery, Enqueue, JobFilter, JobId, Keyring, Payload, Running, Settings, State,
+    Thresholds, Tidemill,
+};
 use tidemill_relay::webhook::send::{Resolve, Sender, Trouble};
 use tidemill_relay::webhook::start;
 use tidemill_testkit::certificate::Authority;
@@ -75,6 +78,7 @@ async fn take(
 }
 
 struct Kit {
+    store: String,
     mill: Tidemill,
     endpoint: Arc<Endpoint>,
     url: String,
@@ -96,7 +100,8 @@ impl Kit {
         let worker = mill.worker().handle_raw("echo", Settings::default(), echo);
         let worker = worker.start().await.unwrap();
         let url = format!("http://{address}/in");
-        Self { mill, endpoint, url, relay, worker, _folder: folder }
+        let store = store.to_owned();
+        Self { store, mill, endpoint, url, relay, worker, _folder: folder }
     }
 
     async fn sqlite() -> Self {
@@ -164,6 +169,8 @@ over_both_stores!(
     what_was_delivered_can_be_sent_again_under_the_same_id,
     an_endpoint_that_asks_for_time_gets_it_and_one_that_is_gone_is_left_alone,
     an_endpoint_that_fails_is_spared,
+    what_is_kept_encrypted_is_told_as_it_is,
+    an_alert_is_told_once_when_it_begins_and_once_when_it_is_over,
     a_webhook_that_is_gone_is_told_nothing_more,
     a_job_that_asks_for_a_webhook_which_is_not_there_is_refused,
 );
@@ -290,6 +297,88 @@ async fn an_endpoint_that_fails_is_spared(kit: Kit) {
     assert!(view.opens_at.is_some());
     let told = kit.endpoint.told().len();
     assert!((5..40).contains(&told), "{told} were sent before it was spared");
+    kit.stop().await;
+}
+
+async fn what_is_kept_encrypted_is_told_as_it_is(kit: Kit) {
+    // Whoever works here has no key: only those who have it may run a job, and tell of it.
+    let Kit { store, mill, endpoint, url, relay, worker, _folder } = kit;
+    worker.stop().await;
+    relay.stop().await;
+    let keys = Keyring::parse("k1 AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8").unwrap();
+    let keyed = Tidemill::builder().keys(keys).open(&store).await.unwrap();
+    let relay = start(&keyed, Sender::new(local())).await.unwrap();
+    let worker = keyed.worker().handle_raw("echo", Settings::default(), |p, _| async { Ok(p) });
+    let worker = worker.start().await.unwrap();
+    let kit = Kit { store, mill, endpoint, url, relay, worker, _folder };
+    let (_, secret) = keyed.webhooks().set("w", kit.all()).await.unwrap();
+    keyed.enqueue(Enqueue::raw("echo", r#"{"n":"between us"}"#)).await.unwrap();
+    let told = kit.heard(1).await;
+    assert!(verified(secret.unwrap().reveal(), &told[0]));
+    let body: Value = serde_json::from_slice(&told[0].1).unwrap();
+    assert_eq!(body["data"]["output"]["n"], "between us");
+    let kept = kit.mill.jobs(&JobFilter { limit: 10, ..JobFilter::default() }).await.unwrap();
+    assert_eq!(kept.len(), 2);
+    assert!(kept.iter().all(|view| !format!("{view:?}").contains("between us")), "{kept:?}");
+    kit.stop().await;
+    keyed.close().await;
+}
+
+async fn an_alert_is_told_once_when_it_begins_and_once_when_it_is_over(kit: Kit) {
+    let (_, secret) = kit
+        .mill
+        .webhooks()
+        .set("w", Webhook { alerts: true, ..Webhook::new(&kit.url) })
+        .await
+        .unwrap();
+    // Several processes watch the same store, none of which is told what the others see.
+    let thresholds = Thresholds { hold: Duration::ZERO, ..Thresholds::default() };
+    let mut others = Vec::new();
+    for _ in 0..3 {
+        let other = Tidemill::builder().thresholds(thresholds).open(&kit.store).await.unwrap();
+        let worker = other
+            .worker()
+            .handle_raw("other", Settings::default(), async |_, _| Ok(Payload::null()));
+        others.push((worker.start().await.unwrap(), other));
+    }
+    kit.mill.enqueue(Enqueue::raw("nobody", "{}").queue("q")).await.unwrap();
+    let told = kit.heard(1).await;
+    assert!(verified(secret.unwrap().reveal(), &told[0]));
+    let body: Value = serde_json::from_slice(&told[0].1).unwrap();
+    assert_eq!(
+        (&body["type"], &body["data"]["alert"]),
+        (&"alert.began".into(), &"no_worker".into())
+    );
+    assert_eq!((&body["data"]["queue"], &body["data"]["kind"]), (&"q".into(), &"nobody".into()));
+    assert!(body["data"]["sentence"].as_str().unwrap().contains("nobody"));
+    // Every one of them has looked by the time each has told its own watchers.
+    for (_, other) in &others {
+        let holds = |alerts: &Arc<Vec<Alert>>| !alerts.is_empty();
+        tokio::time::timeout(SOON, other.watch_alerts().wait_for(holds)).await.unwrap().unwrap();
+    }
+    let worker =
+        kit.mill
+            .worker()
+            .queues(["q"])
+            .handle_raw("nobody", Settings::default(), |p, _| async { Ok(p) });
+    let worker = worker.start().await.unwrap();
+    let told = kit.heard(2).await;
+    let body: Value = serde_json::from_slice(&told[1].1).unwrap();
+    assert_eq!((&body["type"], &body["data"]["kind"]), (&"alert.over".into(), &"nobody".into()));
+    for (_, other) in &others {
+        let is_over = |alerts: &Arc<Vec<Alert>>| alerts.is_empty();
+        tokio::time::timeout(SOON, other.watch_alerts().wait_for(is_over)).await.unwrap().unwrap();
+    }
+    let (deliveries, _) = kit.mill.webhooks().deliveries("w", None, None, 10).await.unwrap();
+    assert_eq!(deliveries.len(), 2, "{deliveries:?}");
+    worker.stop().await;
+    for (worker, other) in others {
+        worker.stop().await;
+        other.close().await;
+    }
+    let page = kit.mill.metrics().await;
+    assert!(page.contains(r#"tidemill_webhook_deliveries_total{result="taken"} 2"#), "{page}");
+    assert!(page.contains("tidemill_webhook_seconds_count 2"), "{page}");
     kit.stop().await;
 }
 

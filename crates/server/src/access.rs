@@ -18,6 +18,7 @@ use tidemill_core::{JobId, Wish};
 
 use crate::api::App;
 use crate::audit;
+use crate::hidden;
 use crate::problem::{Answer, Refusal};
 use crate::settings::Access;
 
@@ -174,7 +175,7 @@ pub(crate) async fn admit(
         let end = audit::answered(&response);
         begun.end(&app, end).await;
     }
-    response
+    hidden::shown(&app, &caller, (path.as_str(), need), response).await
 }
 
 /// A path without a place in the table: a method that it does not answer is told as everywhere, all else is closed.

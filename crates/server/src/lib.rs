@@ -15,6 +15,7 @@ mod etag;
 mod extract;
 mod greeting;
 mod guard;
+mod hidden;
 mod idempotent;
 mod prefer;
 mod problem;

@@ -10,10 +10,12 @@ mod http {
     mod alerts;
     mod audit;
     mod bad;
+    mod crash;
     mod dead;
     mod described;
     mod docs;
     mod flows;
+    mod hidden;
     mod jobs;
     mod limits;
     mod live;

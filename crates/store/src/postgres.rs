@@ -77,6 +77,7 @@ use crate::flow::{
 };
 use crate::followed::Followed;
 use crate::open::OpenOptions;
+use crate::over::Over;
 use crate::request::{
     Beat, CancelAnswer, Claim, ClaimRequest, EditAnswer, Receipt, RescueRules, Rescued, SettleItem,
     Settled, WorkerCard,
@@ -461,12 +462,12 @@ impl Store for Postgres {
     }
 
     async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<bool> {
-        let is_set = queues::set(&self.shared.db, name, rules.as_ref()).await?;
-        self.shared.hint(Hint::Rules);
-        if is_set {
-            held::release(&self.shared, name).await?;
-        }
-        Ok(is_set)
+        let over = rules.as_ref().map_or(Over::Any, Over::of);
+        queues::set(&self.shared, name, rules.as_ref(), over).await
+    }
+
+    async fn add_queue(&self, name: &str, rules: QueueRules) -> Result<bool> {
+        queues::set(&self.shared, name, Some(&rules), Over::Nothing).await
     }
 
     async fn lacking(&self, lacks: &Lacks) -> Result<Option<Lacking>> {

@@ -78,6 +78,7 @@ use crate::flow::{
     FlowAct, FlowAnswer, FlowFilter, FlowHead, FlowView, Flows, Input, Output, Start,
 };
 use crate::open::OpenOptions;
+use crate::over::Over;
 use crate::request::{
     Beat, CancelAnswer, Claim, ClaimRequest, EditAnswer, Receipt, RescueRules, Rescued, SettleItem,
     Settled, WorkerCard,
@@ -118,6 +119,23 @@ impl Sqlite {
         let place = Place::parse(file)?;
         let opening = tokio::task::spawn_blocking(move || Self::open_blocking(place, options));
         opening.await.map_err(|e| Error::Unavailable { reason: e.to_string(), unknown: false })?
+    }
+
+    async fn change_rules(
+        &self,
+        name: &str,
+        rules: Option<QueueRules>,
+        over: Over,
+    ) -> Result<bool> {
+        let (rule, mut changed) = (name.to_owned(), Some(held::Changed::by(name)));
+        let set = move |turn: &mut Turn<'_>| queues::set_rules(turn, &rule, rules.as_ref(), over);
+        let is_set = self.write(set).await?;
+        self.hint(Hint::Rules);
+        // Who is held may try anew, a piece after the other: a million of them would keep everybody waiting.
+        while let Some(piece) = changed.take().filter(|_| is_set) {
+            changed = self.write(move |turn| piece.clone().release(turn)).await?;
+        }
+        Ok(is_set)
     }
 
     fn open_blocking(place: Place, options: OpenOptions) -> Result<Self> {
@@ -420,14 +438,12 @@ impl Store for Sqlite {
     }
 
     async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<bool> {
-        let (rule, mut changed) = (name.to_owned(), Some(held::Changed::by(name)));
-        let is_set = self.write(move |turn| queues::set_rules(turn, &rule, rules.as_ref())).await?;
-        self.hint(Hint::Rules);
-        // Who is held may try anew, a piece after the other: a million of them would keep everybody waiting.
-        while let Some(piece) = changed.take().filter(|_| is_set) {
-            changed = self.write(move |turn| piece.clone().release(turn)).await?;
-        }
-        Ok(is_set)
+        let over = rules.as_ref().map_or(Over::Any, Over::of);
+        self.change_rules(name, rules, over).await
+    }
+
+    async fn add_queue(&self, name: &str, rules: QueueRules) -> Result<bool> {
+        self.change_rules(name, Some(rules), Over::Nothing).await
     }
 
     async fn lacking(&self, lacks: &Lacks) -> Result<Option<Lacking>> {

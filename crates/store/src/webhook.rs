@@ -5,6 +5,7 @@
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use tidemill_core::alert::book::Book;
 use tidemill_core::webhook::Webhook;
 use tidemill_core::webhook::sign::Secrets;
 use uuid::Uuid;
@@ -42,6 +43,12 @@ pub trait Webhooks {
 
     /// Takes a webhook away. Nothing is told to it from the commit on. `false`: there is none of this name.
     async fn delete_webhook(&self, name: &str) -> Result<bool>;
+
+    /// Which alerts webhooks were told of, with its version; 0 before it is written first.
+    async fn alert_book(&self) -> Result<(u64, Book)>;
+
+    /// Writes that, one version on. `false`: it has another version by now, and nothing was changed.
+    async fn set_alert_book(&self, version: u64, book: &Book) -> Result<bool>;
 }
 
 /// What is kept of it as text: itself, its secrets, and how its deliveries are tried.
@@ -59,6 +66,16 @@ pub(crate) fn texts(kept: &Kept) -> Result<[String; 3]> {
 pub(crate) fn read(webhook: &str, secrets: &str) -> Result<(Webhook, Secrets)> {
     let webhook = serde_json::from_str(webhook).map_err(|error| unreadable(&error))?;
     Ok((webhook, serde_json::from_str(secrets).map_err(|error| unreadable(&error))?))
+}
+
+/// The book as it is kept.
+pub(crate) fn book_text(book: &Book) -> Result<String> {
+    serde_json::to_string(book).map_err(|error| unreadable(&error))
+}
+
+/// Reads it.
+pub(crate) fn read_book(text: &str) -> Result<Book> {
+    serde_json::from_str(text).map_err(|error| unreadable(&error))
 }
 
 fn unreadable(error: &dyn std::fmt::Display) -> Error {

@@ -38,6 +38,7 @@ pub mod workflow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use tidemill_core::redact::Redaction;
 use tidemill_core::{Clock, JobId, Limits, Retention};
 use tidemill_store::{Keyring, Store};
 
@@ -65,6 +66,7 @@ pub(crate) struct Engine {
     /// For what is written in transactions of others; all else is the store's business.
     pub(crate) keys: Keyring,
     pub(crate) limits: Limits,
+    pub(crate) hidden: Redaction,
     pub(crate) kinds: Option<BTreeSet<String>>,
     pub(crate) retention: Retention,
     pub(crate) measures: Measures,
@@ -96,6 +98,11 @@ impl Tidemill {
     /// The store below, for what the library does not wrap.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
+    }
+
+    /// What is not to be seen of payloads, as [`Builder::hide`] said.
+    pub fn hidden(&self) -> &Redaction {
+        &self.0.hidden
     }
 
     /// What this process has counted since it started.

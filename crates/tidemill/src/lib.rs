@@ -78,7 +78,7 @@ pub use engine::schedule::{Declared, Schedules};
 pub use engine::service::{Service, Services};
 pub use engine::stream::Follow;
 pub use engine::telemetry::Counts;
-pub use engine::webhook::{Delivery, WebhookView, Webhooks};
+pub use engine::webhook::{Delivery, Sent, WebhookView, Webhooks};
 pub use engine::work;
 pub use engine::workflow::Signal;
 pub use engine::workflow::act::ForkAs;
@@ -89,6 +89,7 @@ pub use tidemill_core as core;
 pub use tidemill_core::access::Standing;
 pub use tidemill_core::dead::plan::{Act as PlanAct, Stage as PlanStage};
 pub use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
+pub use tidemill_core::redact::{Redaction, Secrets};
 pub use tidemill_core::schedule::{Missed, Overlap, Rule, slot_of};
 pub use tidemill_core::stream::{Chunk, End, Event, Progress, Said};
 pub use tidemill_core::{

@@ -79,6 +79,9 @@ struct Set {
     /// Of this end: done, cancelled or dead; may be given more than once [default: all]
     #[arg(long = "event", value_name = "EVENT")]
     events: Vec<String>,
+    /// Tell of built-in alerts, too (`tidemill alerts`)
+    #[arg(long)]
+    alerts: bool,
     /// Tell what a job came to, up to 256 KiB
     #[arg(long)]
     output: bool,
@@ -131,9 +134,9 @@ pub async fn run(app: &App, args: Args) -> Outcome {
 }
 
 async fn set(app: &App, args: Set) -> Outcome {
-    let Set { name, url, queues, kinds, tenant, events, output, paused } = args;
+    let Set { name, url, queues, kinds, tenant, events, alerts, output, paused } = args;
     let events = events.iter().map(|word| word.parse()).collect::<Result<Vec<Event>, _>>()?;
-    let webhook = Webhook { url, queues, kinds, tenant, events, output, paused };
+    let webhook = Webhook { url, queues, kinds, tenant, events, alerts, output, paused };
     let mill = app.open().await?;
     let (view, secret) = mill.webhooks().set(&name, webhook).await?;
     mill.close().await;
@@ -184,14 +187,17 @@ async fn list(app: &App) -> Outcome {
         let hook = &view.webhook;
         let queues =
             if hook.queues.is_empty() { "as jobs ask".to_owned() } else { hook.queues.join(" ") };
-        let events: Vec<_> = hook.events.iter().map(|event| event.word()).collect();
-        let events = if events.is_empty() { "all".to_owned() } else { events.join(" ") };
+        let mut events: Vec<_> = hook.events.iter().map(|event| event.word()).collect();
+        if events.is_empty() {
+            events.extend(Event::ALL.map(Event::word));
+        }
+        events.extend(hook.alerts.then_some("alerts"));
         let health = match (hook.paused, view.is_broken) {
             (true, _) => "paused".to_owned(),
             (_, true) => format!("too much failed; {} wait", view.held),
             _ => "well".to_owned(),
         };
-        table.add_row(vec![view.name.clone(), hook.url.clone(), queues, events, health]);
+        table.add_row(vec![view.name.clone(), hook.url.clone(), queues, events.join(" "), health]);
     }
     output::show(&table);
     Ok(Exit::Ok)

@@ -3,7 +3,6 @@
 //! It refuses to know when: `due` and people decide that.
 
 use jiff::Timestamp;
-use uuid::Uuid;
 
 use super::Definition;
 use crate::id::JobId;
@@ -48,12 +47,7 @@ impl Occasion {
         };
         let (since, at) = (since.as_microsecond(), slot.as_microsecond());
         let text = format!("{word}\n{name}\n{since}\n{at}\n{}", key.unwrap_or_default());
-        let hash = blake3::hash(text.as_bytes());
-        let mut bits = [0; 10];
-        bits.copy_from_slice(&hash.as_bytes()[..10]);
-        let millis = u64::try_from(slot.as_millisecond()).unwrap_or_default();
-        let id: Uuid = uuid::Builder::from_unix_timestamp_millis(millis, &bits).into_uuid();
-        JobId(id)
+        JobId::of_text(slot, &text)
     }
 }
 

@@ -49,12 +49,9 @@ struct Made {
 
 fn reaches(caller: &Caller, webhook: &Webhook) -> bool {
     let of_tenant = caller.tenant().is_none() || caller.tenant() == webhook.tenant.as_deref();
-    let of_queues = if webhook.queues.is_empty() {
-        caller.reaches("*")
-    } else {
-        webhook.queues.iter().all(|queue| caller.reaches(queue))
-    };
-    of_tenant && of_queues
+    let is_of_all = webhook.queues.is_empty() || webhook.alerts;
+    let of_queues = webhook.queues.iter().all(|queue| caller.reaches(queue));
+    of_tenant && of_queues && (!is_of_all || caller.reaches("*"))
 }
 
 /// The webhook, if it is the caller's; else it is not there.
@@ -99,7 +96,7 @@ async fn set(
     Body(mut webhook): Body<Webhook>,
 ) -> Answer<(StatusCode, Json<Made>)> {
     caller.check_tenant(&mut webhook.tenant)?;
-    if webhook.queues.is_empty() {
+    if webhook.queues.is_empty() || webhook.alerts {
         caller.check_queue("*")?;
     }
     webhook.queues.iter().try_for_each(|queue| caller.check_queue(queue))?;

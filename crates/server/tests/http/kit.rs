@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::Value;
 use tempfile::TempDir;
-use tidemill::{Fail, Grant, Payload, Running, Tidemill};
+use tidemill::{Fail, Grant, Payload, Redaction, Running, Tidemill};
 use tidemill_server::{Access, Server, Settings};
 use tidemill_testkit::databases::{fresh_postgres_url, fresh_sqlite_url};
 
@@ -75,6 +75,21 @@ impl Kit {
         let server = Server::start(self.mill.clone(), closed).await.unwrap();
         std::mem::replace(&mut self.server, server).stop().await;
         self
+    }
+
+    /// The same, with another server that hides these fields.
+    pub async fn hiding(mut self, rules: &[&str]) -> Self {
+        let hidden = Redaction::parse(rules.iter().copied()).unwrap();
+        let mill = Tidemill::builder().hide(hidden).open(&self.url).await.unwrap();
+        let server = Server::start(mill.clone(), settings()).await.unwrap();
+        std::mem::replace(&mut self.server, server).stop().await;
+        std::mem::replace(&mut self.mill, mill).close().await;
+        self
+    }
+
+    /// Another node on the same database, that lets in only who shows a credential and hides these fields.
+    pub async fn twin_hiding(&self, rules: &[&str]) -> Self {
+        Self::on(&self.url, None).await.hiding(rules).await.closed().await
     }
 
     /// A credential with this grant; answers its secret.

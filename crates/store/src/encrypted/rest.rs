@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use tidemill_core::access::secret::SecretHash;
+use tidemill_core::alert::book::Book;
 use tidemill_core::{AuditId, CredentialId, JobId, PlanId, Token, WorkerId};
 
 use super::{Encrypted, passed_on};
@@ -86,4 +87,6 @@ passed_on! {
     async fn webhooks(&self) -> Result<Vec<Kept>>;
     async fn set_webhook(&self, kept: &Kept) -> Result<bool>;
     async fn delete_webhook(&self, name: &str) -> Result<bool>;
+    async fn alert_book(&self) -> Result<(u64, Book)>;
+    async fn set_alert_book(&self, version: u64, book: &Book) -> Result<bool>;
 }

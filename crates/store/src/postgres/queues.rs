@@ -7,11 +7,13 @@ use tidemill_core::{Edition, Priority, RuleBook};
 use tokio_postgres::Row;
 
 use crate::error::{Error, Result};
+use crate::over::Over;
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Param, Statement, sql};
-use crate::postgres::{stowaways, workers};
+use crate::postgres::{Shared, held, stowaways, workers};
 use crate::view::{QueueRules, QueueView, WorkerView};
+use crate::wake::Hint;
 
 const WAITING: Statement = sql!("count_waiting", TIMESTAMPTZ);
 const RUNNING: Statement = sql!("count_running");
@@ -119,12 +121,26 @@ fn book(rows: &[Row]) -> Result<RuleBook> {
 
 /// Sets the rules of a queue, or takes them away; `false` when they have another version by now. Claims that were made
 /// up before are refused from its commit on, and who runs counts where the new rules count.
-pub(crate) async fn set(db: &Db, name: &str, rules: Option<&QueueRules>) -> Result<bool> {
+pub(crate) async fn set(
+    shared: &Shared,
+    name: &str,
+    rules: Option<&QueueRules>,
+    over: Over,
+) -> Result<bool> {
+    let is_set = commit(&shared.db, name, rules, over).await?;
+    shared.hint(Hint::Rules);
+    if is_set {
+        held::release(shared, name).await?;
+    }
+    Ok(is_set)
+}
+
+async fn commit(db: &Db, name: &str, rules: Option<&QueueRules>, over: Over) -> Result<bool> {
     let mut tries = Tries::once();
     loop {
         let done = async {
             let conn = db.begin().await?;
-            match change(db, &conn, name, rules).await {
+            match change(db, &conn, name, rules, over).await {
                 Ok(false) => conn.rollback().await.map(|()| false),
                 changed => conn.end(changed).await,
             }
@@ -141,10 +157,11 @@ async fn change(
     conn: &Conn<'_>,
     name: &str,
     rules: Option<&QueueRules>,
+    over: Over,
 ) -> Result<bool, Fault> {
     conn.query(&LOCK, &[]).await?;
     let is_set = match rules {
-        Some(rules) => upsert(conn, name, rules).await?,
+        Some(rules) => upsert(conn, name, rules, over).await?,
         None => conn.query(&UNSET, &[&name]).await.map(|_| true)?,
     };
     if is_set {
@@ -155,7 +172,12 @@ async fn change(
     Ok(is_set)
 }
 
-async fn upsert(conn: &Conn<'_>, name: &str, rules: &QueueRules) -> Result<bool, Fault> {
+async fn upsert(
+    conn: &Conn<'_>,
+    name: &str,
+    rules: &QueueRules,
+    over: Over,
+) -> Result<bool, Fault> {
     let text = serde_json::to_string(rules)
         .map_err(|error| Fault::Refused(Error::Database { reason: error.to_string() }))?;
     let number = |number: u64| number as i64;
@@ -163,7 +185,7 @@ async fn upsert(conn: &Conn<'_>, name: &str, rules: &QueueRules) -> Result<bool,
     let overflow = depth_max.map(|_| rules.overflow.word());
     let (wait_ms, divert) = (rules.overflow.wait_ms().map(number), rules.overflow.divert());
     let (high, low) = marks.map(|marks| (number(marks.high), number(marks.low))).unzip();
-    let version = rules.version as i64;
+    let version = over.number();
     let columns: [Param<'_>; 9] =
         [&name, &text, &version, &depth_max, &overflow, &wait_ms, &divert, &high, &low];
     Ok(!conn.query(&SET, &columns).await?.is_empty())

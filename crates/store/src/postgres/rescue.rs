@@ -261,7 +261,7 @@ fn sort(
         record.ends.push(end(State::Cancelled, reason.clone(), None));
     } else if rules.is_some_and(|rules| lost as u16 >= rules.lost_max) {
         rescued.poisoned += 1;
-        let message = format!("it lost its worker {lost} times");
+        let message = format!("it lost its worker {lost} times; it may be what kills them");
         let failure = Failure::new(&body.kind, ErrorClass::Poison, message);
         record.ends.push(end(State::Dead, failure.message.clone(), Some(failure)));
     } else {

@@ -1,17 +1,20 @@
 //! Webhooks, as they are kept. Who ends jobs tells them, in its own statement: `tidemill.tell_webhooks`.
 
 use async_trait::async_trait;
+use tidemill_core::alert::book::Book;
 use tokio_postgres::Row;
 
 use crate::error::Result;
 use crate::postgres::Postgres;
 use crate::postgres::error::Tries;
 use crate::postgres::statement::{At, Statement, sql};
-use crate::webhook::{Kept, Webhooks, read, texts};
+use crate::webhook::{Kept, Webhooks, book_text, read, read_book, texts};
 
 const LIST: Statement = sql!("select_webhooks");
 const SET: Statement = sql!("upsert_webhook", TIMESTAMPTZ, UUID, TEXT, TEXT, TEXT, TEXT, INT8);
 const DELETE: Statement = sql!("delete_webhook", TEXT);
+const BOOK: Statement = sql!("select_alert_book");
+const SET_BOOK: Statement = sql!("upsert_alert_book", INT8, TEXT);
 
 #[async_trait]
 impl Webhooks for Postgres {
@@ -42,6 +45,26 @@ impl Webhooks for Postgres {
             }
         }
     }
+
+    async fn alert_book(&self) -> Result<(u64, Book)> {
+        let rows = self.shared.db.read(&BOOK, &[]).await?;
+        rows.first().map_or_else(|| Ok((0, Book::default())), book)
+    }
+
+    async fn set_alert_book(&self, version: u64, book: &Book) -> Result<bool> {
+        let (db, version, text) = (&self.shared.db, version as i64, book_text(book)?);
+        let mut tries = Tries::once();
+        loop {
+            match db.query(&SET_BOOK, &[&version, &text]).await {
+                Ok(rows) => return Ok(!rows.is_empty()),
+                Err(fault) => tries.again(fault).await?,
+            }
+        }
+    }
+}
+
+fn book(row: &Row) -> Result<(u64, Book)> {
+    Ok((row.get::<_, i64>(0) as u64, read_book(row.get(1))?))
 }
 
 fn kept(row: &Row) -> Result<Kept> {

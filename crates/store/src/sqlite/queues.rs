@@ -11,6 +11,7 @@ use tidemill_core::queue::matches;
 use tidemill_core::{Edition, Priority, RuleBook};
 
 use crate::error::Result;
+use crate::over::Over;
 use crate::sqlite::lease::Lease;
 use crate::sqlite::rows::{count, time, time_at, time_opt};
 use crate::sqlite::writer::Turn;
@@ -130,10 +131,15 @@ pub(super) fn rules(conn: &Connection) -> Result<RuleBook> {
 
 /// Sets the rules of a queue; `false` when they have another version by now. Claims that were made up before are
 /// refused from here on, and who runs counts where the new rules count.
-pub(super) fn set_rules(turn: &Turn<'_>, name: &str, rules: Option<&QueueRules>) -> Result<bool> {
+pub(super) fn set_rules(
+    turn: &Turn<'_>,
+    name: &str,
+    rules: Option<&QueueRules>,
+    over: Over,
+) -> Result<bool> {
     let conn = turn.conn;
     let is_set = if let Some(rules) = rules {
-        upsert(conn, name, rules)?
+        upsert(conn, name, rules, over)?
     } else {
         conn.prepare_cached(include_str!("sql/delete_queue_rules.sql"))?.execute([name])?;
         true
@@ -145,14 +151,14 @@ pub(super) fn set_rules(turn: &Turn<'_>, name: &str, rules: Option<&QueueRules>)
     Ok(is_set)
 }
 
-fn upsert(conn: &Connection, name: &str, rules: &QueueRules) -> Result<bool> {
+fn upsert(conn: &Connection, name: &str, rules: &QueueRules, over: Over) -> Result<bool> {
     let mut upsert = conn.prepare_cached(include_str!("sql/upsert_queue_rules.sql"))?;
     let number = |number: u64| number as i64;
     let marks = rules.watermarks();
     Ok(upsert.execute(params![
         name,
         serde_json::json!(rules).to_string(),
-        number(rules.version),
+        over.number(),
         rules.depth_max.map(number),
         rules.depth_max.map(|_| rules.overflow.word()),
         rules.overflow.wait_ms().map(number),

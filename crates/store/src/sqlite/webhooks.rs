@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use rusqlite::{Connection, Row, params};
 use tidemill_core::Job;
+use tidemill_core::alert::book::Book;
 use tidemill_core::webhook::{Ended, QUEUE, delivery};
 use uuid::Uuid;
 
@@ -12,7 +13,7 @@ use crate::sqlite::enqueue::enqueue;
 use crate::sqlite::finish::End;
 use crate::sqlite::rows::{count, time, time_at};
 use crate::sqlite::writer::Turn;
-use crate::webhook::{Kept, Webhooks, read, texts};
+use crate::webhook::{Kept, Webhooks, book_text, read, read_book, texts};
 
 #[async_trait]
 impl Webhooks for Sqlite {
@@ -30,6 +31,19 @@ impl Webhooks for Sqlite {
         let delete = include_str!("sql/delete_webhook.sql");
         self.write(move |turn| Ok(turn.conn.prepare_cached(delete)?.execute([&name])? == 1)).await
     }
+
+    async fn alert_book(&self) -> Result<(u64, Book)> {
+        self.read(book).await
+    }
+
+    async fn set_alert_book(&self, version: u64, book: &Book) -> Result<bool> {
+        let (version, text) = (version as i64, book_text(book)?);
+        let upsert = include_str!("sql/upsert_alert_book.sql");
+        self.write(move |turn| {
+            Ok(turn.conn.prepare_cached(upsert)?.execute(params![version, text])? == 1)
+        })
+        .await
+    }
 }
 
 fn list(conn: &Connection) -> Result<Vec<Kept>> {
@@ -40,6 +54,15 @@ fn list(conn: &Connection) -> Result<Vec<Kept>> {
         all.push(kept(row)?);
     }
     Ok(all)
+}
+
+fn book(conn: &Connection) -> Result<(u64, Book)> {
+    let mut select = conn.prepare_cached(include_str!("sql/select_alert_book.sql"))?;
+    let mut rows = select.query([])?;
+    match rows.next()? {
+        Some(row) => Ok((count::<i64>(row, 0)?, read_book(&row.get::<_, String>(1)?)?)),
+        None => Ok((0, Book::default())),
+    }
 }
 
 fn kept(row: &Row<'_>) -> Result<Kept> {

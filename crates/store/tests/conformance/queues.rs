@@ -16,6 +16,7 @@ over_both_stores!(
     kinds_that_nobody_knows_are_shown,
     rules_are_kept_until_taken_away,
     of_two_who_change_rules_one_is_told,
+    of_two_who_give_a_queue_its_first_rules_one_is_told,
     queues_with_jobs_are_named_once,
     a_queue_of_which_all_jobs_wait_for_others_is_shown,
     dead_letters_count_until_archived_or_recovered,
@@ -112,6 +113,23 @@ async fn of_two_who_change_rules_one_is_told(kit: &Kit) {
     assert!(!kit.store.set_queue("q", Some(other)).await.unwrap(), "it knew an older version");
     let now = kit.store.queue_rules().await.unwrap().set_for("q").unwrap().clone();
     assert_eq!((now.version, now.paused, now.run_timeout_ms), (2, true, None));
+}
+
+async fn of_two_who_give_a_queue_its_first_rules_one_is_told(kit: &Kit) {
+    let edition = async || kit.store.queue_rules().await.unwrap().edition();
+    let one = QueueRules { paused: true, ..QueueRules::default() };
+    assert!(kit.store.add_queue("q", one).await.unwrap());
+    let (before, other) = (edition().await, QueueRules::default());
+    assert!(!kit.store.add_queue("q", other.clone()).await.unwrap(), "it knew of none");
+    assert_eq!(
+        (edition().await, queue(kit, "q").await.unwrap().rules.unwrap().paused),
+        (before, true)
+    );
+    kit.store.set_queue("q", None).await.unwrap();
+    let late = QueueRules { version: 1, ..other.clone() };
+    assert!(!kit.store.set_queue("q", Some(late)).await.unwrap(), "what it read was taken away");
+    assert_eq!(queue(kit, "q").await, None);
+    assert!(kit.store.add_queue("q", other).await.unwrap());
 }
 
 async fn queues_with_jobs_are_named_once(kit: &Kit) {

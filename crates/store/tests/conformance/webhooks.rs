@@ -1,5 +1,7 @@
 //! Webhooks: whoever means a job is told of its end by a job, written with that end or not at all.
 
+use tidemill_core::alert::book::Book;
+use tidemill_core::alert::{Alert, AlertKind};
 use tidemill_core::webhook::sign::{Secrets, SigningSecret};
 use tidemill_core::webhook::{Event, KIND, Message, QUEUE, Tell, Webhook};
 use tidemill_core::{ErrorClass, Failure, JobId, NewJob, Options, Payload, Settlement, State};
@@ -18,6 +20,7 @@ over_both_stores!(
     the_output_is_told_by_choice,
     deliveries_are_not_told_of,
     a_webhook_is_set_by_one_at_a_time,
+    the_book_of_alerts_is_written_by_one_at_a_time,
 );
 
 fn kept(name: &str, webhook: Webhook) -> Kept {
@@ -221,4 +224,24 @@ async fn a_webhook_is_set_by_one_at_a_time(kit: &Kit) {
     assert!(!kit.store.set_webhook(&next).await.unwrap(), "it is gone");
     kit.finish(NewJob { id: JobId::new(), ..job("k") }, done()).await;
     assert!(told(kit).await.is_empty());
+}
+
+async fn the_book_of_alerts_is_written_by_one_at_a_time(kit: &Kit) {
+    assert_eq!(kit.store.alert_book().await.unwrap(), (0, Book::default()));
+    let seen = [Alert {
+        alert: AlertKind::NoWorker,
+        queue: Some("q".into()),
+        kind: Some("k".into()),
+        value: 1.5,
+        threshold: 1.0,
+        since: Some(kit.clock.now()),
+    }];
+    let (mut one, other) = (Book::default(), Book::default());
+    assert!(one.look(kit.clock.now(), &seen, &seen));
+    assert!(!kit.store.set_alert_book(1, &one).await.unwrap(), "there is none yet");
+    assert!(kit.store.set_alert_book(0, &one).await.unwrap());
+    assert!(!kit.store.set_alert_book(0, &other).await.unwrap(), "there is one by now");
+    assert_eq!(kit.store.alert_book().await.unwrap(), (1, one));
+    assert!(kit.store.set_alert_book(1, &other).await.unwrap());
+    assert_eq!(kit.store.alert_book().await.unwrap(), (2, other));
 }

@@ -3,6 +3,8 @@
 //! They are judged by what stands in the store, so every process comes to the same; a process that runs the clockwork
 //! also watches them, and tells when one begins to hold or holds no more.
 
+mod tell;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,8 +107,8 @@ impl Watching {
             Duration::try_from(now.duration_since(since)).unwrap_or_default() >= thresholds.hold
         };
         let holding: Vec<Alert> = self.0.iter().filter(has_held).cloned().collect();
-        told.send_if_modified(|told| tell(told, holding));
-        Ok(())
+        told.send_if_modified(|told| tell(told, holding.clone()));
+        mill.tell_webhooks(now, &self.0, &holding).await
     }
 }
 

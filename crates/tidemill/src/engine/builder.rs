@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use tidemill_core::redact::Redaction;
 use tidemill_core::{Clock, Limits, Retention, Thresholds};
 use tidemill_store::{Keyring, OpenOptions};
 
@@ -33,6 +34,7 @@ use crate::worker::replay::asked;
 #[derive(Debug, Clone, Default)]
 pub struct Builder {
     limits: Limits,
+    hidden: Redaction,
     kinds: BTreeSet<String>,
     retention: Retention,
     thresholds: Thresholds,
@@ -110,6 +112,21 @@ impl Builder {
         self
     }
 
+    /// Fields of payloads whose values are hidden in errors and streams, before they are written, and wherever people
+    /// look: by `tidemill serve` in what it answers, by the command line in what it shows. Defaults to none.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> tidemill::Result<()> {
+    /// use tidemill::{Redaction, Tidemill};
+    /// let hidden = Redaction::parse(["password", "card.number"])?;
+    /// let mill = Tidemill::builder().hide(hidden).open("sqlite::memory:").await?;
+    /// # mill.close().await; Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn hide(self, hidden: Redaction) -> Self {
+        Self { hidden, ..self }
+    }
+
     /// Opens the store. A process that was asked to replay leaves its schema as it is.
     pub async fn open(mut self, url: &str) -> Result<Tidemill> {
         self.store.migrate &= !asked::is_asked();
@@ -125,7 +142,8 @@ impl Builder {
             measures: Measures::default(),
             alerts: Alerts::new(self.thresholds),
             rules: Arc::default(),
-            hands: Hands::default(),
+            hands: Hands::new(!self.hidden.is_empty()),
+            hidden: self.hidden,
             rooms: Rooms::default(),
             looks: Looks::default(),
             hub: Hub::default(),

@@ -1,7 +1,8 @@
 //! Changes a job that waits, and lets one go that is dead or waits for the clock.
 
 use tidemill_core::job::edit::{Changes, Edit};
-use tidemill_core::{JobId, Priority, State};
+use tidemill_core::redact::HIDDEN;
+use tidemill_core::{Error as Invalid, JobId, Priority, State};
 use tidemill_store::EditAnswer;
 
 use crate::engine::Tidemill;
@@ -27,7 +28,14 @@ impl Tidemill {
     /// Changes a job that waits. With `of`, the [print](tidemill_core::Job::print) of the job that the change was made
     /// up for, it is refused if somebody has changed it since ([`Error::JobChanged`]).
     pub async fn edit(&self, id: JobId, changes: Changes, of: Option<String>) -> Result<()> {
+        changes.payload.iter().try_for_each(|payload| self.check_whole(payload.get()))?;
         self.edited(id, &Edit::new(changes, &self.0.limits)?.only_of(of)).await
+    }
+
+    /// Refuses a payload that was read where fields are hidden: what stood there would be lost.
+    fn check_whole(&self, payload: &str) -> Result<()> {
+        let is_whole = self.0.hidden.is_empty() || !payload.contains(HIDDEN);
+        if is_whole { Ok(()) } else { Err(Invalid::PayloadHidden { hidden: HIDDEN }.into()) }
     }
 
     async fn edited(&self, id: JobId, edit: &Edit) -> Result<()> {
@@ -49,6 +57,7 @@ impl Tidemill {
     /// Lets a job start now: a dead one again, with another payload if given; one that waits for the clock without
     /// waiting. All others are refused ([`Error::JobNotNow`]).
     pub async fn retry(&self, id: JobId, by: &str, payload: Option<&str>) -> Result<Retried> {
+        payload.map_or(Ok(()), |payload| self.check_whole(payload))?;
         let view = self.job(id).await?.ok_or(Error::JobUnknown { id })?;
         let (is_done, retried) = match (view.state, payload) {
             (State::Dead, _) => (self.dead().replay_one(id, by, payload).await?, Retried::Replayed),

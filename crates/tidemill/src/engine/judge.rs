@@ -29,12 +29,23 @@ pub(crate) fn judge(
     ended: Ended,
 ) -> Settlement {
     let job = &claimed.job;
+    let ended = without_secrets(mill, job, ended);
     let known = mill.0.rules.known();
     let of_queue = known.book.of(&job.queue).and_then(|rules| rules.retry.as_ref());
     let own_of_kind = Some(of_kind).filter(|retry| **retry != Retry::default());
     let retry = job.options.retry.as_ref().or(own_of_kind).or(of_queue).unwrap_or(of_kind);
     let (number, deadlines) = (claimed.attempt, known.deadlines(job));
     settle(Attempt { job, number, retry, deadlines }, ended, mill.0.clock.now(), fastrand::f64())
+}
+
+/// What a handler says of its failure may have in it what is not to be seen.
+fn without_secrets(mill: &Tidemill, job: &Job, mut ended: Ended) -> Ended {
+    if let Ended::Failed { message: text, .. } | Ended::Cancelled(text) = &mut ended
+        && !mill.0.hidden.is_empty()
+    {
+        mill.0.hidden.secrets(job.payload.as_str()).hide_in(text);
+    }
+    ended
 }
 
 /// What is to be said at the gates, by the limits as they are now.

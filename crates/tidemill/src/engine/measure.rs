@@ -20,6 +20,7 @@ use tidemill_store::schedule::Fired;
 use tidemill_store::{ClaimedJob, Receipt, SettleItem, Settled};
 
 use crate::engine::telemetry::Counts;
+use crate::engine::webhook::Sent;
 use overview::Overviews;
 use series::{AllSeries, Series, Sorts};
 
@@ -36,6 +37,10 @@ pub(crate) struct Measures {
     pub(crate) lost: Count,
     /// Finished jobs that passed their retention.
     pub(crate) purged: Count,
+    /// Tries to deliver webhooks, by what came of them.
+    pub(crate) webhooks: [Count; Sent::ALL.len()],
+    /// How long endpoints took to answer.
+    pub(crate) webhook_times: Histogram,
     /// How many attempts were settled together.
     settles: Histogram,
     /// How long after its time a slot was fired.
@@ -54,6 +59,8 @@ impl Default for Measures {
             streams_stale: Count::default(),
             lost: Count::default(),
             purged: Count::default(),
+            webhooks: Default::default(),
+            webhook_times: Histogram::new(TIMES_US),
             settles: Histogram::new(SIZES),
             slots_late: Histogram::new(TIMES_US),
             wakes_late: Histogram::new(SHORT_TIMES_US),

@@ -28,10 +28,27 @@ impl Tidemill {
     pub async fn set_queue(&self, queue: &str, rules: Option<QueueRules>) -> Result<()> {
         name::check("queue", queue, limit::NAME_BYTES_MAX)?;
         if let Some(rules) = &rules {
-            rules.check_for(queue)?;
-            self.check_counted(queue, rules).await?;
+            self.check_rules(queue, rules).await?;
         }
-        if self.0.store.set_queue(queue, rules).await? {
+        let is_set = self.0.store.set_queue(queue, rules).await?;
+        self.follow(queue, is_set).await
+    }
+
+    /// Gives a queue or pattern rules that has none; refused (`rule_changed`) when it has some.
+    pub async fn add_queue(&self, queue: &str, rules: QueueRules) -> Result<()> {
+        name::check("queue", queue, limit::NAME_BYTES_MAX)?;
+        self.check_rules(queue, &rules).await?;
+        let is_set = self.0.store.add_queue(queue, rules).await?;
+        self.follow(queue, is_set).await
+    }
+
+    async fn check_rules(&self, queue: &str, rules: &QueueRules) -> Result<()> {
+        rules.check_for(queue)?;
+        self.check_counted(queue, rules).await
+    }
+
+    async fn follow(&self, queue: &str, is_set: bool) -> Result<()> {
+        if is_set {
             self.learn_rules().await;
             return Ok(());
         }
@@ -51,9 +68,16 @@ impl Tidemill {
     /// Changes the rules of a queue and nothing else of them, whoever else changes some.
     pub async fn change_queue(&self, queue: &str, change: impl Fn(&mut QueueRules)) -> Result<()> {
         loop {
-            let mut rules = self.queue_rules(queue).await?;
+            let found = self.0.store.queue_rules().await?.set_for(queue).cloned();
+            let is_new = found.is_none();
+            let mut rules = found.unwrap_or_default();
             change(&mut rules);
-            match self.set_queue(queue, Some(rules)).await {
+            let set = if is_new {
+                self.add_queue(queue, rules).await
+            } else {
+                self.set_queue(queue, Some(rules)).await
+            };
+            match set {
                 Err(Error::Invalid(Invalid::RuleChanged { .. })) => {}
                 answer => return answer,
             }

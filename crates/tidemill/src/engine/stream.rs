@@ -73,11 +73,37 @@ impl Tidemill {
             item.said.iter().try_for_each(|said| said.check(false, limits).map(drop))?;
             item.ephemeral.iter().try_for_each(|said| said.check(true, limits).map(drop))?;
         }
+        let items = self.without_secrets(worker, items).await?;
         let writing = self.0.store.append_stream(worker, items, limits.stream_bytes_max);
         let answers = verb("append_stream", 1, writing).await?;
         let stale = answers.iter().filter(|answer| **answer == StreamAnswer::Stale).count();
         self.0.measures.streams_stale.add(stale as u64);
         Ok(answers)
+    }
+
+    /// What a worker says may have in it what is not to be seen of its job's payload.
+    async fn without_secrets(
+        &self,
+        worker: WorkerId,
+        mut items: Vec<StreamItem>,
+    ) -> Result<Vec<StreamItem>> {
+        if self.0.hidden.is_empty() {
+            return Ok(items);
+        }
+        let asked: Vec<_> = items.iter().map(|item| (item.token, item.job)).collect();
+        let mut held = self.0.hands.find(worker, asked.iter().copied());
+        if held.iter().any(Option::is_none) {
+            held = self.0.store.held(worker, &asked).await?;
+        }
+        for (item, held) in items.iter_mut().zip(held) {
+            // Whose lease is lost writes nothing.
+            let Some(held) = held else { continue };
+            let secrets = self.0.hidden.secrets(held.job.payload.as_str());
+            for said in item.said.iter_mut().chain(&mut item.ephemeral) {
+                *said = said.clone().without(&secrets);
+            }
+        }
+        Ok(items)
     }
 }
 

@@ -84,6 +84,29 @@ pub struct Delivery {
     pub finished_at: Option<Timestamp>,
 }
 
+/// What came of a try to deliver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// The endpoint took it.
+    Taken,
+    /// It answered that it does not.
+    TurnedDown,
+    /// It did not answer.
+    Failed,
+    /// It may not be called.
+    Refused,
+}
+
+impl Sent {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Taken, Self::TurnedDown, Self::Failed, Self::Refused];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        ["taken", "turned_down", "failed", "refused"][self as usize]
+    }
+}
+
 impl Delivery {
     fn of(view: &JobView) -> Option<Self> {
         let message: Message = serde_json::from_str(view.job.payload.as_str()).ok()?;
@@ -265,6 +288,13 @@ impl Webhooks<'_> {
         }
     }
 
+    /// Counts a try, for [metrics](Tidemill::metrics); with how long the endpoint took, if it answered.
+    pub fn count(&self, sent: Sent, took: Option<Duration>) {
+        let measures = &self.0.0.measures;
+        measures.webhooks[sent as usize].add(1);
+        took.into_iter().for_each(|took| measures.webhook_times.see_time(took));
+    }
+
     /// The webhook of this id with its secrets, for who delivers to it.
     pub async fn to_deliver(&self, id: Uuid) -> Result<Option<(Webhook, Secrets)>> {
         let kept = self.0.0.store.webhooks().await?.into_iter().find(|kept| kept.id == id);
@@ -288,7 +318,11 @@ impl Webhooks<'_> {
             ..Limit::default()
         };
         let limits = [(LIMIT.to_owned(), limit)].into();
-        self.0.set_queue(QUEUE, Some(QueueRules { limits, ..QueueRules::default() })).await
+        match self.0.add_queue(QUEUE, QueueRules { limits, ..QueueRules::default() }).await {
+            // Somebody else just did.
+            Err(Error::Invalid(Invalid::RuleChanged { .. })) => Ok(()),
+            answer => answer,
+        }
     }
 
     async fn kept(&self, name: &str) -> Result<Kept> {

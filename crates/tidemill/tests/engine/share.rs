@@ -7,6 +7,7 @@ use tidemill::core::BandWeights;
 use tidemill::{Enqueue, Fail, Priority, QueueRules, Retry, State, Tidemill, Worker};
 use tidemill_testkit::eventually::eventually;
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
 use super::kit::{Echo, Kit, SOON};
 
@@ -20,6 +21,7 @@ over_both_stores!(
     overflowing_work_takes_shared_slots_too,
     a_queue_says_how_its_jobs_are_retried,
     rules_that_cannot_be_followed_change_nothing,
+    changes_of_rules_that_cross_are_all_made,
 );
 
 fn echo(queue: &str, text: &str) -> Enqueue {
@@ -215,4 +217,25 @@ async fn rules_that_cannot_be_followed_change_nothing(kit: Kit) {
     mill.resume("q").await.unwrap();
     let late = mill.set_queue("q", Some(read)).await.unwrap_err();
     assert_eq!(late.code(), "rule_changed");
+}
+
+async fn changes_of_rules_that_cross_are_all_made(kit: Kit) {
+    let (one, other) = (kit.open().await, kit.open().await);
+    for queue in ["a", "b", "c", "d", "e"] {
+        let mut changes = JoinSet::new();
+        for number in 0..8_u64 {
+            let mill = if number % 2 == 0 { one.clone() } else { other.clone() };
+            changes.spawn(async move {
+                let tenant = format!("t{number}");
+                let heavier = |rules: &mut QueueRules| {
+                    rules.tenant_weights.insert(tenant.clone(), 2);
+                };
+                mill.change_queue(queue, heavier).await
+            });
+        }
+        for changed in changes.join_all().await {
+            changed.unwrap();
+        }
+        assert_eq!(one.queue_rules(queue).await.unwrap().tenant_weights.len(), 8, "{queue}");
+    }
 }

@@ -11,6 +11,13 @@ create table tidemill.webhook (
     changed_at timestamptz not null
 );
 
+-- At most one row: which alerts webhooks were told of (core's `alert/book.rs`).
+create table tidemill.alert_book (
+    is_it boolean primary key default true check (is_it),
+    version int8 not null,
+    book text not null -- as JSON
+);
+
 -- Writes the jobs that tell webhooks of these ends, by the rule of core's `webhook.rs`; answers whether there are any.
 -- Who calls it looks first whether there is a webhook at all, so that nobody pays who has none.
 create function tidemill.tell_webhooks(ids uuid[], at timestamptz) returns boolean language plpgsql as $$

@@ -9,3 +9,10 @@ create table tidemill_webhook (
     created_at integer not null,
     changed_at integer not null
 ) without rowid;
+
+-- At most one row: which alerts webhooks were told of (core's `alert/book.rs`).
+create table tidemill_alert_book (
+    is_it integer not null primary key check (is_it = 1),
+    version integer not null,
+    book text not null -- as JSON
+);

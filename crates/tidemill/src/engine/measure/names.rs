@@ -55,6 +55,10 @@ metrics! {
         "Writes to streams that were refused because the lease was lost.";
     STREAMS = Gauge "tidemill_stream_subscribers" []
         "Who follows streams of jobs in this process.";
+    WEBHOOKS = Counter "tidemill_webhook_deliveries_total" ["result"]
+        "Tries to deliver webhooks in this process: taken, turned_down, failed, refused.";
+    WEBHOOK_TIMES = Histogram "tidemill_webhook_seconds" []
+        "How long endpoints of webhooks took to answer.";
     SETTLES = Histogram "tidemill_settle_batch_jobs" []
         "How many attempts were settled in one transaction.";
     BATCHES = Histogram "tidemill_commit_batch_operations" ["what"]

@@ -18,6 +18,7 @@ use super::names::{self as n, METRICS};
 use super::overview::{Known, Overview};
 use super::series::{OTHER, Series};
 use crate::engine::Tidemill;
+use crate::engine::webhook::Sent;
 
 /// Queues that are shown by themselves.
 const QUEUES_MAX: usize = 200;
@@ -102,7 +103,12 @@ impl Tidemill {
             one(page, metric, &[], count.read() as f64);
         }
         one(page, &n::STREAMS, &[], self.0.hub.seats() as f64);
+        page.begin(&n::WEBHOOKS);
+        for (sent, count) in Sent::ALL.iter().zip(&measures.webhooks) {
+            page.value(&n::WEBHOOKS, &[sent.word()], count.read() as f64);
+        }
         for (metric, histogram, unit) in [
+            (&n::WEBHOOK_TIMES, &measures.webhook_times, MICROS),
             (&n::SETTLES, &measures.settles, 1.0),
             (&n::SLOTS_LATE, &measures.slots_late, MICROS),
             (&n::WAKES_LATE, &measures.wakes_late, MICROS),

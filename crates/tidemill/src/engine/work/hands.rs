@@ -1,6 +1,7 @@
 //! What this process remembers of workers elsewhere: what it gave them, and whose turn is next.
 //!
-//! Only so that nobody need be asked again: whatever is forgotten is looked up. Payloads are not kept.
+//! Only so that nobody need be asked again: whatever is forgotten is looked up. Payloads are not kept, unless fields of
+//! them are hidden: what is hidden must be known where a worker says something.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -19,8 +20,11 @@ use crate::worker::wish::Lanes;
 const KEPT: Duration = Duration::from_mins(10);
 
 /// All of them.
-#[derive(Debug, Default)]
-pub(crate) struct Hands(Mutex<HashMap<WorkerId, Remembered>>);
+#[derive(Debug)]
+pub(crate) struct Hands {
+    all: Mutex<HashMap<WorkerId, Remembered>>,
+    keeps_payloads: bool,
+}
 
 #[derive(Debug)]
 struct Remembered {
@@ -38,9 +42,13 @@ impl Default for Remembered {
 }
 
 impl Hands {
+    pub(crate) fn new(keeps_payloads: bool) -> Self {
+        Self { all: Mutex::default(), keeps_payloads }
+    }
+
     /// Notes what a worker takes from; answers whether that is new.
     pub(crate) fn wants(&self, worker: WorkerId, rules: &Arc<Rules>, queues: &[String]) -> bool {
-        let mut all = locked(&self.0);
+        let mut all = locked(&self.all);
         let is_known = all.contains_key(&worker);
         if !is_known {
             all.retain(|_, one| one.heard.elapsed() < KEPT);
@@ -56,17 +64,17 @@ impl Hands {
 
     /// The lanes of these queues, by what the worker has had.
     pub(crate) fn lanes(&self, worker: WorkerId, queues: &[String], known: &Known) -> Lanes {
-        let mut all = locked(&self.0);
+        let mut all = locked(&self.all);
         Lanes::of(queues, known, &all.entry(worker).or_default().turns)
     }
 
     /// Remembers what a worker was given.
     pub(crate) fn gave(&self, worker: WorkerId, lanes: &Lanes, claim: &Claim) {
-        let mut all = locked(&self.0);
+        let mut all = locked(&self.all);
         let one = all.entry(worker).or_default();
         lanes.took(claim, &mut one.turns);
         let Some(token) = claim.token else { return };
-        one.jobs.extend(claim.jobs.iter().map(|job| ((token, job.job.id), bare(job))));
+        one.jobs.extend(claim.jobs.iter().map(|job| ((token, job.job.id), self.kept(job))));
     }
 
     /// What was given, as far as it is remembered, in the order asked.
@@ -75,7 +83,7 @@ impl Hands {
         worker: WorkerId,
         asked: impl Iterator<Item = (Token, JobId)>,
     ) -> Vec<Option<ClaimedJob>> {
-        let mut all = locked(&self.0);
+        let mut all = locked(&self.all);
         let Some(one) = all.get_mut(&worker) else { return asked.map(|_| None).collect() };
         one.heard = Instant::now();
         asked.map(|key| one.jobs.get(&key).cloned()).collect()
@@ -83,7 +91,7 @@ impl Hands {
 
     /// Forgets what was settled.
     pub(crate) fn settled(&self, worker: WorkerId, done: impl Iterator<Item = (Token, JobId)>) {
-        if let Some(one) = locked(&self.0).get_mut(&worker) {
+        if let Some(one) = locked(&self.all).get_mut(&worker) {
             for key in done {
                 one.jobs.remove(&key);
             }
@@ -92,16 +100,19 @@ impl Hands {
 
     /// Whether a worker was given something that it has not settled here.
     pub(crate) fn has_jobs(&self, worker: WorkerId) -> bool {
-        locked(&self.0).get(&worker).is_some_and(|one| !one.jobs.is_empty())
+        locked(&self.all).get(&worker).is_some_and(|one| !one.jobs.is_empty())
     }
 
     pub(crate) fn forget(&self, worker: WorkerId) {
-        locked(&self.0).remove(&worker);
+        locked(&self.all).remove(&worker);
     }
-}
 
-/// A job as it is remembered: a settle needs no payload.
-fn bare(claimed: &ClaimedJob) -> ClaimedJob {
-    let job = Job { payload: Payload::null(), ..(*claimed.job).clone() };
-    ClaimedJob { job: Arc::new(job), ..claimed.clone() }
+    /// A job as it is remembered: a settle needs no payload.
+    fn kept(&self, claimed: &ClaimedJob) -> ClaimedJob {
+        if self.keeps_payloads {
+            return claimed.clone();
+        }
+        let job = Job { payload: Payload::null(), ..(*claimed.job).clone() };
+        ClaimedJob { job: Arc::new(job), ..claimed.clone() }
+    }
 }

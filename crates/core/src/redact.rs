@@ -1,0 +1,264 @@
+//! What is not to be seen: fields of payloads and outputs by name, and their values wherever else they turn up.
+//!
+//! A rule names a field, at whatever depth (`password`), or the end of a path to one (`card.number`, `*.token`). Where
+//! JSON is shown, such fields show [`HIDDEN`]. Text has no fields, but the job that wrote it has: what its payload
+//! keeps in such fields is hidden in its errors and in what it says. Handlers are given everything.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+
+/// What is shown instead.
+pub const HIDDEN: &str = "[hidden]";
+/// The most rules.
+pub const RULES_MAX: usize = 100;
+/// Fields of our own documents whose values are the jobs': what they were given, returned, keep and were told.
+pub const THEIRS: [&str; 10] = [
+    "payload", "output", "outputs", "inputs", "entry", "entries", "value", "state", "mail",
+    "answer",
+];
+/// Shorter values are not looked for in text: they would be found everywhere.
+const SECRET_CHARS_MIN: usize = 4;
+
+/// Which fields are hidden. Cheap to ask where there are no rules.
+///
+/// ```
+/// use tidemill_core::redact::Redaction;
+/// let rules = Redaction::parse(["password", "card.number"])?;
+/// let payload = r#"{"user":"ada","password":"tulips","card":{"number":"4111111111111111"}}"#;
+/// assert_eq!(rules.json(payload),
+///     r#"{"card":{"number":"[hidden]"},"password":"[hidden]","user":"ada"}"#);
+/// assert_eq!(rules.secrets(payload).hide("no tulips for ada"), "no [hidden] for ada");
+/// # Ok::<(), tidemill_core::Error>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Redaction(Vec<Rule>);
+
+/// The end of a path, its last name first; `None` is any name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Rule(Vec<Option<String>>);
+
+impl Rule {
+    fn parse(text: &str) -> Option<Self> {
+        let part = |part: &str| match part {
+            "" => None,
+            "*" => Some(None),
+            name => Some(Some(name.to_lowercase())),
+        };
+        let parts: Option<Vec<_>> = text.trim().rsplit('.').map(part).collect();
+        parts.filter(|parts| parts.first().is_some_and(Option::is_some)).map(Self)
+    }
+
+    fn means(&self, path: &[&str]) -> bool {
+        let names = path.iter().rev();
+        self.0.len() <= path.len()
+            && self
+                .0
+                .iter()
+                .zip(names)
+                .all(|(rule, name)| rule.as_ref().is_none_or(|rule| *rule == name.to_lowercase()))
+    }
+}
+
+impl Redaction {
+    /// Rules from their texts. Case does not matter.
+    pub fn parse<'a>(rules: impl IntoIterator<Item = &'a str>) -> Result<Self> {
+        let mut all = Vec::new();
+        for text in rules {
+            let rule = Rule::parse(text).ok_or_else(|| Error::RedactionInvalid {
+                reason: format!("{text:?} names no field; `password` or `card.number` would"),
+            })?;
+            all.push(rule);
+        }
+        if all.len() > RULES_MAX {
+            let reason = format!("{} rules are more than {RULES_MAX}", all.len());
+            return Err(Error::RedactionInvalid { reason });
+        }
+        Ok(Self(all))
+    }
+
+    /// Whether nothing is hidden.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A JSON text as it may be shown. What is no JSON is shown not at all, if there are rules.
+    pub fn json<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if self.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let Ok(mut value) = serde_json::from_str::<Value>(text) else {
+            return Cow::Owned(Value::from(HIDDEN).to_string());
+        };
+        let mut is_hidden = false;
+        self.walk(&mut value, &mut Vec::new(), &mut |field| {
+            (*field, is_hidden) = (Value::from(HIDDEN), true);
+        });
+        if is_hidden { Cow::Owned(value.to_string()) } else { Cow::Borrowed(text) }
+    }
+
+    /// The same for a document about jobs: only what is theirs in it is looked at ([`THEIRS`]), not what it says itself.
+    pub fn document<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if self.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let Ok(mut value) = serde_json::from_str::<Value>(text) else {
+            return Cow::Owned(Value::from(HIDDEN).to_string());
+        };
+        let mut is_hidden = false;
+        self.find(&mut value, &mut |field| (*field, is_hidden) = (Value::from(HIDDEN), true));
+        if is_hidden { Cow::Owned(value.to_string()) } else { Cow::Borrowed(text) }
+    }
+
+    fn find(&self, value: &mut Value, meet: &mut dyn FnMut(&mut Value)) {
+        match value {
+            Value::Object(fields) => {
+                for (name, field) in fields.iter_mut() {
+                    if THEIRS.contains(&name.as_str()) {
+                        self.walk(field, &mut vec![name.clone()], meet);
+                    } else {
+                        self.find(field, meet);
+                    }
+                }
+            }
+            Value::Array(all) => all.iter_mut().for_each(|one| self.find(one, meet)),
+            _ => {}
+        }
+    }
+
+    /// What a payload keeps in such fields.
+    pub fn secrets(&self, payload: &str) -> Secrets {
+        if self.is_empty() {
+            return Secrets::default();
+        }
+        let mut all = Vec::new();
+        if let Ok(mut value) = serde_json::from_str::<Value>(payload) {
+            self.walk(&mut value, &mut Vec::new(), &mut |field| leaves(field, &mut all));
+        }
+        // The longest first: one may be a part of another.
+        all.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        all.dedup();
+        Secrets(all)
+    }
+
+    /// Meets each field that is hidden, and nothing inside of it.
+    fn walk(&self, value: &mut Value, path: &mut Vec<String>, meet: &mut dyn FnMut(&mut Value)) {
+        match value {
+            Value::Object(fields) => {
+                for (name, field) in fields.iter_mut() {
+                    path.push(name.clone());
+                    let names: Vec<&str> = path.iter().map(String::as_str).collect();
+                    if self.0.iter().any(|rule| rule.means(&names)) {
+                        meet(field);
+                    } else {
+                        self.walk(field, path, meet);
+                    }
+                    path.pop();
+                }
+            }
+            Value::Array(all) => all.iter_mut().for_each(|one| self.walk(one, path, meet)),
+            _ => {}
+        }
+    }
+}
+
+fn leaves(value: &Value, all: &mut Vec<String>) {
+    match value {
+        Value::String(text) => all.push(text.clone()),
+        Value::Number(number) => all.push(number.to_string()),
+        Value::Array(some) => some.iter().for_each(|one| leaves(one, all)),
+        Value::Object(fields) => fields.values().for_each(|one| leaves(one, all)),
+        Value::Null | Value::Bool(_) => {}
+    }
+    all.retain(|secret| secret.chars().count() >= SECRET_CHARS_MIN);
+}
+
+/// Values that are hidden in text. It refuses to show them.
+#[derive(Clone, Default)]
+pub struct Secrets(Vec<String>);
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secrets({})", self.0.len())
+    }
+}
+
+impl Secrets {
+    /// A text as it may be shown.
+    pub fn hide<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut hidden = Cow::Borrowed(text);
+        for secret in &self.0 {
+            if hidden.contains(secret.as_str()) {
+                hidden = Cow::Owned(hidden.replace(secret.as_str(), HIDDEN));
+            }
+        }
+        hidden
+    }
+
+    /// The same for a text that is one's own.
+    pub fn hide_in(&self, text: &mut String) {
+        if let Cow::Owned(hidden) = self.hide(text) {
+            *text = hidden;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_mean_the_ends_of_paths() {
+        for (rule, text, shown) in [
+            ("password", r#"{"a":{"Password":1}}"#, r#"{"a":{"Password":"[hidden]"}}"#),
+            (
+                "card.number",
+                r#"{"number":1,"card":{"number":2}}"#,
+                r#"{"card":{"number":"[hidden]"},"number":1}"#,
+            ),
+            ("cards.number", r#"{"cards":[{"number":1}]}"#, r#"{"cards":[{"number":"[hidden]"}]}"#),
+            (
+                "*.token",
+                r#"{"token":1,"a":{"token":[2]}}"#,
+                r#"{"a":{"token":"[hidden]"},"token":1}"#,
+            ),
+            ("a", r#"{"b": 1e400}"#, r#""[hidden]""#),
+            ("a", r#"{ "b": 12345678901234567890123 }"#, r#"{ "b": 12345678901234567890123 }"#),
+            ("a", "no json", r#""[hidden]""#),
+        ] {
+            assert_eq!(Redaction::parse([rule]).unwrap().json(text), shown, "{rule}");
+        }
+        assert_eq!(Redaction::default().json("no json"), "no json");
+    }
+
+    #[test]
+    fn of_a_document_only_what_is_the_jobs_is_hidden() {
+        let rules = Redaction::parse(["token", "output.name"]).unwrap();
+        let text = r#"{"token":7,"jobs":[{"payload":{"token":1,"name":2},"output":{"name":3}}]}"#;
+        let shown = r#"{"jobs":[{"output":{"name":"[hidden]"},"payload":{"name":2,"token":"[hidden]"}}],"token":7}"#;
+        assert_eq!(rules.document(text), shown);
+    }
+
+    #[test]
+    fn values_are_hidden_wherever_they_turn_up() {
+        let rules = Redaction::parse(["secret", "pin"]).unwrap();
+        let secrets =
+            rules.secrets(r#"{"secret":["tulips","tulips and roses",12345],"pin":"123"}"#);
+        assert_eq!(
+            secrets.hide("tulips and roses, tulips, 12345, 123"),
+            "[hidden], [hidden], [hidden], 123"
+        );
+        assert!(!format!("{secrets:?}").contains("tulips"));
+    }
+
+    #[test]
+    fn rules_that_name_nothing_are_refused() {
+        for wrong in ["", " ", "a..b", "a.*", "."] {
+            assert!(Redaction::parse([wrong]).is_err(), "{wrong:?}");
+        }
+        assert!(Redaction::parse((0..=RULES_MAX).map(|_| "a")).is_err());
+    }
+}

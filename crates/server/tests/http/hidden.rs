@@ -1,0 +1,96 @@
+//! What is not to be seen: hidden in every answer, in errors and in streams, and whole for those who run jobs.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidemill::{Grant, Role};
+
+use super::kit::{Kit, Told};
+
+over_both_stores!(hidden_fields_are_seen_by_workers_alone, what_was_not_shown_is_not_kept_instead);
+
+const RULES: [&str; 2] = ["password", "card.number"];
+/// What must not be seen.
+const SECRETS: [&str; 2] = ["tulips-and-roses", "4111111111111111"];
+
+fn payload() -> Value {
+    json!({ "user": "ada", "password": SECRETS[0], "card": { "number": SECRETS[1], "brand": "v" } })
+}
+
+#[track_caller]
+fn is_hidden(told: &Told) {
+    let text = told.body.to_string();
+    assert!(SECRETS.iter().all(|secret| !text.contains(secret)), "{text}");
+}
+
+async fn hidden_fields_are_seen_by_workers_alone(kit: Kit) {
+    let kit = kit.hiding(&RULES).await.closed().await;
+    let admin = kit.credential("root", Grant::new(Role::Admin)).await;
+    let viewer = kit.credential("eve", Grant::new(Role::Viewer)).await;
+    let hand = kit.credential("hand", Grant::new(Role::Worker)).await;
+    let get = async |who: &str, path: &str| kit.ask(who, Method::GET, path, json!({})).await;
+    let post = async |who: &str, path: &str, body| kit.ask(who, Method::POST, path, body).await;
+    let wish = json!({ "kind": "pay", "payload": payload(), "attempts": 1 });
+    let told = post(&admin, "/v1/jobs", wish).await.is(201);
+    let id = told.body["id"].as_str().unwrap().to_owned();
+
+    let card = json!({ "name": "w", "queues": ["default"], "lease": "10m" });
+    let worker = post(&hand, "/v1/workers", card).await.is(201).body["id"].clone();
+    let worker = format!("/v1/workers/{}", worker.as_str().unwrap());
+    let ask = json!({ "queues": ["default"], "wait": "30s" });
+    let claimed = post(&hand, &format!("{worker}/claim"), ask).await.is(200).body;
+    assert_eq!(claimed["jobs"][0]["payload"], payload(), "who runs it has it whole");
+    let token = &claimed["token"];
+
+    let said = json!({ "event": "log", "message": format!("paying with {}", SECRETS[1]) });
+    let said = json!({ "items": [{ "id": id, "token": token, "said": [said] }] });
+    post(&hand, &format!("{worker}/stream"), said).await.is(200);
+    let entry = json!({ "pivot": { "key": "p" } });
+    let writes = json!({ "begins": "v1", "entries": [{ "number": 1, "entry": entry }] });
+    let journal = json!({ "id": id, "token": token, "writes": writes });
+    post(&hand, &format!("{worker}/journal"), journal).await.is(204);
+    let message = format!("{} was not taken from {}", SECRETS[1], SECRETS[0]);
+    let outcome = json!({ "failed": { "class": "permanent", "message": message } });
+    let report = json!({ "reports": [{ "id": id, "token": token, "outcome": outcome }] });
+    // Also by a node that never gave it.
+    let twin = kit.twin_hiding(&RULES).await;
+    let told = twin.ask(&hand, Method::POST, &format!("{worker}/settle"), report).await;
+    told.is(200);
+    twin.close().await;
+
+    for who in [&viewer, &admin] {
+        for path in [
+            format!("/v1/jobs/{id}"),
+            format!("/v1/jobs/{id}/wait"),
+            format!("/v1/jobs/{id}/attempts"),
+            format!("/v1/jobs/{id}/journal"),
+            format!("/v1/workflows/{id}/history"),
+            "/v1/jobs".to_owned(),
+            "/v1/dead".to_owned(),
+            "/v1/dead/groups".to_owned(),
+        ] {
+            is_hidden(&get(who, &path).await.is(200));
+        }
+        let stream = get(who, &format!("/v1/jobs/{id}/stream")).await.is(200);
+        is_hidden(&stream);
+        assert!(stream.body.as_str().unwrap().contains("paying with [hidden]"), "{stream:?}");
+    }
+    let view = get(&viewer, &format!("/v1/jobs/{id}")).await.is(200).body;
+    assert_eq!(view["error"], "[hidden] was not taken from [hidden]");
+    let shown = json!({ "user": "ada", "password": "[hidden]", "card": { "number": "[hidden]", "brand": "v" } });
+    assert_eq!(view["payload"], shown);
+    kit.close().await;
+}
+
+async fn what_was_not_shown_is_not_kept_instead(kit: Kit) {
+    let kit = kit.hiding(&RULES).await;
+    let id = kit.enqueue(json!({ "kind": "pay", "payload": payload(), "delay": "1h" })).await;
+    let path = format!("/v1/jobs/{id}");
+    let shown = kit.get(&path).await.is(200);
+    let changed = json!({ "payload": shown.body["payload"] });
+    let tag = [("if-match", shown.header("etag"))];
+    let told = kit.send(Method::PATCH, &path, &tag, changed).await;
+    told.refused(400, "payload_hidden", "[hidden]");
+    let whole = json!({ "payload": payload() });
+    kit.send(Method::PATCH, &path, &tag, whole).await.is(200);
+    kit.close().await;
+}

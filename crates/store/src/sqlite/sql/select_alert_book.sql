@@ -1,0 +1,2 @@
+-- Which alerts webhooks were told of, and the version of that.
+select version, book from tidemill_alert_book
