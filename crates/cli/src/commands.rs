@@ -4,6 +4,7 @@ pub mod alerts;
 pub mod audit;
 pub mod bench;
 pub mod completions;
+pub mod config;
 pub mod dead;
 pub mod demo;
 pub mod doctor;

@@ -5,6 +5,7 @@
 
 mod app;
 mod commands;
+mod config;
 mod duration;
 mod exit;
 mod otlp;
@@ -19,9 +20,11 @@ use std::process::ExitCode;
 use app::App;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
-    alerts, audit, bench, completions, dead, demo, doctor, enqueue, flows, jobs, keys, limits,
-    migrate, queues, schedules, serve, token, top, webhooks, work, workers, workflows,
+    alerts, audit, bench, completions, config as config_command, dead, demo, doctor, enqueue,
+    flows, jobs, keys, limits, migrate, queues, schedules, serve, token, top, webhooks, work,
+    workers, workflows,
 };
+use config::Config;
 use exit::{Exit, Failure, Outcome};
 use otlp::Otlp;
 use trail::Trail;
@@ -42,6 +45,9 @@ struct Cli {
     /// Answer in JSON: lists as JSON lines, all else as one document
     #[arg(long, global = true)]
     json: bool,
+    /// Take options from this file [default: tidemill.toml, if it is there]
+    #[arg(long, global = true, env = "TIDEMILL_CONFIG", value_name = "FILE")]
+    config: Option<std::path::PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -86,6 +92,8 @@ enum Command {
     Workers,
     /// Bring the store's schema up to date
     Migrate,
+    /// Every setting of a command, and where it comes from
+    Config(config_command::Args),
     /// Examine the health of the store
     Doctor,
     /// Measure this machine and this store
@@ -95,7 +103,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let program = Cli::command();
+    let (_, program) = match Config::read(Cli::command()) {
+        Ok(read) => read,
+        Err(failure) => {
+            let json = std::env::args_os().any(|word| word == "--json");
+            return failure.report(json).into();
+        }
+    };
     let matches = program.clone().get_matches();
     let trail = Trail::of(&program, &matches);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -154,6 +168,7 @@ async fn run(app: &App, command: Command) -> Outcome {
         Command::Audit(args) => audit::run(app, args).await,
         Command::Workers => workers::run(app).await,
         Command::Migrate => migrate::run(app).await,
+        Command::Config(args) => config_command::run(app, args),
         Command::Doctor => doctor::run(app).await,
         Command::Bench(args) => bench::run(app, args).await,
         Command::Completions(args) => {

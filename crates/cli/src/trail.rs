@@ -21,6 +21,7 @@ const TABLE: &[(&str, &str)] = &[
     ("audit", ""),
     ("bench", ""),
     ("completions", ""),
+    ("config", ""),
     ("dead", ""),
     ("dead abandon", "dead"),
     ("dead apply", "plan"),

@@ -35,16 +35,16 @@ pub struct Args {
     #[arg(long, env = "TIDEMILL_REQUIRE_TOKEN")]
     require_token: bool,
     /// Speak TLS with this certificate (PEM, with those that lead to its root); a renewed file is taken by itself
-    #[arg(long, env = "TIDEMILL_TLS_CERT", value_name = "FILE", requires = "tls_key")]
+    #[arg(long, env = "TIDEMILL_TLS_CERT", value_name = "FILE")]
     tls_cert: Option<PathBuf>,
     /// The key of the certificate (PEM)
-    #[arg(long, env = "TIDEMILL_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, env = "TIDEMILL_TLS_KEY", value_name = "FILE")]
     tls_key: Option<PathBuf>,
     /// Another name under which it is reached, besides localhost; may be given several times
-    #[arg(long = "host", value_name = "NAME")]
+    #[arg(long = "host", env = "TIDEMILL_HOSTS", value_name = "NAME", value_delimiter = ',')]
     hosts: Vec<String>,
     /// An origin whose pages may call it; may be given several times
-    #[arg(long = "origin", value_name = "URL")]
+    #[arg(long = "origin", env = "TIDEMILL_ORIGINS", value_name = "URL", value_delimiter = ',')]
     origins: Vec<String>,
     /// Send traces to the OpenTelemetry collector at this URL, such as http://localhost:4318
     #[arg(long, env = "TIDEMILL_OTLP", value_name = "URL")]
@@ -58,10 +58,15 @@ pub struct Args {
     )]
     webhook_allow: Vec<Allowed>,
     /// A port that webhooks may call; may be given several times [default: 80, 443 and all from 1024 on]
-    #[arg(long = "webhook-port", value_name = "PORT")]
+    #[arg(
+        long = "webhook-port",
+        env = "TIDEMILL_WEBHOOK_PORTS",
+        value_name = "PORT",
+        value_delimiter = ','
+    )]
     webhook_ports: Vec<u16>,
     /// Deliver no webhooks; another process does
-    #[arg(long)]
+    #[arg(long, env = "TIDEMILL_NO_WEBHOOKS")]
     no_webhooks: bool,
     /// Print the description of the API (OpenAPI 3.1), and do not serve
     #[arg(long)]
@@ -80,6 +85,9 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     if args.describe {
         output::line(Server::description());
         return Ok(Exit::Ok);
+    }
+    if args.tls_cert.is_some() != args.tls_key.is_some() {
+        return Err(Failure::usage("--tls-cert and --tls-key go together"));
     }
     let stopped = interrupted();
     let mill = app.open_patiently().await?;

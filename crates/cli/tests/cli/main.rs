@@ -4,6 +4,8 @@
 
 mod alerts;
 mod audit;
+mod config;
+mod curl;
 mod dead;
 mod demo;
 mod enqueue;

@@ -39,6 +39,11 @@ impl Mill {
         &self.url
     }
 
+    /// Where commands run.
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
     /// A file beside the store, for commands to leave traces in.
     pub fn file(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
