@@ -87,21 +87,19 @@ impl Redaction {
 
     /// A JSON text as it may be shown. What is no JSON is shown not at all, if there are rules.
     pub fn json<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        if self.is_empty() {
-            return Cow::Borrowed(text);
-        }
-        let Ok(mut value) = serde_json::from_str::<Value>(text) else {
-            return Cow::Owned(Value::from(HIDDEN).to_string());
-        };
-        let mut is_hidden = false;
-        self.walk(&mut value, &mut Vec::new(), &mut |field| {
-            (*field, is_hidden) = (Value::from(HIDDEN), true);
-        });
-        if is_hidden { Cow::Owned(value.to_string()) } else { Cow::Borrowed(text) }
+        self.shown(text, |value, meet| self.walk(value, &mut Vec::new(), meet))
     }
 
     /// The same for a document about jobs: only what is theirs in it is looked at ([`THEIRS`]), not what it says itself.
     pub fn document<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.shown(text, |value, meet| self.find(value, meet))
+    }
+
+    fn shown<'t>(
+        &self,
+        text: &'t str,
+        look: impl FnOnce(&mut Value, &mut dyn FnMut(&mut Value)),
+    ) -> Cow<'t, str> {
         if self.is_empty() {
             return Cow::Borrowed(text);
         }
@@ -109,7 +107,7 @@ impl Redaction {
             return Cow::Owned(Value::from(HIDDEN).to_string());
         };
         let mut is_hidden = false;
-        self.find(&mut value, &mut |field| (*field, is_hidden) = (Value::from(HIDDEN), true));
+        look(&mut value, &mut |field| (*field, is_hidden) = (Value::from(HIDDEN), true));
         if is_hidden { Cow::Owned(value.to_string()) } else { Cow::Borrowed(text) }
     }
 

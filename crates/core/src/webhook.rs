@@ -209,7 +209,8 @@ pub fn delivery(webhook: Uuid, tells_output: bool, ended: &Ended<'_>) -> NewJob 
         queue: QUEUE.to_owned(),
         tenant: ended.job.tenant.clone(),
         key: Some(webhook.to_string()),
-        options: options(),
+        // Its spans are linked to whoever enqueued the job it tells of.
+        options: Options { trace: ended.job.options.trace.clone(), ..options() },
         ..NewJob::new(KIND, Payload::trusted(payload.to_string()))
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod limits;
 pub(crate) mod metrics;
 pub(crate) mod plans;
 pub(crate) mod queues;
+pub(crate) mod redrives;
 pub(crate) mod schedules;
 pub(crate) mod streams;
 pub(crate) mod webhooks;

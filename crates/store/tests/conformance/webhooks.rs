@@ -19,6 +19,7 @@ over_both_stores!(
     a_job_may_ask_to_be_told_of,
     the_output_is_told_by_choice,
     deliveries_are_not_told_of,
+    a_delivery_is_of_the_trace_of_its_job,
     a_webhook_is_set_by_one_at_a_time,
     the_book_of_alerts_is_written_by_one_at_a_time,
 );
@@ -187,6 +188,20 @@ async fn the_output_is_told_by_choice(kit: &Kit) {
         [serde_json::json!({"n": [1, 2]}), serde_json::Value::Null],
         "one is too large"
     );
+}
+
+async fn a_delivery_is_of_the_trace_of_its_job(kit: &Kit) {
+    set(kit, "all", of(&["*"])).await;
+    let trace = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
+    let options = Options { trace: trace.clone(), ..Options::default() };
+    kit.finish(NewJob { options, ..job("k") }, done()).await;
+    kit.finish(job("k"), done()).await;
+    let worker = kit.worker().await;
+    let claim = kit.store.claim(ask(worker, QUEUE, 9)).await.unwrap();
+    let traces: Vec<_> = claim.jobs.iter().map(|taken| taken.job.options.trace.clone()).collect();
+    assert_eq!(traces, [trace, None]);
+    let retries = claim.jobs.iter().map(|taken| taken.job.options.retry.clone());
+    assert!(retries.into_iter().all(|retry| retry == tidemill_core::webhook::options().retry));
 }
 
 async fn deliveries_are_not_told_of(kit: &Kit) {

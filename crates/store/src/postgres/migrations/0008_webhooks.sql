@@ -27,7 +27,10 @@ declare
     is_told boolean := false;
 begin
     for one in
-        select w.id::text as webhook, w.options, j.tenant, s.word, json_build_object(
+        select w.id::text as webhook, case
+            when j.options ->> 'trace' is null then w.options
+            else (w.options::jsonb || jsonb_build_object('trace', j.options ->> 'trace'))::json
+        end as options, j.tenant, s.word, json_build_object(
             'id', j.id, 'kind', j.kind, 'queue', j.queue, 'tenant', j.tenant, 'key', j.key, 'state', s.word,
             'attempt', o.attempt, 'error', o.error, 'output', case
                 when (w.webhook ->> 'output')::boolean and octet_length(o.output::text) <= 262144 then o.output end
