@@ -22,8 +22,8 @@ use crate::docs;
 use crate::guard::guard;
 use crate::problem::{Problem, Refusal};
 use crate::routes::{
-    alerts, audit, dead, flows, health, jobs, journal, limits, metrics, plans, queues, redrives,
-    schedules, streams, webhooks, work, workers, workflows,
+    alerts, audit, dead, flows, health, jobs, journal, limits, metrics, plans, queues, schedules,
+    streams, webhooks, work, workers, workflows,
 };
 use crate::settings::Settings;
 use crate::tls::Tls;
@@ -69,7 +69,6 @@ fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .merge(streams::routes())
         .merge(dead::routes())
         .merge(plans::routes())
-        .merge(redrives::routes())
         .merge(queues::routes())
         .merge(schedules::routes())
         .merge(flows::routes())

@@ -11,7 +11,6 @@ pub(crate) mod limits;
 pub(crate) mod metrics;
 pub(crate) mod plans;
 pub(crate) mod queues;
-pub(crate) mod redrives;
 pub(crate) mod schedules;
 pub(crate) mod streams;
 pub(crate) mod webhooks;
