@@ -1,14 +1,17 @@
-//! What every command needs: which store, and how to answer.
+//! What every command needs: which store or server, and how to answer.
 //!
+//! Commands ask for a [`Mill`], which is either; what only a store can do asks for one, and refuses a server.
 //! It refuses to make a database by looking: a command that only reads does not create a SQLite
 //! file, and says that there is none.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidemill::{Builder, Keyring, Tidemill};
+use tidemill::{Builder as Opening, Keyring, Tidemill};
+use tidemill_client::{Builder, Client};
 
 use crate::exit::{Exit, Failure, Outcome};
+use crate::mill::Mill;
 use crate::trail::Trail;
 
 /// The store of commands that were told none.
@@ -19,10 +22,48 @@ pub const DEFAULT_STORE: &str = "sqlite:tidemill.db";
 pub struct App {
     /// The store that was named, if one was.
     pub store: Option<String>,
+    /// The server that was named, if one was.
+    pub server: Option<Server>,
     /// Answer in JSON.
     pub json: bool,
     /// What the command leaves in the record of who did what.
     pub trail: Trail,
+}
+
+/// A server, and who asks it.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// Its URL.
+    pub url: String,
+    /// The file that has the secret of a credential; else `TIDEMILL_TOKEN` has it.
+    pub token_file: Option<PathBuf>,
+    /// A file with certificates to trust.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Server {
+    fn client(&self) -> Outcome<Client> {
+        let read = |file: &Path| {
+            std::fs::read_to_string(file).map_err(|error| Failure::from(error).at(file.display()))
+        };
+        let token = match &self.token_file {
+            Some(file) => Some(read(file)?),
+            // In a command that `work` runs it is the number that proves a lease, which is no secret of anybody.
+            None => std::env::var("TIDEMILL_TOKEN")
+                .ok()
+                .filter(|token| token.contains(|c: char| !c.is_ascii_digit())),
+        };
+        let builder = token
+            .into_iter()
+            .fold(Client::builder(&self.url), |builder, token| builder.token(token.trim()));
+        let trusted = self.ca_file.as_deref().map(read).transpose()?;
+        Ok(trusted.into_iter().fold(builder, Builder::trust).build()?)
+    }
+}
+
+/// Whether a URL is a server's.
+pub fn is_server(url: &str) -> bool {
+    url.starts_with("http://") || url.starts_with("https://")
 }
 
 impl App {
@@ -33,33 +74,66 @@ impl App {
 
     /// The option to repeat in a command that is suggested: none for the default store.
     pub fn store_option(&self) -> String {
+        if let Some(server) = &self.server {
+            return format!(" --server {}", quoted(&server.url));
+        }
         match &self.store {
             Some(url) if url != DEFAULT_STORE => format!(" --store {}", quoted(&shown_url(url))),
             _ => String::new(),
         }
     }
 
-    /// Opens the store, makes it if need be, and brings its schema up to date.
-    pub async fn open(&self) -> Outcome<Tidemill> {
+    /// The server; or the store, which is made if need be, and whose schema is brought up to date.
+    pub async fn open(&self) -> Outcome<Mill> {
         self.open_with(Tidemill::builder()).await
     }
 
-    /// Opens the store with other choices.
-    pub async fn open_with(&self, builder: Builder) -> Outcome<Tidemill> {
+    /// The same with other choices, which a server has made for itself.
+    pub async fn open_with(&self, builder: Opening) -> Outcome<Mill> {
+        match &self.server {
+            Some(server) => Ok(Mill::Server(server.client()?)),
+            None => Ok(Mill::Store(self.opened(builder).await?)),
+        }
+    }
+
+    /// The store, opened; what the command is about to do is written down there. A server does so itself.
+    async fn opened(&self, builder: Opening) -> Outcome<Tidemill> {
         let mill = builder.keys(keys()?).open(self.url()).await?;
         self.trail.begin(&mill).await?;
         Ok(mill)
     }
 
-    /// Opens a store that should be there.
-    pub async fn open_existing(&self) -> Outcome<Tidemill> {
+    /// The server; or the store, which should be there.
+    pub async fn open_existing(&self) -> Outcome<Mill> {
         self.refuse_missing()?;
         self.open().await
     }
 
+    /// Opens the store, and no server; `why` says what a server is not good for here.
+    pub async fn open_store(&self, why: &str) -> Outcome<Tidemill> {
+        self.refuse_server(why)?;
+        self.opened(Tidemill::builder()).await
+    }
+
+    /// Opens a store that should be there, and no server.
+    pub async fn open_existing_store(&self, why: &str) -> Outcome<Tidemill> {
+        self.refuse_server(why)?;
+        self.refuse_missing()?;
+        self.open_store(why).await
+    }
+
+    /// Refuses a server, where only a store will do.
+    pub fn refuse_server(&self, why: &str) -> Outcome<()> {
+        let Some(server) = &self.server else { return Ok(()) };
+        let message = format!("this works on a store, and {} is a server: {why}", server.url);
+        Err(Failure::new(Exit::Usage, "store_needed", message)
+            .hint("run it where the store is, with --store sqlite:FILE or postgres://…"))
+    }
+
     /// Opens the store for a program that stays: a database that is away is waited for.
-    pub async fn open_patiently(&self) -> Outcome<Tidemill> {
+    pub async fn open_patiently(&self, why: &str) -> Outcome<Tidemill> {
         const PAUSE_MAX: Duration = Duration::from_secs(5);
+        self.refuse_server(why)?;
         let (keys, mut pause) = (keys()?, Duration::from_millis(100));
         loop {
             let error = match Tidemill::builder().keys(keys.clone()).open(self.url()).await {
@@ -78,6 +152,9 @@ impl App {
 
     /// Says so when the store is a SQLite file that is not there.
     pub fn refuse_missing(&self) -> Outcome<()> {
+        if self.server.is_some() {
+            return Ok(());
+        }
         let Some(file) = sqlite_file(self.url()) else { return Ok(()) };
         if Path::new(file).exists() {
             return Ok(());

@@ -3,6 +3,7 @@
 //! Exit codes never change their meaning; `docs/cli.md` has the table. It refuses to guess: an
 //! error of the library keeps its own stable code, and only its exit code is chosen here.
 
+use std::borrow::Cow;
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -19,9 +20,11 @@ pub enum Exit {
     Usage = 2,
     /// There is no such thing.
     NotFound = 3,
+    /// A server does not know who asks, or they may not.
+    Refused = 4,
     /// It is not in the state for that, or it is a duplicate.
     Conflict = 5,
-    /// The store cannot be used now.
+    /// The store or the server cannot be used now.
     Unavailable = 6,
     /// It did not happen in the time given.
     Timeout = 7,
@@ -38,7 +41,7 @@ impl From<Exit> for ExitCode {
 pub struct Failure {
     #[serde(skip)]
     exit: Exit,
-    code: &'static str,
+    code: Cow<'static, str>,
     message: String,
     hint: Option<String>,
 }
@@ -49,7 +52,13 @@ pub type Outcome<T = Exit> = Result<T, Failure>;
 impl Failure {
     /// A failure with its exit code, its stable code and its sentence.
     pub fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
-        Self { exit, code, message: message.into(), hint: None }
+        Self { exit, code: code.into(), message: message.into(), hint: None }
+    }
+
+    /// An error that has a code already, which decides the rest.
+    fn of(code: String, message: String) -> Self {
+        let (exit, hint) = known(&code);
+        Self { exit, code: code.into(), message, hint: hint.map(str::to_owned) }
     }
 
     /// A command that was not understood.
@@ -58,8 +67,8 @@ impl Failure {
     }
 
     /// Its stable code.
-    pub fn code(&self) -> &'static str {
-        self.code
+    pub fn code(&self) -> &str {
+        &self.code
     }
 
     /// Its sentence.
@@ -94,84 +103,112 @@ impl Failure {
     }
 }
 
+/// The exit code of an error, by its own stable code; and what to do next.
+fn known(code: &str) -> (Exit, Option<&'static str>) {
+    match code {
+        "job_unknown" => {
+            (Exit::NotFound, Some("`tidemill jobs list` shows the jobs that are kept"))
+        }
+        "run_unknown" => {
+            (Exit::NotFound, Some("`tidemill workflows list` shows the runs that are kept"))
+        }
+        "flow_unknown" => {
+            (Exit::NotFound, Some("`tidemill flows list` shows the flows that are kept"))
+        }
+        "plan_unknown" => (Exit::NotFound, Some("`tidemill dead plans` shows those that are kept")),
+        "step_unknown" => (Exit::NotFound, Some("`tidemill flows show` names its steps")),
+        "schedule_unknown" => {
+            (Exit::NotFound, Some("`tidemill schedules list` shows those there are"))
+        }
+        "limit_unknown" => (Exit::NotFound, Some("`tidemill limits` lists them")),
+        "credential_unknown" => {
+            (Exit::NotFound, Some("`tidemill token list` shows those there are"))
+        }
+        "webhook_unknown" | "object_unknown" => (Exit::NotFound, None),
+        "flow_not_now"
+        | "run_finished"
+        | "run_not_now"
+        | "update_refused"
+        | "job_not_now"
+        | "plan_expired"
+        | "plan_not_now"
+        | "job_changed"
+        | "schedule_changed"
+        | "credential_taken"
+        | "credentials_too_many" => (Exit::Conflict, None),
+        "schedule_owned" => (Exit::Conflict, Some("--owner names the owner to act as")),
+        "flow_wait_timeout" => {
+            (Exit::Timeout, Some("`tidemill flows show` shows what it waits for"))
+        }
+        "wait_timeout" => {
+            (Exit::Timeout, Some("`tidemill queues` shows whether a worker knows its kind"))
+        }
+        "job_not_done" | "output_unreadable" => (Exit::Failed, None),
+        "schema_older" => (Exit::Unavailable, Some("run `tidemill migrate` with the same --store")),
+        "store_unavailable" => {
+            (Exit::Unavailable, Some("check --store or TIDEMILL_STORE, and that the database runs"))
+        }
+        "encryption_key_missing" => (
+            Exit::Unavailable,
+            Some("TIDEMILL_KEYS_FILE names a file with keys; `tidemill keys list` names them"),
+        ),
+        "server_unreachable" | "answer_unreadable" => {
+            (Exit::Unavailable, Some("check --server or TIDEMILL_SERVER, and that it runs"))
+        }
+        "random_unavailable" | "schema_newer" | "sqlite_too_old" | "rules_outdated"
+        | "store_refused" | "store_busy" | "store_disk_full" | "store_disk_failed"
+        | "store_read_only" | "store_tls_refused" | "ciphertext_invalid" | "streams_too_many"
+        | "not_ready" | "internal" => (Exit::Unavailable, None),
+        "credential_missing" | "credential_refused" => {
+            (Exit::Refused, Some("TIDEMILL_TOKEN or --token-file has the secret of a credential"))
+        }
+        "role_refused" | "queue_refused" | "tenant_refused" => (Exit::Refused, None),
+        _ => (Exit::Usage, None),
+    }
+}
+
+/// A queue that is full has room later, or never for so much.
+fn full(message: String, has_room_later: bool) -> Failure {
+    if !has_room_later {
+        return Failure::new(Exit::Usage, "queue_full", message);
+    }
+    Failure::new(Exit::Unavailable, "queue_full", message)
+        .hint("`tidemill queues why` says what holds the queue; --depth-max raises its bound")
+}
+
 impl From<tidemill::Error> for Failure {
     fn from(error: tidemill::Error) -> Self {
-        use tidemill::Error as E;
-        let (code, message) = (error.code(), error.to_string());
         match error {
-            E::Store(error) => error.into(),
-            E::JobUnknown { .. } => Self::new(Exit::NotFound, code, message)
-                .hint("`tidemill jobs list` shows the jobs that are kept"),
-            E::RunUnknown { .. } => Self::new(Exit::NotFound, code, message)
-                .hint("`tidemill workflows list` shows the runs that are kept"),
-            E::FlowUnknown { .. } => Self::new(Exit::NotFound, code, message)
-                .hint("`tidemill flows list` shows the flows that are kept"),
-            E::PlanUnknown { .. } => Self::new(Exit::NotFound, code, message)
-                .hint("`tidemill dead plans` shows those that are kept"),
-            E::StepUnknown { .. } => Self::new(Exit::NotFound, code, message)
-                .hint("`tidemill flows show` names its steps"),
-            E::FlowNotNow { .. }
-            | E::RunFinished { .. }
-            | E::RunNotNow { .. }
-            | E::UpdateRefused { .. }
-            | E::JobNotNow { .. }
-            | E::PlanExpired { .. }
-            | E::PlanNotNow { .. }
-            | E::JobChanged { .. }
-            | E::ScheduleChanged { .. } => Self::new(Exit::Conflict, code, message),
-            E::FlowWaitTimeout { .. } => Self::new(Exit::Timeout, code, message)
-                .hint("`tidemill flows show` shows what it waits for"),
-            E::ScheduleUnknown { .. } => Self::new(Exit::NotFound, code, message)
-                .hint("`tidemill schedules list` shows those there are"),
-            E::LimitUnknown { .. } => {
-                Self::new(Exit::NotFound, code, message).hint("`tidemill limits` lists them")
+            tidemill::Error::Store(error) => error.into(),
+            error => Self::of(error.code().to_owned(), error.to_string()),
+        }
+    }
+}
+
+impl From<tidemill_client::Error> for Failure {
+    fn from(error: tidemill_client::Error) -> Self {
+        let (code, message) = (error.code().to_owned(), error.to_string());
+        match error {
+            tidemill_client::Error::Engine(error) => error.into(),
+            tidemill_client::Error::Refused { retry_after, .. } if code == "queue_full" => {
+                full(message, retry_after.is_some())
             }
-            E::ScheduleOwned { .. } => {
-                Self::new(Exit::Conflict, code, message).hint("--owner names the owner to act as")
-            }
-            E::WebhookUnknown { .. } => Self::new(Exit::NotFound, code, message),
-            E::CredentialUnknown { .. } => Self::new(Exit::NotFound, code, message)
-                .hint("`tidemill token list` shows those there are"),
-            E::CredentialTaken { .. } | E::CredentialsTooMany { .. } => {
-                Self::new(Exit::Conflict, code, message)
-            }
-            E::RandomUnavailable { .. } => Self::new(Exit::Unavailable, code, message),
-            E::WaitTimeout { .. } => Self::new(Exit::Timeout, code, message)
-                .hint("`tidemill queues` shows whether a worker knows its kind"),
-            E::NotDone { .. } | E::OutputUnreadable { .. } => {
-                Self::new(Exit::Failed, code, message)
-            }
-            _ => Self::new(Exit::Usage, code, message),
+            _ => Self::of(code, message),
         }
     }
 }
 
 impl From<tidemill_core::Error> for Failure {
     fn from(error: tidemill_core::Error) -> Self {
-        Self::new(Exit::Usage, error.code(), error.to_string())
+        Self::of(error.code().to_owned(), error.to_string())
     }
 }
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        let failure = |exit| Self::new(exit, error.code(), error.to_string());
         match &error {
-            StoreError::QueueFull(full) if full.fits_ever() => failure(Exit::Unavailable).hint(
-                "`tidemill queues why` says what holds the queue; --depth-max raises its bound",
-            ),
-            StoreError::UrlUnknown { .. }
-            | StoreError::QueueFull(_)
-            | StoreError::KeysInvalid { .. }
-            | StoreError::PayloadReserved
-            | StoreError::SearchEncrypted => failure(Exit::Usage),
-            StoreError::KeyMissing { .. } => failure(Exit::Unavailable)
-                .hint("TIDEMILL_KEYS_FILE names a file with keys; `tidemill keys list` names them"),
-            StoreError::SchemaOlder { .. } => {
-                failure(Exit::Unavailable).hint("run `tidemill migrate` with the same --store")
-            }
-            StoreError::Unavailable { .. } => failure(Exit::Unavailable)
-                .hint("check --store or TIDEMILL_STORE, and that the database runs"),
-            _ => failure(Exit::Unavailable),
+            StoreError::QueueFull(queue) => full(error.to_string(), queue.fits_ever()),
+            _ => Self::of(error.code().to_owned(), error.to_string()),
         }
     }
 }

@@ -8,6 +8,7 @@ mod commands;
 mod config;
 mod duration;
 mod exit;
+mod mill;
 mod otlp;
 mod output;
 mod pretty;
@@ -15,10 +16,12 @@ mod progress;
 mod trail;
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use app::App;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
     alerts, audit, bench, completions, config as config_command, dead, demo, doctor, enqueue,
     flows, jobs, keys, limits, migrate, queues, schedules, serve, token, top, webhooks, work,
@@ -31,7 +34,7 @@ use trail::Trail;
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 ok · 1 the work failed · 2 usage or refused input · 3 not found ·
-5 conflict or duplicate rejected · 6 store unavailable · 7 timeout.
+4 not allowed · 5 conflict or duplicate rejected · 6 store or server unavailable · 7 timeout.
 
 Start with `tidemill demo`. Durations are written 500ms, 90s, 5m, 2h, 3d.";
 
@@ -42,12 +45,21 @@ struct Cli {
     /// The store: sqlite:FILE or postgres://USER@HOST/DATABASE [default: sqlite:tidemill.db]
     #[arg(long, global = true, env = "TIDEMILL_STORE", hide_env_values = true, value_name = "URL")]
     store: Option<String>,
+    /// A server instead of a store: http(s)://HOST; TIDEMILL_TOKEN has the secret of a credential
+    #[arg(long, global = true, env = "TIDEMILL_SERVER", value_name = "URL")]
+    server: Option<String>,
+    /// A file that has the secret of a credential for the server
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// A file with certificates (PEM) of servers to trust, besides those that this machine trusts
+    #[arg(long, global = true, env = "TIDEMILL_CA_FILE", value_name = "FILE")]
+    ca_file: Option<PathBuf>,
     /// Answer in JSON: lists as JSON lines, all else as one document
     #[arg(long, global = true)]
     json: bool,
     /// Take options from this file [default: tidemill.toml, if it is there]
     #[arg(long, global = true, env = "TIDEMILL_CONFIG", value_name = "FILE")]
-    config: Option<std::path::PathBuf>,
+    config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -113,16 +125,24 @@ fn main() -> ExitCode {
     let matches = program.clone().get_matches();
     let trail = Trail::of(&program, &matches);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let app = App { store: cli.store, json: cli.json, trail };
-    let otlp = match cli.command.otlp().map(Otlp::start).transpose() {
+    let (json, command) = (cli.json, cli.command);
+    let app = match where_to(&matches, cli.store, cli.server) {
+        Ok((store, url)) => {
+            let (token_file, ca_file) = (cli.token_file, cli.ca_file);
+            let server = url.map(|url| app::Server { url, token_file, ca_file });
+            App { store, server, json, trail }
+        }
+        Err(failure) => return failure.report(json).into(),
+    };
+    let otlp = match command.otlp().map(Otlp::start).transpose() {
         Ok(otlp) => otlp,
         Err(failure) => return failure.report(app.json).into(),
     };
-    log_to_stderr(matches!(cli.command, Command::Work(_) | Command::Serve(_)), otlp.as_ref());
+    log_to_stderr(matches!(command, Command::Work(_) | Command::Serve(_)), otlp.as_ref());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let outcome = runtime.map_err(Failure::from).and_then(|runtime| {
         let outcome = runtime.block_on(async {
-            let outcome = Box::pin(run(&app, cli.command)).await;
+            let outcome = Box::pin(run(&app, command)).await;
             app.trail.end(&app, &outcome).await;
             outcome
         });
@@ -134,6 +154,33 @@ fn main() -> ExitCode {
         otlp.stop();
     }
     outcome.unwrap_or_else(|failure| failure.report(app.json)).into()
+}
+
+/// The store or the server that is meant: the command line goes before the environment, and that before the file. A
+/// store whose URL is a server's is one.
+fn where_to(
+    matches: &ArgMatches,
+    store: Option<String>,
+    server: Option<String>,
+) -> Outcome<(Option<String>, Option<String>)> {
+    let rank = |name| match matches.value_source(name) {
+        Some(ValueSource::CommandLine) => 2,
+        Some(ValueSource::EnvVariable) => 1,
+        _ => 0,
+    };
+    let (store, server) = match (store, server) {
+        (Some(_), Some(_)) if rank("store") == rank("server") => {
+            return Err(Failure::usage("a store and a server are named; one of them is meant")
+                .hint("the command line goes before the environment, and that before the file"));
+        }
+        (Some(store), Some(_)) if rank("store") > rank("server") => (Some(store), None),
+        (_, Some(server)) => (None, Some(server)),
+        (store, None) => (store, None),
+    };
+    Ok(match store {
+        Some(url) if app::is_server(&url) => (None, Some(url)),
+        store => (store, server),
+    })
 }
 
 impl Command {

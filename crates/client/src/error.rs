@@ -5,6 +5,9 @@ use std::time::Duration;
 use thiserror::Error;
 use tidemill_core::problem::Problem;
 
+/// How a sentence begins that is about the first job of a batch.
+const FIRST: &str = "job 0: ";
+
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -63,11 +66,30 @@ impl Error {
         }
     }
 
+    /// Of a batch of one, the answer does not say which.
+    pub(crate) fn of_one(mut self) -> Self {
+        if let Self::Refused { problem, .. } = &mut self
+            && problem.detail.starts_with(FIRST)
+        {
+            problem.detail.drain(..FIRST.len());
+        }
+        self
+    }
+
     /// The status of the answer, if there was one that says why.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Refused { problem, .. } => Some(problem.status),
             _ => None,
+        }
+    }
+
+    /// Whether it may have been done all the same.
+    pub fn is_unknown(&self) -> bool {
+        match self {
+            Self::Engine(tidemill::Error::Store(error)) => error.is_unknown(),
+            Self::Unreachable { .. } => true,
+            _ => false,
         }
     }
 

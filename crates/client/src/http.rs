@@ -11,6 +11,7 @@ use http::{Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use tidemill_core::problem::Problem;
 use url::Url;
 
@@ -24,6 +25,8 @@ const AGENT: &str = concat!("tidemill-client/", env!("CARGO_PKG_VERSION"));
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// Of an answer that is no problem document, so much is shown.
 const SHOWN_CHARS_MAX: usize = 200;
+/// The most rows of one page of a list.
+pub(crate) const PAGE_MAX: usize = 1000;
 /// What stands for itself in a segment of a path.
 const SEGMENT: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
@@ -129,9 +132,26 @@ impl Client {
         self.value(self.request(Method::POST, path).json(body)).await
     }
 
+    /// A request that has nothing to say beside its path.
+    pub(crate) async fn ask<T: DeserializeOwned>(&self, method: Method, path: &Path) -> Result<T> {
+        self.value(self.request(method, path)).await
+    }
+
+    /// Sends it; what is answered has nothing that its sender does not know.
+    pub(crate) async fn told(&self, request: Request) -> Result<()> {
+        // Read to its end, so that the connection can be used again.
+        let read = self.answer(request).await?.bytes().await;
+        read.map(drop).map_err(|reason| self.unreachable(reason))
+    }
+
+    /// A request whose answer lasts: whoever reads it watches the time.
+    pub(crate) fn lasting(&self, method: Method, path: &Path) -> Request {
+        Request::new(method, &format!("{}{}", self.0.url, path.0))
+    }
+
     /// A request; [`value`](Self::value) or [`answer`](Self::answer) sends it.
     pub(crate) fn request(&self, method: Method, path: &Path) -> Request {
-        Request::new(method, &format!("{}{}", self.0.url, path.0)).timeout(ANSWER_TIMEOUT)
+        self.lasting(method, path).timeout(ANSWER_TIMEOUT)
     }
 
     /// The same for a request that the server answers only after `wait`, or sooner.
@@ -181,9 +201,25 @@ impl Client {
         Error::Unreadable { url: self.0.url.clone(), reason }
     }
 
+    /// Nothing has come for too long.
+    pub(crate) fn silent(&self) -> Error {
+        self.unreachable("no answer in time".to_owned())
+    }
+
     fn unreachable(&self, reason: Reason) -> Error {
         Error::Unreachable { url: self.0.url.clone(), reason }
     }
+}
+
+/// JSON that is sent as it is, digit by digit.
+pub(crate) type Raw = Box<RawValue>;
+
+/// This text, which must be JSON.
+pub(crate) fn raw(text: &str) -> Result<Raw> {
+    let parsed = RawValue::from_string(text.to_owned()).map_err(|error| {
+        tidemill::Error::from(tidemill_core::Error::PayloadNotJson { reason: error.to_string() })
+    });
+    Ok(parsed?)
 }
 
 /// A path of the API; names in it are encoded.

@@ -4,12 +4,28 @@
 //! it. What the server refuses keeps its stable code ([`Error::code`]). It refuses to guess: nothing is sent twice
 //! unless the server makes one thing of it.
 
+mod audit;
+mod credentials;
+mod dead;
 mod error;
+mod flows;
+mod health;
 mod http;
 mod jobs;
+mod queues;
+mod schedules;
+mod stream;
+mod webhooks;
 mod work;
+mod workflows;
 
+pub use audit::Audit;
+pub use credentials::Credentials;
+pub use dead::Dead;
 pub use error::{Error, Result};
 pub use http::{Builder, Client};
+pub use schedules::Schedules;
+pub use stream::Follow;
 pub use tidemill_core::wire;
+pub use webhooks::Webhooks;
 pub use work::Work;

@@ -6,7 +6,11 @@ mod client {
     #[macro_use]
     pub mod kit;
 
+    mod dead;
     mod jobs;
+    mod queues;
+    mod schedules;
+    mod streams;
     mod tls;
     mod work;
 }

@@ -55,6 +55,7 @@ impl Act {
 /// call them done is to hide them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Role {
     /// Looks.
     Viewer,
@@ -110,6 +111,7 @@ impl FromStr for Role {
 /// assert!(!grant.may(Act::Work) && !grant.may_queue("pay"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Grant {
     /// What its holder is there for.
     pub role: Role,

@@ -118,6 +118,7 @@ impl std::str::FromStr for DeadPlace {
 
 /// A rule that sends known-recoverable dead letters on their way again by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RedriveRule {
     /// Names it.
     pub name: String,

@@ -9,6 +9,7 @@ pub mod alert;
 pub mod audit;
 pub mod clock;
 pub mod credit;
+pub mod cursor;
 pub mod dead;
 pub mod depth;
 pub mod error;

@@ -22,8 +22,8 @@ use crate::docs;
 use crate::guard::guard;
 use crate::problem::{Problem, Refusal};
 use crate::routes::{
-    alerts, audit, dead, flows, health, jobs, journal, limits, metrics, plans, queues, schedules,
-    streams, webhooks, work, workers, workflows,
+    alerts, audit, dead, flows, health, jobs, journal, limits, metrics, overview, plans, queues,
+    rules, schedules, streams, tokens, webhooks, work, workers, workflows,
 };
 use crate::settings::Settings;
 use crate::tls::Tls;
@@ -56,6 +56,7 @@ pub(crate) struct App {
         (name = "workers", description = "Who works"),
         (name = "work", description = "What a worker does: register, claim, settle, beat, keep a journal"),
         (name = "audit", description = "Who did what"),
+        (name = "tokens", description = "Who may talk to the server, and what they may do"),
         (name = "health", description = "Whether the server lives, and can do its work"),
     )
 )]
@@ -69,6 +70,7 @@ fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .merge(streams::routes())
         .merge(dead::routes())
         .merge(plans::routes())
+        .merge(rules::routes())
         .merge(queues::routes())
         .merge(schedules::routes())
         .merge(flows::routes())
@@ -78,6 +80,8 @@ fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .merge(workers::routes())
         .merge(metrics::routes())
         .merge(alerts::routes())
+        .merge(overview::routes())
+        .merge(tokens::routes())
         .merge(audit::routes())
         .merge(work::routes())
         .merge(journal::routes())

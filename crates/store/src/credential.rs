@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tidemill_core::access::Standing;
 use tidemill_core::access::secret::SecretHash;
 use tidemill_core::{CredentialId, Grant, Role};
@@ -42,7 +42,8 @@ pub enum Added {
 }
 
 /// A credential as people see it: all but its secret.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CredentialView {
     /// Names it for ever.
     pub id: CredentialId,

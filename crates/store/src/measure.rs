@@ -1,6 +1,7 @@
 //! What a store measures: its way to the database in this process, and the health of the database.
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use tidemill_core::depth::Sample;
 use tidemill_core::flow::FlowState;
 use tidemill_core::measure::Seen;
@@ -32,7 +33,8 @@ pub struct FlowCount {
 }
 
 /// What came into a queue and went out of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Passed {
     /// The queue.
     pub queue: String,

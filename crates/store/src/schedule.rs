@@ -1,5 +1,7 @@
 //! Schedules as the store keeps them: what is asked of it, and what people see.
 
+mod wire;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tidemill_core::schedule::due::MissedSlots;
@@ -226,7 +228,7 @@ pub enum FireAnswer {
 }
 
 /// What became of one slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Fired {
     /// The slot.
@@ -240,7 +242,7 @@ pub struct Fired {
 }
 
 /// One entry of a schedule's history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FireView {
     /// The slot; of several that were missed, the first.

@@ -145,12 +145,13 @@ impl JobFilter {
 }
 
 /// A page of jobs, and where the next one begins.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct JobPage {
     /// Those that match, newest first.
     pub jobs: Vec<JobView>,
     /// What to ask for as `before` for what follows, also where this page is not full: then so many jobs were
     /// looked at as one page may. `None`: nothing follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<JobId>,
 }
 

@@ -17,6 +17,8 @@ use crate::output;
 use crate::progress::Late;
 use phases::Phases;
 
+const WHY_STORE: &str = "it measures the store itself";
+
 const PURGE_PAGE: usize = 1000;
 
 /// How much to measure.
@@ -48,6 +50,7 @@ pub struct Figures {
 /// Measures.
 pub async fn run(app: &App, args: Args) -> Outcome {
     let scratch = tempfile::Builder::new().prefix("tidemill-bench-").tempdir()?;
+    app.refuse_server(WHY_STORE)?;
     let url = app.store.clone();
     let url =
         url.unwrap_or_else(|| format!("sqlite:{}", scratch.path().join("bench.db").display()));

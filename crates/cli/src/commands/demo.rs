@@ -28,6 +28,8 @@ use gates::Gates;
 use handlers::{KeyService, Plan};
 use tally::{Tally, Watch};
 
+const WHY_STORE: &str = "it makes jobs and runs them in one process";
+
 const SIGN_UPS: f64 = 360.0;
 const ARRIVALS: Duration = Duration::from_secs(8);
 const FOLLOW_UP_DELAY: Duration = Duration::from_secs(3);
@@ -48,7 +50,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     if !(0.01..=100.0).contains(&args.scale) {
         return Err(Failure::usage("--scale is a number between 0.01 and 100"));
     }
-    let mill = app.open().await?;
+    let mill = app.open_store(WHY_STORE).await?;
     let plan = Plan {
         run: format!("demo-{}", fastrand::u32(..)),
         began_at: mill.now().await?,

@@ -12,6 +12,7 @@ use tokio::io::AsyncReadExt;
 use crate::app::App;
 use crate::commands::jobs::wait::{self, Patience};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::mill::Mill;
 use crate::output;
 pub use wishes::Wishes;
 
@@ -71,7 +72,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     outcome
 }
 
-async fn answer(app: &App, mill: &Tidemill, receipt: Receipt, wait: Option<Patience>) -> Outcome {
+async fn answer(app: &App, mill: &Mill, receipt: Receipt, wait: Option<Patience>) -> Outcome {
     let (id, word) = (receipt.id(), word(&receipt));
     if let Receipt::Rejected { id } = receipt {
         if app.json {

@@ -11,11 +11,12 @@ mod start;
 mod undo;
 mod watch;
 
-use tidemill::{FlowId, Tidemill};
+use tidemill::FlowId;
 
 use crate::app::App;
 use crate::commands::jobs::wait::Patience;
 use crate::exit::Outcome;
+use crate::mill::Mill;
 
 /// What to do with flows. Without a verb they are listed.
 #[derive(Debug, clap::Args)]
@@ -55,7 +56,7 @@ enum Verb {
 }
 
 /// Shows a flow until it has ended.
-pub async fn follow(app: &App, mill: &Tidemill, id: FlowId) -> Outcome {
+pub async fn follow(app: &App, mill: &Mill, id: FlowId) -> Outcome {
     watch::run(app, mill, id).await
 }
 

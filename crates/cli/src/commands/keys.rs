@@ -10,6 +10,8 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 use crate::progress::Late;
 
+const WHY_STORE: &str = "keys stay where the store is";
+
 const AFTER_HELP: &str = "\
 Keys are read from the file that TIDEMILL_KEYS_FILE names, or from TIDEMILL_KEYS itself: one to a line, an id and
 32 bytes in base64. The first one encrypts, all of them decrypt.
@@ -56,7 +58,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
 }
 
 async fn list(app: &App) -> Outcome {
-    let mill = app.open_existing().await?;
+    let mill = app.open_existing_store(WHY_STORE).await?;
     let counts = Late::wait("counting").during(mill.key_counts()).await;
     mill.close().await;
     let counts = counts?;
@@ -82,12 +84,13 @@ async fn list(app: &App) -> Outcome {
 }
 
 async fn rotate(app: &App) -> Outcome {
+    app.refuse_server(WHY_STORE)?;
     if crate::app::keys()?.is_empty() {
         return Err(Failure::usage("there is no key to encrypt with").hint(
             "name a file with keys by TIDEMILL_KEYS_FILE; `tidemill keys --help` says more",
         ));
     }
-    let mill = app.open_existing().await?;
+    let mill = app.open_existing_store(WHY_STORE).await?;
     let rows = mill.key_counts().await?.iter().map(|count| count.rows).sum();
     let mut bar = Late::new("rotating", Some(rows));
     let rotated = mill.rotate_keys(|so_far| bar.set(so_far.seen)).await;

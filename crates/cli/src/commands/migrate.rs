@@ -10,8 +10,11 @@ use crate::exit::{Exit, Outcome};
 use crate::output;
 use crate::progress::Late;
 
+const WHY_STORE: &str = "a schema is changed in the database";
+
 /// Migrates the store.
 pub async fn run(app: &App) -> Outcome {
+    app.refuse_server(WHY_STORE)?;
     let (from, to) = match Tidemill::builder().migrate(false).open(app.url()).await {
         Ok(mill) => {
             mill.close().await;
@@ -22,7 +25,7 @@ pub async fn run(app: &App) -> Outcome {
         }
         Err(error) => return Err(error.into()),
     };
-    let mill = Late::wait("migrating").during(app.open()).await?;
+    let mill = Late::wait("migrating").during(app.open_store(WHY_STORE)).await?;
     mill.close().await;
     if app.json {
         let document = serde_json::json!({ "migrated": from.is_some(), "from": from, "to": to });

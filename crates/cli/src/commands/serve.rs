@@ -14,6 +14,8 @@ use crate::app::{App, interrupted};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 
+const WHY_STORE: &str = "it is a server itself";
+
 const AFTER_HELP: &str = "\
 Examples:
   tidemill serve
@@ -90,7 +92,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         return Err(Failure::usage("--tls-cert and --tls-key go together"));
     }
     let stopped = interrupted();
-    let mill = app.open_patiently().await?;
+    let mill = app.open_patiently(WHY_STORE).await?;
     let Args { listen, require_token, hosts, origins, tls_cert, tls_key, .. } = args;
     let tls = tls_cert.zip(tls_key).map(|(certificate, key)| TlsFiles { certificate, key });
     let scheme = if tls.is_some() { "https" } else { "http" };

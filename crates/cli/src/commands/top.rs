@@ -19,7 +19,7 @@ use crate::duration::Span;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 use draw::draw;
-use picture::{OfStore, Picture, Source};
+use picture::{OfMill, Picture, Source};
 
 const EVERY_MIN: Duration = Duration::from_millis(500);
 /// The size of one that is printed.
@@ -39,7 +39,7 @@ pub struct Args {
 /// Shows it until q is pressed.
 pub async fn run(app: &App, args: Args) -> Outcome {
     let mill = app.open_existing().await?;
-    let mut source = OfStore::new(mill.clone());
+    let mut source = OfMill::new(mill.clone());
     let shown = if args.once || app.json {
         source.look().await.map(|picture| print(app, &picture))
     } else if std::io::stdout().is_terminal() {

@@ -10,7 +10,7 @@ use tidemill::core::webhook::sign::SigningSecret;
 use tidemill::core::webhook::{Event, Webhook};
 use tidemill::{JobId, State, WebhookView};
 
-use crate::app::App;
+use crate::app::{App, whoami};
 use crate::duration::{Span, relative};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
@@ -125,7 +125,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         Verb::Deliveries { name, state, limit } => deliveries(app, &name, state, limit).await,
         Verb::Redeliver { name, delivery } => {
             let mill = app.open_existing().await?;
-            let by = mill.webhooks().redeliver(&name, delivery, "cli").await?;
+            let by = mill.webhooks().redeliver(&name, delivery, &whoami()).await?;
             mill.close().await;
             output::line(by);
             Ok(Exit::Ok)

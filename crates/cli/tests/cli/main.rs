@@ -20,6 +20,7 @@ mod mill;
 mod otlp;
 mod program;
 mod queues;
+mod remote;
 mod schedules;
 mod serve;
 mod stores;

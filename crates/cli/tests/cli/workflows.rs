@@ -39,7 +39,7 @@ fn work(mill: &Mill, act: impl AsyncFnOnce(&Tidemill) -> Option<JobId>) -> Optio
     })
 }
 
-fn begin(mill: &Mill) -> String {
+pub fn begin(mill: &Mill) -> String {
     let enqueue =
         async |tide: &Tidemill| Some(tide.enqueue(Order { number: 21 }).await.unwrap().id());
     work(mill, enqueue).unwrap().to_string()

@@ -113,6 +113,15 @@ impl Request {
         self
     }
 
+    /// With this header, in place of what every request has there.
+    pub(crate) fn header(mut self, name: HeaderName, value: &str) -> Self {
+        match HeaderValue::from_str(value) {
+            Ok(value) => drop(self.headers.insert(name, value)),
+            Err(error) => self.head = Err(format!("the header {name}: {error}")),
+        }
+        self
+    }
+
     /// Its answer is to be read in this time.
     pub(crate) fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
@@ -136,6 +145,17 @@ impl Answer {
     /// A header, if it is there and is text.
     pub(crate) fn header(&self, name: HeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
+    }
+
+    /// What comes next of its body; nothing at its end.
+    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, Reason> {
+        while let Some(frame) = within(self.until, self.body.frame()).await? {
+            // What is no data is trailers, which say nothing here.
+            if let Ok(bytes) = frame.map_err(|error| reason(&error))?.into_data() {
+                return Ok(Some(bytes));
+            }
+        }
+        Ok(None)
     }
 
     /// All of its body.

@@ -4,7 +4,7 @@
 //! It refuses what makes a job what it is, or says where it stands (its kind, queue, tenant, keys, due time): whoever
 //! counts by those has counted it already.
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use super::{Job, Options, Priority};
@@ -37,43 +37,44 @@ pub const FIXED: [&str; 14] = [
 type Given<T> = Option<Option<T>>;
 
 /// What is to change of a job that waits, as JSON asks for it. What is not said stays; `null` takes a wish back.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Changes {
     /// In which band it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
     /// What its handler gets. A unique key that was made of the payload stays as it is.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
-    #[serde(deserialize_with = "raw")]
+    #[serde(deserialize_with = "raw", skip_serializing_if = "Option::is_none")]
     pub payload: Option<Box<RawValue>>,
     /// Attempts in all, the first included.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<u16>))]
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub attempts: Given<u16>,
     /// The delay between attempts.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<BackoffText>))]
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub backoff: Given<BackoffText>,
     /// One attempt may run this long.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Span>))]
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub run_timeout: Given<Span>,
     /// It is dead if no attempt has started this long after it was due.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Span>))]
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub start_within: Given<Span>,
     /// It is dead if it has not finished after this long.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Span>))]
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub finish_within: Given<Span>,
     /// Words to search by.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<String>>))]
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub tags: Given<Vec<String>>,
     /// It is kept this long after it has finished.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Span>))]
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub retain: Given<Span>,
 }
 

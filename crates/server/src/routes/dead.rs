@@ -1,4 +1,4 @@
-//! Dead letters: look, group, note, triage, archive. One of them is let go again as a job is (`retry`).
+//! Dead letters: look, group, sample, note, triage, archive, replay.
 
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use axum::{Extension, Json};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use tidemill::store::{DeadGroup, DeadLetter};
 use tidemill::{DeadFilter, Triage};
 use tidemill_core::JobId;
@@ -24,7 +25,12 @@ const LIST: &str = "dead";
 const IDS_MAX: usize = 1000;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(groups)).routes(routes!(note))
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(groups))
+        .routes(routes!(sample))
+        .routes(routes!(note))
+        .routes(routes!(replay))
 }
 
 /// Which dead letters are meant. Every condition that is given must hold.
@@ -32,6 +38,8 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Filter {
+    /// Those of these ids, with commas between them.
+    ids: Option<String>,
     kind: Option<String>,
     queue: Option<String>,
     tenant: Option<String>,
@@ -44,6 +52,8 @@ struct Filter {
     died_until: Option<Timestamp>,
     /// The error contains this text.
     error_contains: Option<String>,
+    /// The payload has this value at this path: `user.id=42`.
+    payload_field: Option<String>,
     /// Those that were put aside, too.
     #[serde(default)]
     archived: bool,
@@ -61,7 +71,18 @@ impl Filter {
         caller.check_queue(queue.as_deref().unwrap_or("*"))?;
         caller.check_tenant(&mut tenant)?;
         let Self { died_from, died_until, error_contains, archived, .. } = self;
-        let (ids, payload_field) = (Vec::new(), None);
+        let ids = self.ids.iter().flat_map(|ids| ids.split(',')).map(|id| {
+            let wrong = |error| Refusal::request(format!("{id:?} in ids is not an id: {error}"));
+            id.parse::<JobId>().map_err(wrong)
+        });
+        let ids = ids.collect::<Answer<_>>()?;
+        let payload_field = self.payload_field.as_ref().map(|field| {
+            let (path, value) = field.split_once('=').ok_or_else(|| {
+                Refusal::request("payload_field is a path and a value: user.id=42")
+            })?;
+            Ok::<_, Refusal>((path.to_owned(), value.to_owned()))
+        });
+        let payload_field = payload_field.transpose()?;
         Ok(DeadFilter {
             ids,
             kind,
@@ -118,6 +139,19 @@ async fn groups(
     Ok(Json(app.mill.dead().groups(&filter.of(&caller)?).await?))
 }
 
+/// Some of the latest 10,000, drawn at random: `limit` of them, to look at before deciding on all.
+#[utoipa::path(get, path = "/v1/dead/sample", operation_id = "sample_dead", tag = "dead", params(Filter), responses(
+    (status = 200, body = Vec<DeadLetter>),
+))]
+async fn sample(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Params(filter): Params<Filter>,
+) -> Answer<Json<Vec<DeadLetter>>> {
+    let number = cursor::rows(filter.limit)?;
+    Ok(Json(app.mill.dead().sample(&filter.of(&caller)?, number).await?))
+}
+
 /// What is to be made of dead letters.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -151,12 +185,7 @@ async fn note(
     caller: Caller,
     Body(Remark { ids, text, triage, archive }): Body<Remark>,
 ) -> Answer<(Extension<Detail>, Json<Noted>)> {
-    if ids.is_empty() || ids.len() > IDS_MAX {
-        return Err(Refusal::request(format!(
-            "give between 1 and {IDS_MAX} ids, not {}",
-            ids.len()
-        )));
-    }
+    check_number(&ids)?;
     if triage.is_some() && archive {
         let detail = "letters are given a triage or put aside, one after the other";
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "request_invalid", detail));
@@ -172,4 +201,59 @@ async fn note(
     };
     let word = triage.map_or(if archive { "archived" } else { "noted" }, Triage::word);
     Ok((detail(format!("{word} {letters} letters")), Json(Noted { letters })))
+}
+
+fn check_number(ids: &[JobId]) -> Answer<()> {
+    if ids.is_empty() || ids.len() > IDS_MAX {
+        let detail = format!("give between 1 and {IDS_MAX} ids, not {}", ids.len());
+        return Err(Refusal::request(detail));
+    }
+    Ok(())
+}
+
+/// Which dead letters go on their way again.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+struct ReplayWish {
+    /// At most 1,000.
+    ids: Vec<JobId>,
+    /// Another payload, for one of them alone.
+    #[serde(default)]
+    #[schema(value_type = Option<serde_json::Value>)]
+    payload: Option<Box<RawValue>>,
+}
+
+/// Those that went.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct ReplaySent {
+    /// They were dead, and are ready now. The others are on their way already, or have recovered, or are not there.
+    replayed: Vec<JobId>,
+}
+
+/// Sends dead letters on their way again at once, with all attempts unspent. Many of them go better by a plan.
+#[utoipa::path(post, path = "/v1/dead/replay", operation_id = "replay_dead", tag = "dead", request_body = ReplayWish,
+    responses(
+        (status = 200, body = ReplaySent),
+        (status = 404, body = Problem, content_type = "application/problem+json", description = "One is not there"),
+    ))]
+async fn replay(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Body(ReplayWish { ids, payload }): Body<ReplayWish>,
+) -> Answer<(Extension<Detail>, Json<ReplaySent>)> {
+    check_number(&ids)?;
+    for id in &ids {
+        caller.check_job(&app, *id).await?;
+    }
+    let (dead, by) = (app.mill.dead(), caller.name());
+    let replayed = match (&payload, &ids[..]) {
+        (None, _) => dead.replay_these(&ids, by).await?,
+        (Some(payload), [id]) => match app.mill.retry(*id, by, Some(payload.get())).await {
+            Ok(_) => ids,
+            Err(tidemill::Error::JobNotNow { .. }) => Vec::new(),
+            Err(error) => return Err(error.into()),
+        },
+        (Some(_), _) => return Err(Refusal::request("another payload is for one letter alone")),
+    };
+    Ok((detail(format!("replayed {} letters", replayed.len())), Json(ReplaySent { replayed })))
 }

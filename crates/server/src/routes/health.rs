@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
+use jiff::Timestamp;
+use serde::Serialize;
 use tidemill_core::WorkerId;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
 use crate::api::App;
-use crate::problem::{Problem, Refusal};
+use crate::problem::{Answer, Problem, Refusal};
 
 /// How long the store may take to write.
 const WRITE_MAX: Duration = Duration::from_secs(2);
@@ -25,7 +28,25 @@ pub(crate) struct Health {
 }
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(livez)).routes(routes!(readyz)).routes(routes!(startupz))
+    OpenApiRouter::new()
+        .routes(routes!(livez))
+        .routes(routes!(readyz))
+        .routes(routes!(startupz))
+        .routes(routes!(now))
+}
+
+/// The present.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct Present {
+    /// By the clock of the store.
+    now: Timestamp,
+}
+
+/// The present of the store, by which leases and due times are judged, whatever the clocks of callers say.
+#[utoipa::path(get, path = "/v1/now", operation_id = "show_now", tag = "health",
+    responses((status = 200, body = Present)))]
+async fn now(State(app): State<Arc<App>>) -> Answer<Json<Present>> {
+    Ok(Json(Present { now: app.mill.now().await? }))
 }
 
 /// The process lives.

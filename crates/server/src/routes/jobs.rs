@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidemill::store::view::AttemptView;
-use tidemill::{CancelAnswer, Enqueue, JobFilter, JobView, Receipt, Signal};
+use tidemill::{CancelAnswer, Enqueue, JobFilter, JobView, Receipt, Retried, Signal};
 use tidemill_core::job::edit::{Changes, FIXED};
 use tidemill_core::span::Span;
 use tidemill_core::why::Why;
@@ -361,10 +361,18 @@ struct RetryBody {
     payload: Option<Box<RawValue>>,
 }
 
+/// A job that was let go, and what that took.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct LetGo {
+    #[serde(flatten)]
+    job: JobView,
+    retried: Retried,
+}
+
 /// Lets a job start now: a dead one again, one that waits for the clock without waiting.
 #[utoipa::path(post, path = "/v1/jobs/{id}/retry", operation_id = "retry_job", tag = "jobs",
     params(("id" = JobId, Path)), request_body = RetryBody, responses(
-        (status = 200, body = JobView),
+        (status = 200, body = LetGo, headers(("ETag" = String))),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "It is neither"),
     ))]
 async fn retry(
@@ -372,12 +380,13 @@ async fn retry(
     caller: Caller,
     Named(id): Named<JobId>,
     Body(RetryBody { payload }): Body<RetryBody>,
-) -> Answer<Tagged> {
+) -> Answer<(etag::Tag, Json<LetGo>)> {
     caller.check_job(&app, id).await?;
     let payload = payload.as_ref().map(|raw| raw.get());
     let retried = app.mill.retry(id, caller.name(), payload).await;
-    retried.map_err(|error| Refusal::from(error).about(id))?;
-    show(State(app), caller, Named(id)).await
+    let retried = retried.map_err(|error| Refusal::from(error).about(id))?;
+    let (tag, Json(job)) = show(State(app), caller, Named(id)).await?;
+    Ok((tag, Json(LetGo { job, retried })))
 }
 
 /// A message to a run of a workflow.

@@ -334,18 +334,30 @@ async fn preview(
     Ok(Json(app.mill.schedules().preview(&name, slots).await?))
 }
 
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct AheadOf {
+    /// So many slots, 10 unless given.
+    #[param(minimum = 1, maximum = 1000)]
+    slots: Option<u32>,
+    /// The name it would have, which decides its place in a window.
+    name: Option<String>,
+}
+
 /// The next slots of a schedule that is only described. Checks it; writes nothing.
 #[utoipa::path(post, path = "/v1/schedule-preview", operation_id = "preview_schedule_of", tag = "schedules",
-    params(Ahead),
+    params(AheadOf),
     request_body(content = ScheduleWish, example = json!({ "cron": "30 2 * * *", "job": { "kind": "report" } })),
     responses((status = 200, body = Vec<ComingSlot>)))]
 async fn preview_of(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Params(Ahead { slots }): Params<Ahead>,
+    Params(AheadOf { slots, name }): Params<AheadOf>,
     Body(mut wish): Body<ScheduleWish>,
 ) -> Answer<Json<Vec<ComingSlot>>> {
     caller.check_wish(&mut wish.job)?;
     let slots = cursor::rows(slots.or(Some(SLOTS_DEFAULT)))?;
-    Ok(Json(app.mill.schedules().preview_of(wish.named("preview")?, slots).await?))
+    let name = name.as_deref().unwrap_or("preview");
+    Ok(Json(app.mill.schedules().preview_of(wish.named(name)?, slots).await?))
 }

@@ -9,7 +9,7 @@ use axum::extract::State;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tidemill::{ForkAs, RunActView, RunFilter, RunView, Signal};
+use tidemill::{CancelAnswer, ForkAs, RunActView, RunFilter, RunView, Signal};
 use tidemill_core::span::Span;
 use tidemill_core::{JobId, State as JobState};
 use utoipa_axum::router::OpenApiRouter;
@@ -185,6 +185,9 @@ struct RunActed {
     /// The new run of a fork.
     #[serde(skip_serializing_if = "Option::is_none")]
     fork: Option<JobId>,
+    /// What became of a cancel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cancel: Option<CancelAnswer>,
 }
 
 /// Acts on a run: pause, resume, reset, fork, skip, fail, edit or cancel.
@@ -201,7 +204,7 @@ async fn act(
 ) -> Answer<Json<RunActed>> {
     caller.check_job(&app, id).await?;
     let (mill, by, why) = (&app.mill, caller.name(), act.why.as_str());
-    let mut fork = None;
+    let (mut fork, mut cancel) = (None, None);
     match act.act {
         Word::Pause => mill.pause_run(id, by, why).await?,
         Word::Resume => mill.resume_run(id, by, why).await?,
@@ -216,11 +219,9 @@ async fn act(
             mill.fail_step(id, act.step()?, message, by, why).await?;
         }
         Word::Edit => mill.edit_step(id, act.step()?, &act.output, by, why).await?,
-        Word::Cancel => {
-            mill.cancel_run(id, by, why).await?;
-        }
+        Word::Cancel => cancel = Some(mill.cancel_run(id, by, why).await?),
     }
-    Ok(Json(RunActed { fork }))
+    Ok(Json(RunActed { fork, cancel }))
 }
 
 /// A message to a run that asks for an answer.

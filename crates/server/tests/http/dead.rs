@@ -1,10 +1,16 @@
 //! Dead letters.
 
+use reqwest::Method;
 use serde_json::json;
+use tidemill::{Grant, Role};
 
 use super::kit::Kit;
 
-over_both_stores!(letters_are_listed_grouped_noted_and_put_aside);
+over_both_stores!(
+    letters_are_listed_grouped_noted_and_put_aside,
+    letters_are_sampled_and_replayed,
+    rules_are_of_those_who_reach_their_queue,
+);
 
 async fn letters_are_listed_grouped_noted_and_put_aside(kit: Kit) {
     let worker = kit.work().await;
@@ -49,5 +55,63 @@ async fn letters_are_listed_grouped_noted_and_put_aside(kit: Kit) {
     kit.get("/v1/dead?limit=1001").await.refused(400, "request_invalid", "1000");
     kit.get("/v1/dead?cursor=66").await.refused(400, "request_invalid", "cursor");
     kit.get("/v1/dead?triage=lost").await.refused(400, "request_invalid", "");
+    kit.close().await;
+}
+
+async fn letters_are_sampled_and_replayed(kit: Kit) {
+    let worker = kit.work().await;
+    let mut ids = Vec::new();
+    for n in 0..3 {
+        let id = kit.enqueue(json!({ "kind": "fail", "payload": n })).await;
+        assert_eq!(kit.finished(&id).await["state"], "dead");
+        ids.push(id);
+    }
+    worker.stop().await;
+    let drawn = kit.get("/v1/dead/sample?limit=2").await.is(200).body;
+    let drawn: Vec<_> = drawn.as_array().unwrap().iter().map(|one| one["id"].clone()).collect();
+    assert!(drawn.len() == 2 && drawn[0] != drawn[1], "{drawn:?}");
+    kit.get("/v1/dead/sample?limit=0").await.refused(400, "request_invalid", "1000");
+
+    let replay = async |body| kit.post("/v1/dead/replay", body).await;
+    let two = json!({ "ids": ids, "payload": 1 });
+    replay(two).await.refused(400, "request_invalid", "one letter alone");
+    replay(json!({ "ids": [] })).await.refused(400, "request_invalid", "1000");
+    let told = replay(json!({ "ids": [ids[0]], "payload": { "n": 1.5 } })).await.is(200);
+    assert_eq!(told.body["replayed"], json!([ids[0]]));
+    let job = kit.get(&format!("/v1/jobs/{}", ids[0])).await.is(200).body;
+    assert_eq!((&job["state"], &job["payload"]), (&json!("ready"), &json!({ "n": 1.5 })));
+    let told = replay(json!({ "ids": ids })).await.is(200);
+    let mut went: Vec<_> = told.body["replayed"].as_array().unwrap().clone();
+    went.sort_by_key(ToString::to_string);
+    assert_eq!(went, [json!(ids[1]), json!(ids[2])], "the first is on its way already");
+    assert_eq!(replay(json!({ "ids": ids })).await.is(200).body["replayed"], json!([]));
+    kit.close().await;
+}
+
+async fn rules_are_of_those_who_reach_their_queue(kit: Kit) {
+    let kit = kit.closed().await;
+    let admin = kit.credential("admin", Grant::new(Role::Admin)).await;
+    let grant = Grant { queues: vec!["mail".into()], ..Grant::new(Role::Operator) };
+    let mail = kit.credential("mail", grant).await;
+    let rule = async |secret: &str, method, name: &str, body| {
+        kit.ask(secret, method, &format!("/v1/dead/rules/{name}"), body).await
+    };
+    let flaky = json!({ "queue": "mail", "class": "transient", "delay": "90s" });
+    let told = rule(&mail, Method::PUT, "flaky", flaky).await.is(200).body;
+    assert_eq!((&told["delay_ms"], &told["redrives_max"]), (&json!(90_000), &json!(1)));
+    rule(&admin, Method::PUT, "all", json!({})).await.is(200);
+    let seen = kit.ask(&mail, Method::GET, "/v1/dead/rules", json!({})).await.is(200).body;
+    assert_eq!((seen.as_array().unwrap().len(), &seen[0]["name"]), (1, &json!("flaky")));
+    let other = json!({ "queue": "other" });
+    rule(&mail, Method::PUT, "mine", other).await.refused(403, "queue_refused", "other");
+    let own = json!({ "queue": "mail" });
+    rule(&mail, Method::PUT, "all", own).await.refused(403, "queue_refused", "");
+    rule(&mail, Method::DELETE, "all", json!({})).await.refused(403, "queue_refused", "");
+    rule(&mail, Method::DELETE, "flaky", json!({})).await.is(204);
+    rule(&mail, Method::DELETE, "flaky", json!({})).await.is(204);
+    let never = json!({ "delay": "9000000d" });
+    rule(&admin, Method::PUT, "x", never).await.refused(400, "request_invalid", "a year");
+    let seen = kit.ask(&admin, Method::GET, "/v1/dead/rules", json!({})).await.is(200).body;
+    assert_eq!((seen.as_array().unwrap().len(), &seen[0]["name"]), (1, &json!("all")));
     kit.close().await;
 }

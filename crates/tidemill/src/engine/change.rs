@@ -1,5 +1,6 @@
 //! Changes a job that waits, and lets one go that is dead or waits for the clock.
 
+use serde::{Deserialize, Serialize};
 use tidemill_core::job::edit::{Changes, Edit};
 use tidemill_core::redact::HIDDEN;
 use tidemill_core::{Error as Invalid, JobId, Priority, State};
@@ -10,7 +11,9 @@ use crate::engine::telemetry::verb;
 use crate::error::{Error, Result};
 
 /// What it took to let a job go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Retried {
     /// It was dead, and is on its way again with all attempts unspent.
     Replayed,

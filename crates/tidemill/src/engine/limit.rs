@@ -4,6 +4,7 @@
 //! followed as they are: in every process, from the moment it is set.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use tidemill_core::Error as Invalid;
 use tidemill_core::gate::{GateView, Limit, PART, Per};
 use tidemill_core::queue::QueueRules;
@@ -13,7 +14,7 @@ use crate::engine::Tidemill;
 use crate::error::{Error, Result};
 
 /// A limit and whose jobs it means.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NamedLimit {
     /// Its name.
@@ -26,7 +27,7 @@ pub struct NamedLimit {
 }
 
 /// A limit, and how it stands.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LimitState {
     /// The limit.

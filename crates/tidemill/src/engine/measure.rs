@@ -5,6 +5,7 @@
 //! global: each [`Tidemill`] measures for itself (docs/decisions/0023 says why). What is of the store is looked at
 //! only when somebody wants to see it (`overview.rs`).
 
+pub mod glance;
 pub mod names;
 pub mod overview;
 mod page;

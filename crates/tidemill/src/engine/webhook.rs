@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tidemill_core::gate::{Breaker, Limit, PART, Per};
 use tidemill_core::queue::QueueRules;
 use tidemill_core::webhook::sign::{Secrets, SigningSecret};
@@ -28,7 +28,7 @@ const LOOKS_MAX: usize = 20;
 pub struct Webhooks<'a>(&'a Tidemill);
 
 /// A webhook as people see it: all but its secrets.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WebhookView {
     /// Names it for ever; the key of its deliveries.
@@ -55,7 +55,7 @@ pub struct WebhookView {
 }
 
 /// What became of one message. Bodies of answers are not kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Delivery {
     /// The job that delivers it; its attempts are the log.

@@ -46,6 +46,13 @@ impl Signal {
         Self { id: Some(id.into()), ..self }
     }
 
+    /// Its name, what it carries as JSON, and its id: for those who send it to an engine elsewhere.
+    pub fn parts(&self) -> Result<(&str, &str, Option<&str>)> {
+        let refused = |reason: &String| Invalid::PayloadNotJson { reason: reason.clone() };
+        let payload = self.payload.as_deref().map_err(refused)?;
+        Ok((&self.name, payload, self.id.as_deref()))
+    }
+
     fn check(self, to: JobId, limits: &Limits) -> Result<Sent> {
         let bytes_max = tidemill_core::workflow::STEP_NAME_BYTES_MAX;
         name::check("signal", &self.name, bytes_max)?;

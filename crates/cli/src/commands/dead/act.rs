@@ -3,13 +3,14 @@
 //! Each act is recorded on the dead letter as a note: who, when and why. All but notes go by a plan, which is shown
 //! before it is applied, and can be undone.
 
-use tidemill::{DeadFilter, JobId, PlanAct, Tidemill, Triage};
+use tidemill::{DeadFilter, JobId, PlanAct, Triage};
 use tidemill_store::DeadLetter;
 
 use super::plans;
 use super::target::Target;
 use crate::app::{App, whoami};
 use crate::exit::{Exit, Outcome};
+use crate::mill::Mill;
 use crate::output;
 
 const PAGE: usize = 1000;
@@ -65,7 +66,7 @@ pub async fn note(app: &App, args: Note) -> Outcome {
 }
 
 /// All that are meant, listed first: what dies meanwhile is not among them.
-async fn matching(mill: &Tidemill, filter: &DeadFilter) -> Outcome<Vec<JobId>> {
+async fn matching(mill: &Mill, filter: &DeadFilter) -> Outcome<Vec<JobId>> {
     let (mut ids, mut before) = (Vec::new(), None);
     loop {
         let letters = mill.dead().list(filter, before, PAGE).await?;

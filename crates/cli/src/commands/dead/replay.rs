@@ -6,13 +6,14 @@
 use std::io::Write;
 use std::process::Command;
 
-use tidemill::{DeadFilter, JobId, PlanAct, ReplayPace, ReplayReport, Tidemill};
+use tidemill::{DeadFilter, JobId, PlanAct, ReplayPace, ReplayReport};
 
 use super::plans;
 use super::target::Target;
 use crate::app::{App, whoami};
 use crate::duration::{Span, short};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::mill::Mill;
 use crate::output;
 use crate::pretty::pretty;
 use crate::progress::Late;
@@ -88,7 +89,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     outcome
 }
 
-async fn one(app: &App, mill: &Tidemill, id: JobId, by: &str, payload: Option<String>) -> Outcome {
+async fn one(app: &App, mill: &Mill, id: JobId, by: &str, payload: Option<String>) -> Outcome {
     if !mill.dead().replay_one(id, by, payload.as_deref()).await? {
         let message = format!("the dead letter {id} is on its way already, or has recovered");
         return Err(Failure::new(Exit::Conflict, "not_dead", message)
@@ -98,13 +99,7 @@ async fn one(app: &App, mill: &Tidemill, id: JobId, by: &str, payload: Option<St
     Ok(Exit::Ok)
 }
 
-async fn many(
-    app: &App,
-    mill: &Tidemill,
-    filter: &DeadFilter,
-    by: &str,
-    pace: &ReplayPace,
-) -> Outcome {
+async fn many(app: &App, mill: &Mill, filter: &DeadFilter, by: &str, pace: &ReplayPace) -> Outcome {
     let bar = std::cell::RefCell::new(Late::new("replaying", Some(0)));
     let progress = |sent, all| {
         let mut bar = bar.borrow_mut();
@@ -141,7 +136,7 @@ fn tell(app: &App, report: &ReplayReport) {
 }
 
 /// The payload as it was saved in the editor; `None` when it was not changed.
-async fn edit(mill: &Tidemill, id: JobId) -> Outcome<Option<String>> {
+async fn edit(mill: &Mill, id: JobId) -> Outcome<Option<String>> {
     let view = mill.job(id).await?.ok_or(tidemill::Error::JobUnknown { id })?;
     let before = pretty(view.job.payload.as_str());
     let mut file = tempfile::Builder::new().prefix("payload-").suffix(".json").tempfile()?;

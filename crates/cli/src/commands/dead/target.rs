@@ -5,10 +5,11 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 
-use tidemill::{DeadFilter, JobId, Tidemill, Triage};
+use tidemill::{DeadFilter, JobId, Triage};
 
 use crate::duration::Moment;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::mill::Mill;
 use crate::output;
 
 /// What dead letters must be like. Every condition given must hold.
@@ -52,7 +53,7 @@ pub struct Filter {
 
 impl Filter {
     /// The filter in the store's words, and by the store's clock.
-    pub async fn resolve(self, mill: &Tidemill) -> Outcome<DeadFilter> {
+    pub async fn resolve(self, mill: &Mill) -> Outcome<DeadFilter> {
         let now = mill.now().await?;
         Ok(DeadFilter {
             ids: Vec::new(),
@@ -97,7 +98,7 @@ impl Target {
     }
 
     /// The filter to act by. Ids must be dead letters; a filter is asked about.
-    pub async fn meant(self, mill: &Tidemill, verb: &str) -> Outcome<Meant> {
+    pub async fn meant(self, mill: &Mill, verb: &str) -> Outcome<Meant> {
         let (by_id, ids, all, yes) = (!self.ids.is_empty(), self.ids, self.all, self.yes);
         let filter = self.filter.resolve(mill).await?;
         if by_id {
@@ -113,7 +114,7 @@ impl Target {
     }
 
     /// The same, with a filter shown and asked about. `None` when there is nothing to do, or the answer was no.
-    pub async fn settle(self, mill: &Tidemill, verb: &str) -> Outcome<Option<DeadFilter>> {
+    pub async fn settle(self, mill: &Mill, verb: &str) -> Outcome<Option<DeadFilter>> {
         let Meant { filter, asks } = self.meant(mill, verb).await?;
         if !filter.ids.is_empty() {
             return Ok(Some(filter));
@@ -138,7 +139,7 @@ pub struct Meant {
     pub asks: bool,
 }
 
-async fn refuse_unknown(mill: &Tidemill, filter: &DeadFilter) -> Outcome<()> {
+async fn refuse_unknown(mill: &Mill, filter: &DeadFilter) -> Outcome<()> {
     let known = mill.dead().list(filter, None, filter.ids.len()).await?;
     let unknown = filter.ids.iter().find(|id| known.iter().all(|letter| letter.id != **id));
     match unknown {

@@ -7,6 +7,7 @@ use tidemill::{Enqueue, Fail, Flow, Settings, Tidemill, Worker};
 use crate::app::App;
 use crate::commands::flows;
 use crate::exit::Outcome;
+use crate::mill::Mill;
 use crate::output;
 
 const BOOKS: [&str; 3] = ["hotel", "flight", "car"];
@@ -37,7 +38,7 @@ pub async fn run(app: &App, mill: &Tidemill) -> Outcome<()> {
         return Ok(());
     }
     output::line("\nA booking whose card is declined; what was booked is given back:\n");
-    flows::follow(app, mill, id).await?;
+    flows::follow(app, &Mill::Store(mill.clone()), id).await?;
     output::line("");
     Ok(())
 }

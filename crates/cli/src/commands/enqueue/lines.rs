@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use tidemill::core::Wish;
-use tidemill::{Enqueue, Limits, Receipt, Tidemill};
+use tidemill::{Enqueue, Limits, Receipt};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use crate::app::App;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::mill::Mill;
 use crate::output::{self, count};
 use crate::progress::Late;
 
@@ -19,7 +20,7 @@ const BATCH_JOBS: usize = 1000;
 const WISHES_BYTES_MAX: usize = 64 * 1024;
 
 /// Enqueues what stdin has.
-pub async fn run(app: &App, mill: &Tidemill, limits: &Limits) -> Outcome {
+pub async fn run(app: &App, mill: &Mill, limits: &Limits) -> Outcome {
     let mut lines = Lines { reader: BufReader::new(tokio::io::stdin()), number: 0, limits };
     let mut tally = Tally::default();
     let mut bar = Late::new("enqueueing", None);
@@ -68,8 +69,8 @@ impl Tally {
     }
 
     /// The store could not take the lines after `first`.
-    fn interrupted(&self, error: tidemill::Error, first: usize) -> Failure {
-        let is_unknown = matches!(&error, tidemill::Error::Store(error) if error.is_unknown());
+    fn interrupted(&self, error: tidemill_client::Error, first: usize) -> Failure {
+        let is_unknown = error.is_unknown();
         let before = self.before();
         let hint = if is_unknown {
             format!(
@@ -103,7 +104,7 @@ struct Lines<'a, R> {
 
 impl<R: AsyncBufRead + Unpin> Lines<'_, R> {
     /// The next jobs, each checked, and whether they were the last.
-    async fn batch(&mut self, mill: &Tidemill) -> Outcome<(Vec<Enqueue>, bool)> {
+    async fn batch(&mut self, mill: &Mill) -> Outcome<(Vec<Enqueue>, bool)> {
         let mut batch = Vec::with_capacity(BATCH_JOBS);
         while batch.len() < BATCH_JOBS {
             let Some(line) = self.line().await? else { return Ok((batch, true)) };

@@ -1,7 +1,7 @@
 //! `tidemill flows show ID`: the flow, drawn once, or again and again until it ends.
 
 use console::Term;
-use tidemill::{FlowId, FlowView, Tidemill};
+use tidemill::{FlowId, FlowView};
 use tidemill_core::flow::StepState;
 
 use super::document::Document;
@@ -9,6 +9,7 @@ use super::draw::{self, Errors, Style};
 use super::watch;
 use crate::app::App;
 use crate::exit::{Exit, Outcome};
+use crate::mill::Mill;
 use crate::output::{self, Paint, line};
 
 /// Errors that are looked up, at most.
@@ -40,12 +41,12 @@ pub async fn run(app: &App, args: Args) -> Outcome {
 }
 
 /// The flow, which must be there.
-pub async fn find(mill: &Tidemill, id: FlowId) -> Outcome<FlowView> {
+pub async fn find(mill: &Mill, id: FlowId) -> Outcome<FlowView> {
     Ok(mill.flow(id).await?.ok_or(tidemill::Error::FlowUnknown { id })?)
 }
 
 /// Prints it.
-pub async fn show(app: &App, mill: &Tidemill, view: &FlowView) -> Outcome<()> {
+pub async fn show(app: &App, mill: &Mill, view: &FlowView) -> Outcome<()> {
     if app.json {
         output::json(&Document::from(view));
         return Ok(());
@@ -57,7 +58,7 @@ pub async fn show(app: &App, mill: &Tidemill, view: &FlowView) -> Outcome<()> {
 }
 
 /// What the jobs of failed steps said, where a step has only one.
-async fn errors(mill: &Tidemill, view: &FlowView) -> Outcome<Errors> {
+async fn errors(mill: &Mill, view: &FlowView) -> Outcome<Errors> {
     let failed = view.steps.iter().filter(|step| step.state == StepState::Failed && step.jobs == 1);
     let mut errors = Errors::new();
     for step in failed.take(ERRORS_MAX) {

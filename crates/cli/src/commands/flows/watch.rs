@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget};
-use tidemill::{FlowId, FlowView, Tidemill, Timestamp};
+use tidemill::{FlowId, FlowView, Timestamp};
 use tidemill_core::flow::{FlowState, StepState};
 
 use super::document::Document;
@@ -14,6 +14,7 @@ use super::{draw, layout, show};
 use crate::app::App;
 use crate::duration::short;
 use crate::exit::{Exit, Outcome};
+use crate::mill::Mill;
 use crate::output::{self, grouped, line};
 use crate::progress::style;
 
@@ -24,7 +25,7 @@ const LINES_AROUND: usize = 3;
 const LINES_BEFORE: usize = 2;
 
 /// Follows a flow until it has ended.
-pub async fn run(app: &App, mill: &Tidemill, id: FlowId) -> Outcome {
+pub async fn run(app: &App, mill: &Mill, id: FlowId) -> Outcome {
     let mut looks = tokio::time::interval(LOOK_EVERY);
     let mut picture = Picture::new(app);
     loop {

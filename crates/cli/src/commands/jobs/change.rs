@@ -3,10 +3,12 @@
 //! The exit code is that of the worst answer: 3 for an unknown job, 5 for one that could not be.
 
 use serde_json::json;
-use tidemill::{CancelAnswer, Error, JobId, Retried, Tidemill};
+use tidemill::{CancelAnswer, JobId, Retried};
+use tidemill_client::Error;
 
 use crate::app::{App, whoami};
 use crate::exit::{Exit, Outcome};
+use crate::mill::Mill;
 use crate::output;
 
 /// Which jobs to call off.
@@ -72,7 +74,7 @@ pub async fn retry(app: &App, args: Retry) -> Outcome {
     Ok(worst)
 }
 
-async fn retry_one(app: &App, mill: &Tidemill, id: JobId, by: &str) -> Outcome {
+async fn retry_one(app: &App, mill: &Mill, id: JobId, by: &str) -> Outcome {
     Ok(match mill.retry(id, by, None).await {
         Ok(Retried::Replayed) => say(app, id, "replayed", "was dead, is ready again", Exit::Ok),
         Ok(Retried::Due) => say(app, id, "due", "is due now", Exit::Ok),
@@ -93,10 +95,14 @@ pub async fn priority(app: &App, Priority { id, band }: Priority) -> Outcome {
 
 /// What is told of a job with which it could not be done; what is wrong with the store is told as ever.
 fn refused(app: &App, id: JobId, error: Error) -> Outcome {
-    match error {
-        Error::JobUnknown { .. } => Ok(say(app, id, "unknown", "is not known", Exit::NotFound)),
-        Error::JobNotNow { why, .. } => Ok(say(app, id, "refused", why, Exit::Conflict)),
-        other => Err(other.into()),
+    match error.code() {
+        "job_unknown" => Ok(say(app, id, "unknown", "is not known", Exit::NotFound)),
+        "job_not_now" => {
+            let sentence = error.to_string();
+            let why = sentence.strip_prefix(&format!("the job {id} ")).unwrap_or(&sentence);
+            Ok(say(app, id, "refused", why, Exit::Conflict))
+        }
+        _ => Err(error.into()),
     }
 }
 

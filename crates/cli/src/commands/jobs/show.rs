@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use comfy_table::Cell;
 use serde::Serialize;
-use tidemill::{JobId, JobView, Progress, Tidemill, Timestamp};
+use tidemill::{JobId, JobView, Progress, Timestamp};
 use tidemill_store::view::AttemptView;
 
 use crate::app::App;
 use crate::duration::{relative, short};
 use crate::exit::{Exit, Outcome};
+use crate::mill::Mill;
 use crate::output::{self, Paint, line};
 use crate::pretty::pretty;
 
@@ -36,7 +37,7 @@ struct Shown<'a> {
 }
 
 /// The job and its attempts.
-pub async fn find(mill: &Tidemill, id: JobId) -> Outcome<(JobView, Vec<AttemptView>)> {
+pub async fn find(mill: &Mill, id: JobId) -> Outcome<(JobView, Vec<AttemptView>)> {
     let view = mill.job(id).await?.ok_or(tidemill::Error::JobUnknown { id })?;
     Ok((view, mill.attempts(id).await?))
 }

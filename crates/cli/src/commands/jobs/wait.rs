@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use tidemill::{JobId, JobView, State, Tidemill};
+use tidemill::{JobId, JobView, State};
 
 use crate::app::App;
 use crate::duration::Span;
 use crate::exit::{Exit, Outcome};
+use crate::mill::Mill;
 use crate::output::{self, Paint};
 use crate::progress::Late;
 
@@ -38,7 +39,7 @@ pub async fn run(app: &App, id: JobId, patience: Patience) -> Outcome {
 }
 
 /// Waits until the job has finished.
-pub async fn until_finished(mill: &Tidemill, id: JobId, patience: Patience) -> Outcome<JobView> {
+pub async fn until_finished(mill: &Mill, id: JobId, patience: Patience) -> Outcome<JobView> {
     Ok(Late::wait("waiting for the job").during(mill.wait(id, patience.limit())).await?)
 }
 

@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tidemill::core::depth::Rates;
 use tidemill::store::{DeadGroup, QueueView};
-use tidemill::{Alert, DeadFilter, JobFilter, State, Tidemill};
+use tidemill::{Alert, DeadFilter, JobFilter, State};
 
 use crate::exit::Outcome;
+use crate::mill::Mill;
 
 /// Finished jobs by which latencies are told.
 const RECENT: usize = 500;
@@ -76,20 +77,20 @@ pub struct WorkerLine {
     pub beat_ms: u64,
 }
 
-/// A store, looked at directly.
-pub struct OfStore(Tidemill);
+/// A store, or a server that has one.
+pub struct OfMill(Mill);
 
-impl OfStore {
-    /// This store.
-    pub fn new(mill: Tidemill) -> Self {
+impl OfMill {
+    /// This one.
+    pub fn new(mill: Mill) -> Self {
         Self(mill)
     }
 }
 
-impl Source for OfStore {
+impl Source for OfMill {
     async fn look(&mut self) -> Outcome<Picture> {
         let mill = &self.0;
-        let (overview, alerts) = (mill.overview().await?, mill.alerts().await?);
+        let (overview, alerts) = (mill.glance().await?, mill.alerts().await?);
         let mut dead = mill.dead().groups(&DeadFilter::default()).await?;
         dead.truncate(DEAD_GROUPS);
         let latencies = latencies(mill).await?;
@@ -134,13 +135,13 @@ impl Source for OfStore {
             queues: worker.queues.clone(),
             beat_ms: ago_ms(worker.beat_at),
         });
-        let (at, store) = (overview.now, mill.store().backend().to_owned());
+        let (at, store) = (overview.now, overview.backend.clone());
         Ok(Picture { at, store, queues, workers: workers.collect(), dead, alerts })
     }
 }
 
 /// From enqueue to end, of jobs that finished lately, by queue: of half of them, and of all but one in twenty.
-async fn latencies(mill: &Tidemill) -> Outcome<BTreeMap<String, (u64, u64)>> {
+async fn latencies(mill: &Mill) -> Outcome<BTreeMap<String, (u64, u64)>> {
     let filter = JobFilter { state: Some(State::Done), limit: RECENT, ..JobFilter::default() };
     let mut times: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for view in mill.jobs_page(&filter).await?.jobs {

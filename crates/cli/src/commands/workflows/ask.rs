@@ -1,7 +1,5 @@
 //! `tidemill workflows update` and `object`: what a run answers, and what an object is.
 
-use serde_json::value::RawValue;
-
 use super::act::{Signal, json_of};
 use crate::app::App;
 use crate::commands::jobs::wait::Patience;
@@ -35,7 +33,7 @@ pub async fn update(app: &App, args: Update) -> Outcome {
         signal = signal.id(once);
     }
     let mill = app.open_existing().await?;
-    let updating = mill.update::<Box<RawValue>>(id, signal, patience.limit());
+    let updating = mill.update(id, signal, patience.limit());
     let answer = Late::wait("waiting for the answer").during(updating).await?;
     mill.close().await;
     output::line(answer.get());
@@ -45,7 +43,7 @@ pub async fn update(app: &App, args: Update) -> Outcome {
 /// Prints what an object is.
 pub async fn object(app: &App, Object { name, key }: Object) -> Outcome {
     let mill = app.open_existing().await?;
-    let state = mill.object::<Box<RawValue>>(&name, &key).await?;
+    let state = mill.object(&name, &key).await?;
     mill.close().await;
     let Some(state) = state else {
         let message = format!("nothing is kept of the object {key:?} of {name:?}");

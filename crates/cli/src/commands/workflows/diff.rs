@@ -11,6 +11,8 @@ use crate::duration::Span;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 
+const WHY_STORE: &str = "the program reads runs from the store";
+
 /// Which run, and with which program.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -49,7 +51,7 @@ async fn parked(app: &App, id: JobId) -> Outcome {
 /// What a program makes of it.
 async fn anew(app: &App, id: JobId, command: &str, timeout: Span) -> Outcome {
     // Whether it is a run at all is said by us, not by the program.
-    let mill = app.open_existing().await?;
+    let mill = app.open_existing_store(WHY_STORE).await?;
     let kind = mill.history(id).await?.job.kind;
     mill.close().await;
     let said = program::replay(app, command, &id.to_string(), timeout.0).await?;

@@ -12,6 +12,8 @@ use crate::duration::Span;
 use crate::exit::{Exit, Outcome};
 use crate::output::{self, count};
 
+const WHY_STORE: &str = "the program reads runs from the store";
+
 /// Which program, and which runs.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -60,7 +62,7 @@ async fn under_way(
     id: Option<JobId>,
     kind: Option<String>,
 ) -> Outcome<BTreeMap<JobId, String>> {
-    let mill = app.open_existing().await?;
+    let mill = app.open_existing_store(WHY_STORE).await?;
     let mut found = BTreeMap::new();
     if let Some(id) = id {
         let history = mill.history(id).await?;

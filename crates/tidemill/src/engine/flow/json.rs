@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidemill_core::flow::{After, FlowOptions, Join};
-use tidemill_core::{Error as Invalid, FlowId, JobId, OnDead, Priority, Retry};
+use tidemill_core::{Error as Invalid, FlowId, JobId, Limits, OnDead, Priority, Retry, Wish};
 
 use super::new::{Draft, DraftUndo, DraftWork, Flow};
 use crate::Timestamp;
@@ -37,6 +37,8 @@ struct StepIn {
     join: Join,
     /// A step that is a flow.
     steps: Option<Vec<StepIn>>,
+    /// A step with these jobs, each with its own wishes.
+    jobs: Option<Vec<Wish>>,
     kind: Option<String>,
     payload: Option<Box<RawValue>>,
     /// A step with a job for each of these.
@@ -57,6 +59,8 @@ struct StepIn {
     tags: Vec<String>,
     trace: Option<String>,
     undo: Option<UndoIn>,
+    /// The same, with every wish of a job.
+    undo_job: Option<Wish>,
     #[serde(default)]
     nothing_to_undo: bool,
     #[serde(default)]
@@ -111,6 +115,80 @@ impl Flow {
     }
 }
 
+#[derive(Serialize)]
+struct FlowOut<'a> {
+    id: FlowId,
+    name: &'a str,
+    steps: Vec<StepOut<'a>>,
+    finish_within_ms: Option<u64>,
+    retain_ms: Option<u64>,
+    at_once: Option<u32>,
+    saga: bool,
+}
+
+#[derive(Serialize)]
+struct StepOut<'a> {
+    name: &'a str,
+    after: &'a [After],
+    join: Join,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steps: Option<Vec<StepOut<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jobs: Option<Vec<Wish>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undo_job: Option<Wish>,
+    nothing_to_undo: bool,
+    pivot: bool,
+}
+
+impl Flow {
+    /// The JSON from which [`from_json`](Self::from_json) reads this very flow, for those who send it to an engine
+    /// elsewhere. Its jobs are checked.
+    pub fn to_json(&self, limits: &Limits, now: Timestamp) -> Result<String> {
+        self.refuse_astray()?;
+        let check =
+            |job: &Enqueue| -> Result<Wish> { Ok(Wish::from(&job.clone().check(limits, now)?)) };
+        let out = FlowOut {
+            id: self.id,
+            name: &self.name,
+            steps: steps_out(&self.steps, &check)?,
+            finish_within_ms: self.options.finish_within_ms,
+            retain_ms: self.options.retain_ms,
+            at_once: self.options.at_once,
+            saga: self.options.saga,
+        };
+        let written = serde_json::to_string(&out);
+        Ok(written.map_err(|e| Invalid::PayloadNotJson { reason: e.to_string() })?)
+    }
+}
+
+fn steps_out<'a>(
+    steps: &'a [Draft],
+    check: &impl Fn(&Enqueue) -> Result<Wish>,
+) -> Result<Vec<StepOut<'a>>> {
+    let out = |step: &'a Draft| {
+        let (steps, jobs) = match &step.work {
+            DraftWork::Flow(steps) => (Some(steps_out(steps, check)?), None),
+            DraftWork::Jobs(jobs) => (None, Some(jobs.iter().map(check).collect::<Result<_>>()?)),
+        };
+        let undo_job = match &step.undo {
+            DraftUndo::Job(job) => Some(check(job)?),
+            DraftUndo::Missing | DraftUndo::Nothing => None,
+        };
+        Ok(StepOut {
+            name: &step.name,
+            after: &step.after,
+            join: step.join,
+            steps,
+            jobs,
+            undo_job,
+            nothing_to_undo: matches!(step.undo, DraftUndo::Nothing),
+            pivot: step.pivot,
+        })
+    };
+    steps.iter().map(out).collect()
+}
+
 fn draft(mut step: StepIn) -> Result<Draft> {
     let after = std::mem::take(&mut step.after).into_iter().map(|after| match after {
         AfterIn::Name(name) => After::success(name),
@@ -121,15 +199,21 @@ fn draft(mut step: StepIn) -> Result<Draft> {
         let reason = reason.to_owned();
         Err(Invalid::FlowInvalid { step: name.clone(), reason }.into())
     };
-    let work = match (step.steps.take(), step.kind.take()) {
-        (Some(_), Some(_)) => {
+    let work = match (step.steps.take(), step.kind.take(), step.jobs.take()) {
+        (Some(_), Some(_), _) => {
             return refuse("it has both a kind and steps: it is one or the other");
         }
-        (None, None) => return refuse("it has neither a kind nor steps"),
-        (Some(steps), None) => {
+        (Some(_), _, Some(_)) | (_, Some(_), Some(_)) => {
+            return refuse("it has jobs, and a kind or steps: it is one of them");
+        }
+        (None, None, None) => return refuse("it has neither a kind nor steps"),
+        (None, None, Some(jobs)) => {
+            DraftWork::Jobs(jobs.into_iter().map(Enqueue::try_from).collect::<Result<_>>()?)
+        }
+        (Some(steps), None, None) => {
             DraftWork::Flow(steps.into_iter().map(draft).collect::<Result<_>>()?)
         }
-        (None, Some(kind)) => {
+        (None, Some(kind), None) => {
             let payloads = match (step.payload.take(), step.payloads.take()) {
                 (Some(_), Some(_)) => return refuse("it has both a payload and payloads"),
                 (None, Some(many)) if step.id.is_some() && many.len() != 1 => {
@@ -141,9 +225,14 @@ fn draft(mut step: StepIn) -> Result<Draft> {
             DraftWork::Jobs(payloads.into_iter().map(|text| job(&step, &kind, text)).collect())
         }
     };
-    let undo = match (step.undo.take(), step.nothing_to_undo) {
+    let undo = match (step.undo.take().map(undo_job), step.undo_job.take()) {
+        (Some(_), Some(_)) => return refuse("it has an undo and an undo_job: it is one of them"),
+        (undo, None) => undo,
+        (None, Some(wish)) => Some(Enqueue::try_from(wish)?),
+    };
+    let undo = match (undo, step.nothing_to_undo) {
         (Some(_), true) => return refuse("it has an undo, and says that there is nothing to undo"),
-        (Some(undo), false) => DraftUndo::Job(Box::new(undo_job(undo))),
+        (Some(undo), false) => DraftUndo::Job(Box::new(undo)),
         (None, true) => DraftUndo::Nothing,
         (None, false) => DraftUndo::Missing,
     };

@@ -269,13 +269,16 @@ impl Flow {
         self
     }
 
+    /// Refuses what was said of no step.
+    pub(super) fn refuse_astray(&self) -> Result<()> {
+        let Some(what) = self.astray else { return Ok(()) };
+        let reason = format!("{what} was said before any step; say it after the step it is about");
+        Err(Invalid::FlowInvalid { step: self.name.clone(), reason }.into())
+    }
+
     /// Checks all jobs, and makes the flow that is planned.
     pub(super) fn resolve(self, mill: &Tidemill) -> Result<tidemill_core::Flow> {
-        if let Some(what) = self.astray {
-            let reason =
-                format!("{what} was said before any step; say it after the step it is about");
-            return Err(Invalid::FlowInvalid { step: self.name, reason }.into());
-        }
+        self.refuse_astray()?;
         let steps = resolve_steps(mill, self.steps)?;
         Ok(tidemill_core::Flow { id: self.id, name: self.name, steps, options: self.options })
     }

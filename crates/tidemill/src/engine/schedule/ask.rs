@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tidemill_core::Error as Invalid;
 use tidemill_core::schedule::slot::Slots;
 use tidemill_core::schedule::{Definition, Occasion, Overlap};
@@ -20,7 +20,7 @@ pub const BACKFILL_SLOTS_MAX: usize = 1000;
 const PREVIEW_MAX: usize = 1000;
 
 /// A slot that is to come.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ComingSlot {
     /// The moment.
@@ -43,7 +43,7 @@ pub struct Backfill {
 }
 
 /// A slot of the past, and whether a backfill would fire it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PastSlot {
     /// The moment.

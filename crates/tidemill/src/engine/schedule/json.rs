@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 use jiff::civil::Date;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tidemill_core::schedule::{Missed, Overlap, Rule};
 use tidemill_core::span::Span;
 use tidemill_core::{Error as Invalid, Wish};
@@ -14,51 +14,51 @@ use crate::error::Result;
 use crate::worker::job::Enqueue;
 
 /// A schedule that is asked for. One of `cron`, `every` and `at` says when it fires.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ScheduleWish {
     /// At the times that a cron expression names: five fields, six with seconds first, or `@daily`.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
     /// Every so often.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every: Option<Span>,
     /// Once, at this time.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
     /// The IANA zone of its wall clock; `UTC` when not given.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     /// No slot before this time.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts: Option<Timestamp>,
     /// No slot from this time on.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends: Option<Timestamp>,
     /// No slot on these dates of its zone.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub except: Vec<Date>,
     /// Its job is due up to this long after the slot.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Span>,
     /// Its job is due within this window after the slot, always at the same place.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<Span>,
     /// One job for each of these keys, each at its own place in the window.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spread_keys: Vec<String>,
     /// What becomes of slots that nobody was there to fire: `skip`, `last` or `all:N`; `last` when not given.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<String>,
     /// A slot that is at most this late is not missed; a minute when not given.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace: Option<Span>,
     /// What happens when the job before has not finished; `allow` when not given.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<Overlap>,
     /// Who declares it: another owner cannot change or delete it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// The job it makes at each slot.
     pub job: Wish,

@@ -6,7 +6,10 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use tidemill_core::schedule::slot::Slots;
 use tidemill_core::schedule::{Definition, Missed, Overlap, Rule, Spread, Template};
+use tidemill_core::span::Span;
+use tidemill_core::{Limits, NewJob, Wish};
 
+use super::json::ScheduleWish;
 use crate::engine::Tidemill;
 use crate::error::Result;
 use crate::worker::job::Enqueue;
@@ -135,19 +138,62 @@ impl Schedule {
         self
     }
 
-    /// Checks everything and makes the definition the store gets.
-    pub(crate) fn check(self, mill: &Tidemill, now: Timestamp) -> Result<(Definition, Slots)> {
-        // Each job bears one of the keys: one that asks for order need not name it.
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    /// The wish that makes this very schedule, for those who send it to an engine elsewhere. Its job is checked.
+    pub fn wish(self, limits: &Limits, now: Timestamp) -> Result<ScheduleWish> {
+        let span = |ms: u64| Span(Duration::from_millis(ms));
+        let (definition, job) = self.checked_by(|job| job.check(limits, now))?;
+        let (cron, every, at) = match definition.rule {
+            Rule::Cron(cron) => (Some(cron), None, None),
+            Rule::EveryMs(ms) => (None, Some(span(ms)), None),
+            Rule::Once(at) => (None, None, Some(at)),
+        };
+        let (spread, spread_keys) =
+            definition.spread.map(|spread| (span(spread.window_ms), spread.keys)).unzip();
+        Ok(ScheduleWish {
+            cron,
+            every,
+            at,
+            zone: Some(definition.zone),
+            starts: definition.start_at,
+            ends: definition.end_at,
+            except: definition.except,
+            jitter: Some(span(definition.jitter_ms)),
+            spread,
+            spread_keys: spread_keys.unwrap_or_default(),
+            missed: Some(definition.missed.to_string()),
+            grace: Some(span(definition.grace_ms)),
+            overlap: Some(definition.overlap),
+            owner: Some(definition.owner),
+            job: Wish { id: None, ..Wish::from(&job) },
+        })
+    }
+
+    /// Checks its job as this does. Each job bears one of the keys: one that asks for order need not name it.
+    fn checked_by(
+        self,
+        check: impl FnOnce(Enqueue) -> Result<NewJob>,
+    ) -> Result<(Definition, NewJob)> {
         let keys = self.definition.spread.as_ref().map_or(&[][..], |spread| &spread.keys);
         let lent = keys.first().filter(|_| !self.job.has_key()).cloned();
-        let mut job = Template::of(mill.checked(match &lent {
+        let mut job = check(match &lent {
             Some(key) => self.job.key(key),
             None => self.job,
-        })?)?;
+        })?;
         if lent.is_some() {
             job.key = None;
         }
-        let definition = Definition { job, ..self.definition }.normalised()?;
+        Ok((self.definition, job))
+    }
+
+    /// Checks everything and makes the definition the store gets.
+    pub(crate) fn check(self, mill: &Tidemill, now: Timestamp) -> Result<(Definition, Slots)> {
+        let (definition, job) = self.checked_by(|job| mill.checked(job))?;
+        let definition = Definition { job: Template::of(job)?, ..definition }.normalised()?;
         let slots = definition.check(&mill.0.limits, now)?;
         Ok((definition, slots))
     }

@@ -1,0 +1,99 @@
+//! Queues and their rules, limits, and who works.
+
+use http::Method;
+use http::header::IF_MATCH;
+use tidemill::core::why::QueueWhy;
+use tidemill::store::{QueueView, WorkerView};
+use tidemill::{Limit, LimitState, NamedLimit, QueueRules};
+
+use crate::error::Result;
+use crate::http::{Client, path};
+
+impl Client {
+    /// All queues that have jobs, dead letters or rules.
+    pub async fn queues(&self) -> Result<Vec<QueueView>> {
+        self.get(&path(["queues"]), &()).await
+    }
+
+    /// The rules that were set for a queue or pattern, or the default ones.
+    pub async fn queue_rules(&self, queue: &str) -> Result<QueueRules> {
+        self.get(&path(["queues", queue, "rules"]), &()).await
+    }
+
+    /// Sets the rules of a queue or pattern, or takes them away.
+    ///
+    /// Rules that were read with [`queue_rules`](Self::queue_rules) carry their version, and are refused
+    /// (`rule_changed`) when somebody else has set them meanwhile.
+    pub async fn set_queue(&self, queue: &str, rules: Option<QueueRules>) -> Result<()> {
+        let place = path(["queues", queue, "rules"]);
+        let Some(rules) = rules else {
+            return self.told(self.request(Method::DELETE, &place)).await;
+        };
+        let request = self.request(Method::PUT, &place).json(&rules);
+        let request = match rules.version {
+            0 => request,
+            version => request.header(IF_MATCH, &format!("\"{version}\"")),
+        };
+        self.told(request).await
+    }
+
+    /// Lets no job of a queue start any more; those that run go on.
+    pub async fn pause(&self, queue: &str) -> Result<()> {
+        self.told(self.request(Method::POST, &path(["queues", queue, "pause"]))).await
+    }
+
+    /// Lets the jobs of a queue start again.
+    pub async fn resume(&self, queue: &str) -> Result<()> {
+        self.told(self.request(Method::POST, &path(["queues", queue, "resume"]))).await
+    }
+
+    /// Changes the rules of a queue and nothing else of them, whoever else changes some.
+    pub async fn change_queue(&self, queue: &str, change: impl Fn(&mut QueueRules)) -> Result<()> {
+        loop {
+            let mut rules = self.queue_rules(queue).await?;
+            change(&mut rules);
+            match self.set_queue(queue, Some(rules)).await {
+                Err(error) if error.code() == "rule_changed" => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Why a queue is as deep as it is, and when it will be empty.
+    pub async fn why_queue(&self, queue: &str) -> Result<QueueWhy> {
+        self.get(&path(["queues", queue, "why"]), &()).await
+    }
+
+    /// All limits that have a name, and how they stand.
+    pub async fn limit_states(&self) -> Result<Vec<LimitState>> {
+        self.get(&path(["limits"]), &()).await
+    }
+
+    /// All limits that have a name.
+    pub async fn limits(&self) -> Result<Vec<NamedLimit>> {
+        Ok(self.limit_states().await?.into_iter().map(|state| state.limit).collect())
+    }
+
+    /// Sets a limit on the jobs of a queue or pattern, or takes it away.
+    pub async fn set_limit(&self, queue: &str, name: &str, limit: Option<Limit>) -> Result<()> {
+        let Some(limit) = limit else {
+            return match self.delete_limit(queue, name).await {
+                Err(error) if error.code() == "limit_unknown" => Ok(()),
+                deleted => deleted,
+            };
+        };
+        let request = self.request(Method::PUT, &path(["limits", name]));
+        self.told(request.query(&[("queue", queue)]).json(&limit)).await
+    }
+
+    /// Takes a limit away.
+    pub async fn delete_limit(&self, queue: &str, name: &str) -> Result<()> {
+        let request = self.request(Method::DELETE, &path(["limits", name]));
+        self.told(request.query(&[("queue", queue)])).await
+    }
+
+    /// All workers that beat.
+    pub async fn workers(&self) -> Result<Vec<WorkerView>> {
+        self.get(&path(["workers"]), &()).await
+    }
+}
