@@ -85,8 +85,13 @@ impl Client {
         &self,
         jobs: impl IntoIterator<Item = E>,
     ) -> Result<Vec<Receipt>> {
-        let jobs = jobs.into_iter().map(|job| Ok(Wish::from(&checked(job.into())?)));
-        let many = Many { jobs: jobs.collect::<Result<_>>()? };
+        let jobs = jobs.into_iter().map(|job| checked(job.into()));
+        self.put(&jobs.collect::<Result<Vec<_>>>()?).await
+    }
+
+    /// Enqueues jobs that were checked.
+    pub(crate) async fn put(&self, jobs: &[NewJob]) -> Result<Vec<Receipt>> {
+        let many = Many { jobs: jobs.iter().map(Wish::from).collect() };
         let receipts: Receipts = self.post(&path(["jobs", "batch"]), &many).await?;
         Ok(receipts.receipts)
     }

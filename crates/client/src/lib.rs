@@ -4,6 +4,11 @@
 //! it. What the server refuses keeps its stable code ([`Error::code`]). It refuses to guess: nothing is sent twice
 //! unless the server makes one thing of it.
 
+/// The page on clients, so that its code is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/client.md")]
+struct ClientPage;
+
 mod audit;
 mod credentials;
 mod dead;
@@ -17,6 +22,7 @@ mod schedules;
 mod stream;
 mod webhooks;
 mod work;
+mod worker;
 mod workflows;
 
 pub use audit::Audit;

@@ -6,11 +6,14 @@ mod client {
     #[macro_use]
     pub mod kit;
 
+    mod away;
     mod dead;
     mod jobs;
     mod queues;
+    mod runs;
     mod schedules;
     mod streams;
     mod tls;
     mod work;
+    mod worker;
 }

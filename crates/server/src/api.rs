@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
@@ -9,6 +10,8 @@ use axum::routing::get;
 use axum::{Json, Router};
 use http::StatusCode;
 use tidemill::Tidemill;
+use tidemill_core::span::Span;
+use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 use utoipa::OpenApi;
@@ -35,6 +38,28 @@ pub(crate) struct App {
     pub(crate) health: health::Health,
     pub(crate) streams: streams::Streams,
     pub(crate) tls: Option<Arc<Tls>>,
+    /// It stops: who waits for something is answered.
+    pub(crate) stop: CancellationToken,
+}
+
+impl App {
+    /// Asks for something that is answered within `wait`, at most the longest allowed. Who still waits when the server
+    /// stops is answered with what there is.
+    pub(crate) async fn patiently<T, Fut>(
+        &self,
+        wait: Option<Span>,
+        ask: impl Fn(Duration) -> Fut,
+    ) -> T
+    where
+        Fut: Future<Output = T>,
+    {
+        let wait = wait.map_or(Duration::ZERO, |Span(wait)| wait.min(self.settings.wait_max));
+        tokio::select! {
+            biased;
+            answer = ask(wait) => answer,
+            () = self.stop.cancelled() => ask(Duration::ZERO).await,
+        }
+    }
 }
 
 #[derive(OpenApi)]

@@ -96,7 +96,8 @@ impl Server {
             let watching = Arc::clone(tls).watch(found, settings.tls_look);
             tokio::spawn(stop.clone().run_until_cancelled_owned(watching));
         }
-        let app = Arc::new(App { mill, settings, health: Health::default(), streams, tls });
+        let (health, stop_app) = (Health::default(), stop.clone());
+        let app = Arc::new(App { mill, settings, health, streams, tls, stop: stop_app });
         let serving = tokio::spawn(serve(listener, app, services, stop.clone()));
         Ok(Self { address, stop, serving })
     }

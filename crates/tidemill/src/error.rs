@@ -284,6 +284,12 @@ pub enum Error {
         /// What the store is.
         store: &'static str,
     },
+    /// This worker's store is elsewhere: a server has it.
+    #[error(
+        "this worker works for a server, and has no store of its own: what needs the store itself (mill(), settle_in, \
+         transactions, replays) is for workers that open it"
+    )]
+    StoreElsewhere,
     /// The attempt may not write any more: its lease was lost, or it has ended.
     #[error(
         "the attempt of job {id} is over, another may run by now: nothing was written; roll the transaction back, if \
@@ -366,6 +372,7 @@ impl Error {
             Self::WebhookUnknown { .. } => "webhook_unknown",
             Self::CredentialsTooMany { .. } => "credentials_too_many",
             Self::RandomUnavailable { .. } => "random_unavailable",
+            Self::StoreElsewhere => "store_elsewhere",
             Self::TransactionElsewhere { .. } => "transaction_elsewhere",
             Self::LeaseLost { .. } => "lease_lost",
             Self::SettledBefore { .. } => "settled_before",

@@ -109,6 +109,7 @@ pub use tidemill_store::stream::{StreamAnswer, StreamItem};
 pub use tidemill_store::{
     CancelAnswer, CredentialView, JobFilter, JobPage, JobView, Keyring, Receipt,
 };
+pub use worker::broker::Broker;
 pub use worker::context::Context;
 pub use worker::durable::{
     Child, Children, First, First3, First4, Object, Proof, Race, Recorder, Started, Step,

@@ -59,14 +59,15 @@ pub struct Drained {
 /// included. Nothing runs in the background.
 pub async fn drain(worker: Worker) -> Result<Drained> {
     let shop = worker.into_shop()?;
+    let mill = shop.boss.mill()?;
     shop.register().await?;
     let mut drained = Drained::default();
     let mut is_tended = false;
     loop {
-        look(&shop.mill).await?;
-        let known = shop.mill.0.rules.known();
+        look(mill).await?;
+        let known = mill.0.rules.known();
         let lanes = Lanes::of(&shop.options.all_queues(), &known, &Turns::default());
-        let claim = match shop.mill.store().claim(shop.wish(&lanes, &known, 100)).await {
+        let claim = match mill.store().claim(shop.wish(&lanes, &known, 100)).await {
             Err(tidemill_store::Error::RulesOutdated) => continue,
             claim => claim?,
         };
@@ -75,15 +76,15 @@ pub async fn drain(worker: Worker) -> Result<Drained> {
             if std::mem::replace(&mut is_tended, true) {
                 break;
             }
-            shop.mill.0.store.rest_flows().await;
-            runs::tend(&shop.mill).await?;
-            flows::tend(&shop.mill).await?;
+            mill.0.store.rest_flows().await;
+            runs::tend(mill).await?;
+            flows::tend(mill).await?;
             continue;
         };
         is_tended = false;
         for claimed in claim.jobs {
             let slot = shop.groups[0].slots.take();
-            let Some(item) = execute(&shop, claimed, token, claim.now, slot).await else {
+            let Some(item) = execute(&shop, mill, claimed, token, claim.now, slot).await else {
                 continue;
             };
             drained.attempts += 1;
@@ -97,10 +98,10 @@ pub async fn drain(worker: Worker) -> Result<Drained> {
                 Settlement::Dead { .. } => drained.dead += 1,
                 Settlement::Cancelled { .. } => drained.cancelled += 1,
             }
-            settle(&shop, vec![item]).await;
+            settle(&shop, mill, vec![item]).await;
         }
     }
-    shop.mill.store().deregister(shop.worker()).await?;
+    mill.store().deregister(shop.worker()).await?;
     Ok(drained)
 }
 
@@ -119,8 +120,9 @@ pub async fn tend(mill: &Tidemill) -> Result<()> {
 /// store (`cx.transaction`, `cx.settle_in`) is refused with `lease_lost`.
 pub async fn run_inline(worker: Worker, job: impl Into<Enqueue>) -> Result<Settlement> {
     let shop = worker.inline().into_shop()?;
-    let new = shop.mill.checked_alone(job.into())?;
-    let (now, id) = (shop.mill.0.clock.now(), new.id);
+    let mill = shop.boss.mill()?;
+    let new = mill.checked_alone(job.into())?;
+    let (now, id) = (mill.0.clock.now(), new.id);
     let job = tidemill_core::Job {
         id: new.id,
         kind: new.kind,
@@ -142,7 +144,7 @@ pub async fn run_inline(worker: Worker, job: impl Into<Enqueue>) -> Result<Settl
         has_run: false,
     };
     let slot = shop.groups[0].slots.take();
-    let item = execute(&shop, claimed, Token(1), now, slot).await;
+    let item = execute(&shop, mill, claimed, Token(1), now, slot).await;
     item.map(|item| item.settlement).ok_or(Error::LeaseLost { id })
 }
 

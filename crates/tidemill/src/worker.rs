@@ -3,6 +3,8 @@
 //! A worker asks only for what it has slots for, free or about to be, beats for itself and not for each
 //! job, and stops without losing anything. It refuses to take kinds it does not know.
 
+pub(crate) mod boss;
+pub mod broker;
 pub mod context;
 mod dispatch;
 pub mod durable;
@@ -14,6 +16,7 @@ pub mod middleware;
 pub(crate) mod options;
 pub(crate) mod registry;
 pub mod replay;
+mod reporter;
 mod scribe;
 pub(crate) mod settler;
 mod shelf;
@@ -22,6 +25,7 @@ mod slots;
 pub mod stop;
 pub mod undo;
 mod voice;
+pub(crate) mod wire;
 pub(crate) mod wish;
 
 use std::any::{Any, TypeId};
@@ -35,6 +39,8 @@ use tidemill_core::{Payload, WorkerId};
 use crate::engine::Tidemill;
 use crate::engine::rules::look;
 use crate::error::{Error, Result};
+use boss::Boss;
+use broker::Broker;
 use context::Context;
 use fail::Fail;
 use job::{Job, Settings};
@@ -66,7 +72,7 @@ use stop::{Loops, Stop};
 /// # Ok(()) }
 /// ```
 pub struct Worker {
-    mill: Tidemill,
+    boss: Boss,
     registry: Registry,
     states: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     hooks: Vec<Arc<dyn Middleware>>,
@@ -76,8 +82,17 @@ pub struct Worker {
 
 impl Worker {
     pub(crate) fn new(mill: Tidemill) -> Self {
+        Self::of(Boss::Here(mill))
+    }
+
+    /// A worker whose work is given by somebody elsewhere, such as a server: the same handlers, built in the same way.
+    pub fn elsewhere(broker: Arc<dyn Broker>) -> Self {
+        Self::of(Boss::elsewhere(broker))
+    }
+
+    fn of(boss: Boss) -> Self {
         Self {
-            mill,
+            boss,
             registry: Registry::default(),
             states: HashMap::new(),
             hooks: Vec::new(),
@@ -237,7 +252,9 @@ impl Worker {
             return Err(Error::ReplayedOnly);
         }
         let shop = self.into_shop()?;
-        look(&shop.mill).await?;
+        if let Boss::Here(mill) = &shop.boss {
+            look(mill).await?;
+        }
         shop.register().await?;
         let id = shop.worker();
         tracing::info!(worker = %id, queues = ?shop.options.queues, "a worker started");
@@ -265,7 +282,7 @@ impl Worker {
         if self.options.queues.is_empty() {
             self.options.queues = self.registry.queues();
         }
-        Ok(Shop::new(self.mill, self.registry, self.states, self.hooks, self.options))
+        Ok(Shop::new(self.boss, self.registry, self.states, self.hooks, self.options))
     }
 }
 

@@ -19,7 +19,7 @@ const PRODUCER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 /// Has a step that fails once, and enqueues another job out of its second try.
 async fn outer(_: Payload, cx: Context) -> Result<JobId, Fail> {
-    let mill = cx.mill().clone();
+    let mill = cx.mill()?.clone();
     let send = cx.step("send").run(move |step| {
         let mill = mill.clone();
         async move {

@@ -1,19 +1,27 @@
 //! What every test here stands on: a fresh database, a server on a free port, and a client.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
 
+use serde::de::DeserializeOwned;
 use tempfile::TempDir;
-use tidemill::{Fail, Payload, Running, Tidemill};
+use tidemill::{Fail, JobId, JobView, Payload, Running, Tidemill, Worker};
 use tidemill_client::Client;
 use tidemill_server::{Server, Settings};
 use tidemill_testkit::databases::{fresh_postgres_url, fresh_sqlite_url};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+
+/// How long anything here may take.
+pub const SOON: Duration = Duration::from_secs(30);
 
 /// A server on a database of its own, and a client of it.
 pub struct Kit {
     pub mill: Tidemill,
     pub server: Server,
     pub client: Client,
-    _folder: Option<TempDir>,
+    /// Gone with it.
+    folder: Option<TempDir>,
 }
 
 /// Makes a test for SQLite and one for Postgres of each function over a `Kit`.
@@ -34,6 +42,61 @@ macro_rules! over_both_stores {
     };
 }
 
+/// Who is there instead of the server, and answers nothing.
+pub struct Away(TcpListener);
+
+impl Away {
+    /// Waits until this was asked for, in vain.
+    pub async fn asked(&self, verb: &str) {
+        let asked = async {
+            loop {
+                let (mut stream, _) = self.0.accept().await.unwrap();
+                let mut head = [0; 256];
+                let bytes = stream.read(&mut head).await.unwrap_or_default();
+                if String::from_utf8_lossy(&head[..bytes]).contains(verb) {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(SOON, asked).await.unwrap();
+    }
+}
+
+/// Whom the workers of a test work for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Boss {
+    /// The engine, without the server.
+    Here,
+    /// The server.
+    Elsewhere,
+}
+
+/// Makes four tests of each function over a `Kit` and a `Boss`: the same handlers, on both stores, for either boss.
+macro_rules! over_both_bosses {
+    ($($name:ident),* $(,)?) => {
+        over_both_bosses!(@ here Here $($name)*);
+        over_both_bosses!(@ elsewhere Elsewhere $($name)*);
+    };
+    (@ $of:ident $boss:ident $($name:ident)*) => {
+        mod $of {
+            use $crate::client::kit::{Boss, Kit};
+
+            mod sqlite {
+                $(#[tokio::test]
+                async fn $name() {
+                    super::super::$name(super::Kit::sqlite().await, super::Boss::$boss).await;
+                })*
+            }
+            mod postgres {
+                $(#[tokio::test]
+                async fn $name() {
+                    super::super::$name(super::Kit::postgres().await, super::Boss::$boss).await;
+                })*
+            }
+        }
+    };
+}
+
 impl Kit {
     pub async fn sqlite() -> Self {
         let (folder, url) = fresh_sqlite_url();
@@ -46,11 +109,42 @@ impl Kit {
 
     async fn on(url: &str, folder: Option<TempDir>) -> Self {
         let mill = Tidemill::open(url).await.unwrap();
-        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let settings = Settings { listen, ..Settings::default() };
-        let server = Server::start(mill.clone(), settings).await.unwrap();
+        let server = serve(&mill, 0).await;
         let client = Client::new(&format!("http://{}", server.address())).unwrap();
-        Self { mill, server, client, _folder: folder }
+        Self { mill, server, client, folder }
+    }
+
+    /// A worker that has no handlers yet.
+    pub fn worker(&self, boss: Boss) -> Worker {
+        match boss {
+            Boss::Here => self.mill.worker(),
+            Boss::Elsewhere => self.client.worker(),
+        }
+    }
+
+    /// The same with another server in the place of the first, which was away meanwhile.
+    pub async fn restart(self, meanwhile: impl AsyncFnOnce(&Tidemill, &Away)) -> Self {
+        let Self { mill, server, client, folder } = self;
+        let (port, began) = (server.address().port(), Instant::now());
+        server.stop().await;
+        assert!(began.elapsed() < Settings::default().drain, "it waits for nobody who waits");
+        let away = Away(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.unwrap());
+        meanwhile(&mill, &away).await;
+        drop(away);
+        let server = serve(&mill, port).await;
+        Self { mill, server, client, folder }
+    }
+
+    /// Waits for the end of a job.
+    pub async fn end(&self, id: JobId) -> JobView {
+        self.mill.wait(id, SOON).await.unwrap()
+    }
+
+    /// What a job that is done returned.
+    pub async fn output<T: DeserializeOwned>(&self, id: JobId) -> T {
+        let view = self.end(id).await;
+        let output = view.output.unwrap_or_else(|| panic!("{:?}: {:?}", view.state, view.error));
+        output.read().unwrap()
     }
 
     /// An embedded worker for the kinds `echo`, which answers its payload, and `fail`, which is dead at once.
@@ -66,4 +160,10 @@ impl Kit {
         self.server.stop().await;
         self.mill.close().await;
     }
+}
+
+async fn serve(mill: &Tidemill, port: u16) -> Server {
+    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let settings = Settings { listen, ..Settings::default() };
+    Server::start(mill.clone(), settings).await.unwrap()
 }

@@ -31,8 +31,9 @@ fn ask(jobs_max: u32) -> Ask {
 }
 
 fn report(id: JobId, token: Token, outcome: OutcomeBody) -> ReportBody {
-    let (started_at, attempts, backoff, run) = (None, None, None, None);
-    ReportBody { id, token, outcome, started_at, attempts, backoff, run }
+    let (started_at, attempts, ambiguous_attempts) = (None, None, None);
+    let (backoff, run) = (None, None);
+    ReportBody { id, token, outcome, started_at, attempts, ambiguous_attempts, backoff, run }
 }
 
 fn done(output: &str) -> OutcomeBody {

@@ -36,6 +36,9 @@ pub struct RunBody {
     /// Children that are started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Wish>,
+    /// Jobs that are started and that nobody waits for: no children of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub starts: Vec<Wish>,
     /// Children that nobody waits for any more; they are called off.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cancel: Vec<JobId>,

@@ -12,6 +12,7 @@ use crate::payload::Payload;
 use crate::retry::text::BackoffText;
 use crate::span::Span;
 use crate::wish::Wish;
+use crate::workflow::Diff;
 
 /// A worker, as it introduces itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -193,6 +194,9 @@ pub struct ReportBody {
     /// Attempts in all, where neither the job nor its queue says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u16>,
+    /// Attempts after which an ambiguous failure is final, where neither the job nor its queue says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ambiguous_attempts: Option<u16>,
     /// The delay between attempts, where neither the job nor its queue says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<BackoffText>,
@@ -256,9 +260,12 @@ pub enum OutcomeBody {
         /// The number of the last piece of mail it has read.
         #[serde(default)]
         read: i64,
-        /// Why it does not go on by itself: its code differs from its journal.
+        /// Why it does not go on by itself, in words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parked: Option<String>,
+        /// How its code differs from its journal, if that is why it does not go on by itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        differs: Option<Diff>,
         /// It continues anew, with an empty journal.
         #[serde(default)]
         anew: bool,

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use tidemill::Payload;
 use tidemill::store::run::{Append, Keep, Renewal, RunWrites};
 use tidemill::store::stream::{StreamAnswer, StreamItem};
+use tidemill_core::flow::StepState;
+use tidemill_core::span::Span;
 use tidemill_core::wire::run::{
     AppendBody, KeepBody, MailAnswer, NumberedEntry, NumberedValue, RenewalBody, RunBody,
     SaidAnswer, SaidAnswers, SaidBody, SaidItem,
@@ -68,6 +70,9 @@ pub(crate) fn writes(body: RunBody, app: &App, caller: &Caller, job: JobId) -> A
             KeepBody::Nothing => Keep::Nothing,
         })
     });
+    let work = app.mill.work();
+    let mut children = work.adopt(job, enqueues(caller, body.children)?)?;
+    children.extend(work.check(enqueues(caller, body.starts)?)?);
     Ok(RunWrites {
         begins: body.begins,
         entries: entries.collect::<Answer<_>>()?,
@@ -75,7 +80,7 @@ pub(crate) fn writes(body: RunBody, app: &App, caller: &Caller, job: JobId) -> A
         forget: body.forget,
         state: body.state.map(|state| payload(Some(state))).transpose()?,
         owes: body.owes,
-        children: app.mill.work().adopt(job, enqueues(caller, body.children)?)?,
+        children,
         cancel: body.cancel,
         answers: answers.collect::<Answer<_>>()?,
         renewal: renewal.transpose()?,
@@ -213,6 +218,9 @@ struct After {
     /// Only mail with larger numbers.
     #[serde(default)]
     after: i64,
+    /// How long to wait until there is some; not at all when not given.
+    #[param(value_type = Option<String>, example = "10s")]
+    wait: Option<Span>,
 }
 
 /// A piece of mail: a signal, an update, or the end of a child.
@@ -230,17 +238,18 @@ struct Mailbox {
     mail: Vec<Piece>,
 }
 
-/// The mail of a run after a number, in order.
+/// The mail of a run after a number, in order: at once, or as soon as there is some within the wait.
 #[utoipa::path(get, path = "/v1/jobs/{id}/mail", operation_id = "read_mail", tag = "work",
     params(("id" = JobId, Path), After), responses((status = 200, body = Mailbox)))]
 async fn mail(
     State(app): State<Arc<App>>,
     caller: Caller,
     Named(id): Named<JobId>,
-    Params(After { after }): Params<After>,
+    Params(After { after, wait }): Params<After>,
 ) -> Answer<Json<Mailbox>> {
     known(&app, &caller, id).await?;
-    let mail = app.mill.store().mail(id, after).await.map_err(tidemill::Error::from)?;
+    let work = app.mill.work();
+    let mail = app.patiently(wait, |wait| work.mail(id, after, wait)).await?;
     let piece = |mail: tidemill_core::workflow::Mail| Piece {
         number: mail.number,
         at: mail.at,
@@ -260,6 +269,10 @@ struct Inputs {
 struct InputBody {
     /// Its name.
     step: String,
+    /// Its number in the flow.
+    number: u32,
+    /// Where it stands.
+    state: StepState,
     /// How many jobs it has.
     jobs: u64,
     /// How many are done.
@@ -283,6 +296,8 @@ async fn inputs(
     let (_, inputs) = inputs_of(&app, &caller, id).await?;
     let input = |input: tidemill::Input| InputBody {
         step: input.step,
+        number: input.number,
+        state: input.state,
         jobs: input.jobs,
         done: input.done,
         failed: input.failed,

@@ -86,8 +86,8 @@ async fn beat(
     Body(Pulse { wait, tokens }): Body<Pulse>,
 ) -> Answer<Json<Beaten>> {
     caller.check_all_tenants()?;
-    let wait = wait.map_or(Duration::ZERO, |Span(wait)| wait.min(app.settings.wait_max));
-    let cancelled = app.mill.work().beat(id, wait, tokens.as_deref()).await?;
+    let (work, tokens) = (app.mill.work(), tokens.as_deref());
+    let cancelled = app.patiently(wait, |wait| work.beat(id, wait, tokens)).await?;
     Ok(Json(Beaten { cancelled }))
 }
 
@@ -117,18 +117,23 @@ async fn claim(
         let most = tidemill::work::CLAIM_JOBS_MAX;
         return Err(Refusal::request(format!("a claim takes between 1 and {most} jobs")));
     }
-    let wait = wait.map_or(Duration::ZERO, |Span(wait)| wait.min(app.settings.wait_max));
-    let claim = app.mill.work().claim(id, Demand { queues, kinds, jobs_max, wait }).await?;
+    let demand = Demand { queues, kinds, jobs_max, wait: Duration::ZERO };
+    let work = app.mill.work();
+    let claim = app.patiently(wait, |wait| work.claim(id, Demand { wait, ..demand.clone() }));
+    let claim = claim.await?;
     let (token, now) = (claim.token, claim.now);
     let jobs: Vec<_> = claim.hand_over().into_iter().map(assigned).collect();
     Ok(Json(Work { token: token.filter(|_| !jobs.is_empty()), now, jobs }))
 }
 
 fn report(body: ReportBody, app: &App, caller: &Caller) -> Answer<Report> {
-    let ReportBody { id, token, outcome, started_at, attempts, backoff, run } = body;
+    let ReportBody { id, token, outcome, started_at, attempts, ambiguous_attempts, .. } = body;
+    let (backoff, run) = (body.backoff, body.run);
     let run = run.map(|run| journal::writes(run, app, caller, id)).transpose()?.map(Box::new);
     let retry = attempts.map_or_else(Retry::default, Retry::attempts);
-    let retry = backoff.map_or(retry.clone(), |BackoffText(backoff)| retry.backoff(backoff));
+    let ambiguous_max = ambiguous_attempts.unwrap_or(retry.ambiguous_max);
+    let backoff = backoff.map_or(retry.backoff, |BackoffText(backoff)| backoff);
+    let retry = Retry { attempts_max: retry.attempts_max, ambiguous_max, backoff };
     Ok(Report { id, token, outcome: outcome_of(outcome, caller)?, retry, started_at, run })
 }
 
@@ -155,9 +160,10 @@ fn outcome_of(body: OutcomeBody, caller: &Caller) -> Answer<Outcome> {
         OutcomeBody::Snooze { delay: Span(delay) } => Outcome::Snooze(delay),
         OutcomeBody::Cancel { reason } => Outcome::Cancel(reason),
         OutcomeBody::GiveBack {} => Outcome::GiveBack,
-        OutcomeBody::Wait { until, mail_min, what, read, parked, anew } => {
+        OutcomeBody::Wait { until, mail_min, what, read, parked, differs, anew } => {
             let waits = Waits { until, mail_min: mail_min as usize, what };
-            Outcome::Wait { waits, read, parked: parked.map(Parked::from), anew }
+            let parked = differs.map(Parked::from).or(parked.map(Parked::from));
+            Outcome::Wait { waits, read, parked, anew }
         }
     })
 }

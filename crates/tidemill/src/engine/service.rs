@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Tidemill;
+use crate::engine::rules::follow;
 use crate::engine::services::{
     alert::Alert, depth::Depth, flows, pulse, redrive::Redrive, rescue::Rescue, retain::Retain,
     runs, schedule,
@@ -56,11 +57,14 @@ impl Services {
 
 impl Tidemill {
     /// Starts the clockwork without a worker: jobs of lost workers are rescued, schedules fire, what has passed its
-    /// retention is forgotten. A worker has it running by itself.
+    /// retention is forgotten, and the rules of queues are followed for those who claim through this process. A worker
+    /// has it running by itself.
     pub fn start_services(&self) -> Services {
         let (Options { lease_ttl, lost_max, .. }, stop) =
             (Options::default(), CancellationToken::new());
-        Services { running: start(self, Clockwork { lease_ttl, lost_max }, &stop), stop }
+        let mut running = start(self, Clockwork { lease_ttl, lost_max }, &stop);
+        running.spawn(follow(self.clone(), stop.clone()));
+        Services { running, stop }
     }
 }
 

@@ -5,7 +5,7 @@
 //! later and many times, and a trace that never ends is of no use. Names and attributes follow the conventions for
 //! messaging.
 
-use tidemill_core::{Job, Settlement};
+use tidemill_core::{ErrorClass, Job, Settlement};
 use tracing::Span;
 
 /// The span of an attempt.
@@ -39,6 +39,13 @@ pub(crate) fn came_to(span: &Span, settlement: &Settlement) {
     otel::came_to(span, settlement);
 }
 
+/// Says in its span that an attempt failed.
+#[cfg_attr(not(feature = "otel"), expect(unused_variables, reason = "there is nobody to tell"))]
+pub(crate) fn failed_as(span: &Span, class: ErrorClass, message: &str) {
+    #[cfg(feature = "otel")]
+    otel::failed_as(span, class, message);
+}
+
 /// Says in its span that a step failed.
 #[cfg_attr(not(feature = "otel"), expect(unused_variables, reason = "there is nobody to tell"))]
 pub(crate) fn failed(span: &Span, why: &dyn std::fmt::Display) {
@@ -61,7 +68,7 @@ mod otel {
     };
     use opentelemetry::{Context, Value};
     use tidemill_core::trace::TraceParent;
-    use tidemill_core::{Job, Settlement};
+    use tidemill_core::{ErrorClass, Job, Settlement};
     use tracing::Span;
     use tracing_opentelemetry::OpenTelemetrySpanExt;
 
@@ -108,9 +115,13 @@ mod otel {
             _ => None,
         };
         if let Some(failure) = failure {
-            span.set_attribute("error.type", failure.class.word());
-            span.set_status(Status::error(failure.message.clone()));
+            failed_as(span, failure.class, &failure.message);
         }
+    }
+
+    pub(super) fn failed_as(span: &Span, class: ErrorClass, message: &str) {
+        span.set_attribute("error.type", class.word());
+        span.set_status(Status::error(message.to_owned()));
     }
 
     pub(super) fn failed(span: &Span, why: &dyn std::fmt::Display) {

@@ -11,17 +11,21 @@ mod report;
 use std::time::Duration;
 
 use tidemill_core::limit::NAME_BYTES_MAX;
+use tidemill_core::workflow::Mail;
 use tidemill_core::{Error as Invalid, JobId, NewJob, Token, WorkerId, name};
 use tidemill_store::request::Rescued;
 use tidemill_store::run::Append;
 use tidemill_store::{Hint, WorkerCard};
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
 
 use crate::engine::Tidemill;
 use crate::error::{Error, Result};
+use crate::worker::durable::drive::mail_came;
 use crate::worker::job::Enqueue;
 use crate::worker::options::LEASE_TTL;
 
+use claim::LOOK_EVERY;
 pub use claim::{Demand, Given, Taken};
 pub use report::{Outcome, Report};
 
@@ -128,12 +132,35 @@ impl Work<'_> {
 
     /// Jobs that a run starts as its children, checked as an enqueue checks them.
     pub fn adopt(&self, parent: JobId, children: Vec<Enqueue>) -> Result<Vec<NewJob>> {
-        let adopted = children.into_iter().map(|child| {
-            let mut child = self.0.checked(child)?;
+        let mut children = self.check(children)?;
+        for child in &mut children {
             child.options.parent = Some(parent);
-            Ok(child)
-        });
-        adopted.collect()
+        }
+        Ok(children)
+    }
+
+    /// Jobs that a run starts and does not wait for, checked as an enqueue checks them.
+    pub fn check(&self, jobs: Vec<Enqueue>) -> Result<Vec<NewJob>> {
+        jobs.into_iter().map(|job| self.0.checked(job)).collect()
+    }
+
+    /// The mail of a run after a number: at once, or as soon as there is some within `wait`.
+    pub async fn mail(&self, job: JobId, after: i64, wait: Duration) -> Result<Vec<Mail>> {
+        let store = &self.0.0.store;
+        let deadline = Instant::now() + wait;
+        // Listened for first, so that nothing can come in between.
+        let mut hints = store.wake().listen();
+        loop {
+            let mail = store.mail(job, after).await?;
+            let now = Instant::now();
+            if !mail.is_empty() || now >= deadline {
+                return Ok(mail);
+            }
+            tokio::select! {
+                () = tokio::time::sleep_until(deadline.min(now + LOOK_EVERY)) => {}
+                () = mail_came(&mut hints, job) => {}
+            }
+        }
     }
 
     async fn called_off_within(&self, worker: WorkerId, wait: Duration) {

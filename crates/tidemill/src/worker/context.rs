@@ -10,13 +10,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidemill_core::flow::plan;
 use tidemill_core::{Error as Invalid, Job as Body, JobId, Limits, NewJob, Payload, Token};
-use tidemill_store::ClaimedJob;
 use tidemill_store::ask::{Answer, Ask, Question};
 use tidemill_store::decided;
 use tidemill_store::flow::{Input, Output};
 use tidemill_store::keyring::What;
 #[cfg(feature = "sqlite")]
 use tidemill_store::rusqlite::Connection;
+use tidemill_store::{ClaimedJob, Receipt};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
@@ -25,15 +25,13 @@ use crate::engine::Tidemill;
 use crate::engine::enqueue::Target;
 use crate::engine::workflow::history::History;
 use crate::error::{Error, Result};
+use crate::worker::boss::Boss;
 use crate::worker::durable::Run;
 use crate::worker::fail::Fail;
 use crate::worker::job::Enqueue;
 use crate::worker::shop::{Live, Shop, locked};
 use crate::worker::slots::Slot;
 use crate::worker::voice::Voice;
-
-/// Outputs that are read at a time.
-const PAGE_OUTPUTS: usize = 1000;
 
 /// Shared application state, by type.
 pub(crate) type States = Arc<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>;
@@ -55,7 +53,7 @@ pub(crate) enum Settling {
 pub struct Context(Arc<Inner>, Option<Arc<str>>);
 
 struct Inner {
-    mill: Tidemill,
+    boss: Boss,
     job: Arc<Body>,
     attempt: u16,
     token: Token,
@@ -83,13 +81,13 @@ impl Context {
         let ClaimedJob { job, attempt, has_run, .. } = claimed;
         let run = if *has_run { Run::default() } else { Run::fresh() };
         let voice = Voice::new(Arc::clone(&shop.scribe), job.id, live.token, shop.worker());
-        let (mill, states) = (shop.mill.clone(), Arc::clone(&shop.states));
-        Self::of(mill, (Arc::clone(job), *attempt), claimed_at, live, states, slot, (run, voice))
+        let (boss, states) = (shop.boss.clone(), Arc::clone(&shop.states));
+        Self::of(boss, (Arc::clone(job), *attempt), claimed_at, live, states, slot, (run, voice))
     }
 
     /// An attempt that follows what was recorded, at the moment when that was.
     pub(crate) fn recorded(
-        mill: Tidemill,
+        boss: Boss,
         history: &History,
         live: &Live,
         states: States,
@@ -99,13 +97,13 @@ impl Context {
         let run = Run::recorded(journal, history.mail.iter().cloned());
         let job = (Arc::new(history.job.clone()), history.attempt);
         let voice = Voice::mute(history.job.id, live.token);
-        let cx = Self::of(mill, job, history.at, live, states, slot, (run, voice));
+        let cx = Self::of(boss, job, history.at, live, states, slot, (run, voice));
         let _ = cx.0.inputs.set(history.inputs.clone());
         cx
     }
 
     fn of(
-        mill: Tidemill,
+        boss: Boss,
         (job, attempt): (Arc<Body>, u16),
         claimed_at: Timestamp,
         live: &Live,
@@ -114,7 +112,7 @@ impl Context {
         (run, voice): (Run, Voice),
     ) -> Self {
         let inner = Inner {
-            mill,
+            boss,
             job,
             attempt,
             token: live.token,
@@ -147,7 +145,7 @@ impl Context {
             return claimed_at;
         }
         let counted = || claimed_at.checked_add(here.elapsed()).unwrap_or(claimed_at);
-        self.0.mill.0.clock.manual().unwrap_or_else(counted)
+        self.0.boss.clock().manual().unwrap_or_else(counted)
     }
 
     pub(crate) fn voice(&self) -> &Arc<Voice> {
@@ -225,8 +223,8 @@ impl Context {
         target: impl Target<'t>,
         output: &T,
     ) -> Result<()> {
-        self.0.mill.same_store(target.backend())?;
-        let ask = self.decide(output)?;
+        let mill = self.0.boss.same_store(target.backend())?;
+        let ask = self.decide(mill, output)?;
         self.decided(&target.ask(ask).await?)
     }
 
@@ -237,15 +235,15 @@ impl Context {
         connection: &Connection,
         output: &T,
     ) -> Result<()> {
-        self.0.mill.same_store("sqlite")?;
-        let ask = self.decide(output)?;
+        let mill = self.0.boss.same_store("sqlite")?;
+        let ask = self.decide(mill, output)?;
         self.decided(&tidemill_store::sqlite::adapter::ask_in_rusqlite(connection, &ask)?)
     }
 
     /// From here on the store is asked how the attempt ended.
-    fn decide<T: Serialize + ?Sized>(&self, output: &T) -> Result<Ask> {
+    fn decide<T: Serialize + ?Sized>(&self, mill: &Tidemill, output: &T) -> Result<Ask> {
         let mut output = Payload::of(output, &Limits::default())?;
-        let keys = &self.0.mill.0.keys;
+        let keys = &mill.0.keys;
         keys.hide(What::Output, Some(self.id()), &mut output)?;
         let mut settling = locked(&self.0.settling);
         if *settling == Settling::Over {
@@ -274,9 +272,18 @@ impl Context {
         std::mem::replace(&mut *locked(&self.0.settling), Settling::Over) == Settling::Asked
     }
 
-    /// The library, to enqueue at once, whatever becomes of this attempt.
-    pub fn mill(&self) -> &Tidemill {
-        &self.0.mill
+    /// The library, on the store of this worker. Refused with `store_elsewhere` in a worker of a server.
+    pub fn mill(&self) -> Result<&Tidemill> {
+        self.0.boss.mill()
+    }
+
+    pub(crate) fn boss(&self) -> &Boss {
+        &self.0.boss
+    }
+
+    /// Enqueues a job at once, whatever becomes of this attempt.
+    pub async fn enqueue(&self, job: impl Into<Enqueue>) -> Result<Receipt> {
+        self.0.boss.enqueue(job.into()).await
     }
 
     /// State that was given to the worker with `state`.
@@ -290,7 +297,7 @@ impl Context {
 
     /// Enqueues a job together with this attempt's success: both commit, or neither.
     pub fn follow_up(&self, job: impl Into<Enqueue>) -> Result<JobId> {
-        let job = self.0.mill.checked(job.into())?;
+        let job = self.0.boss.checked(job.into())?;
         let id = job.id;
         self.follow([job])?;
         Ok(id)
@@ -307,7 +314,7 @@ impl Context {
             let reason = "this job is in no flow; start one, or let jobs follow up".to_owned();
             return Err(Invalid::FlowInvalid { step: step.to_owned(), reason }.into());
         };
-        let jobs = self.0.mill.checked_jobs(step, jobs)?;
+        let jobs = self.0.boss.checked_jobs(step, jobs)?;
         let jobs = jobs.into_iter().map(|job| Ok(plan::grow(job, place, step)?));
         let jobs: Vec<NewJob> = jobs.collect::<Result<_>>()?;
         let ids = jobs.iter().map(|job| job.id).collect();
@@ -327,13 +334,7 @@ impl Context {
     /// What the steps that this job's step comes after are, and what they returned: small outputs are in there,
     /// large ones are asked for with [`output_of`](Self::output_of). Empty outside of flows.
     pub async fn inputs(&self) -> std::result::Result<&[Input], Fail> {
-        let load = || async {
-            let Some(place) = self.0.job.options.flow.as_ref().filter(|place| place.joins) else {
-                return Ok(Vec::new());
-            };
-            let mut inputs = self.0.mill.0.store.inputs(&[(place.id, place.step)]).await?;
-            tidemill_store::Result::Ok(inputs.pop().unwrap_or_default())
-        };
+        let load = || self.0.boss.inputs(&self.0.job);
         let inputs = self.0.inputs.get_or_try_init(load).await;
         let unread = |e: tidemill_store::Error| Fail::transient(e.to_string());
         inputs.map(Vec::as_slice).map_err(unread)
@@ -358,10 +359,8 @@ impl Context {
         step: &str,
         after: Option<JobId>,
     ) -> std::result::Result<Vec<Output>, Fail> {
-        let number = self.input(step).await?.number;
-        let flow = self.0.job.options.flow.as_ref().map(|place| place.id);
-        let Some(flow) = flow else { return Ok(Vec::new()) };
-        let outputs = self.0.mill.0.store.outputs(flow, number, after, PAGE_OUTPUTS).await;
+        let input = self.input(step).await?;
+        let outputs = self.0.boss.outputs(&self.0.job, input, after).await;
         outputs.map_err(|e| Fail::transient(e.to_string()))
     }
 

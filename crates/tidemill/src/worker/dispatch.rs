@@ -10,8 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use tidemill_core::queue::matches;
 use tidemill_core::share::Turns;
+use tidemill_core::span::Span;
+use tidemill_core::wire::work::{Ask, Work};
 use tidemill_core::{Edition, WorkerId};
 use tidemill_store::request::{Seen, Stand};
 use tidemill_store::{Claim, ClaimRequest, Error, Hint, Lane};
@@ -20,17 +23,23 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::engine::Tidemill;
 use crate::engine::rules::renew;
+use crate::worker::boss::{Boss, Elsewhere};
 use crate::worker::shelf::Shelf;
 use crate::worker::shop::{Shop, locked};
 use crate::worker::slots::Group;
 use crate::worker::wish::Lanes;
 
+/// How long a claim stands elsewhere before it is asked anew.
+const STAND: Duration = Duration::from_secs(10);
+/// By when its answer is there after that, or the connection is taken for dead.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Asks for jobs for one group of slots, until `quiet`.
 pub(crate) async fn dispatch(shop: Arc<Shop>, group: Arc<Group>, quiet: CancellationToken) {
-    let mut hints = shop.mill.0.store.wake().listen();
+    let mut hints = shop.boss.listen();
     let mut desk = Desk::new(&shop, &group);
     let mut asking: Option<Asking> = None;
     loop {
@@ -73,7 +82,13 @@ pub(crate) async fn dispatch(shop: Arc<Shop>, group: Arc<Group>, quiet: Cancella
     desk.shelf.clear(&shop);
 }
 
-type Claiming = BoxFuture<'static, tidemill_store::Result<Claim>>;
+type Claiming = BoxFuture<'static, tidemill_store::Result<Brought>>;
+
+/// What a claim brought.
+enum Brought {
+    Here(Claim),
+    Elsewhere(Work),
+}
 
 /// A claim under way.
 struct Asking {
@@ -111,7 +126,7 @@ impl Asked {
     }
 }
 
-async fn answer(claim: Option<&mut Claiming>) -> tidemill_store::Result<Claim> {
+async fn answer(claim: Option<&mut Claiming>) -> tidemill_store::Result<Brought> {
     match claim {
         Some(claim) => claim.await,
         None => std::future::pending().await,
@@ -174,7 +189,11 @@ impl<'a> Desk<'a> {
         if group.slots.is_choked(&shop.unsettled) || free + in_advance <= self.shelf.len() {
             return None;
         }
-        let known = shop.mill.0.rules.known();
+        let mill = match &shop.boss {
+            Boss::Here(mill) => mill,
+            Boss::Elsewhere(boss) => return self.ask_elsewhere(boss, free),
+        };
+        let known = mill.0.rules.known();
         let lanes = Lanes::of(&group.queues, &known, &self.turns);
         let mut wish = shop.wish(&lanes, &known, 0);
         // What waits here would keep others from passing a limit.
@@ -191,31 +210,70 @@ impl<'a> Desk<'a> {
         wish.stand = stand;
         let (worker, jobs, since) = (wish.worker, wish.jobs_max, Instant::now());
         let edition = known.book.edition();
-        let claim = Box::pin(claim(Arc::clone(shop), wish));
+        let claim = Box::pin(claim(mill.clone(), wish));
         Some(Asking { claim, asked: Asked { worker, lanes, jobs, since, edition, stand: until } })
+    }
+
+    /// The same elsewhere: for the free slots alone, as what waits here could keep others from passing a limit. It
+    /// stands there until there is something.
+    fn ask_elsewhere(&self, boss: &Arc<Elsewhere>, free: usize) -> Option<Asking> {
+        let (shop, group) = (self.shop, self.group);
+        let jobs = free.saturating_sub(self.shelf.len()).min(shop.options.claim_jobs_max);
+        if jobs == 0 || self.resting_until.is_some() {
+            return None;
+        }
+        let ask = Ask {
+            queues: group.queues.clone(),
+            kinds: shop.kinds().to_vec(),
+            jobs_max: u32::try_from(jobs).unwrap_or(u32::MAX),
+            wait: Some(Span(STAND)),
+        };
+        let (worker, until) = (shop.worker(), CancellationToken::new());
+        let claim = Box::pin(claim_elsewhere(Arc::clone(boss), worker, ask, until.clone()));
+        let (lanes, edition, since) = (Lanes::default(), Edition::default(), Instant::now());
+        Some(Asking {
+            claim,
+            asked: Asked { worker, lanes, jobs, since, edition, stand: Some(until) },
+        })
     }
 
     /// Whether other rules are known by now than those that a claim followed: then it need not wait to ask again.
     fn knows_more_than(&self, asked: &Asked) -> bool {
-        self.shop.mill.0.rules.known().book.edition() != asked.edition
+        self.shop.boss.known().book.edition() != asked.edition
     }
 
     /// Takes what a claim brought.
-    fn take(&mut self, asked: &Asked, claimed: tidemill_store::Result<Claim>) {
+    fn take(&mut self, asked: &Asked, claimed: tidemill_store::Result<Brought>) {
         self.resting_until = None;
         let pause = match claimed {
             // Given up while it asked: whoever rescued the worker has these jobs.
             Ok(_) if asked.worker != self.shop.worker() => return,
-            Ok(claim) => {
+            Ok(Brought::Elsewhere(work)) => {
+                self.outage.over();
+                let is_soon = asked.since.elapsed() < self.shop.options.poll_every;
+                let is_empty = work.jobs.is_empty();
+                if let (Boss::Elsewhere(boss), Some(token)) = (&self.shop.boss, work.token) {
+                    boss.held.took(token, work.jobs.len());
+                }
+                self.shelf.add_given(asked.worker, work);
+                // One that stood and brought nothing is asked again at once, unless it was not let stand.
+                if !(is_empty && is_soon) {
+                    return;
+                }
+                None
+            }
+            Ok(Brought::Here(claim)) => {
                 self.outage.over();
                 let (jobs, next_due) = (claim.jobs.len(), wait_of(&claim));
                 if jobs > 0 && asked.stand.is_none() {
                     locked(&self.group.credit).claimed(asked.since.elapsed());
                 }
-                let sorts = self.shop.mill.0.measures.claimed(&claim.jobs);
-                asked.lanes.took(&claim, &mut self.turns);
-                self.seen = claim.seen;
-                self.shelf.add(asked.worker, claim, &sorts);
+                if let Boss::Here(mill) = &self.shop.boss {
+                    let sorts = mill.0.measures.claimed(&claim.jobs);
+                    asked.lanes.took(&claim, &mut self.turns);
+                    self.seen = claim.seen;
+                    self.shelf.add(asked.worker, claim, &sorts);
+                }
                 self.has_backlog = jobs >= asked.jobs;
                 let is_withdrawn = asked.stand.is_some() && !asked.stands();
                 if self.has_backlog || is_withdrawn {
@@ -238,12 +296,31 @@ impl<'a> Desk<'a> {
 }
 
 /// Claims. One that follows rules that are no more brings those that hold now.
-async fn claim(shop: Arc<Shop>, wish: ClaimRequest) -> tidemill_store::Result<Claim> {
-    let claimed = shop.mill.0.store.claim(wish).await;
+async fn claim(mill: Tidemill, wish: ClaimRequest) -> tidemill_store::Result<Brought> {
+    let claimed = mill.0.store.claim(wish).await;
     if matches!(claimed, Err(Error::RulesOutdated)) {
-        renew(&shop.mill).await?;
+        renew(&mill).await?;
     }
-    claimed
+    claimed.map(Brought::Here)
+}
+
+/// Claims elsewhere, until it is withdrawn: what was on its way then is given back when the worker signs off.
+async fn claim_elsewhere(
+    boss: Arc<Elsewhere>,
+    worker: WorkerId,
+    ask: Ask,
+    until: CancellationToken,
+) -> tidemill_store::Result<Brought> {
+    let claiming = tokio::time::timeout(STAND + ANSWER_MAX, boss.broker.claim(worker, &ask));
+    let work = tokio::select! {
+        biased;
+        () = until.cancelled() => Work { token: None, now: Timestamp::UNIX_EPOCH, jobs: Vec::new() },
+        claimed = claiming => claimed.map_err(|_| {
+            let reason = "a claim was not answered in time".to_owned();
+            Error::Unavailable { reason, unknown: true }
+        })??,
+    };
+    Ok(Brought::Elsewhere(work))
 }
 
 /// How long until the next job of these lanes is due, by the store's clock.

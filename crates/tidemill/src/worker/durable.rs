@@ -23,7 +23,7 @@ use std::task::{Poll, Waker};
 use std::thread::ThreadId;
 
 use tidemill_core::workflow::{Answer, Ask, Diff, Entry, Keys, Left, Mail, Parked, Replay};
-use tidemill_core::{JobId, NewJob, Payload, Settlement, WorkerId};
+use tidemill_core::{JobId, NewJob, Payload, WorkerId};
 use tidemill_store::run::{Keep, Renewal, RunWrites};
 
 use crate::testing::Crash;
@@ -63,6 +63,17 @@ impl Trouble {
     fn park(why: impl Into<Parked>) -> Self {
         Self::Park(why.into())
     }
+}
+
+/// How the run ends with its attempt, as far as its journal has to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Well.
+    Done,
+    /// It is dead.
+    Dead,
+    /// It goes on, or is called off.
+    Open,
 }
 
 /// Who is being polled.
@@ -157,18 +168,18 @@ impl Run {
     }
 
     /// What is to be written with the end of the attempt; `None` when nothing durable was asked for.
-    pub(crate) fn last_writes(&self, version: &str, settlement: &Settlement) -> Option<RunWrites> {
+    pub(crate) fn last_writes(&self, version: &str, end: End) -> Option<RunWrites> {
         let mut told = self.told();
         // Code that did not follow its journal to the end leaves no trace in it: whoever mends it finds what was there.
         if told.replay.as_ref().is_some_and(|replay| !replay.is_told()) {
             return None;
         }
-        if let (Settlement::Dead { .. }, Some(step)) = (settlement, told.blamed.take())
+        if let (End::Dead, Some(step)) = (end, told.blamed.take())
             && let Some(replay) = told.replay.as_mut()
         {
             replay.died(&step);
         }
-        let is_done = matches!(settlement, Settlement::Done { .. });
+        let is_done = end == End::Done;
         if !is_done {
             // What it dropped with its end, it may ask for again in its next attempt.
             let before = told.unwanted_before;

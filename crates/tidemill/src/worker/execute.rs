@@ -8,49 +8,54 @@ use futures::FutureExt;
 use jiff::Timestamp;
 use tidemill_core::job::outcome::Waiting;
 use tidemill_core::job::settle::Ended;
-use tidemill_core::{ErrorClass, QueueRules, Settlement, Token};
+use tidemill_core::wire::work::{OutcomeBody, ReportBody};
+use tidemill_core::{ErrorClass, JobId, QueueRules, Settlement, Token};
 use tidemill_store::run::RunWrites;
 use tidemill_store::{ClaimedJob, SettleItem};
 use tracing::Instrument;
 
+use crate::engine::Tidemill;
 use crate::engine::judge::{come_out, judge, too_late};
 use crate::engine::trace;
 use crate::worker::context::Context;
+use crate::worker::durable::End;
 use crate::worker::durable::drive::{Driven, drive, look, parked};
 use crate::worker::middleware::{Attempted, Next};
 use crate::worker::registry::{Handler, PANIC_CLASS, panic_message};
 use crate::worker::shop::{Live, Shop, Why};
 use crate::worker::slots::Slot;
+use crate::worker::wire;
 
 /// Runs one attempt. `None` when its lease was lost on the way: there is nothing to settle.
 pub(crate) async fn execute(
     shop: &Arc<Shop>,
+    mill: &Tidemill,
     claimed: ClaimedJob,
     token: Token,
     claimed_at: Timestamp,
     slot: Slot,
 ) -> Option<SettleItem> {
-    let started_at = shop.mill.0.clock.now();
-    let (settlement, more) = match too_late(&shop.mill, &claimed, claimed_at) {
+    let started_at = mill.0.clock.now();
+    let (settlement, more) = match too_late(mill, &claimed, claimed_at) {
         Some(failure) => (Settlement::Dead { failure }, More::default()),
-        None => decide(shop, &claimed, token, claimed_at, slot).await?,
+        None => decide(shop, mill, &claimed, token, claimed_at, slot).await?,
     };
     let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
-    let gates = come_out(&shop.mill.0.rules.known().book, &job, gates, &settlement);
+    let gates = come_out(&mill.0.rules.known().book, &job, gates, &settlement);
     let More { decided, run } = more;
     Some(SettleItem { job, token, attempt, lost, started_at, gates, settlement, decided, run })
 }
 
 /// What is settled for a job that was claimed and not started.
 pub(crate) fn unstarted(
-    shop: &Shop,
+    mill: &Tidemill,
     claimed: ClaimedJob,
     token: Token,
     settlement: Settlement,
 ) -> SettleItem {
     let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
-    let gates = come_out(&shop.mill.0.rules.known().book, &job, gates, &settlement);
-    let started_at = shop.mill.0.clock.now();
+    let gates = come_out(&mill.0.rules.known().book, &job, gates, &settlement);
+    let started_at = mill.0.clock.now();
     let (decided, run) = (false, None);
     SettleItem { job, token, attempt, lost, started_at, gates, settlement, decided, run }
 }
@@ -58,6 +63,7 @@ pub(crate) fn unstarted(
 /// What is to be written, and whether a transaction of the handler's may have decided otherwise.
 async fn decide(
     shop: &Arc<Shop>,
+    mill: &Tidemill,
     claimed: &ClaimedJob,
     token: Token,
     claimed_at: Timestamp,
@@ -71,15 +77,73 @@ async fn decide(
         return Some((again, More::default()));
     };
     let span = trace::attempt(job, claimed.attempt, token.0);
-    let attempt = attempt(shop, claimed, token, claimed_at, handler, slot);
+    let of_queue = || mill.0.rules.known().book.of(&job.queue).and_then(QueueRules::run_timeout);
+    let timeout = timeout_of(shop, claimed, handler, of_queue);
+    let attempt = attempt(shop, claimed, (token, claimed_at), handler, timeout, slot);
     let (came, cx, decided) = attempt.instrument(span.clone()).await?;
     let settlement = match came {
-        Came::Ended(ended) => judge(&shop.mill, claimed, &handler.settings.retry, ended),
+        Came::Ended(ended) => judge(mill, claimed, &handler.settings.retry, ended),
         Came::Waits(waiting) => Settlement::Wait(Box::new(waiting)),
     };
     trace::came_to(&span, &settlement);
-    let run = cx.run().last_writes(&shop.options.version, &settlement).map(Box::new);
+    let end = match &settlement {
+        Settlement::Done { .. } => End::Done,
+        Settlement::Dead { .. } => End::Dead,
+        _ => End::Open,
+    };
+    let run = cx.run().last_writes(&shop.options.version, end).map(Box::new);
     Some((settlement, More { decided, run }))
+}
+
+/// Runs one attempt for a boss elsewhere, who judges what became of it. `None` when its lease was lost on the way.
+pub(crate) async fn report(
+    shop: &Arc<Shop>,
+    claimed: ClaimedJob,
+    token: Token,
+    claimed_at: Timestamp,
+    slot: Slot,
+    of_queue: Option<Duration>,
+) -> Option<ReportBody> {
+    let (job, started_at) = (&claimed.job, shop.boss.clock().now());
+    // A claim takes only kinds that have a handler; another node will know this one.
+    let Some(handler) = shop.registry.get(&job.kind) else {
+        return Some(wire::report(job.id, token, OutcomeBody::GiveBack {}));
+    };
+    let span = trace::attempt(job, claimed.attempt, token.0);
+    let timeout = timeout_of(shop, &claimed, handler, || of_queue);
+    let attempt = attempt(shop, &claimed, (token, claimed_at), handler, timeout, slot);
+    let (came, cx, _) = attempt.instrument(span.clone()).await?;
+    let end = match &came {
+        Came::Ended(Ended::Done { .. }) => End::Done,
+        Came::Ended(Ended::Failed { class: ErrorClass::Permanent, .. }) => End::Dead,
+        _ => End::Open,
+    };
+    if let Came::Ended(Ended::Failed { class, message, .. }) = &came {
+        trace::failed_as(&span, *class, message);
+    }
+    let run = cx.run().last_writes(&shop.options.version, end);
+    let report = told_elsewhere(job.id, token, came, run);
+    Some(ReportBody {
+        started_at: Some(started_at),
+        ..wire::by_policy(report, &handler.settings.retry)
+    })
+}
+
+/// What is reported of an attempt. One that cannot be put into words is dead: it would be the same the next time.
+fn told_elsewhere(id: JobId, token: Token, came: Came, run: Option<RunWrites>) -> ReportBody {
+    let anew = run.as_ref().is_some_and(|run| run.renewal.is_some());
+    let outcome = match came {
+        Came::Ended(ended) => wire::ended(ended),
+        Came::Waits(waiting) => Ok(wire::waits(waiting, anew)),
+    };
+    match (outcome, run.map(wire::run).transpose()) {
+        (Ok(outcome), Ok(run)) => ReportBody { run, ..wire::report(id, token, outcome) },
+        (Err(error), _) | (_, Err(error)) => {
+            let message = format!("its outcome cannot be kept: {error}");
+            let class = ErrorClass::Permanent;
+            wire::report(id, token, OutcomeBody::Failed { class, message, retry_after: None })
+        }
+    }
 }
 
 /// What is settled beside it.
@@ -102,16 +166,15 @@ enum Came {
 async fn attempt(
     shop: &Arc<Shop>,
     claimed: &ClaimedJob,
-    token: Token,
-    claimed_at: Timestamp,
+    (token, claimed_at): (Token, Timestamp),
     handler: &Handler,
+    timeout: Duration,
     slot: Slot,
 ) -> Option<(Came, Context, bool)> {
     let job = &claimed.job;
     let live = Live::new(token);
     shop.enter(job.id, live.clone());
     let cx = Context::new(shop, claimed, claimed_at, &live, slot);
-    let timeout = timeout_of(shop, claimed, handler);
     let came = run(shop, &cx, handler, &live, timeout).await;
     shop.leave(job.id, token);
     // What a transaction of the handler's own still writes is waited for.
@@ -125,10 +188,13 @@ async fn attempt(
     came.map(|came| (came, cx, decided))
 }
 
-fn timeout_of(shop: &Shop, claimed: &ClaimedJob, handler: &Handler) -> Duration {
+fn timeout_of(
+    shop: &Shop,
+    claimed: &ClaimedJob,
+    handler: &Handler,
+    of_queue: impl FnOnce() -> Option<Duration>,
+) -> Duration {
     let own = claimed.job.options.run_timeout_ms.map(Duration::from_millis);
-    let known = shop.mill.0.rules.known();
-    let of_queue = || known.book.of(&claimed.job.queue).and_then(QueueRules::run_timeout);
     own.or(handler.settings.run_timeout).or_else(of_queue).unwrap_or(shop.options.run_timeout)
 }
 

@@ -8,6 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidemill_core::span::Span;
+use tidemill_core::wire::work::Pulse;
 use tidemill_store::Hint;
 use tidemill_store::request::Beat;
 use tokio::sync::broadcast::Receiver;
@@ -15,20 +17,31 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::worker::boss::Boss;
 use crate::worker::shop::{Shop, Why};
+
+/// Between two beats elsewhere, however often hints end them early.
+const REST: Duration = Duration::from_millis(50);
 
 /// Beats until `done`.
 pub(crate) async fn beat(shop: Arc<Shop>, done: CancellationToken) {
-    let mut hints = shop.mill.0.store.wake().listen();
+    let mut hints = shop.boss.listen();
     let mut held_until = Instant::now() + shop.options.lease_ttl;
+    let mut is_away = false;
     loop {
         tokio::select! {
             () = done.cancelled() => return,
-            () = tokio::time::sleep(shop.options.beat_every()) => {}
+            () = rested(&shop, is_away) => {}
             () = called_off(&shop, &mut hints) => {}
         }
         let sent = Instant::now();
-        match beat_once(&shop, held_until).await {
+        let beat = tokio::select! {
+            biased;
+            beat = beat_once(&shop, held_until) => beat,
+            () = unheard(&shop, &done) => return,
+        };
+        is_away = beat.is_none();
+        match beat {
             Some(Beat { lost: false, cancelled }) => {
                 held_until = sent + shop.options.lease_ttl;
                 shop.call_off(&cancelled);
@@ -49,14 +62,42 @@ async fn beat_once(shop: &Shop, held_until: Instant) -> Option<Beat> {
     // To the end of the lease and no further. Sooner would not help: a beat that waits behind others
     // for a busy database would lose its place, and be late again.
     let deadline = if now < held_until { held_until } else { now + shop.options.lease_ttl };
-    let beating = shop.mill.0.store.beat(shop.worker());
-    match tokio::time::timeout_at(deadline, beating).await {
+    match tokio::time::timeout_at(deadline, ask(shop)).await {
         Ok(Ok(beat)) => Some(beat),
         Ok(Err(error)) => {
             tracing::debug!(%error, "a heartbeat failed");
             None
         }
         Err(_) => None,
+    }
+}
+
+/// Here a rest comes before a beat. Elsewhere the beat itself takes as long, so that what is called off is heard.
+async fn rested(shop: &Shop, is_away: bool) {
+    let rest = match &shop.boss {
+        Boss::Here(_) => shop.options.beat_every(),
+        Boss::Elsewhere(_) if is_away => shop.options.beat_every() / 4,
+        Boss::Elsewhere(_) => REST,
+    };
+    tokio::time::sleep(rest).await;
+}
+
+/// Completes when a beat that takes its time elsewhere is of no use any more.
+async fn unheard(shop: &Shop, done: &CancellationToken) {
+    match &shop.boss {
+        Boss::Here(_) => std::future::pending().await,
+        Boss::Elsewhere(_) => done.cancelled().await,
+    }
+}
+
+async fn ask(shop: &Shop) -> tidemill_store::Result<Beat> {
+    match &shop.boss {
+        Boss::Here(mill) => mill.0.store.beat(shop.worker()).await,
+        Boss::Elsewhere(boss) => {
+            let wait = Some(Span(shop.options.beat_every()));
+            let pulse = Pulse { wait, tokens: Some(boss.held.tokens()) };
+            boss.broker.beat(shop.worker(), pulse).await
+        }
     }
 }
 
@@ -73,7 +114,7 @@ async fn start_anew(shop: &Shop, done: &CancellationToken) {
         }
         pause = (pause * 2).min(shop.options.lease_ttl);
     }
-    shop.mill.0.store.wake().tell(Hint::Any);
+    shop.boss.tell(Hint::Any);
 }
 
 /// Completes when a job of this worker was called off, so that its handler need not wait a beat.

@@ -15,6 +15,7 @@ use tidemill_core::workflow::{Diff, Parked, Waits};
 use tidemill_core::{ErrorClass, JobId, Payload, Token};
 use tidemill_store::run::{PAGE_RUNS_MAX, RunFilter};
 
+use crate::engine::Tidemill;
 use crate::engine::workflow::history::History;
 use crate::error::{Error, Result};
 use crate::worker::Worker;
@@ -124,9 +125,10 @@ impl Worker {
     /// ```
     pub async fn replay_runs(self, which: &RunsToReplay) -> Result<Vec<RunReplay>> {
         let shop = self.into_shop()?;
+        let mill = shop.boss.mill()?;
         let mut replays = Vec::new();
         if let Some(run) = which.run {
-            replays.extend(replay_run(&shop, run).await?);
+            replays.extend(replay_run(&shop, mill, run).await?);
             return Ok(replays);
         }
         let mut page = RunFilter {
@@ -136,9 +138,9 @@ impl Worker {
             ..RunFilter::default()
         };
         loop {
-            let runs = shop.mill.runs(&page).await?;
+            let runs = mill.runs(&page).await?;
             for run in &runs {
-                replays.extend(replay_run(&shop, run.job).await?);
+                replays.extend(replay_run(&shop, mill, run.job).await?);
             }
             page.before = runs.last().map(|run| run.job);
             if runs.len() < page.page_rows() {
@@ -149,12 +151,12 @@ impl Worker {
 }
 
 /// `None` for a run that is not of a kind that is known here, has not begun, or is forgotten.
-async fn replay_run(shop: &Arc<Shop>, run: JobId) -> Result<Option<RunReplay>> {
-    let view = shop.mill.job(run).await?;
+async fn replay_run(shop: &Arc<Shop>, mill: &Tidemill, run: JobId) -> Result<Option<RunReplay>> {
+    let view = mill.job(run).await?;
     let Some(view) = view.filter(|view| shop.registry.get(&view.job.kind).is_some()) else {
         return Ok(None);
     };
-    let Some(history) = shop.mill.history_of(view).await? else { return Ok(None) };
+    let Some(history) = mill.history_of(view).await? else { return Ok(None) };
     let replayed = replay(shop, &history).await?;
     Ok(Some(RunReplay { run, kind: history.job.kind, version: history.version, replayed }))
 }
@@ -167,7 +169,7 @@ pub(crate) async fn replay(shop: &Arc<Shop>, history: &History) -> Result<Replay
     };
     let (live, slot) = (Live::new(Token(0)), shop.groups[0].slots.take());
     let states = Arc::clone(&shop.states);
-    let cx = Context::recorded(shop.mill.clone(), history, &live, states, slot);
+    let cx = Context::recorded(shop.boss.clone(), history, &live, states, slot);
     let work = AssertUnwindSafe((handler.run)(cx.clone())).catch_unwind();
     let driven = tokio::time::timeout(PATIENCE, drive(&cx, shop, work)).await;
     Ok(against_the_end(came(&cx, driven.ok()), history))

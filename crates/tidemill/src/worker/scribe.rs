@@ -11,7 +11,7 @@ use tidemill_store::Error as StoreError;
 use tidemill_store::stream::{StreamAnswer, StreamItem};
 use uuid::Uuid;
 
-use crate::engine::Tidemill;
+use crate::worker::boss::Boss;
 use crate::worker::shop::locked;
 use crate::worker::voice::{Refused, Voice};
 
@@ -21,7 +21,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// The pen of a worker.
 pub(crate) struct Scribe {
-    mill: Tidemill,
+    boss: Boss,
     waiting: Mutex<Waiting>,
 }
 
@@ -32,12 +32,12 @@ struct Waiting {
 }
 
 impl Scribe {
-    pub(crate) fn new(mill: Tidemill) -> Arc<Self> {
-        Arc::new(Self { mill, waiting: Mutex::default() })
+    pub(crate) fn new(boss: Boss) -> Arc<Self> {
+        Arc::new(Self { boss, waiting: Mutex::default() })
     }
 
     pub(crate) fn limits(&self) -> &Limits {
-        &self.mill.0.limits
+        self.boss.limits()
     }
 
     /// An attempt has something to be written.
@@ -78,8 +78,7 @@ impl Scribe {
     async fn append(&self, worker: WorkerId, items: Vec<StreamItem>) -> Vec<Option<Refused>> {
         let mut pause = Duration::from_millis(20);
         loop {
-            let (store, bytes_max) = (&self.mill.0.store, self.limits().stream_bytes_max);
-            match store.append_stream(worker, items.clone(), bytes_max).await {
+            match self.boss.append_stream(worker, items.clone()).await {
                 Ok(answers) => return self.answered(worker, items, answers).await,
                 // One attempt whose words the store cannot write must not silence the others.
                 Err(StoreError::Database { .. }) if items.len() > 1 => {
@@ -112,7 +111,9 @@ impl Scribe {
             refused.push(match answer {
                 StreamAnswer::Kept { .. } => None,
                 StreamAnswer::Stale => {
-                    self.mill.0.measures.streams_stale.add(1);
+                    if let Boss::Here(mill) = &self.boss {
+                        mill.0.measures.streams_stale.add(1);
+                    }
                     Some(Refused::Over)
                 }
                 StreamAnswer::Full { bytes_left } => {

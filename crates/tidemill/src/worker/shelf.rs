@@ -9,14 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tidemill_core::wire::work::{OutcomeBody, Work};
 use tidemill_core::{Settlement, Token, WorkerId};
 use tidemill_store::{Claim, ClaimedJob};
 use tokio::time::Instant;
 
 use crate::engine::measure::series::{Series, Sorts};
-use crate::worker::execute::{execute, unstarted};
+use crate::worker::boss::Boss;
+use crate::worker::execute::{execute, report, unstarted};
 use crate::worker::shop::{Shop, locked};
 use crate::worker::slots::Group;
+use crate::worker::wire;
 
 /// A job that waits for a slot of this worker.
 struct AtHand {
@@ -26,7 +29,10 @@ struct AtHand {
     now: Timestamp,
     since: Instant,
     worker: WorkerId,
-    series: Arc<Series>,
+    /// Elsewhere it is measured there.
+    series: Option<Arc<Series>>,
+    /// How long it may run by the rules of its queue, where these are told with it.
+    of_queue: Option<Duration>,
 }
 
 /// The jobs at hand of one group of slots.
@@ -43,10 +49,21 @@ impl Shelf {
         let Some(token) = claim.token else { return };
         let (now, since) = (claim.now, Instant::now());
         let at_hand = |(claimed, series): (_, &Arc<Series>)| {
-            let series = Arc::clone(series);
-            AtHand { claimed, token, now, since, worker, series }
+            let (series, of_queue) = (Some(Arc::clone(series)), None);
+            AtHand { claimed, token, now, since, worker, series, of_queue }
         };
         self.0.extend(claim.jobs.into_iter().zip(sorts.each()).map(at_hand));
+    }
+
+    /// Adds what this worker was given elsewhere.
+    pub(crate) fn add_given(&mut self, worker: WorkerId, work: Work) {
+        let Some(token) = work.token else { return };
+        let (now, since, series) = (work.now, Instant::now(), None);
+        let at_hand = |assigned| {
+            let (claimed, of_queue) = wire::given(assigned, now);
+            AtHand { claimed, token, now, since, worker, series: series.clone(), of_queue }
+        };
+        self.0.extend(work.jobs.into_iter().map(at_hand));
     }
 
     /// Starts as many as there are free slots.
@@ -54,18 +71,18 @@ impl Shelf {
         if self.0.is_empty() {
             return;
         }
-        let known = shop.mill.0.rules.known();
+        let known = shop.boss.known();
         while group.slots.free() > 0 {
             let Some(job) = self.0.pop_front() else { return };
             if job.worker != shop.worker() {
+                let_go(shop, &job);
                 continue;
             }
             let body = &job.claimed.job;
             if shop.is_called_off(body.id) {
-                let reason = "called off before it ran".to_owned();
-                end(shop, job, Settlement::Cancelled { reason });
+                end(shop, job, Unstarted::CalledOff);
             } else if known.book.paused_by(&body.queue).is_some() {
-                give_back(shop, job);
+                end(shop, job, Unstarted::GivenBack);
             } else {
                 start(shop, group, job);
             }
@@ -79,8 +96,12 @@ impl Shelf {
 
     /// Gives back all of them, unspent.
     pub(crate) fn clear(&mut self, shop: &Arc<Shop>) {
-        for job in self.0.drain(..).filter(|job| job.worker == shop.worker()) {
-            give_back(shop, job);
+        for job in self.0.drain(..) {
+            if job.worker == shop.worker() {
+                end(shop, job, Unstarted::GivenBack);
+            } else {
+                let_go(shop, &job);
+            }
         }
     }
 }
@@ -89,27 +110,71 @@ fn start(shop: &Arc<Shop>, group: &Arc<Group>, job: AtHand) {
     let (shop, group, slot) = (Arc::clone(shop), Arc::clone(group), group.slots.take());
     let attempts = shop.attempts.clone();
     let waited = Duration::try_from(job.now.duration_since(job.claimed.due_at)).unwrap_or_default();
-    job.series.starts.see_time(waited + job.since.elapsed());
+    if let Some(series) = &job.series {
+        series.starts.see_time(waited + job.since.elapsed());
+    }
     attempts.spawn(async move {
-        let started = Instant::now();
-        let item = execute(&shop, job.claimed, job.token, job.now, slot).await;
-        let ran = started.elapsed();
-        job.series.runs.see_time(ran);
-        locked(&group.credit).ran(ran);
-        if let Some(item) = item {
-            shop.hand_over(item);
+        let (started, token) = (Instant::now(), job.token);
+        let seen = |ran: Duration| {
+            if let Some(series) = &job.series {
+                series.runs.see_time(ran);
+            }
+            locked(&group.credit).ran(ran);
+        };
+        match &shop.boss {
+            Boss::Here(mill) => {
+                let item = execute(&shop, mill, job.claimed, token, job.now, slot).await;
+                seen(started.elapsed());
+                if let Some(item) = item {
+                    shop.hand_over(item);
+                }
+            }
+            Boss::Elsewhere(boss) => {
+                let report = report(&shop, job.claimed, token, job.now, slot, job.of_queue).await;
+                seen(started.elapsed());
+                match report {
+                    Some(report) => shop.report(report),
+                    None => boss.held.ended(token),
+                }
+            }
         }
     });
 }
 
-fn give_back(shop: &Shop, job: AtHand) {
-    let spent = job.claimed.attempt.saturating_sub(1);
-    let delay = Duration::ZERO;
-    end(shop, job, Settlement::Again { delay, spent, failure: None });
+/// Why a job that was at hand does not start.
+enum Unstarted {
+    CalledOff,
+    GivenBack,
 }
 
-fn end(shop: &Shop, job: AtHand, settlement: Settlement) {
-    shop.hand_over(unstarted(shop, job.claimed, job.token, settlement));
+fn end(shop: &Shop, job: AtHand, why: Unstarted) {
+    let AtHand { claimed, token, .. } = job;
+    let reason = "called off before it ran".to_owned();
+    match (&shop.boss, why) {
+        (Boss::Here(mill), why) => {
+            let spent = claimed.attempt.saturating_sub(1);
+            let settlement = match why {
+                Unstarted::CalledOff => Settlement::Cancelled { reason },
+                Unstarted::GivenBack => {
+                    Settlement::Again { delay: Duration::ZERO, spent, failure: None }
+                }
+            };
+            shop.hand_over(unstarted(mill, claimed, token, settlement));
+        }
+        (Boss::Elsewhere(_), Unstarted::CalledOff) => {
+            shop.report(wire::report(claimed.job.id, token, OutcomeBody::Cancel { reason }));
+        }
+        (Boss::Elsewhere(_), Unstarted::GivenBack) => {
+            shop.report(wire::report(claimed.job.id, token, OutcomeBody::GiveBack {}));
+        }
+    }
+}
+
+/// A job that others have by now.
+fn let_go(shop: &Shop, job: &AtHand) {
+    if let Boss::Elsewhere(boss) = &shop.boss {
+        boss.held.ended(job.token);
+    }
 }
 
 #[cfg(test)]
@@ -161,10 +226,11 @@ mod tests {
         /// Claims everything that waits.
         async fn claim(&mut self) -> Result<()> {
             let shop = &self.shop;
-            let known = shop.mill.0.rules.known();
+            let known = shop.boss.known();
             let lanes = Lanes::of(&shop.groups[0].queues, &known, &Turns::default());
-            let claim = shop.mill.store().claim(shop.wish(&lanes, &known, 100)).await?;
-            let sorts = shop.mill.0.measures.claimed(&claim.jobs);
+            let mill = shop.boss.mill()?;
+            let claim = mill.store().claim(shop.wish(&lanes, &known, 100)).await?;
+            let sorts = mill.0.measures.claimed(&claim.jobs);
             self.shelf.add(shop.worker(), claim, &sorts);
             Ok(())
         }
@@ -237,8 +303,9 @@ mod tests {
     #[tokio::test]
     async fn jobs_of_a_queue_that_was_paused_are_given_back() -> Result<()> {
         let mut bench = Bench::with(2).await?;
-        bench.shop.mill.pause("default").await?;
-        look(&bench.shop.mill).await?;
+        let mill = bench.shop.boss.mill()?.clone();
+        mill.pause("default").await?;
+        look(&mill).await?;
         bench.serve();
         assert_eq!((bench.shelf.len(), bench.shop.used()), (0, 0));
         assert_eq!(bench.settled(), [GIVEN_BACK, GIVEN_BACK]);

@@ -4,15 +4,17 @@ use std::any::{Any, TypeId};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tidemill_core::span::Span;
+use tidemill_core::wire::work::{Card, ReportBody};
 use tidemill_core::{JobId, Token, WorkerId};
 use tidemill_store::{ClaimRequest, SettleItem, WorkerCard};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::engine::Tidemill;
 use crate::engine::rules::{Known, Wanted};
 use crate::error::Result;
+use crate::worker::boss::Boss;
 use crate::worker::context::States;
 use crate::worker::middleware::Middleware;
 use crate::worker::options::Options;
@@ -66,7 +68,7 @@ impl Live {
 }
 
 pub(crate) struct Shop {
-    pub(crate) mill: Tidemill,
+    pub(crate) boss: Boss,
     pub(crate) registry: Registry,
     pub(crate) states: States,
     pub(crate) hooks: Vec<Arc<dyn Middleware>>,
@@ -78,7 +80,7 @@ pub(crate) struct Shop {
     settled: Mutex<Option<mpsc::UnboundedReceiver<SettleItem>>>,
     pub(crate) scribe: Arc<Scribe>,
     kinds: Arc<Vec<String>>,
-    _wanted: Wanted,
+    _wanted: Option<Wanted>,
     worker: Mutex<WorkerId>,
     live: Mutex<Living>,
 }
@@ -95,7 +97,7 @@ struct Living {
 
 impl Shop {
     pub(crate) fn new(
-        mill: Tidemill,
+        boss: Boss,
         registry: Registry,
         states: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
         hooks: Vec<Arc<dyn Middleware>>,
@@ -103,9 +105,9 @@ impl Shop {
     ) -> Arc<Self> {
         let (settling, settled) = mpsc::unbounded_channel();
         Arc::new(Self {
-            scribe: Scribe::new(mill.clone()),
-            _wanted: Wanted::new(&mill.0.rules, options.all_queues()),
-            mill,
+            scribe: Scribe::new(boss.clone()),
+            _wanted: wanted(&boss, &options),
+            boss,
             kinds: Arc::new(registry.kinds()),
             registry,
             states: Arc::new(states),
@@ -130,17 +132,29 @@ impl Shop {
         *locked(&self.worker)
     }
 
-    /// Announces this worker under its present id.
+    /// Announces this worker: here under its present id, elsewhere under one that it is given.
     pub(crate) async fn register(&self) -> Result<()> {
-        let card = WorkerCard {
-            id: self.worker(),
-            name: self.options.name.clone(),
-            queues: self.options.all_queues(),
-            kinds: self.kinds.to_vec(),
-            slots: self.options.all_slots() as u32,
-            lease_ttl: self.options.own_lease_ttl(),
-        };
-        Ok(self.mill.0.store.register(card).await?)
+        let (name, queues) = (self.options.name.clone(), self.options.all_queues());
+        let (kinds, slots) = (self.kinds.to_vec(), self.options.all_slots() as u32);
+        match &self.boss {
+            Boss::Here(mill) => {
+                let (id, lease_ttl) = (self.worker(), self.options.own_lease_ttl());
+                let card = WorkerCard { id, name, queues, kinds, slots, lease_ttl };
+                mill.0.store.register(card).await?;
+            }
+            Boss::Elsewhere(boss) => {
+                let lease = Some(Span(self.options.lease_ttl));
+                let card = Card { name, queues, kinds, slots, lease };
+                let id = boss.broker.register(&card).await?;
+                *locked(&self.worker) = id;
+            }
+        }
+        Ok(())
+    }
+
+    /// The kinds it knows.
+    pub(crate) fn kinds(&self) -> &[String] {
+        &self.kinds
     }
 
     /// A worker that was given up is a new one from now on.
@@ -223,6 +237,14 @@ impl Shop {
         let _ = self.settling.send(item);
     }
 
+    /// Hands over what an attempt came to, to be reported.
+    pub(crate) fn report(&self, report: ReportBody) {
+        if let Boss::Elsewhere(boss) = &self.boss {
+            self.unsettled.ended();
+            let _ = boss.reports.send(report);
+        }
+    }
+
     /// Asks all attempts to end; when the worker stops, also those that only just start.
     pub(crate) fn end_all(&self, why: Why) {
         let mut living = locked(&self.live);
@@ -239,6 +261,14 @@ impl Shop {
         for attempt in living.attempts.values() {
             attempt.abandon.cancel();
         }
+    }
+}
+
+/// What must be known of the queues here; elsewhere it is known there.
+fn wanted(boss: &Boss, options: &Options) -> Option<Wanted> {
+    match boss {
+        Boss::Here(mill) => Some(Wanted::new(&mill.0.rules, options.all_queues())),
+        Boss::Elsewhere(_) => None,
     }
 }
 

@@ -8,8 +8,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::rules::follow;
 use crate::engine::service::{self, Clockwork};
+use crate::worker::boss::Boss;
 use crate::worker::dispatch::dispatch;
 use crate::worker::lease::beat;
+use crate::worker::options::Options;
+use crate::worker::reporter::report_all;
 use crate::worker::settler::settle_all;
 use crate::worker::shop::{Shop, Why};
 
@@ -35,25 +38,30 @@ pub(crate) struct Loops {
     quiet: CancellationToken,
     done: CancellationToken,
     dispatchers: JoinSet<()>,
-    rules: JoinHandle<()>,
     settler: Option<JoinHandle<()>>,
     heart: JoinHandle<()>,
+    /// What is done here for everybody; elsewhere it is done there.
+    rules: Option<JoinHandle<()>>,
     services: JoinSet<()>,
 }
 
 impl Loops {
     pub(crate) fn start(shop: Arc<Shop>) -> Self {
         let (quiet, done) = (CancellationToken::new(), CancellationToken::new());
-        let rules =
-            Clockwork { lease_ttl: shop.options.lease_ttl, lost_max: shop.options.lost_max };
+        let (rules, services) = match &shop.boss {
+            Boss::Here(mill) => {
+                let Options { lease_ttl, lost_max, .. } = shop.options;
+                let services = service::start(mill, Clockwork { lease_ttl, lost_max }, &done);
+                (Some(tokio::spawn(follow(mill.clone(), done.clone()))), services)
+            }
+            Boss::Elsewhere(_) => (None, JoinSet::new()),
+        };
         Self {
             dispatchers: dispatchers(&shop, &quiet),
-            rules: tokio::spawn(follow(shop.mill.clone(), done.clone())),
-            settler: shop
-                .take_settled()
-                .map(|ended| tokio::spawn(settle_all(Arc::clone(&shop), ended))),
+            settler: settler(&shop),
             heart: tokio::spawn(beat(Arc::clone(&shop), done.clone())),
-            services: service::start(&shop.mill, rules, &done),
+            rules,
+            services,
             shop,
             quiet,
             done,
@@ -86,13 +94,33 @@ impl Loops {
         }
         self.done.cancel();
         let _ = self.heart.await;
-        let _ = self.rules.await;
+        if let Some(rules) = self.rules {
+            let _ = rules.await;
+        }
         while self.services.join_next().await.is_some() {}
         // What could not be settled (the store is away) is given back, by this or by the rescue.
-        if let Err(error) = self.shop.mill.0.store.deregister(self.shop.worker()).await {
+        if let Err(error) = sign_off(&self.shop).await {
             tracing::warn!(%error, "the worker could not sign off; its jobs return when its lease ends");
         }
         tracing::info!(worker = %self.shop.worker(), "the worker stopped");
+    }
+}
+
+/// The loop that settles, or reports to whoever does.
+fn settler(shop: &Arc<Shop>) -> Option<JoinHandle<()>> {
+    let own = Arc::clone(shop);
+    Some(match &shop.boss {
+        Boss::Here(mill) => tokio::spawn(settle_all(own, mill.clone(), shop.take_settled()?)),
+        Boss::Elsewhere(boss) => {
+            tokio::spawn(report_all(own, Arc::clone(boss), boss.take_ended()?))
+        }
+    })
+}
+
+async fn sign_off(shop: &Shop) -> tidemill_store::Result<()> {
+    match &shop.boss {
+        Boss::Here(mill) => mill.0.store.deregister(shop.worker()).await.map(drop),
+        Boss::Elsewhere(boss) => boss.broker.sign_off(shop.worker()).await,
     }
 }
 

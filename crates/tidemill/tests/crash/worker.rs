@@ -46,7 +46,7 @@ async fn run(work: Work, cx: Context, effects: Arc<Log>) -> Result<<Work as Job>
         token: cx.token(),
         attempt: cx.attempt(),
         pid: std::process::id(),
-        stale: cx.mill().counts().stale,
+        stale: cx.mill()?.counts().stale,
     });
     match work.plan {
         Plan::Fatal => return Err(Fail::permanent("made to fail")),

@@ -57,7 +57,7 @@ async fn handler_that_finishes_all_the_same_is_done(kit: Kit) {
     let mill = kit.open_still().await;
     let id = mill.enqueue(Echo::new("x")).await.unwrap().id();
     let worker = mill.worker().handle(|echo: Echo, cx| async move {
-        let answer = cx.mill().cancel(cx.id(), "too late").await?;
+        let answer = cx.mill()?.cancel(cx.id(), "too late").await?;
         assert_eq!(answer, CancelAnswer::Requested);
         Ok(echo.text)
     });
@@ -70,7 +70,7 @@ async fn retry_that_was_called_off_does_not_come(kit: Kit) {
     let id = mill.enqueue(Echo::new("x")).await.unwrap().id();
     let worker = || {
         mill.worker().handle(|_: Echo, cx| async move {
-            cx.mill().cancel(cx.id(), "enough").await?;
+            cx.mill()?.cancel(cx.id(), "enough").await?;
             Err(Fail::transient("again, please"))
         })
     };

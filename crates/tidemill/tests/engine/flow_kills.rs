@@ -94,7 +94,7 @@ async fn attempt(work: Work, cx: Context, folder: PathBuf) -> Result<i64, Fail> 
 /// All that its step comes after has ended.
 async fn refuse_early_start(cx: &Context, folder: &Path) -> Result<(), Fail> {
     let place = cx.job().options.flow.clone().ok_or_else(|| Fail::permanent("of no flow"))?;
-    let flow = cx.mill().flow(place.id).await.map_err(|e| Fail::transient(e.to_string()))?;
+    let flow = cx.mill()?.flow(place.id).await.map_err(|e| Fail::transient(e.to_string()))?;
     let flow = flow.ok_or_else(|| Fail::permanent("the flow is gone"))?;
     let state = |name: &str| flow.steps.iter().find(|step| step.name == name).map(|s| s.state);
     let own = flow.steps.iter().find(|step| step.number == place.step);

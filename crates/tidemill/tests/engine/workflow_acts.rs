@@ -233,7 +233,7 @@ async fn acts_on_a_run_that_runs_or_has_finished_are_refused(kit: Kit) {
         mill.worker().handle(|_: Flowing, cx: Context| async move {
             cx.step("a").run(|_| async { Ok(()) }).await?;
             cx.sleep(DAY).await?;
-            let refused = cx.mill().edit_step(cx.id(), "a", &1, "ann", "").await.unwrap_err();
+            let refused = cx.mill()?.edit_step(cx.id(), "a", &1, "ann", "").await.unwrap_err();
             Ok(refused.to_string())
         })
     };

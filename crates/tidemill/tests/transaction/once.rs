@@ -184,7 +184,7 @@ async fn a_stale_attempt_is_refused(ledger: impl Ledger) {
     let id = pay(&mill).await;
     let handle = |ledger: Arc<_>, cx: Context, run| async move {
         if run == 1 {
-            cx.mill().store().rescue(ALL).await?;
+            cx.mill()?.store().rescue(ALL).await?;
             let refused = Ledger::settle(&*ledger, &cx, run, End::Commit).await;
             assert!(refused.unwrap_err().to_string().contains("roll the transaction back"));
             return Ok(run);
@@ -211,7 +211,7 @@ async fn a_worker_lost_after_the_commit_leaves_a_job_that_is_done(ledger: impl L
         cx.follow_up(Enqueue::raw("bill", "{}").queue("bills"))?;
         cx.fan_out("more", [Enqueue::raw("pay", "{}")])?;
         ledger.settle(&cx, run, End::Commit).await?;
-        cx.mill().store().rescue(ALL).await?;
+        cx.mill()?.store().rescue(ALL).await?;
         Err(again("too late"))
     });
     assert_eq!(drain(lost).await.unwrap().attempts, 1);

@@ -180,7 +180,7 @@ async fn rescue_waits_for_a_transaction_that_settles() {
                 let mut client = connect(&place).await;
                 let transaction = client.transaction().await?;
                 cx.settle_in(&transaction, "decided").await?;
-                let mill = cx.mill().clone();
+                let mill = cx.mill()?.clone();
                 let rules = RescueRules { lease_ttl: Duration::ZERO, clear_for: None, lost_max: 9 };
                 let rescuing = tokio::spawn(async move { mill.store().rescue(rules).await });
                 await_a_lock(&place).await;

@@ -21,7 +21,7 @@ use crate::engine::settle;
 use crate::error::{Error, Result};
 
 /// The store is looked at this often when no hint comes: hints may be lost.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What a worker asks for.
 #[derive(Debug, Clone, Default)]

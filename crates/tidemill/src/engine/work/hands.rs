@@ -3,7 +3,7 @@
 //! Only so that nobody need be asked again: whatever is forgotten is looked up. Payloads are not kept, unless fields of
 //! them are hidden: what is hidden must be known where a worker says something.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,6 +19,9 @@ use crate::worker::wish::Lanes;
 /// A worker that was not heard of for this long is forgotten; one with a longer lease is looked up.
 const KEPT: Duration = Duration::from_mins(10);
 
+/// Lists of queues that one worker takes from, in claims of their own.
+const WANTED_MAX: usize = 32;
+
 /// All of them.
 #[derive(Debug)]
 pub(crate) struct Hands {
@@ -31,13 +34,14 @@ struct Remembered {
     heard: Instant,
     turns: Turns<Lane>,
     jobs: HashMap<(Token, JobId), ClaimedJob>,
-    wanted: Option<Wanted>,
+    /// What it takes from. A worker that keeps slots for a queue asks for these and for the others apart.
+    wanted: VecDeque<Wanted>,
 }
 
 impl Default for Remembered {
     fn default() -> Self {
         let (turns, jobs) = (Turns::default(), HashMap::new());
-        Self { heard: Instant::now(), turns, jobs, wanted: None }
+        Self { heard: Instant::now(), turns, jobs, wanted: VecDeque::new() }
     }
 }
 
@@ -55,10 +59,13 @@ impl Hands {
         }
         let one = all.entry(worker).or_default();
         one.heard = Instant::now();
-        if one.wanted.as_ref().is_some_and(|wanted| wanted.queues() == queues) {
+        if one.wanted.iter().any(|wanted| wanted.queues() == queues) {
             return false;
         }
-        one.wanted = Some(Wanted::new(rules, queues.to_vec()));
+        if one.wanted.len() == WANTED_MAX {
+            one.wanted.pop_front();
+        }
+        one.wanted.push_back(Wanted::new(rules, queues.to_vec()));
         true
     }
 

@@ -171,7 +171,7 @@ impl Context {
 }
 
 fn checked(cx: &Context, job: Enqueue) -> Result<NewJob, Fail> {
-    cx.mill().checked(job).map_err(|e| Fail::permanent(format!("a child cannot be started: {e}")))
+    cx.boss().checked(job).map_err(|e| Fail::permanent(format!("a child cannot be started: {e}")))
 }
 
 async fn family(

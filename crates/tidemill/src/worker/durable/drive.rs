@@ -119,7 +119,7 @@ struct Driver<'a> {
     /// Nothing of it is in the store: what it writes is kept in memory alone.
     is_inline: bool,
     loading: Option<BoxFuture<'static, Loaded>>,
-    flight: Option<BoxFuture<'static, tidemill_store::Result<Vec<bool>>>>,
+    flight: Option<BoxFuture<'static, tidemill_store::Result<bool>>>,
     reading: Option<BoxFuture<'static, tidemill_store::Result<Vec<Mail>>>>,
     /// Mail was read since this attempt began to listen.
     has_read: bool,
@@ -192,8 +192,8 @@ impl<'a> Driver<'a> {
         task: &mut Task<'_>,
     ) -> Poll<Next> {
         let loading = self.loading.get_or_insert_with(|| {
-            let (store, id) = (self.cx.mill().0.store.clone(), self.cx.id());
-            Box::pin(async move { store.journal(id).await })
+            let (boss, id) = (self.cx.boss().clone(), self.cx.id());
+            Box::pin(async move { boss.journal(id).await })
         });
         let Poll::Ready(loaded) = loading.as_mut().poll(task) else { return Poll::Pending };
         self.loading = None;
@@ -242,15 +242,15 @@ impl<'a> Driver<'a> {
         let Some(flight) = self.flight.as_mut() else { return Poll::Pending };
         let Poll::Ready(written) = flight.as_mut().poll(task) else { return Poll::Pending };
         self.flight = None;
-        match written.as_deref() {
-            Ok([true]) => {
+        match written {
+            Ok(true) => {
                 told.flying = None;
                 if let Some(replay) = told.replay.as_mut() {
                     replay.written();
                 }
                 Poll::Pending
             }
-            Ok(_) => over(Over::Stale),
+            Ok(false) => over(Over::Stale),
             Err(error) => over(Over::Fails(Fail::transient(error))),
         }
     }
@@ -307,8 +307,8 @@ impl<'a> Driver<'a> {
             Rest::Deliver(key) => {
                 let number = told.replay.as_ref().and_then(|replay| replay.aside(&key));
                 if let Some(number) = number {
-                    let (store, id) = (self.cx.mill().0.store.clone(), self.cx.id());
-                    let fetching = Box::pin(async move { store.value(id, number).await });
+                    let (boss, id) = (self.cx.boss().clone(), self.cx.id());
+                    let fetching = Box::pin(async move { boss.value(id, number).await });
                     self.fetching = Some((key, fetching));
                 } else {
                     told.wake(&key);
@@ -344,14 +344,14 @@ impl<'a> Driver<'a> {
             return over(Over::Stale);
         }
         if self.is_inline {
-            self.flight = Some(Box::pin(std::future::ready(Ok(vec![true]))));
+            self.flight = Some(Box::pin(std::future::ready(Ok(true))));
             return Poll::Ready(Next::Again);
         }
-        let (store, worker) = (self.cx.mill().0.store.clone(), self.worker);
+        let (boss, worker) = (self.cx.boss().clone(), self.worker);
         let item = Append { job: self.cx.id(), token: self.cx.token(), writes };
         self.flight = Some(Box::pin(async move {
-            let written = store.append(worker, vec![item]).await;
-            if strike == Strike::After { Ok(vec![false]) } else { written }
+            let written = boss.append(worker, item).await;
+            if strike == Strike::After { Ok(false) } else { written }
         }));
         Poll::Ready(Next::Again)
     }
@@ -372,7 +372,7 @@ impl<'a> Driver<'a> {
         }
         let is_short = waits.mail_min == 0
             && !self.cx.is_cancelled()
-            && self.cx.mill().0.clock.manual().is_none()
+            && self.cx.boss().clock().manual().is_none()
             && waits.until.is_some_and(|until| until <= now + SHORT);
         if !is_short {
             let read = told.replay.as_ref().map_or(0, Replay::mail_read);
@@ -388,8 +388,8 @@ impl<'a> Driver<'a> {
 
     fn begin_reading(&mut self, told: &mut Told) {
         let after = told.replay.as_ref().map_or(0, Replay::mail_read);
-        let (store, id) = (self.cx.mill().0.store.clone(), self.cx.id());
-        self.reading = Some(Box::pin(async move { store.mail(id, after).await }));
+        let (boss, id) = (self.cx.boss().clone(), self.cx.id());
+        self.reading = Some(Box::pin(async move { boss.mail(id, after).await }));
         self.has_read = true;
     }
 
@@ -397,8 +397,8 @@ impl<'a> Driver<'a> {
     fn listens(&mut self, told: &mut Told, task: &mut Task<'_>) -> bool {
         if self.listening.is_none() {
             // Listened for first, so that nothing can come in between.
-            let hints = self.cx.mill().0.store.wake().listen();
-            let mut listening: BoxFuture<'static, ()> = Box::pin(came(hints, self.cx.id()));
+            let after = told.replay.as_ref().map_or(0, Replay::mail_read);
+            let mut listening = self.cx.boss().mail_comes(self.cx.id(), after);
             let _ = listening.as_mut().poll(task);
             self.listening = Some(listening);
             self.has_read = false;
@@ -442,12 +442,13 @@ pub(crate) async fn look(cx: &Context) -> Result<(), Fail> {
     if cx.run().told().replay.is_some() {
         return Ok(());
     }
-    let (rows, _) = cx.mill().0.store.journal(cx.id()).await.map_err(Fail::transient)?;
+    let (rows, _) = cx.boss().journal_now(cx.id()).await.map_err(Fail::transient)?;
     cx.run().told().replay = Some(replay_of(rows).map_err(Fail::permanent)?);
     Ok(())
 }
 
-async fn came(mut hints: Receiver<Hint>, id: JobId) {
+/// Completes when mail for this run may have come.
+pub(crate) async fn mail_came(hints: &mut Receiver<Hint>, id: JobId) {
     loop {
         match hints.recv().await {
             Ok(Hint::Mail { id: to }) if to == id => return,
@@ -464,7 +465,7 @@ fn over(over: Over) -> Poll<Next> {
 
 fn waiting(cx: &Context, mut waits: Waits, read: i64) -> Waiting {
     // Whatever it waits for, its deadline finds it.
-    let deadline = cx.mill().0.rules.known().deadlines(cx.job()).finish_by(cx.job());
+    let deadline = cx.boss().known().deadlines(cx.job()).finish_by(cx.job());
     waits.until = waits.until.into_iter().chain(deadline).min();
     Waiting { waits, read, spent: cx.attempt().saturating_sub(1), parked: None }
 }

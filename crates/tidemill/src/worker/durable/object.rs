@@ -68,7 +68,7 @@ impl<S: Serialize + DeserializeOwned> Object<'_, S> {
         let set = self.cx.run().told().object.clone();
         let state = match set {
             Some(keep) => keep.state().cloned(),
-            None => self.cx.mill().0.store.object(&self.cx.job().queue, self.key).await?,
+            None => self.cx.boss().object(&self.cx.job().queue, self.key).await?,
         };
         let unreadable =
             |e| Fail::permanent(format!("the object {:?} cannot be read: {e}", self.key));

@@ -37,7 +37,7 @@ impl Context {
         if job.kind() != self.job().kind {
             return park(format!("{:?} is not its kind", job.kind()));
         }
-        let payload = match self.mill().checked_alone(job) {
+        let payload = match self.boss().checked_alone(job) {
             Ok(job) => job.payload,
             Err(error) => return park(error.to_string()),
         };

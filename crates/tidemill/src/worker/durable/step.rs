@@ -118,7 +118,7 @@ impl Step {
     /// The job that undoes it, kept before it begins. It runs if the workflow fails or is called off, and gets an
     /// [`Undo`](crate::Undo) with what became of the step.
     pub fn undo(mut self, job: impl Into<Enqueue>) -> Self {
-        match self.cx.mill().checked(job.into()) {
+        match self.cx.boss().checked(job.into()) {
             Ok(job) => self.undo = Some(Box::new(job.into())),
             Err(error) => self.wrong = Some(format!("its undo cannot be: {error}")),
         }
@@ -220,7 +220,7 @@ fn uncommitted() -> Fail {
 }
 
 fn is_soon(cx: &Context, delay: Duration) -> bool {
-    delay <= SOON && cx.mill().0.clock.manual().is_none()
+    delay <= SOON && cx.boss().clock().manual().is_none()
 }
 
 /// Runs the body once. Nothing durable may be asked for meanwhile.

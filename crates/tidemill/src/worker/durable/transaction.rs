@@ -18,9 +18,11 @@ use tidemill_store::rusqlite::Connection;
 
 use super::Trouble;
 use super::step::{Came, Step, StepContext, write};
+use crate::engine::Tidemill;
 use crate::engine::enqueue::Target;
 use crate::error::{Error, Result};
 use crate::testing::{Crash, Strike};
+use crate::worker::boss::Boss;
 use crate::worker::context::Context;
 use crate::worker::fail::Fail;
 use crate::worker::job::Enqueue;
@@ -103,8 +105,12 @@ impl Transaction {
         self.0
             .run_to(move |step| {
                 let (cx, key, hash) = (cx.clone(), key.clone(), hash.clone());
-                let recorded = body(Recorder { cx, key, hash, step });
-                async move { recorded.await.map(|Proof(_)| Came::Recorded) }
+                // Where nothing can be recorded, nothing begins.
+                let begun = match cx.mill() {
+                    Ok(_) => Ok(body(Recorder { cx, key, hash, step })),
+                    Err(error) => Err(Fail::permanent(error)),
+                };
+                async move { begun?.await.map(|Proof(_)| Came::Recorded) }
             })
             .await
     }
@@ -129,8 +135,8 @@ impl Recorder {
         target: impl Target<'t>,
         output: &T,
     ) -> Result<Proof<T>> {
-        self.cx.mill().same_store(target.backend())?;
-        let ask = self.ask(output)?;
+        let mill = self.cx.boss().same_store(target.backend())?;
+        let ask = self.ask(mill, output)?;
         self.recorded(&target.ask(ask).await?)
     }
 
@@ -141,12 +147,12 @@ impl Recorder {
         connection: &Connection,
         output: &T,
     ) -> Result<Proof<T>> {
-        self.cx.mill().same_store("sqlite")?;
-        let ask = self.ask(output)?;
+        let mill = self.cx.boss().same_store("sqlite")?;
+        let ask = self.ask(mill, output)?;
         self.recorded(&tidemill_store::sqlite::adapter::ask_in_rusqlite(connection, &ask)?)
     }
 
-    fn ask<T: Serialize>(&self, output: &T) -> Result<Ask> {
+    fn ask<T: Serialize>(&self, mill: &Tidemill, output: &T) -> Result<Ask> {
         let unwritable = |reason| tidemill_core::Error::PayloadNotJson { reason };
         let output = write(output).map_err(unwritable)?;
         if self.cx.is_over() {
@@ -157,7 +163,7 @@ impl Recorder {
         let (key, hash, tries) = (self.key.clone(), self.hash.clone(), self.attempt());
         let entry = serde_json::to_string(&Entry::Recorded { key, hash, tries, output });
         let entry = entry.map_err(|error| unwritable(error.to_string()))?;
-        let entry = self.cx.mill().0.keys.hide_entry(self.cx.id(), &entry)?;
+        let entry = mill.0.keys.hide_entry(self.cx.id(), &entry)?;
         let (id, token) = (self.cx.id().to_string(), self.cx.token().to_string());
         Ok(Ask::new(Question::RecordStep, [id, token, number.to_string(), entry]))
     }
@@ -179,7 +185,9 @@ pub(super) async fn ask_journal(cx: &Context, key: &str) -> Told {
     if strike == Strike::Before {
         return Told::Trouble(Trouble::Stale);
     }
-    match cx.mill().0.store.seal(worker, item).await {
+    // Elsewhere nothing can have been recorded.
+    let Boss::Here(mill) = cx.boss() else { return Told::Nothing };
+    match mill.0.store.seal(worker, item).await {
         _ if strike == Strike::After => Told::Trouble(Trouble::Stale),
         Ok(Seal::Recorded(entry)) => match serde_json::from_str(&entry) {
             Ok(Entry::Recorded { output, .. }) => Told::Recorded(output),

@@ -142,7 +142,16 @@ async fn claimer(client: Client, done: Arc<AtomicU64>, jobs: u64) -> Res<()> {
         let reports = claim.jobs.into_iter().map(|assigned| {
             let outcome = OutcomeBody::Done { output: None, follow_ups: vec![], steps: vec![] };
             let (started_at, attempts, backoff, run) = (None, None, None, None);
-            ReportBody { id: assigned.job.id, token, outcome, started_at, attempts, backoff, run }
+            ReportBody {
+                id: assigned.job.id,
+                token,
+                outcome,
+                started_at,
+                attempts,
+                ambiguous_attempts: None,
+                backoff,
+                run,
+            }
         });
         let reports: Vec<ReportBody> = reports.collect();
         if let Some(settled) = settling.join_next().await {

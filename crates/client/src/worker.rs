@@ -1,0 +1,200 @@
+//! A worker of this process whose work a server gives: the handlers, the builder and the loops are those of `tidemill`.
+//!
+//! To such a worker the server is its store. What may go well later is `store_unavailable` and is tried again for as
+//! long as it takes; what the server refuses is `store_refused`, with the server's own words and code.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tidemill::core::wire::run::{AppendBody, SaidAnswer, SaidItem};
+use tidemill::core::wire::work::{Ask, Card, Pulse, ReportBody, SettledBody, Work};
+use tidemill::core::workflow::Mail;
+use tidemill::core::{NewJob, span::Span};
+use tidemill::store::Error as StoreError;
+use tidemill::store::request::Beat;
+use tidemill::store::run::EntryRow;
+use tidemill::{
+    Broker, Input, JobId, Output, Payload, Receipt, RunView, Timestamp, Worker, WorkerId,
+    async_trait,
+};
+
+use crate::error::Error;
+use crate::http::{Client, path};
+
+type Told<T> = Result<T, StoreError>;
+
+impl Client {
+    /// A worker for this server, to be given handlers and run: the very ones that `Tidemill::worker` takes.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # use tidemill::Job;
+    /// # #[derive(Serialize, Deserialize)] struct Greet { name: String }
+    /// # impl Job for Greet { const KIND: &'static str = "greet"; type Output = String; }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = tidemill_client::Client::builder("http://localhost:8080").token("tdm_…").build()?;
+    /// let worker = client
+    ///     .worker()
+    ///     .slots(20)
+    ///     .handle(|job: Greet, _cx| async move { Ok(format!("Hello, {}!", job.name)) })
+    ///     .start()
+    ///     .await?;
+    /// # worker.stop().await; Ok(()) }
+    /// ```
+    pub fn worker(&self) -> Worker {
+        Worker::elsewhere(Arc::new(Server(self.clone())))
+    }
+}
+
+/// A server, as a worker sees it.
+struct Server(Client);
+
+#[derive(Deserialize)]
+struct Journal {
+    entries: Vec<JournalEntry>,
+    run: Option<RunView>,
+}
+
+#[derive(Deserialize)]
+struct JournalEntry {
+    number: u32,
+    at: Timestamp,
+    entry: Payload,
+}
+
+#[derive(Deserialize)]
+struct Mailbox {
+    mail: Vec<Mail>,
+}
+
+#[derive(Deserialize)]
+struct Inputs {
+    inputs: Vec<Input>,
+}
+
+#[derive(Deserialize)]
+struct Outputs {
+    outputs: Vec<Output>,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    state: Payload,
+}
+
+#[async_trait]
+impl Broker for Server {
+    async fn register(&self, card: &Card) -> Told<WorkerId> {
+        self.0.work().register(card).await.map_err(told)
+    }
+
+    async fn sign_off(&self, worker: WorkerId) -> Told<()> {
+        self.0.work().sign_off(worker).await.map(drop).map_err(told)
+    }
+
+    async fn beat(&self, worker: WorkerId, pulse: Pulse) -> Told<Beat> {
+        let wait = pulse.wait.map_or(Duration::ZERO, |Span(wait)| wait);
+        match self.0.work().beat(worker, wait, pulse.tokens).await {
+            Ok(cancelled) => Ok(Beat { lost: false, cancelled }),
+            Err(error) if error.code() == "worker_lost" => {
+                Ok(Beat { lost: true, cancelled: Vec::new() })
+            }
+            Err(error) => Err(told(error)),
+        }
+    }
+
+    async fn claim(&self, worker: WorkerId, ask: &Ask) -> Told<Work> {
+        self.0.work().claim(worker, ask).await.map_err(told)
+    }
+
+    async fn settle(&self, worker: WorkerId, reports: Vec<ReportBody>) -> Told<Vec<SettledBody>> {
+        self.0.work().settle(worker, reports).await.map_err(told)
+    }
+
+    async fn append(&self, worker: WorkerId, body: AppendBody) -> Told<bool> {
+        match self.0.work().append(worker, &body).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.code() == "lease_lost" => Ok(false),
+            Err(error) => Err(told(error)),
+        }
+    }
+
+    async fn say(&self, worker: WorkerId, items: Vec<SaidItem>) -> Told<Vec<SaidAnswer>> {
+        self.0.work().say(worker, items).await.map_err(told)
+    }
+
+    async fn journal(&self, job: JobId) -> Told<(Vec<EntryRow>, Option<RunView>)> {
+        let path = path(["jobs", &job.to_string(), "journal"]);
+        let Journal { entries, run } = self.0.get(&path, &()).await.map_err(told)?;
+        let row = |JournalEntry { number, at, entry }| {
+            let entry = entry.as_str().to_owned();
+            EntryRow { number, at, entry }
+        };
+        Ok((entries.into_iter().map(row).collect(), run))
+    }
+
+    async fn value(&self, job: JobId, number: u32) -> Told<Option<Payload>> {
+        let path = path(["jobs", &job.to_string(), "journal", &number.to_string()]);
+        or_none(self.0.get(&path, &()).await, "value_unknown")
+    }
+
+    async fn mail(&self, job: JobId, after: i64, wait: Duration) -> Told<Vec<Mail>> {
+        let path = path(["jobs", &job.to_string(), "mail"]);
+        let query = [("after", after.to_string()), ("wait", Span(wait).to_string())];
+        let Mailbox { mail } = self.0.get(&path, &query).await.map_err(told)?;
+        Ok(mail)
+    }
+
+    async fn inputs(&self, job: JobId) -> Told<Vec<Input>> {
+        let path = path(["jobs", &job.to_string(), "inputs"]);
+        let Inputs { inputs } = self.0.get(&path, &()).await.map_err(told)?;
+        Ok(inputs)
+    }
+
+    async fn outputs(&self, job: JobId, step: &str, after: Option<JobId>) -> Told<Vec<Output>> {
+        let path = path(["jobs", &job.to_string(), "inputs", step]);
+        let query: Vec<_> = after.into_iter().map(|after| ("after", after.to_string())).collect();
+        let Outputs { outputs } = self.0.get(&path, &query).await.map_err(told)?;
+        Ok(outputs)
+    }
+
+    async fn object(&self, name: &str, key: &str) -> Told<Option<Payload>> {
+        let found = self.0.get(&path(["objects", name]), &[("key", key)]).await;
+        Ok(or_none(found, "object_unknown")?.map(|Object { state }| state))
+    }
+
+    async fn enqueue(&self, jobs: Vec<NewJob>) -> Told<Vec<Receipt>> {
+        self.0.put(&jobs).await.map_err(told)
+    }
+}
+
+/// What was found, or nothing where the server says so by this code.
+fn or_none<T>(found: crate::Result<T>, unknown: &str) -> Told<Option<T>> {
+    match found {
+        Err(error) if error.code() == unknown => Ok(None),
+        found => found.map(Some).map_err(told),
+    }
+}
+
+/// An error as that of a store. A credential that is not accepted may be by the next call: somebody is changing it.
+#[expect(clippy::needless_pass_by_value, reason = "it is what is left of a call")]
+fn told(error: Error) -> StoreError {
+    let unavailable = |reason| StoreError::Unavailable { reason, unknown: true };
+    match &error {
+        Error::Refused { problem, .. }
+            if matches!(problem.status, 401 | 403 | 408 | 429 | 500..)
+                || problem.code == "worker_lost" =>
+        {
+            unavailable(error.to_string())
+        }
+        Error::Refused { problem, .. } => {
+            let reason = format!("{} ({})", problem.detail, problem.code);
+            StoreError::Database { reason }
+        }
+        Error::Unreachable { .. } | Error::Unreadable { .. } => unavailable(error.to_string()),
+        Error::Engine(_) | Error::ClientInvalid { .. } => {
+            StoreError::Database { reason: error.to_string() }
+        }
+    }
+}
