@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidemill::{Builder as Opening, Keyring, Tidemill};
+use tidemill::{Builder as Opening, Keyring, Redaction, Tidemill};
 use tidemill_client::{Builder, Client};
 
 use crate::exit::{Exit, Failure, Outcome};
@@ -26,6 +26,8 @@ pub struct App {
     pub server: Option<Server>,
     /// Answer in JSON.
     pub json: bool,
+    /// What is not to be seen of payloads.
+    pub hidden: Redaction,
     /// What the command leaves in the record of who did what.
     pub trail: Trail,
 }
@@ -98,7 +100,8 @@ impl App {
 
     /// The store, opened; what the command is about to do is written down there. A server does so itself.
     async fn opened(&self, builder: Opening) -> Outcome<Tidemill> {
-        let mill = builder.keys(keys()?).open(self.url()).await?;
+        let builder = builder.keys(keys()?).hide(self.hidden.clone());
+        let mill = builder.open(self.url()).await?;
         self.trail.begin(&mill).await?;
         Ok(mill)
     }
@@ -136,7 +139,8 @@ impl App {
         self.refuse_server(why)?;
         let (keys, mut pause) = (keys()?, Duration::from_millis(100));
         loop {
-            let error = match Tidemill::builder().keys(keys.clone()).open(self.url()).await {
+            let builder = Tidemill::builder().keys(keys.clone()).hide(self.hidden.clone());
+            let error = match builder.open(self.url()).await {
                 Ok(mill) => return Ok(mill),
                 Err(tidemill::Error::Store(error)) if error.is_temporary() => error,
                 Err(error) => return Err(error.into()),

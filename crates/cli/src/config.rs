@@ -32,12 +32,12 @@ impl Config {
             return Ok((Self::default(), program));
         }
         let text = std::fs::read_to_string(&file)
-            .map_err(|error| invalid(&file, format!("it cannot be read: {error}")))?;
+            .map_err(|error| invalid(&file, &format!("it cannot be read: {error}")))?;
         let table: Table = text.parse().map_err(|error: toml::de::Error| {
-            invalid(&file, format!("it is not TOML: {}", error.to_string().trim_end()))
+            invalid(&file, &format!("it is not TOML: {}", error.to_string().trim_end()))
         })?;
         let mut config = Self { file: Some(file.clone()), given: Vec::new() };
-        let program = config.put(program, table, &[]).map_err(|reason| invalid(&file, reason))?;
+        let program = config.put(program, table, &[]).map_err(|reason| invalid(&file, &reason))?;
         Ok((config, program))
     }
 
@@ -164,7 +164,7 @@ fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> 
     format!("there is no {what} {name}; there are {}", known.join(", "))
 }
 
-fn invalid(file: &Path, reason: String) -> Failure {
+fn invalid(file: &Path, reason: &str) -> Failure {
     let message = format!("{}: {reason}", file.display());
     Failure::new(Exit::Usage, "config_invalid", message)
         .hint("`tidemill config` shows every setting, and where it comes from")

@@ -30,6 +30,7 @@ use commands::{
 use config::Config;
 use exit::{Exit, Failure, Outcome};
 use otlp::Otlp;
+use tidemill::Redaction;
 use trail::Trail;
 
 const AFTER_HELP: &str = "\
@@ -57,6 +58,15 @@ struct Cli {
     /// Answer in JSON: lists as JSON lines, all else as one document
     #[arg(long, global = true)]
     json: bool,
+    /// Hide this field of payloads (password, card.number) in all that is shown; may be given several times
+    #[arg(
+        long = "hide",
+        global = true,
+        env = "TIDEMILL_HIDE",
+        value_name = "FIELD",
+        value_delimiter = ','
+    )]
+    hide: Vec<String>,
     /// Take options from this file [default: tidemill.toml, if it is there]
     #[arg(long, global = true, env = "TIDEMILL_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
@@ -126,11 +136,16 @@ fn main() -> ExitCode {
     let trail = Trail::of(&program, &matches);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let (json, command) = (cli.json, cli.command);
+    let hidden = match Redaction::parse(cli.hide.iter().map(String::as_str)) {
+        Ok(hidden) => hidden,
+        Err(error) => return Failure::from(tidemill::Error::from(error)).report(json).into(),
+    };
+    output::hide(hidden.clone());
     let app = match where_to(&matches, cli.store, cli.server) {
         Ok((store, url)) => {
             let (token_file, ca_file) = (cli.token_file, cli.ca_file);
             let server = url.map(|url| app::Server { url, token_file, ca_file });
-            App { store, server, json, trail }
+            App { store, server, json, hidden, trail }
         }
         Err(failure) => return failure.report(json).into(),
     };

@@ -4,14 +4,16 @@
 //! and anything else is one document. Colour appears only on a terminal, and never with NO_COLOR.
 //! It refuses to cut what is piped: only a terminal's width bends a table.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
+use std::sync::OnceLock;
 
 use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, presets,
 };
 use console::Term;
 use serde::Serialize;
-use tidemill::{State, Triage};
+use tidemill::{Redaction, State, Triage};
 
 /// Prints one line on stdout. A reader that went away (`| head`) ends the program quietly.
 pub fn line(text: impl std::fmt::Display) {
@@ -23,9 +25,22 @@ pub fn line(text: impl std::fmt::Display) {
 /// Prints one document on a line of its own.
 pub fn json<T: Serialize + ?Sized>(document: &T) {
     match serde_json::to_string(document) {
-        Ok(text) => line(text),
+        Ok(text) => line(HIDDEN.get().map_or(Cow::Borrowed(&*text), |rules| rules.document(&text))),
         Err(error) => eprintln!("error[output]: the answer cannot be written as JSON: {error}"),
     }
+}
+
+/// What is not to be seen of payloads, said once.
+static HIDDEN: OnceLock<Redaction> = OnceLock::new();
+
+/// Hides these fields in all that is shown from now on.
+pub fn hide(hidden: Redaction) {
+    let _said_before = HIDDEN.set(hidden);
+}
+
+/// A payload, an output or anything else that is the jobs', as it may be shown.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    HIDDEN.get().map_or(Cow::Borrowed(text), |rules| rules.json(text))
 }
 
 /// Whether stdout may be coloured.

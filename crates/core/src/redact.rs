@@ -90,7 +90,7 @@ impl Redaction {
         self.shown(text, |value, meet| self.walk(value, &mut Vec::new(), meet))
     }
 
-    /// The same for a document about jobs: only what is theirs in it is looked at ([`THEIRS`]), not what it says itself.
+    /// The same for a document about jobs: only what is theirs in it ([`THEIRS`]) is looked at, not what it says.
     pub fn document<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.shown(text, |value, meet| self.find(value, meet))
     }

@@ -48,10 +48,10 @@ fn count(mill: &Tidemill, answer: &Result<Answered, Trouble>) {
 
 async fn deliver(sender: &Sender, payload: &Payload, cx: &Context) -> Result<Payload, Fail> {
     // What is not to be seen is not told either.
-    let payload = cx.mill()?.hidden().document(payload.as_str());
+    let mill = cx.mill()?;
+    let payload = mill.hidden().document(payload.as_str());
     let message: Message = serde_json::from_str(&payload)
         .map_err(|error| Fail::permanent(format!("it is no delivery: {error}")))?;
-    let mill = cx.mill()?;
     let found = mill.webhooks().to_deliver(message.webhook).await.map_err(Fail::transient)?;
     let Some((webhook, secrets)) = found else {
         return Err(Fail::cancel("the webhook was taken away"));

@@ -302,7 +302,7 @@ async fn an_endpoint_that_fails_is_spared(kit: Kit) {
 
 async fn what_is_kept_encrypted_is_told_as_it_is(kit: Kit) {
     // Whoever works here has no key: only those who have it may run a job, and tell of it.
-    let Kit { store, mill, endpoint, url, relay, worker, _folder } = kit;
+    let Kit { store, mill, endpoint, url, relay, worker, _folder: folder } = kit;
     worker.stop().await;
     relay.stop().await;
     let keys = Keyring::parse("k1 AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8").unwrap();
@@ -310,7 +310,7 @@ async fn what_is_kept_encrypted_is_told_as_it_is(kit: Kit) {
     let relay = start(&keyed, Sender::new(local())).await.unwrap();
     let worker = keyed.worker().handle_raw("echo", Settings::default(), |p, _| async { Ok(p) });
     let worker = worker.start().await.unwrap();
-    let kit = Kit { store, mill, endpoint, url, relay, worker, _folder };
+    let kit = Kit { store, mill, endpoint, url, relay, worker, _folder: folder };
     let (_, secret) = keyed.webhooks().set("w", kit.all()).await.unwrap();
     keyed.enqueue(Enqueue::raw("echo", r#"{"n":"between us"}"#)).await.unwrap();
     let told = kit.heard(1).await;

@@ -26,6 +26,7 @@ mod engine {
     mod follow_up;
     mod handler;
     mod helpers;
+    mod hidden;
     pub mod limit_kills;
     mod limits;
     mod limits_lacking;

@@ -19,16 +19,17 @@ fn works_as_written(mill: &Mill) {
     let line = server.next_line(PATIENCE).unwrap();
     let url: serde_json::Value = serde_json::from_str(&line).unwrap();
     let url = url["url"].as_str().unwrap();
-    let (mut script, mut said) = (String::from("set -eu\n"), Vec::new());
+    let (mut script, mut said) = (vec!["set -eu"], Vec::new());
     for (language, text) in blocks(PAGE) {
         match language {
-            "sh" => script += &format!("{text}\n"),
+            "sh" => script.push(text),
             "text" => said.extend(text.lines()),
             other => panic!("a block of {other:?} is neither run nor compared"),
         }
     }
+    let script = script.join("\n");
     assert!(script.contains("http://localhost:8384"), "the page says where the server is");
-    script = script.replace("http://localhost:8384", url);
+    let script = script.replace("http://localhost:8384", url);
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).current_dir(mill.folder());
     let ended = feed(shell, "").ok();

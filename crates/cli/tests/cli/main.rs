@@ -12,6 +12,7 @@ mod enqueue;
 mod flows;
 mod follow;
 mod full;
+mod hide;
 mod jobs;
 mod keys;
 mod limits;

@@ -265,6 +265,7 @@ async fn nothing_is_lost_and_nothing_is_twice(store: &str) {
     tokio::time::timeout(SOON, workers.join_all()).await.expect("nothing is left to do");
     assert!(game.seen.deaths.load(SeqCst) > 0, "nobody died");
 
+    reader.close().await;
     let (accepted, sent) = (game.seen.accepted.lock().unwrap(), game.seen.sent.lock().unwrap());
     assert_eq!(jobs.len(), JOBS, "one job of each wish");
     for view in jobs {
@@ -276,7 +277,6 @@ async fn nothing_is_lost_and_nothing_is_twice(store: &str) {
             assert_eq!(*tokens, [token].into(), "of {id} one settle counts");
         }
     }
-    reader.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

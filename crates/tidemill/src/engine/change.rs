@@ -36,7 +36,7 @@ impl Tidemill {
     }
 
     /// Refuses a payload that was read where fields are hidden: what stood there would be lost.
-    fn check_whole(&self, payload: &str) -> Result<()> {
+    pub(crate) fn check_whole(&self, payload: &str) -> Result<()> {
         let is_whole = self.0.hidden.is_empty() || !payload.contains(HIDDEN);
         if is_whole { Ok(()) } else { Err(Invalid::PayloadHidden { hidden: HIDDEN }.into()) }
     }
@@ -60,7 +60,6 @@ impl Tidemill {
     /// Lets a job start now: a dead one again, with another payload if given; one that waits for the clock without
     /// waiting. All others are refused ([`Error::JobNotNow`]).
     pub async fn retry(&self, id: JobId, by: &str, payload: Option<&str>) -> Result<Retried> {
-        payload.map_or(Ok(()), |payload| self.check_whole(payload))?;
         let view = self.job(id).await?.ok_or(Error::JobUnknown { id })?;
         let (is_done, retried) = match (view.state, payload) {
             (State::Dead, _) => (self.dead().replay_one(id, by, payload).await?, Retried::Replayed),

@@ -68,6 +68,7 @@ impl Dead<'_> {
     /// Replays one dead letter, with another payload if given. `false` when it was not dead.
     pub async fn replay_one(&self, id: JobId, by: &str, payload: Option<&str>) -> Result<bool> {
         let limits = &self.0.0.limits;
+        payload.map_or(Ok(()), |payload| self.0.check_whole(payload))?;
         let payload = payload.map(|text| Payload::parse(text, limits)).transpose()?;
         let replayed = verb("replay", 1, self.0.0.store.dead_replay(&[id], by, payload)).await?;
         Ok(!replayed.is_empty())

@@ -292,7 +292,9 @@ impl Webhooks<'_> {
     pub fn count(&self, sent: Sent, took: Option<Duration>) {
         let measures = &self.0.0.measures;
         measures.webhooks[sent as usize].add(1);
-        took.into_iter().for_each(|took| measures.webhook_times.see_time(took));
+        if let Some(took) = took {
+            measures.webhook_times.see_time(took);
+        }
     }
 
     /// The webhook of this id with its secrets, for who delivers to it.

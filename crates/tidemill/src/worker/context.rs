@@ -2,13 +2,15 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidemill_core::flow::plan;
+use tidemill_core::redact::Secrets;
+use tidemill_core::stream::Said;
 use tidemill_core::{Error as Invalid, Job as Body, JobId, Limits, NewJob, Payload, Token};
 use tidemill_store::ask::{Answer, Ask, Question};
 use tidemill_store::decided;
@@ -66,6 +68,8 @@ struct Inner {
     claimed_at: (Timestamp, Instant),
     run: Run,
     voice: Arc<Voice>,
+    /// What is not to be seen of the payload, once it was asked for.
+    secrets: OnceLock<Secrets>,
     /// Held until the last clone is gone, so that a thread that cannot be stopped keeps its slot.
     _slot: Slot,
 }
@@ -124,9 +128,21 @@ impl Context {
             claimed_at: (claimed_at, Instant::now()),
             run,
             voice: Arc::new(voice),
+            secrets: OnceLock::new(),
             _slot: slot,
         };
         Self(Arc::new(inner), None)
+    }
+
+    /// What is said, without what is not to be seen of the payload. A boss elsewhere sees to that itself.
+    pub(crate) fn shown(&self, said: Said) -> Said {
+        match &self.0.boss {
+            Boss::Here(mill) if !mill.hidden().is_empty() => {
+                let payload = self.0.job.payload.as_str();
+                said.without(self.0.secrets.get_or_init(|| mill.hidden().secrets(payload)))
+            }
+            _ => said,
+        }
     }
 
     /// The same, within a scope.

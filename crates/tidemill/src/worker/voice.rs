@@ -32,12 +32,12 @@ impl Context {
     /// # Ok(()) }
     /// ```
     pub async fn progress(&self, progress: Progress) -> Result<()> {
-        self.voice().say(progress.into()).await
+        self.voice().say(self.shown(progress.into())).await
     }
 
     /// Adds a line to the log that the stream of the job carries. See [`text`](Self::text).
     pub async fn log(&self, message: impl Into<String> + Send) -> Result<()> {
-        self.voice().say(Said::log(message)).await
+        self.voice().say(self.shown(Said::log(message))).await
     }
 
     /// Adds a piece of text to the stream of the job, such as a token of a model.
@@ -46,13 +46,13 @@ impl Context {
     /// Refused with `chunk_too_large` or `stream_full` by [`Limits`], and with `lease_lost` when the attempt is over;
     /// what was refused when it came to be written is told by the next call.
     pub async fn text(&self, text: impl Into<String> + Send) -> Result<()> {
-        self.voice().say(Said::text(text)).await
+        self.voice().say(self.shown(Said::text(text))).await
     }
 
     /// Says something to those who listen now; it is not kept, and has no number. It reaches who listens at other
     /// nodes as well as hints do: on SQLite, not other processes.
     pub async fn ephemeral(&self, said: impl Into<Said> + Send) -> Result<()> {
-        self.voice().say_ephemeral(said.into()).await
+        self.voice().say_ephemeral(self.shown(said.into())).await
     }
 }
 

@@ -103,7 +103,7 @@ fn what(view: &JobView, now: Timestamp) -> String {
         State::Running if view.cancel_requested => "called off, still running".to_owned(),
         State::Dead | State::Cancelled => error(),
         State::Done => view.output.as_ref().map_or_else(String::new, |output| {
-            output::first_line(output.as_str(), ERROR_CHARS_MAX)
+            output::first_line(&output::shown(output.as_str()), ERROR_CHARS_MAX)
         }),
         State::Blocked | State::Ready | State::Running => String::new(),
     }

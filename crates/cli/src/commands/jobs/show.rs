@@ -98,9 +98,9 @@ pub fn progress(progress: &Progress) -> String {
 
 /// Payload, output, error and attempts.
 pub fn sections(view: &JobView, attempts: &[AttemptView]) {
-    section("payload", &pretty(view.job.payload.as_str()));
+    section("payload", &pretty(&output::shown(view.job.payload.as_str())));
     if let Some(output) = &view.output {
-        section("output", &pretty(output.as_str()));
+        section("output", &pretty(&output::shown(output.as_str())));
     }
     if let Some(error) = &view.error {
         section("error", error.trim_end());

@@ -49,7 +49,8 @@ pub fn show(app: &App, view: &JobView) {
         return output::json(view);
     }
     if view.state == State::Done {
-        return output::line(view.output.as_ref().map_or("null", |output| output.as_str()));
+        let output = view.output.as_ref().map_or("null", |output| output.as_str());
+        return output::line(output::shown(output));
     }
     let red = Paint::stderr().red("error");
     let reason = view.error.as_deref().unwrap_or("no reason is kept");

@@ -36,7 +36,7 @@ pub async fn update(app: &App, args: Update) -> Outcome {
     let updating = mill.update(id, signal, patience.limit());
     let answer = Late::wait("waiting for the answer").during(updating).await?;
     mill.close().await;
-    output::line(answer.get());
+    output::line(output::shown(answer.get()));
     Ok(Exit::Ok)
 }
 
@@ -49,6 +49,6 @@ pub async fn object(app: &App, Object { name, key }: Object) -> Outcome {
         let message = format!("nothing is kept of the object {key:?} of {name:?}");
         return Err(Failure::new(Exit::NotFound, "object_unknown", message));
     };
-    output::line(state.get());
+    output::line(output::shown(state.get()));
     Ok(Exit::Ok)
 }

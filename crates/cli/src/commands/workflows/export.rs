@@ -16,6 +16,7 @@ pub async fn run(app: &App, id: JobId) -> Outcome {
         return Ok(Exit::Ok);
     }
     let text = serde_json::to_string_pretty(&history);
-    output::line(text.map_err(|e| Failure::new(Exit::Failed, "output", e.to_string()))?);
+    let text = text.map_err(|e| Failure::new(Exit::Failed, "output", e.to_string()))?;
+    output::line(output::shown(&text));
     Ok(Exit::Ok)
 }

@@ -103,7 +103,7 @@ fn timeline(journal: &[Recorded], acts: &[RunActView], now: Timestamp) {
 /// Why somebody acted, and what it changed.
 fn with_of(act: &RunActView) -> String {
     let text = |ending: &Ending| match ending {
-        Ending::Ok(output) => cut(output.as_str()),
+        Ending::Ok(output) => cut(&output::shown(output.as_str())),
         Ending::Aside { bytes, .. } => format!("{bytes} bytes"),
         Ending::Err { message, .. } => format!("failure: {}", cut(message)),
     };
@@ -132,7 +132,9 @@ fn told(entry: &Entry) -> (String, Option<Duration>, Option<u16>, String) {
         Entry::Ended { tries, took_ms, ending, .. } => {
             let took = Some(Duration::from_millis(*took_ms));
             match ending {
-                Ending::Ok(output) => (word, took, Some(*tries), output.as_str().to_owned()),
+                Ending::Ok(output) => {
+                    (word, took, Some(*tries), output::shown(output.as_str()).into_owned())
+                }
                 Ending::Aside { bytes, .. } => (word, took, Some(*tries), format!("{bytes} bytes")),
                 Ending::Err { message, .. } => {
                     ("failed for good".to_owned(), took, Some(*tries), message.clone())
@@ -140,10 +142,12 @@ fn told(entry: &Entry) -> (String, Option<Duration>, Option<u16>, String) {
             }
         }
         Entry::Recorded { tries, output, .. } => {
-            (word, None, Some(*tries), output.as_str().to_owned())
+            (word, None, Some(*tries), output::shown(output.as_str()).into_owned())
         }
         Entry::Slept { until, .. } => (word, None, None, format!("until {until:.0}")),
-        Entry::Signalled { payload, .. } => (word, None, None, payload.as_str().to_owned()),
+        Entry::Signalled { payload, .. } => {
+            (word, None, None, output::shown(payload.as_str()).into_owned())
+        }
         Entry::Started { kind, ids, .. } => {
             (word, None, None, format!("{} of kind {kind}", ids.len()))
         }

@@ -9,8 +9,8 @@ use crate::engine::Tidemill;
 use crate::error::Result;
 
 impl Tidemill {
-    /// Writes into the book what has changed, and tells what is new in it to the webhooks that want to know. Where there
-    /// are none, that is one look at a small table.
+    /// Writes into the book what has changed, and tells what is new in it to the webhooks that want to know. Where
+    /// there are none, that is one look at a small table.
     pub(super) async fn tell_webhooks(
         &self,
         now: Timestamp,
