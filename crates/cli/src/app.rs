@@ -135,23 +135,24 @@ impl App {
 
     /// Opens the store for a program that stays: a database that is away is waited for.
     pub async fn open_patiently(&self, why: &str) -> Outcome<Tidemill> {
-        const PAUSE_MAX: Duration = Duration::from_secs(5);
         self.refuse_server(why)?;
-        let (keys, mut pause) = (keys()?, Duration::from_millis(100));
-        loop {
+        let keys = keys()?;
+        let open = async || {
             let builder = Tidemill::builder().keys(keys.clone()).hide(self.hidden.clone());
-            let error = match builder.open(self.url()).await {
-                Ok(mill) => return Ok(mill),
-                Err(tidemill::Error::Store(error)) if error.is_temporary() => error,
-                Err(error) => return Err(error.into()),
-            };
-            tracing::warn!(%error, retry_in = ?pause, "the store cannot be opened yet");
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = interrupted() => return Err(error.into()),
-            }
-            pause = (pause * 2).min(PAUSE_MAX);
-        }
+            builder.open(self.url()).await
+        };
+        let is_away = |error: &tidemill::Error| matches!(error, tidemill::Error::Store(error) if error.is_temporary());
+        patiently(open, is_away).await
+    }
+
+    /// The store or the server, for a program that stays: one that is away is waited for.
+    pub async fn join_patiently(&self) -> Outcome<Mill> {
+        let Some(server) = &self.server else {
+            return Ok(Mill::Store(self.open_patiently("").await?));
+        };
+        let client = server.client()?;
+        patiently(async || client.now().await, tidemill_client::Error::is_temporary).await?;
+        Ok(Mill::Server(client))
     }
 
     /// Says so when the store is a SQLite file that is not there.
@@ -167,6 +168,28 @@ impl App {
         Err(Failure::new(Exit::Unavailable, "store_missing", message).hint(
             "`tidemill demo` or `tidemill enqueue` makes one; --store or TIDEMILL_STORE names another",
         ))
+    }
+}
+
+/// Tries again for as long as it is away, unless somebody wants it to end.
+async fn patiently<T, E: Into<Failure> + std::fmt::Display>(
+    open: impl AsyncFn() -> Result<T, E>,
+    is_away: impl Fn(&E) -> bool,
+) -> Outcome<T> {
+    const PAUSE_MAX: Duration = Duration::from_secs(5);
+    let mut pause = Duration::from_millis(100);
+    loop {
+        let error = match open().await {
+            Ok(opened) => return Ok(opened),
+            Err(error) if is_away(&error) => error,
+            Err(error) => return Err(error.into()),
+        };
+        tracing::warn!(%error, retry_in = ?pause, "it cannot be reached yet");
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = interrupted() => return Err(error.into()),
+        }
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 

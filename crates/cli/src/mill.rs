@@ -17,7 +17,7 @@ use tidemill::{
     History, JobFilter, JobId, JobPage, JobView, Limit, NamedLimit, PastSlot, Payload, PlanAct,
     PlanId, PlanView, Priority, QueueRules, Receipt, Recorded, RedriveRule, ReplayPace,
     ReplayReport, Retried, RunActView, RunFilter, RunView, Schedule, Secret, Signal, State,
-    Tidemill, Timestamp, WebhookView,
+    Tidemill, Timestamp, WebhookView, Worker,
 };
 use tidemill_client::{Client, Result};
 
@@ -198,6 +198,14 @@ impl Mill {
         match self {
             Self::Store(mill) => Audit::Store(mill.audit()),
             Self::Server(client) => Audit::Server(client.audit()),
+        }
+    }
+
+    /// A worker, to be given handlers and run.
+    pub fn worker(&self) -> Worker {
+        match self {
+            Self::Store(mill) => mill.worker(),
+            Self::Server(client) => client.worker(),
         }
     }
 

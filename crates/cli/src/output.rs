@@ -43,6 +43,12 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     HIDDEN.get().map_or(Cow::Borrowed(text), |rules| rules.json(text))
 }
 
+/// What a job says, without what is not to be seen of its payload.
+pub fn without<'t>(payload: &str, text: &'t str) -> Cow<'t, str> {
+    let secrets = HIDDEN.get().map(|rules| rules.secrets(payload)).unwrap_or_default();
+    secrets.hide(text)
+}
+
 /// Whether stdout may be coloured.
 fn colourful(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())

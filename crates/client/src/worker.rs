@@ -33,7 +33,7 @@ impl Client {
     /// # #[derive(Serialize, Deserialize)] struct Greet { name: String }
     /// # impl Job for Greet { const KIND: &'static str = "greet"; type Output = String; }
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let client = tidemill_client::Client::builder("http://localhost:8080").token("tdm_…").build()?;
+    /// let client = tidemill_client::Client::builder("http://localhost:8384").token("tdm_…").build()?;
     /// let worker = client
     ///     .worker()
     ///     .slots(20)

@@ -24,8 +24,6 @@ use crate::duration::Span;
 use crate::exit::{Exit, Outcome};
 use ticker::Ticker;
 
-const WHY_STORE: &str = "it claims jobs in the store itself";
-
 const AFTER_HELP: &str = "\
 The command runs with `sh -c`, in an empty folder of its own, with the payload on stdin. Its
 environment is PATH, LANG, HOME (the folder), what --env names, and TIDEMILL_JOB_ID,
@@ -116,7 +114,7 @@ pub struct Recipe {
 
 /// Works until SIGTERM or Ctrl-C.
 pub async fn run(app: &App, args: Args) -> Outcome {
-    let mill = app.open_patiently(WHY_STORE).await?;
+    let mill = app.join_patiently().await?;
     let settings = Settings { retry: args.retry(), ..Settings::default() };
     let queues = match args.queues.as_slice() {
         [] => vec![settings.queue.clone()],

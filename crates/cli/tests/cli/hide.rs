@@ -1,6 +1,6 @@
 //! Fields of payloads that are not to be seen, in all that commands show.
 
-use super::mill::{Mill, stop};
+use super::mill::{Mill, PATIENCE, stop};
 
 const SECRET: &str = "tulips-and-roses";
 const HIDE: [&str; 2] = ["--hide", "password"];
@@ -11,6 +11,8 @@ fn hides(mill: &Mill) {
     let exec = "cat >&2; echo progress 50 halfway >&2; exit 100";
     let worker = mill.work(&[&HIDE[..], &["--kind", "login", "--exec", exec]].concat());
     mill.run(&["jobs", "wait", &id]).code(1);
+    let line = worker.wait_for_line("not_done", PATIENCE).unwrap();
+    assert!(line.contains("[hidden]") && !line.contains(SECRET), "{line}");
     stop(worker);
     let whole = mill.run(&["jobs", "show", &id, "--json"]).ok().stdout;
     assert!(whole.contains(SECRET), "the payload is kept: {whole}");

@@ -136,13 +136,22 @@ impl Context {
 
     /// What is said, without what is not to be seen of the payload. A boss elsewhere sees to that itself.
     pub(crate) fn shown(&self, said: Said) -> Said {
-        match &self.0.boss {
-            Boss::Here(mill) if !mill.hidden().is_empty() => {
-                let payload = self.0.job.payload.as_str();
-                said.without(self.0.secrets.get_or_init(|| mill.hidden().secrets(payload)))
-            }
-            _ => said,
+        match self.secrets() {
+            Some(secrets) => said.without(secrets),
+            None => said,
         }
+    }
+
+    /// The same for what a step says of its failure.
+    pub(crate) fn shown_text(&self, mut text: String) -> String {
+        self.secrets().inspect(|secrets| secrets.hide_in(&mut text));
+        text
+    }
+
+    fn secrets(&self) -> Option<&Secrets> {
+        let Boss::Here(mill) = &self.0.boss else { return None };
+        let read = || mill.hidden().secrets(self.0.job.payload.as_str());
+        (!mill.hidden().is_empty()).then(|| self.0.secrets.get_or_init(read))
     }
 
     /// The same, within a scope.

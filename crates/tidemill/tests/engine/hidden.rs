@@ -15,7 +15,9 @@ async fn pay(payload: Payload, cx: Context) -> Result<Payload, Fail> {
     cx.log(format!("paying with {SECRET}")).await.map_err(Fail::transient)?;
     let so_far = Progress::of(1, 2).message(format!("{SECRET} was taken"));
     cx.progress(so_far).await.map_err(Fail::transient)?;
-    Err(Fail::permanent(format!("{SECRET} is no card")))
+    let fail = || async { Err::<(), _>(Fail::permanent(format!("{SECRET} is no card"))) };
+    cx.step("charge").run(|_| fail()).await?;
+    Ok(payload)
 }
 
 async fn nothing_that_a_job_says_has_what_is_hidden(kit: Kit) {
@@ -25,7 +27,10 @@ async fn nothing_that_a_job_says_has_what_is_hidden(kit: Kit) {
     let payload = format!(r#"{{"card":"{SECRET}"}}"#);
     let id = mill.enqueue(Enqueue::raw("pay", &*payload)).await.unwrap().id();
     let view = mill.wait(id, Duration::from_mins(1)).await.unwrap();
-    assert_eq!(view.error.as_deref(), Some("[hidden] is no card"));
+    let error = view.error.unwrap();
+    assert!(error.contains("[hidden] is no card") && !error.contains(SECRET), "{error}");
+    let journal = mill.journal(id).await.unwrap();
+    assert!(!journal.is_empty() && !format!("{journal:?}").contains(SECRET), "{journal:?}");
     assert_eq!(
         view.job.payload.as_str(),
         payload,

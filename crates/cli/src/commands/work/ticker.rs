@@ -47,7 +47,8 @@ impl Ticker {
 
     /// A command says how far it is.
     pub fn progress(&self, cx: &Context, progress: &Progress) {
-        let (id, percent, text) = (cx.id(), progress.percent, progress.text.as_str());
+        let (id, percent) = (cx.id(), progress.percent);
+        let text = &*output::without(cx.job().payload.as_str(), &progress.text);
         if self.json {
             output::json(
                 &json!({ "id": id, "event": "progress", "percent": percent, "text": text }),
@@ -64,7 +65,11 @@ impl Ticker {
         let (id, kind, attempt) = (cx.id(), &cx.job().kind, cx.attempt());
         let (event, said) = match attempted {
             Ok(_) => ("done", String::new()),
-            Err(fail) => ("not_done", output::first_line(&fail.to_string(), 100)),
+            Err(fail) => {
+                let said = fail.to_string();
+                let said = output::without(cx.job().payload.as_str(), &said);
+                ("not_done", output::first_line(&said, 100))
+            }
         };
         if self.json {
             let ran_ms = ran.as_millis() as u64;

@@ -12,7 +12,6 @@ use crate::mill::{Ended, Mill, PATIENCE, feed, stop};
 /// What only a store can do, with what it needs to be understood.
 const OF_A_STORE: &[&[&str]] = &[
     &["demo"],
-    &["work", "--exec", "true", "--kind", "k"],
     &["serve"],
     &["migrate"],
     &["doctor"],
@@ -173,11 +172,14 @@ impl Pair {
         self.walked.insert(path);
     }
 
-    /// Lets a worker on both stores do these jobs of a kind, one after the other; they end so.
-    pub fn work(&self, kind: &str, exec: &str, ids: &[&str]) {
+    /// Lets a worker of each do these jobs of a kind, one after the other; they end so.
+    pub fn work(&mut self, kind: &str, exec: &str, ids: &[&str]) {
+        self.walk(&["work"]);
         for side in &self.sides {
-            let args = ["--exec", exec, "--kind", kind, "--queue", "default,bad"];
-            let worker = side.mill.work(&[&args[..], &["--concurrency", "1"]].concat());
+            let args = ["work", "--json", "--exec", exec, "--kind", kind, "--queue", "default,bad"];
+            let args = [&args[..], &["--concurrency", "1"]].concat();
+            let args: Vec<String> = args.into_iter().map(str::to_owned).collect();
+            let worker = Process::spawn(&mut side.command(&args)).unwrap();
             for id in ids {
                 let ended = side.run(&["jobs", "wait", id, "--timeout", "30s"], "");
                 assert_ne!(ended.code, 7, "{ended:?}");

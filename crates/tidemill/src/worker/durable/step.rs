@@ -177,7 +177,7 @@ impl Step {
                     Ok(Came::Value(value)) => return end(op, hash, tries, took_ms, value).await,
                     Ok(Came::Recorded) => uncommitted(),
                     Err(fail) => {
-                        trace::failed(&span, &fail);
+                        trace::failed(&span, &cx.shown_text(fail.to_string()));
                         fail
                     }
                 };
@@ -271,6 +271,7 @@ fn judge(cx: &Context, retry: &Retry, tries: u16, fail: Fail) -> Verdict {
                 ErrorClass::RateLimited => u16::MAX,
                 _ => 0,
             };
+            let message = cx.shown_text(message);
             if tries >= tries_max {
                 return Verdict::Failed { class, message };
             }
