@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tidemill::core::span::Span;
-use tidemill::{Enqueue, Payload, Tidemill};
+use tidemill::{Enqueue, Payload, Tidemill, Worker};
 use tidemill_client::Client;
 use tidemill_client::wire::work::{Ask, Card, OutcomeBody, ReportBody};
 use tidemill_server::{Server, Settings};
@@ -65,24 +65,31 @@ pub async fn measure(mill: &Tidemill, jobs: u64) -> Res<()> {
     let server = Server::start(mill.clone(), Settings { listen, ..Settings::default() }).await?;
     let client = Client::new(&format!("http://{}", server.address()))?;
     let ways = [Way::Embedded(mill.clone()), Way::Http(client.clone())];
-    let mut rates: [[Vec<f64>; 2]; 4] = Default::default();
+    let mut rates: [[Vec<f64>; 2]; 5] = Default::default();
     for _ in 0..ROUNDS {
         for (number, way) in ways.iter().enumerate() {
             rates[0][number].push(way.rate(jobs, BATCH, 4).await?);
             rates[3][number].push(match way {
-                Way::Embedded(mill) => drain_here(mill, jobs).await?,
+                Way::Embedded(mill) => drain(mill.worker(), jobs).await?,
                 Way::Http(client) => drain_there(client, jobs).await?,
             });
+            way.rate(jobs, BATCH, 4).await?;
+            let worker = match way {
+                Way::Embedded(mill) => mill.worker(),
+                Way::Http(client) => client.worker(),
+            };
+            rates[4][number].push(drain(worker, jobs).await?);
             rates[1][number].push(way.rate(jobs / 10, 1, 64).await?);
             rates[2][number].push(way.rate(jobs / 100, 1, 1).await?);
-            drain_here(mill, jobs / 10 + jobs / 100).await?;
+            drain(mill.worker(), jobs / 10 + jobs / 100).await?;
         }
     }
     let names = [
         "enqueue, batches of 100 by 4",
         "enqueue, one by one by 64",
         "enqueue, one by one by 1",
-        "drain",
+        "drain, claims and settles",
+        "drain, the same handlers",
     ];
     for (name, [mut here, mut there]) in names.into_iter().zip(rates) {
         here.sort_by(f64::total_cmp);
@@ -97,8 +104,8 @@ pub async fn measure(mill: &Tidemill, jobs: u64) -> Res<()> {
     Ok(())
 }
 
-/// A worker of this process.
-async fn drain_here(mill: &Tidemill, jobs: u64) -> Res<f64> {
+/// A worker with a handler.
+async fn drain(worker: Worker, jobs: u64) -> Res<f64> {
     let (start, done) = (Instant::now(), Arc::new(AtomicU64::new(0)));
     let (counter, ended) = (Arc::clone(&done), Arc::new(tokio::sync::Notify::new()));
     let all = Arc::clone(&ended);
@@ -108,7 +115,7 @@ async fn drain_here(mill: &Tidemill, jobs: u64) -> Res<f64> {
         }
         async { Ok(Payload::null()) }
     };
-    let worker = mill.worker().slots(500).handle_raw(KIND, tidemill::Settings::default(), handler);
+    let worker = worker.slots(500).handle_raw(KIND, tidemill::Settings::default(), handler);
     let running = worker.start().await?;
     ended.notified().await;
     running.stop().await;
