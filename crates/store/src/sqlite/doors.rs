@@ -103,13 +103,9 @@ impl<'a> Doors<'a> {
             let mut select = conn.prepare_cached(include_str!("sql/select_open_gates.sql"))?;
             let open =
                 select.query_map(params![limit.gate, self.now], |row| row.get::<_, String>(0))?;
-            let mut open = open.collect::<rusqlite::Result<Vec<_>>>()?;
+            let open = open.collect::<rusqlite::Result<Vec<_>>>()?;
             if self.has_stowaways && open.contains(&limit.gate) {
-                // Nobody tells when one of these ends: whoever is held beside them looks again.
-                let beside = stowaways::gates(conn, &limit.gate)?;
-                open.extend(beside);
-                open.sort_unstable();
-                open.dedup();
+                self.look_beside(conn, limit, &open)?;
             }
             let with_it = self.limits.iter().filter(|other| other.gate == limit.gate);
             let queues: Vec<&str> = with_it.map(|other| other.queue.as_str()).collect();
@@ -125,6 +121,23 @@ impl<'a> Doors<'a> {
                     door.gate.opens_at = door.look(now).or(later);
                     door.gate.save(conn)?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody tells when a stowaway ends: whoever is held beside one looks again. Not only as many as there is room
+    /// for, as at a gate that stays open until it is full: those may be stopped elsewhere, and then nobody would
+    /// look again for the sake of the others.
+    fn look_beside(
+        &mut self,
+        conn: &Connection,
+        limit: &'a QueueLimit,
+        open: &[String],
+    ) -> Result<()> {
+        for name in stowaways::gates(conn, &limit.gate)? {
+            if !open.contains(&name) && self.door(conn, limit, &name)?.room > 0 {
+                held::let_any_through(conn, &name, LET_THROUGH_MAX as usize)?;
             }
         }
         Ok(())

@@ -26,6 +26,7 @@ over_both_stores!(
     others_start_once_what_ran_before_the_limit_has_ended,
     others_of_a_key_start_once_what_ran_before_the_limit_has_ended,
     who_is_held_beside_one_that_has_ended_starts_whatever_rules_change,
+    who_is_held_beside_one_that_has_ended_starts_whoever_else_is_stopped_elsewhere,
     nobody_is_counted_twice,
     a_limit_that_means_others_now_counts_them,
     a_limit_that_begins_to_count_counts_what_runs,
@@ -340,6 +341,47 @@ async fn who_is_held_beside_one_that_has_ended_starts_whatever_rules_change(kit:
     end(kit, worker, &claim, first.unwrap(), done()).await;
     assert!(kit.store.set_queue("third", Some(at_once(1))).await.unwrap());
     assert_eq!(take_other(kit, worker).await.jobs.len(), 1, "nobody of its key runs");
+}
+
+/// Claims from both queues, by the rules that hold.
+async fn take_both(kit: &Kit, worker: WorkerId) -> Claim {
+    let book = kit.store.queue_rules().await.unwrap();
+    let mut limits = [book.limits("default"), book.limits("other")].concat();
+    limits.sort_by_key(tidemill_core::gate::QueueLimit::order);
+    let mut lanes = ask(worker, "default", 5).lanes;
+    lanes.extend(ask(worker, "other", 5).lanes);
+    let (limits, edition) = (Arc::new(limits), Some(book.edition()));
+    kit.store
+        .claim(ClaimRequest { lanes, limits, edition, ..ask(worker, "default", 5) })
+        .await
+        .unwrap()
+}
+
+async fn who_is_held_beside_one_that_has_ended_starts_whoever_else_is_stopped_elsewhere(kit: &Kit) {
+    let worker = kit.worker().await;
+    kit.put(of_key("a")).await;
+    let claim = kit.take(worker, 1).await;
+    assert!(kit.store.set_queue("*", Some(by_key(1))).await.unwrap());
+    let rate = Some(Rate { jobs: 1, per_ms: 3_600_000, burst: 1 });
+    let slow = QueueRules { rate, ..QueueRules::default() };
+    assert!(kit.store.set_queue("other", Some(slow)).await.unwrap());
+    let other = |new: NewJob| NewJob { queue: "other".into(), ..new };
+    let first = kit.put(other(of_key("a"))).await;
+    assert_eq!(take_both(kit, worker).await.jobs.len(), 0, "one of its key runs");
+    kit.put(other(job("k"))).await;
+    assert_eq!(
+        take_both(kit, worker).await.jobs.len(),
+        1,
+        "the other queue has nothing left for an hour"
+    );
+    let second = kit.put(of_key("a")).await;
+    assert_eq!(take_both(kit, worker).await.jobs.len(), 0, "one of its key runs");
+    end(kit, worker, &claim, 0, done()).await;
+    kit.clock.advance(LOOK);
+    let mut started = take_both(kit, worker).await.jobs;
+    started.extend(take_both(kit, worker).await.jobs);
+    let started: Vec<_> = started.iter().map(|taken| taken.job.id).collect();
+    assert_eq!(started, [second], "{first} came first, and its queue is stopped");
 }
 
 async fn nobody_is_counted_twice(kit: &Kit) {

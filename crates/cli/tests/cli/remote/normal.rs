@@ -36,6 +36,7 @@ pub fn normal(text: &str, side: &Side) -> String {
             out.push_str(match is_span {
                 true => "SPAN",
                 false if is_lease(&out) => "LEASE",
+                false if out.ends_with("try again in ") => "SPAN",
                 false => &word,
             });
             at += word.chars().count();

@@ -328,23 +328,29 @@ language plpgsql as $$
 declare
     l tidemill.limit;
     due text[];
-    open text[];
+    beside text[];
     queues text[];
 begin
     for l in select distinct on (u.gate) u.* from unnest(limits) u loop
         continue when not exists (
             select from tidemill.gate g where g.base = l.gate and g.opens_at <= let_through.at);
         due := tidemill.due_gates(let_through.at, array[l.gate]);
-        open := due;
         if l.gate = any (due) then
-            -- Nobody tells when a stowaway ends: whoever is held beside one looks again.
-            open := open || array(
+            -- Nobody tells when a stowaway ends: whoever is held beside one looks again. Not only as many as there is
+            -- room for, as at a gate that stays open until it is full: those may be stopped elsewhere, and then nobody
+            -- would look again for the sake of the others.
+            beside := array(
                 select distinct s.gate from tidemill.stowaway s where s.base = l.gate and s.gate <> all (due)
                     and exists (select from tidemill.ready r where r.line = 2 and r.gate = s.gate) limit 1000);
+            update tidemill.ready s set line = 1, gate = '' where s.seq = any (array(
+                select r.seq from tidemill.rooms(let_through.at, beside, l) m, lateral (
+                    select r.seq from tidemill.ready r where m.room > 0 and r.line = 2 and r.gate = m.gate
+                    order by r.run_at, r.seq + 0 limit 1000 for update skip locked
+                ) r));
         end if;
         queues := array(select u.queue from unnest(limits) u where u.gate = l.gate);
         with room as materialized (
-            select r.gate as name, least(r.room, 1000) as room from tidemill.rooms(let_through.at, open, l) r
+            select r.gate as name, least(r.room, 1000) as room from tidemill.rooms(let_through.at, due, l) r
         ), pick as materialized (
             select r.name, s.seq from room r, lateral (
                 select s.seq from unnest(queues) q(queue), lateral (
