@@ -113,7 +113,8 @@ impl Backoff {
             Self::Exponential { base_ms, cap_ms, jitter } => {
                 let full = base_ms.saturating_mul(1 << (attempt - 1).min(62)).min(*cap_ms);
                 match jitter {
-                    Jitter::Full => part(full, draw),
+                    // Never at once: what has just failed is not asked in the same moment.
+                    Jitter::Full => part(full, draw).max(full.min(1)),
                     Jitter::Equal => full / 2 + part(full - full / 2, draw),
                     Jitter::None => full,
                 }
@@ -167,7 +168,7 @@ mod tests {
             (with(Jitter::None), 1, 0.9, 100),
             (with(Jitter::None), 4, 0.9, 800),
             (with(Jitter::None), 60_000, 0.9, 1000),
-            (with(Jitter::Full), 2, 0.0, 0),
+            (with(Jitter::Full), 2, 0.0, 1),
             (with(Jitter::Full), 2, 0.5, 100),
             (with(Jitter::Equal), 2, 0.0, 100),
             (with(Jitter::Equal), 2, 0.5, 150),
