@@ -51,6 +51,13 @@ struct RunAct<'a> {
     why: &'a str,
 }
 
+impl<'a> RunAct<'a> {
+    /// An act on a step.
+    fn on(act: &'a str, step: &'a str, why: &'a str) -> Self {
+        Self { act, step: Some(step), why, ..Self::default() }
+    }
+}
+
 #[derive(Deserialize)]
 struct Acted {
     fork: Option<JobId>,
@@ -122,8 +129,7 @@ impl Client {
 
     /// Forgets what a run did from this step on, and lets it go on from there.
     pub async fn reset_run(&self, id: JobId, step: &str, by: &str, why: &str) -> Result<()> {
-        let act = RunAct { act: "reset", step: Some(step), why, ..RunAct::default() };
-        self.act_on_run(id, by, act).await.map(drop)
+        self.act_on_run(id, by, RunAct::on("reset", step, why)).await.map(drop)
     }
 
     /// Lets a step that is stuck have returned this.
@@ -136,8 +142,7 @@ impl Client {
         why: &str,
     ) -> Result<()> {
         let output = Some(written(output)?);
-        let act = RunAct { act: "skip", step: Some(step), output, why, ..RunAct::default() };
-        self.act_on_run(id, by, act).await.map(drop)
+        self.act_on_run(id, by, RunAct { output, ..RunAct::on("skip", step, why) }).await.map(drop)
     }
 
     /// Lets a step that is stuck have failed for good.
@@ -150,8 +155,7 @@ impl Client {
         why: &str,
     ) -> Result<()> {
         let message = Some(message);
-        let act = RunAct { act: "fail", step: Some(step), message, why, ..RunAct::default() };
-        self.act_on_run(id, by, act).await.map(drop)
+        self.act_on_run(id, by, RunAct { message, ..RunAct::on("fail", step, why) }).await.map(drop)
     }
 
     /// Lets a step that has ended have returned this; what came after it is forgotten.
@@ -164,8 +168,7 @@ impl Client {
         why: &str,
     ) -> Result<()> {
         let output = Some(written(output)?);
-        let act = RunAct { act: "edit", step: Some(step), output, why, ..RunAct::default() };
-        self.act_on_run(id, by, act).await.map(drop)
+        self.act_on_run(id, by, RunAct { output, ..RunAct::on("edit", step, why) }).await.map(drop)
     }
 
     /// Starts a run that goes on from a step of another.
@@ -178,7 +181,7 @@ impl Client {
         why: &str,
     ) -> Result<JobId> {
         let instead = fork == ForkAs::Instead;
-        let act = RunAct { act: "fork", step: Some(step), instead, why, ..RunAct::default() };
+        let act = RunAct { instead, ..RunAct::on("fork", step, why) };
         let acted = self.act_on_run(id, by, act).await?;
         acted.fork.ok_or_else(|| self.unreadable("no fork".to_owned()))
     }

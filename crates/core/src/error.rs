@@ -171,6 +171,14 @@ pub enum Error {
         /// What is wrong, and what would be right.
         reason: String,
     },
+    /// Dead letters that were asked for by a field that is hidden.
+    #[error(
+        "{path} is hidden, or what was asked for may have hidden fields in it; it is not searched by"
+    )]
+    SearchHidden {
+        /// The field.
+        path: String,
+    },
     /// A payload that was shown with hidden fields, and would be kept so.
     #[error("the payload has {hidden} in it, which stands for what was not shown")]
     PayloadHidden {
@@ -357,6 +365,7 @@ impl Error {
             Self::CredentialInvalid { .. } => "credential_invalid",
             Self::RedactionInvalid { .. } => "redaction_invalid",
             Self::PayloadHidden { .. } => "payload_hidden",
+            Self::SearchHidden { .. } => "search_hidden",
             Self::WebhookInvalid { .. } => "webhook_invalid",
             Self::WebhookRefused { .. } => "webhook_refused",
             Self::UniqueFieldMissing { .. } => "unique_field_missing",

@@ -85,6 +85,19 @@ impl Redaction {
         self.0.is_empty()
     }
 
+    /// Refuses to look for a hidden value: who may not see it could try one after the other. A whole object or list
+    /// may have one in it.
+    pub fn check_search(&self, path: &str, value: &str) -> Result<()> {
+        let names: Vec<&str> = path.split('.').collect();
+        let is_hidden =
+            (1..=names.len()).any(|depth| self.0.iter().any(|rule| rule.means(&names[..depth])));
+        let is_whole = !self.is_empty() && value.trim_start().starts_with(['{', '[']);
+        if is_hidden || is_whole {
+            return Err(Error::SearchHidden { path: path.to_owned() });
+        }
+        Ok(())
+    }
+
     /// A JSON text as it may be shown. What is no JSON is shown not at all, if there are rules.
     pub fn json<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.shown(text, |value, meet| self.walk(value, &mut Vec::new(), meet))
@@ -250,6 +263,19 @@ mod tests {
             "[hidden], [hidden], [hidden], 123"
         );
         assert!(!format!("{secrets:?}").contains("tulips"));
+    }
+
+    #[test]
+    fn what_is_hidden_is_not_looked_for() {
+        let rules = Redaction::parse(["password", "card.number"]).unwrap();
+        for path in ["password", "user.Password", "password.old", "card.number", "a.card.number"] {
+            assert!(rules.check_search(path, "x").is_err(), "{path}");
+        }
+        for path in ["user.id", "number", "cards.number"] {
+            assert!(rules.check_search(path, "x").is_ok(), "{path}");
+            assert!(rules.check_search(path, r#" {"password":"x"}"#).is_err(), "{path}");
+        }
+        assert!(Redaction::default().check_search("password", "{}").is_ok());
     }
 
     #[test]

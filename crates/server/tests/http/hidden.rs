@@ -44,7 +44,8 @@ async fn hidden_fields_are_seen_by_workers_alone(kit: Kit) {
     let said = json!({ "event": "log", "message": format!("paying with {}", SECRETS[1]) });
     let said = json!({ "items": [{ "id": id, "token": token, "said": [said] }] });
     post(&hand, &format!("{worker}/stream"), said).await.is(200);
-    let entry = json!({ "pivot": { "key": "p" } });
+    let ok = json!({ "receipt": 1, "card": { "number": SECRETS[1] } });
+    let entry = json!({ "ended": { "key": "p", "hash": "", "tries": 1, "took_ms": 1, "ending": { "ok": ok } } });
     let writes = json!({ "begins": "v1", "entries": [{ "number": 1, "entry": entry }] });
     let journal = json!({ "id": id, "token": token, "writes": writes });
     post(&hand, &format!("{worker}/journal"), journal).await.is(204);
@@ -57,12 +58,28 @@ async fn hidden_fields_are_seen_by_workers_alone(kit: Kit) {
     told.is(200);
     twin.close().await;
 
+    let journal = format!("/v1/jobs/{id}/journal");
+    let whole = get(&hand, &journal).await.is(200).body.to_string();
+    assert!(whole.contains(SECRETS[1]), "who runs it has what it wrote: {whole}");
+    is_hidden(&get(&viewer, &journal).await.is(200));
+    for field in ["password=tulips-and-roses", "card={\"number\":\"4111111111111111\"}"] {
+        let path = format!("/v1/dead?payload_field={field}");
+        get(&admin, &path).await.refused(400, "search_hidden", "");
+        get(&viewer, &path.replace("dead?", "dead/groups?")).await.refused(
+            400,
+            "search_hidden",
+            "",
+        );
+    }
+    let plan =
+        json!({ "act": "archive", "filter": { "payload_field": ["card.number", SECRETS[1]] } });
+    post(&admin, "/v1/dead/plans", plan).await.refused(400, "search_hidden", "card.number");
+    get(&viewer, "/v1/dead?payload_field=user=ada").await.is(200);
     for who in [&viewer, &admin] {
         for path in [
             format!("/v1/jobs/{id}"),
             format!("/v1/jobs/{id}/wait"),
             format!("/v1/jobs/{id}/attempts"),
-            format!("/v1/jobs/{id}/journal"),
             format!("/v1/workflows/{id}/history"),
             "/v1/jobs".to_owned(),
             "/v1/dead".to_owned(),

@@ -31,12 +31,20 @@ impl Dead<'_> {
         before: Option<DeadPlace>,
         limit: usize,
     ) -> Result<Vec<DeadLetter>> {
+        self.check_search(filter)?;
         Ok(self.0.0.store.dead(filter, before, limit).await?)
     }
 
     /// How many there are of each fingerprint, most numerous first.
     pub async fn groups(&self, filter: &DeadFilter) -> Result<Vec<DeadGroup>> {
+        self.check_search(filter)?;
         Ok(self.0.0.store.dead_groups(filter).await?)
+    }
+
+    fn check_search(&self, filter: &DeadFilter) -> Result<()> {
+        let field = filter.payload_field.as_ref();
+        let searched = field.map(|(path, value)| self.0.hidden().check_search(path, value));
+        Ok(searched.transpose().map(drop)?)
     }
 
     /// Some of them, drawn at random, to look at before deciding on all.

@@ -31,7 +31,7 @@ impl Tidemill {
             self.check_rules(queue, rules).await?;
         }
         let is_set = self.0.store.set_queue(queue, rules).await?;
-        self.follow(queue, is_set).await
+        self.once_set(queue, is_set).await
     }
 
     /// Gives a queue or pattern rules that has none; refused (`rule_changed`) when it has some.
@@ -39,7 +39,7 @@ impl Tidemill {
         name::check("queue", queue, limit::NAME_BYTES_MAX)?;
         self.check_rules(queue, &rules).await?;
         let is_set = self.0.store.add_queue(queue, rules).await?;
-        self.follow(queue, is_set).await
+        self.once_set(queue, is_set).await
     }
 
     async fn check_rules(&self, queue: &str, rules: &QueueRules) -> Result<()> {
@@ -47,7 +47,8 @@ impl Tidemill {
         self.check_counted(queue, rules).await
     }
 
-    async fn follow(&self, queue: &str, is_set: bool) -> Result<()> {
+    /// Rules that were set are known here at once; those that were not had changed meanwhile.
+    async fn once_set(&self, queue: &str, is_set: bool) -> Result<()> {
         if is_set {
             self.learn_rules().await;
             return Ok(());

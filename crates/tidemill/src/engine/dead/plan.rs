@@ -23,6 +23,7 @@ impl Dead<'_> {
         why: &str,
     ) -> Result<PlanView> {
         act.check()?;
+        self.check_search(&filter)?;
         let new = NewPlan {
             id: PlanId::new(),
             by: by.to_owned(),
