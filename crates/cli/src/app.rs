@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tidemill::{Builder as Opening, Keyring, Redaction, Tidemill};
 use tidemill_client::{Builder, Client};
+use tidemill_store::without_password;
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::mill::Mill;
@@ -77,10 +78,12 @@ impl App {
     /// The option to repeat in a command that is suggested: none for the default store.
     pub fn store_option(&self) -> String {
         if let Some(server) = &self.server {
-            return format!(" --server {}", quoted(&server.url));
+            return format!(" --server {}", quoted(&without_password(&server.url)));
         }
         match &self.store {
-            Some(url) if url != DEFAULT_STORE => format!(" --store {}", quoted(&shown_url(url))),
+            Some(url) if url != DEFAULT_STORE => {
+                format!(" --store {}", quoted(&without_password(url)))
+            }
             _ => String::new(),
         }
     }
@@ -128,7 +131,8 @@ impl App {
     /// Refuses a server, where only a store will do.
     pub fn refuse_server(&self, why: &str) -> Outcome<()> {
         let Some(server) = &self.server else { return Ok(()) };
-        let message = format!("this works on a store, and {} is a server: {why}", server.url);
+        let url = without_password(&server.url);
+        let message = format!("this works on a store, and {url} is a server: {why}");
         Err(Failure::new(Exit::Usage, "store_needed", message)
             .hint("run it where the store is, with --store sqlite:FILE or postgres://…"))
     }
@@ -255,15 +259,6 @@ pub fn whoami() -> String {
 pub fn program() -> String {
     let called = std::env::args().next().unwrap_or_default();
     if called.contains('/') { quoted(&called) } else { "tidemill".to_owned() }
-}
-
-/// A URL as it may be shown: without its password.
-pub fn shown_url(url: &str) -> String {
-    let parts = url.split_once("://").and_then(|(scheme, rest)| {
-        let (user, host) = rest.rsplit_once('@')?;
-        Some((scheme, user.split(':').next().unwrap_or_default(), host))
-    });
-    parts.map_or_else(|| url.to_owned(), |(scheme, user, host)| format!("{scheme}://{user}@{host}"))
 }
 
 #[cfg(test)]

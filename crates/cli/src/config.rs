@@ -34,7 +34,8 @@ impl Config {
         let text = std::fs::read_to_string(&file)
             .map_err(|error| invalid(&file, &format!("it cannot be read: {error}")))?;
         let table: Table = text.parse().map_err(|error: toml::de::Error| {
-            invalid(&file, &format!("it is not TOML: {}", error.to_string().trim_end()))
+            let place = error.span().map_or_else(String::new, |span| place(&text, span.start));
+            invalid(&file, &format!("it is not TOML{place}: {}", error.message()))
         })?;
         let mut config = Self { file: Some(file.clone()), given: Vec::new() };
         let program = config.put(program, table, &[]).map_err(|reason| invalid(&file, &reason))?;
@@ -90,6 +91,13 @@ impl Config {
         }
         Ok(command)
     }
+}
+
+/// Where in a text this is, and nothing of the text itself, which may be a password.
+fn place(text: &str, at: usize) -> String {
+    let before = text.get(..at).unwrap_or(text);
+    let (lines, column) = (before.split('\n'), before.rsplit('\n').next().unwrap_or_default());
+    format!(" (line {}, column {})", lines.count(), column.chars().count() + 1)
 }
 
 /// The file that is named, by a flag or by the environment.

@@ -54,7 +54,7 @@ pub struct Builder {
 
 impl std::fmt::Debug for Builder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Builder").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("Builder").field("url", &shown(&self.url)).finish_non_exhaustive()
     }
 }
 
@@ -73,14 +73,13 @@ impl Builder {
     /// Makes the client. It connects when it is first asked for something.
     pub fn build(self) -> Result<Client> {
         let Self { url, token, trusted } = self;
-        let invalid = |reason: Reason| Error::ClientInvalid { url: url.clone(), reason };
+        let invalid = |reason: Reason| Error::ClientInvalid { url: shown(&url), reason };
         let parsed = Url::parse(&url).map_err(|error| invalid(error.to_string()))?;
         if !matches!(parsed.scheme(), "http" | "https") || parsed.host_str().is_none() {
             return Err(invalid("it begins with http:// or https:// and names a host".to_owned()));
         }
         if !parsed.username().is_empty() || parsed.password().is_some() {
-            let reason = "a token is given apart, not in the URL".to_owned();
-            return Err(Error::ClientInvalid { url: "…".to_owned(), reason });
+            return Err(invalid("a token is given apart, not in the URL".to_owned()));
         }
         if parsed.query().is_some() || parsed.fragment().is_some() {
             return Err(invalid("it ends with its path".to_owned()));
@@ -211,6 +210,14 @@ impl Client {
     }
 }
 
+/// A URL that may be anything, as it may be shown: without who asks and what they ask for, which may be secrets.
+fn shown(url: &str) -> String {
+    let (scheme, rest) = url.find("://").map_or(("", url), |at| url.split_at(at + 3));
+    let (who, place) = rest.rsplit_once('@').map_or(("", rest), |(_, place)| ("…@", place));
+    let place = place.split(['?', '#']).next().unwrap_or_default();
+    format!("{scheme}{who}{place}")
+}
+
 /// JSON that is sent as it is, digit by digit.
 pub(crate) type Raw = Box<RawValue>;
 
@@ -246,12 +253,28 @@ mod tests {
 
     #[test]
     fn what_is_no_server_is_refused() {
-        let odd = ["http://", "http://me:secret@host", "sqlite:x", "http://host/?a=b"];
-        for url in ["", "postgres://host/db"].into_iter().chain(odd) {
+        for url in [
+            "",
+            "http://",
+            "sqlite:x",
+            "postgres://host/db",
+            "http://me:secret@host",
+            "http://secret@host",
+            "http://me:sec/secret@host",
+            "http://me:sec?@secret@host",
+            "postgres://me:secret@host/db",
+            "postgres://host/db?password=secret",
+            "me:secret@host",
+            "http://host/?a=secret",
+            "http://host/#secret",
+        ] {
             let error = Client::new(url).unwrap_err();
             assert_eq!(error.code(), "client_invalid", "{url}: {error}");
-            assert!(!format!("{error} {error:?}").contains("secret"), "{error}");
+            let told = format!("{error} {error:?} {:?}", Client::builder(url));
+            assert!(!told.contains("sec"), "{told}");
         }
+        let error = Client::new("postgres://me:pw@host:5432/db").unwrap_err().to_string();
+        assert!(error.contains("postgres://…@host:5432/db"), "{error}");
         let error = Client::builder("https://host").trust("no certificate").build().unwrap_err();
         assert_eq!(error.code(), "client_invalid");
         let builder = Client::builder("https://host").token("tm_secret");

@@ -43,7 +43,7 @@ pub use full::Full;
 pub use keyring::Keyring;
 pub use lease::Leases;
 pub use measure::Measured;
-pub use open::{OpenOptions, open};
+pub use open::{OpenOptions, open, without_password};
 pub use plan::{PlanView, Plans};
 pub use request::{
     CancelAnswer, Claim, ClaimRequest, ClaimedJob, EditAnswer, Lane, Receipt, Rescued, SettleItem,

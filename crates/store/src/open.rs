@@ -47,10 +47,18 @@ async fn open_plain(url: &str, options: OpenOptions) -> Result<Arc<dyn Store>> {
     Err(Error::UrlUnknown { url: without_password(url) })
 }
 
-/// The URL as it may be shown.
-pub(crate) fn without_password(url: &str) -> String {
+/// A URL as it may be shown.
+pub fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let Some((user, host)) = rest.rsplit_once('@') else { return url.to_owned() };
+    // Options have passwords, too; and a password may have an `@`, wherever it stands.
+    let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
+    let options = options.split('&').map(|option| match option.split_once('=') {
+        Some((name, _)) if name.contains("password") => format!("{name}=…"),
+        _ => option.to_owned(),
+    });
+    let options = options.collect::<Vec<_>>().join("&");
+    let rest = if options.is_empty() { place.to_owned() } else { format!("{place}?{options}") };
+    let Some((user, host)) = rest.rsplit_once('@') else { return format!("{scheme}://{rest}") };
     let user = user.split(':').next().unwrap_or_default();
     format!("{scheme}://{user}@{host}")
 }
@@ -65,6 +73,12 @@ mod tests {
             ("postgres://me:secret@host/db", "postgres://me@host/db"),
             ("postgres://me:se@cret@host/db", "postgres://me@host/db"),
             ("postgres://host/db", "postgres://host/db"),
+            ("postgres://me:se?cret@host/db", "postgres://me@host/db"),
+            (
+                "postgres://host/db?password=secret&prepare=on",
+                "postgres://host/db?password=…&prepare=on",
+            ),
+            ("postgres://me@host/db?sslpassword=se@cret", "postgres://me@host/db?sslpassword=…"),
             ("mysql:x", "mysql:x"),
         ] {
             assert_eq!(without_password(url), shown);

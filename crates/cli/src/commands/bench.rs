@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tidemill::{JobId, Tidemill};
+use tidemill_store::without_password;
 
-use crate::app::{App, interrupted, shown_url};
+use crate::app::{App, interrupted};
 use crate::duration::short;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
@@ -56,7 +57,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         url.unwrap_or_else(|| format!("sqlite:{}", scratch.path().join("bench.db").display()));
     let mill = Tidemill::open(&url).await?;
     refuse_busy(&mill).await?;
-    eprintln!("measuring {} with {} jobs", shown_url(&url), output::grouped(args.jobs));
+    eprintln!("measuring {} with {} jobs", without_password(&url), output::grouped(args.jobs));
     let mut phases = Phases::new(&mill, args.jobs);
     let figures = tokio::select! {
         figures = phases.run() => Some(figures?),

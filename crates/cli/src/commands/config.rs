@@ -5,8 +5,9 @@ use std::ffi::OsString;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory};
 use serde::Serialize;
+use tidemill_store::without_password;
 
-use crate::app::{App, DEFAULT_STORE, shown_url};
+use crate::app::{App, DEFAULT_STORE};
 use crate::config::{Config, is_settable};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
@@ -87,7 +88,7 @@ fn setting(arg: &Arg, matches: &ArgMatches, path: &[&str], config: &Config) -> S
     let (id, option) = (arg.get_id().as_str(), arg.get_long().unwrap_or_default());
     let raw = matches.try_get_raw(id).ok().flatten();
     let values: Vec<String> =
-        raw.into_iter().flatten().map(|value| shown_url(&value.to_string_lossy())).collect();
+        raw.into_iter().flatten().map(|value| without_password(&value.to_string_lossy())).collect();
     let (origin, from) = match matches.value_source(id) {
         Some(ValueSource::CommandLine) => ("flag", None),
         Some(ValueSource::EnvVariable) => {

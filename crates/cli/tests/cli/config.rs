@@ -105,6 +105,9 @@ fn a_file_that_says_what_cannot_be_is_refused() {
         feed(bare(&mill, &["config"]), "").code(2).says("config_invalid").says(says);
         feed(bare(&mill, &["jobs", "list"]), "").code(2).says("tidemill.toml");
     }
+    let mill = with_file("json = false\nstore = postgres://app:tulips@db.example/app\n");
+    let ended = feed(bare(&mill, &["jobs", "list"]), "").code(2).says("not TOML (line 2, column");
+    assert!(!ended.stderr.contains("tulips"), "{ended:?}");
     let mill = Mill::sqlite();
     feed(bare(&mill, &["--config", "nowhere.toml", "jobs", "list"]), "")
         .code(2)

@@ -1,6 +1,6 @@
 //! Stores that are there, that are not, and what is known of their health.
 
-use crate::mill::Mill;
+use crate::mill::{Mill, feed};
 
 #[test]
 fn an_unknown_store_is_refused() {
@@ -12,6 +12,21 @@ fn an_unknown_store_is_refused() {
     assert!(!ended.stderr.contains("secret"), "{ended:?}");
     let error: serde_json::Value = serde_json::from_str(&ended.stderr).unwrap();
     assert_eq!(error["error"]["code"], "store_url_unknown");
+}
+
+#[test]
+fn a_server_that_is_none_is_refused_without_its_password() {
+    let mill = Mill::sqlite();
+    for (url, command, code) in [
+        ("postgres://root:secret@host/db", "queues", "client_invalid"),
+        ("http://root:secret@host", "queues", "client_invalid"),
+        ("http://root:secret@host", "doctor", "store_needed"),
+    ] {
+        let mut command = mill.command(&["--server", url, command]);
+        command.env_remove("TIDEMILL_STORE");
+        let ended = feed(command, "").code(2).says(code).says("host");
+        assert!(!ended.stderr.contains("secret"), "{ended:?}");
+    }
 }
 
 #[test]

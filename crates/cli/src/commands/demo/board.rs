@@ -40,7 +40,7 @@ impl Board {
             "{} {} people sign up, in waves, on {}; Ctrl-C stops gracefully\n",
             paint.bold("tidemill demo:"),
             grouped(plan.sign_ups),
-            crate::app::shown_url(app.url()),
+            tidemill_store::without_password(app.url()),
         );
         let bars = terminal.then(|| Bars::new(plan));
         Self { bars, since: Instant::now(), lines: Mutex::new(0), jobs: plan.jobs() }
