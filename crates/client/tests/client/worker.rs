@@ -14,6 +14,7 @@ use super::kit::{Boss, Kit, SOON};
 
 over_both_bosses!(
     every_outcome_is_the_same,
+    what_a_handler_makes_may_be_larger_than_a_payload,
     what_follows_is_enqueued_with_the_end,
     a_running_job_is_called_off,
     what_a_handler_says_is_on_its_stream,
@@ -74,6 +75,24 @@ async fn every_outcome_is_the_same(kit: Kit, boss: Boss) {
         assert!(text.contains(said), "{word}: {text}");
         assert_eq!(view.attempt, attempts, "{word}");
     }
+    worker.stop().await;
+    kit.close().await;
+}
+
+async fn what_a_handler_makes_may_be_larger_than_a_payload(kit: Kit, boss: Boss) {
+    const BYTES: usize = 3 * 1024 * 1024;
+    let large = |_: Payload, cx: Context| async move {
+        let text = "x".repeat(BYTES);
+        cx.object::<String>()?.set(&text)?;
+        Ok(Payload::trusted(format!("{text:?}")))
+    };
+    let worker = kit.worker(boss).queues(["text"]);
+    let worker = worker.handle_raw("large", Settings::default(), large).start().await.unwrap();
+    let job = Enqueue::raw("large", "1").object("text", "7");
+    let id = kit.mill.enqueue(job).await.unwrap().id();
+    assert_eq!(kit.output::<String>(id).await.len(), BYTES);
+    let kept = kit.mill.object::<String>("text", "7").await.unwrap();
+    assert_eq!(kept.unwrap().len(), BYTES);
     worker.stop().await;
     kit.close().await;
 }

@@ -19,7 +19,7 @@ use tidemill_core::wire::run::{
     SaidAnswer, SaidAnswers, SaidBody, SaidItem,
 };
 use tidemill_core::workflow::Content;
-use tidemill_core::{JobId, WorkerId};
+use tidemill_core::{JobId, Limits, WorkerId};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
@@ -28,7 +28,7 @@ use crate::access::Caller;
 use crate::api::App;
 use crate::extract::{Body, Named, Names, Params};
 use crate::problem::{Answer, Problem, Refusal};
-use crate::routes::work::{enqueues, payload};
+use crate::routes::work::{enqueues, made};
 
 /// Outputs of one page.
 const PAGE_OUTPUTS: usize = 1000;
@@ -53,20 +53,19 @@ pub(crate) fn writes(body: RunBody, app: &App, caller: &Caller, job: JobId) -> A
         .entries
         .into_iter()
         .map(|NumberedEntry { number, entry }| Ok((number, text(serde_json::to_string(&entry))?)));
-    let values = body.values.into_iter().map(|NumberedValue { number, value }| {
-        // It may be as large as a body may be: larger than a payload.
-        Ok((number, Payload::trusted(value.get().to_owned())))
-    });
+    let values = body.values.into_iter();
+    let values = values.map(|NumberedValue { number, value }| Ok((number, made(&value)?)));
     let answers = body
         .answers
         .into_iter()
         .map(|MailAnswer { number, ending }| Ok((number, text(serde_json::to_string(&ending))?)));
     let renewal = body.renewal.map(|RenewalBody { payload: anew, version, taken }| {
-        Answer::Ok(Renewal { payload: payload(Some(anew))?, version, taken })
+        let payload = Payload::parse(anew.get(), &Limits::default())?;
+        Answer::Ok(Renewal { payload, version, taken })
     });
     let object = body.object.map(|keep| {
         Answer::Ok(match keep {
-            KeepBody::This(state) => Keep::This(payload(Some(state))?),
+            KeepBody::This(state) => Keep::This(made(&state)?),
             KeepBody::Nothing => Keep::Nothing,
         })
     });
@@ -78,7 +77,7 @@ pub(crate) fn writes(body: RunBody, app: &App, caller: &Caller, job: JobId) -> A
         entries: entries.collect::<Answer<_>>()?,
         values: values.collect::<Answer<_>>()?,
         forget: body.forget,
-        state: body.state.map(|state| payload(Some(state))).transpose()?,
+        state: body.state.map(|state| made(&state)).transpose()?,
         owes: body.owes,
         children,
         cancel: body.cancel,

@@ -140,7 +140,7 @@ fn report(body: ReportBody, app: &App, caller: &Caller) -> Answer<Report> {
 fn outcome_of(body: OutcomeBody, caller: &Caller) -> Answer<Outcome> {
     Ok(match body {
         OutcomeBody::Done { output, follow_ups, steps } => Outcome::Done {
-            output: payload(output)?,
+            output: output.map_or_else(|| Ok(Payload::null()), |output| made(&output))?,
             follow_ups: enqueues(caller, follow_ups)?,
             steps: steps
                 .into_iter()
@@ -168,12 +168,10 @@ fn outcome_of(body: OutcomeBody, caller: &Caller) -> Answer<Outcome> {
     })
 }
 
-/// A value that was given, or `null`.
-pub(crate) fn payload(value: Option<Box<RawValue>>) -> Answer<Payload> {
-    Ok(match value {
-        Some(value) => Payload::parse(value.get(), &Limits::default())?,
-        None => Payload::null(),
-    })
+/// What a handler made. Only the body bounds it: for a worker that has the store, nothing but its own choice does.
+pub(crate) fn made(value: &RawValue) -> Answer<Payload> {
+    let limits = Limits { payload_bytes_max: usize::MAX, ..Limits::default() };
+    Ok(Payload::parse(value.get(), &limits)?)
 }
 
 /// Jobs that a worker brings.
