@@ -88,8 +88,10 @@ impl Error {
     pub fn is_unknown(&self) -> bool {
         match self {
             Self::Engine(tidemill::Error::Store(error)) => error.is_unknown(),
-            Self::Unreachable { .. } => true,
-            _ => false,
+            Self::Refused { problem, .. } => problem.unknown,
+            // Something was done, or somebody on the way has only said that it was not.
+            Self::Unreachable { .. } | Self::Unreadable { .. } => true,
+            Self::Engine(_) | Self::ClientInvalid { .. } => false,
         }
     }
 
@@ -100,5 +102,25 @@ impl Error {
             Self::Unreachable { .. } => true,
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_have_been_done_is_told_apart() {
+        let refused = |rest: &str| {
+            let text =
+                format!(r#"{{"type":"t","title":"t","status":503,"detail":"d","code":"c"{rest}}}"#);
+            let problem = serde_json::from_str(&text).map(Box::new).unwrap();
+            Error::Refused { problem, retry_after: None }
+        };
+        let (url, reason) = (String::new(), String::new());
+        assert!(refused(r#","unknown":true"#).is_unknown() && !refused("").is_unknown());
+        assert!(Error::Unreadable { url: url.clone(), reason: reason.clone() }.is_unknown());
+        assert!(Error::Unreachable { url, reason }.is_unknown());
+        assert!(!Error::from(tidemill::Error::ReplayedOnly).is_unknown());
     }
 }

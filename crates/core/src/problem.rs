@@ -26,6 +26,9 @@ pub struct Problem {
     /// Which one of a batch, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
+    /// Whether it may have been done all the same: an answer of the database was lost, or the server failed on the way.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unknown: bool,
     /// Under which id the log has more, of an error that is the server's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Uuid>,

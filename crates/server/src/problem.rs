@@ -28,6 +28,8 @@ pub(crate) struct Refusal {
     detail: String,
     job: Option<JobId>,
     index: Option<usize>,
+    /// Whether it may have been done all the same.
+    unknown: bool,
     trace: Option<Uuid>,
     /// When to try again, in seconds.
     retry_after_s: Option<u64>,
@@ -35,8 +37,9 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        let detail = detail.into();
-        Self { status, code, detail, job: None, index: None, trace: None, retry_after_s: None }
+        let unknown = status == StatusCode::INTERNAL_SERVER_ERROR;
+        let (detail, job, index, trace, retry_after_s) = (detail.into(), None, None, None, None);
+        Self { status, code, detail, job, index, unknown, trace, retry_after_s }
     }
 
     /// The request cannot be understood.
@@ -92,7 +95,9 @@ impl From<tidemill::Error> for Refusal {
             _ if status == StatusCode::SERVICE_UNAVAILABLE => {
                 let trace = Uuid::now_v7();
                 tracing::warn!(%trace, %error, "the store could not be asked");
-                return Self { trace: Some(trace), retry_after_s: Some(AGAIN_S), ..refusal };
+                let unknown = matches!(&error, tidemill::Error::Store(error) if error.is_unknown());
+                let (trace, retry_after_s) = (Some(trace), Some(AGAIN_S));
+                return Self { unknown, trace, retry_after_s, ..refusal };
             }
             _ => None,
         };
@@ -124,7 +129,7 @@ fn status_of(code: &str) -> Option<StatusCode> {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let Self { status, code, detail, job, index, trace, retry_after_s: after } = self;
+        let Self { status, code, detail, job, index, unknown, trace, retry_after_s: after } = self;
         let problem = Problem {
             uri: format!("urn:tidemill:{code}"),
             title: status.canonical_reason().unwrap_or("Error").to_owned(),
@@ -133,6 +138,7 @@ impl IntoResponse for Refusal {
             code: code.to_owned(),
             job,
             index,
+            unknown,
             trace,
         };
         let mut response = (status, Json(problem)).into_response();
@@ -178,5 +184,21 @@ mod tests {
             assert_eq!(status_of(code).map(|status| status.as_u16()), Some(status), "{code}");
         }
         assert_eq!(status_of("store_refused"), None);
+    }
+
+    #[test]
+    fn what_may_have_been_done_is_told_so() {
+        use tidemill::store::Error;
+        let lost = |unknown| Error::Unavailable { reason: String::new(), unknown };
+        for (error, unknown) in [
+            (lost(true), true),
+            (lost(false), false),
+            (Error::Busy { reason: String::new() }, false),
+            (Error::Database { reason: String::new() }, true),
+            (Error::PayloadReserved, false),
+        ] {
+            let refusal = Refusal::from(tidemill::Error::from(error.clone()));
+            assert_eq!(refusal.unknown, unknown, "{error:?}");
+        }
     }
 }

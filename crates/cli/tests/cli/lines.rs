@@ -1,6 +1,9 @@
 //! Many jobs from JSON lines.
 
-use crate::mill::Mill;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+use crate::mill::{Mill, feed};
 
 fn lines(n: usize) -> String {
     let lines: Vec<_> = (0..n).map(|n| format!("{{\"kind\":\"k\",\"payload\":{n}}}\n")).collect();
@@ -46,4 +49,45 @@ fn duplicates_in_lines_are_counted() {
     mill.run_with(&["enqueue", "--lines"], &line).code(5).says("1 enqueued, 2 rejected");
     let joining = "{\"kind\":\"k\",\"unique_key\":\"u\",\"on_duplicate\":\"join\"}\n";
     mill.run_with(&["enqueue", "--lines", "--json"], joining).ok().says(r#"{"joined":1}"#);
+}
+
+/// A server that says this to the first who asks, once it has heard all of it.
+fn answering(status: u16, body: &str) -> (String, std::thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let lines = format!("HTTP/1.1 {status} so\r\ncontent-length: {}\r\n\r\n", body.len());
+    let answer = lines + body;
+    let answered = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let (mut heard, mut part) = (Vec::new(), [0; 4096]);
+        while !heard.ends_with(b"]}") {
+            let bytes = stream.read(&mut part).unwrap();
+            assert!(bytes > 0, "{}", String::from_utf8_lossy(&heard));
+            heard.extend_from_slice(&part[..bytes]);
+        }
+        stream.write_all(answer.as_bytes()).unwrap();
+    });
+    (url, answered)
+}
+
+#[test]
+fn a_batch_that_may_be_enqueued_is_told_so() {
+    let mill = Mill::sqlite();
+    let problem = |rest| {
+        let known = r#""type":"t","title":"t","status":503,"detail":"lost""#;
+        format!(r#"{{{known},"code":"store_unavailable"{rest}}}"#)
+    };
+    let unknown = "whether this batch was is unknown";
+    for (status, body, says) in [
+        (200, "<html>", unknown),
+        (500, "<html>", unknown),
+        (503, &problem(r#","unknown":true"#), unknown),
+        (503, &problem(""), "nothing of this batch"),
+    ] {
+        let (url, answered) = answering(status, body);
+        let mut command = mill.command(&["--server", &url, "enqueue", "--lines"]);
+        command.env_remove("TIDEMILL_STORE");
+        feed(command, &lines(2)).code(6).says(says);
+        answered.join().unwrap();
+    }
 }
