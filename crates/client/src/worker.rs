@@ -24,6 +24,16 @@ use crate::http::{Client, path};
 
 type Told<T> = Result<T, StoreError>;
 
+/// What a server may have against a worker that registers.
+const REFUSALS: [&str; 6] = [
+    "credential_missing",
+    "credential_refused",
+    "queue_refused",
+    "role_refused",
+    "tenant_refused",
+    "work_invalid",
+];
+
 impl Client {
     /// A worker for this server, to be given handlers and run: the very ones that `Tidemill::worker` takes.
     ///
@@ -85,8 +95,8 @@ struct Object {
 
 #[async_trait]
 impl Broker for Server {
-    async fn register(&self, card: &Card) -> Told<WorkerId> {
-        self.0.work().register(card).await.map_err(told)
+    async fn register(&self, card: &Card) -> tidemill::Result<WorkerId> {
+        self.0.work().register(card).await.map_err(not_taken)
     }
 
     async fn sign_off(&self, worker: WorkerId) -> Told<()> {
@@ -174,6 +184,14 @@ fn or_none<T>(found: crate::Result<T>, unknown: &str) -> Told<Option<T>> {
     match found {
         Err(error) if error.code() == unknown => Ok(None),
         found => found.map(Some).map_err(told),
+    }
+}
+
+/// Why a server does not take a worker, by its own code.
+fn not_taken(error: Error) -> tidemill::Error {
+    match REFUSALS.into_iter().find(|code| *code == error.code()) {
+        Some(code) => tidemill::Error::WorkerRefused { code, reason: error.to_string() },
+        None => told(error).into(),
     }
 }
 

@@ -139,6 +139,14 @@ pub enum Error {
         /// Which worker.
         id: WorkerId,
     },
+    /// The server does not take this worker: its credential has another role or other queues, or its card is wrong.
+    #[error("the server does not take this worker: {reason}")]
+    WorkerRefused {
+        /// The server's own code.
+        code: &'static str,
+        /// What it said.
+        reason: String,
+    },
     /// This process was asked to replay, and has done so; it does not work.
     #[error("this process was asked by TIDEMILL_REPLAY to look at runs, and not to work")]
     ReplayedOnly,
@@ -355,6 +363,7 @@ impl Error {
             Self::ObjectUnreadable { .. } => "object_unreadable",
             Self::RunNotNow { .. } => "run_not_now",
             Self::WorkerLost { .. } => "worker_lost",
+            Self::WorkerRefused { code, .. } => code,
             Self::ReplayedOnly => "replayed_only",
             Self::FlowUnknown { .. } => "flow_unknown",
             Self::StepUnknown { .. } => "step_unknown",

@@ -279,6 +279,11 @@ fn a_token_comes_from_the_environment_or_a_file() {
     ask(&["jobs", "list"], Some(secret.trim())).ok();
     ask(&["jobs", "list", "--token-file", &file], Some("tdm_nonsense")).ok();
     ask(&["queues", "pause", "q"], Some(secret.trim())).code(4).says("role_refused");
+    let work = ["work", "--kind", "k", "--exec", "true"];
+    ask(&work, Some(secret.trim())).code(4).says("role_refused").says("does not take this worker");
+    let limited = ["token", "create", "mails", "--role", "worker", "--queue", "mail:*"];
+    let limited = mill.run(&limited).ok().stdout;
+    ask(&work, Some(limited.trim())).code(4).says("queue_refused").says("default");
     ask(&["--store", url, "jobs", "list", "--token-file", &file], None).ok();
     ask(&["--store", "sqlite:a.db", "--server", url, "jobs", "list"], None).code(2).says("usage");
     stop(server);

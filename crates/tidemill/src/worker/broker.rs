@@ -22,8 +22,9 @@ use tidemill_store::{Receipt, Result};
 /// takes, `store_refused` is final. That a lease is lost is an answer.
 #[async_trait]
 pub trait Broker: Send + Sync + 'static {
-    /// Takes a worker in; answers who it is from now on.
-    async fn register(&self, card: &Card) -> Result<WorkerId>;
+    /// Takes a worker in; answers who it is from now on. A refusal keeps its own code, as it is told to whoever starts
+    /// the worker and not to a handler.
+    async fn register(&self, card: &Card) -> crate::Result<WorkerId>;
 
     /// Signs a worker off. What it still has is ready again, unspent.
     async fn sign_off(&self, worker: WorkerId) -> Result<()>;

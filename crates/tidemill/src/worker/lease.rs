@@ -107,7 +107,8 @@ async fn start_anew(shop: &Shop, done: &CancellationToken) {
     shop.end_all(Why::LeaseLost);
     shop.renew();
     let mut pause = Duration::from_millis(50);
-    while shop.register().await.is_err() {
+    while let Err(error) = shop.register().await {
+        tracing::warn!(%error, "the worker could not register anew; trying again until it works");
         tokio::select! {
             () = done.cancelled() => return,
             () = tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)) => {}
