@@ -13,6 +13,7 @@ use tidemill_store::without_password;
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::mill::Mill;
+use crate::output;
 use crate::trail::Trail;
 
 /// The store of commands that were told none.
@@ -228,7 +229,8 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Completes at Ctrl-C or SIGTERM. Both are heard from this call on, not first when it is awaited.
+/// Completes at Ctrl-C or SIGTERM, and when nobody gets what is said. Signals are heard from this call on, not first
+/// when it is awaited.
 pub fn interrupted() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     let heard = |kind| {
@@ -245,6 +247,7 @@ pub fn interrupted() -> impl Future<Output = ()> {
         tokio::select! {
             () = interrupt => {}
             () = terminate => {}
+            () = output::broken() => {}
         }
     }
 }

@@ -157,7 +157,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let outcome = runtime.map_err(Failure::from).and_then(|runtime| {
         let outcome = runtime.block_on(async {
-            let outcome = Box::pin(run(&app, command)).await;
+            let outcome = output::end(Box::pin(run(&app, command)).await);
             app.trail.end(&app, &outcome).await;
             outcome
         });

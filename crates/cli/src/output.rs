@@ -5,7 +5,8 @@
 //! It refuses to cut what is piped: only a terminal's width bends a table.
 
 use std::borrow::Cow;
-use std::io::{IsTerminal, Write};
+use std::fmt::Arguments;
+use std::io::{Error, ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 
 use comfy_table::{
@@ -14,11 +15,47 @@ use comfy_table::{
 use console::Term;
 use serde::Serialize;
 use tidemill::{Redaction, State, Triage};
+use tokio::sync::SetOnce;
 
-/// Prints one line on stdout. A reader that went away (`| head`) ends the program quietly.
+use crate::exit::{Exit, Failure, Outcome};
+
+/// Prints one line on stdout.
 pub fn line(text: impl std::fmt::Display) {
-    if writeln!(std::io::stdout().lock(), "{text}").is_err() {
-        std::process::exit(0);
+    write(format_args!("{text}\n"));
+}
+
+/// Prints this on stdout as it is. After the first that could not be written nothing is.
+pub fn write(text: Arguments<'_>) {
+    if BROKEN.get().is_some() {
+        return;
+    }
+    let mut stdout = std::io::stdout().lock();
+    if let Err(error) = stdout.write_fmt(text).and_then(|()| stdout.flush()) {
+        let _broken_before = BROKEN.set(error);
+    }
+}
+
+/// Why stdout takes no more.
+static BROKEN: SetOnce<Error> = SetOnce::const_new();
+
+/// Whether nobody gets what is said: a command that tells what comes has no more to do.
+pub fn is_broken() -> bool {
+    BROKEN.get().is_some()
+}
+
+/// Completes when stdout takes no more.
+pub async fn broken() {
+    BROKEN.wait().await;
+}
+
+/// The same outcome, unless what was to be said could not be. A reader who went away (`| head`) had enough.
+pub fn end(outcome: Outcome) -> Outcome {
+    match BROKEN.get() {
+        Some(error) if outcome.is_ok() && error.kind() != ErrorKind::BrokenPipe => {
+            let message = format!("stdout could not be written: {error}");
+            Err(Failure::new(Exit::Failed, "io", message))
+        }
+        _ => outcome,
     }
 }
 
@@ -26,7 +63,7 @@ pub fn line(text: impl std::fmt::Display) {
 pub fn json<T: Serialize + ?Sized>(document: &T) {
     match serde_json::to_string(document) {
         Ok(text) => line(HIDDEN.get().map_or(Cow::Borrowed(&*text), |rules| rules.document(&text))),
-        Err(error) => eprintln!("error[output]: the answer cannot be written as JSON: {error}"),
+        Err(error) => drop(BROKEN.set(error.into())),
     }
 }
 

@@ -24,6 +24,7 @@ mod queues;
 mod remote;
 mod schedules;
 mod serve;
+mod stdout;
 mod stores;
 mod token;
 mod top;

@@ -32,6 +32,9 @@ pub async fn run(app: &App, mill: &Mill, id: FlowId) -> Outcome {
         looks.tick().await;
         let view = show::find(mill, id).await?;
         picture.show(&view, mill.now().await?);
+        if output::is_broken() {
+            return Ok(Exit::Ok);
+        }
         if view.head.state.is_resting() {
             if let Picture::Drawing(bar) = picture {
                 bar.finish_and_clear();

@@ -3,7 +3,7 @@
 //! On a terminal the progress is a bar that stays at the bottom. Text goes to stdout as it comes, and so does the log;
 //! with `--json` every event is a line, as the server's streams have it.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use tidemill::{Event, JobId, Progress, Said, State};
@@ -29,20 +29,24 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     let mill = app.open_existing().await?;
     let mut stream = mill.stream(args.id, args.after).await?;
     let mut shown = Shown::new();
-    let mut state = None;
+    let mut exit = Exit::Failed;
     while let Some(event) = stream.next().await? {
-        if let Event::End(end) = &event {
-            state = Some(end.state);
+        if matches!(&event, Event::End(end) if end.state == State::Done) {
+            exit = Exit::Ok;
         }
         if app.json {
             output::json(&event);
         } else {
             shown.show(&event);
         }
+        if output::is_broken() {
+            exit = Exit::Ok;
+            break;
+        }
     }
     drop(stream);
     mill.close().await;
-    Ok(if state == Some(State::Done) { Exit::Ok } else { Exit::Failed })
+    Ok(exit)
 }
 
 /// What people see.
@@ -103,12 +107,7 @@ impl Shown {
 
     fn text(&mut self, text: &str) {
         self.within_line = !text.ends_with('\n');
-        self.bar.suspend(|| {
-            let mut stdout = std::io::stdout().lock();
-            if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
-                std::process::exit(0);
-            }
-        });
+        self.bar.suspend(|| output::write(format_args!("{text}")));
     }
 
     fn end_line(&mut self) {
