@@ -37,7 +37,8 @@ pub struct Settings {
     pub body_bytes_max: usize,
     /// Connections at once; others wait until one is closed.
     pub connections_max: usize,
-    /// How long a client may take to send the head of a request, and for the handshake of TLS before the first.
+    /// How long a client may take to send the head of a request, and for the handshake of TLS before the first. So long
+    /// a connection is kept for the next request, too: who uses one again lets it go sooner.
     pub head_timeout: Duration,
     /// How long a client may take to send a body.
     pub body_timeout: Duration,

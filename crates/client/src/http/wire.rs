@@ -25,8 +25,9 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Less than what servers and what stands before them have for connections that say nothing.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
+/// Well below what servers have for connections that say nothing (ours 10 s), and what stands before them: a request
+/// must not meet their end on the way.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why there is no answer, for people.
 pub(crate) type Reason = String;
@@ -212,4 +213,15 @@ fn tls(is_secure: bool, trusted: &[String]) -> Result<ClientConfig, Reason> {
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_let_go_before_the_server_closes_them() {
+        let kept_there = tidemill_server::Settings::default().head_timeout;
+        assert!(IDLE_TIMEOUT * 2 <= kept_there, "{IDLE_TIMEOUT:?} is too near to {kept_there:?}");
+    }
 }
