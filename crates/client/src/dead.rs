@@ -3,6 +3,7 @@
 mod plans;
 mod rules;
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -15,8 +16,8 @@ use tidemill_core::cursor;
 use crate::error::{Error, Result};
 use crate::http::{Client, PAGE_MAX, Raw, path, raw};
 
-/// So many ids stand in the body of one.
-const BODY_IDS_MAX: usize = 1000;
+/// So many ids stand in one request: in a query they have 39 KB then, of the 64 that a head may have.
+const IDS_MAX: usize = 1000;
 
 /// The dead letters of a server; see [`Client::dead`].
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +43,12 @@ struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     fn new(filter: &'a DeadFilter) -> Self {
-        let ids: Vec<String> = filter.ids.iter().map(ToString::to_string).collect();
+        Self::of(filter, &filter.ids)
+    }
+
+    /// The same for some of the ids of a filter that has too many for one request.
+    fn of(filter: &'a DeadFilter, ids: &[JobId]) -> Self {
+        let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
         let field = filter.payload_field.as_ref();
         Self {
             ids: (!ids.is_empty()).then(|| ids.join(",")),
@@ -106,11 +112,32 @@ impl Dead<'_> {
         before: Option<DeadPlace>,
         limit: usize,
     ) -> Result<Vec<DeadLetter>> {
+        if filter.ids.len() <= IDS_MAX {
+            return self.list_of(filter, &filter.ids, before, limit).await;
+        }
+        let mut letters = Vec::new();
+        for ids in filter.ids.chunks(IDS_MAX) {
+            letters.extend(self.list_of(filter, ids, before, limit).await?);
+        }
+        letters.sort_by_key(|letter| Reverse((letter.place().died_at, letter.id)));
+        letters.dedup_by_key(|letter| letter.id);
+        letters.truncate(limit);
+        Ok(letters)
+    }
+
+    /// The same for these ids of the filter, which fit into one request.
+    async fn list_of(
+        &self,
+        filter: &DeadFilter,
+        ids: &[JobId],
+        before: Option<DeadPlace>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>> {
         let (mut letters, mut place) = (Vec::new(), before);
         while letters.len() < limit {
             let rows = (limit - letters.len()).min(PAGE_MAX);
             let cursor = place.map(|place| cursor::write("dead", &place.to_string()));
-            let asked = Asked { cursor, limit: Some(rows), ..Asked::new(filter) };
+            let asked = Asked { cursor, limit: Some(rows), ..Asked::of(filter, ids) };
             let page = self.0.get::<Page>(&path(["dead"]), &asked).await?.letters;
             let is_last = page.len() < rows;
             letters.extend(page);
@@ -141,7 +168,7 @@ impl Dead<'_> {
     pub async fn note(&self, ids: &[JobId], by: &str, text: &str) -> Result<u64> {
         let _ = by;
         let mut letters = 0;
-        for ids in ids.chunks(BODY_IDS_MAX) {
+        for ids in ids.chunks(IDS_MAX) {
             let noted: Noted = self.0.post(&path(["dead", "notes"]), &Remark { ids, text }).await?;
             letters += noted.letters;
         }
@@ -160,7 +187,7 @@ impl Dead<'_> {
     pub async fn replay_these(&self, ids: &[JobId], by: &str) -> Result<Vec<JobId>> {
         let _ = by;
         let mut went = Vec::with_capacity(ids.len());
-        for ids in ids.chunks(BODY_IDS_MAX) {
+        for ids in ids.chunks(IDS_MAX) {
             let wish = Wish { ids, payload: None };
             let sent: Sent = self.0.post(&path(["dead", "replay"]), &wish).await?;
             went.extend(sent.replayed);

@@ -26,6 +26,12 @@ pub enum Error {
         /// When to try again, if it said so.
         retry_after: Option<Duration>,
     },
+    /// It cannot be said in HTTP, so nothing was sent.
+    #[error("the request cannot be sent: {reason}; ask for less at once")]
+    Unsendable {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The server was not reached, or did not answer. It may have done what it was asked.
     #[error("the server {url} does not answer: {reason}; check that it runs, and the URL")]
     Unreachable {
@@ -60,6 +66,7 @@ impl Error {
         match self {
             Self::Engine(error) => error.code(),
             Self::Refused { problem, .. } => &problem.code,
+            Self::Unsendable { .. } => "request_unsendable",
             Self::Unreachable { .. } => "server_unreachable",
             Self::Unreadable { .. } => "answer_unreadable",
             Self::ClientInvalid { .. } => "client_invalid",
@@ -91,7 +98,7 @@ impl Error {
             Self::Refused { problem, .. } => problem.unknown,
             // Something was done, or somebody on the way has only said that it was not.
             Self::Unreachable { .. } | Self::Unreadable { .. } => true,
-            Self::Engine(_) | Self::ClientInvalid { .. } => false,
+            Self::Engine(_) | Self::Unsendable { .. } | Self::ClientInvalid { .. } => false,
         }
     }
 

@@ -172,7 +172,9 @@ impl Client {
     /// Sends it; answers a success, or the server's own error.
     pub(crate) async fn answer(&self, request: Request) -> Result<Answer> {
         let unreachable = |reason| self.unreachable(reason);
-        let answer = self.0.wire.send(request).await.map_err(unreachable)?;
+        let sendable = self.0.wire.put_together(request);
+        let sendable = sendable.map_err(|reason| Error::Unsendable { reason })?;
+        let answer = self.0.wire.send(sendable).await.map_err(unreachable)?;
         let status = answer.status();
         if status.is_success() {
             return Ok(answer);

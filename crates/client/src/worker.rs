@@ -211,7 +211,7 @@ fn told(error: Error) -> StoreError {
             StoreError::Database { reason }
         }
         Error::Unreachable { .. } | Error::Unreadable { .. } => unavailable(error.to_string()),
-        Error::Engine(_) | Error::ClientInvalid { .. } => {
+        Error::Engine(_) | Error::Unsendable { .. } | Error::ClientInvalid { .. } => {
             StoreError::Database { reason: error.to_string() }
         }
     }

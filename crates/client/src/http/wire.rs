@@ -59,13 +59,19 @@ impl Wire {
         Ok(Self { pool, headers })
     }
 
-    /// Sends it; its time is over when the answer was not read by then.
-    pub(crate) async fn send(&self, request: Request) -> Result<Answer, Reason> {
+    /// The request as HTTP has it, or why it cannot be said there.
+    pub(crate) fn put_together(&self, request: Request) -> Result<Sendable, Reason> {
         let Request { head, body, headers, timeout } = request;
         let mut request = head?.body(Full::new(body)).map_err(|error| error.to_string())?;
         let all = request.headers_mut();
         all.clone_from(&self.headers);
         all.extend(headers);
+        Ok(Sendable { request, timeout })
+    }
+
+    /// Sends it; its time is over when the answer was not read by then.
+    pub(crate) async fn send(&self, sendable: Sendable) -> Result<Answer, Reason> {
+        let Sendable { request, timeout } = sendable;
         let until = timeout.map(|timeout| Instant::now() + timeout);
         let answer = within(until, self.pool.request(request)).await?;
         let (head, body) = answer.map_err(|error| reason(&error))?.into_parts();
@@ -73,7 +79,13 @@ impl Wire {
     }
 }
 
-/// What is to be sent. What cannot be said in HTTP is told when it is sent.
+/// What can be sent.
+pub(crate) struct Sendable {
+    request: http::Request<Full<Bytes>>,
+    timeout: Option<Duration>,
+}
+
+/// What is to be sent. What cannot be said in HTTP is told when it is put together.
 #[must_use]
 pub(crate) struct Request {
     head: Result<http::request::Builder, Reason>,

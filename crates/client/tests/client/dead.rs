@@ -12,6 +12,7 @@ use super::kit::Kit;
 
 over_both_stores!(
     what_the_engine_says_of_the_dead_the_client_says,
+    letters_of_more_ids_than_a_request_has_room_for_are_found,
     a_replay_is_stopped_by_its_canary,
     what_was_done_is_in_the_record,
 );
@@ -78,6 +79,30 @@ async fn what_the_engine_says_of_the_dead_the_client_says(kit: Kit) {
     assert!(!client.replay_one(ids[0], "me", None).await.unwrap(), "it is on its way");
     let job = kit.client.job(ids[0]).await.unwrap().unwrap();
     assert_eq!(job.job.payload.as_str(), "[2.50]");
+    kit.close().await;
+}
+
+async fn letters_of_more_ids_than_a_request_has_room_for_are_found(kit: Kit) {
+    let worker = kit.work().await;
+    let dead = die(&kit, 3).await;
+    worker.stop().await;
+    let mut ids: Vec<JobId> = (0..2500).map(|_| JobId::new()).collect();
+    for (at, id) in [(2400, 0), (10, 1), (1200, 2), (2499, 2)] {
+        ids[at] = dead[id];
+    }
+    let filter = DeadFilter { ids, ..DeadFilter::default() };
+    let (client, mill) = (kit.client.dead(), kit.mill.dead());
+    let all = mill.list(&filter, None, 10).await.unwrap();
+    assert_eq!(all.iter().map(|letter| letter.id).collect::<Vec<_>>(), [dead[2], dead[1], dead[0]]);
+    assert_eq!(client.list(&filter, None, 10).await.unwrap(), all);
+    assert_eq!(client.list(&filter, None, 2).await.unwrap(), all[..2]);
+    assert_eq!(client.list(&filter, Some(all[0].place()), 10).await.unwrap(), all[1..]);
+    let error = client.groups(&filter).await.unwrap_err();
+    assert_eq!(error.code(), "request_unsendable", "{error}");
+    assert!(!error.is_unknown() && !error.is_temporary());
+    let pace = ReplayPace { canary: false, jobs_per_second: 1000, ..ReplayPace::default() };
+    let report = client.replay(&filter, "me", &pace, |_, _| {}).await.unwrap();
+    assert_eq!(report.replayed, 3, "{report:?}");
     kit.close().await;
 }
 
