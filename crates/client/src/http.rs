@@ -207,7 +207,7 @@ impl Client {
         self.unreachable("no answer in time".to_owned())
     }
 
-    fn unreachable(&self, reason: Reason) -> Error {
+    pub(crate) fn unreachable(&self, reason: Reason) -> Error {
         Error::Unreachable { url: self.0.url.clone(), reason }
     }
 }

@@ -7,6 +7,7 @@ use futures::Stream;
 use http::header::{ACCEPT, HeaderName};
 use http::{Method, StatusCode};
 use tidemill::{Chunk, End, Event, JobId};
+use tokio::time::Instant;
 
 use crate::error::Result;
 use crate::http::{Answer, Client, path};
@@ -16,8 +17,10 @@ const SILENCE_MAX: Duration = Duration::from_mins(1);
 /// Between a broken connection and the next, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// So often in a row it is tried in vain.
+/// So often in a row it is tried in vain: nothing is told, or the server cuts the connection as soon as it is made.
 const TRIES_MAX: u32 = 10;
+/// A connection that held for so long was not in vain, though the job said nothing meanwhile.
+const HELD_MIN: Duration = Duration::from_secs(10);
 /// A line has this many bytes at most; a chunk has far fewer.
 const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -28,6 +31,10 @@ pub struct Follow {
     id: JobId,
     seen: u64,
     answer: Option<Answer>,
+    /// Since when it is connected.
+    since: Option<Instant>,
+    /// Between a broken connection and the next, at first.
+    pause_min: Duration,
     lines: Lines,
     ready: VecDeque<Event>,
     told: bool,
@@ -42,6 +49,8 @@ impl Client {
             id,
             seen: after,
             answer: None,
+            since: None,
+            pause_min: PAUSE_MIN,
             lines: Lines::default(),
             ready: VecDeque::new(),
             told: false,
@@ -66,9 +75,10 @@ impl Follow {
             if self.told {
                 return Ok(None);
             }
-            if self.read().await? {
-                tries = 0;
-            } else {
+            if !self.read().await? {
+                if self.since.take().is_some_and(|since| since.elapsed() >= HELD_MIN) {
+                    tries = 0;
+                }
                 self.again(&mut tries).await?;
             }
         }
@@ -102,7 +112,12 @@ impl Follow {
 
     /// Connects again, after a moment; an error when that was in vain too often, or is refused.
     async fn again(&mut self, tries: &mut u32) -> Result<()> {
-        let pause = PAUSE_MIN.saturating_mul(1 << (*tries).min(10)).min(PAUSE_MAX);
+        if *tries == TRIES_MAX {
+            return Err(self
+                .client
+                .unreachable("its stream breaks off, again and again".to_owned()));
+        }
+        let pause = self.pause_min.saturating_mul(1 << (*tries).min(10)).min(PAUSE_MAX);
         tokio::time::sleep(pause).await;
         *tries += 1;
         match self.connect().await {
@@ -124,6 +139,7 @@ impl Follow {
             self.told = true;
         } else {
             self.answer = Some(answer);
+            self.since = Some(Instant::now());
         }
         Ok(())
     }
@@ -190,8 +206,66 @@ fn told(event: &str, data: &str) -> std::result::Result<Event, String> {
 #[cfg(test)]
 mod tests {
     use tidemill::{Said, State};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
 
     use super::*;
+
+    const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n\
+                        retry: 1000\n\n";
+
+    /// A server that greets, says this to the one who comes for the nth time, and hangs up; and one who follows it.
+    async fn hanging_up(say: impl Fn(u32) -> String + Send + 'static) -> Follow {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            for n in 1.. {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut heard = Vec::new();
+                while !heard.ends_with(b"\r\n\r\n") {
+                    heard.push(stream.read_u8().await.unwrap());
+                }
+                stream.write_all(format!("{HEAD}{}", say(n)).as_bytes()).await.unwrap();
+            }
+        });
+        let client = Client::new(&url).unwrap();
+        let mut follow = client.stream(JobId::new(), 0).await.unwrap();
+        follow.pause_min = Duration::ZERO;
+        follow
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_always_breaks_off_is_an_error() {
+        let (count, counted) = std::sync::mpsc::channel();
+        let greet = move |n| {
+            count.send(n).unwrap();
+            String::new()
+        };
+        let mut follow = hanging_up(greet).await;
+        let error = follow.next().await.unwrap_err();
+        assert_eq!(error.code(), "server_unreachable", "{error}");
+        assert_eq!(counted.try_iter().last(), Some(1 + TRIES_MAX));
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_breaks_off_after_each_chunk_is_followed_to_its_end() {
+        let chunks = TRIES_MAX * 2;
+        let mut follow = hanging_up(move |n| match n {
+            n if n > chunks => {
+                "event: end\ndata: {\"event\":\"end\",\"state\":\"done\"}\n\n".to_owned()
+            }
+            n => format!(
+                "event: text\nid: {n}\ndata: {{\"number\":{n},\"at\":\"2026-01-01T00:00:00Z\",\
+                 \"event\":\"text\",\"text\":\"x\"}}\n\n"
+            ),
+        })
+        .await;
+        let mut told = 0;
+        while let Some(event) = follow.next().await.unwrap() {
+            told += u32::from(matches!(event, Event::Chunk(_)));
+        }
+        assert_eq!((told, follow.seen()), (chunks, u64::from(chunks)));
+    }
 
     #[test]
     fn events_are_read_whatever_pieces_they_come_in() {
