@@ -32,8 +32,9 @@ TIDEMILL_IDEMPOTENCY_KEY. A job of a flow that comes after others has TIDEMILL_I
 JSON file with what they returned, by the names of their steps.
 
 stdout is the job's output: JSON as it is, other text as a JSON string, nothing as null.
-stderr lines `progress PERCENT [TEXT]` are progress, a line `retry-after SECONDS` sets the delay of
-the next attempt, and the last other lines are the error message when the command fails.
+stderr lines `progress PERCENT [TEXT]` are progress, kept with the job (`tidemill jobs follow`), a line
+`retry-after SECONDS` sets the delay of the next attempt, and the last other lines are the error
+message when the command fails.
 
 Exit code    what it means
   0          done

@@ -8,13 +8,14 @@ const HIDE: [&str; 2] = ["--hide", "password"];
 fn hides(mill: &Mill) {
     let payload = format!(r#"{{"user":"ada","password":"{SECRET}"}}"#);
     let id = mill.enqueue(&["login", &payload, "--attempts", "1"]);
-    let exec = "cat >&2; echo progress 50 halfway >&2; exit 100";
+    let exec = "p=$(cat); echo progress 50 \"$p\" >&2; echo \"$p\" >&2; exit 100";
     let worker = mill.work(&[&HIDE[..], &["--kind", "login", "--exec", exec]].concat());
     mill.run(&["jobs", "wait", &id]).code(1);
     let line = worker.wait_for_line("not_done", PATIENCE).unwrap();
     assert!(line.contains("[hidden]") && !line.contains(SECRET), "{line}");
     stop(worker);
     let whole = mill.run(&["jobs", "show", &id, "--json"]).ok().stdout;
+    assert!(whole.contains(r#""step":50"#), "{whole}");
     assert!(whole.contains(SECRET), "the payload is kept: {whole}");
     assert_eq!(whole.matches(SECRET).count(), 1, "and nothing else has it: {whole}");
     for show in [

@@ -12,11 +12,12 @@ use nix::unistd::Pid;
 use tidemill::{Attempted, Context, Fail, Payload};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
+use tokio_util::sync::CancellationToken;
 
 use super::Recipe;
 use super::group::Group;
 use super::inputs;
-use super::stderr::Said;
+use super::stderr::{Progress, Said};
 use super::stdout::Written;
 use super::ticker::Ticker;
 use super::verdict;
@@ -50,8 +51,9 @@ async fn attempt(
     };
     let fed = tokio::spawn(feed(stdin, payload));
     let (teller, told) = (Arc::clone(ticker), cx.clone());
-    let mut said =
-        tokio::spawn(Said::read(stderr, move |progress| teller.progress(&told, &progress)));
+    let on_progress = move |progress| tell(Arc::clone(&teller), told.clone(), progress);
+    let hurry = CancellationToken::new();
+    let mut said = tokio::spawn(Said::read(stderr, on_progress, hurry.clone()));
     let mut written = tokio::spawn(Written::read(stdout, recipe.output_bytes_max));
     let ended = tokio::select! {
         ended = until_end(&mut child, &mut written) => ended,
@@ -69,7 +71,7 @@ async fn attempt(
     };
     group.leader_ended();
     fed.abort();
-    let said = within(&mut said).await.unwrap_or_default();
+    let said = last_words(&mut said, &hurry).await;
     if let Some(fail) = verdict::failure(status, &said) {
         return Err(fail);
     }
@@ -79,6 +81,15 @@ async fn attempt(
     };
     let output = written.map_or_else(|| Err("the output did not end".to_owned()), |w| w.output());
     output.map_err(Fail::permanent)
+}
+
+/// Tells how far the command is: here, and in the stream of its job.
+async fn tell(ticker: Arc<Ticker>, cx: Context, progress: Progress) {
+    ticker.progress(&cx, &progress);
+    if let Err(error) = cx.progress(progress.into()).await {
+        // A stream that is full is no reason to stop the command.
+        tracing::debug!(id = %cx.id(), %error, "progress is not kept");
+    }
 }
 
 /// Makes the command end. It is collected meanwhile: a dead leader would pass for a living group.
@@ -105,6 +116,15 @@ async fn until_end(
             }
         }
     }
+}
+
+/// What was said, once the command has ended. Progress may wait for the store, but not so long that all else is lost.
+async fn last_words(reader: &mut tokio::task::JoinHandle<Said>, hurry: &CancellationToken) -> Said {
+    if let Ok(read) = tokio::time::timeout(PIPES_AFTER_END, &mut *reader).await {
+        return read.unwrap_or_default();
+    }
+    hurry.cancel();
+    within(reader).await.unwrap_or_default()
 }
 
 /// What a reader has, once the command has ended.
