@@ -1,5 +1,7 @@
 //! What the view takes on SQLite alone, where columns have no types.
 
+use tidemill_core::{Limits, Payload};
+
 use super::kit::Place;
 
 #[tokio::test]
@@ -43,4 +45,64 @@ async fn times_may_be_text_or_microseconds_and_nothing_else() {
         .execute("insert into tidemill_enqueue (kind, delay_ms) values ('k', 'soon')", [])
         .unwrap_err();
     assert!(said.to_string().starts_with("tidemill: duration_invalid: "), "{said}");
+}
+
+/// Functions that a SQLite of 3.38 has, by which callers insert.
+const OLD_FUNCTIONS: [&str; 20] = [
+    "char",
+    "glob",
+    "instr",
+    "json",
+    "json_extract",
+    "json_set",
+    "json_type",
+    "json_valid",
+    "julianday",
+    "length",
+    "lower",
+    "max",
+    "nullif",
+    "random",
+    "randomblob",
+    "replace",
+    "round",
+    "substr",
+    "trim",
+    "typeof",
+];
+
+#[tokio::test]
+async fn callers_may_have_an_older_sqlite() {
+    let place = Place::with_a_job().await;
+    let conn = place.connect();
+    // All that the insert and its triggers may call, as they are compiled.
+    let mut program =
+        conn.prepare("explain insert into tidemill_enqueue (kind) values ('k')").unwrap();
+    let called = program
+        .query_map([], |row| Ok((row.get::<_, String>(1)?, row.get::<_, Option<String>>(5)?)));
+    let called: Vec<_> = called.unwrap().map(Result::unwrap).collect();
+    let functions =
+        called.iter().filter(|(opcode, _)| opcode.contains("Func") || opcode == "AggStep");
+    let names: std::collections::BTreeSet<_> =
+        functions.map(|(_, name)| name.as_deref().unwrap().split('(').next().unwrap()).collect();
+    assert!(names.contains("json_valid"), "{names:?}");
+    let newer: Vec<_> = names.iter().filter(|name| !OLD_FUNCTIONS.contains(name)).collect();
+    assert!(newer.is_empty(), "{newer:?}");
+}
+
+#[tokio::test]
+async fn a_large_payload_that_is_no_json_is_told_from_one_that_is_too_deep() {
+    let place = Place::with_a_job().await;
+    let conn = place.connect();
+    for text in [
+        format!("{}{}", "[".repeat(400_000), "]".repeat(400_000)),
+        format!("[{}{}1{}]", "[1],".repeat(100_000), "[".repeat(1100), "]".repeat(1100)),
+        format!("[{}", r#"{"a":[1]},"#.repeat(90_000)),
+        format!("\"{}", "é".repeat(400_000)),
+    ] {
+        let expected = Payload::parse(&text, &Limits::default()).unwrap_err().code();
+        let sql = "insert into tidemill_enqueue (kind, payload) values ('k', ?)";
+        let said = conn.execute(sql, [&text]).unwrap_err().to_string();
+        assert!(said.starts_with(&format!("tidemill: {expected}: ")), "{expected}: {said}");
+    }
 }

@@ -280,16 +280,22 @@ begin
             then raise(abort, 'tidemill: id_invalid: the id is not a UUID')
         when length(cast(new.payload as blob)) > 1048576
             then raise(abort, 'tidemill: payload_too_large: the payload has more than 1048576 bytes; store large data elsewhere and enqueue a reference to it')
-        when not json_valid(cast(new.payload as text)) and (
-                -- SQLite gives up at a thousand levels. Brackets within strings count here, and decide only which
-                -- of two refusals it is.
-                select length(replace(replace(text, ']', ''), '}', '')) - length(replace(replace(text, '[', ''), '{', ''))
-                from (
-                    select substr(
-                        cast(new.payload as text), 1, json_error_position(cast(new.payload as text))
-                    ) as text
+        when not json_valid(cast(new.payload as text)) and exists (
+                -- SQLite gives up at a thousand levels. So what it does not take may only be too deep: its brackets are
+                -- counted, in a thousand pieces at most. Those within strings count too, and decide only which of two
+                -- refusals it is. No json_error_position: the caller's SQLite may be older than that.
+                with recursive piece (start, size, bytes, depth) as (
+                    select 1, 1 + bytes / 1000, bytes, 0
+                    from (select length(cast(new.payload as blob)) as bytes)
+                    union all
+                    select start + size, size, bytes, depth
+                        + length(replace(replace(substr(cast(new.payload as blob), start, size), ']', ''), '}', ''))
+                        - length(replace(replace(substr(cast(new.payload as blob), start, size), '[', ''), '{', ''))
+                    from piece
+                    where depth <= 64 and start <= bytes
                 )
-            ) > 64
+                select 1 from piece where depth > 64
+            )
             then raise(abort, 'tidemill: payload_too_deep: the payload is nested deeper than 64 levels')
         when new.payload is not null and not json_valid(cast(new.payload as text))
             then raise(abort, 'tidemill: payload_not_json: the payload is not JSON')
