@@ -91,6 +91,29 @@ pub struct Tell {
     pub events: Vec<Event>,
 }
 
+/// The same as it is asked for: `"orders"` alone is told of all ends.
+#[derive(Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "it is the name of a webhook, or {\"to\": NAME, \"events\": [done, cancelled, dead]}"
+)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum TellText {
+    /// The name of the webhook.
+    Name(String),
+    /// The name, and of which ends.
+    Whole(Tell),
+}
+
+impl From<TellText> for Tell {
+    fn from(text: TellText) -> Self {
+        match text {
+            TellText::Name(to) => Self { to, events: Vec::new() },
+            TellText::Whole(tell) => tell,
+        }
+    }
+}
+
 /// Who is told of what. Its secrets are kept beside it, and never shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ use crate::job::{Due, NewJob, Options, Priority};
 use crate::retry::Retry;
 use crate::retry::text::BackoffText;
 use crate::span::Span;
-use crate::webhook::Tell;
+use crate::webhook::{Tell, TellText};
 
 /// What is to be done, and how it is to be treated.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -96,8 +96,9 @@ pub struct Wish {
     /// W3C trace context (`traceparent`) to carry along.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
-    /// The webhook that is to hear of its end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The webhook that is to hear of its end: its name, or an object that also says of which ends.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "tell")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<TellText>))]
     pub webhook: Option<Tell>,
     /// It is kept this long after it has finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -219,6 +220,10 @@ impl From<&NewJob> for Wish {
     }
 }
 
+fn tell<'de, D: Deserializer<'de>>(text: D) -> std::result::Result<Option<Tell>, D::Error> {
+    Ok(Option::<TellText>::deserialize(text)?.map(Tell::from))
+}
+
 fn contradiction<T>(reason: &str) -> Result<T> {
     Err(Error::WishContradiction { reason: reason.to_owned() })
 }
@@ -240,6 +245,20 @@ mod tests {
         let written = serde_json::to_string(&wish).unwrap();
         let squeezed: String = text.split_whitespace().collect();
         assert_eq!(written, squeezed);
+    }
+
+    #[test]
+    fn a_webhook_may_be_a_name() {
+        let read = |webhook: &str| {
+            serde_json::from_str::<Wish>(&format!(r#"{{"kind":"k","webhook":{webhook}}}"#))
+        };
+        let whole = Some(Tell { to: "w".into(), events: Vec::new() });
+        assert_eq!(read(r#""w""#).unwrap().webhook, whole);
+        assert_eq!(read(r#"{"to":"w"}"#).unwrap().webhook, whole);
+        for wrong in ["7", "[]", "{}", r#"{"to":"w","of":1}"#, r#"{"to":"w","events":["ended"]}"#] {
+            let said = read(wrong).unwrap_err().to_string();
+            assert!(said.starts_with("it is the name of a webhook, or "), "{wrong}: {said}");
+        }
     }
 
     #[test]

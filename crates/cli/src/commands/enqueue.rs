@@ -22,7 +22,7 @@ Examples:
   tidemill enqueue report --unique-key today --unique-scope 1d --on-duplicate join --wait
   generate | tidemill enqueue --lines
 
-Each line is a JSON object: kind, payload, and any option by its name with underscores:
+Each line is a JSON object: kind, payload, and any option of a job by its name with underscores:
   {\"kind\":\"send_mail\",\"payload\":{\"to\":\"ada@example.com\"},\"queue\":\"mail\",\"tags\":[\"spring\"]}
 Lines are enqueued a thousand at a time, each thousand wholly or not at all; the first bad line
 stops it, is named, and nothing of its thousand is enqueued.";

@@ -191,13 +191,13 @@ pub struct ReportBody {
     /// When it started, by the worker's clock; for the history only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// Attempts in all, where neither the job nor its queue says.
+    /// Attempts in all, of jobs of this kind that do not say; goes before what their queue says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u16>,
-    /// Attempts after which an ambiguous failure is final, where neither the job nor its queue says.
+    /// Attempts after which an ambiguous failure is final, by the same rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ambiguous_attempts: Option<u16>,
-    /// The delay between attempts, where neither the job nor its queue says.
+    /// The delay between attempts, by the same rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<BackoffText>,
     /// What its run wants written with it.

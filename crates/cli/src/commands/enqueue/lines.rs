@@ -158,7 +158,7 @@ mod tests {
             "priority":"high","delay":"5m","tenant":"t","key":"c:1","unique_key":"u",
             "unique_scope":"1d","on_duplicate":"join","attempts":3,"backoff":"fixed:1s",
             "run_timeout":"1m","start_within":"1h","finish_within":"2h","tags":["a"],
-            "trace":"00-1","retain":"1d","id":"018f3a2e-7c11-7bbb-8000-5fd1e2a0c0de"}"#;
+            "trace":"00-1","webhook":"orders","retain":"1d","id":"018f3a2e-7c11-7bbb-8000-5fd1e2a0c0de"}"#;
         assert!(parse(line).is_ok());
     }
 

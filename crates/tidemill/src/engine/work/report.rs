@@ -69,7 +69,7 @@ pub struct Report {
     pub token: Token,
     /// What its handler says.
     pub outcome: Outcome,
-    /// The policy of its kind, where neither the job nor its queue has one.
+    /// The policy of its kind: it holds where the job has none, and goes before that of its queue.
     pub retry: Retry,
     /// When it started, by the worker's clock; for the history only.
     pub started_at: Option<Timestamp>,
