@@ -24,6 +24,7 @@ use crate::access::{Need, admit, need};
 use crate::docs;
 use crate::guard::guard;
 use crate::problem::{Problem, Refusal};
+use crate::query::{self, Known};
 use crate::routes::{
     alerts, audit, dead, flows, health, jobs, journal, limits, metrics, overview, plans, queues,
     rules, schedules, streams, tokens, webhooks, work, workers, workflows,
@@ -200,11 +201,13 @@ pub(crate) fn description() -> utoipa::openapi::OpenApi {
 pub(crate) fn service(app: Arc<App>) -> Router {
     let (routes, description) = described();
     let settings = &app.settings;
+    let known = Arc::new(Known::of(&description));
     routes
         .merge(docs::routes(&description, settings.access))
         .route("/openapi.json", get(move || async move { Json(description) }))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(known, query::check))
         .layer(from_fn_with_state(Arc::clone(&app), admit))
         .layer(from_fn_with_state(Arc::clone(&app), guard))
         .layer(DefaultBodyLimit::max(settings.body_bytes_max))

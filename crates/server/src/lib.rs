@@ -19,6 +19,7 @@ mod hidden;
 mod idempotent;
 mod prefer;
 mod problem;
+mod query;
 mod routes;
 mod serve;
 mod settings;

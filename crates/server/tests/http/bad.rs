@@ -11,6 +11,7 @@ over_both_stores!(
     bodies_that_are_no_json_are_refused,
     what_is_not_there_is_told,
     pages_and_cursors_that_cannot_be_are_refused,
+    parameters_that_an_operation_does_not_have_are_refused,
     batches_that_are_too_long_or_half_wrong_write_nothing,
     ids_that_were_used_or_forged_change_nothing,
     bytes_that_are_no_text_are_refused,
@@ -95,6 +96,30 @@ async fn pages_and_cursors_that_cannot_be_are_refused(kit: Kit) {
             told.refused(400, "request_invalid", "");
         }
     }
+    kit.close().await;
+}
+
+/// Every operation, also those that take no parameters at all.
+async fn parameters_that_an_operation_does_not_have_are_refused(kit: Kit) {
+    let described = kit.get("/openapi.json").await.is(200).body;
+    let mut refused = 0;
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        if !path.starts_with("/v1/") {
+            continue;
+        }
+        for method in methods.as_object().unwrap().keys() {
+            let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+            let asked = format!("{}?colour=red", path.replace(['{', '}'], "x"));
+            let told = kit.send(method, &asked, &[], json!({})).await;
+            told.refused(400, "request_invalid", "\"colour\"");
+            refused += 1;
+        }
+    }
+    assert!(refused > 80, "{refused}");
+    kit.get("/v1/queues?limit=5").await.refused(400, "request_invalid", "nor any");
+    kit.get("/v1/audit?colour=red").await.refused(400, "request_invalid", "only who, act");
+    // Probes and scrapes have words of their own.
+    kit.get("/livez?colour=red").await.is(200);
     kit.close().await;
 }
 

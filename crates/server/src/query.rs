@@ -1,0 +1,84 @@
+//! What may stand behind the question mark: what the description of an operation names, and nothing else.
+//!
+//! One place for all operations, also for those that take nothing: a filter that is misspelt, or that another list has,
+//! must not pass for one that holds. It refuses nothing outside of `/v1`: scrapes and probes add words of their own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Query, Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use http::Uri;
+use utoipa::openapi::path::{Operation, Parameter, ParameterIn};
+use utoipa::openapi::{OpenApi, RefOr};
+
+use crate::problem::{Answer, Refusal};
+
+/// The parameters of every operation, by path and method.
+pub(crate) struct Known(BTreeMap<String, BTreeMap<&'static str, Vec<String>>>);
+
+impl Known {
+    /// Those that the API describes.
+    pub(crate) fn of(description: &OpenApi) -> Self {
+        let paths = description.paths.paths.iter().filter(|(path, _)| path.starts_with("/v1/"));
+        let known = paths.map(|(path, item)| {
+            let operations = [
+                ("GET", &item.get),
+                ("PUT", &item.put),
+                ("POST", &item.post),
+                ("PATCH", &item.patch),
+                ("DELETE", &item.delete),
+            ];
+            let described = operations.into_iter().filter_map(|(method, operation)| {
+                operation.as_ref().map(|operation| (method, names(operation)))
+            });
+            (path.clone(), described.collect())
+        });
+        Self(known.collect())
+    }
+
+    fn check(&self, method: &str, path: &str, uri: &Uri) -> Answer<()> {
+        // Whoever may ask for something may ask for its head.
+        let method = if method == "HEAD" { "GET" } else { method };
+        let known = self.0.get(path).and_then(|methods| methods.get(method));
+        // What cannot be read is told by whoever reads it.
+        let given = Query::<Vec<(String, String)>>::try_from_uri(uri);
+        let (Some(known), Ok(Query(given))) = (known, given) else { return Ok(()) };
+        match given.into_iter().find(|(name, _)| !known.contains(name)) {
+            None => Ok(()),
+            Some((unknown, _)) if known.is_empty() => {
+                Err(Refusal::request(format!("there is no parameter {unknown:?} here, nor any")))
+            }
+            Some((unknown, _)) => {
+                let known = known.join(", ");
+                Err(Refusal::request(format!(
+                    "there is no parameter {unknown:?} here, only {known}"
+                )))
+            }
+        }
+    }
+}
+
+fn names(operation: &Operation) -> Vec<String> {
+    let query = |parameter: &RefOr<Parameter>| match parameter {
+        RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query => {
+            Some(parameter.name.clone())
+        }
+        _ => None,
+    };
+    operation.parameters.iter().flatten().filter_map(query).collect()
+}
+
+/// Lets a request through that has no other parameters than its operation.
+pub(crate) async fn check(
+    State(known): State<Arc<Known>>,
+    path: Option<MatchedPath>,
+    request: Request,
+    next: Next,
+) -> Answer<Response> {
+    if let Some(path) = path {
+        known.check(request.method().as_str(), path.as_str(), request.uri())?;
+    }
+    Ok(next.run(request).await)
+}
