@@ -62,7 +62,8 @@ struct Set {
     /// Give a tenant another share than 1; may be given more than once
     #[arg(long, value_name = "TENANT=WEIGHT", value_parser = tenant_weight)]
     tenant_weight: Vec<(String, u32)>,
-    /// How many of its jobs may run at once, in the whole cluster; 0 for no limit
+    /// How many of its jobs may run at once, in the whole cluster; 0 takes the limit away, and does not stop the
+    /// queue: `queues pause` does
     #[arg(long, value_name = "JOBS")]
     concurrency: Option<u32>,
     /// How often one of its jobs may start, such as 100/s or 30/m; `none` for no limit
@@ -253,8 +254,9 @@ fn said(rules: &QueueRules) -> String {
 async fn change(app: &App, set: Set) -> Outcome {
     if set.is_empty() {
         return Err(Failure::usage("there is no rule to set").hint(
-            "give --weights, --tenant-weight, --attempts, --run-timeout, --start-within, \
-             --finish-within, --depth-max, --overflow, --high, --low or one of --retain…",
+            "give --weights, --tenant-weight, --concurrency, --rate, --hold, --retry-percent, --attempts, \
+             --run-timeout, --start-within, --finish-within, --depth-max, --overflow, --high, --low or one of \
+             --retain…",
         ));
     }
     let mill = app.open().await?;
