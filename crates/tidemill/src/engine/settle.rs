@@ -19,34 +19,53 @@ pub(crate) async fn settle(
             tell_stale(&items, &answers);
             Ok(answers)
         }
+        Err(error) if !is_about_outcome(&error) => Err(error),
         // One attempt that the store cannot write must not take the others with it.
-        Err(Error::Database { .. }) if items.len() > 1 => {
+        Err(_) if items.len() > 1 => {
             let mut answers = Vec::with_capacity(items.len());
             for item in items {
                 answers.extend(Box::pin(settle(mill, worker, vec![item])).await?);
             }
             Ok(answers)
         }
-        Err(Error::Database { reason }) => match unwritable(&items, &reason) {
+        Err(error) => match items.first().and_then(|item| instead(item, &error)) {
             Some(item) => Box::pin(settle(mill, worker, vec![item])).await,
             None => Ok(vec![Settled::Stale; items.len()]),
         },
-        Err(error) => Err(error),
     }
 }
 
-/// What to settle instead of an outcome that the database refuses to keep: else the job would run
-/// for as long as its worker lives, and nobody would see why.
-fn unwritable(items: &[SettleItem], reason: &str) -> Option<SettleItem> {
-    let item = items.first()?;
+/// Whether the same outcome would be refused again. What is wrong with the store as a whole somebody will mend.
+fn is_about_outcome(error: &Error) -> bool {
+    let is_about_store = matches!(
+        error,
+        Error::ReadOnly { .. }
+            | Error::TlsRefused { .. }
+            | Error::SchemaNewer { .. }
+            | Error::SchemaOlder { .. }
+    );
+    !is_about_store && !error.is_temporary()
+}
+
+/// What to settle instead of an outcome that the store refuses to keep: else the job would run for as long as its
+/// worker lives, and nobody would see why. What its run has done is kept, unless that is what is refused.
+fn instead(item: &SettleItem, error: &Error) -> Option<SettleItem> {
     let id = item.job.id;
-    tracing::error!(%id, reason, "the outcome of an attempt cannot be written");
-    if matches!(item.settlement, Settlement::Dead { .. }) {
-        return None;
+    tracing::error!(%id, %error, "the outcome of an attempt cannot be written");
+    match (&item.settlement, &item.run) {
+        (Settlement::Dead { .. }, None) => None,
+        (Settlement::Dead { .. }, Some(_)) => Some(SettleItem { run: None, ..item.clone() }),
+        (_, run) => {
+            let message = format!("its outcome cannot be kept: {error}");
+            let failure = Failure::new(&item.job.kind, ErrorClass::Ambiguous, message);
+            let run = run.clone().map(|mut run| {
+                // These come only with the end that there is not.
+                (run.renewal, run.object) = (None, None);
+                run
+            });
+            Some(SettleItem { settlement: Settlement::Dead { failure }, run, ..item.clone() })
+        }
     }
-    let message = format!("its outcome cannot be kept: {reason}");
-    let failure = Failure::new(&item.job.kind, ErrorClass::Ambiguous, message);
-    Some(SettleItem { settlement: Settlement::Dead { failure }, ..item.clone() })
 }
 
 fn tell_stale(items: &[SettleItem], answers: &[Settled]) {

@@ -24,6 +24,7 @@ over_both_stores!(
     values_that_were_swapped_or_forged_are_refused,
     what_is_encrypted_is_not_searched,
     an_edit_knows_the_job_that_it_was_made_of,
+    an_outcome_that_looks_encrypted_is_dead_and_holds_up_nobody,
 );
 
 /// Stands in everything that is given.
@@ -445,5 +446,46 @@ async fn an_edit_knows_the_job_that_it_was_made_of(kit: Kit) {
     let error = mill.edit(id, change("third"), Some(print)).await.unwrap_err();
     assert_eq!(error.code(), "job_changed");
     assert_eq!(mill.job(id).await.unwrap().unwrap().job.payload.as_str(), "\"second\"");
+    mill.close().await;
+}
+
+/// Returns, lets follow or writes something that looks encrypted.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Odd(String);
+
+impl Job for Odd {
+    const KIND: &'static str = "odd";
+    type Output = String;
+}
+
+async fn be_odd(Odd(place): Odd, cx: Context) -> Result<String, Fail> {
+    let looks_so = format!("tdm1:old:{}", "A".repeat(100));
+    let step = || cx.step("s").run(|_| std::future::ready(Ok(looks_so.clone())));
+    match place.as_str() {
+        "output" => return Ok(looks_so),
+        "follow-up" => drop(cx.follow_up(Word(looks_so))?),
+        "last step" => drop(step().await?),
+        "step" => {
+            step().await?;
+            cx.step("after").run(|_| async { Ok(()) }).await?;
+        }
+        _ => {}
+    }
+    Ok(place)
+}
+
+/// Without keys such a value is refused wherever it stands.
+async fn an_outcome_that_looks_encrypted_is_dead_and_holds_up_nobody(kit: Kit) {
+    let mill = kit.open().await;
+    let running = mill.worker().handle(be_odd).start().await.unwrap();
+    for place in ["output", "follow-up", "last step", "step"] {
+        let id = mill.enqueue(Odd(place.to_owned())).await.unwrap().id();
+        let view = mill.wait(id, SOON).await.unwrap();
+        assert_eq!(view.state, State::Dead, "{place}");
+        assert!(view.error.as_ref().unwrap().contains("cannot be kept"), "{place}: {view:?}");
+    }
+    let good = mill.enqueue(Odd("good".to_owned())).await.unwrap().id();
+    assert_eq!(mill.result::<Odd>(good, SOON).await.unwrap(), "good");
+    running.stop().await;
     mill.close().await;
 }
