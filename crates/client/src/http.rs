@@ -193,6 +193,7 @@ impl Client {
         let text: String = String::from_utf8_lossy(bytes).chars().take(SHOWN_CHARS_MAX).collect();
         let reason = format!("it answered {status} and no problem document: {text:?}");
         match status.as_u16() {
+            413 => too_large(reason),
             502..=504 => self.unreachable(reason),
             _ => self.unreadable(reason),
         }
@@ -218,6 +219,23 @@ fn shown(url: &str) -> String {
     let (who, place) = rest.rsplit_once('@').map_or(("", rest), |(_, place)| ("…@", place));
     let place = place.split(['?', '#']).next().unwrap_or_default();
     format!("{scheme}{who}{place}")
+}
+
+/// What the server itself says of a body that is too large for it.
+fn too_large(detail: String) -> Error {
+    let (code, title) = ("body_too_large".to_owned(), "Payload Too Large".to_owned());
+    let problem = Problem {
+        uri: format!("urn:tidemill:{code}"),
+        title,
+        status: 413,
+        detail,
+        code,
+        job: None,
+        index: None,
+        trace: None,
+        unknown: false,
+    };
+    Error::Refused { problem: Box::new(problem), retry_after: None }
 }
 
 /// JSON that is sent as it is, digit by digit.

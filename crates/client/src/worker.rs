@@ -195,13 +195,14 @@ fn not_taken(error: Error) -> tidemill::Error {
     }
 }
 
-/// An error as that of a store. A credential that is not accepted may be by the next call: somebody is changing it.
+/// An error as that of a store. A credential that nobody knows may be known by the next call: somebody is changing it.
+/// What it may not do it will not be allowed later.
 #[expect(clippy::needless_pass_by_value, reason = "it is what is left of a call")]
 fn told(error: Error) -> StoreError {
     let unavailable = |reason| StoreError::Unavailable { reason, unknown: true };
     match &error {
         Error::Refused { problem, .. }
-            if matches!(problem.status, 401 | 403 | 408 | 429 | 500..)
+            if matches!(problem.status, 401 | 408 | 429 | 500..)
                 || problem.code == "worker_lost" =>
         {
             unavailable(error.to_string())

@@ -8,8 +8,10 @@ mod client {
 
     mod away;
     mod dead;
+    mod doorman;
     mod jobs;
     mod queues;
+    mod refused;
     mod runs;
     mod schedules;
     mod streams;
