@@ -32,7 +32,7 @@ use crate::engine::service;
 use crate::engine::services::{flows, runs};
 use crate::error::{Error, Result};
 use crate::worker::Worker;
-use crate::worker::execute::execute;
+use crate::worker::execute::{Lease, execute};
 use crate::worker::job::{Enqueue, Job};
 use crate::worker::settler::settle;
 use crate::worker::wish::Lanes;
@@ -84,7 +84,8 @@ pub async fn drain(worker: Worker) -> Result<Drained> {
         is_tended = false;
         for claimed in claim.jobs {
             let slot = shop.groups[0].slots.take();
-            let Some(item) = execute(&shop, mill, claimed, token, claim.now, slot).await else {
+            let lease = Lease { worker: shop.worker(), token, since: claim.now };
+            let Some(item) = execute(&shop, mill, claimed, lease, slot).await else {
                 continue;
             };
             drained.attempts += 1;
@@ -144,7 +145,8 @@ pub async fn run_inline(worker: Worker, job: impl Into<Enqueue>) -> Result<Settl
         has_run: false,
     };
     let slot = shop.groups[0].slots.take();
-    let item = execute(&shop, mill, claimed, Token(1), now, slot).await;
+    let lease = Lease { worker: shop.worker(), token: Token(1), since: now };
+    let item = execute(&shop, mill, claimed, lease, slot).await;
     item.map(|item| item.settlement).ok_or(Error::LeaseLost { id })
 }
 

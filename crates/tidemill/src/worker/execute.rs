@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tidemill_core::job::outcome::Waiting;
 use tidemill_core::job::settle::Ended;
 use tidemill_core::wire::work::{OutcomeBody, ReportBody};
-use tidemill_core::{ErrorClass, JobId, QueueRules, Settlement, Token};
+use tidemill_core::{ErrorClass, JobId, QueueRules, Settlement, Token, WorkerId};
 use tidemill_store::run::RunWrites;
 use tidemill_store::{ClaimedJob, SettleItem};
 use tracing::Instrument;
@@ -26,19 +26,28 @@ use crate::worker::shop::{Live, Shop, Why};
 use crate::worker::slots::Slot;
 use crate::worker::wire;
 
+/// By what an attempt holds its job.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lease {
+    /// Who claimed it.
+    pub(crate) worker: WorkerId,
+    pub(crate) token: Token,
+    /// The store's present at the claim.
+    pub(crate) since: Timestamp,
+}
+
 /// Runs one attempt. `None` when its lease was lost on the way: there is nothing to settle.
 pub(crate) async fn execute(
     shop: &Arc<Shop>,
     mill: &Tidemill,
     claimed: ClaimedJob,
-    token: Token,
-    claimed_at: Timestamp,
+    lease: Lease,
     slot: Slot,
 ) -> Option<SettleItem> {
-    let started_at = mill.0.clock.now();
-    let (settlement, more) = match too_late(mill, &claimed, claimed_at) {
+    let (started_at, token) = (mill.0.clock.now(), lease.token);
+    let (settlement, more) = match too_late(mill, &claimed, lease.since) {
         Some(failure) => (Settlement::Dead { failure }, More::default()),
-        None => decide(shop, mill, &claimed, token, claimed_at, slot).await?,
+        None => decide(shop, mill, &claimed, lease, slot).await?,
     };
     let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
     let gates = come_out(&mill.0.rules.known().book, &job, gates, &settlement);
@@ -65,8 +74,7 @@ async fn decide(
     shop: &Arc<Shop>,
     mill: &Tidemill,
     claimed: &ClaimedJob,
-    token: Token,
-    claimed_at: Timestamp,
+    lease: Lease,
     slot: Slot,
 ) -> Option<(Settlement, More)> {
     let job = &claimed.job;
@@ -76,10 +84,10 @@ async fn decide(
         let again = Settlement::Again { delay: Duration::from_secs(1), spent, failure: None };
         return Some((again, More::default()));
     };
-    let span = trace::attempt(job, claimed.attempt, token.0);
+    let span = trace::attempt(job, claimed.attempt, lease.token.0);
     let of_queue = || mill.0.rules.known().book.of(&job.queue).and_then(QueueRules::run_timeout);
     let timeout = timeout_of(shop, claimed, handler, of_queue);
-    let attempt = attempt(shop, claimed, (token, claimed_at), handler, timeout, slot);
+    let attempt = attempt(shop, claimed, lease, handler, timeout, slot);
     let (came, cx, decided) = attempt.instrument(span.clone()).await?;
     let settlement = match came {
         Came::Ended(ended) => judge(mill, claimed, &handler.settings.retry, ended),
@@ -99,19 +107,18 @@ async fn decide(
 pub(crate) async fn report(
     shop: &Arc<Shop>,
     claimed: ClaimedJob,
-    token: Token,
-    claimed_at: Timestamp,
+    lease: Lease,
     slot: Slot,
     of_queue: Option<Duration>,
 ) -> Option<ReportBody> {
-    let (job, started_at) = (&claimed.job, shop.boss.clock().now());
+    let (job, token, started_at) = (&claimed.job, lease.token, shop.boss.clock().now());
     // A claim takes only kinds that have a handler; another node will know this one.
     let Some(handler) = shop.registry.get(&job.kind) else {
         return Some(wire::report(job.id, token, OutcomeBody::GiveBack {}));
     };
     let span = trace::attempt(job, claimed.attempt, token.0);
     let timeout = timeout_of(shop, &claimed, handler, || of_queue);
-    let attempt = attempt(shop, &claimed, (token, claimed_at), handler, timeout, slot);
+    let attempt = attempt(shop, &claimed, lease, handler, timeout, slot);
     let (came, cx, _) = attempt.instrument(span.clone()).await?;
     let end = match &came {
         Came::Ended(Ended::Done { .. }) => End::Done,
@@ -166,15 +173,16 @@ enum Came {
 async fn attempt(
     shop: &Arc<Shop>,
     claimed: &ClaimedJob,
-    (token, claimed_at): (Token, Timestamp),
+    lease: Lease,
     handler: &Handler,
     timeout: Duration,
     slot: Slot,
 ) -> Option<(Came, Context, bool)> {
     let job = &claimed.job;
+    let Lease { worker, token, since } = lease;
     let live = Live::new(token);
-    shop.enter(job.id, live.clone());
-    let cx = Context::new(shop, claimed, claimed_at, &live, slot);
+    shop.enter(job.id, worker, live.clone());
+    let cx = Context::new(shop, claimed, since, &live, slot);
     let came = run(shop, &cx, handler, &live, timeout).await;
     shop.leave(job.id, token);
     // What a transaction of the handler's own still writes is waited for.

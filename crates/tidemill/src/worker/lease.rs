@@ -104,7 +104,6 @@ async fn ask(shop: &Shop) -> tidemill_store::Result<Beat> {
 /// Drops everything that runs and registers as a new worker, for as long as that takes.
 async fn start_anew(shop: &Shop, done: &CancellationToken) {
     tracing::warn!(worker = %shop.worker(), "the lease is lost: running handlers are dropped");
-    shop.end_all(Why::LeaseLost);
     shop.renew();
     let mut pause = Duration::from_millis(50);
     while let Err(error) = shop.register().await {

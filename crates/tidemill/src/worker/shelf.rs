@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::engine::measure::series::{Series, Sorts};
 use crate::worker::boss::Boss;
-use crate::worker::execute::{execute, report, unstarted};
+use crate::worker::execute::{Lease, execute, report, unstarted};
 use crate::worker::shop::{Shop, locked};
 use crate::worker::slots::Group;
 use crate::worker::wire;
@@ -114,7 +114,8 @@ fn start(shop: &Arc<Shop>, group: &Arc<Group>, job: AtHand) {
         series.starts.see_time(waited + job.since.elapsed());
     }
     attempts.spawn(async move {
-        let (started, token) = (Instant::now(), job.token);
+        let AtHand { worker, token, now: since, .. } = job;
+        let (started, lease) = (Instant::now(), Lease { worker, token, since });
         let seen = |ran: Duration| {
             if let Some(series) = &job.series {
                 series.runs.see_time(ran);
@@ -123,14 +124,14 @@ fn start(shop: &Arc<Shop>, group: &Arc<Group>, job: AtHand) {
         };
         match &shop.boss {
             Boss::Here(mill) => {
-                let item = execute(&shop, mill, job.claimed, token, job.now, slot).await;
+                let item = execute(&shop, mill, job.claimed, lease, slot).await;
                 seen(started.elapsed());
                 if let Some(item) = item {
                     shop.hand_over(item);
                 }
             }
             Boss::Elsewhere(boss) => {
-                let report = report(&shop, job.claimed, token, job.now, slot, job.of_queue).await;
+                let report = report(&shop, job.claimed, lease, slot, job.of_queue).await;
                 seen(started.elapsed());
                 match report {
                     Some(report) => shop.report(report),
@@ -319,6 +320,19 @@ mod tests {
         bench.serve();
         assert_eq!((bench.shelf.len(), bench.shop.used()), (0, 0));
         assert!(bench.settled().is_empty(), "others have them");
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn what_was_about_to_start_when_the_lease_was_lost_is_dropped() -> Result<()> {
+        let mut bench = Bench::with(1).await?;
+        let freed = Arc::clone(&bench.shop.groups[0].slots);
+        // Its task is there, and has not come to run yet.
+        bench.serve();
+        bench.shop.renew();
+        let dropped = tokio::time::timeout(Duration::from_secs(30), freed.freed.notified()).await;
+        assert!(dropped.is_ok(), "its handler would run to its end");
+        assert!(bench.settled().is_empty(), "others have it");
         Ok(())
     }
 }

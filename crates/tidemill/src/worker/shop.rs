@@ -157,9 +157,11 @@ impl Shop {
         &self.kinds
     }
 
-    /// A worker that was given up is a new one from now on.
+    /// A worker that was given up is a new one from now on, and what it has begun is over. The new one comes first:
+    /// an attempt that starts meanwhile finds it, or is found.
     pub(crate) fn renew(&self) {
         *locked(&self.worker) = WorkerId::new();
+        self.end_all(Why::LeaseLost);
     }
 
     /// A wish for up to `jobs_max` jobs of these lanes.
@@ -189,9 +191,12 @@ impl Shop {
         }
     }
 
-    /// Notes an attempt that starts. One whose worker began to stop meanwhile is told at once.
-    pub(crate) fn enter(&self, id: JobId, live: Live) {
+    /// Notes an attempt that starts. One whose worker began to stop meanwhile, or was given up, is told at once.
+    pub(crate) fn enter(&self, id: JobId, claimed_by: WorkerId, live: Live) {
         let mut living = locked(&self.live);
+        if claimed_by != self.worker() {
+            live.end(Why::LeaseLost);
+        }
         if living.stopping {
             live.end(Why::Stopping);
         }
