@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tidemill::{Context, Enqueue, Fail, JobId, Limit, Payload, Per, Settings, Signal, State};
+use tidemill_testkit::eventually::eventually;
 use tokio::sync::Semaphore;
 
 use super::kit::{Kit, SOON};
@@ -12,6 +13,7 @@ use super::kit::{Kit, SOON};
 over_both_stores!(
     a_server_that_was_away_gets_what_ended_meanwhile,
     a_run_outlasts_its_server,
+    a_server_that_was_away_for_longer_than_a_lease_blames_nobody,
     a_worker_that_was_given_up_begins_anew,
     another_worker_takes_up_the_run_of_one_that_died,
     what_needs_the_store_itself_is_refused,
@@ -95,6 +97,39 @@ async fn a_run_outlasts_its_server(kit: Kit) {
             away.asked("/journal").await;
         })
         .await;
+    assert_eq!(kit.output::<String>(id).await, "passed");
+    let view = kit.end(id).await;
+    assert_eq!((view.attempt, view.lost), (1, 0));
+    worker.stop().await;
+    kit.close().await;
+}
+
+/// Whoever could not beat because there was nobody to beat to is not lost.
+async fn a_server_that_was_away_for_longer_than_a_lease_blames_nobody(kit: Kit) {
+    let gate = Gate::new();
+    let pass = gate.clone();
+    let lease = Duration::from_secs(3);
+    let worker = kit
+        .client
+        .worker()
+        .lease_ttl(lease)
+        .handle_raw("k", Settings::default(), move |_, _| pass.clone().pass())
+        .start()
+        .await
+        .unwrap();
+    let id = kit.mill.enqueue(Enqueue::raw("k", "1")).await.unwrap().id();
+    gate.runs().await;
+    let kit = kit
+        .restart(async |mill, _| {
+            eventually("its lease to be over", SOON, async || {
+                let beaten = mill.workers().await.unwrap().pop().unwrap().beat_at;
+                let silent = mill.now().await.unwrap().duration_since(beaten);
+                (Duration::try_from(silent).unwrap() > lease).then_some(())
+            })
+            .await;
+        })
+        .await;
+    gate.open();
     assert_eq!(kit.output::<String>(id).await, "passed");
     let view = kit.end(id).await;
     assert_eq!((view.attempt, view.lost), (1, 0));

@@ -58,10 +58,12 @@ impl Services {
 impl Tidemill {
     /// Starts the clockwork without a worker: jobs of lost workers are rescued, schedules fire, what has passed its
     /// retention is forgotten, and the rules of queues are followed for those who claim through this process. A worker
-    /// has it running by itself.
+    /// has it running by itself. Workers elsewhere that could not reach this process before have the length of their
+    /// lease to beat again.
     pub fn start_services(&self) -> Services {
         let (Options { lease_ttl, lost_max, .. }, stop) =
             (Options::default(), CancellationToken::new());
+        self.0.hands.open();
         let mut running = start(self, Clockwork { lease_ttl, lost_max }, &stop);
         running.spawn(follow(self.clone(), stop.clone()));
         Services { running, stop }

@@ -2,7 +2,8 @@
 //!
 //! After an outage of the database, or when this whole machine was asleep, nobody has beaten and
 //! nobody is to blame: workers first get a whole lease to beat again. Else one restart of the
-//! database would cost every running job one of its few losses, and three would kill them all.
+//! database would cost every running job one of its few losses, and three would kill them all. So it is
+//! when this process has only just begun to serve workers elsewhere: they may have had nobody to beat to.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -62,7 +63,8 @@ impl Service for Rescue {
 
     async fn turn(&self, mill: &Tidemill) -> Result<()> {
         mill.0.store.now().await?;
-        let rules = RescueRules { clear_for: self.clear_for(), ..self.rules };
+        let clear_for = [self.clear_for(), mill.0.hands.open_for()].into_iter().flatten().min();
+        let rules = RescueRules { clear_for, ..self.rules };
         let rescued = mill.0.store.rescue(rules).await?;
         if rescued.workers > 0 {
             let (workers, ready) = (rescued.workers, rescued.ready);

@@ -27,6 +27,8 @@ const WANTED_MAX: usize = 32;
 pub(crate) struct Hands {
     all: Mutex<HashMap<WorkerId, Remembered>>,
     keeps_payloads: bool,
+    /// Since when workers elsewhere can reach this process, if they can.
+    open_since: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug)]
@@ -47,7 +49,17 @@ impl Default for Remembered {
 
 impl Hands {
     pub(crate) fn new(keeps_payloads: bool) -> Self {
-        Self { all: Mutex::default(), keeps_payloads }
+        Self { all: Mutex::default(), keeps_payloads, open_since: Mutex::default() }
+    }
+
+    /// From now on workers elsewhere can reach this process.
+    pub(crate) fn open(&self) {
+        *locked(&self.open_since) = Some(Instant::now());
+    }
+
+    /// For how long they can, if at all.
+    pub(crate) fn open_for(&self) -> Option<Duration> {
+        locked(&self.open_since).map(|since| since.elapsed())
     }
 
     /// Notes what a worker takes from; answers whether that is new.
