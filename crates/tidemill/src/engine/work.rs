@@ -10,12 +10,14 @@ mod report;
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tidemill_core::limit::NAME_BYTES_MAX;
 use tidemill_core::workflow::Mail;
 use tidemill_core::{Error as Invalid, JobId, NewJob, Token, WorkerId, name};
 use tidemill_store::request::Rescued;
 use tidemill_store::run::Append;
 use tidemill_store::{Hint, WorkerCard};
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
@@ -91,22 +93,30 @@ impl Work<'_> {
 
     /// Beats for a worker once `wait` is over, or sooner if a job of it is called off; answers the jobs that are.
     ///
-    /// With `tokens`, those it has: what was claimed for it a minute ago and is under none of them was lost on its way,
-    /// and is given back.
+    /// With `tokens`, those it has: what was claimed for it a minute before it said so and is under none of them was
+    /// lost on its way, and is given back.
     pub async fn beat(
         &self,
         worker: WorkerId,
         wait: Duration,
         tokens: Option<&[Token]>,
     ) -> Result<Vec<JobId>> {
-        self.called_off_within(worker, wait).await;
-        let beat = self.0.0.store.beat(worker).await?;
+        let store = &self.0.0.store;
+        // Listened for first, so that nothing can come in between.
+        let hints = store.wake().listen();
+        // What was claimed while the beat waits, the worker could not have known of when it sent it.
+        let said = match tokens {
+            Some(tokens) => Some((tokens, store.now().await?)),
+            None => None,
+        };
+        self.called_off_within(worker, wait, hints).await;
+        let beat = store.beat(worker).await?;
         if beat.lost {
             self.0.0.hands.forget(worker);
             return Err(Error::WorkerLost { id: worker });
         }
-        if let Some(tokens) = tokens {
-            self.give_back_unheard(worker, tokens).await?;
+        if let Some((tokens, at)) = said {
+            self.give_back_unheard(worker, tokens, at).await?;
         }
         Ok(beat.cancelled)
     }
@@ -163,11 +173,10 @@ impl Work<'_> {
         }
     }
 
-    async fn called_off_within(&self, worker: WorkerId, wait: Duration) {
+    async fn called_off_within(&self, worker: WorkerId, wait: Duration, mut hints: Receiver<Hint>) {
         if wait.is_zero() {
             return;
         }
-        let mut hints = self.0.0.store.wake().listen();
         let told = async {
             loop {
                 match hints.recv().await {
@@ -182,13 +191,17 @@ impl Work<'_> {
         let _ = tokio::time::timeout(wait, told).await;
     }
 
-    async fn give_back_unheard(&self, worker: WorkerId, tokens: &[Token]) -> Result<()> {
-        let store = &self.0.0.store;
-        let (leases, now) = (store.leases(worker).await?, store.now().await?);
-        let is_unheard = |claimed_at: jiff::Timestamp| {
-            Duration::try_from(now.duration_since(claimed_at)).is_ok_and(|age| age >= ANSWER_MAX)
+    /// Gives back what a worker did not know of at this time, though it had been claimed for it long before.
+    async fn give_back_unheard(
+        &self,
+        worker: WorkerId,
+        tokens: &[Token],
+        at: Timestamp,
+    ) -> Result<()> {
+        let is_unheard = |claimed_at: Timestamp| {
+            Duration::try_from(at.duration_since(claimed_at)).is_ok_and(|age| age >= ANSWER_MAX)
         };
-        for lease in leases {
+        for lease in self.0.0.store.leases(worker).await? {
             if !tokens.contains(&lease.token) && is_unheard(lease.claimed_at) {
                 let (token, jobs) = (lease.token, lease.jobs.len());
                 tracing::warn!(%worker, %token, jobs, "the answer to a claim was lost; its jobs are given back");

@@ -17,6 +17,7 @@ over_both_stores!(
     a_lease_of_its_own_is_kept_to,
     what_is_not_handed_over_is_given_back,
     what_a_worker_never_heard_of_is_given_back,
+    what_was_claimed_while_a_beat_waits_is_kept,
     a_job_that_is_too_late_is_not_given,
     failures_follow_the_policy_of_the_kind_unless_the_job_has_one,
     a_job_that_is_out_of_reach_is_stale,
@@ -190,6 +191,25 @@ async fn what_a_worker_never_heard_of_is_given_back(kit: Kit) {
     assert_eq!(beat(&[Token(token.0 - 1)]).await, State::Ready);
     let (_, given) = claim_one(&mill, worker).await;
     assert_eq!((given.claimed.attempt, given.claimed.lost), (1, 0), "unspent");
+    mill.close().await;
+}
+
+/// Its answer may have been on its way when the worker said what it has.
+async fn what_was_claimed_while_a_beat_waits_is_kept(kit: Kit) {
+    let mill = kit.open_still().await;
+    let worker = hand(&mill).await;
+    let (called_off, kept) = (enqueue(&mill, job()).await, enqueue(&mill, job()).await);
+    let (token, _) = claim(&mill, worker).await;
+    let work = mill.work();
+    let (beaten, cancelled) = tokio::join!(work.beat(worker, SOON, Some(&[])), async {
+        kit.advance(Duration::from_mins(2));
+        mill.cancel(called_off, "enough").await
+    });
+    cancelled.unwrap();
+    assert_eq!(beaten.unwrap(), [called_off]);
+    assert_eq!(state(&mill, kept).await, State::Running);
+    let report = Report::new(kept, token.unwrap(), done("it had it"));
+    assert_eq!(settle(&mill, worker, report).await, Settled::Accepted);
     mill.close().await;
 }
 
