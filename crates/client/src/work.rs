@@ -11,7 +11,7 @@ use tidemill_core::wire::work::{
     self, Answers, Ask, Beaten, Card, Pulse, Registered, ReportBody, Reports, SettledBody,
     SignedOff,
 };
-use tidemill_core::{JobId, Token, WorkerId};
+use tidemill_core::{Token, WorkerId};
 
 use crate::error::Result;
 use crate::http::{Client, Path, path};
@@ -42,17 +42,16 @@ impl Work<'_> {
     }
 
     /// Beats once `wait` is over, or sooner if a job of the worker is called off; answers the jobs that are. With
-    /// `tokens`, those it has: what was claimed for it a minute ago and is under none of them is given back.
+    /// `tokens`, those it has: what was claimed for it a minute before and is under none of them is given back.
     pub async fn beat(
         &self,
         worker: WorkerId,
         wait: Duration,
         tokens: Option<Vec<Token>>,
-    ) -> Result<Vec<JobId>> {
+    ) -> Result<Beaten> {
         let pulse = Pulse { wait: Some(Span(wait)), tokens };
         let request = self.0.patient(Method::POST, &of(worker, "beat"), wait).json(&pulse);
-        let beaten: Beaten = self.0.value(request).await?;
-        Ok(beaten.cancelled)
+        self.0.value(request).await
     }
 
     /// Claims jobs: answers as soon as there are some, or none when the wait is over. Claim once at a time.

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tidemill::core::wire::run::{AppendBody, SaidAnswer, SaidItem};
-use tidemill::core::wire::work::{Ask, Card, Pulse, ReportBody, SettledBody, Work};
+use tidemill::core::wire::work::{Ask, Beaten, Card, Pulse, ReportBody, SettledBody, Work};
 use tidemill::core::workflow::Mail;
 use tidemill::core::{NewJob, span::Span};
 use tidemill::store::Error as StoreError;
-use tidemill::store::request::Beat;
 use tidemill::store::run::EntryRow;
 use tidemill::{
     Broker, Input, JobId, Output, Payload, Receipt, RunView, Timestamp, Worker, WorkerId,
@@ -103,13 +102,11 @@ impl Broker for Server {
         self.0.work().sign_off(worker).await.map(drop).map_err(told)
     }
 
-    async fn beat(&self, worker: WorkerId, pulse: Pulse) -> Told<Beat> {
+    async fn beat(&self, worker: WorkerId, pulse: Pulse) -> Told<Option<Beaten>> {
         let wait = pulse.wait.map_or(Duration::ZERO, |Span(wait)| wait);
         match self.0.work().beat(worker, wait, pulse.tokens).await {
-            Ok(cancelled) => Ok(Beat { lost: false, cancelled }),
-            Err(error) if error.code() == "worker_lost" => {
-                Ok(Beat { lost: true, cancelled: Vec::new() })
-            }
+            Ok(beaten) => Ok(Some(beaten)),
+            Err(error) if error.code() == "worker_lost" => Ok(None),
             Err(error) => Err(told(error)),
         }
     }

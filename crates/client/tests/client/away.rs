@@ -8,11 +8,13 @@ use tidemill::{Context, Enqueue, Fail, JobId, Limit, Payload, Per, Settings, Sig
 use tidemill_testkit::eventually::eventually;
 use tokio::sync::Semaphore;
 
+use super::doorman::{Verdict, doorman};
 use super::kit::{Kit, SOON};
 
 over_both_stores!(
     a_server_that_was_away_gets_what_ended_meanwhile,
     a_run_outlasts_its_server,
+    a_beat_whose_answer_is_lost_costs_no_handler,
     a_server_that_was_away_for_longer_than_a_lease_blames_nobody,
     a_worker_that_was_given_up_begins_anew,
     another_worker_takes_up_the_run_of_one_that_died,
@@ -37,6 +39,11 @@ impl Gate {
 
     async fn runs(&self) {
         tokio::time::timeout(SOON, self.0.0.acquire()).await.unwrap().unwrap().forget();
+    }
+
+    /// Whether it runs that nobody waited for.
+    fn has_begun(&self) -> bool {
+        self.0.0.available_permits() > 0
     }
 
     fn open(&self) {
@@ -100,6 +107,36 @@ async fn a_run_outlasts_its_server(kit: Kit) {
     assert_eq!(kit.output::<String>(id).await, "passed");
     let view = kit.end(id).await;
     assert_eq!((view.attempt, view.lost), (1, 0));
+    worker.stop().await;
+    kit.close().await;
+}
+
+async fn a_beat_whose_answer_is_lost_costs_no_handler(kit: Kit) {
+    let (gate, beats) = (Gate::new(), Arc::new(AtomicU32::new(0)));
+    let (pass, count) = (gate.clone(), Arc::clone(&beats));
+    let judge = move |request: &str| {
+        let is_beat = request.lines().next().is_some_and(|line| line.contains("/beat "));
+        match is_beat.then(|| count.fetch_add(1, Ordering::SeqCst)) {
+            Some(1) => Verdict::IsLost,
+            _ => Verdict::Passes,
+        }
+    };
+    let client = doorman(kit.server.address(), judge).await;
+    let worker = client.worker().lease_ttl(Duration::from_secs(3));
+    let worker = worker
+        .handle_raw("k", Settings::default(), move |_, _| pass.clone().pass())
+        .start()
+        .await
+        .unwrap();
+    let id = kit.mill.enqueue(Enqueue::raw("k", "1")).await.unwrap().id();
+    gate.runs().await;
+    eventually("the beats after it", SOON, async || {
+        (beats.load(Ordering::SeqCst) > 4).then_some(())
+    })
+    .await;
+    gate.open();
+    assert_eq!(kit.output::<String>(id).await, "passed");
+    assert!(!gate.has_begun(), "its handler ran through");
     worker.stop().await;
     kit.close().await;
 }

@@ -89,8 +89,8 @@ async fn a_cancel_is_heard_by_the_beat(kit: Kit) {
     let beat = work.beat(worker, Duration::from_secs(5), Some(vec![token]));
     let (heard, cancelled) = tokio::join!(beat, kit.mill.cancel(id, "enough"));
     cancelled.unwrap();
-    let heard = match heard.unwrap() {
-        heard if heard.is_empty() => work.beat(worker, SOON, None).await.unwrap(),
+    let heard = match heard.unwrap().cancelled {
+        heard if heard.is_empty() => work.beat(worker, SOON, None).await.unwrap().cancelled,
         heard => heard,
     };
     assert_eq!(heard, [id]);

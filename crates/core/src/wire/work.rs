@@ -70,6 +70,10 @@ pub struct Pulse {
 pub struct Beaten {
     /// Jobs it runs that were called off: end them and settle.
     pub cancelled: Vec<JobId>,
+    /// How long it waited before it was written, in milliseconds: the lease counts from then, and no sooner than from
+    /// so long after it was sent.
+    #[serde(default)]
+    pub waited_ms: u64,
 }
 
 /// A wish for work.

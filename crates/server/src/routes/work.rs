@@ -87,8 +87,9 @@ async fn beat(
 ) -> Answer<Json<Beaten>> {
     caller.check_all_tenants()?;
     let (work, tokens) = (app.mill.work(), tokens.as_deref());
-    let cancelled = app.patiently(wait, |wait| work.beat(id, wait, tokens)).await?;
-    Ok(Json(Beaten { cancelled }))
+    let beaten = app.patiently(wait, |wait| work.beat(id, wait, tokens)).await?;
+    let waited_ms = beaten.waited.as_millis() as u64;
+    Ok(Json(Beaten { cancelled: beaten.cancelled, waited_ms }))
 }
 
 fn assigned(Given { claimed, run_timeout }: Given) -> Assigned {

@@ -65,6 +65,15 @@ pub struct Hand {
     pub lease_ttl: Option<Duration>,
 }
 
+/// What a beat brings back.
+#[derive(Debug, Clone)]
+pub struct Beaten {
+    /// Jobs of the worker that were called off.
+    pub cancelled: Vec<JobId>,
+    /// How long it waited before it was written: the lease counts from then.
+    pub waited: Duration,
+}
+
 impl Tidemill {
     /// Work for a worker that is not in this process, and asks for it by other means.
     pub fn work(&self) -> Work<'_> {
@@ -100,8 +109,8 @@ impl Work<'_> {
         worker: WorkerId,
         wait: Duration,
         tokens: Option<&[Token]>,
-    ) -> Result<Vec<JobId>> {
-        let store = &self.0.0.store;
+    ) -> Result<Beaten> {
+        let (store, began) = (&self.0.0.store, Instant::now());
         // Listened for first, so that nothing can come in between.
         let hints = store.wake().listen();
         // What was claimed while the beat waits, the worker could not have known of when it sent it.
@@ -110,6 +119,7 @@ impl Work<'_> {
             None => None,
         };
         self.called_off_within(worker, wait, hints).await;
+        let waited = began.elapsed();
         let beat = store.beat(worker).await?;
         if beat.lost {
             self.0.0.hands.forget(worker);
@@ -118,7 +128,7 @@ impl Work<'_> {
         if let Some((tokens, at)) = said {
             self.give_back_unheard(worker, tokens, at).await?;
         }
-        Ok(beat.cancelled)
+        Ok(Beaten { cancelled: beat.cancelled, waited })
     }
 
     /// Signs a worker off; what it still has is ready again, unspent.

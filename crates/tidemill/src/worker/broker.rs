@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tidemill_core::wire::run::{AppendBody, SaidAnswer, SaidItem};
-use tidemill_core::wire::work::{Ask, Card, Pulse, ReportBody, SettledBody, Work};
+use tidemill_core::wire::work::{Ask, Beaten, Card, Pulse, ReportBody, SettledBody, Work};
 use tidemill_core::workflow::Mail;
 use tidemill_core::{JobId, NewJob, Payload, WorkerId};
 use tidemill_store::flow::{Input, Output};
-use tidemill_store::request::Beat;
 use tidemill_store::run::{EntryRow, RunView};
 use tidemill_store::{Receipt, Result};
 
@@ -29,8 +28,9 @@ pub trait Broker: Send + Sync + 'static {
     /// Signs a worker off. What it still has is ready again, unspent.
     async fn sign_off(&self, worker: WorkerId) -> Result<()>;
 
-    /// Beats once the wait of the pulse is over, or as soon as a job of the worker is called off.
-    async fn beat(&self, worker: WorkerId, pulse: Pulse) -> Result<Beat>;
+    /// Beats once the wait of the pulse is over, or as soon as a job of the worker is called off. `None` if the worker
+    /// was given up.
+    async fn beat(&self, worker: WorkerId, pulse: Pulse) -> Result<Option<Beaten>>;
 
     /// Takes jobs for a worker: as soon as there are some, or none when the wait is over. Dropped, it need not be
     /// answered: what it took is given back by a beat or the end of the worker.

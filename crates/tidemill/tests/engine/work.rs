@@ -154,7 +154,7 @@ async fn a_lease_of_its_own_is_kept_to(kit: Kit) {
     kit.advance(Duration::from_mins(9));
     testing::tend(&mill).await.unwrap();
     assert_eq!(state(&mill, id).await, State::Running);
-    assert!(mill.work().beat(worker, Duration::ZERO, None).await.unwrap().is_empty());
+    assert!(mill.work().beat(worker, Duration::ZERO, None).await.unwrap().cancelled.is_empty());
     kit.advance(Duration::from_mins(11));
     testing::tend(&mill).await.unwrap();
     assert_eq!(state(&mill, id).await, State::Ready);
@@ -206,7 +206,7 @@ async fn what_was_claimed_while_a_beat_waits_is_kept(kit: Kit) {
         mill.cancel(called_off, "enough").await
     });
     cancelled.unwrap();
-    assert_eq!(beaten.unwrap(), [called_off]);
+    assert_eq!(beaten.unwrap().cancelled, [called_off]);
     assert_eq!(state(&mill, kept).await, State::Running);
     let report = Report::new(kept, token.unwrap(), done("it had it"));
     assert_eq!(settle(&mill, worker, report).await, Settled::Accepted);
