@@ -1,4 +1,4 @@
-//! Empties the store between repeats, on a connection of its own.
+//! Empties the store between repeats, on a connection of its own. What a migration has filled stays.
 
 use crate::Res;
 
@@ -15,7 +15,7 @@ async fn sqlite(file: String) -> Res<()> {
         database.busy_timeout(std::time::Duration::from_secs(30))?;
         let mut tables = database.prepare(
             "select name from sqlite_master where type = 'table' and name like 'tidemill_%'
-             and name <> 'tidemill_schema_version'",
+             and name not in ('tidemill_schema_version', 'tidemill_rulebook', 'tidemill_byte')",
         )?;
         let names: Vec<String> =
             tables.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
@@ -33,7 +33,7 @@ async fn postgres(url: &str) -> Res<()> {
     let names = client
         .query(
             "select string_agg(format('tidemill.%I', tablename), ', ') from pg_tables
-             where schemaname = 'tidemill' and tablename <> 'schema_version'",
+             where schemaname = 'tidemill' and tablename not in ('schema_version', 'rulebook', 'turn')",
             &[],
         )
         .await?;

@@ -287,7 +287,8 @@ impl<'a> Desk<'a> {
             }
             Err(error) => {
                 self.seen = None;
-                Some(self.outage.pause(&error))
+                self.resting_until = Some(Instant::now() + self.outage.pause(&error));
+                return;
             }
         };
         let look = poll_pause(self.shop);
