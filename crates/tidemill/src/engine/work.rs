@@ -119,7 +119,7 @@ impl Work<'_> {
             None => None,
         };
         self.called_off_within(worker, wait, hints).await;
-        let waited = began.elapsed();
+        let waited = if wait.is_zero() { Duration::ZERO } else { began.elapsed() };
         let beat = store.beat(worker).await?;
         if beat.lost {
             self.0.0.hands.forget(worker);

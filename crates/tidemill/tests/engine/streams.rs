@@ -8,7 +8,8 @@ use tidemill::{
     Context, Enqueue, Event, Fail, Follow, JobId, Limits, Payload, Progress, Retry, Running, Said,
     Settings, State, Tidemill,
 };
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tidemill_testkit::eventually::eventually;
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
 use super::kit::{Kit, SOON};
 
@@ -306,9 +307,13 @@ async fn what_is_ephemeral_reaches_who_listens_alone(kit: Kit) {
     let (puppet, worker) = Puppet::start(&mill).await;
     puppet.tell(Order::Ephemeral("nobody listens".to_owned())).await.unwrap();
     let mut follow = there.stream(id, 0).await.unwrap();
+    let (passed_on, is_passed_on) = watch::channel(false);
     let listening = tokio::spawn(async move {
         let mut heard = Vec::new();
         while let Ok((number, text)) = next(&mut follow).await {
+            if number.is_none() {
+                passed_on.send_replace(true);
+            }
             heard.push((number, text));
         }
         heard
@@ -316,11 +321,12 @@ async fn what_is_ephemeral_reaches_who_listens_alone(kit: Kit) {
     puppet.text("kept").await;
     // Until the word of a listener has come around, nothing is passed on.
     let mut said = 0;
-    while !listening.is_finished() && said < 200 {
+    eventually("something to be passed on", SOON, async || {
         puppet.tell(Order::Ephemeral(said.to_string())).await.unwrap();
         said += 1;
-        mill.now().await.unwrap();
-    }
+        is_passed_on.borrow().then_some(())
+    })
+    .await;
     puppet.text("last").await;
     puppet.end().await;
     let heard = listening.await.unwrap();
