@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tidemill::{Context, Enqueue, Fail, JobId, Limit, Payload, Per, Settings, Signal, State};
+use tidemill::{
+    Context, Enqueue, Fail, JobId, Limit, Payload, Per, Running, Settings, Signal, State,
+};
+use tidemill_client::Client;
 use tidemill_testkit::eventually::eventually;
 use tokio::sync::Semaphore;
 
@@ -49,18 +52,20 @@ impl Gate {
     fn open(&self) {
         self.0.1.add_permits(1);
     }
+
+    /// A worker whose handler stands at it.
+    async fn worker(&self, client: &Client, lease: Duration) -> Running {
+        let gate = self.clone();
+        let worker = client.worker().lease_ttl(lease);
+        let handler = move |_, _| gate.clone().pass();
+        worker.handle_raw("k", Settings::default(), handler).start().await.unwrap()
+    }
 }
 
 async fn a_server_that_was_away_gets_what_ended_meanwhile(kit: Kit) {
     let gate = Gate::new();
-    let pass = gate.clone();
     // Long enough for a server to be away on a busy machine.
-    let worker = kit.client.worker().lease_ttl(Duration::from_mins(1));
-    let worker = worker
-        .handle_raw("k", Settings::default(), move |_, _| pass.clone().pass())
-        .start()
-        .await
-        .unwrap();
+    let worker = gate.worker(&kit.client, Duration::from_mins(1)).await;
     let first = kit.mill.enqueue(Enqueue::raw("k", "1")).await.unwrap().id();
     gate.runs().await;
     let kit = kit
@@ -113,7 +118,7 @@ async fn a_run_outlasts_its_server(kit: Kit) {
 
 async fn a_beat_whose_answer_is_lost_costs_no_handler(kit: Kit) {
     let (gate, beats) = (Gate::new(), Arc::new(AtomicU32::new(0)));
-    let (pass, count) = (gate.clone(), Arc::clone(&beats));
+    let count = Arc::clone(&beats);
     let judge = move |request: &str| {
         let is_beat = request.lines().next().is_some_and(|line| line.contains("/beat "));
         match is_beat.then(|| count.fetch_add(1, Ordering::SeqCst)) {
@@ -122,12 +127,7 @@ async fn a_beat_whose_answer_is_lost_costs_no_handler(kit: Kit) {
         }
     };
     let client = doorman(kit.server.address(), judge).await;
-    let worker = client.worker().lease_ttl(Duration::from_secs(3));
-    let worker = worker
-        .handle_raw("k", Settings::default(), move |_, _| pass.clone().pass())
-        .start()
-        .await
-        .unwrap();
+    let worker = gate.worker(&client, Duration::from_secs(3)).await;
     let id = kit.mill.enqueue(Enqueue::raw("k", "1")).await.unwrap().id();
     gate.runs().await;
     eventually("the beats after it", SOON, async || {
@@ -143,17 +143,8 @@ async fn a_beat_whose_answer_is_lost_costs_no_handler(kit: Kit) {
 
 /// Whoever could not beat because there was nobody to beat to is not lost.
 async fn a_server_that_was_away_for_longer_than_a_lease_blames_nobody(kit: Kit) {
-    let gate = Gate::new();
-    let pass = gate.clone();
-    let lease = Duration::from_secs(3);
-    let worker = kit
-        .client
-        .worker()
-        .lease_ttl(lease)
-        .handle_raw("k", Settings::default(), move |_, _| pass.clone().pass())
-        .start()
-        .await
-        .unwrap();
+    let (gate, lease) = (Gate::new(), Duration::from_secs(3));
+    let worker = gate.worker(&kit.client, lease).await;
     let id = kit.mill.enqueue(Enqueue::raw("k", "1")).await.unwrap().id();
     gate.runs().await;
     let kit = kit
@@ -176,13 +167,7 @@ async fn a_server_that_was_away_for_longer_than_a_lease_blames_nobody(kit: Kit) 
 
 async fn a_worker_that_was_given_up_begins_anew(kit: Kit) {
     let gate = Gate::new();
-    let pass = gate.clone();
-    let worker = kit.client.worker().lease_ttl(Duration::from_secs(1));
-    let worker = worker
-        .handle_raw("k", Settings::default(), move |_, _| pass.clone().pass())
-        .start()
-        .await
-        .unwrap();
+    let worker = gate.worker(&kit.client, Duration::from_secs(1)).await;
     let before = worker.id();
     let id = kit.mill.enqueue(Enqueue::raw("k", "1")).await.unwrap().id();
     gate.runs().await;

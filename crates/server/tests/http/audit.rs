@@ -24,7 +24,7 @@ async fn acts_are_recorded_with_who_what_and_what_became_of_them(kit: Kit) {
         worker.stop().await;
         id
     };
-    let waiting = kit.enqueue(json!({ "kind": "echo", "payload": { "card": "4242" } })).await;
+    let waiting = kit.enqueue(json!({ "kind": "echo", "payload": { "card": "visa-old" } })).await;
     kit.post("/v1/queues/mail:eu/pause", json!({})).await.is(200);
     let kit = kit.closed().await;
     let admin = kit.credential("root", Grant::new(Role::Admin)).await;
@@ -33,7 +33,7 @@ async fn acts_are_recorded_with_who_what_and_what_became_of_them(kit: Kit) {
     let ask = async |secret: &str, method: Method, path: &str, body: Value| {
         kit.ask(secret, method, path, body).await
     };
-    let edit = json!({ "payload": { "card": "1111" }, "priority": "high" });
+    let edit = json!({ "payload": { "card": "visa-new" }, "priority": "high" });
     ask(&operator, Method::PATCH, &format!("/v1/jobs/{waiting}"), edit).await.is(200);
     let cancel = format!("/v1/jobs/{waiting}/cancel");
     ask(&viewer, Method::POST, &cancel, json!({})).await.refused(403, "role_refused", "");
@@ -71,7 +71,7 @@ async fn acts_are_recorded_with_who_what_and_what_became_of_them(kit: Kit) {
         assert!(told["ended_at"].is_string(), "{told}");
     }
     let text = page.to_string();
-    assert!(!text.contains("4242") && !text.contains("1111"), "no payload is in it");
+    assert!(!text.contains("visa-old") && !text.contains("visa-new"), "no payload is in it");
     kit.close().await;
 }
 

@@ -378,3 +378,39 @@ impl Outage {
         self.failures = 0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tidemill_core::Payload;
+
+    use super::*;
+    use crate::worker::job::Settings;
+
+    #[tokio::test]
+    async fn a_store_that_is_away_is_asked_ever_more_rarely() -> crate::Result<()> {
+        let mill = Tidemill::open("sqlite::memory:").await?;
+        let handler = |payload: Payload, _| async move { Ok(payload) };
+        let shop = mill.worker().handle_raw("k", Settings::default(), handler).into_shop()?;
+        let mut desk = Desk::new(&shop, &shop.groups[0]);
+        let asked = Asked {
+            worker: shop.worker(),
+            lanes: Lanes::default(),
+            jobs: 1,
+            since: Instant::now(),
+            edition: shop.boss.known().book.edition(),
+            stand: None,
+        };
+        let mut pause = |failures| {
+            for _ in 0..failures {
+                let away = Error::Unavailable { reason: String::new(), unknown: false };
+                desk.take(&asked, Err(away));
+            }
+            desk.resting_until.map(|until| until.saturating_duration_since(Instant::now()))
+        };
+        assert!(pause(1).is_some_and(|pause| pause <= Duration::from_millis(100)));
+        // However often it looks for jobs of its own accord.
+        let rarely = pause(10).unwrap_or_default();
+        assert!(rarely > shop.options.poll_every * 2 && rarely <= OUTAGE_PAUSE_MAX, "{rarely:?}");
+        Ok(())
+    }
+}

@@ -57,9 +57,10 @@ async fn a_handler_that_becomes_slow_leaves_the_jobs_to_others(kit: Kit) {
     assert_eq!(stuck.busy(), 4);
     quick.add_permits(4);
     finished(&mill).await;
-    assert_eq!(mill.counts().done + other.counts().done, 1000);
     stuck.stop().await;
     free.stop().await;
+    // A worker counts what it settled after the store has it.
+    assert_eq!(mill.counts().done + other.counts().done, 1000);
 }
 
 async fn a_stop_in_full_flight_spends_nothing(kit: Kit) {

@@ -29,6 +29,8 @@ const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 const STALL_MAX: Duration = Duration::from_secs(30);
 /// A client that was not heard for so many heartbeats is gone.
 const SILENT_BEATS_MAX: u32 = 3;
+/// A client that was told the end has so long to say that it heard.
+const FAREWELL_MAX: Duration = Duration::from_secs(2);
 
 /// What a client may say. Which of the fields it needs depends on what is to be done.
 #[derive(Debug, Deserialize)]
@@ -215,7 +217,11 @@ impl Live {
     }
 
     async fn close(mut self, code: u16, reason: &str) -> Result<(), axum::Error> {
-        self.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await
+        self.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await?;
+        // A connection that is let go with something unread is reset, and the client never reads why it ended.
+        let heard = async { while let Some(Ok(_)) = self.socket.recv().await {} };
+        tokio::time::timeout(FAREWELL_MAX, heard).await.ok();
+        Ok(())
     }
 }
 
