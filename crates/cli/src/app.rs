@@ -76,6 +76,12 @@ impl App {
         self.store.as_deref().unwrap_or(DEFAULT_STORE)
     }
 
+    /// The server or the store, for people to read.
+    pub fn place(&self) -> String {
+        let url = self.server.as_ref().map_or_else(|| self.url(), |server| &server.url);
+        without_password(url)
+    }
+
     /// The option to repeat in a command that is suggested: none for the default store.
     pub fn store_option(&self) -> String {
         if let Some(server) = &self.server {

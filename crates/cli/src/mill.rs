@@ -9,7 +9,7 @@ use tidemill::core::webhook::Webhook;
 use tidemill::core::webhook::sign::SigningSecret;
 use tidemill::core::why::{QueueWhy, Why};
 use tidemill::store::schedule::Fired;
-use tidemill::store::view::AttemptView;
+use tidemill::store::view::{AttemptView, Finding};
 use tidemill::store::{DeadGroup, DeadLetter, FireView, QueueView, ScheduleView, WorkerView};
 use tidemill::{
     Alert, Backfill, CancelAnswer, ComingSlot, CredentialId, CredentialView, DeadFilter, DeadPlace,
@@ -95,6 +95,8 @@ impl Mill {
         alerts() -> Vec<Alert>;
         /// The queues and the workers.
         glance() -> Glance;
+        /// The health of the store.
+        examine() -> Vec<Finding>;
         /// Starts a flow.
         start(flow: Flow) -> FlowId;
         /// A flow, if it is kept.

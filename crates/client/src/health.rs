@@ -1,6 +1,7 @@
 //! How everything stands: the present, and what somebody should look at.
 
 use serde::Deserialize;
+use tidemill::store::view::Finding;
 use tidemill::{Alert, Glance, Timestamp};
 
 use crate::error::Result;
@@ -25,5 +26,10 @@ impl Client {
     /// The queues and the workers, at most about a second old.
     pub async fn glance(&self) -> Result<Glance> {
         self.get(&path(["overview"]), &()).await
+    }
+
+    /// The health of the store. It takes up to some seconds.
+    pub async fn examine(&self) -> Result<Vec<Finding>> {
+        self.get(&path(["doctor"]), &()).await
     }
 }

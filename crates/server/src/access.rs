@@ -34,6 +34,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("GET", "/metrics", Need::Act(Act::Look)),
     ("GET", "/v1/now", Need::Act(Act::Look)),
     ("GET", "/v1/overview", Need::Act(Act::Look)),
+    ("GET", "/v1/doctor", Need::Act(Act::Operate)),
     ("GET", "/v1/tokens", Need::Act(Act::Administer)),
     ("POST", "/v1/tokens", Need::Act(Act::Administer)),
     ("POST", "/v1/tokens/find", Need::Act(Act::Administer)),

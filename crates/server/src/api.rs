@@ -26,8 +26,8 @@ use crate::guard::guard;
 use crate::problem::{Problem, Refusal};
 use crate::query::{self, Known};
 use crate::routes::{
-    alerts, audit, dead, flows, health, jobs, journal, limits, metrics, overview, plans, queues,
-    rules, schedules, streams, tokens, webhooks, work, workers, workflows,
+    alerts, audit, dead, doctor, flows, health, jobs, journal, limits, metrics, overview, plans,
+    queues, rules, schedules, streams, tokens, webhooks, work, workers, workflows,
 };
 use crate::settings::Settings;
 use crate::tls::Tls;
@@ -107,6 +107,7 @@ fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .merge(metrics::routes())
         .merge(alerts::routes())
         .merge(overview::routes())
+        .merge(doctor::routes())
         .merge(tokens::routes())
         .merge(audit::routes())
         .merge(work::routes())

@@ -3,6 +3,7 @@
 pub(crate) mod alerts;
 pub(crate) mod audit;
 pub(crate) mod dead;
+pub(crate) mod doctor;
 pub(crate) mod flows;
 pub(crate) mod health;
 pub(crate) mod jobs;

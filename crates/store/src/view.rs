@@ -318,6 +318,7 @@ pub struct WorkerView {
 
 /// One thing `doctor` looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Finding {
     /// What was looked at.
     pub what: String,

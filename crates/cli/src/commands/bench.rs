@@ -1,26 +1,21 @@
 //! `tidemill bench`: what this machine and this store can do, in half a minute.
 //!
-//! Without `--store` it measures a SQLite file of its own in a temporary folder. It refuses a store
+//! Told neither a store nor a server, it measures a SQLite file of its own in a temporary folder. It refuses a store
 //! that has unfinished jobs, uses a queue of its own, and takes away what it made.
 
+mod clean;
 mod phases;
 
 use std::time::Duration;
 
 use serde::Serialize;
-use tidemill::{JobId, Tidemill};
-use tidemill_store::without_password;
 
 use crate::app::{App, interrupted};
 use crate::duration::short;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::mill::Mill;
 use crate::output;
-use crate::progress::Late;
 use phases::Phases;
-
-const WHY_STORE: &str = "it measures the store itself";
-
-const PURGE_PAGE: usize = 1000;
 
 /// How much to measure.
 #[derive(Debug, clap::Args)]
@@ -51,51 +46,40 @@ pub struct Figures {
 /// Measures.
 pub async fn run(app: &App, args: Args) -> Outcome {
     let scratch = tempfile::Builder::new().prefix("tidemill-bench-").tempdir()?;
-    app.refuse_server(WHY_STORE)?;
-    let url = app.store.clone();
-    let url =
-        url.unwrap_or_else(|| format!("sqlite:{}", scratch.path().join("bench.db").display()));
-    let mill = Tidemill::open(&url).await?;
+    let has_place = app.store.is_some() || app.server.is_some();
+    let own = format!("sqlite:{}", scratch.path().join("bench.db").display());
+    let app = if has_place { app.clone() } else { App { store: Some(own), ..app.clone() } };
+    let mill = app.open().await?;
     refuse_busy(&mill).await?;
-    eprintln!("measuring {} with {} jobs", without_password(&url), output::grouped(args.jobs));
+    eprintln!("measuring {} with {} jobs", app.place(), output::grouped(args.jobs));
     let mut phases = Phases::new(&mill, args.jobs);
     let figures = tokio::select! {
         figures = phases.run() => Some(figures?),
         () = interrupted() => None,
     };
-    phases.stop().await;
-    if app.store.is_some() {
-        clean(&mill, phases.into_ids()).await?;
+    if has_place {
+        phases.empty().await?;
+        clean::up(&mill).await?;
     }
+    phases.stop().await;
     mill.close().await;
     let Some(figures) = figures else {
         return Err(Failure::new(Exit::Failed, "interrupted", "stopped before the end"));
     };
-    show(app, &figures);
+    show(&app, &figures);
     Ok(Exit::Ok)
 }
 
-async fn refuse_busy(mill: &Tidemill) -> Outcome<()> {
-    let unfinished = mill.unfinished().await?;
-    let jobs = unfinished.waiting + unfinished.running;
+async fn refuse_busy(mill: &Mill) -> Outcome<()> {
+    let queues = mill.queues().await?;
+    let jobs = queues.iter().map(|queue| queue.depth + queue.running).sum();
     if jobs == 0 {
         return Ok(());
     }
     let message =
         format!("the store has {}", output::count(jobs, "unfinished job", "unfinished jobs"));
     Err(Failure::new(Exit::Conflict, "store_in_use", message)
-        .hint("measure an empty database, or leave --store out to measure a file of its own"))
-}
-
-/// Takes away what was measured with.
-async fn clean(mill: &Tidemill, ids: Vec<JobId>) -> Outcome<()> {
-    let mut bar = Late::new("cleaning up", Some(ids.len() as u64));
-    for (page, ids) in ids.chunks(PURGE_PAGE).enumerate() {
-        mill.cancel_many(ids.to_vec(), "the measurement has ended").await?;
-        mill.store().purge(ids).await?;
-        bar.set((page * PURGE_PAGE + ids.len()) as u64);
-    }
-    Ok(())
+        .hint("measure an empty database, or name neither a store nor a server to measure a file of its own"))
 }
 
 fn show(app: &App, figures: &Figures) {

@@ -18,17 +18,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use tidemill::{FlowId, Running, Tidemill};
+use tidemill::{FlowId, Running};
 use tokio::task::JoinSet;
 
 use crate::app::{App, interrupted};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::mill::Mill;
 use board::Board;
 use gates::Gates;
 use handlers::{KeyService, Plan};
 use tally::{Tally, Watch};
-
-const WHY_STORE: &str = "it makes jobs and runs them in one process";
 
 const SIGN_UPS: f64 = 360.0;
 const ARRIVALS: Duration = Duration::from_secs(8);
@@ -50,7 +49,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     if !(0.01..=100.0).contains(&args.scale) {
         return Err(Failure::usage("--scale is a number between 0.01 and 100"));
     }
-    let mill = app.open_store(WHY_STORE).await?;
+    let mill = app.open().await?;
     let plan = Plan {
         run: format!("demo-{}", fastrand::u32(..)),
         began_at: mill.now().await?,
@@ -86,7 +85,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     Ok(Exit::Ok)
 }
 
-async fn start_worker(mill: &Tidemill, tally: &Arc<Tally>) -> Outcome<Running> {
+async fn start_worker(mill: &Mill, tally: &Arc<Tally>) -> Outcome<Running> {
     let worker = mill
         .worker()
         .slots(64)
@@ -98,7 +97,7 @@ async fn start_worker(mill: &Tidemill, tally: &Arc<Tally>) -> Outcome<Running> {
 
 /// People arrive in waves until all are here, and then everything they caused finishes.
 async fn tide(
-    mill: &Tidemill,
+    mill: &Mill,
     plan: &Plan,
     tally: &Tally,
     board: &Board,
@@ -122,7 +121,7 @@ async fn tide(
 
 /// These people click, all at once; some click twice.
 async fn click(
-    mill: &Tidemill,
+    mill: &Mill,
     plan: &Plan,
     tally: &Tally,
     people: std::ops::Range<u64>,

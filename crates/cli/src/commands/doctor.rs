@@ -10,11 +10,9 @@ use crate::exit::{Exit, Outcome};
 use crate::output;
 use crate::progress::Late;
 
-const WHY_STORE: &str = "it examines the database";
-
 /// Examines the store.
 pub async fn run(app: &App) -> Outcome {
-    let mill = app.open_existing_store(WHY_STORE).await?;
+    let mill = app.open_existing().await?;
     let findings = Late::wait("examining").during(mill.examine()).await?;
     mill.close().await;
     if app.json {

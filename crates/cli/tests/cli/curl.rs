@@ -2,9 +2,7 @@
 
 use std::process::Command;
 
-use tidemill_testkit::Process;
-
-use super::mill::{Mill, PATIENCE, feed, stop};
+use super::mill::{Mill, feed, stop};
 
 const PAGE: &str = include_str!("../../../../docs/curl.md");
 
@@ -14,11 +12,7 @@ fn blocks(page: &str) -> impl Iterator<Item = (&str, &str)> {
 }
 
 fn works_as_written(mill: &Mill) {
-    let mut serve = mill.command(&["--json", "serve", "--listen", "127.0.0.1:0"]);
-    let server = Process::spawn(&mut serve).unwrap();
-    let line = server.next_line(PATIENCE).unwrap();
-    let url: serde_json::Value = serde_json::from_str(&line).unwrap();
-    let url = url["url"].as_str().unwrap();
+    let (server, url) = mill.serve(&[]);
     let (mut script, mut said) = (vec!["set -eu"], Vec::new());
     for (language, text) in blocks(PAGE) {
         match language {
@@ -29,7 +23,7 @@ fn works_as_written(mill: &Mill) {
     }
     let script = script.join("\n");
     assert!(script.contains("http://localhost:8384"), "the page says where the server is");
-    let script = script.replace("http://localhost:8384", url);
+    let script = script.replace("http://localhost:8384", &url);
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).current_dir(mill.folder());
     let ended = feed(shell, "").ok();

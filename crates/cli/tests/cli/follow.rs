@@ -112,10 +112,8 @@ fn a_program_that_says_too_much_is_done(mill: &Mill) {
 fn programs(mill: &Mill) {
     a_program_is_followed(mill, &[]);
     a_program_that_says_too_much_is_done(mill);
-    let serve = ["--json", "serve", "--listen", "127.0.0.1:0"];
-    let server = Process::spawn(&mut mill.command(&serve)).unwrap();
-    let told: Value = serde_json::from_str(&server.next_line(PATIENCE).unwrap()).unwrap();
-    a_program_is_followed(mill, &["--server", told["url"].as_str().unwrap()]);
+    let (server, url) = mill.serve(&[]);
+    a_program_is_followed(mill, &["--server", &url]);
     stop(server);
 }
 

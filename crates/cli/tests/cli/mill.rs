@@ -90,6 +90,22 @@ impl Mill {
     pub fn work(&self, args: &[&str]) -> Process {
         Process::spawn(&mut self.command(&[&["work", "--json"], args].concat())).unwrap()
     }
+
+    /// Starts a server with these options; answers where it is.
+    pub fn serve(&self, args: &[&str]) -> (Process, String) {
+        let serve = ["--json", "serve", "--listen", "127.0.0.1:0"];
+        let server = Process::spawn(&mut self.command(&[&serve, args].concat())).unwrap();
+        let line = server.next_line(PATIENCE).unwrap();
+        let told: Value = serde_json::from_str(&line).unwrap();
+        (server, told["url"].as_str().unwrap().to_owned())
+    }
+
+    /// Runs a command on that server.
+    pub fn ask(&self, server: &str, args: &[&str]) -> Ended {
+        let mut command = self.command(args);
+        command.env_remove("TIDEMILL_STORE").env("TIDEMILL_SERVER", server);
+        feed(command, "")
+    }
 }
 
 /// Runs a command to its end, with this on its stdin.

@@ -7,11 +7,10 @@
 mod normal;
 mod pair;
 
-use tidemill_testkit::Process;
 use tidemill_testkit::certificate::Authority;
 
 use self::pair::Pair;
-use crate::mill::{Mill, PATIENCE, feed, stop};
+use crate::mill::{Mill, feed, stop};
 
 /// Nobody's id.
 const UNKNOWN: &str = "018f3a2e-7c11-7bbb-8000-5fd1e2a0c0de";
@@ -224,6 +223,11 @@ fn others(pair: &mut Pair) {
     }
     pair.agree(&["alerts"]);
     pair.agree(&["top", "--once"]);
+    pair.run(&["migrate"]);
+    pair.agree(&["doctor"]);
+    // What they do on a server, with nothing else in the store, is seen in `demo.rs`.
+    pair.run(&["bench", "--jobs", "100"]).code(5);
+    pair.run(&["demo", "--scale", "0"]).code(2);
 }
 
 fn walk(make: fn() -> Mill) {
@@ -256,11 +260,8 @@ fn a_token_comes_from_the_environment_or_a_file() {
     let secret = mill.run(&["token", "create", "looks", "--role", "viewer"]).ok().stdout;
     let file = mill.file("token");
     std::fs::write(&file, &secret).unwrap();
-    let serve = ["--json", "serve", "--listen", "127.0.0.1:0", "--require-token"];
-    let server = Process::spawn(&mut mill.command(&serve)).unwrap();
-    let line = server.next_line(PATIENCE).unwrap();
-    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
-    let url = told["url"].as_str().unwrap();
+    let (server, url) = mill.serve(&["--require-token"]);
+    let url = url.as_str();
     let ask = |args: &[&str], token: Option<&str>| {
         let mut command = mill.command(args);
         command.env_remove("TIDEMILL_STORE").env("TIDEMILL_SERVER", url);
@@ -299,18 +300,9 @@ fn a_server_with_tls_is_trusted_by_its_authority() {
     std::fs::write(&certificate, signed.certificate).unwrap();
     std::fs::write(&key, signed.key).unwrap();
     std::fs::write(&ca, &authority.certificate).unwrap();
-    let files = ["--tls-cert", &certificate, "--tls-key", &key];
-    let serve = [&["--json", "serve", "--listen", "127.0.0.1:0"], &files[..]].concat();
-    let server = Process::spawn(&mut mill.command(&serve)).unwrap();
-    let line = server.next_line(PATIENCE).unwrap();
-    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
-    let url = told["url"].as_str().unwrap();
+    let (server, url) = mill.serve(&["--tls-cert", &certificate, "--tls-key", &key]);
     assert!(url.starts_with("https://"), "{url}");
-    let ask = |args: &[&str]| {
-        let mut command = mill.command(args);
-        command.env_remove("TIDEMILL_STORE").env("TIDEMILL_SERVER", url);
-        feed(command, "")
-    };
+    let ask = |args: &[&str]| mill.ask(&url, args);
     ask(&["--ca-file", &ca, "queues", "pause", "mail"]).ok();
     ask(&["--ca-file", &ca, "queues", "list"]).ok().says("mail");
     ask(&["queues", "list"]).code(6).says("server_unreachable").says("certificate");

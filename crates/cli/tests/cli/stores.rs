@@ -20,7 +20,7 @@ fn a_server_that_is_none_is_refused_without_its_password() {
     for (url, command, code) in [
         ("postgres://root:secret@host/db", "queues", "client_invalid"),
         ("http://root:secret@host", "queues", "client_invalid"),
-        ("http://root:secret@host", "doctor", "store_needed"),
+        ("http://root:secret@host", "serve", "store_needed"),
     ] {
         let mut command = mill.command(&["--server", url, command]);
         command.env_remove("TIDEMILL_STORE");

@@ -4,8 +4,6 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use tidemill_testkit::Process;
-
 use super::mill::{Mill, PATIENCE, stop};
 
 /// Takes one request, answers 204, and says what it was.
@@ -35,9 +33,7 @@ fn delivers(mill: &Mill) {
     let listed = mill.run(&["webhooks", "--json"]).ok();
     assert!(listed.stdout.contains("orders") && !listed.stdout.contains("whsec_"), "{listed:?}");
 
-    let serve = ["--json", "serve", "--listen", "127.0.0.1:0", "--webhook-allow", "127.0.0.1"];
-    let server = Process::spawn(&mut mill.command(&serve)).unwrap();
-    server.next_line(PATIENCE).unwrap();
+    let (server, _) = mill.serve(&["--webhook-allow", "127.0.0.1"]);
     mill.run(&["enqueue", "greet"]).ok();
     let id = mill.rows(&["jobs", "list", "--json"])[0]["id"].as_str().unwrap().to_owned();
     mill.run(&["jobs", "cancel", &id]).ok();

@@ -61,6 +61,7 @@ const LOOK: &[&str] = &[
 ];
 const ENQUEUE: &[&str] = &["enqueue_job", "enqueue_jobs", "signal_job", "start_flow", "update_run"];
 const OPERATE: &[&str] = &[
+    "examine_store",
     "edit_job",
     "cancel_job",
     "retry_job",

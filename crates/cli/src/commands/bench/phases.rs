@@ -6,19 +6,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use tidemill::{Enqueue, JobId, Payload, Receipt, Running, Settings, Tidemill};
+use tidemill::store::view::QueueView;
+use tidemill::{Enqueue, Payload, Running, Settings};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::Figures;
 use crate::exit::{Failure, Outcome};
+use crate::mill::Mill;
 use crate::progress::Late;
 
-const KIND: &str = "tidemill_bench";
+/// The kind of all jobs, and their queue.
+pub const KIND: &str = "tidemill_bench";
 const PAYLOAD: &str = r#"{"user":42,"text":"a small payload, as most are"}"#;
 const BATCH: u64 = 1000;
 const PRODUCERS: u64 = 32;
 const PROBES: usize = 300;
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Counts what the worker has run.
 #[derive(Debug, Default)]
@@ -29,17 +33,17 @@ struct Ran {
 
 /// The measurements and what they have made so far.
 pub struct Phases {
-    mill: Tidemill,
+    mill: Mill,
     jobs: u64,
-    ids: Vec<JobId>,
+    made: u64,
     ran: Arc<Ran>,
     worker: Option<Running>,
 }
 
 impl Phases {
     /// Nothing measured yet.
-    pub fn new(mill: &Tidemill, jobs: u64) -> Self {
-        Self { mill: mill.clone(), jobs, ids: Vec::new(), ran: Arc::default(), worker: None }
+    pub fn new(mill: &Mill, jobs: u64) -> Self {
+        Self { mill: mill.clone(), jobs, made: 0, ran: Arc::default(), worker: None }
     }
 
     /// Measures everything.
@@ -68,9 +72,17 @@ impl Phases {
         }
     }
 
-    /// All jobs that were made.
-    pub fn into_ids(self) -> Vec<JobId> {
-        self.ids
+    /// Runs what is left, also of a measurement that was interrupted.
+    pub async fn empty(&mut self) -> Outcome<()> {
+        self.start().await?;
+        loop {
+            let queues = self.mill.queues().await?;
+            let left = |queue: &QueueView| queue.name == KIND && queue.depth + queue.running > 0;
+            if !queues.iter().any(left) {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     async fn bulk(&mut self) -> Outcome<u64> {
@@ -79,8 +91,8 @@ impl Phases {
         let mut left = self.jobs;
         while left > 0 {
             let batch = left.min(BATCH);
-            let receipts = self.mill.enqueue_many((0..batch).map(|_| job())).await?;
-            self.ids.extend(receipts.iter().map(Receipt::id));
+            let receipts = self.mill.enqueue_many((0..batch).map(|_| job()).collect()).await?;
+            self.made += receipts.len() as u64;
             left -= batch;
             bar.set(self.jobs - left);
         }
@@ -89,7 +101,7 @@ impl Phases {
 
     /// Runs all that wait.
     async fn drain(&mut self) -> Outcome<u64> {
-        let (all, before) = (self.ids.len() as u64, self.ran.jobs.load(Relaxed));
+        let (all, before) = (self.made, self.ran.jobs.load(Relaxed));
         let mut bar = Late::new("draining", Some(all - before));
         let since = Instant::now();
         self.start().await?;
@@ -114,18 +126,16 @@ impl Phases {
         for _ in 0..producers {
             let mill = self.mill.clone();
             tasks.spawn(async move {
-                let mut ids = Vec::new();
                 for _ in 0..each {
-                    ids.push(mill.enqueue(job()).await?.id());
+                    mill.enqueue(job()).await?;
                 }
-                tidemill::Result::Ok(ids)
+                tidemill_client::Result::Ok(())
             });
         }
         let made = Late::wait(&name).during(tasks.join_all()).await;
         let rate = per_second(each * producers, since);
-        for ids in made {
-            self.ids.extend(ids?);
-        }
+        made.into_iter().collect::<Result<(), _>>()?;
+        self.made += each * producers;
         Ok(rate)
     }
 
@@ -137,7 +147,8 @@ impl Phases {
             let before = self.ran.jobs.load(Relaxed);
             let started = self.ran.more.notified();
             let since = Instant::now();
-            self.ids.push(self.mill.enqueue(job()).await?.id());
+            self.mill.enqueue(job()).await?;
+            self.made += 1;
             if self.ran.jobs.load(Relaxed) == before {
                 started.await;
             }

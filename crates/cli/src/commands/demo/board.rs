@@ -40,7 +40,7 @@ impl Board {
             "{} {} people sign up, in waves, on {}; Ctrl-C stops gracefully\n",
             paint.bold("tidemill demo:"),
             grouped(plan.sign_ups),
-            tidemill_store::without_password(app.url()),
+            app.place(),
         );
         let bars = terminal.then(|| Bars::new(plan));
         Self { bars, since: Instant::now(), lines: Mutex::new(0), jobs: plan.jobs() }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidemill::{Enqueue, Fail, Flow, Settings, Tidemill, Worker};
+use tidemill::{Enqueue, Fail, Flow, Settings, Worker};
 
 use crate::app::App;
 use crate::commands::flows;
@@ -31,14 +31,14 @@ pub fn all(worker: Worker) -> Worker {
 }
 
 /// Starts the saga, and shows it until it is undone.
-pub async fn run(app: &App, mill: &Tidemill) -> Outcome<()> {
+pub async fn run(app: &App, mill: &Mill) -> Outcome<()> {
     let id = mill.start(saga()).await?;
     if app.json {
         mill.wait_flow(id, LONG).await?;
         return Ok(());
     }
     output::line("\nA booking whose card is declined; what was booked is given back:\n");
-    flows::follow(app, &Mill::Store(mill.clone()), id).await?;
+    flows::follow(app, mill, id).await?;
     output::line("");
     Ok(())
 }

@@ -2,11 +2,12 @@
 
 use serde::Serialize;
 use tidemill::core::why::Gate;
-use tidemill::{Enqueue, JobId, Limit, OnDuplicate, Per, Tidemill, Unique};
+use tidemill::{Enqueue, JobId, Limit, OnDuplicate, Per, Unique};
 
 use super::handlers::{EXPORTS, Plan};
 use super::kinds::{Export, Person};
 use crate::exit::Outcome;
+use crate::mill::Mill;
 
 const LIMIT: &str = "exports";
 const PAUSED: &str = "newsletter";
@@ -32,7 +33,7 @@ pub struct Gates {
 
 impl Gates {
     /// Sets the limit and the pause, and enqueues what they hold back.
-    pub async fn set(mill: &Tidemill, plan: &Plan) -> Outcome<Self> {
+    pub async fn set(mill: &Mill, plan: &Plan) -> Outcome<Self> {
         let limit = Limit {
             kind: Some("export".to_owned()),
             per: Per::Tenant,
@@ -46,7 +47,7 @@ impl Gates {
             let tenant = person.tenant.clone();
             Enqueue::new(&Export(person)).tenant(tenant).tag(plan.run.clone())
         };
-        let receipts = mill.enqueue_many((0..EXPORTS).map(export)).await?;
+        let receipts = mill.enqueue_many((0..EXPORTS).map(export).collect()).await?;
         // One is enough, however often the demo runs.
         let once = Unique::by_key("demo").on_duplicate(OnDuplicate::Join);
         let letter = Enqueue::raw("newsletter", r#"{"issue":1}"#).queue(PAUSED).unique(once);
@@ -57,7 +58,7 @@ impl Gates {
     }
 
     /// Asks why an export does not run, until one is held by the limit.
-    pub async fn ask(&mut self, mill: &Tidemill) -> Outcome<()> {
+    pub async fn ask(&mut self, mill: &Mill) -> Outcome<()> {
         if self.answers.len() > 1 {
             return Ok(());
         }
@@ -72,7 +73,7 @@ impl Gates {
     }
 
     /// Takes the limit away again; the pause stays, to be looked at.
-    pub async fn end(&self, mill: &Tidemill) -> Outcome<()> {
+    pub async fn end(&self, mill: &Mill) -> Outcome<()> {
         Ok(mill.set_limit("*", LIMIT, None).await?)
     }
 }

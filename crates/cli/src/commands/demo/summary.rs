@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use serde::Serialize;
-use tidemill::{FlowFilter, FlowId, JobFilter, State, Tidemill};
+use tidemill::{FlowFilter, FlowId, JobFilter, State};
 use tidemill_core::flow::FlowState;
 
 use super::gates::Answer;
@@ -16,6 +16,7 @@ use super::tally::Tally;
 use crate::app::{App, program};
 use crate::duration::short;
 use crate::exit::Outcome;
+use crate::mill::Mill;
 use crate::output::{self, Paint, count, grouped, line};
 
 const PAGE: usize = 1000;
@@ -76,7 +77,7 @@ impl Quantiles {
 impl Summary {
     /// Counts the run's jobs in the store, which is the truth; times come from the tally.
     pub async fn read(
-        mill: &Tidemill,
+        mill: &Mill,
         plan: &Plan,
         tally: &Tally,
         took: Duration,
@@ -213,7 +214,7 @@ impl Flows {
 }
 
 /// How the flows of this run ended: those that began since it did.
-async fn flows(mill: &Tidemill, plan: &Plan) -> Outcome<Flows> {
+async fn flows(mill: &Mill, plan: &Plan) -> Outcome<Flows> {
     let mut flows = Flows::default();
     let mut before = None;
     loop {
@@ -239,18 +240,18 @@ async fn flows(mill: &Tidemill, plan: &Plan) -> Outcome<Flows> {
 }
 
 /// How many jobs of this run there are of each kind in each state.
-async fn states(mill: &Tidemill, run: &str) -> Outcome<BTreeMap<(String, State), u64>> {
+async fn states(mill: &Mill, run: &str) -> Outcome<BTreeMap<(String, State), u64>> {
     let mut states = BTreeMap::new();
     let mut before = None;
     loop {
         let filter =
             JobFilter { tag: Some(run.to_owned()), before, limit: PAGE, ..JobFilter::default() };
-        let page = mill.jobs(&filter).await?;
-        for view in &page {
+        let page = mill.jobs_page(&filter).await?;
+        for view in &page.jobs {
             *states.entry((view.job.kind.clone(), view.state)).or_default() += 1;
         }
-        before = page.last().map(|view| view.job.id);
-        if page.len() < PAGE {
+        before = page.next;
+        if before.is_none() {
             return Ok(states);
         }
     }

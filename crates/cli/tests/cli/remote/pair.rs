@@ -11,11 +11,7 @@ use crate::mill::{Ended, Mill, PATIENCE, feed, stop};
 
 /// What only a store can do, with what it needs to be understood.
 const OF_A_STORE: &[&[&str]] = &[
-    &["demo"],
     &["serve"],
-    &["migrate"],
-    &["doctor"],
-    &["bench"],
     &["keys", "list"],
     &["keys", "rotate"],
     &["workflows", "replay", "--with", "true"],
@@ -67,13 +63,7 @@ impl Side {
 impl Pair {
     pub fn new(make: fn() -> Mill, json: bool) -> Self {
         let mills = [make(), make()];
-        let started = mills.each_ref().map(|mill| {
-            let mut command = mill.command(&["--json", "serve", "--listen", "127.0.0.1:0"]);
-            let server = Process::spawn(&mut command).unwrap();
-            let line = server.next_line(PATIENCE).unwrap();
-            let told: serde_json::Value = serde_json::from_str(&line).unwrap();
-            (server, told["url"].as_str().unwrap().to_owned())
-        });
+        let started = mills.each_ref().map(|mill| mill.serve(&[]));
         let leaves = commands(&mills[0], &[]);
         let ([asked, served], [(beside, _), (before, url)]) = (mills, started);
         let store = asked.url().to_owned();
