@@ -14,8 +14,8 @@ use tidemill::core::{NewJob, span::Span};
 use tidemill::store::Error as StoreError;
 use tidemill::store::run::EntryRow;
 use tidemill::{
-    Broker, Input, JobId, Output, Payload, Receipt, RunView, Timestamp, Worker, WorkerId,
-    async_trait,
+    Broker, History, Input, JobId, Output, Payload, Receipt, RunFilter, RunPage, RunView,
+    Timestamp, Worker, WorkerId, async_trait,
 };
 
 use crate::error::Error;
@@ -23,7 +23,7 @@ use crate::http::{Client, path};
 
 type Told<T> = Result<T, StoreError>;
 
-/// What a server may have against a worker that registers.
+/// What a server may have against a worker that registers, or replays.
 const REFUSALS: [&str; 6] = [
     "credential_missing",
     "credential_refused",
@@ -169,6 +169,18 @@ impl Broker for Server {
     async fn object(&self, name: &str, key: &str) -> Told<Option<Payload>> {
         let found = self.0.get(&path(["objects", name]), &[("key", key)]).await;
         Ok(or_none(found, "object_unknown")?.map(|Object { state }| state))
+    }
+
+    async fn runs_page(&self, filter: &RunFilter) -> tidemill::Result<RunPage> {
+        self.0.runs_page(filter).await.map_err(not_taken)
+    }
+
+    async fn history(&self, run: JobId) -> tidemill::Result<Option<History>> {
+        let path = path(["workflows", &run.to_string(), "history"]);
+        match self.0.get(&path, &[("whole", "true")]).await {
+            Err(error) if matches!(error.code(), "job_unknown" | "run_unknown") => Ok(None),
+            history => history.map(Some).map_err(not_taken),
+        }
     }
 
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Told<Vec<Receipt>> {

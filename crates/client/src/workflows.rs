@@ -5,9 +5,11 @@ use std::time::Duration;
 use http::Method;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use tidemill::core::span::Span;
 use tidemill::{
-    CancelAnswer, ForkAs, History, JobId, Recorded, RunActView, RunFilter, RunView, Signal,
+    CancelAnswer, ForkAs, History, JobId, Recorded, RunActView, RunFilter, RunHead, RunPage,
+    RunView, Signal, State,
 };
 use tidemill_core::cursor;
 use tokio::time::Instant;
@@ -18,6 +20,9 @@ use crate::jobs::{known, message};
 
 /// One question waits so long at most for its answer; a server may have less patience, and is asked again.
 const ANSWER_MAX: Duration = Duration::from_secs(50);
+
+/// The list that its cursors are of.
+const LIST: &str = "runs";
 
 #[derive(Serialize)]
 struct Asked<'a> {
@@ -30,7 +35,15 @@ struct Asked<'a> {
 
 #[derive(Deserialize)]
 struct Page {
-    runs: Vec<RunView>,
+    runs: Vec<Raw>,
+    next: Option<String>,
+}
+
+/// What a row of a page has beside the run.
+#[derive(Deserialize)]
+struct Stand {
+    kind: String,
+    job_state: State,
 }
 
 #[derive(Deserialize)]
@@ -85,14 +98,26 @@ struct Object {
 impl Client {
     /// Runs of workflows, newest first.
     pub async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunView>> {
+        Ok(self.runs_page(filter).await?.runs.into_iter().map(|head| head.run).collect())
+    }
+
+    /// The same with the kinds of the runs and where the next page begins. A page of what a credential reaches may be
+    /// short, or empty, and others follow.
+    pub async fn runs_page(&self, filter: &RunFilter) -> Result<RunPage> {
         let asked = Asked {
             kind: filter.kind.as_deref(),
             parked: filter.parked,
             unfinished: filter.unfinished,
-            cursor: filter.before.map(|id| cursor::write("runs", &id.to_string())),
+            cursor: filter.before.map(|id| cursor::write(LIST, &id.to_string())),
             limit: filter.page_rows(),
         };
-        Ok(self.get::<Page>(&path(["workflows"]), &asked).await?.runs)
+        let Page { runs, next } = self.get(&path(["workflows"]), &asked).await?;
+        let runs = runs.iter().map(|row| head(row)).collect::<serde_json::Result<_>>();
+        let runs = runs.map_err(|error| self.unreadable(error.to_string()))?;
+        let place = |next: &String| cursor::read(LIST, next)?.parse().ok();
+        let unplaced = || self.unreadable("the next page has no place".to_owned());
+        let next = next.map(|next| place(&next).ok_or_else(unplaced)).transpose()?;
+        Ok(RunPage { runs, next })
     }
 
     /// A run, if the job is one.
@@ -248,6 +273,12 @@ fn written<T: Serialize + ?Sized>(value: &T) -> Result<Raw> {
         tidemill::Error::from(tidemill_core::Error::PayloadNotJson { reason: error.to_string() })
     });
     Ok(written?)
+}
+
+/// A run and the rest of its row, read apart: flattened, the digits of what it shows of itself would be lost.
+fn head(row: &RawValue) -> serde_json::Result<RunHead> {
+    let Stand { kind, job_state } = serde_json::from_str(row.get())?;
+    Ok(RunHead { run: serde_json::from_str(row.get())?, kind, job_state })
 }
 
 fn of(id: JobId, what: &str) -> Path {

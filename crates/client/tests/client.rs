@@ -12,6 +12,7 @@ mod client {
     mod jobs;
     mod queues;
     mod refused;
+    mod replay;
     mod runs;
     mod schedules;
     mod streams;

@@ -20,6 +20,8 @@ pub struct Kit {
     pub mill: Tidemill,
     pub server: Server,
     pub client: Client,
+    /// Where its store is.
+    pub url: String,
     /// Gone with it.
     folder: Option<TempDir>,
 }
@@ -111,7 +113,7 @@ impl Kit {
         let mill = Tidemill::open(url).await.unwrap();
         let server = serve(&mill, 0).await;
         let client = Client::new(&format!("http://{}", server.address())).unwrap();
-        Self { mill, server, client, folder }
+        Self { mill, server, client, url: url.to_owned(), folder }
     }
 
     /// A worker that has no handlers yet.
@@ -124,7 +126,7 @@ impl Kit {
 
     /// The same with another server in the place of the first, which was away meanwhile.
     pub async fn restart(self, meanwhile: impl AsyncFnOnce(&Tidemill, &Away)) -> Self {
-        let Self { mill, server, client, folder } = self;
+        let Self { mill, server, client, url, folder } = self;
         let (port, began) = (server.address().port(), Instant::now());
         server.stop().await;
         assert!(began.elapsed() < Settings::default().drain, "it waits for nobody who waits");
@@ -132,7 +134,7 @@ impl Kit {
         meanwhile(&mill, &away).await;
         drop(away);
         let server = serve(&mill, port).await;
-        Self { mill, server, client, folder }
+        Self { mill, server, client, url, folder }
     }
 
     /// Waits for the end of a job.

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidemill::{CancelAnswer, ForkAs, RunActView, RunFilter, RunView, Signal};
+use tidemill_core::access::Act;
 use tidemill_core::span::Span;
 use tidemill_core::{JobId, State as JobState};
 use utoipa_axum::router::OpenApiRouter;
@@ -19,6 +20,7 @@ use crate::access::Caller;
 use crate::api::App;
 use crate::cursor;
 use crate::extract::{Body, Named, Params};
+use crate::hidden::Whole;
 use crate::problem::{Answer, Problem, Refusal};
 
 const LIST: &str = "runs";
@@ -105,16 +107,30 @@ async fn show(
     Ok(Json(Run { view, kind: job.job.kind, job_state: job.state }))
 }
 
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Export {
+    /// With what this server hides, for a replay: only for those who may work, unless nothing is hidden.
+    #[serde(default)]
+    whole: bool,
+}
+
 /// Everything that the code of a run saw, in order: its journal and its mail. A fixture for tests of the workflow.
 #[utoipa::path(get, path = "/v1/workflows/{id}/history", operation_id = "run_history", tag = "workflows",
-    params(("id" = JobId, Path)), responses((status = 200, body = serde_json::Value)))]
+    params(("id" = JobId, Path), Export), responses((status = 200, body = serde_json::Value)))]
 async fn history(
     State(app): State<Arc<App>>,
     caller: Caller,
     Named(id): Named<JobId>,
-) -> Answer<Json<tidemill::History>> {
+    Params(Export { whole }): Params<Export>,
+) -> Answer<(Option<Extension<Whole>>, Json<tidemill::History>)> {
     caller.check_job(&app, id).await?;
-    Ok(Json(app.mill.history(id).await?))
+    // Code that is led along a history with a mark in it would be said to differ from what it follows.
+    if whole && !app.mill.hidden().is_empty() {
+        caller.check_act(Act::Work)?;
+    }
+    Ok((whole.then_some(Extension(Whole)), Json(app.mill.history(id).await?)))
 }
 
 /// What was done with a run from outside, in order: who, when, why.

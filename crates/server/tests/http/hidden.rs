@@ -62,6 +62,10 @@ async fn hidden_fields_are_seen_by_workers_alone(kit: Kit) {
     let whole = get(&hand, &journal).await.is(200).body.to_string();
     assert!(whole.contains(SECRETS[1]), "who runs it has what it wrote: {whole}");
     is_hidden(&get(&viewer, &journal).await.is(200));
+    let history = format!("/v1/workflows/{id}/history?whole=true");
+    let whole = get(&hand, &history).await.is(200).body;
+    assert_eq!(whole["job"]["payload"], payload(), "who would run it can replay it");
+    get(&viewer, &history).await.refused(403, "role_refused", "worker");
     for field in ["password=tulips-and-roses", "card={\"number\":\"4111111111111111\"}"] {
         let path = format!("/v1/dead?payload_field={field}");
         get(&admin, &path).await.refused(400, "search_hidden", "");

@@ -2,6 +2,7 @@
 
 pub mod act;
 pub mod history;
+pub mod page;
 
 use std::time::Duration;
 

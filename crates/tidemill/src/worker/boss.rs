@@ -15,7 +15,7 @@ use tidemill_core::{
     Clock, Error as Invalid, Job, JobId, Limits, NewJob, Payload, Token, WorkerId,
 };
 use tidemill_store::flow::{Input, Output};
-use tidemill_store::run::{Append, EntryRow, RunView};
+use tidemill_store::run::{Append, EntryRow, RunFilter, RunView};
 use tidemill_store::stream::{StreamAnswer, StreamItem};
 use tidemill_store::{Hint, Receipt, Wake};
 use tokio::sync::broadcast::Receiver;
@@ -24,6 +24,8 @@ use tokio::sync::mpsc;
 use crate::engine::Tidemill;
 use crate::engine::rules::Known;
 use crate::engine::trace;
+use crate::engine::workflow::history::History;
+use crate::engine::workflow::page::RunPage;
 use crate::error::{Error, Result};
 use crate::worker::broker::Broker;
 use crate::worker::durable::drive::mail_came;
@@ -220,6 +222,25 @@ impl Boss {
         let id = job.id;
         let receipts = boss.broker.enqueue(vec![job]).await?;
         Ok(receipts.first().copied().unwrap_or(Receipt::Enqueued { id }))
+    }
+
+    /// A page of runs, for a replay.
+    pub(crate) async fn runs_page(&self, filter: &RunFilter) -> Result<RunPage> {
+        match self {
+            Self::Here(mill) => mill.runs_page(filter).await,
+            Self::Elsewhere(boss) => boss.broker.runs_page(filter).await,
+        }
+    }
+
+    /// Everything that the code of a run saw; `None` if there is no such run, or it has not begun.
+    pub(crate) async fn history(&self, run: JobId) -> Result<Option<History>> {
+        match self {
+            Self::Here(mill) => match mill.history(run).await {
+                Err(Error::JobUnknown { .. } | Error::RunUnknown { .. }) => Ok(None),
+                history => history.map(Some),
+            },
+            Self::Elsewhere(boss) => boss.broker.history(run).await,
+        }
     }
 
     pub(crate) async fn journal(&self, job: JobId) -> tidemill_store::Result<Journal> {

@@ -12,8 +12,11 @@ use tidemill_core::wire::work::{Ask, Beaten, Card, Pulse, ReportBody, SettledBod
 use tidemill_core::workflow::Mail;
 use tidemill_core::{JobId, NewJob, Payload, WorkerId};
 use tidemill_store::flow::{Input, Output};
-use tidemill_store::run::{EntryRow, RunView};
+use tidemill_store::run::{EntryRow, RunFilter, RunView};
 use tidemill_store::{Receipt, Result};
+
+use crate::engine::workflow::history::History;
+use crate::engine::workflow::page::RunPage;
 
 /// Gives work to a [`Worker`](crate::Worker) of this process, and takes what comes of it, somewhere else.
 ///
@@ -62,6 +65,13 @@ pub trait Broker: Send + Sync + 'static {
 
     /// What an object is, if anything is kept under this name and key.
     async fn object(&self, name: &str, key: &str) -> Result<Option<Payload>>;
+
+    /// A page of runs, newest first, for a replay: like [`register`](Self::register) it is asked for whoever starts the
+    /// worker, so a refusal keeps its own code.
+    async fn runs_page(&self, filter: &RunFilter) -> crate::Result<RunPage>;
+
+    /// Everything that the code of a run saw, with nothing hidden; `None` if there is no such run, or it has not begun.
+    async fn history(&self, run: JobId) -> crate::Result<Option<History>>;
 
     /// Enqueues jobs: all or none. Sent again, they are enqueued once.
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>>;

@@ -15,8 +15,8 @@ use tidemill_core::workflow::{Diff, Parked, Waits};
 use tidemill_core::{ErrorClass, JobId, Payload, Token};
 use tidemill_store::run::{PAGE_RUNS_MAX, RunFilter};
 
-use crate::engine::Tidemill;
 use crate::engine::workflow::history::History;
+use crate::engine::workflow::page::RunPage;
 use crate::error::{Error, Result};
 use crate::worker::Worker;
 use crate::worker::context::Context;
@@ -113,7 +113,8 @@ pub struct RunsToReplay {
 
 impl Worker {
     /// Leads its handlers along the histories of runs under way, of the kinds it knows: before a deploy it says which
-    /// of them the new code would not understand. It only reads, and runs no body of a step.
+    /// of them the new code would not understand. It only reads, and runs no body of a step. The runs are those of
+    /// the store, or of the server, that the worker would work for.
     ///
     /// ```
     /// # use tidemill::{RunsToReplay, Tidemill};
@@ -125,10 +126,9 @@ impl Worker {
     /// ```
     pub async fn replay_runs(self, which: &RunsToReplay) -> Result<Vec<RunReplay>> {
         let shop = self.into_shop()?;
-        let mill = shop.boss.mill()?;
         let mut replays = Vec::new();
         if let Some(run) = which.run {
-            replays.extend(replay_run(&shop, mill, run).await?);
+            replays.extend(replay_run(&shop, run).await?);
             return Ok(replays);
         }
         let mut page = RunFilter {
@@ -138,25 +138,23 @@ impl Worker {
             ..RunFilter::default()
         };
         loop {
-            let runs = mill.runs(&page).await?;
-            for run in &runs {
-                replays.extend(replay_run(&shop, mill, run.job).await?);
+            let RunPage { runs, next } = shop.boss.runs_page(&page).await?;
+            for head in runs.iter().filter(|head| shop.registry.get(&head.kind).is_some()) {
+                replays.extend(replay_run(&shop, head.run.job).await?);
             }
-            page.before = runs.last().map(|run| run.job);
-            if runs.len() < page.page_rows() {
+            if next.is_none() {
                 return Ok(replays);
             }
+            page.before = next;
         }
     }
 }
 
 /// `None` for a run that is not of a kind that is known here, has not begun, or is forgotten.
-async fn replay_run(shop: &Arc<Shop>, mill: &Tidemill, run: JobId) -> Result<Option<RunReplay>> {
-    let view = mill.job(run).await?;
-    let Some(view) = view.filter(|view| shop.registry.get(&view.job.kind).is_some()) else {
-        return Ok(None);
-    };
-    let Some(history) = mill.history_of(view).await? else { return Ok(None) };
+async fn replay_run(shop: &Arc<Shop>, run: JobId) -> Result<Option<RunReplay>> {
+    let history = shop.boss.history(run).await?;
+    let known = history.filter(|history| shop.registry.get(&history.job.kind).is_some());
+    let Some(history) = known else { return Ok(None) };
     let replayed = replay(shop, &history).await?;
     Ok(Some(RunReplay { run, kind: history.job.kind, version: history.version, replayed }))
 }

@@ -76,7 +76,7 @@ impl Tidemill {
     /// The same of a job that was looked at; `None` if it is no run, or has not begun.
     ///
     /// The job is looked at before its journal, so the journal of one that was done is whole.
-    pub(crate) async fn history_of(&self, view: JobView) -> Result<Option<History>> {
+    async fn history_of(&self, view: JobView) -> Result<Option<History>> {
         let (store, id) = (&self.0.store, view.job.id);
         let (rows, run) = store.journal(id).await?;
         // One that only got mail may be no workflow at all: its code is not run for a look.
