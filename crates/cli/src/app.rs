@@ -47,22 +47,28 @@ pub struct Server {
 
 impl Server {
     fn client(&self) -> Outcome<Client> {
-        let read = |file: &Path| {
-            std::fs::read_to_string(file).map_err(|error| Failure::from(error).at(file.display()))
-        };
-        let token = match &self.token_file {
-            Some(file) => Some(read(file)?),
-            // In a command that `work` runs it is the number that proves a lease, which is no secret of anybody.
-            None => std::env::var("TIDEMILL_TOKEN")
-                .ok()
-                .filter(|token| token.contains(|c: char| !c.is_ascii_digit())),
-        };
+        let token = self.token()?;
         let builder = token
             .into_iter()
             .fold(Client::builder(&self.url), |builder, token| builder.token(token.trim()));
         let trusted = self.ca_file.as_deref().map(read).transpose()?;
         Ok(trusted.into_iter().fold(builder, Builder::trust).build()?)
     }
+
+    /// The secret of the credential, if there is one.
+    pub fn token(&self) -> Outcome<Option<String>> {
+        Ok(match &self.token_file {
+            Some(file) => Some(read(file)?),
+            // In a command that `work` runs it is the number that proves a lease, which is no secret of anybody.
+            None => std::env::var("TIDEMILL_TOKEN")
+                .ok()
+                .filter(|token| token.contains(|c: char| !c.is_ascii_digit())),
+        })
+    }
+}
+
+fn read(file: &Path) -> Outcome<String> {
+    std::fs::read_to_string(file).map_err(|error| Failure::from(error).at(file.display()))
 }
 
 /// Whether a URL is a server's.

@@ -16,8 +16,8 @@ use tidemill::{
     Delivery, Enqueue, Event, Flow, FlowFilter, FlowHead, FlowId, FlowView, ForkAs, Glance, Grant,
     History, JobFilter, JobId, JobPage, JobView, Limit, NamedLimit, PastSlot, Payload, PlanAct,
     PlanId, PlanView, Priority, QueueRules, Receipt, Recorded, RedriveRule, ReplayPace,
-    ReplayReport, Retried, RunActView, RunFilter, RunView, Schedule, Secret, Signal, State,
-    Tidemill, Timestamp, WebhookView, Worker,
+    ReplayReport, Retried, RunActView, RunFilter, RunPage, RunView, Schedule, Secret, Signal,
+    State, Tidemill, Timestamp, WebhookView, Worker,
 };
 use tidemill_client::{Client, Result};
 
@@ -113,8 +113,8 @@ impl Mill {
         resolve_step(id: FlowId, step: &str, output: Option<Payload>, by: &str, why: &str) -> u64;
         /// Waits until a flow has ended.
         wait_flow(id: FlowId, timeout: Duration) -> FlowView;
-        /// Runs of workflows.
-        runs(filter: &RunFilter) -> Vec<RunView>;
+        /// A page of runs of workflows.
+        runs_page(filter: &RunFilter) -> RunPage;
         /// A run, if the job is one.
         run(id: JobId) -> Option<RunView>;
         /// Everything that the code of a run saw.

@@ -12,6 +12,7 @@ struct ClientPage;
 mod audit;
 mod credentials;
 mod dead;
+mod env;
 mod error;
 mod flows;
 mod health;

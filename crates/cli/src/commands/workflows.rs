@@ -7,6 +7,7 @@ mod ask;
 mod diff;
 mod export;
 mod list;
+mod place;
 mod program;
 mod replay;
 mod show;

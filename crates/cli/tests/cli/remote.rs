@@ -6,6 +6,7 @@
 
 mod normal;
 mod pair;
+mod replay;
 
 use tidemill_testkit::certificate::Authority;
 
@@ -173,6 +174,7 @@ fn workflows(pair: &mut Pair) {
     pair.run(&["workflows", "show", "{later}"]).code(3);
     pair.run(&["workflows", "export", "{run}"]);
     pair.run(&["workflows", "diff", "{run}"]).code(5);
+    replay::both(pair);
     pair.run(&["workflows", "update", "{run}", "double", "1", "--timeout", "10ms"]).code(7);
     pair.run(&["workflows", "object", "doubles", "a"]).code(3);
     pair.run(&["workflows", "pause", "{run}", "--why", "to look"]);

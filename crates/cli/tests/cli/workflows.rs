@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidemill::{Context, Enqueue, Fail, History, Job, JobId, Tidemill, testing};
 
-use crate::mill::Mill;
+use crate::mill::{Ended, Mill, feed};
 use crate::program;
 
 #[derive(Serialize, Deserialize)]
@@ -206,6 +206,43 @@ fn a_program_is_held_against_runs_under_way_on_sqlite() {
 #[test]
 fn a_program_is_held_against_runs_under_way_on_postgres() {
     deploy(&Mill::postgres());
+}
+
+/// A program that looks elsewhere than where it was told to is not believed: it has its own store, without a run and
+/// with one.
+#[track_caller]
+pub fn looks_elsewhere(other: &Mill, id: &str, ask: impl Fn(&[&str], &str) -> Ended) {
+    let own = program::command("own");
+    let elsewhere = |ended: Ended, what: &str| {
+        ended.code(1).says("replay_elsewhere").says("did not look at the runs of").says(what);
+    };
+    other.run(&["migrate"]).ok();
+    elsewhere(ask(&["workflows", "replay", "--with", &own], other.url()), "says nothing of it");
+    let theirs = begin(other);
+    let speaks = format!("it speaks of {theirs}, which is not there");
+    elsewhere(ask(&["workflows", "replay", "--with", &own], other.url()), &speaks);
+    elsewhere(ask(&["workflows", "replay", id, "--with", &own], other.url()), "says nothing of it");
+    elsewhere(ask(&["workflows", "diff", id, "--with", &own], other.url()), "says nothing of it");
+}
+
+fn own_mind(make: fn() -> Mill) {
+    let (mill, other) = (make(), make());
+    let id = begin(&mill);
+    looks_elsewhere(&other, &id, |args, own| {
+        let mut command = mill.command(args);
+        command.env(program::OWN_STORE, own);
+        feed(command, "")
+    });
+}
+
+#[test]
+fn a_program_that_looks_at_another_store_is_not_believed_on_sqlite() {
+    own_mind(Mill::sqlite);
+}
+
+#[test]
+fn a_program_that_looks_at_another_store_is_not_believed_on_postgres() {
+    own_mind(Mill::postgres);
 }
 
 /// A step that is stuck, and one that returned something wrong.

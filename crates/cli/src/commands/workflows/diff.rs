@@ -5,13 +5,11 @@ use serde_json::json;
 use tidemill::core::workflow::Parked;
 use tidemill::{JobId, Replayed};
 
-use super::{advice, program};
+use super::{advice, place, program};
 use crate::app::App;
 use crate::duration::Span;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
-
-const WHY_STORE: &str = "the program reads runs from the store";
 
 /// Which run, and with which program.
 #[derive(Debug, clap::Args)]
@@ -51,10 +49,11 @@ async fn parked(app: &App, id: JobId) -> Outcome {
 /// What a program makes of it.
 async fn anew(app: &App, id: JobId, command: &str, timeout: Span) -> Outcome {
     // Whether it is a run at all is said by us, not by the program.
-    let mill = app.open_existing_store(WHY_STORE).await?;
+    let mill = app.open_existing().await?;
     let kind = mill.history(id).await?.job.kind;
     mill.close().await;
     let said = program::replay(app, command, &id.to_string(), timeout.0).await?;
+    place::refuse_silence(app, &said, id, &kind)?;
     let Some(found) = said.replays.into_iter().find(|replay| replay.run == id) else {
         let message = format!("the program has no handler for the kind {kind:?}");
         return Err(Failure::new(Exit::NotFound, "handler_missing", message));

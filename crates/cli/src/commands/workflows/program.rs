@@ -1,7 +1,7 @@
 //! Starts a program of somebody's and lets its workers replay: they look at runs and say what their code makes of them.
 //!
-//! The program gets `TIDEMILL_REPLAY` and the store in its environment. Whatever else it prints is passed on to stderr.
-//! One that does not answer in time is ended; it refuses to call silence an answer.
+//! The program gets `TIDEMILL_REPLAY`, and the store or the server, in its environment. Whatever else it prints is
+//! passed on to stderr. One that does not answer in time is ended; it refuses to call silence an answer.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -13,6 +13,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio_util::task::TaskTracker;
 
+use super::place;
 use crate::app::{App, interrupted};
 use crate::commands::work::group::Group;
 use crate::exit::{Exit, Failure, Outcome};
@@ -52,7 +53,7 @@ pub async fn replay(app: &App, program: &str, which: &str, limit: Duration) -> O
     let group = leader.map(|leader| Group::new(leader, GRACE, ending.clone(), None));
     let stop = interrupted();
     let ended = tokio::select! {
-        ended = listen(&mut child) => ended,
+        ended = listen(app, &mut child) => ended,
         () = tokio::time::sleep(limit) => {
             let message = format!("the program had not ended after {limit:?}, and was made to");
             Err(Failure::new(Exit::Timeout, "replay_timeout", message)
@@ -72,13 +73,14 @@ pub async fn replay(app: &App, program: &str, which: &str, limit: Duration) -> O
 fn start(app: &App, program: &str, which: &str) -> Outcome<Child> {
     let mut command = Command::new("sh");
     command.arg("-c").arg(program).process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
-    command.env("TIDEMILL_REPLAY", which).env("TIDEMILL_STORE", app.url());
+    command.env("TIDEMILL_REPLAY", which);
+    place::tell(app, &mut command)?;
     let failed =
         |e| Failure::new(Exit::Failed, "io", format!("the program cannot be started: {e}"));
     command.spawn().map_err(failed)
 }
 
-async fn listen(child: &mut Child) -> Outcome<Said> {
+async fn listen(app: &App, child: &mut Child) -> Outcome<Said> {
     let mut said = Said::default();
     if let Some(stdout) = child.stdout.take() {
         let mut lines = BufReader::new(stdout).lines();
@@ -90,9 +92,7 @@ async fn listen(child: &mut Child) -> Outcome<Said> {
     if said.workers == 0 {
         let message =
             format!("the program ended ({status}) and no worker of it has looked at runs");
-        return Err(Failure::new(Exit::Failed, "replay_silent", message).hint(
-            "it must come to Worker::run or Worker::start, with the store of TIDEMILL_STORE",
-        ));
+        return Err(Failure::new(Exit::Failed, "replay_silent", message).hint(place::advice(app)));
     }
     Ok(said)
 }

@@ -4,22 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use comfy_table::{Cell, Color};
 use serde_json::json;
-use tidemill::{JobId, Replayed, RunFilter, RunReplay};
+use tidemill::{JobId, Replayed, RunFilter, RunPage, RunReplay};
 
+use super::place;
 use super::program::{self, Said};
 use crate::app::App;
 use crate::duration::Span;
 use crate::exit::{Exit, Outcome};
+use crate::mill::Mill;
 use crate::output::{self, count};
-
-const WHY_STORE: &str = "the program reads runs from the store";
 
 /// Which program, and which runs.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Only this run, also if it has finished
     id: Option<JobId>,
-    /// The new program: a command that runs its workers, started by `sh -c` with TIDEMILL_REPLAY and TIDEMILL_STORE
+    /// The new program: a command that runs its workers, started by `sh -c` with TIDEMILL_REPLAY and TIDEMILL_STORE,
+    /// or TIDEMILL_SERVER and its token
     #[arg(long = "with", value_name = "CMD")]
     program: String,
     /// Only runs of this kind
@@ -38,8 +39,14 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         (None, Some(kind)) => format!("kind:{kind}"),
         (None, None) => "all".to_owned(),
     };
-    let runs = under_way(app, id, kind).await?;
+    let mill = app.open_existing().await?;
+    let runs = under_way(&mill, id, kind).await?;
     let said = program::replay(app, &program, &which, timeout.0).await?;
+    match id.and_then(|id| runs.get_key_value(&id)) {
+        Some((id, kind)) => place::refuse_silence(app, &said, *id, kind)?,
+        None => place::refuse_other(app, &mill, &said, &runs).await?,
+    }
+    mill.close().await;
     let strange: BTreeMap<JobId, String> =
         runs.into_iter().filter(|(_, kind)| !said.kinds.contains(kind)).collect();
     if app.json {
@@ -58,30 +65,24 @@ pub async fn run(app: &App, args: Args) -> Outcome {
 
 /// The runs that should be looked at, with their kinds.
 async fn under_way(
-    app: &App,
+    mill: &Mill,
     id: Option<JobId>,
     kind: Option<String>,
 ) -> Outcome<BTreeMap<JobId, String>> {
-    let mill = app.open_existing_store(WHY_STORE).await?;
-    let mut found = BTreeMap::new();
     if let Some(id) = id {
-        let history = mill.history(id).await?;
-        found.insert(id, history.job.kind);
-    } else {
-        let mut page = RunFilter { kind, unfinished: true, limit: 1000, ..RunFilter::default() };
-        loop {
-            let runs = mill.runs(&page).await?;
-            for run in runs.iter().filter(|run| run.waits.is_some()) {
-                found.extend(mill.job(run.job).await?.map(|view| (run.job, view.job.kind)));
-            }
-            page.before = runs.last().map(|run| run.job);
-            if runs.len() < page.page_rows() {
-                break;
-            }
-        }
+        return Ok(BTreeMap::from([(id, mill.history(id).await?.job.kind)]));
     }
-    mill.close().await;
-    Ok(found)
+    let mut found = BTreeMap::new();
+    let mut page = RunFilter { kind, unfinished: true, limit: 1000, ..RunFilter::default() };
+    loop {
+        let RunPage { runs, next } = mill.runs_page(&page).await?;
+        let waiting = runs.into_iter().filter(|head| head.run.waits.is_some());
+        found.extend(waiting.map(|head| (head.run.job, head.kind)));
+        if next.is_none() {
+            return Ok(found);
+        }
+        page.before = next;
+    }
 }
 
 /// What became of a run, with its answer in a word.

@@ -38,10 +38,10 @@ pub async fn run(app: &App, id: JobId) -> Outcome {
     let facts = [
         ("id", id.to_string()),
         ("kind", view.job.kind.clone()),
-        ("state", word(&run, &view).to_owned()),
+        ("state", word(&run, view.state).to_owned()),
         ("began", format!("{:.3}  ({})", run.began_at, relative(run.began_at, now))),
         ("version", run.version.clone()),
-        ("waits for", waits(&run, &view)),
+        ("waits for", waits(&run, view.state)),
         (
             "until",
             run.waits.as_ref().and_then(|w| w.until).map(|at| at.to_string()).unwrap_or_default(),
@@ -61,7 +61,7 @@ pub async fn run(app: &App, id: JobId) -> Outcome {
     if !journal.is_empty() || !acts.is_empty() {
         timeline(&journal, &acts, now);
     }
-    if word(&run, &view) == "parked" {
+    if word(&run, view.state) == "parked" {
         advice::parked(app, id);
     }
     Ok(Exit::Ok)
