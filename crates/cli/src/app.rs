@@ -128,19 +128,6 @@ impl App {
         self.open().await
     }
 
-    /// Opens the store, and no server; `why` says what a server is not good for here.
-    pub async fn open_store(&self, why: &str) -> Outcome<Tidemill> {
-        self.refuse_server(why)?;
-        self.opened(Tidemill::builder()).await
-    }
-
-    /// Opens a store that should be there, and no server.
-    pub async fn open_existing_store(&self, why: &str) -> Outcome<Tidemill> {
-        self.refuse_server(why)?;
-        self.refuse_missing()?;
-        self.open_store(why).await
-    }
-
     /// Refuses a server, where only a store will do.
     pub fn refuse_server(&self, why: &str) -> Outcome<()> {
         let Some(server) = &self.server else { return Ok(()) };

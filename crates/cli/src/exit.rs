@@ -152,6 +152,10 @@ fn known(code: &str) -> (Exit, Option<&'static str>) {
             Exit::Unavailable,
             Some("TIDEMILL_KEYS_FILE names a file with keys; `tidemill keys list` names them"),
         ),
+        "encryption_off" => (
+            Exit::Usage,
+            Some("TIDEMILL_KEYS_FILE names a file with keys; `tidemill keys --help` says more"),
+        ),
         "server_unreachable" | "answer_unreadable" => {
             (Exit::Unavailable, Some("check --server or TIDEMILL_SERVER, and that it runs"))
         }

@@ -14,10 +14,10 @@ use tidemill::store::{DeadGroup, DeadLetter, FireView, QueueView, ScheduleView, 
 use tidemill::{
     Alert, Backfill, CancelAnswer, ComingSlot, CredentialId, CredentialView, DeadFilter, DeadPlace,
     Delivery, Enqueue, Event, Flow, FlowFilter, FlowHead, FlowId, FlowView, ForkAs, Glance, Grant,
-    History, JobFilter, JobId, JobPage, JobView, Limit, NamedLimit, PastSlot, Payload, PlanAct,
-    PlanId, PlanView, Priority, QueueRules, Receipt, Recorded, RedriveRule, ReplayPace,
-    ReplayReport, Retried, RunActView, RunFilter, RunPage, RunView, Schedule, Secret, Signal,
-    State, Tidemill, Timestamp, WebhookView, Worker,
+    History, JobFilter, JobId, JobPage, JobView, KeyCount, Limit, NamedLimit, PastSlot, Payload,
+    PlanAct, PlanId, PlanView, Priority, QueueRules, Receipt, Recorded, RedriveRule, ReplayPace,
+    ReplayReport, Retried, Rotated, RunActView, RunFilter, RunPage, RunView, Schedule, Secret,
+    Signal, State, Tidemill, Timestamp, WebhookView, Worker,
 };
 use tidemill_client::{Client, Result};
 
@@ -145,6 +145,16 @@ impl Mill {
         fork_run(id: JobId, step: &str, fork: ForkAs, by: &str, why: &str) -> JobId;
         /// Calls a run off.
         cancel_run(id: JobId, by: &str, why: &str) -> CancelAnswer;
+        /// How many rows each key holds.
+        key_counts() -> Vec<KeyCount>;
+    }
+
+    /// Puts everything under the first key; `told` hears how far it has come.
+    pub async fn rotate_keys(&self, told: impl FnMut(Rotated)) -> Result<Rotated> {
+        match self {
+            Self::Store(mill) => Ok(mill.rotate_keys(told).await?),
+            Self::Server(client) => client.rotate_keys(told).await,
+        }
     }
 
     /// Checks a job, as far as it can be here.

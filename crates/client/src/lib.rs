@@ -18,6 +18,7 @@ mod flows;
 mod health;
 mod http;
 mod jobs;
+mod keys;
 mod queues;
 mod schedules;
 mod stream;

@@ -10,6 +10,7 @@ mod client {
     mod dead;
     mod doorman;
     mod jobs;
+    mod keys;
     mod queues;
     mod refused;
     mod replay;

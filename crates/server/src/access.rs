@@ -112,6 +112,8 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("GET", "/v1/workers", Need::Act(Act::Look)),
     ("GET", "/v1/alerts", Need::Act(Act::Look)),
     ("GET", "/v1/audit", Need::Act(Act::Administer)),
+    ("GET", "/v1/keys", Need::Act(Act::Administer)),
+    ("POST", "/v1/keys/rotate", Need::Act(Act::Administer)),
     ("POST", "/v1/workers", Need::Act(Act::Work)),
     ("DELETE", "/v1/workers/{id}", Need::Act(Act::Work)),
     ("POST", "/v1/workers/{id}/beat", Need::Act(Act::Work)),

@@ -26,8 +26,8 @@ use crate::guard::guard;
 use crate::problem::{Problem, Refusal};
 use crate::query::{self, Known};
 use crate::routes::{
-    alerts, audit, dead, doctor, flows, health, jobs, journal, limits, metrics, overview, plans,
-    queues, rules, schedules, streams, tokens, webhooks, work, workers, workflows,
+    alerts, audit, dead, doctor, flows, health, jobs, journal, keys, limits, metrics, overview,
+    plans, queues, rules, schedules, streams, tokens, webhooks, work, workers, workflows,
 };
 use crate::settings::Settings;
 use crate::tls::Tls;
@@ -82,6 +82,7 @@ impl App {
         (name = "workers", description = "Who works"),
         (name = "work", description = "What a worker does: register, claim, settle, beat, keep a journal"),
         (name = "audit", description = "Who did what"),
+        (name = "keys", description = "Keys that values are encrypted with, and their change"),
         (name = "tokens", description = "Who may talk to the server, and what they may do"),
         (name = "health", description = "Whether the server lives, and can do its work"),
     )
@@ -110,6 +111,7 @@ fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .merge(doctor::routes())
         .merge(tokens::routes())
         .merge(audit::routes())
+        .merge(keys::routes())
         .merge(work::routes())
         .merge(journal::routes())
         .split_for_parts();

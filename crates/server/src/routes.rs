@@ -8,6 +8,7 @@ pub(crate) mod flows;
 pub(crate) mod health;
 pub(crate) mod jobs;
 pub(crate) mod journal;
+pub(crate) mod keys;
 pub(crate) mod limits;
 pub(crate) mod metrics;
 pub(crate) mod overview;

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use tidemill::Reach;
 use tidemill_core::webhook::target::Policy;
 
 use crate::tls::TlsFiles;
@@ -51,6 +52,8 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// How long a stream is followed before the client has to come again, and show who it is.
     pub stream_for: Duration,
+    /// How far one request goes that walks through the whole store, as for keys; the next goes on there.
+    pub reach: Reach,
     /// How long requests under way may take when the server stops.
     pub drain: Duration,
 }
@@ -73,6 +76,7 @@ impl Default for Settings {
             streams_max: 15_000,
             heartbeat: Duration::from_secs(15),
             stream_for: Duration::from_hours(1),
+            reach: Reach::default(),
             drain: Duration::from_secs(10),
         }
     }

@@ -17,6 +17,7 @@ mod http {
     mod flows;
     mod hidden;
     mod jobs;
+    mod keys;
     mod limits;
     mod live;
     mod metrics;

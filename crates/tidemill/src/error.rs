@@ -275,6 +275,9 @@ pub enum Error {
         /// How many.
         max: usize,
     },
+    /// What is encrypted cannot be put under a first key: there is none.
+    #[error("there is no key to encrypt with")]
+    EncryptionOff,
     /// The system gives no random bytes, so no secret can be made.
     #[error("the operating system gives no random bytes: {reason}")]
     RandomUnavailable {
@@ -380,6 +383,7 @@ impl Error {
             Self::CredentialUnknown { .. } => "credential_unknown",
             Self::WebhookUnknown { .. } => "webhook_unknown",
             Self::CredentialsTooMany { .. } => "credentials_too_many",
+            Self::EncryptionOff => "encryption_off",
             Self::RandomUnavailable { .. } => "random_unavailable",
             Self::StoreElsewhere => "store_elsewhere",
             Self::TransactionElsewhere { .. } => "transaction_elsewhere",

@@ -68,7 +68,7 @@ pub use engine::depth::{Watermark, Watermarks};
 pub use engine::enqueue::Target;
 pub use engine::flow::Building;
 pub use engine::flow::new::Flow;
-pub use engine::keys::{KeyCount, Rotated};
+pub use engine::keys::{KeyCount, Reach, Rotated};
 pub use engine::limit::{LimitState, NamedLimit};
 pub use engine::measure::glance::Glance;
 pub use engine::measure::names::METRICS;

@@ -3,14 +3,13 @@
 //! Keys come from a file or the environment, never from the command line, where everybody on the machine reads them.
 
 use comfy_table::Cell;
-use tidemill::Keyring;
+use tidemill::{Keyring, Rotated};
 
 use crate::app::App;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::mill::Mill;
 use crate::output;
 use crate::progress::Late;
-
-const WHY_STORE: &str = "keys stay where the store is";
 
 const AFTER_HELP: &str = "\
 Keys are read from the file that TIDEMILL_KEYS_FILE names, or from TIDEMILL_KEYS itself: one to a line, an id and
@@ -21,7 +20,9 @@ Keys are read from the file that TIDEMILL_KEYS_FILE names, or from TIDEMILL_KEYS
   tidemill keys list
 
 To change a key: put a new one on the second line everywhere, then on the first line everywhere, then
-`tidemill keys rotate`; when `tidemill keys list` says that the old one holds nothing, take it away.";
+`tidemill keys rotate`; when `tidemill keys list` says that the old one holds nothing, take it away.
+
+With --server, `list` and `rotate` are about the keys of the server; it tells their ids and counts alone.";
 
 /// What is to be done.
 #[derive(Debug, clap::Args)]
@@ -58,7 +59,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
 }
 
 async fn list(app: &App) -> Outcome {
-    let mill = app.open_existing_store(WHY_STORE).await?;
+    let mill = app.open_existing().await?;
     let counts = Late::wait("counting").during(mill.key_counts()).await;
     mill.close().await;
     let counts = counts?;
@@ -83,18 +84,19 @@ async fn list(app: &App) -> Outcome {
     Ok(Exit::Ok)
 }
 
+async fn rotate_all(mill: &Mill) -> Outcome<Rotated> {
+    let counts = Late::wait("counting").during(mill.key_counts()).await?;
+    let mut bar = Late::new("rotating", Some(counts.iter().map(|count| count.rows).sum()));
+    Ok(mill.rotate_keys(|so_far| bar.set(so_far.seen)).await?)
+}
+
 async fn rotate(app: &App) -> Outcome {
-    app.refuse_server(WHY_STORE)?;
-    if crate::app::keys()?.is_empty() {
-        return Err(Failure::usage("there is no key to encrypt with").hint(
-            "name a file with keys by TIDEMILL_KEYS_FILE; `tidemill keys --help` says more",
-        ));
+    // Known without a walk; a server knows its own.
+    if app.server.is_none() && crate::app::keys()?.is_empty() {
+        return Err(tidemill::Error::EncryptionOff.into());
     }
-    let mill = app.open_existing_store(WHY_STORE).await?;
-    let rows = mill.key_counts().await?.iter().map(|count| count.rows).sum();
-    let mut bar = Late::new("rotating", Some(rows));
-    let rotated = mill.rotate_keys(|so_far| bar.set(so_far.seen)).await;
-    drop(bar);
+    let mill = app.open_existing().await?;
+    let rotated = rotate_all(&mill).await;
     mill.close().await;
     let rotated = rotated?;
     if app.json {

@@ -1,6 +1,8 @@
 //! `tidemill keys`: keys from the environment, what they hold, and their change, over processes.
 
-use super::mill::{Ended, Mill, feed};
+use tidemill_testkit::Process;
+
+use super::mill::{Ended, Mill, PATIENCE, feed, stop};
 
 const MARKER: &str = "pssst-4711";
 
@@ -42,6 +44,71 @@ fn keys_are_changed_on_postgres() {
     keys_are_changed(&Mill::postgres());
 }
 
+/// A server with these keys that wants to know who asks, and its URL.
+fn serve(mill: &Mill, keys: &str) -> (Process, String) {
+    let file = mill.file("keys of the server");
+    std::fs::write(&file, keys).unwrap();
+    let args = ["--json", "serve", "--listen", "127.0.0.1:0", "--require-token"];
+    let mut command = mill.command(&args);
+    command.env("TIDEMILL_KEYS_FILE", file);
+    let server = Process::spawn(&mut command).unwrap();
+    let line = server.next_line(PATIENCE).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+    (server, told["url"].as_str().unwrap().to_owned())
+}
+
+/// Whoever asks the server has neither a key nor the store.
+fn a_server_changes_its_keys_as_a_store_does(mill: &Mill) {
+    let line = |id: &str| mill.run(&["keys", "new", id]).ok().stdout;
+    let (old, new) = (line("2025"), line("2026"));
+    for _ in 0..3 {
+        with(mill, &old, &["enqueue", "pay", "{\"card\":4711}"]).ok();
+    }
+    let token = |role: &str| mill.run(&["token", "create", role, "--role", role]).ok().stdout;
+    let (admin, operator) = (token("admin"), token("operator"));
+    let ask = |url: &str, token: &str, args: &[&str]| {
+        let mut command = mill.command(args);
+        command.env_remove("TIDEMILL_STORE").env("TIDEMILL_SERVER", url);
+        command.env("TIDEMILL_TOKEN", token.trim());
+        feed(command, "")
+    };
+    let same = |url: &str, keys: &str, args: &[&str]| {
+        let (here, there) = (with(mill, keys, args), ask(url, &admin, args));
+        let told = |ended: &Ended| (ended.code, ended.stdout.clone(), ended.stderr.clone());
+        assert_eq!(told(&here), told(&there), "{args:?}");
+        there
+    };
+    let lists = |url: &str, keys: &str| {
+        same(url, keys, &["keys", "list", "--json"]).ok();
+        same(url, keys, &["keys", "list"]).ok()
+    };
+    let both = format!("{new}{old}");
+    let (server, url) = serve(mill, &new);
+    lists(&url, &new).says("missing");
+    same(&url, &new, &["keys", "rotate"]).code(1).says("3 rows cannot be decrypted");
+    same(&url, &new, &["keys", "rotate", "--json"]).code(1).says("encryption_key_missing");
+    stop(server);
+    let (server, url) = serve(mill, &both);
+    lists(&url, &both).says("decrypts");
+    ask(&url, &operator, &["keys", "list"]).code(4).says("role_refused");
+    ask(&url, &operator, &["keys", "rotate"]).code(4).says("role_refused");
+    ask(&url, &admin, &["keys", "rotate"]).ok().says("3 of 3 encrypted rows");
+    same(&url, &both, &["keys", "rotate"]).ok().says("0 of 3 encrypted rows");
+    same(&url, &both, &["keys", "rotate", "--json"]).ok();
+    lists(&url, &both).says("encrypts");
+    stop(server);
+}
+
+#[test]
+fn a_server_changes_its_keys_as_a_store_does_over_sqlite() {
+    a_server_changes_its_keys_as_a_store_does(&Mill::sqlite());
+}
+
+#[test]
+fn a_server_changes_its_keys_as_a_store_does_over_postgres() {
+    a_server_changes_its_keys_as_a_store_does(&Mill::postgres());
+}
+
 #[test]
 fn keys_that_cannot_be_used_are_named_and_never_shown() {
     let mill = Mill::sqlite();
@@ -50,7 +117,7 @@ fn keys_that_cannot_be_used_are_named_and_never_shown() {
     assert!(!with(&mill, "2025 c2VjcmV0", &["queues"]).stderr.contains("c2VjcmV0"));
     with(&mill, "", &["queues"]).code(2).says("no key in it");
     mill.run(&["keys", "new", "a b"]).code(2).says("is no id");
-    mill.run(&["keys", "rotate"]).code(2).says("TIDEMILL_KEYS_FILE");
+    mill.run(&["keys", "rotate"]).code(2).says("encryption_off").says("TIDEMILL_KEYS_FILE");
     mill.run(&["keys", "list"]).ok().says("nothing is encrypted");
     let mut both = mill.command(&["queues"]);
     both.env("TIDEMILL_KEYS_FILE", "a").env("TIDEMILL_KEYS", "b");

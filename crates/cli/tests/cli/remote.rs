@@ -217,6 +217,9 @@ fn others(pair: &mut Pair) {
     pair.run(&["token", "list"]);
     pair.run(&["token", "revoke", "shop"]);
     pair.run(&["token", "revoke", "shop"]).code(3);
+    // Neither side has a key; those that have are in `keys.rs`.
+    pair.run(&["keys", "list"]);
+    pair.run(&["keys", "rotate"]).code(2);
     // Commands are written down by their own names, and requests by those of operations.
     pair.run(&["audit", "--who", "nobody"]);
     for side in &pair.sides {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::Value;
 use tempfile::TempDir;
-use tidemill::{Fail, Grant, Payload, Redaction, Running, Tidemill};
+use tidemill::{Fail, Grant, Keyring, Payload, Reach, Redaction, Running, Tidemill};
 use tidemill_server::{Access, Server, Settings};
 use tidemill_testkit::databases::{fresh_postgres_url, fresh_sqlite_url};
 
@@ -82,6 +82,17 @@ impl Kit {
         let hidden = Redaction::parse(rules.iter().copied()).unwrap();
         let mill = Tidemill::builder().hide(hidden).open(&self.url).await.unwrap();
         let server = Server::start(mill.clone(), settings()).await.unwrap();
+        std::mem::replace(&mut self.server, server).stop().await;
+        std::mem::replace(&mut self.mill, mill).close().await;
+        self
+    }
+
+    /// The same, with another server that has these keys, and goes so far at a time when it changes them.
+    pub async fn keyed(mut self, lines: &[&str], reach: Reach) -> Self {
+        let keys = Keyring::parse(&lines.join("\n")).unwrap();
+        let mill = Tidemill::builder().keys(keys).open(&self.url).await.unwrap();
+        let reaching = Settings { reach, ..settings() };
+        let server = Server::start(mill.clone(), reaching).await.unwrap();
         std::mem::replace(&mut self.server, server).stop().await;
         std::mem::replace(&mut self.mill, mill).close().await;
         self

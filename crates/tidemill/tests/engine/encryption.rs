@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidemill::store::rusqlite;
 use tidemill::store::tokio_postgres::{self, NoTls};
-use tidemill::store::value::Place;
+use tidemill::store::value::{Place, Spot};
 use tidemill::testing::{drain, tend};
 use tidemill::{
-    Clock, Context, DeadFilter, Enqueue, Event, Fail, Flow, Job, JobId, Keyring, Payload, Progress,
-    Schedule, Settings, Signal, State, Tidemill, Undo, Unique, Worker,
+    Clock, Context, DeadFilter, Enqueue, Event, Fail, Flow, Job, JobId, KeyCount, Keyring, Payload,
+    Progress, Reach, Rotated, Schedule, Settings, Signal, State, Tidemill, Undo, Unique, Worker,
 };
 
 use super::kit::{Kit, SOON};
@@ -21,6 +21,7 @@ over_both_stores!(
     a_job_whose_key_is_missing_waits_and_runs_when_it_is_brought,
     what_was_written_before_stays_readable,
     keys_are_changed_through_a_crash_and_the_old_one_is_not_needed_any_more,
+    a_walk_in_small_parts_comes_to_the_same_as_one_at_once,
     values_that_were_swapped_or_forged_are_refused,
     what_is_encrypted_is_not_searched,
     an_edit_knows_the_job_that_it_was_made_of,
@@ -387,6 +388,45 @@ async fn keys_are_changed_through_a_crash_and_the_old_one_is_not_needed_any_more
     }
     new.close().await;
     assert!(!dump(&kit).await.contains(MARKER));
+}
+
+async fn a_walk_in_small_parts_comes_to_the_same_as_one_at_once(kit: Kit) {
+    let plain = open(&kit, &[]).await;
+    for n in 0..10 {
+        plain.enqueue(Enqueue::raw("plain", n.to_string())).await.unwrap();
+    }
+    let error = plain.rotate_keys(|_| {}).await.unwrap_err();
+    assert_eq!(error.code(), "encryption_off");
+    plain.close().await;
+    let old = open(&kit, &[OLD, SECRET]).await;
+    everything(&old, &kit).await;
+    old.close().await;
+
+    let both = open(&kit, &[NEW, OLD, SECRET]).await;
+    // Where it goes on is carried as text, as by whoever asks a server.
+    let carried = |spot: Spot| spot.to_string().parse::<Spot>().unwrap();
+    let reach = Reach { rows_max: 2, ..Reach::default() };
+    let (mut counts, mut from, mut places) = (Vec::new(), Some(Spot::default()), Vec::new());
+    while let Some(spot) = from {
+        places.push(spot.place);
+        let (part, next) = both.key_counts_from(carried(spot), reach).await.unwrap();
+        assert!(part.iter().map(|count| count.rows).sum::<u64>() <= 2, "{part:?}");
+        KeyCount::add(&mut counts, part);
+        from = next;
+    }
+    assert_eq!(counts, both.key_counts().await.unwrap());
+    assert!(counts[1].key == "old" && counts[1].rows > 10, "{counts:?}");
+    assert!(places.is_sorted() && places.len() as u64 > counts[1].rows / 2, "{places:?}");
+
+    let (mut rotated, mut from) = (Rotated::default(), Some(Spot::default()));
+    while let Some(spot) = from {
+        let (part, next) = both.rotate_keys_from(carried(spot), reach).await.unwrap();
+        rotated += part;
+        from = next;
+    }
+    let rows = counts[1].rows;
+    assert_eq!(rotated, Rotated { seen: rows, rotated: rows, changed: 0, unreadable: 0 });
+    both.close().await;
 }
 
 async fn values_that_were_swapped_or_forged_are_refused(kit: Kit) {

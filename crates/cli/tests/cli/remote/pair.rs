@@ -10,7 +10,7 @@ use super::normal::normal;
 use crate::mill::{Ended, Mill, PATIENCE, feed, stop};
 
 /// What only a store can do, with what it needs to be understood.
-const OF_A_STORE: &[&[&str]] = &[&["serve"], &["keys", "list"], &["keys", "rotate"]];
+const OF_A_STORE: &[&[&str]] = &[&["serve"]];
 /// What needs neither.
 const OF_NEITHER: &[&[&str]] = &[&["completions", "bash"], &["config"], &["keys", "new"]];
 

@@ -1,7 +1,8 @@
--- Rows of job that hold encrypted values, after this one, in order. Parameters that a table has no use for are only looked at.
-select id::text, 0::int8, payload::text, null::text
+-- Rows of job after this one, in order; with their values where one is encrypted. Parameters that a table has no use for are only looked at.
+select id::text, 0::int8,
+    case when payload::text like '%"tdm1:%' then payload::text end,
+    null::text
 from tidemill.job
 where id > $1::text::uuid and $2::int8 is not null
-    and (payload::text like '%"tdm1:%')
 order by id
 limit $3::int8

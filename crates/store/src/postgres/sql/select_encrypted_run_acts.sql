@@ -1,7 +1,8 @@
--- Rows of run_act that hold encrypted values, after this one, in order. Parameters that a table has no use for are only looked at.
-select '', number, was::text, became::text
+-- Rows of run_act after this one, in order; with their values where one is encrypted. Parameters that a table has no use for are only looked at.
+select '', number,
+    case when was::text like '%"tdm1:%' or became::text like '%"tdm1:%' then was::text end,
+    case when was::text like '%"tdm1:%' or became::text like '%"tdm1:%' then became::text end
 from tidemill.run_act
 where number > $2::int8 and $1::text is not null
-    and (was::text like '%"tdm1:%' or became::text like '%"tdm1:%')
 order by number
 limit $3::int8

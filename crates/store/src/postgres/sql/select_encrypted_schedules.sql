@@ -1,7 +1,8 @@
--- Rows of schedule that hold encrypted values, after this one, in order. Parameters that a table has no use for are only looked at.
-select name, 0::int8, definition::text, null::text
+-- Rows of schedule after this one, in order; with their values where one is encrypted. Parameters that a table has no use for are only looked at.
+select name, 0::int8,
+    case when definition::text like '%"tdm1:%' then definition::text end,
+    null::text
 from tidemill.schedule
 where name > $1::text and $2::int8 is not null
-    and (definition::text like '%"tdm1:%')
 order by name
 limit $3::int8

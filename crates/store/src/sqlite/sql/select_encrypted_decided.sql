@@ -1,7 +1,8 @@
--- Rows of decided that hold encrypted values, after this one, in order. Parameters that a table has no use for are only looked at.
-select lower(hex(id)), 0, output, follow_ups
+-- Rows of decided after this one, in order; with their values where one is encrypted. Parameters that a table has no use for are only looked at.
+select lower(hex(id)), 0,
+    case when output like '%"tdm1:%' or follow_ups like '%"tdm1:%' then output end,
+    case when output like '%"tdm1:%' or follow_ups like '%"tdm1:%' then follow_ups end
 from tidemill_decided
 where id > unhex(replace(?1, '-', '')) and ?2 is not null
-    and (output like '%"tdm1:%' or follow_ups like '%"tdm1:%')
 order by id
 limit ?3

@@ -1,7 +1,8 @@
--- Rows of journal that hold encrypted values, after this one, in order. Parameters that a table has no use for are only looked at.
-select lower(hex(job)), number, entry, value
+-- Rows of journal after this one, in order; with their values where one is encrypted. Parameters that a table has no use for are only looked at.
+select lower(hex(job)), number,
+    case when entry like '%"tdm1:%' or value like '%"tdm1:%' then entry end,
+    case when entry like '%"tdm1:%' or value like '%"tdm1:%' then value end
 from tidemill_journal
 where (job, number) > (unhex(replace(?1, '-', '')), ?2)
-    and (entry like '%"tdm1:%' or value like '%"tdm1:%')
 order by job, number
 limit ?3

@@ -1,7 +1,8 @@
--- Rows of schedule that hold encrypted values, after this one, in order. Parameters that a table has no use for are only looked at.
-select name, 0, definition, null
+-- Rows of schedule after this one, in order; with their values where one is encrypted. Parameters that a table has no use for are only looked at.
+select name, 0,
+    case when definition like '%"tdm1:%' then definition end,
+    null
 from tidemill_schedule
 where name > ?1 and ?2 is not null
-    and (definition like '%"tdm1:%')
 order by name
 limit ?3
