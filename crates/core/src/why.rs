@@ -13,7 +13,7 @@ use crate::id::{FlowId, JobId, WorkerId};
 use crate::job::Priority;
 use crate::job::state::State;
 pub use lane::{COUNTED_MAX, LaneView, TENANTS_MAX};
-pub use queue::{Holder, QueueWhy, TenantDepth, Trend, drains_in_ms};
+pub use queue::{Holder, QueueWhy, TenantDepth, Trend, drains_at_most, drains_in_ms};
 
 /// What to do with a run that is parked.
 const PARKED_NEXT: &str = "`tidemill workflows diff` shows both sides; mend the code and `workflows resume` it, or \
@@ -199,6 +199,7 @@ impl fmt::Display for Gate {
             Self::Flow { flow, step, waits_for, at_once, .. } if waits_for.is_empty() => {
                 write!(f, "its step {step} of the flow {flow} is being opened")?;
                 match at_once {
+                    Some(1) => write!(f, ", one job at a time"),
                     Some(at_once) => write!(f, ", {at_once} jobs at once"),
                     None => Ok(()),
                 }
@@ -254,6 +255,7 @@ impl fmt::Display for Gate {
                 match workers.as_slice() {
                     [] => Ok(()),
                     [one] => write!(f, ", at worker {one}"),
+                    [one, _] => write!(f, ", at worker {one} and another"),
                     [one, rest @ ..] => write!(f, ", at worker {one} and {} others", rest.len()),
                 }
             }

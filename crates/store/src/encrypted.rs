@@ -249,6 +249,7 @@ passed_on! {
     async fn lacking(&self, lacks: &Lacks) -> Result<Option<Lacking>>;
     async fn queue_names(&self) -> Result<Vec<String>>;
     async fn gates(&self, names: &[String]) -> Result<Vec<GateView>>;
+    async fn held_of(&self, queue: &str, gates: &[String]) -> Result<Vec<u64>>;
     async fn depths(&self, queues: &[String]) -> Result<Vec<DepthView>>;
     async fn workers(&self) -> Result<Vec<WorkerView>>;
     async fn dead_note(

@@ -482,6 +482,10 @@ impl Store for Postgres {
         doors::views(&self.shared.db, names).await
     }
 
+    async fn held_of(&self, queue: &str, gates: &[String]) -> Result<Vec<u64>> {
+        doors::held_of(&self.shared.db, queue, gates).await
+    }
+
     async fn depths(&self, queues: &[String]) -> Result<Vec<DepthView>> {
         depth::depths(&self.shared, queues).await
     }

@@ -417,7 +417,9 @@ impl Store for Sqlite {
         let (now, of) = (self.now_us(), place.lane.clone());
         let served = move |turn: &mut Turn<'_>| Ok(turn.marks.served(&of));
         let served = self.writer.write(Durability::Lazy, served).await?;
-        self.read(move |conn| lane::look(conn, now, &place, &served)).await.map(Some)
+        self.read(move |conn| lane::look(conn, now, &place, served.as_deref().unwrap_or_default()))
+            .await
+            .map(Some)
     }
 
     async fn attempts(&self, id: JobId) -> Result<Vec<AttemptView>> {
@@ -458,6 +460,11 @@ impl Store for Sqlite {
     async fn gates(&self, names: &[String]) -> Result<Vec<GateView>> {
         let names = names.to_vec();
         self.read(move |conn| names.iter().map(|name| gates::view(conn, name)).collect()).await
+    }
+
+    async fn held_of(&self, queue: &str, gates: &[String]) -> Result<Vec<u64>> {
+        let (queue, gates) = (queue.to_owned(), gates.to_vec());
+        self.read(move |conn| gates::held_of(conn, &queue, &gates)).await
     }
 
     async fn depths(&self, queues: &[String]) -> Result<Vec<DepthView>> {

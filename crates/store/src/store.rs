@@ -157,6 +157,9 @@ pub trait Store:
     /// [`PART`]: tidemill_core::gate::PART
     async fn gates(&self, names: &[String]) -> Result<Vec<GateView>>;
 
+    /// How many jobs of a queue are held at each of these gates, counted up to 100,000.
+    async fn held_of(&self, queue: &str, gates: &[String]) -> Result<Vec<u64>>;
+
     /// What these queues have counted, in their order: exact, of one moment, without counting jobs.
     /// Without any, those that are above their high watermark.
     /// Also brings up to date what is kept of all queues: samples for rates, and watermarks, each

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::depth::Rates;
+use crate::gate::Rate;
 
 /// Rates that differ by less than this part of the larger one are the same.
 const STEADY_PART: f64 = 0.02;
@@ -74,9 +75,14 @@ pub enum Holder {
     Limit {
         /// The limit, for people.
         limit: String,
-        /// How many jobs are held at it, of all its queues, counted up to 100,000; those of a limit on whole
-        /// queues stay in line.
+        /// How many jobs of the queue are held at it, counted up to 100,000; those of a limit on whole queues
+        /// stay in line.
         held: u64,
+    },
+    /// Jobs of these kinds wait in it, and no live worker that takes from it knows them.
+    KindUnknown {
+        /// The kinds.
+        kinds: Vec<String>,
     },
 }
 
@@ -113,6 +119,14 @@ pub fn drains_in_ms(depth: u64, rates: Rates) -> Option<u64> {
     }
 }
 
+/// The same where limits let no more start than these.
+pub fn drains_at_most(drains_in_ms: u64, depth: u64, rates: impl Iterator<Item = Rate>) -> u64 {
+    let slowest = rates
+        .map(|rate| u128::from(depth) * u128::from(rate.per_ms) / u128::from(rate.jobs.max(1)))
+        .max();
+    slowest.map_or(drains_in_ms, |ms| drains_in_ms.max(u64::try_from(ms).unwrap_or(u64::MAX)))
+}
+
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -121,6 +135,9 @@ impl fmt::Display for Holder {
             Self::Limit { limit, held: 0 } => write!(f, "bound by {limit}"),
             Self::Limit { limit, held } => {
                 write!(f, "bound by {limit}, which holds {}", grouped(*held))
+            }
+            Self::KindUnknown { kinds } => {
+                write!(f, "no live worker of it knows {}", kinds.join(", "))
             }
         }
     }
@@ -223,6 +240,14 @@ mod tests {
         ] {
             assert!(why.to_string().ends_with(ends), "{why}");
         }
+    }
+
+    #[test]
+    fn a_queue_drains_no_faster_than_its_rates_let_it() {
+        let rate = |jobs, per_ms| Rate { jobs, per_ms, burst: 1 };
+        assert_eq!(drains_at_most(500, 2, [].into_iter()), 500);
+        assert_eq!(drains_at_most(500, 2, [rate(1, 60_000), rate(10, 1000)].into_iter()), 120_000);
+        assert_eq!(drains_at_most(500, 2, [rate(10, 1000)].into_iter()), 500);
     }
 
     #[test]

@@ -38,6 +38,7 @@ const COME_OUT: Statement = sql!(
     INT8_ARRAY,
 );
 const VIEWS: Statement = sql!("select_gates", TEXT_ARRAY);
+const HELD_OF: Statement = sql!("count_held_of", TEXT_ARRAY, TEXT);
 const LOOK_BACK: Statement = sql!("look_back", TIMESTAMPTZ, TEXT, TEXT_ARRAY);
 const UNSTICK: Statement = sql!("unstick_gates", TIMESTAMPTZ, TEXT_ARRAY, INT4_ARRAY);
 
@@ -190,4 +191,10 @@ pub(crate) async fn views(db: &Db, names: &[String]) -> Result<Vec<GateView>, Er
         }
     };
     Ok(db.read(&VIEWS, &[&names]).await?.iter().map(view).collect())
+}
+
+/// How many jobs of a queue are held at each of these gates.
+pub(crate) async fn held_of(db: &Db, queue: &str, gates: &[String]) -> Result<Vec<u64>, Error> {
+    let rows = db.read(&HELD_OF, &[&gates, &queue]).await?;
+    Ok(rows.iter().map(|row| row.get::<_, i64>(0) as u64).collect())
 }

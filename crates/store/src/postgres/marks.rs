@@ -33,8 +33,8 @@ struct Key {
 #[derive(Clone)]
 struct Mark {
     from: Option<Timestamp>,
-    /// The tenant that was served last.
-    served: String,
+    /// The tenant that was served last, if one was.
+    served: Option<String>,
     head_seen: Instant,
     head_cost: Duration,
     sheaf_ids: Option<f64>,
@@ -42,7 +42,7 @@ struct Mark {
 
 impl Mark {
     fn new(head_cost: Duration) -> Self {
-        let (from, served, sheaf_ids) = (None, String::new(), None);
+        let (from, served, sheaf_ids) = (None, None, None);
         Self { from, served, head_seen: Instant::now(), head_cost, sheaf_ids }
     }
 }
@@ -56,8 +56,8 @@ pub(crate) struct Plan {
     keys: Vec<Key>,
     /// Per lane, where to begin; `None` is its head.
     pub from: Vec<Option<Timestamp>>,
-    /// Per lane, the tenant that was served last.
-    pub served: Vec<String>,
+    /// Per lane, the tenant that was served last; `None` begins with any.
+    pub served: Vec<Option<String>>,
     /// How many sheaves are likely to be enough.
     pub sheaves: usize,
 }
@@ -106,9 +106,7 @@ impl Marks {
             known.iter().flatten().filter_map(|mark| mark.sheaf_ids).fold(f64::INFINITY, f64::min);
         let sheaves = sheaves(ask.jobs_max, if ids.is_finite() { ids } else { SHEAF_IDS_GUESS });
         let from = from.collect();
-        let served =
-            known.iter().map(|mark| mark.map_or(String::new(), |mark| mark.served.clone()));
-        let served = served.collect();
+        let served = known.iter().map(|mark| mark.and_then(|mark| mark.served.clone())).collect();
         Plan { keys, from, served, sheaves }
     }
 
@@ -125,7 +123,7 @@ impl Marks {
     pub fn served(&self, lane: &Lane) -> String {
         let marks = self.lock();
         let of_lane = marks.iter().filter(|(key, _)| key.lane == *lane);
-        of_lane.map(|(_, mark)| mark.served.clone()).max().unwrap_or_default()
+        of_lane.filter_map(|(_, mark)| mark.served.clone()).max().unwrap_or_default()
     }
 
     /// Remembers whom a claim by this plan served last.
@@ -134,7 +132,7 @@ impl Marks {
         for (key, served) in plan.keys.iter().zip(&plan.served) {
             match marks.get_mut(key) {
                 Some(mark) => mark.served.clone_from(served),
-                None if served.is_empty() => {}
+                None if served.is_none() => {}
                 None => {
                     let mark = Mark { served: served.clone(), ..Mark::new(Duration::ZERO) };
                     marks.insert(key.clone(), mark);

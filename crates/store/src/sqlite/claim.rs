@@ -181,7 +181,10 @@ impl Hand<'_, '_, '_> {
         while wanted > 0 {
             let visits_max = wanted + tenants::SPARE_VISITS;
             let (conn, now) = (self.turn.conn, self.turn.now);
-            let behind = self.turn.marks.served(lane);
+            let behind = match self.turn.marks.served(lane) {
+                Some(tenant) => tenant,
+                None => tenants::any(conn, &lane.queue)?,
+            };
             let round = tenants::in_turn(conn, now, lane, &behind, visits_max)?;
             let of = |name: &String| (lane.queue.clone(), name.clone());
             let weight = |name| self.ask.share.tenants.get(&of(name)).copied().unwrap_or(1);

@@ -242,6 +242,15 @@ pub(super) fn unstick(turn: &mut Turn<'_>) -> Result<()> {
     Ok(())
 }
 
+/// How many jobs of a queue are held at each of these gates.
+pub(super) fn held_of(conn: &Connection, queue: &str, gates: &[String]) -> Result<Vec<u64>> {
+    let mut held = conn.prepare_cached(include_str!("sql/count_held_of.sql"))?;
+    gates
+        .iter()
+        .map(|gate| Ok(held.query_one([gate, queue], |row| count::<i64>(row, 0))?))
+        .collect()
+}
+
 /// What is known of a gate: what it remembers, who is inside, by worker, and how many are held there.
 pub(super) fn view(conn: &Connection, name: &str) -> Result<GateView> {
     let gate = Gate::load(conn, name)?;

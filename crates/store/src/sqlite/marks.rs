@@ -48,9 +48,9 @@ impl Marks {
         self.begins.insert((lane.clone(), Arc::clone(kinds)), mark);
     }
 
-    /// The tenant of a lane that was served last.
-    pub fn served(&self, lane: &Lane) -> String {
-        self.served.get(lane).cloned().unwrap_or_default()
+    /// The tenant of a lane that was served last, if one was.
+    pub fn served(&self, lane: &Lane) -> Option<String> {
+        self.served.get(lane).cloned()
     }
 
     /// Remembers who was served last.

@@ -23,6 +23,13 @@ pub(super) struct Round {
     pub is_whole: bool,
 }
 
+/// Any tenant of a queue. Processes that have served nobody begin there: if all began with the first name, the last
+/// would wait for as long as processes come and go.
+pub(super) fn any(conn: &Connection, queue: &str) -> Result<String> {
+    let mut select = conn.prepare_cached(include_str!("sql/any_tenant.sql"))?;
+    Ok(select.query_one([queue], |row| row.get(0)).optional()?.unwrap_or_default())
+}
+
 /// The tenants behind the one that was served last, then from the beginning; no more than this many.
 pub(super) fn in_turn(
     conn: &Connection,

@@ -13,6 +13,7 @@ over_both_stores!(
     a_single_slot_goes_to_the_first_lane_that_has_work,
     small_tenants_do_not_wait_behind_a_large_one,
     tenants_take_turns_from_claim_to_claim,
+    processes_that_live_for_one_claim_are_fair_together,
     jobs_without_a_tenant_take_turns_with_the_others,
     a_favoured_tenant_gets_its_weight,
     tenants_that_wait_for_the_clock_keep_nobody_waiting,
@@ -108,6 +109,21 @@ async fn tenants_take_turns_from_claim_to_claim(kit: &Kit) {
         }
     }
     assert_eq!(served.values().copied().collect::<Vec<_>>(), [5; 5], "{served:?}");
+}
+
+/// That all of them begin with the same one happens once in a million times.
+async fn processes_that_live_for_one_claim_are_fair_together(kit: &Kit) {
+    for tenant in ["first", "last"] {
+        fill(kit, &of(tenant), 21).await;
+    }
+    let mut served = HashSet::new();
+    for _ in 0..21 {
+        let (process, worker) = (kit.neighbour().await, kit.worker().await);
+        let claim = process.claim(ask(worker, "default", 1)).await.unwrap();
+        served.extend(by_tenant(&claim).into_keys());
+        process.close().await;
+    }
+    assert_eq!(served.len(), 2, "{served:?}");
 }
 
 async fn jobs_without_a_tenant_take_turns_with_the_others(kit: &Kit) {

@@ -74,6 +74,13 @@ fn expected(gates: &[Gate], limits: &[Held], lane: &LaneView, view: &JobView) ->
         ([Gate::Due { at, .. }, Gate::Run { parked: None, paused: false, .. }], []) => {
             return Some(*at);
         }
+        // What asked for a pause lets all pass when that is over.
+        (
+            [Gate::Due { at, .. }, Gate::Limit { opens_at: Some(opens_at), is_broken: false, .. }],
+            [held],
+        ) if held.limit.rate.is_none() && held.limit.concurrency.is_none() => {
+            return Some(*at.max(opens_at));
+        }
         ([Gate::Limit { opens_at: Some(_), is_broken: false, .. }], [held]) => held,
         _ => return None,
     };

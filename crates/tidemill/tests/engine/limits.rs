@@ -23,6 +23,7 @@ over_both_stores!(
     a_handler_that_is_told_to_wait_holds_back_its_queue,
     a_breaker_spares_a_dying_service_and_closes_again,
     a_full_limit_says_who_is_inside,
+    a_queue_is_bound_by_what_holds_its_own_jobs,
     a_rate_says_when_it_opens,
     limits_are_listed_and_taken_away,
     bad_limits_are_refused_and_change_nothing,
@@ -205,6 +206,13 @@ async fn a_handler_that_is_told_to_wait_holds_back_its_key_for_everyone(kit: Kit
     let why = mill.why(held).await.unwrap();
     assert!(why.to_string().contains("the pause asked of queue q for a"), "{why}");
     assert!(why.expected_at.is_some());
+    let of_queue = mill.why_queue("q").await.unwrap().to_string();
+    assert!(of_queue.contains("bound by the pause asked of queue q, which holds 1"), "{of_queue}");
+    let refused = mill.why_queue("q*").await.unwrap_err();
+    assert_eq!(refused.code(), "rule_invalid", "{refused}");
+    // It waits for its own clock and for the pause, which it asked for itself.
+    let why = mill.why(first).await.unwrap();
+    assert!(why.gates.len() == 2 && why.expected_at.is_some(), "{why:?}");
     worker.stop().await;
 }
 
@@ -303,6 +311,38 @@ async fn a_full_limit_says_who_is_inside(kit: Kit) {
     worker.stop().await;
 }
 
+async fn a_queue_is_bound_by_what_holds_its_own_jobs(kit: Kit) {
+    let mill = kit.open().await;
+    let stripe = Limit { per: Per::Tenant, ..at_once(1) };
+    mill.set_limit("*", "stripe", Some(stripe)).await.unwrap();
+    let bank = Limit { kind: Some("echo".to_owned()), ..at_once(1) };
+    mill.set_limit("*", "bank", Some(bank)).await.unwrap();
+    let hourly = Some(Rate { jobs: 1, per_ms: 3_600_000, burst: 1 });
+    mill.change_queue("slow", |rules| rules.rate = hourly).await.unwrap();
+    let (crowd, go) = (Arc::new(Mutex::default()), Arc::new(Semaphore::new(0)));
+    let worker = worker(&mill, &crowd, &go).await;
+    mill.enqueue(echo("x").tenant("acme")).await.unwrap();
+    running(&mill, 1).await;
+    for queue in ["q", "q", "other", "slow"] {
+        let stranger = Enqueue::raw("stranger", "null").queue(queue).tenant("zeta");
+        mill.enqueue(stranger).await.unwrap();
+    }
+    let held = mill.enqueue(echo("x").tenant("acme")).await.unwrap().id();
+    eventually("it to be held", SOON, async || mill.job(held).await.unwrap().unwrap().gate).await;
+    let holders = async |queue| {
+        let why = mill.why_queue(queue).await.unwrap();
+        why.holders.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let bound = "bound by limit stripe of *, which holds 1";
+    assert_eq!(holders("q").await, ["no live worker of it knows stranger", bound]);
+    assert_eq!(holders("other").await, ["no live worker takes from it"]);
+    assert_eq!(holders("slow").await, ["no live worker takes from it"]);
+    assert_eq!(holders("empty").await, ["no live worker takes from it"]);
+    go.add_permits(2);
+    mill.result::<Echo>(held, SOON).await.unwrap();
+    worker.stop().await;
+}
+
 async fn a_rate_says_when_it_opens(kit: Kit) {
     let mill = kit.open().await;
     let rate = Some(Rate { jobs: 1, per_ms: 3_600_000, burst: 1 });
@@ -315,6 +355,8 @@ async fn a_rate_says_when_it_opens(kit: Kit) {
     let why = mill.why(held).await.unwrap();
     assert!(why.to_string().starts_with("the limit of queue q lets nobody pass before"), "{why}");
     assert!(why.expected_at.is_some());
+    let of_queue = mill.why_queue("q").await.unwrap().to_string();
+    assert!(of_queue.contains("; bound by the limit of queue q"), "{of_queue}");
     worker.stop().await;
 }
 

@@ -753,7 +753,7 @@ end $$;
 -- time. Lanes that have something due share `jobs_max` by `weights` (null: in their order), tenants share what their
 -- lane gets; what is left goes to the lanes in their order.
 -- `lows` says where in each lane to begin; where nothing is found so and `heads` allows it, a second look
--- begins at the heads. `behinds` are, per lane, the tenants served last; `favoured` ones (by queue and name) have
+-- begins at the heads. `behinds` are, per lane, the tenants served last (null: any); `favoured` ones (by queue and name) have
 -- another weight than 1. `under` are the limits, from the finest to the coarsest. The first row tells about the claim
 -- (`is_whole`: it looked from the heads; `sheaves` with `ids` were found; `due`: something is due, but in the hands of
 -- another; `served`: the tenants served last; `lanes`: those that had something due; `stops`: gates at which it held
@@ -890,6 +890,9 @@ begin
             loop
                 while wanted > 0 loop
                     if crowded[at_lane] then
+                        if claim.served[lane] is null then
+                            claim.served[lane] := tidemill.any_tenant(queues[lane]);
+                        end if;
                         select t.* into tenants, last_visited, is_round from tidemill.tenants_in_turn(
                             claim.present, queues[lane], bands[lane], claim.served[lane], wanted + 64) t;
                         shares := tidemill.allot(wanted, array(

@@ -350,3 +350,14 @@ begin
         return next;
     end;
 end $$;
+
+-- Any tenant of a queue; '' if none is known yet. Processes that have served nobody begin there: if all began with the
+-- first name, the last would wait for as long as processes come and go.
+create function tidemill.any_tenant(of_queue text) returns text language sql volatile as $$
+    select coalesce((
+        select t.tenant from (
+            select t.tenant from tidemill.tenant_depth t where t.queue = of_queue
+            union
+            select d.tenant from tidemill.depth_delta d where d.queue = of_queue and d.tenant <> ''
+        ) t order by random() limit 1), '')
+$$;
