@@ -200,7 +200,7 @@ impl Options {
         if let Some(trace) = &self.trace {
             name::check("trace context", trace, TRACE_BYTES_MAX)?;
         }
-        Ok(())
+        self.retry.as_ref().map_or(Ok(()), Retry::check)
     }
 }
 

@@ -95,6 +95,14 @@ impl QueueRules {
                 "0 would end every job before it begins; give at least 1 ms".to_owned()
             });
         }
+        if let (Some(start), Some(finish)) = (self.start_within_ms, self.finish_within_ms)
+            && start > finish
+        {
+            return refused("the deadline", || {
+                format!("a job that may start after {start} ms cannot finish within {finish} ms")
+            });
+        }
+        self.retry.as_ref().map_or(Ok(()), Retry::check)?;
         gate::check_concurrency(self.concurrency)?;
         gate::check_rate(self.rate.as_ref())?;
         if self.retry_percent.is_some_and(|percent| !(1..=100).contains(&percent)) {
@@ -114,6 +122,11 @@ impl QueueRules {
 
     /// Refuses rules that this queue, or the queues of this pattern, cannot follow.
     pub fn check_for(&self, queue: &str) -> Result<()> {
+        if queue.strip_suffix('*').unwrap_or(queue).contains('*') {
+            return refused("the pattern", || {
+                format!("{queue:?} has a * elsewhere than once at its end, as in mail:*")
+            });
+        }
         self.check()?;
         self.check_divert(queue)
     }
@@ -325,6 +338,22 @@ mod tests {
         assert_eq!(book.of("mail:bulk:us"), Some(&long));
         assert_eq!(book.of("mail:one"), Some(&QueueRules::default()));
         assert_eq!(book.of("mail"), None);
+    }
+
+    #[test]
+    fn rules_that_contradict_themselves_are_refused() {
+        let rules = QueueRules::default;
+        for (queue, rules) in [
+            ("q", QueueRules { retry: Some(Retry::attempts(0)), ..rules() }),
+            ("q", QueueRules { start_within_ms: Some(2), finish_within_ms: Some(1), ..rules() }),
+            ("ma*il", rules()),
+            ("mail**", rules()),
+        ] {
+            let refused = rules.check_for(queue).map_err(|error| error.code());
+            assert_eq!(refused, Err("rule_invalid"), "{queue} {rules:?}");
+        }
+        let times = QueueRules { start_within_ms: Some(1), finish_within_ms: Some(1), ..rules() };
+        assert!(times.check_for("mail:*").is_ok() && times.check_for("*").is_ok());
     }
 
     #[test]

@@ -9,11 +9,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
 use crate::id::JobId;
+
+/// More delays than this in a list are refused.
+const DELAYS_MAX: usize = 100;
 
 /// How a kind or a job is retried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Retry {
     /// Attempts in all, the first included. Defaults to 20.
@@ -41,6 +45,32 @@ impl Retry {
         Self { attempts_max, ..Self::default() }
     }
 
+    /// Refuses what cannot be followed.
+    pub fn check(&self) -> Result<()> {
+        let refused = |reason: String| Err(Error::RuleInvalid { rule: "the retries", reason });
+        if self.attempts_max == 0 || self.ambiguous_max == 0 {
+            return refused("0 attempts would never run a job; give at least 1".to_owned());
+        }
+        match &self.backoff {
+            Backoff::Exponential { base_ms, cap_ms, .. }
+            | Backoff::Decorrelated { base_ms, cap_ms }
+                if base_ms > cap_ms =>
+            {
+                refused(format!(
+                    "the first delay of {base_ms} ms is longer than the longest, {cap_ms} ms"
+                ))
+            }
+            Backoff::Custom { delays_ms } if delays_ms.is_empty() => {
+                refused("a list of delays has at least one".to_owned())
+            }
+            Backoff::Custom { delays_ms } if delays_ms.len() > DELAYS_MAX => {
+                let number = delays_ms.len();
+                refused(format!("{number} delays are more than {DELAYS_MAX}; the last one repeats"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The same, with another delay between attempts.
     #[must_use]
     pub fn backoff(self, backoff: Backoff) -> Self {
@@ -50,7 +80,7 @@ impl Retry {
 
 /// How long to wait before the next attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "type")]
+#[serde(rename_all = "snake_case", tag = "type", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Backoff {
     /// `base × 2^(attempt − 1)`, at most `cap`, spread by the jitter.
@@ -159,6 +189,27 @@ mod tests {
 
     fn ms(backoff: &Backoff, attempt: u16, draw: f64) -> u128 {
         backoff.delay(JobId::new(), attempt, draw).as_millis()
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_refused() {
+        let with = |backoff| Retry::attempts(3).backoff(backoff);
+        let jitter = Jitter::Full;
+        let upside_down = Backoff::Exponential { base_ms: 5000, cap_ms: 10, jitter };
+        for retry in [
+            Retry::attempts(0),
+            Retry { ambiguous_max: 0, ..Retry::default() },
+            with(upside_down),
+            with(Backoff::Decorrelated { base_ms: 2, cap_ms: 1 }),
+            with(Backoff::Custom { delays_ms: Vec::new() }),
+            with(Backoff::Custom { delays_ms: vec![1; DELAYS_MAX + 1] }),
+        ] {
+            assert_eq!(retry.check().unwrap_err().code(), "rule_invalid", "{retry:?}");
+        }
+        let one = with(Backoff::Custom { delays_ms: vec![0] });
+        for retry in [Retry::default(), Retry::never(), one] {
+            assert_eq!(retry.check(), Ok(()), "{retry:?}");
+        }
     }
 
     #[test]

@@ -28,6 +28,12 @@ fn bounds(mill: &Mill) {
     mill.run(&["enqueue", "send", "{}", "--queue", "mail"]).ok();
     mill.run(&["queues"]).ok().says("spill");
     mill.run(&["queues", "set", "mail", "--depth-max", "none"]).ok().says("default");
+    mill.run(&["queues", "pause", "sp*"]).ok();
+    mill.run(&["queues"]).ok().says("paused by sp*");
+    mill.run(&["queues", "why", "spill"]).ok().says("paused by the rules of sp*");
+    mill.run(&["queues", "why", "sp*"]).code(2).says("by its name");
+    mill.run(&["queues", "unset", "sp*"]).ok().says("follows the defaults again");
+    mill.run(&["queues", "unset", "sp*"]).ok().says("there are no rules of sp*");
     mill.run(&["enqueue", "send", "{}", "--queue", "mail"]).ok();
 }
 

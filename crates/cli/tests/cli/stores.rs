@@ -68,6 +68,41 @@ fn upkeep(mill: &Mill) {
     assert_eq!(mill.rows(&["queues", "--json"])[0]["rules"]["paused"], false);
     mill.run(&["queues", "set", "q", "--weights", "0:0:0:0"]).code(2).says("rule_invalid");
     mill.run(&["queues", "set", "q", "--weights", "1:2:3"]).code(2);
+    for rule in ["concurrency", "retry-percent", "attempts", "depth-max", "high", "retain-max"] {
+        mill.run(&["queues", "set", "q", &format!("--{rule}"), "0"]).code(2).says("or none");
+    }
+    let late = ["queues", "set", "q", "--start-within", "2h", "--finish-within", "1h"];
+    mill.run(&late).code(2).says("rule_invalid");
+    mill.run(&["queues", "set", "q", "--backoff", "exponential:1h..1s"]).code(2);
+    mill.run(&["queues", "set", "ma*il", "--attempts", "2"]).code(2).says("rule_invalid");
+    // Each can be taken back alone.
+    let given = [
+        ("--concurrency", "2"),
+        ("--rate", "5/s"),
+        ("--hold", "all"),
+        ("--retry-percent", "20"),
+        ("--attempts", "2"),
+        ("--backoff", "5s"),
+        ("--run-timeout", "1m"),
+        ("--start-within", "1m"),
+        ("--finish-within", "1h"),
+        ("--retain", "7d"),
+        ("--retain-max", "9"),
+        ("--retain-dead", "1d"),
+        ("--retain-dead-bytes", "9"),
+        ("--depth-max", "100"),
+        ("--high", "50"),
+        ("--low", "0"),
+    ];
+    mill.run(&["queues", "unset", "q"]).ok();
+    for (option, value) in given {
+        let set = mill.run(&["queues", "set", "q", option, value]).ok();
+        assert!(!set.stdout.contains("default") || option == "--low", "{option} {set:?}");
+    }
+    for (option, _) in given.into_iter().rev() {
+        mill.run(&["queues", "set", "q", option, "none"]).ok();
+    }
+    mill.run(&["queues"]).ok().says("default");
     mill.run(&["queues", "unset", "q"]).ok();
     assert!(mill.rows(&["queues", "--json"]).is_empty());
     mill.run(&["queues", "set", "q"]).code(2);

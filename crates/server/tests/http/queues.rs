@@ -37,6 +37,11 @@ async fn a_misspelt_rule_is_named_and_changes_nothing(kit: Kit) {
         (json!({ "concurency": 5 }), "request_invalid", "concurency"),
         (json!({ "concurrency": "five" }), "request_invalid", "invalid type"),
         (json!({ "concurrency": 0 }), "rule_invalid", "pause the queue"),
+        (json!({ "rate": { "jobs": 1, "per_ms": 9, "brust": 5 } }), "request_invalid", "brust"),
+        (json!({ "retention": { "finished": 5 } }), "request_invalid", "finished"),
+        (json!({ "retry": { "attempts_max": 0 } }), "rule_invalid", "at least 1"),
+        (json!({ "retry": { "backoff": { "type": "fixed", "ms": 5 } } }), "request_invalid", "ms"),
+        (json!({ "start_within_ms": 2, "finish_within_ms": 1 }), "rule_invalid", "finish within"),
         (json!([]), "request_invalid", "JSON object"),
     ] {
         kit.send(Method::PUT, path, &[], rules).await.refused(400, code, says);

@@ -173,9 +173,9 @@ impl Summary {
             grouped(self.flows.failed),
         ));
         match self.waiting {
-            0 => line(
-                paint.green("Nothing was lost: every job is done, cancelled or a dead letter."),
-            ),
+            0 => line(paint.green(
+                "Nothing was lost: every job of a sign-up is done, cancelled or a dead letter.",
+            )),
             n => line(format!(
                 "{} for the next worker, safe in the store.",
                 count(n, "job waits", "jobs wait")

@@ -5,25 +5,23 @@ use tidemill::{Overflow, QueueRules};
 use crate::duration::{Span, short};
 use crate::output;
 
-/// A bound, or none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Bound(Option<u64>);
+use super::set::{OrNone, change, or_none, some_or_none};
 
 /// The rules of depth that were given.
 #[derive(Debug, clap::Args)]
 pub struct Depth {
     /// At most this many jobs wait in it; `none` takes the bound away [default: none]
-    #[arg(long = "depth-max", value_name = "JOBS", value_parser = bound)]
-    most: Option<Bound>,
+    #[arg(long = "depth-max", value_name = "JOBS", value_parser = some_or_none)]
+    most: Option<OrNone<u64>>,
     /// What becomes of a job that does not fit: reject, wait:DURATION, drop_oldest or divert:QUEUE
     #[arg(long, value_name = "POLICY", value_parser = overflow)]
     overflow: Option<Overflow>,
     /// Producers should pause at this depth [default: 80 % of --depth-max]
-    #[arg(long, value_name = "JOBS")]
-    high: Option<u64>,
+    #[arg(long, value_name = "JOBS", value_parser = some_or_none)]
+    high: Option<OrNone<u64>>,
     /// Producers may go on at this depth [default: five eighths of --high]
-    #[arg(long, value_name = "JOBS")]
-    low: Option<u64>,
+    #[arg(long, value_name = "JOBS", value_parser = or_none(str::parse::<u64>))]
+    low: Option<OrNone<u64>>,
 }
 
 impl Depth {
@@ -35,16 +33,16 @@ impl Depth {
     /// Changes what was given; all else stays.
     pub fn apply(&self, rules: &mut QueueRules) {
         match self.most {
-            Some(Bound(None)) => {
+            Some(OrNone(None)) => {
                 (rules.depth_max, rules.overflow) = (None, Overflow::Reject);
                 (rules.high_water, rules.low_water) = (None, None);
             }
-            Some(Bound(depth_max)) => rules.depth_max = depth_max,
+            Some(OrNone(depth_max)) => rules.depth_max = depth_max,
             None => {}
         }
         rules.overflow = self.overflow.clone().unwrap_or_else(|| rules.overflow.clone());
-        rules.high_water = self.high.or(rules.high_water);
-        rules.low_water = self.low.or(rules.low_water);
+        change(&mut rules.high_water, self.high);
+        change(&mut rules.low_water, self.low);
     }
 }
 
@@ -63,15 +61,6 @@ pub fn said(rules: &QueueRules) -> Option<String> {
         Overflow::Divert { queue } => format!("diverts to {queue}"),
     };
     Some(format!("full at {}, then {then}, {marks}", output::grouped(depth_max)))
-}
-
-fn bound(text: &str) -> Result<Bound, String> {
-    match text {
-        "none" => Ok(Bound(None)),
-        number => {
-            number.parse().map(|jobs| Bound(Some(jobs))).map_err(|_| "a number, or none".into())
-        }
-    }
 }
 
 fn overflow(text: &str) -> Result<Overflow, String> {

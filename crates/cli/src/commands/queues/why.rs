@@ -15,7 +15,8 @@ pub async fn run(app: &App, queue: &str) -> Outcome {
     }
     output::line(format!("{queue}: {why}"));
     for tenant in &why.tenants {
-        output::line(format!("  - {} jobs of {}", output::grouped(tenant.depth), tenant.tenant));
+        let jobs = output::count(tenant.depth, "job", "jobs");
+        output::line(format!("  - {jobs} of {}", tenant.tenant));
     }
     Ok(Exit::Ok)
 }
