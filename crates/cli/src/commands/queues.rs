@@ -221,8 +221,8 @@ fn retries(retry: &Retry) -> String {
 async fn change(app: &App, set: Set) -> Outcome {
     if set.is_empty() {
         return Err(Failure::usage("there is no rule to set").hint(
-            "give --weights, --tenant-weight, --concurrency, --rate, --hold, --retry-percent, --attempts, \
-             --backoff, --run-timeout, --start-within, --finish-within, --depth-max, --overflow, --high, --low or one of \
+            "give --weights, --tenant-weight, --concurrency, --rate, --hold, --retry-percent, --attempts, --backoff, \
+             --run-timeout, --start-within, --finish-within, --depth-max, --overflow, --high, --low or one of \
              --retain…",
         ));
     }
