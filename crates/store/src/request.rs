@@ -282,6 +282,9 @@ pub struct WorkerCard {
     pub kinds: Vec<String>,
     /// How many jobs it runs at once.
     pub slots: u32,
+    /// How many of them the jobs of a queue or pattern may take, where that is not all.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub slots_of: BTreeMap<String, u32>,
     /// How long after a beat it is given up; `None`: as whoever rescues is told.
     pub lease_ttl: Option<Duration>,
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 pub use tidemill_core::QueueRules;
 use tidemill_core::dead::{DeadPlace, Triage};
 use tidemill_core::depth::Sample;
+use tidemill_core::queue::matches;
 use tidemill_core::stream::Progress;
 use tidemill_core::why::TenantDepth;
 use tidemill_core::workflow::is_never;
@@ -310,10 +311,22 @@ pub struct WorkerView {
     pub kinds: Vec<String>,
     /// How many jobs it runs at once.
     pub slots: u32,
+    /// How many of them the jobs of a queue or pattern may take, where that is not all.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub slots_of: BTreeMap<String, u32>,
     /// When it registered.
     pub started_at: Timestamp,
     /// When it beat last.
     pub beat_at: Timestamp,
+}
+
+impl WorkerView {
+    /// How many of its slots jobs of this queue may take: by its name, else by the longest pattern.
+    pub fn slots_for(&self, queue: &str) -> u32 {
+        let meant = self.slots_of.iter().filter(|(own, _)| matches(own, queue));
+        let nearest = meant.max_by_key(|(own, _)| (own.as_str() == queue, own.len()));
+        nearest.map_or(self.slots, |(_, slots)| *slots)
+    }
 }
 
 /// One thing `doctor` looked at.

@@ -30,6 +30,7 @@ mod conformance {
     mod flows_whole;
     mod lane;
     mod limits;
+    mod limits_breaker;
     mod limits_change;
     mod limits_race;
     mod limits_shared;

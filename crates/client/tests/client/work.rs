@@ -1,5 +1,6 @@
 //! A worker that speaks the protocol by the client's verbs.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -22,7 +23,8 @@ const SOON: Duration = Duration::from_secs(30);
 
 fn card() -> Card {
     let (name, queues) = ("elsewhere".to_owned(), vec!["default".to_owned()]);
-    Card { name, queues, kinds: vec!["k".to_owned()], slots: 9, lease: None }
+    let (kinds, slots_of) = (vec!["k".to_owned()], BTreeMap::new());
+    Card { name, queues, kinds, slots: 9, slots_of, lease: None }
 }
 
 fn ask(jobs_max: u32) -> Ask {

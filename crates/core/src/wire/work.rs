@@ -1,5 +1,7 @@
 //! What a worker and a server say to each other.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -29,6 +31,9 @@ pub struct Card {
     /// How many jobs it runs at once.
     #[serde(default = "one")]
     pub slots: u32,
+    /// How many of them the jobs of a queue or pattern may take, where that is not all.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub slots_of: BTreeMap<String, u32>,
     /// How long after its last beat it is given up: between 1s and 1h, 6s when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Span>,

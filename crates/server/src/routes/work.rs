@@ -46,10 +46,11 @@ async fn register(
     caller: Caller,
     Body(card): Body<Card>,
 ) -> Answer<(StatusCode, Json<Registered>)> {
-    let Card { name, queues, kinds, slots, lease } = card;
+    let Card { name, queues, kinds, slots, slots_of, lease } = card;
     check_reach(&caller, &queues)?;
     let lease_ttl = lease.map(|Span(lease)| lease);
-    let id = app.mill.work().register(Hand { name, queues, kinds, slots, lease_ttl }).await?;
+    let hand = Hand { name, queues, kinds, slots, slots_of, lease_ttl };
+    let id = app.mill.work().register(hand).await?;
     Ok((StatusCode::CREATED, Json(Registered { id })))
 }
 

@@ -15,13 +15,13 @@ use crate::error::Result;
 use crate::postgres::batch::delay_us;
 use crate::postgres::connect::{Db, unnamed};
 use crate::postgres::error::{Fault, Tries};
-use crate::postgres::statement::{At, Statement, sql};
+use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::postgres::{Shared, rescue};
 use crate::request::{Beat, WorkerCard};
 use crate::view::WorkerView;
 
 const REGISTER: Statement =
-    sql!("insert_worker", TIMESTAMPTZ, UUID, TEXT, TEXT_ARRAY, TEXT_ARRAY, INT4, INT8);
+    sql!("insert_worker", TIMESTAMPTZ, UUID, TEXT, TEXT_ARRAY, TEXT_ARRAY, INT4, INT8, TEXT);
 const BEAT: Statement = sql!("update_beat", TIMESTAMPTZ, UUID);
 const LIST: Statement = sql!("select_workers");
 const LEASE_CLOSE: Statement = sql!("delete_lease", INT8_ARRAY);
@@ -51,14 +51,12 @@ impl Reserved {
 pub(crate) async fn register(db: &Db, card: WorkerCard) -> Result<()> {
     let slots = i32::try_from(card.slots).unwrap_or(i32::MAX);
     let (now, lease_us) = (db.manual_now(), card.lease_ttl.map(delay_us));
+    let WorkerCard { id, name, queues, kinds, .. } = &card;
+    let slots_of = serde_json::json!(card.slots_of).to_string();
+    let params: [Param<'_>; 8] = [&now, &id.0, name, queues, kinds, &slots, &lease_us, &slots_of];
     let mut tries = Tries::resend();
     loop {
-        let written = db
-            .query(
-                &REGISTER,
-                &[&now, &card.id.0, &card.name, &card.queues, &card.kinds, &slots, &lease_us],
-            )
-            .await;
+        let written = db.query(&REGISTER, &params).await;
         match written {
             Ok(_) => return Ok(()),
             Err(fault) => tries.again(fault).await?,
@@ -122,6 +120,7 @@ pub(crate) async fn list(db: &Db) -> Result<Vec<WorkerView>> {
         slots: row.get::<_, i32>(4) as u32,
         started_at: row.get::<_, At>(5).0,
         beat_at: row.get::<_, At>(6).0,
+        slots_of: serde_json::from_str(row.get(7)).unwrap_or_default(),
     };
     Ok(rows.iter().map(view).collect())
 }

@@ -401,6 +401,7 @@ mod tests {
             queues,
             kinds: kinds.clone(),
             slots: 1,
+            slots_of: std::collections::BTreeMap::new(),
             lease_ttl: None,
         };
         workers::register(&turn, &card)?;

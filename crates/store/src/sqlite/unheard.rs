@@ -58,6 +58,7 @@ mod tests {
                 queues,
                 kinds,
                 slots: 1,
+                slots_of: std::collections::BTreeMap::new(),
                 lease_ttl: None,
             })
             .await?;

@@ -38,7 +38,8 @@ pub(super) fn register(turn: &Turn<'_>, card: &WorkerCard) -> Result<()> {
         words(&card.kinds),
         card.slots,
         turn.now,
-        card.lease_ttl.map(|ttl| i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX))
+        card.lease_ttl.map(|ttl| i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX)),
+        serde_json::json!(card.slots_of).to_string()
     ])?;
     Ok(())
 }
@@ -70,6 +71,7 @@ fn view(row: &Row<'_>) -> rusqlite::Result<WorkerView> {
         slots: row.get(4)?,
         started_at: time_at(row, 5)?,
         beat_at: time_at(row, 6)?,
+        slots_of: serde_json::from_str(row.get_ref(7)?.as_str()?).unwrap_or_default(),
     })
 }
 

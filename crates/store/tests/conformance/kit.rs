@@ -172,6 +172,7 @@ pub fn card(id: WorkerId) -> WorkerCard {
         queues: vec!["default".into()],
         kinds: Vec::new(),
         slots: 10,
+        slots_of: std::collections::BTreeMap::new(),
         lease_ttl: None,
     }
 }

@@ -4,15 +4,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_core::gate::{Breaker, Counts, Per, QueueLimit, Rate};
+use tidemill_core::gate::{Counts, Per, QueueLimit, Rate};
 use tidemill_core::{
     ErrorClass, Failure, JobId, NewJob, OnDuplicate, QueueRules, Scope, Settlement, State, WorkerId,
 };
-use tidemill_store::request::GateEnd;
-use tidemill_store::{CancelAnswer, Claim, ClaimRequest, Hint, Receipt, Settled};
-use tokio::sync::broadcast::Receiver;
+use tidemill_store::{CancelAnswer, Claim, ClaimRequest, Receipt, Settled};
 
-use super::kit::{HOUR, Kit, SECOND, TTL, ask, done, hears, item, job, json, retry, unique};
+use super::kit::{HOUR, Kit, SECOND, TTL, ask, done, item, job, json, retry, unique};
 
 over_both_stores!(
     a_queue_runs_no_more_than_its_limit,
@@ -29,7 +27,6 @@ over_both_stores!(
     a_rate_by_key_spares_other_keys,
     a_gate_that_was_shut_opens_by_the_clock,
     a_key_that_was_shut_spares_other_keys,
-    too_many_failures_shut_the_gate_until_a_probe_succeeds,
     retries_are_paid_for_by_first_attempts,
     a_slot_that_nobody_else_wants_is_free_for_retries,
     a_job_held_at_a_gate_can_be_called_off,
@@ -66,13 +63,23 @@ pub(super) async fn fill(kit: &Kit, new: &NewJob, number: usize) {
 }
 
 /// Claims under limits.
-async fn take(kit: &Kit, worker: WorkerId, limits: &[QueueLimit], jobs_max: usize) -> Claim {
+pub(super) async fn take(
+    kit: &Kit,
+    worker: WorkerId,
+    limits: &[QueueLimit],
+    jobs_max: usize,
+) -> Claim {
     let limits = Arc::new(limits.to_vec());
     kit.store.claim(ClaimRequest { limits, ..ask(worker, "default", jobs_max) }).await.unwrap()
 }
 
 /// Claims under limits until something comes: what a settle frees is told right after it.
-async fn take_soon(kit: &Kit, worker: WorkerId, limits: &[QueueLimit], jobs_max: usize) -> Claim {
+pub(super) async fn take_soon(
+    kit: &Kit,
+    worker: WorkerId,
+    limits: &[QueueLimit],
+    jobs_max: usize,
+) -> Claim {
     let mut heard = kit.store.wake().listen();
     loop {
         let claim = take(kit, worker, limits, jobs_max).await;
@@ -88,7 +95,7 @@ async fn take_soon(kit: &Kit, worker: WorkerId, limits: &[QueueLimit], jobs_max:
 }
 
 /// How many there are of each key; those without one are of ''.
-fn by_key(claim: &Claim) -> BTreeMap<String, usize> {
+pub(super) fn by_key(claim: &Claim) -> BTreeMap<String, usize> {
     let mut number = BTreeMap::new();
     for taken in &claim.jobs {
         *number.entry(taken.job.key.clone().unwrap_or_default()).or_default() += 1;
@@ -391,73 +398,6 @@ async fn a_key_that_was_shut_spares_other_keys(kit: &Kit) {
     };
     let taken = tokio::time::timeout(20 * SECOND, all).await.expect("nobody is forgotten");
     assert_eq!(taken, 5);
-}
-
-async fn too_many_failures_shut_the_gate_until_a_probe_succeeds(kit: &Kit) {
-    let breaker = Breaker { attempts_min: 4, open_ms: 60_000, ..Breaker::default() };
-    let breaks = QueueLimit {
-        breaker: Some(breaker),
-        kind: Some("k".into()),
-        ..limit("default/bank", Counts::Per(Per::All))
-    };
-    let (worker, limits) = (kit.worker().await, [breaks]);
-    fill(kit, &job("k"), 200).await;
-    let settle = async |claim: &Claim, at: usize, how: Settlement| {
-        let mut ended = item(claim, at, how);
-        ended.gates[0] = GateEnd { breaker: Some(breaker), ..ended.gates[0].clone() };
-        let heard = kit.store.wake().listen();
-        kit.store.settle(worker, vec![ended]).await.unwrap();
-        heard
-    };
-    let claim = take(kit, worker, &limits, 10).await;
-    assert_eq!(claim.jobs.len(), 10);
-    let fails = || {
-        let failure = Failure::new("k", ErrorClass::Transient, "no answer");
-        Settlement::Again { delay: HOUR, spent: 1, failure: Some(failure) }
-    };
-    for at in 0..3 {
-        settle(&claim, at, fails()).await;
-    }
-    assert_eq!(take(kit, worker, &limits, 1).await.jobs.len(), 1, "three say nothing yet");
-    settle(&claim, 3, fails()).await;
-    // It is judged right after the settle.
-    let is_shut = async || take(kit, worker, &limits, 1).await.jobs.is_empty();
-    for _ in 0..1000 {
-        if is_shut().await {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
-    assert!(is_shut().await);
-    // Now that some are held, whoever comes out tells; by then it is judged.
-    judged(settle(&claim, 4, done()).await).await;
-    kit.clock.advance(59 * SECOND);
-    assert!(is_shut().await, "what began before says nothing new");
-    kit.clock.advance(SECOND);
-    let probe = take(kit, worker, &limits, 10).await;
-    assert_eq!(probe.jobs.len(), 1, "a probe");
-    assert!(is_shut().await, "and no other meanwhile");
-    judged(settle(&probe, 0, fails()).await).await;
-    assert!(is_shut().await);
-    let mut probe = take(kit, worker, &limits, 10).await;
-    for _ in 0..100 {
-        if !probe.jobs.is_empty() {
-            break;
-        }
-        kit.clock.advance(SECOND);
-        probe = take(kit, worker, &limits, 10).await;
-    }
-    assert_eq!(probe.jobs.len(), 1);
-    settle(&probe, 0, done()).await;
-    let mut closed = take_soon(kit, worker, &limits, 50).await.jobs.len();
-    while closed < 50 {
-        closed += take_soon(kit, worker, &limits, 50).await.jobs.len();
-    }
-}
-
-/// Waits until those who are held are told that somebody came out.
-async fn judged(mut heard: Receiver<Hint>) {
-    hears(&mut heard, |hint| matches!(hint, Hint::Ready { .. })).await;
 }
 
 /// Jobs that have failed once and are due again.

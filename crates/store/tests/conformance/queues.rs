@@ -180,6 +180,7 @@ async fn workers_are_shown_as_they_registered(kit: &Kit) {
         queues: vec!["a".into(), "b,c".into()],
         kinds: vec!["mail".into(), "{x}".into()],
         slots: 32,
+        slots_of: [("a".to_owned(), 30), ("b,c".to_owned(), 2)].into(),
         lease_ttl: None,
     };
     kit.store.register(card.clone()).await.unwrap();
@@ -190,6 +191,8 @@ async fn workers_are_shown_as_they_registered(kit: &Kit) {
     let worker = &seen[0];
     assert_eq!((worker.id, &worker.name, worker.slots), (card.id, &card.name, card.slots));
     assert_eq!((&worker.queues, &worker.kinds), (&card.queues, &card.kinds));
+    assert_eq!(worker.slots_of, card.slots_of);
+    assert_eq!(["a", "b,c", "d"].map(|queue| worker.slots_for(queue)), [30, 2, 32]);
     assert_eq!((worker.started_at, worker.beat_at), (start, kit.clock.now()));
     kit.store.deregister(card.id).await.unwrap();
     assert!(kit.store.workers().await.unwrap().is_empty());

@@ -376,6 +376,7 @@ async fn register(store: &Arc<dyn Store>) -> Verdict<WorkerId> {
         queues,
         kinds: Vec::new(),
         slots: 9,
+        slots_of: BTreeMap::new(),
         lease_ttl: None,
     };
     fine(store.register(card).await)?;

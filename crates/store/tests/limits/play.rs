@@ -196,7 +196,15 @@ impl Play {
         let id = WorkerId::new();
         let queues = vec!["q0".into(), "q1".into()];
         let (name, slots) = ("model".into(), SLOTS as u32);
-        let card = WorkerCard { id, name, queues, kinds: Vec::new(), slots, lease_ttl: None };
+        let card = WorkerCard {
+            id,
+            name,
+            queues,
+            kinds: Vec::new(),
+            slots,
+            slots_of: std::collections::BTreeMap::new(),
+            lease_ttl: None,
+        };
         fine(self.store(place).register(card).await)?;
         self.oracle.beats.insert(id, self.oracle.now);
         self.workers[usize::from(place)] = Some(id);

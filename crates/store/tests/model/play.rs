@@ -101,6 +101,7 @@ impl Play {
             queues,
             kinds: Vec::new(),
             slots: 9,
+            slots_of: std::collections::BTreeMap::new(),
             lease_ttl: None,
         };
         fine(self.store.register(card).await)?;

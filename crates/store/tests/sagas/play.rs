@@ -330,6 +330,7 @@ async fn register(store: &Arc<dyn Store>) -> Verdict<WorkerId> {
         queues,
         kinds: Vec::new(),
         slots: 9,
+        slots_of: std::collections::BTreeMap::new(),
         lease_ttl: None,
     };
     fine(store.register(card).await)?;

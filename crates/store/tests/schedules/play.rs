@@ -60,6 +60,7 @@ impl Play {
             queues,
             kinds: vec![],
             slots: 9,
+            slots_of: std::collections::BTreeMap::new(),
             lease_ttl: None,
         };
         fine(stores[0].register(card).await)?;

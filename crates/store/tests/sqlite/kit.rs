@@ -103,7 +103,15 @@ pub async fn worker(store: &Arc<dyn Store>) -> WorkerId {
     let id = WorkerId::new();
     let (queues, kinds) = (vec!["default".into()], Vec::new());
     store
-        .register(WorkerCard { id, name: "w".into(), queues, kinds, slots: 1, lease_ttl: None })
+        .register(WorkerCard {
+            id,
+            name: "w".into(),
+            queues,
+            kinds,
+            slots: 1,
+            slots_of: std::collections::BTreeMap::new(),
+            lease_ttl: None,
+        })
         .await
         .unwrap();
     id

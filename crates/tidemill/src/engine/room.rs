@@ -19,10 +19,11 @@ use tokio::time::{Instant, timeout_at};
 use crate::engine::Tidemill;
 use crate::worker::shop::locked;
 
-/// Rules are this old at most while jobs are enqueued.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Whoever has not looked for so long, or never, looks before it enqueues: nobody who is that rare is hurt by it.
-const LOOK_FIRST: Duration = Duration::from_secs(5);
+/// While jobs are enqueued, the rules are looked at this often, beside them.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// Rules are this old at most: whoever has not looked for so long, or never, looks before it enqueues. Nobody who is
+/// that rare is hurt by it.
+const LOOK_FIRST: Duration = Duration::from_secs(1);
 /// A store that is away keeps nobody longer than this; writing the jobs will say so.
 const LOOK_WITHIN: Duration = Duration::from_millis(500);
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -119,7 +120,7 @@ impl Tidemill {
         rooms.waits.load(Relaxed)
     }
 
-    /// Looks at the rules, unless somebody of this process has within the last seconds.
+    /// Looks at the rules, unless somebody of this process has within the last second.
     pub(crate) async fn know_rules(&self) {
         if self.0.rooms.is_old() {
             let _ = tokio::time::timeout(LOOK_WITHIN, self.learn_rules()).await;

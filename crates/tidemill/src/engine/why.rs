@@ -185,7 +185,7 @@ fn unserved(workers: &[WorkerView], view: &JobView) -> Option<Gate> {
 
 fn slot(workers: &[WorkerView], view: &JobView) -> Gate {
     let serving = || workers.iter().filter(|worker| takes(worker, view) && knows(worker, view));
-    let slots = serving().map(|worker| u64::from(worker.slots)).sum();
+    let slots = serving().map(|worker| u64::from(worker.slots_for(&view.job.queue))).sum();
     Gate::Slot { workers: serving().count(), slots }
 }
 

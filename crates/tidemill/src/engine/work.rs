@@ -8,6 +8,7 @@ mod claim;
 pub(crate) mod hands;
 mod report;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -61,6 +62,8 @@ pub struct Hand {
     pub kinds: Vec<String>,
     /// How many jobs it runs at once.
     pub slots: u32,
+    /// How many of them the jobs of a queue or pattern may take, where that is not all.
+    pub slots_of: BTreeMap<String, u32>,
     /// How long after its last beat it is given up. Six seconds when not given.
     pub lease_ttl: Option<Duration>,
 }
@@ -86,6 +89,10 @@ impl Work<'_> {
     pub async fn register(&self, hand: Hand) -> Result<WorkerId> {
         name::check("worker", &hand.name, NAME_BYTES_MAX)?;
         check_names(&hand.queues, &hand.kinds)?;
+        if let Some(queue) = hand.slots_of.keys().find(|queue| !hand.queues.contains(queue)) {
+            let reason = format!("it has slots of {queue:?}, and does not take from it");
+            return Err(Invalid::WorkInvalid { reason }.into());
+        }
         let lease_ttl = hand.lease_ttl.unwrap_or(LEASE_TTL);
         if !(LEASE_TTL_MIN..=LEASE_TTL_MAX).contains(&lease_ttl) {
             let reason = format!(
@@ -94,8 +101,9 @@ impl Work<'_> {
             return Err(Invalid::WorkInvalid { reason }.into());
         }
         let id = WorkerId::new();
-        let Hand { name, queues, kinds, slots, .. } = hand;
-        let card = WorkerCard { id, name, queues, kinds, slots, lease_ttl: Some(lease_ttl) };
+        let Hand { name, queues, kinds, slots, slots_of, .. } = hand;
+        let lease_ttl = Some(lease_ttl);
+        let card = WorkerCard { id, name, queues, kinds, slots, slots_of, lease_ttl };
         self.0.0.store.register(card).await?;
         Ok(id)
     }

@@ -1,5 +1,6 @@
 //! The choices of a worker, with their defaults.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::testing::Crash;
@@ -86,6 +87,17 @@ impl Options {
         self.slots + self.dedicated.iter().map(|own| own.slots).sum::<usize>()
     }
 
+    /// How many the jobs of each queue may take, unless that is all.
+    pub(crate) fn slots_of(&self) -> BTreeMap<String, u32> {
+        let may_take = |queue: &String| {
+            let own = self.dedicated.iter().find(|own| own.queue == *queue);
+            own.map_or(self.slots, |own| own.slots + if own.overflows { self.slots } else { 0 })
+        };
+        let queues = if self.dedicated.is_empty() { Vec::new() } else { self.all_queues() };
+        let slots = queues.iter().map(|queue| may_take(queue) as u32).collect::<Vec<_>>();
+        queues.into_iter().zip(slots).collect()
+    }
+
     /// What it says of its lease: a longer one than usual must be known to whoever rescues.
     pub(crate) fn own_lease_ttl(&self) -> Option<Duration> {
         (self.lease_ttl > LEASE_TTL).then_some(self.lease_ttl)
@@ -102,4 +114,24 @@ fn host() -> String {
         .ok()
         .or_else(|| std::env::var("HOSTNAME").ok())
         .map_or_else(|| "host".to_owned(), |name| name.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_told_by_queue_where_some_are_dedicated() {
+        let own =
+            |queue: &str, slots, overflows| Dedicated { queue: queue.to_owned(), slots, overflows };
+        let queues = vec!["*".to_owned()];
+        let shared = Options { queues, slots: 20, ..Options::default() };
+        assert!(shared.slots_of().is_empty());
+        let dedicated = vec![own("pay", 5, false), own("mail", 3, true)];
+        let options = Options { dedicated, ..shared };
+        let told: Vec<_> = options.slots_of().into_iter().collect();
+        let expected = [("*", 20), ("mail", 23), ("pay", 5)];
+        assert_eq!(told, expected.map(|(queue, slots)| (queue.to_owned(), slots)));
+        assert_eq!(options.all_slots(), 28);
+    }
 }

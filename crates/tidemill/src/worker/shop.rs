@@ -136,15 +136,16 @@ impl Shop {
     pub(crate) async fn register(&self) -> Result<()> {
         let (name, queues) = (self.options.name.clone(), self.options.all_queues());
         let (kinds, slots) = (self.kinds.to_vec(), self.options.all_slots() as u32);
+        let slots_of = self.options.slots_of();
         match &self.boss {
             Boss::Here(mill) => {
                 let (id, lease_ttl) = (self.worker(), self.options.own_lease_ttl());
-                let card = WorkerCard { id, name, queues, kinds, slots, lease_ttl };
+                let card = WorkerCard { id, name, queues, kinds, slots, slots_of, lease_ttl };
                 mill.0.store.register(card).await?;
             }
             Boss::Elsewhere(boss) => {
                 let lease = Some(Span(self.options.lease_ttl));
-                let card = Card { name, queues, kinds, slots, lease };
+                let card = Card { name, queues, kinds, slots, slots_of, lease };
                 let id = boss.broker.register(&card).await?;
                 *locked(&self.worker) = id;
             }

@@ -28,8 +28,15 @@ pub async fn haunt(orders: &Orders) {
     let (store, worker) = (mill.store(), WorkerId::new());
     let name = format!("zombie {}", std::process::id());
     let (queues, kinds) = (vec!["default".to_owned()], vec![Voyage::KIND.to_owned()]);
-    let card =
-        WorkerCard { id: worker, name: name.clone(), queues, kinds, slots: 1, lease_ttl: None };
+    let card = WorkerCard {
+        id: worker,
+        name: name.clone(),
+        queues,
+        kinds,
+        slots: 1,
+        slots_of: std::collections::BTreeMap::new(),
+        lease_ttl: None,
+    };
     store.register(card).await.unwrap();
     let claim = eventually("runs to take", PATIENCE, async || {
         let claim = store.claim(ask(worker)).await.ok()?;

@@ -51,6 +51,7 @@ async fn drain_one(mill: &Tidemill, queue: &str) {
         queues,
         kinds,
         slots: 1,
+        slots_of: std::collections::BTreeMap::new(),
         lease_ttl: None,
     };
     mill.store().register(card).await.unwrap();

@@ -331,7 +331,7 @@ async fn why_names_what_a_step_waits_for(kit: Kit) {
     };
     let waiting = blocked.iter().find(of_flow).unwrap();
     let why = mill.why(waiting.job.id).await.unwrap().to_string();
-    assert!(why.contains("is being opened, 1 jobs at once"), "{why}");
+    assert!(why.contains("is being opened, one job at a time"), "{why}");
 }
 
 /// A booking, and what undoes it.

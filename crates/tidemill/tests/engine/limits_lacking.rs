@@ -1,7 +1,7 @@
 //! Limits by tenant or key and the jobs that have none: refused in either order, unless the limit lets them pass.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidemill::core::NewJob;
 use tidemill::{Enqueue, Fail, Flow, Lacking, Limit, Per, Schedule, Settings, Tidemill, testing};
@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 use super::kit::{Echo, Kit, SOON};
 
 over_both_stores!(
+    other_processes_know_of_a_limit_within_a_second,
     a_limit_that_jobs_lack_the_key_of_is_refused_and_changes_nothing,
     jobs_that_run_or_are_blocked_or_wait_for_the_clock_count_as_well,
     a_limit_that_is_set_again_is_refused_for_nothing_that_it_was_set_with,
@@ -69,6 +70,19 @@ async fn a_limit_that_jobs_lack_the_key_of_is_refused_and_changes_nothing(kit: K
     mill.set_limit("*", "finished", Some(limit(Per::Key))).await.unwrap();
     let error = mill.set_limit("*", "t", Some(of_kind("charge", Per::Tenant))).await.unwrap_err();
     assert!(error.to_string().contains("key or all"), "{error}");
+}
+
+async fn other_processes_know_of_a_limit_within_a_second(kit: Kit) {
+    let (mill, other) = (kit.open().await, kit.open().await);
+    other.enqueue(Enqueue::raw("k", "null").queue("elsewhere")).await.unwrap();
+    mill.set_limit("q", "x", Some(limit(Per::Key))).await.unwrap();
+    let since = Instant::now();
+    let refused = eventually("it to be refused", SOON, async || {
+        other.enqueue(Enqueue::raw("k", "null").queue("q")).await.err()
+    });
+    assert_eq!(refused.await.code(), "key_missing");
+    // Three times as long as is promised, because the machine may be busy.
+    assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
 }
 
 async fn jobs_that_run_or_are_blocked_or_wait_for_the_clock_count_as_well(kit: Kit) {

@@ -64,8 +64,15 @@ async fn go_on(url: &str, flow: FlowId, file: &Path, mut fate: Fate) {
     let rules = RescueRules { lease_ttl: Duration::ZERO, clear_for: None, lost_max: 1000 };
     store.rescue(rules).await.unwrap();
     let (queues, kinds) = (vec![flow.to_string()], Vec::new());
-    let card =
-        WorkerCard { id: worker, name: "saga".into(), queues, kinds, slots: 1, lease_ttl: None };
+    let card = WorkerCard {
+        id: worker,
+        name: "saga".into(),
+        queues,
+        kinds,
+        slots: 1,
+        slots_of: std::collections::BTreeMap::new(),
+        lease_ttl: None,
+    };
     store.register(card).await.unwrap();
     loop {
         let lane = Lane { queue: flow.to_string(), priority: Priority::Normal };

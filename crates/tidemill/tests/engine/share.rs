@@ -15,6 +15,7 @@ over_both_stores!(
     a_paused_queue_starts_nothing_until_it_is_resumed,
     a_pause_reaches_a_worker_of_another_process,
     low_work_starts_within_its_bound_while_urgent_never_dries,
+    low_work_starts_within_its_bound_with_more_slots_and_queues,
     small_tenants_start_while_a_large_one_has_hundreds,
     a_pattern_takes_from_queues_that_come_later,
     dedicated_slots_are_free_when_shared_ones_are_not,
@@ -98,6 +99,37 @@ async fn low_work_starts_within_its_bound_while_urgent_never_dries(kit: Kit) {
     }
     let first = &order[..90];
     assert!(first.iter().filter(|text| *text == "urgent").count() >= 78, "urgent has its share");
+}
+
+async fn low_work_starts_within_its_bound_with_more_slots_and_queues(kit: Kit) {
+    for (slots, queues) in [(4, 1), (1, 3), (4, 2)] {
+        let (mill, order) = (kit.open().await, Order::default());
+        let names: Vec<String> = (0..queues).map(|n| format!("of-{slots}-{queues}-{n}")).collect();
+        for name in &names {
+            for priority in Priority::ALL {
+                let text = format!("{name} {}", priority.word());
+                let number = if priority == Priority::Low { 5 } else { 150 };
+                let jobs = (0..number).map(|_| echo(name, &text).priority(priority));
+                mill.enqueue_many(jobs).await.unwrap();
+            }
+        }
+        let worker = noting(&mill, &order).queues(names.clone()).slots(slots);
+        let worker = worker.start().await.unwrap();
+        all_done(&mill).await;
+        worker.stop().await;
+        let order = order.lock().unwrap();
+        for name in &names {
+            let low = format!("{name} low");
+            let places = order.iter().enumerate().filter(|(_, text)| **text == low);
+            for (number, (at, _)) in places.enumerate() {
+                let bound = 15 * queues * (number + 1) + slots;
+                assert!(
+                    at <= bound,
+                    "job {number} of {low} started after {at}, not {bound} others"
+                );
+            }
+        }
+    }
 }
 
 async fn small_tenants_start_while_a_large_one_has_hundreds(kit: Kit) {

@@ -104,7 +104,8 @@ async fn a_full_worker_is_a_matter_of_turns(kit: Kit) {
             Ok(echo.text)
         }
     };
-    let worker = mill.worker().queues(["q"]).slots(1).handle(handler).start().await.unwrap();
+    let worker = mill.worker().queues(["q"]).slots(1).dedicated("own", 2).handle(handler);
+    let worker = worker.start().await.unwrap();
     let first = mill.enqueue(echo("q")).await.unwrap().id();
     eventually("the first to run", SOON, async || {
         let view = mill.job(first).await.unwrap().unwrap();

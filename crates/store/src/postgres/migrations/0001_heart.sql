@@ -186,6 +186,7 @@ create table tidemill.worker (
     queues text[] not null,
     kinds text[] not null,
     slots int4 not null,
+    slots_of text not null, -- JSON: how many of them by queue or pattern, where that is not all
     started_at timestamptz not null,
     beat_at timestamptz not null,
     lease_us int8 -- how long after a beat it is given up, if it says so itself

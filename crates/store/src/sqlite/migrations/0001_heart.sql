@@ -173,6 +173,7 @@ create table tidemill_worker (
     queues text not null,
     kinds text not null,
     slots integer not null,
+    slots_of text not null, -- JSON: how many of them by queue or pattern, where that is not all
     started_at integer not null,
     beat_at integer not null,
     lease_us integer -- how long after a beat it is given up, if it says so itself
