@@ -102,8 +102,9 @@ async fn a_token_that_does_not_hold_is_told_so(kit: Kit) {
     let id = kit.enqueue(json!({ "kind": "k" })).await;
     let (token, job) = one.claim().await;
     let done = json!({ "done": {} });
-    for forged in [json!(1), json!(token.as_i64().unwrap() + 1)] {
-        one.settle(&forged, &job["id"], done.clone()).await.refused(409, "lease_lost", &id);
+    let other = json!(token.as_i64().unwrap() + 1);
+    for forged in [&other, &json!(token.as_i64().unwrap() + 1000)] {
+        one.settle(forged, &job["id"], done.clone()).await.refused(409, "lease_lost", &id);
     }
     two.settle(&token, &job["id"], done.clone()).await.refused(409, "lease_lost", &id);
     let entry = json!({ "number": 1, "entry": { "pivot": { "key": "p" } } });
@@ -112,11 +113,11 @@ async fn a_token_that_does_not_hold_is_told_so(kit: Kit) {
         json!({ "id": id, "token": token, "writes": writes })
     };
     two.post("journal", append(token.clone())).await.refused(409, "lease_lost", &id);
-    one.post("journal", append(json!(7))).await.refused(409, "lease_lost", &id);
+    one.post("journal", append(other.clone())).await.refused(409, "lease_lost", &id);
     let journal = kit.get(&format!("/v1/jobs/{id}/journal")).await.is(200).body;
     assert_eq!(journal["entries"], json!([]), "nothing was written");
     let mixed = json!({ "reports": [
-        { "id": id, "token": 1, "outcome": done }, { "id": id, "token": token, "outcome": done },
+        { "id": id, "token": other, "outcome": done }, { "id": id, "token": token, "outcome": done },
     ] });
     let told = one.post("settle", mixed).await.is(200);
     assert_eq!(told.body, json!({ "answers": ["stale", "accepted"] }));
@@ -243,7 +244,8 @@ async fn what_a_worker_says_is_in_the_stream(kit: Kit) {
     let item = json!({ "id": id, "token": token, "said": said });
     let told = hand.post("stream", json!({ "items": [item] })).await.is(200);
     assert_eq!(told.body, json!({ "answers": ["written"] }));
-    let forged = json!({ "id": id, "token": 1, "said": [{ "event": "text", "text": "no" }] });
+    let forged = token.as_i64().unwrap() + 1;
+    let forged = json!({ "id": id, "token": forged, "said": [{ "event": "text", "text": "no" }] });
     hand.post("stream", json!({ "items": [forged] })).await.refused(409, "lease_lost", &id);
     hand.accepted(&token, &job["id"], json!({ "done": {} })).await;
     let told = kit.get(&format!("/v1/jobs/{id}/stream")).await.is(200);
