@@ -158,9 +158,12 @@ impl Db {
         };
         let conn = self.using(client, self.keeps_claimer);
         if self.keeps_claimer && !self.rehearsed.swap(true, Ordering::Relaxed) {
-            // Nothing depends on it: the first claim will be slower.
+            // Nothing depends on it.
             if let Err(fault) = conn.query(&REHEARSE, &[]).await {
-                tracing::debug!(?fault, "a claim could not be rehearsed");
+                tracing::warn!(
+                    ?fault,
+                    "a claim could not be rehearsed: the first one will be slower"
+                );
             }
         }
         Ok(conn)

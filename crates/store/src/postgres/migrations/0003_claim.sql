@@ -1069,8 +1069,8 @@ declare
     jobs uuid[] := array[tidemill.uuid7(), tidemill.uuid7()];
     stage text := 'tidemill:rehearsal';
 begin
-    insert into tidemill.worker (id, name, queues, kinds, slots, started_at, beat_at)
-    values (worker, stage, array[stage], array[stage], 0, now(), now());
+    insert into tidemill.worker (id, name, queues, kinds, slots, slots_of, started_at, beat_at)
+    values (worker, stage, array[stage], array[stage], 0, '{}', now(), now());
     insert into tidemill.job (id, kind, queue, priority, sheaf, payload, created_at)
     select j, stage, stage, 2, 0, 'null', now() from unnest(jobs) j;
     insert into tidemill.ready (seq, queue, priority, tenant, run_at, kind, ids)
