@@ -26,7 +26,7 @@ const RETRY_AFTER_UNKNOWN: Duration = Duration::from_secs(10);
 
 /// What becomes of a job for which its queue has no room.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(tag = "policy", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "policy", rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Overflow {
     /// It is refused, and told when to try again.

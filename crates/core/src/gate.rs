@@ -62,7 +62,6 @@ pub enum Lacking {
 
 /// How often something may start, in the whole cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Rate {
     /// So many…
@@ -122,7 +121,7 @@ impl fmt::Display for Rate {
 /// When to spare the other side: after too many failures the gate is shut for a while; then one job
 /// goes ahead as a probe, and its end decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Breaker {
     /// It opens when at least this many per cent of the attempts in the window failed; 50.

@@ -11,7 +11,7 @@ use crate::job::state::State;
 
 /// How long and how many finished jobs a queue keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Retention {
     /// Done and cancelled jobs go after this many milliseconds. Defaults to 3 days.

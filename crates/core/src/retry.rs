@@ -17,7 +17,7 @@ const DELAYS_MAX: usize = 100;
 
 /// How a kind or a job is retried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Retry {
     /// Attempts in all, the first included. Defaults to 20.
@@ -80,7 +80,7 @@ impl Retry {
 
 /// How long to wait before the next attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "type", deny_unknown_fields)]
+#[serde(rename_all = "snake_case", tag = "type")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Backoff {
     /// `base × 2^(attempt − 1)`, at most `cap`, spread by the jitter.

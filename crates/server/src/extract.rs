@@ -5,10 +5,12 @@ use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::str::FromStr;
 
-use crate::problem::Refusal;
+use crate::problem::{Answer, Refusal};
 
 /// A body of JSON.
 pub(crate) struct Body<T>(pub T);
@@ -108,5 +110,31 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Names<T
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
         let read = Path::<T>::from_request_parts(parts, state).await;
         read.map(|Path(names)| Self(names)).map_err(|error| Refusal::request(error.body_text()))
+    }
+}
+
+/// Reads a document of which nothing may be left over, however deep: what is misspelt must not pass for nothing. The
+/// types pass over what they do not know, because stores keep them, and an older process reads what a newer one wrote.
+pub(crate) fn understood<T: DeserializeOwned + Serialize>(what: &str, given: &Value) -> Answer<T> {
+    let wrong = |why: String| Refusal::request(format!("{what}: {why}"));
+    let read = T::deserialize(given).map_err(|error| wrong(error.to_string()))?;
+    let known = serde_json::to_value(&read).map_err(|error| Refusal::internal(&error))?;
+    left_over(given, &known).map_or(Ok(read), |why| Err(wrong(why)))
+}
+
+/// The first field that is given and was not understood.
+fn left_over(given: &Value, known: &Value) -> Option<String> {
+    match (given, known) {
+        (Value::Object(given), Value::Object(known)) => given.iter().find_map(|(name, value)| {
+            let Some(own) = known.get(name) else {
+                let names: Vec<_> = known.keys().map(String::as_str).collect();
+                return Some(format!("there is no {name:?}; there are {}", names.join(", ")));
+            };
+            left_over(value, own)
+        }),
+        (Value::Array(given), Value::Array(known)) => {
+            given.iter().zip(known).find_map(|(value, own)| left_over(value, own))
+        }
+        _ => None,
     }
 }

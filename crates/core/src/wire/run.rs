@@ -1,11 +1,11 @@
 //! What an attempt writes while it runs: the journal of a run, and its stream.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::id::{JobId, Token};
-use crate::stream::Said;
+use crate::stream::{Progress, Said};
 use crate::wish::Wish;
 use crate::workflow::{Ending, Entry};
 
@@ -152,11 +152,41 @@ pub struct SaidItem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent: Option<Uuid>,
     /// What is kept, in this order: all of it, or nothing.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "strictly")]
     pub said: Vec<Said>,
     /// What reaches only who listens now.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "strictly")]
     pub ephemeral: Vec<Said>,
+}
+
+/// What may be said, to the letter: who follows a stream passes over what it does not know, who writes must not.
+#[derive(Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case", deny_unknown_fields)]
+enum Saying {
+    Progress {
+        step: Option<u64>,
+        total: Option<u64>,
+        status: Option<String>,
+        tool: Option<String>,
+        message: Option<String>,
+    },
+    Log {
+        message: String,
+    },
+    Text {
+        text: String,
+    },
+}
+
+fn strictly<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Said>, D::Error> {
+    let said = Vec::<Saying>::deserialize(deserializer)?.into_iter().map(|saying| match saying {
+        Saying::Progress { step, total, status, tool, message } => {
+            Said::Progress(Progress { step, total, status, tool, message })
+        }
+        Saying::Log { message } => Said::Log { message },
+        Saying::Text { text } => Said::Text { text },
+    });
+    Ok(said.collect())
 }
 
 /// What became of it, in the order of the items.

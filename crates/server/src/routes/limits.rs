@@ -13,8 +13,8 @@ use utoipa_axum::routes;
 
 use crate::access::Caller;
 use crate::api::App;
-use crate::extract::{Body, Named, Params};
-use crate::problem::{Answer, Problem, Refusal};
+use crate::extract::{Body, Named, Params, understood};
+use crate::problem::{Answer, Problem};
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(set, delete))
@@ -60,21 +60,8 @@ async fn set(
     Body(given): Body<Value>,
 ) -> Answer<StatusCode> {
     let queue = on.queue(&caller)?;
-    app.mill.set_limit(&queue, &name, Some(read(given)?)).await?;
+    app.mill.set_limit(&queue, &name, Some(understood("the limit", &given)?)).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// A limit as it is given; a misspelt word must not pass for none.
-fn read(given: Value) -> Answer<Limit> {
-    const KNOWN: [&str; 7] = ["kind", "per", "lacking", "concurrency", "rate", "hold", "breaker"];
-    let mut names = given.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-    if let Some(unknown) = names.find(|name| !KNOWN.contains(name)) {
-        let known = KNOWN.join(", ");
-        let detail = format!("a limit has no {unknown:?}; it has {known}");
-        return Err(Refusal::request(detail));
-    }
-    serde_json::from_value(given)
-        .map_err(|error| Refusal::request(format!("the limit is not as it should be: {error}")))
 }
 
 /// Takes a limit away.

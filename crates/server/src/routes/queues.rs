@@ -16,8 +16,8 @@ use utoipa_axum::routes;
 use crate::access::Caller;
 use crate::api::App;
 use crate::etag;
-use crate::extract::{Body, Named};
-use crate::problem::{Answer, Problem, Refusal};
+use crate::extract::{Body, Named, understood};
+use crate::problem::{Answer, Problem};
 
 /// Rules with their version as an entity tag.
 type Tagged = (etag::Tag, Json<QueueRules>);
@@ -85,24 +85,10 @@ async fn set_rules(
     Body(given): Body<Value>,
 ) -> Answer<Tagged> {
     check(&caller, &name)?;
-    let mut rules = read(given)?;
+    let mut rules: QueueRules = understood("the rules", &given)?;
     rules.version = etag::wanted_number(&headers)?.unwrap_or(0);
     app.mill.set_queue(&name, Some(rules)).await?;
     tagged(&app, &name).await
-}
-
-/// Rules as they are given; a misspelt one must not pass for none.
-fn read(given: Value) -> Answer<QueueRules> {
-    let known = serde_json::to_value(QueueRules::default()).map_err(|e| Refusal::internal(&e))?;
-    let names = given.as_object().into_iter().flatten().map(|(name, _)| name);
-    if let Some(unknown) = names.into_iter().find(|name| known.get(name.as_str()).is_none()) {
-        let known: Vec<_> =
-            known.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-        let known = known.join(", ");
-        return Err(Refusal::request(format!("there is no rule {unknown:?}; there are {known}")));
-    }
-    serde_json::from_value(given)
-        .map_err(|error| Refusal::request(format!("the rules are not as they should be: {error}")))
 }
 
 /// Takes the rules of a queue or pattern away.

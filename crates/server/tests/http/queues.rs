@@ -38,6 +38,16 @@ async fn a_misspelt_rule_is_named_and_changes_nothing(kit: Kit) {
         (json!({ "concurrency": "five" }), "request_invalid", "invalid type"),
         (json!({ "concurrency": 0 }), "rule_invalid", "pause the queue"),
         (json!({ "rate": { "jobs": 1, "per_ms": 9, "brust": 5 } }), "request_invalid", "brust"),
+        (
+            json!({ "depth_max": 9, "overflow": { "policy": "reject", "after": 5 } }),
+            "request_invalid",
+            "after",
+        ),
+        (
+            json!({ "limits": { "x": { "rate": { "jobs": 1, "per_ms": 9, "brust": 5 } } } }),
+            "request_invalid",
+            "brust",
+        ),
         (json!({ "retention": { "finished": 5 } }), "request_invalid", "finished"),
         (json!({ "retry": { "attempts_max": 0 } }), "rule_invalid", "at least 1"),
         (json!({ "retry": { "backoff": { "type": "fixed", "ms": 5 } } }), "request_invalid", "ms"),

@@ -244,6 +244,14 @@ async fn what_a_worker_says_is_in_the_stream(kit: Kit) {
     let item = json!({ "id": id, "token": token, "said": said });
     let told = hand.post("stream", json!({ "items": [item] })).await.is(200);
     assert_eq!(told.body, json!({ "answers": ["written"] }));
+    for (event, field) in [("text", "text"), ("log", "message"), ("progress", "status")] {
+        let said = json!([{ "event": event, field: "no", "colour": "red" }]);
+        for kept in ["said", "ephemeral"] {
+            let item = json!({ "id": id, "token": token, kept: said });
+            let told = hand.post("stream", json!({ "items": [item] })).await;
+            told.refused(400, "request_invalid", "colour");
+        }
+    }
     let forged = token.as_i64().unwrap() + 1;
     let forged = json!({ "id": id, "token": forged, "said": [{ "event": "text", "text": "no" }] });
     hand.post("stream", json!({ "items": [forged] })).await.refused(409, "lease_lost", &id);

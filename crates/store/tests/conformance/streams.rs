@@ -302,7 +302,8 @@ async fn what_is_ephemeral_reaches_who_listens_and_is_not_kept(kit: &Kit) {
     kit.store.hint(Hint::Follow { ids: vec![id] });
     assert_eq!(add(kit, worker, whisper("x", texts(1, 1))).await, StreamAnswer::Kept { last: 1 });
     assert_eq!(add(kit, worker, whisper("y", Vec::new())).await, StreamAnswer::Kept { last: 1 });
-    let stale = StreamItem { token: Token(claim.token.0 + 1), ..whisper("stale", Vec::new()) };
+    let stale =
+        StreamItem { token: Token(claim.token.unwrap().0 + 1), ..whisper("stale", Vec::new()) };
     assert_eq!(add(kit, worker, stale).await, StreamAnswer::Stale);
     add(kit, worker, whisper("z", Vec::new())).await;
     let mut told = Vec::new();

@@ -89,13 +89,18 @@ impl Options {
 
     /// How many the jobs of each queue may take, unless that is all.
     pub(crate) fn slots_of(&self) -> BTreeMap<String, u32> {
-        let may_take = |queue: &String| {
-            let own = self.dedicated.iter().find(|own| own.queue == *queue);
-            own.map_or(self.slots, |own| own.slots + if own.overflows { self.slots } else { 0 })
+        if self.dedicated.is_empty() {
+            return BTreeMap::new();
+        }
+        let may_take = |queue: String| {
+            let slots = match self.dedicated.iter().find(|own| own.queue == queue) {
+                Some(own) if own.overflows => own.slots + self.slots,
+                Some(own) => own.slots,
+                None => self.slots,
+            };
+            (queue, slots as u32)
         };
-        let queues = if self.dedicated.is_empty() { Vec::new() } else { self.all_queues() };
-        let slots = queues.iter().map(|queue| may_take(queue) as u32).collect::<Vec<_>>();
-        queues.into_iter().zip(slots).collect()
+        self.all_queues().into_iter().map(may_take).collect()
     }
 
     /// What it says of its lease: a longer one than usual must be known to whoever rescues.

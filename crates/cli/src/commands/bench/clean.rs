@@ -18,13 +18,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Leaves nothing in the queue, whose jobs have all ended.
 pub async fn up(mill: &Mill) -> Outcome<()> {
-    let forgotten = Retention { finished_ms: 0, dead_ms: 0, ..Retention::default() };
-    let rules = QueueRules { retention: forgotten, ..QueueRules::default() };
-    if let Mill::Server(server) = mill {
-        server.set_queue(KIND, Some(rules)).await?;
-    }
-    Late::wait("cleaning up").during(purge(mill)).await?;
-    Ok(mill.set_queue(KIND, None).await?)
+    let mut wait = Late::wait("cleaning up");
+    let purged = wait.during(purge(mill));
+    let Mill::Server(server) = mill else { return purged.await };
+    let retention = Retention { finished_ms: 0, dead_ms: 0, ..Retention::default() };
+    server.set_queue(KIND, Some(QueueRules { retention, ..QueueRules::default() })).await?;
+    purged.await?;
+    Ok(server.set_queue(KIND, None).await?)
 }
 
 async fn purge(mill: &Mill) -> Outcome<()> {

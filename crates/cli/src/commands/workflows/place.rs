@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use tidemill::{JobId, RunReplay};
-use tidemill_store::without_password;
 use tokio::process::Command;
 
 use super::program::Said;
@@ -46,8 +45,7 @@ pub fn advice(app: &App) -> &'static str {
 }
 
 /// Refuses what was said of the runs of another place. Ids are nobody else's, so one run that is known here is enough;
-/// to
-/// speak of none is right only if all that were under way have ended meanwhile.
+/// to speak of none is right only if all that were under way have ended meanwhile.
 pub async fn refuse_other(
     app: &App,
     mill: &Mill,
@@ -83,8 +81,6 @@ pub fn refuse_silence(app: &App, said: &Said, id: JobId, kind: &str) -> Outcome<
 }
 
 fn other(app: &App, seen: &str) -> Failure {
-    let place = app.server.as_ref().map_or(app.url(), |server| &server.url);
-    let place = without_password(place);
-    let message = format!("the program did not look at the runs of {place}: {seen}");
+    let message = format!("the program did not look at the runs of {}: {seen}", app.place());
     Failure::new(Exit::Failed, "replay_elsewhere", message).hint(advice(app))
 }
