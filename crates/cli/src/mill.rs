@@ -10,7 +10,9 @@ use tidemill::core::webhook::sign::SigningSecret;
 use tidemill::core::why::{QueueWhy, Why};
 use tidemill::store::schedule::Fired;
 use tidemill::store::view::{AttemptView, Finding};
-use tidemill::store::{DeadGroup, DeadLetter, FireView, QueueView, ScheduleView, WorkerView};
+use tidemill::store::{
+    DeadGroup, DeadLetter, DepthView, FireView, QueueView, ScheduleView, WorkerView,
+};
 use tidemill::{
     Alert, Backfill, CancelAnswer, ComingSlot, CredentialId, CredentialView, DeadFilter, DeadPlace,
     Delivery, Enqueue, Event, Flow, FlowFilter, FlowHead, FlowId, FlowView, ForkAs, Glance, Grant,
@@ -83,6 +85,10 @@ impl Mill {
         resume(queue: &str) -> ();
         /// Why a queue is as deep as it is.
         why_queue(queue: &str) -> QueueWhy;
+        /// What a queue has counted.
+        depth(queue: &str) -> DepthView;
+        /// Waits until a queue is down at its low watermark.
+        until_below(queue: &str, timeout: Duration) -> bool;
         /// All limits.
         limits() -> Vec<NamedLimit>;
         /// Sets a limit.

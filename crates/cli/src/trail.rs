@@ -76,6 +76,7 @@ const TABLE: &[(&str, &str)] = &[
     ("queues resume", "queue"),
     ("queues set", "queue"),
     ("queues unset", "queue"),
+    ("queues wait", ""),
     ("queues why", ""),
     ("schedules", ""),
     ("schedules backfill", "schedule"),

@@ -23,6 +23,8 @@ use self::wire::{Reason, Wire};
 const AGENT: &str = concat!("tidemill-client/", env!("CARGO_PKG_VERSION"));
 /// How long an answer may take; what waits for something says how long, and has that besides.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
+/// One request waits so long at most; a server may have less patience, and is asked again.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(50);
 /// Of an answer that is no problem document, so much is shown.
 const SHOWN_CHARS_MAX: usize = 200;
 /// The most rows of one page of a list.

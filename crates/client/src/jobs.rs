@@ -16,10 +16,7 @@ use tidemill_core::{Clock, Limits, NewJob, Wish};
 use tokio::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::http::{Client, Path, Raw, path, raw};
-
-/// One request waits so long at most; a server may have less patience, and is asked again.
-const WAIT_MAX: Duration = Duration::from_secs(50);
+use crate::http::{Client, Path, Raw, WAIT_MAX, path, raw};
 
 #[derive(Serialize)]
 struct Many {

@@ -1,13 +1,16 @@
 //! Queues and their rules, limits, and who works.
 
-use http::Method;
+use std::time::Duration;
+
 use http::header::IF_MATCH;
+use http::{Method, StatusCode};
 use tidemill::core::why::QueueWhy;
-use tidemill::store::{QueueView, WorkerView};
+use tidemill::store::{DepthView, QueueView, WorkerView};
 use tidemill::{Limit, LimitState, NamedLimit, QueueRules};
+use tokio::time::Instant;
 
 use crate::error::Result;
-use crate::http::{Client, path};
+use crate::http::{Client, WAIT_MAX, path};
 
 impl Client {
     /// All queues that have jobs, dead letters or rules.
@@ -62,6 +65,32 @@ impl Client {
     /// Why a queue is as deep as it is, and when it will be empty.
     pub async fn why_queue(&self, queue: &str) -> Result<QueueWhy> {
         self.get(&path(["queues", queue, "why"]), &()).await
+    }
+
+    /// What a queue has counted: how many jobs wait in it, how many came and went, whose they are.
+    pub async fn depth(&self, queue: &str) -> Result<DepthView> {
+        self.get(&path(["queues", queue, "depth"]), &()).await
+    }
+
+    /// Whether a queue has reached its high watermark and has not been down at the low one since: producers should
+    /// pause.
+    pub async fn is_above(&self, queue: &str) -> Result<bool> {
+        Ok(self.depth(queue).await?.above_since.is_some())
+    }
+
+    /// Waits until a queue is down at its low watermark, at once when it is not above. `false` when that takes longer
+    /// than `timeout`.
+    pub async fn until_below(&self, queue: &str, timeout: Duration) -> Result<bool> {
+        let began = Instant::now();
+        loop {
+            let turn = timeout.saturating_sub(began.elapsed()).min(WAIT_MAX);
+            let request = self.patient(Method::GET, &path(["queues", queue, "wait"]), turn);
+            let request = request.query(&[("timeout", format!("{}ms", turn.as_millis()))]);
+            let is_below = self.answer(request).await?.status() != StatusCode::ACCEPTED;
+            if is_below || began.elapsed() >= timeout {
+                return Ok(is_below);
+            }
+        }
     }
 
     /// All limits that have a name, and how they stand.

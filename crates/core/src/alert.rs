@@ -27,16 +27,36 @@ pub enum AlertKind {
     SagaStuck,
     /// A kind waits that no live worker knows.
     NoWorker,
+    /// A queue has reached its high watermark, and has not been down at the low one since: producers should pause.
+    AboveWatermark,
 }
 
 impl AlertKind {
     /// All sorts.
-    pub const ALL: [Self; 5] =
-        [Self::DepthGrowing, Self::OldestWaits, Self::DeadLetters, Self::SagaStuck, Self::NoWorker];
+    pub const ALL: [Self; 6] = [
+        Self::DepthGrowing,
+        Self::OldestWaits,
+        Self::DeadLetters,
+        Self::SagaStuck,
+        Self::NoWorker,
+        Self::AboveWatermark,
+    ];
 
     /// Its word.
     pub fn word(self) -> &'static str {
-        ["depth_growing", "oldest_waits", "dead_letters", "saga_stuck", "no_worker"][self as usize]
+        [
+            "depth_growing",
+            "oldest_waits",
+            "dead_letters",
+            "saga_stuck",
+            "no_worker",
+            "above_watermark",
+        ][self as usize]
+    }
+
+    /// Whether it has to hold for a while before anybody is told. Two watermarks have their gap for that.
+    pub fn must_hold(self) -> bool {
+        self != Self::AboveWatermark
     }
 }
 
@@ -86,6 +106,8 @@ pub struct QueueSigns {
     pub orphan_kinds: Vec<String>,
     /// Somebody has paused it: what waits there is meant to.
     pub is_paused: bool,
+    /// Since when it is above its high watermark, and which that is.
+    pub above: Option<(Timestamp, u64)>,
 }
 
 /// What is seen of the whole store.
@@ -154,6 +176,13 @@ impl fmt::Display for Alert {
                 let kind = kind.as_deref().unwrap_or_default();
                 write!(f, "no live worker knows the kind {kind}, which waits in queue {queue}")
             }
+            AlertKind::AboveWatermark => {
+                write!(
+                    f,
+                    "queue {queue} has reached its high watermark of {threshold:.0} jobs and has {value:.0}; \
+                     producers should pause"
+                )
+            }
         }
     }
 }
@@ -180,6 +209,10 @@ fn of_queue(queue: &QueueSigns, thresholds: &Thresholds, alerts: &mut Vec<Alert>
     for kind in &queue.orphan_kinds {
         let alert = new(AlertKind::NoWorker, name(), 1.0, 1.0);
         alerts.push(Alert { kind: Some(kind.clone()), ..alert });
+    }
+    if let Some((since, high)) = queue.above {
+        let alert = new(AlertKind::AboveWatermark, name(), queue.depth as f64, high as f64);
+        alerts.push(Alert { since: Some(since), ..alert });
     }
     if queue.is_paused {
         return;
@@ -220,6 +253,8 @@ mod tests {
         let oldest =
             |s| QueueSigns { oldest_wait: Some(Duration::from_secs(s)), ..QueueSigns::default() };
         let orphan = || QueueSigns { orphan_kinds: vec!["k".into()], ..QueueSigns::default() };
+        let above =
+            || QueueSigns { above: Some((Timestamp::UNIX_EPOCH, 9)), ..QueueSigns::default() };
         let growing = |in_per_s, depth| QueueSigns {
             rates: rates(in_per_s, 1.0),
             depth,
@@ -236,6 +271,8 @@ mod tests {
             (of(QueueSigns { is_paused: true, ..oldest(300) }), vec![]),
             (of(orphan()), vec!["no_worker"]),
             (of(QueueSigns { is_paused: true, ..orphan() }), vec!["no_worker"]),
+            (of(above()), vec!["above_watermark"]),
+            (of(QueueSigns { is_paused: true, ..above() }), vec!["above_watermark"]),
             (Signs { dead: 9, ..Signs::default() }, vec![]),
             (
                 Signs { dead: 10, sagas_stuck: 1, ..Signs::default() },

@@ -23,8 +23,8 @@ use tempfile::TempDir;
 use tidemill::core::webhook::target::Policy;
 use tidemill::core::webhook::{Event, QUEUE, Tell, Webhook};
 use tidemill::{
-    Alert, Delivery, Enqueue, JobFilter, JobId, Keyring, Payload, Running, Settings, State,
-    Thresholds, Tidemill,
+    Alert, Delivery, Enqueue, JobFilter, JobId, Keyring, Payload, QueueRules, Running, Settings,
+    State, Thresholds, Tidemill,
 };
 use tidemill_relay::webhook::send::{Resolve, Sender, Trouble};
 use tidemill_relay::webhook::start;
@@ -171,6 +171,7 @@ over_both_stores!(
     an_endpoint_that_fails_is_spared,
     what_is_kept_encrypted_is_told_as_it_is,
     an_alert_is_told_once_when_it_begins_and_once_when_it_is_over,
+    both_watermarks_of_a_queue_are_told,
     a_webhook_that_is_gone_is_told_nothing_more,
     a_job_that_asks_for_a_webhook_which_is_not_there_is_refused,
 );
@@ -379,6 +380,28 @@ async fn an_alert_is_told_once_when_it_begins_and_once_when_it_is_over(kit: Kit)
     let page = kit.mill.metrics().await;
     assert!(page.contains(r#"tidemill_webhook_deliveries_total{result="taken"} 2"#), "{page}");
     assert!(page.contains("tidemill_webhook_seconds_count 2"), "{page}");
+    kit.stop().await;
+}
+
+async fn both_watermarks_of_a_queue_are_told(kit: Kit) {
+    let hook = Webhook { alerts: true, ..Webhook::new(&kit.url) };
+    kit.mill.webhooks().set("w", hook).await.unwrap();
+    let marks = |rules: &mut QueueRules| (rules.high_water, rules.low_water) = (Some(2), Some(0));
+    kit.mill.change_queue("q:*", marks).await.unwrap();
+    let later = || Enqueue::raw("echo", "1").queue("q:1").delay(Duration::from_hours(1));
+    let ids = [
+        kit.mill.enqueue(later()).await.unwrap().id(),
+        kit.mill.enqueue(later()).await.unwrap().id(),
+    ];
+    let told = kit.heard(1).await;
+    let body: Value = serde_json::from_slice(&told[0].1).unwrap();
+    let data = &body["data"];
+    assert_eq!((&body["type"], &data["alert"]), (&"alert.began".into(), &"above_watermark".into()));
+    assert_eq!((&data["queue"], &data["threshold"]), (&"q:1".into(), &2.0.into()));
+    kit.mill.cancel_many(ids.to_vec(), "enough").await.unwrap();
+    let told = kit.heard(2).await;
+    let body: Value = serde_json::from_slice(&told[1].1).unwrap();
+    assert_eq!((&body["type"], &body["data"]["queue"]), (&"alert.over".into(), &"q:1".into()));
     kit.stop().await;
 }
 

@@ -69,6 +69,8 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("GET", "/v1/queues", Need::Act(Act::Look)),
     ("GET", "/v1/queues/{name}/rules", Need::Act(Act::Look)),
     ("GET", "/v1/queues/{name}/why", Need::Act(Act::Look)),
+    ("GET", "/v1/queues/{name}/depth", Need::Act(Act::Look)),
+    ("GET", "/v1/queues/{name}/wait", Need::Act(Act::Look)),
     ("PUT", "/v1/queues/{name}/rules", Need::Act(Act::Operate)),
     ("DELETE", "/v1/queues/{name}/rules", Need::Act(Act::Operate)),
     ("POST", "/v1/queues/{name}/pause", Need::Act(Act::Operate)),

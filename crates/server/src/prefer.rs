@@ -1,10 +1,32 @@
-//! What a client prefers (RFC 7240): to wait for the result, or not to.
+//! Whether a client waits for a result, and how long: as it prefers (RFC 7240), or by a parameter.
 
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
+use serde::Deserialize;
+use tidemill_core::span::Span;
+
+use crate::settings::Settings;
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
+const WAIT_DEFAULT: Duration = Duration::from_secs(30);
+
+/// How long to wait, where waiting is what is asked for.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Patience {
+    /// How long to wait, `30s` unless given.
+    #[param(value_type = Option<String>, example = "10s")]
+    pub(crate) timeout: Option<Span>,
+}
+
+impl Patience {
+    /// At most the longest time that is allowed.
+    pub(crate) fn time(&self, settings: &Settings) -> Duration {
+        self.timeout.map_or(WAIT_DEFAULT, |span| span.0).min(settings.wait_max)
+    }
+}
 
 /// Whether, and how long, a client wants to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 mod depth;
 mod set;
+mod wait;
 mod why;
 
 use std::time::Duration;
@@ -14,6 +15,7 @@ use tidemill_core::{BandWeights, Retention};
 use tidemill_store::QueueView;
 
 use crate::app::App;
+use crate::commands::jobs::wait::Patience;
 use crate::duration::short;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
@@ -45,6 +47,13 @@ enum Verb {
         /// The queue
         queue: String,
     },
+    /// Wait until a queue is down at its low watermark, so that producers may go on
+    Wait {
+        /// The queue
+        queue: String,
+        #[command(flatten)]
+        patience: Patience,
+    },
     /// Set the rules of a queue, in every process
     Set(Box<Set>),
     /// Take the rules of a queue away
@@ -75,6 +84,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
             Ok(Exit::Ok)
         }
         Verb::Why { queue } => why::run(app, &queue).await,
+        Verb::Wait { queue, patience } => wait::run(app, &queue, patience).await,
         Verb::Set(set) => change(app, *set).await,
         Verb::Unset { queue } => {
             let mill = app.open_existing().await?;

@@ -20,6 +20,14 @@ fn bounds(mill: &Mill) {
         .says("mail: depth 2 of 2")
         .says("no live worker takes from it")
         .says("2 jobs of acme");
+    mill.run(&["queues", "wait", "mail", "--timeout", "10ms"])
+        .code(7)
+        .says("2 jobs wait in it")
+        .says("tidemill queues why mail");
+    mill.run(&["alerts"])
+        .code(1)
+        .says("above_watermark")
+        .says("high watermark of 1 jobs and has 2");
     let why = mill.json(&["queues", "why", "mail", "--json"]);
     assert_eq!((&why["depth"], &why["holders"][0]["holder"]), (&2.into(), &"no_worker".into()));
     mill.run(&["queues", "set", "mail", "--overflow", "divert:spill"])
@@ -28,6 +36,7 @@ fn bounds(mill: &Mill) {
     mill.run(&["enqueue", "send", "{}", "--queue", "mail"]).ok();
     mill.run(&["queues"]).ok().says("spill");
     mill.run(&["queues", "set", "mail", "--depth-max", "none"]).ok().says("default");
+    mill.run(&["queues", "wait", "mail"]).ok().says("producers may go on");
     mill.run(&["queues", "pause", "sp*"]).ok();
     mill.run(&["queues"]).ok().says("paused by sp*");
     mill.run(&["queues", "why", "spill"]).ok().says("paused by the rules of sp*");

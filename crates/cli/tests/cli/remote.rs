@@ -66,6 +66,9 @@ fn queues(pair: &mut Pair) {
     pair.run(&["enqueue", "greet", "1", "--queue", "mail"]).code(6);
     pair.run(&["queues", "pause", "mail"]);
     pair.agree(&["queues", "why", "mail"]);
+    pair.run(&["queues", "wait", "mail", "--timeout", "10ms"]).code(7);
+    pair.run(&["queues", "wait", "other", "--timeout", "1s"]);
+    pair.run(&["queues", "wait", "ma*"]).code(2);
     pair.run(&["queues", "list"]);
     pair.run(&["queues", "resume", "mail"]);
     pair.run(&["queues", "unset", "mail"]);

@@ -13,7 +13,6 @@ use serde_json::value::RawValue;
 use tidemill::store::view::AttemptView;
 use tidemill::{CancelAnswer, Enqueue, JobFilter, JobView, Receipt, Retried, Signal};
 use tidemill_core::job::edit::{Changes, FIXED};
-use tidemill_core::span::Span;
 use tidemill_core::why::Why;
 use tidemill_core::{JobId, State as JobState, Wish};
 use utoipa_axum::router::OpenApiRouter;
@@ -25,7 +24,7 @@ use crate::audit::{Detail, detail};
 use crate::etag;
 use crate::extract::{Body, Named, Params};
 use crate::idempotent::{self, Print};
-use crate::prefer::Prefer;
+use crate::prefer::{Patience, Prefer};
 use crate::problem::{Answer, Problem, Refusal};
 use crate::trace;
 
@@ -33,7 +32,6 @@ use crate::trace;
 type Tagged = (etag::Tag, Json<JobView>);
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
-const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -288,15 +286,6 @@ async fn edit(
     Ok((detail(names.join(" ")), show(State(app), caller, Named(id)).await?))
 }
 
-#[derive(Debug, Deserialize, utoipa::IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-struct Patience {
-    /// How long to wait, `30s` unless given.
-    #[param(value_type = Option<String>, example = "10s")]
-    timeout: Option<Span>,
-}
-
 /// Waits until a job has finished. Answers 200 when it has, and 202 when it has not in this time.
 #[utoipa::path(get, path = "/v1/jobs/{id}/wait", operation_id = "wait_for_job", tag = "jobs",
     params(("id" = JobId, Path), Patience), responses(
@@ -310,7 +299,7 @@ async fn wait(
     Params(patience): Params<Patience>,
 ) -> Answer<(StatusCode, Json<JobView>)> {
     caller.check_job(&app, id).await?;
-    let time = patience.timeout.map_or(WAIT_DEFAULT, |span| span.0).min(app.settings.wait_max);
+    let time = patience.time(&app.settings);
     if let Some(view) = finished(&app, id, time).await? {
         return Ok((StatusCode::OK, Json(view)));
     }

@@ -8,7 +8,8 @@ use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
 use tidemill::QueueRules;
-use tidemill::store::QueueView;
+use tidemill::store::{DepthView, QueueView};
+use tidemill_core::span::Span;
 use tidemill_core::why::QueueWhy;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -16,7 +17,8 @@ use utoipa_axum::routes;
 use crate::access::Caller;
 use crate::api::App;
 use crate::etag;
-use crate::extract::{Body, Named, understood};
+use crate::extract::{Body, Named, Params, understood};
+use crate::prefer::Patience;
 use crate::problem::{Answer, Problem};
 
 /// Rules with their version as an entity tag.
@@ -29,6 +31,8 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(pause))
         .routes(routes!(resume))
         .routes(routes!(why))
+        .routes(routes!(depth))
+        .routes(routes!(wait))
 }
 
 /// All queues that have jobs, dead letters or rules.
@@ -155,4 +159,52 @@ async fn why(
     check(&caller, &name)?;
     let why = app.mill.why_queue(&name).await?;
     Ok(Json(QueueExplained { sentence: why.to_string(), why }))
+}
+
+/// How deep a queue is, and what it has counted.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct QueueDepth {
+    #[serde(flatten)]
+    view: DepthView,
+    /// Jobs that wait in it.
+    depth: u64,
+    /// Whether it has reached its high watermark, and has not been down at the low one since: producers should pause.
+    is_above: bool,
+}
+
+async fn depth_of(app: &App, name: &str) -> Answer<Json<QueueDepth>> {
+    let view = app.mill.depth(name).await?;
+    Ok(Json(QueueDepth { depth: view.depth(), is_above: view.above_since.is_some(), view }))
+}
+
+/// How deep a queue is, whose jobs wait in it, and whether producers should pause.
+#[utoipa::path(get, path = "/v1/queues/{name}/depth", operation_id = "queue_depth", tag = "queues",
+    params(("name" = String, Path)), responses((status = 200, body = QueueDepth)))]
+async fn depth(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(name): Named<String>,
+) -> Answer<Json<QueueDepth>> {
+    check(&caller, &name)?;
+    depth_of(&app, &name).await
+}
+
+/// Waits until a queue is down at its low watermark; at once, if it is not above. Answers 200 when producers may go on,
+/// and 202 when it is still above after this time.
+#[utoipa::path(get, path = "/v1/queues/{name}/wait", operation_id = "wait_for_queue", tag = "queues",
+    params(("name" = String, Path), Patience), responses(
+        (status = 200, body = QueueDepth, description = "Producers may go on"),
+        (status = 202, body = QueueDepth, description = "It is still above"),
+    ))]
+async fn wait(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(name): Named<String>,
+    Params(patience): Params<Patience>,
+) -> Answer<(StatusCode, Json<QueueDepth>)> {
+    check(&caller, &name)?;
+    let time = Some(Span(patience.time(&app.settings)));
+    let is_below = app.patiently(time, |time| app.mill.until_below(&name, time)).await?;
+    let status = if is_below { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok((status, depth_of(&app, &name).await?))
 }

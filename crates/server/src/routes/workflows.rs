@@ -2,7 +2,6 @@
 //! as its job is; signals are sent to the job.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::{Extension, Json};
@@ -21,10 +20,10 @@ use crate::api::App;
 use crate::cursor;
 use crate::extract::{Body, Named, Params};
 use crate::hidden::Whole;
+use crate::prefer::Patience;
 use crate::problem::{Answer, Problem, Refusal};
 
 const LIST: &str = "runs";
-const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -280,7 +279,7 @@ async fn update(
 ) -> Answer<Json<RunReply>> {
     caller.check_job(&app, run).await?;
     let signal = id.into_iter().fold(Signal::new(name, &payload), Signal::id);
-    let timeout = timeout.map_or(WAIT_DEFAULT, |span| span.0).min(app.settings.wait_max);
+    let timeout = Patience { timeout }.time(&app.settings);
     match app.mill.update(run, signal, timeout).await {
         Ok(answer) => Ok(Json(RunReply { answer })),
         Err(error @ tidemill::Error::UpdateRefused { .. }) => {

@@ -31,6 +31,8 @@ const LOOK: &[&str] = &[
     "list_queues",
     "queue_rules",
     "why_queue",
+    "queue_depth",
+    "wait_for_queue",
     "list_webhooks",
     "show_webhook",
     "list_deliveries",

@@ -1,7 +1,10 @@
 //! Queues and their rules.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::json;
+use tidemill_testkit::eventually::eventually;
 
 use super::kit::Kit;
 
@@ -9,7 +12,10 @@ over_both_stores!(
     rules_that_somebody_else_has_set_meanwhile_are_not_overwritten,
     a_misspelt_rule_is_named_and_changes_nothing,
     a_queue_is_explained,
+    a_producer_is_told_to_pause_and_to_go_on,
 );
+
+const SOON: Duration = Duration::from_mins(1);
 
 async fn rules_that_somebody_else_has_set_meanwhile_are_not_overwritten(kit: Kit) {
     let path = "/v1/queues/mail/rules";
@@ -70,5 +76,33 @@ async fn a_queue_is_explained(kit: Kit) {
     let worker = kit.work().await;
     assert_eq!(kit.get("/v1/workers").await.is(200).body.as_array().unwrap().len(), 1);
     worker.stop().await;
+    kit.close().await;
+}
+
+async fn a_producer_is_told_to_pause_and_to_go_on(kit: Kit) {
+    let (depth, wait) = ("/v1/queues/default/depth", "/v1/queues/default/wait");
+    let marks = json!({ "high_water": 2, "low_water": 0 });
+    kit.send(Method::PUT, "/v1/queues/default/rules", &[], marks).await.is(200);
+    assert_eq!(kit.get(wait).await.is(200).body["is_above"], false, "nobody has to wait");
+    for _ in 0..2 {
+        kit.enqueue(json!({ "kind": "echo", "payload": 1 })).await;
+    }
+    let deep = eventually("a queue above its watermark", SOON, async || {
+        let deep = kit.get(depth).await.is(200).body;
+        (deep["is_above"] == true).then_some(deep)
+    })
+    .await;
+    assert_eq!((&deep["queue"], &deep["depth"]), (&json!("default"), &json!(2)));
+    assert!(deep["above_since"].is_string(), "{deep}");
+    let still = kit.get(&format!("{wait}?timeout=10ms")).await.is(202).body;
+    assert_eq!((&still["is_above"], &still["depth"]), (&json!(true), &json!(2)));
+    let long = format!("{wait}?timeout=50s");
+    let goes_on = async { kit.get(&long).await.is(200).body };
+    let (goes_on, worker) = tokio::join!(goes_on, kit.work());
+    assert_eq!((&goes_on["is_above"], &goes_on["depth"]), (&json!(false), &json!(0)));
+    worker.stop().await;
+    kit.get("/v1/queues/mail:*/depth").await.refused(400, "rule_invalid", "by its name");
+    kit.get(&format!("{wait}?timeout=soon")).await.refused(400, "request_invalid", "soon");
+    kit.get(&format!("{wait}?patience=1s")).await.refused(400, "request_invalid", "patience");
     kit.close().await;
 }

@@ -14,6 +14,7 @@ use tidemill_core::alert::{Alert, QueueSigns, Signs, Thresholds, alerts};
 use tidemill_core::dead::DeadFilter;
 use tidemill_core::depth::Rates;
 use tidemill_core::flow::FlowState;
+use tidemill_core::{QueueRules, RuleBook};
 use tokio::sync::watch;
 
 use crate::engine::Tidemill;
@@ -59,21 +60,25 @@ impl Tidemill {
 
     async fn judge(&self) -> Result<(Timestamp, Vec<Alert>)> {
         let (overview, thresholds) = (self.overview().await?, &self.0.alerts.thresholds);
+        let is_above = overview.queues.iter().any(|queue| queue.above_since.is_some());
+        let book = if is_above { self.0.store.queue_rules().await? } else { RuleBook::default() };
         let died_from = overview.now.checked_sub(thresholds.dead_within).ok();
         let filter = DeadFilter { died_from, ..DeadFilter::default() };
         let most = thresholds.dead_letters.min(DEAD_MAX) as usize;
         let dead =
             if most == 0 { Vec::new() } else { self.0.store.dead(&filter, None, most).await? };
-        Ok((overview.now, alerts(&signs(&overview, dead.len() as u64), thresholds)))
+        Ok((overview.now, alerts(&signs(&overview, &book, dead.len() as u64), thresholds)))
     }
 }
 
-fn signs(overview: &Overview, dead: u64) -> Signs {
+fn signs(overview: &Overview, book: &RuleBook, dead: u64) -> Signs {
     let passed: BTreeMap<&str, Option<Rates>> = overview
         .passed
         .iter()
         .map(|seen| (&*seen.queue, Rates::between(seen.before, seen.now)))
         .collect();
+    let high =
+        |queue: &str| book.of(queue).and_then(QueueRules::watermarks).map(|marks| marks.high);
     let since = |at: Timestamp| Duration::try_from(overview.now.duration_since(at)).ok();
     let queues = overview.queues.iter().map(|queue| QueueSigns {
         queue: queue.name.clone(),
@@ -82,6 +87,7 @@ fn signs(overview: &Overview, dead: u64) -> Signs {
         oldest_wait: queue.oldest_due_at.and_then(since),
         orphan_kinds: queue.orphan_kinds.clone(),
         is_paused: queue.rules.as_ref().is_some_and(|rules| rules.paused),
+        above: queue.above_since.zip(high(&queue.name)),
     });
     let stuck = overview.flows.iter().filter(|count| count.state == FlowState::Stuck);
     Signs { queues: queues.collect(), dead, sagas_stuck: stuck.map(|count| count.flows).sum() }
@@ -99,12 +105,13 @@ impl Watching {
         self.0 = seen;
         for alert in &mut self.0 {
             let known = before.iter().find(|known| known.key() == alert.key());
-            alert.since = known.and_then(|known| known.since).or(Some(now));
+            alert.since = alert.since.or(known.and_then(|known| known.since)).or(Some(now));
         }
         let Alerts { thresholds, told } = &mill.0.alerts;
         let has_held = |alert: &&Alert| {
             let since = alert.since.unwrap_or(now);
-            Duration::try_from(now.duration_since(since)).unwrap_or_default() >= thresholds.hold
+            let held = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+            held >= thresholds.hold || !alert.alert.must_hold()
         };
         let holding: Vec<Alert> = self.0.iter().filter(has_held).cloned().collect();
         told.send_if_modified(|told| tell(told, holding.clone()));

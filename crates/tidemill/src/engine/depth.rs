@@ -24,6 +24,10 @@ impl Tidemill {
     /// What a queue has counted: how many jobs wait in it, how many came and went, whose they are. Its
     /// cost does not grow with the jobs.
     pub async fn depth(&self, queue: &str) -> Result<DepthView> {
+        if is_pattern(queue) {
+            let reason = format!("{queue:?} is a pattern; ask for one queue by its name");
+            return Err(Invalid::RuleInvalid { rule: "the queue", reason }.into());
+        }
         let mut views = self.0.store.depths(&[queue.to_owned()]).await?;
         Ok(views.remove(0))
     }
@@ -73,10 +77,6 @@ impl Tidemill {
 
     /// Why a queue is as deep as it is: what comes and goes, what holds it, when it will be empty.
     pub async fn why_queue(&self, queue: &str) -> Result<QueueWhy> {
-        if is_pattern(queue) {
-            let reason = format!("{queue:?} is a pattern; ask for one queue by its name");
-            return Err(Invalid::RuleInvalid { rule: "the queue", reason }.into());
-        }
         let view = self.depth(queue).await?;
         let book = self.0.store.queue_rules().await?;
         let workers = self.workers().await?;
