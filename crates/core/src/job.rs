@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 use crate::flow::Place;
@@ -182,6 +183,21 @@ impl Options {
         *self == Self::default()
     }
 
+    /// Reads options as they are kept. What cannot be read of them is left out, and told: a job must not be stuck for
+    /// its wishes, nor lose one for another.
+    pub fn read(text: &str) -> (Self, Option<String>) {
+        let error = match serde_json::from_str(text) {
+            Ok(options) => return (options, None),
+            Err(error) => error.to_string(),
+        };
+        let mut fields: Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
+        fields.retain(|name, value| {
+            let alone = Map::from_iter([(name.clone(), value.clone())]);
+            Self::deserialize(Value::Object(alone)).is_ok()
+        });
+        (Self::deserialize(Value::Object(fields)).unwrap_or_default(), Some(error))
+    }
+
     fn check(&self, limits: &Limits) -> Result<()> {
         if let Some(place) = &self.flow {
             let reason =
@@ -199,6 +215,10 @@ impl Options {
         }
         if let Some(trace) = &self.trace {
             name::check("trace context", trace, TRACE_BYTES_MAX)?;
+        }
+        if self.run_timeout_ms == Some(0) {
+            let reason = "0 would end every attempt as it begins; give at least 1 ms".to_owned();
+            return Err(Error::RuleInvalid { rule: "the run timeout", reason });
         }
         self.retry.as_ref().map_or(Ok(()), Retry::check)
     }
@@ -301,10 +321,30 @@ mod tests {
     }
 
     #[test]
+    fn a_wish_that_cannot_be_read_takes_no_other_with_it() {
+        let text = r#"{"ordered":"block","retry":{"attempts_max":"many"},"tags":["a"],"later":1}"#;
+        let (options, unread) = Options::read(text);
+        assert!(unread.unwrap().contains("many"));
+        let read = Options {
+            ordered: Some(OnDead::Block),
+            tags: vec!["a".into()],
+            retry: None,
+            ..Options::default()
+        };
+        assert_eq!(options, read);
+        for (text, is_told) in
+            [("{}", false), (r#"{"retain_ms":5}"#, false), ("null", true), ("", true)]
+        {
+            assert_eq!(Options::read(text).1.is_some(), is_told, "{text}");
+        }
+    }
+
+    #[test]
     fn absurd_wishes_are_refused() {
         let far = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(24 * 366 * 30);
         let past = Timestamp::UNIX_EPOCH - SignedDuration::from_hours(1);
         let ordered = || Options { ordered: Some(OnDead::Block), ..Options::default() };
+        let at_once = Options { run_timeout_ms: Some(0), ..Options::default() };
         let tags = |n| Options { tags: vec!["t".into(); n], ..Options::default() };
         for (job, expected) in [
             (new_job(), None),
@@ -317,6 +357,7 @@ mod tests {
             (NewJob { options: tags(32), ..new_job() }, None),
             (NewJob { options: tags(33), ..new_job() }, Some("tags_too_many")),
             (NewJob { options: ordered(), ..new_job() }, Some("key_missing")),
+            (NewJob { options: at_once, ..new_job() }, Some("rule_invalid")),
             (NewJob { options: ordered(), key: Some("c:1".into()), ..new_job() }, None),
         ] {
             assert_eq!(code(&job), expected, "{job:?}");

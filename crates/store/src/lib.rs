@@ -18,6 +18,7 @@ pub mod keyring;
 pub mod lease;
 pub mod measure;
 mod open;
+mod options;
 mod over;
 pub mod plan;
 #[cfg(feature = "postgres")]

@@ -14,6 +14,7 @@ mod postgres {
     mod gates;
     mod late_commit;
     mod lost_answer;
+    mod open_transaction;
     mod outage;
     mod plan;
     mod pooler;

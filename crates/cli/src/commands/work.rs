@@ -15,13 +15,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidemill::core::limit::NAME_BYTES_MAX;
+use tidemill::core::name;
 use tidemill::core::retry::text::BackoffText;
 use tidemill::{Retry, Settings, Stop};
 use tokio_util::task::TaskTracker;
 
 use crate::app::{App, interrupted};
 use crate::duration::Span;
-use crate::exit::{Exit, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
 use ticker::Ticker;
 
 const AFTER_HELP: &str = "\
@@ -113,8 +115,23 @@ pub struct Recipe {
     pub ending: TaskTracker,
 }
 
+impl Args {
+    /// Refuses what would end jobs unseen, or wait for ever: a variable that is not set is an empty word.
+    fn check(&self) -> Outcome<()> {
+        if self.exec.trim().is_empty() {
+            let empty = "the command of --exec is empty; it would call every job done";
+            return Err(Failure::usage(empty));
+        }
+        for kind in &self.kinds {
+            name::check("kind", kind, NAME_BYTES_MAX).map_err(tidemill::Error::from)?;
+        }
+        Ok(())
+    }
+}
+
 /// Works until SIGTERM or Ctrl-C.
 pub async fn run(app: &App, args: Args) -> Outcome {
+    args.check()?;
     let mill = app.join_patiently().await?;
     let settings = Settings { retry: args.retry(), ..Settings::default() };
     let queues = match args.queues.as_slice() {

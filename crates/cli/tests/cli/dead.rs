@@ -20,6 +20,7 @@ fn flow(mill: &Mill) {
     let found = mill.rows(&["dead", "list", "--json", "--field", "user.id=2", "--since", "1h"]);
     assert_eq!((found.len(), found[0]["id"].as_str()), (1, Some(&*ids[1])));
     mill.run(&["dead", "note", &ids[0], "-m", "asked the bank", "--by", "ada"]).ok();
+    mill.run(&["dead", "note", &ids[0], "-m", " "]).code(2).says("name_empty");
     mill.run(&["dead", "investigate", &ids[0]]).ok();
     mill.run(&["dead", "show", &ids[0]]).ok().says("ada: asked the bank").says("investigated");
     mill.run(&["dead", "replay", "--kind", "pay"]).code(2).says("confirmation_needed");

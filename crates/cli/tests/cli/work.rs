@@ -40,6 +40,14 @@ fn exit_codes_become_states_and_classes() {
 }
 
 #[test]
+fn an_empty_command_or_kind_is_refused() {
+    let mill = Mill::sqlite();
+    mill.run(&["work", "--exec", " ", "--kind", "k"]).code(2).says("--exec is empty");
+    mill.run(&["work", "--exec", "true", "--kind", "k,"]).code(2).says("name_empty");
+    mill.run(&["enqueue", "k", "--run-timeout", "0s"]).code(2).says("at least 1 ms");
+}
+
+#[test]
 fn a_command_is_alone_and_knows_its_job() {
     let mill = Mill::sqlite();
     let id = mill.enqueue(&["k", "--tenant", "acme"]);

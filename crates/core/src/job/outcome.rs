@@ -82,8 +82,8 @@ impl Failure {
     }
 }
 
-/// Databases refuse NUL in text, and nobody reads a megabyte of stack.
-fn clean(mut message: String) -> String {
+/// Makes a message fit to keep: databases refuse NUL in text, and nobody reads a megabyte of stack.
+pub fn clean(mut message: String) -> String {
     if message.contains('\0') {
         message = message.replace('\0', "\u{FFFD}");
     }

@@ -3,6 +3,7 @@
 use tidemill_core::{Job, JobId, Options, Payload, Priority};
 use tokio_postgres::Row;
 
+use crate::options::read_options;
 use crate::postgres::statement::At;
 
 /// Reads ten columns, from `at` on: id, kind, queue, priority, tenant, key, unique_key, payload,
@@ -22,13 +23,8 @@ pub(crate) fn body(row: &Row, at: usize) -> Job {
     }
 }
 
-/// Options that cannot be read are as good as none: a job must not be stuck for its wishes.
 fn options(text: Option<&str>) -> Options {
-    let Some(text) = text else { return Options::default() };
-    serde_json::from_str(text).unwrap_or_else(|error| {
-        tracing::warn!(%error, "options of a job cannot be read and are ignored");
-        Options::default()
-    })
+    text.map_or_else(Options::default, read_options)
 }
 
 /// A column of JSON that may be absent.

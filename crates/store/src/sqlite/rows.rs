@@ -1,13 +1,15 @@
 //! Between rows and values: ids, times and bodies.
 //!
 //! Reading is lenient where a row cannot be refused any more: a time beyond the calendar is its
-//! end, options that make no sense are the defaults. Writing happened behind checks.
+//! end, wishes that make no sense are left out, bytes that are not UTF-8 are replaced. Writing happened behind checks.
 
 use jiff::Timestamp;
 use rusqlite::Row;
-use rusqlite::types::FromSql;
+use rusqlite::types::{FromSql, ValueRef};
 use tidemill_core::{Job, JobId, Options, Payload, Priority, WorkerId};
 use uuid::Uuid;
+
+use crate::options::read_options;
 
 /// Microseconds as a time.
 pub(super) fn time(micros: i64) -> Timestamp {
@@ -47,6 +49,16 @@ pub(super) fn count<T: FromSql + TryInto<u64>>(
     Ok(row.get::<_, T>(column)?.try_into().unwrap_or_default())
 }
 
+/// Text, whatever its bytes: SQLite does not look at them, and a claim must not fail for one job of many.
+fn text_opt(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
+            Some(String::from_utf8_lossy(bytes).into_owned())
+        }
+        _ => None,
+    })
+}
+
 /// A body, and when it was first due.
 #[derive(Debug)]
 pub(super) struct Body {
@@ -57,7 +69,7 @@ pub(super) struct Body {
 impl Body {
     /// Reads the columns of `select_job.sql`.
     pub fn of_row(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let options = row.get_ref(8)?.as_str_or_null()?;
+        let options = text_opt(row, 8)?;
         let job = Job {
             id: job_id(row, 0)?,
             kind: row.get(1)?,
@@ -66,16 +78,12 @@ impl Body {
             tenant: row.get(4)?,
             key: row.get(5)?,
             unique_key: row.get(6)?,
-            payload: Payload::trusted(row.get(7)?),
-            options: options.map_or_else(Options::default, read_options),
+            payload: Payload::trusted(text_opt(row, 7)?.unwrap_or_default()),
+            options: options.as_deref().map_or_else(Options::default, read_options),
             created_at: time_at(row, 9)?,
         };
         Ok(Self { job, run_at: row.get(10)? })
     }
-}
-
-fn read_options(text: &str) -> Options {
-    serde_json::from_str(text).unwrap_or_default()
 }
 
 /// Options as they are kept: absent when all are at their defaults.

@@ -2,7 +2,7 @@
 //! takes or refuses it, with the same code, and nothing written when it is refused.
 
 use rusqlite::Connection;
-use tidemill_core::{JobId, Limits, OnDead, Payload, Priority, State};
+use tidemill_core::{JobId, Limits, OnDead, Payload, Priority, Retry, State};
 use tidemill_store::JobFilter;
 
 use super::kit::{HOUR, Kit};
@@ -11,6 +11,7 @@ over_both_stores!(
     payloads_are_judged_as_by_the_library,
     payloads_are_as_deep_as_the_library_lets_them_be,
     bad_rows_are_refused_with_their_code,
+    retries_are_checked_to_the_letter,
     a_bad_row_takes_the_good_rows_of_its_statement_with_it,
     every_column_is_a_wish,
     order_is_a_column_or_an_option,
@@ -140,6 +141,15 @@ async fn bad_rows_are_refused_with_their_code(kit: &Kit) {
         ("kind, options", "'k', '[]'", "options_invalid"),
         ("kind, options", "'k', '{\"tags\":1}'", "options_invalid"),
         ("kind, options", "'k', '{\"tag\":[]}'", "word_unknown"),
+        ("kind, options", "'k', '{\"tags\":[\"\"]}'", "options_invalid"),
+        (
+            "kind, options",
+            "'k', '{\"run_timeout_ms\":100000000000000000000000}'",
+            "options_invalid",
+        ),
+        ("kind, run_at", "'k', ''", "time_invalid"),
+        ("kind, run_at", "'k', '12:00'", "time_invalid"),
+        ("kind, run_at", "'k', '1900000000'", "time_invalid"),
         ("kind, ordered", "'k', 'block'", "key_missing"),
         ("kind, options", "'k', '{\"ordered\":\"skip\"}'", "key_missing"),
         ("kind, key, ordered", "'k', 'a', 'shrug'", "word_unknown"),
@@ -150,6 +160,49 @@ async fn bad_rows_are_refused_with_their_code(kit: &Kit) {
         assert_eq!(refused.as_deref(), Some(code), "({columns}) ({values})");
     }
     assert_eq!(kit.store.unfinished().await.unwrap().waiting, 0);
+}
+
+async fn retries_are_checked_to_the_letter(kit: &Kit) {
+    for bad in [
+        r#"{"nope":1}"#,
+        r#"{"attempts_max":0}"#,
+        r#"{"attempts_max":65536}"#,
+        r#"{"attempts_max":"many"}"#,
+        r#"{"ambiguous_max":1.5}"#,
+        r#"{"backoff":5}"#,
+        r#"{"backoff":{}}"#,
+        r#"{"backoff":{"type":"soon"}}"#,
+        r#"{"backoff":{"type":"fixed"}}"#,
+        r#"{"backoff":{"type":"fixed","delay_ms":-1}}"#,
+        r#"{"backoff":{"type":"exponential","base_ms":2,"cap_ms":1}}"#,
+        r#"{"backoff":{"type":"exponential","base_ms":1,"cap_ms":2,"jitter":"some"}}"#,
+        r#"{"backoff":{"type":"decorrelated","base_ms":1}}"#,
+        r#"{"backoff":{"type":"custom","delays_ms":[]}}"#,
+        r#"{"backoff":{"type":"custom","delays_ms":["1s"]}}"#,
+    ] {
+        let options = format!("'k', '{{\"retry\":{bad}}}'");
+        let refused = insert(kit, "kind, options", &options).await;
+        assert_eq!(refused.as_deref(), Some("options_invalid"), "{bad}");
+    }
+    let good = [
+        "{}",
+        r#"{"attempts_max":1,"ambiguous_max":65535}"#,
+        r#"{"backoff":{"type":"fixed","delay_ms":0}}"#,
+        r#"{"backoff":{"type":"exponential","base_ms":1,"cap_ms":1}}"#,
+        r#"{"backoff":{"type":"exponential","base_ms":1,"cap_ms":2,"jitter":"none"}}"#,
+        r#"{"backoff":{"type":"decorrelated","base_ms":1,"cap_ms":2}}"#,
+        r#"{"backoff":{"type":"custom","delays_ms":[1,2]}}"#,
+    ];
+    for good in good {
+        let options = format!("'k', '{{\"retry\":{good}}}'");
+        assert_eq!(insert(kit, "kind, options", &options).await, None, "{good}");
+    }
+    let worker = kit.worker().await;
+    let claim = kit.take(worker, good.len()).await;
+    for (taken, good) in claim.jobs.iter().zip(good) {
+        let read: Retry = serde_json::from_str(good).unwrap();
+        assert_eq!(taken.job.options.retry.as_ref(), Some(&read), "{good}");
+    }
 }
 
 async fn a_bad_row_takes_the_good_rows_of_its_statement_with_it(kit: &Kit) {

@@ -2,7 +2,7 @@
 
 use tidemill_core::{Limits, Payload};
 
-use super::kit::Place;
+use super::kit::{Place, ask, worker};
 
 #[tokio::test]
 async fn an_id_may_be_text_or_bytes_and_nothing_else() {
@@ -37,7 +37,7 @@ async fn times_may_be_text_or_microseconds_and_nothing_else() {
     for good in ["'2026-01-02T03:04:05Z'", "'2026-01-02 03:04:05'", "1767323045000000", "0"] {
         assert!(insert(good).is_ok(), "{good}: {:?}", insert(good));
     }
-    for bad in ["'someday'", "'2026-13-01T00:00:00Z'", "x'ff'"] {
+    for bad in ["'someday'", "'2026-13-01T00:00:00Z'", "x'ff'", "''", "-5", "1900000000"] {
         let said = insert(bad).unwrap_err();
         assert!(said.starts_with("tidemill: time_invalid: "), "{bad}: {said}");
     }
@@ -47,8 +47,41 @@ async fn times_may_be_text_or_microseconds_and_nothing_else() {
     assert!(said.to_string().starts_with("tidemill: duration_invalid: "), "{said}");
 }
 
+#[tokio::test]
+async fn what_is_not_utf_8_is_refused_and_what_was_written_around_that_stops_nobody() {
+    let place = Place::with_a_job().await;
+    let conn = place.connect();
+    let insert = |columns: &str, values: &str| {
+        let sql = format!("insert into tidemill_enqueue ({columns}) values ({values})");
+        conn.execute(&sql, []).map_err(|error| error.to_string())
+    };
+    for name in ["ff", "c3", "e282", "80", "c080", "eda080", "61a361", "f5808080"] {
+        let bad = format!("cast(x'{name}' as text)");
+        for columns in ["kind", "queue, kind", "tenant, kind", "key, kind", "unique_key, kind"] {
+            let values = if columns == "kind" { bad.clone() } else { format!("{bad}, 'k'") };
+            let said = insert(columns, &values).unwrap_err();
+            assert!(said.starts_with("tidemill: name_invalid: "), "{columns} {name}: {said}");
+        }
+    }
+    for good in ["'é'", "'€uro'", "'𝄞'", "char(65533)", "'naïve ключ 鍵'"] {
+        insert("kind, key", &format!("'k', {good}")).unwrap();
+    }
+    let said = insert("kind, payload", "'k', cast(x'22e922' as text)").unwrap_err();
+    assert!(said.starts_with("tidemill: payload_not_json: "), "{said}");
+    // A sign of Latin-1 that looks like the end of a letter passes, and so does what writes to the table itself.
+    insert("kind, payload", "'k', cast(x'22a322' as text)").unwrap();
+    let store = place.store().await;
+    assert_eq!(
+        conn.execute("update tidemill_job set payload = cast(x'22ff22' as text)", []),
+        Ok(7)
+    );
+    let claim = store.claim(ask(worker(&store).await, 10)).await.unwrap();
+    assert_eq!(claim.jobs.len(), 7);
+    assert!(claim.jobs.iter().all(|taken| taken.job.payload.as_str() == "\"\u{FFFD}\""));
+}
+
 /// Functions that a SQLite of 3.38 has, by which callers insert.
-const OLD_FUNCTIONS: [&str; 20] = [
+const OLD_FUNCTIONS: [&str; 21] = [
     "char",
     "glob",
     "instr",
@@ -69,6 +102,7 @@ const OLD_FUNCTIONS: [&str; 20] = [
     "substr",
     "trim",
     "typeof",
+    "unicode",
 ];
 
 #[tokio::test]

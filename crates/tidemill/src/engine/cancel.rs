@@ -1,6 +1,7 @@
 //! Cancel, and run now.
 
 use tidemill_core::JobId;
+use tidemill_core::job::outcome::clean;
 use tidemill_store::CancelAnswer;
 
 use crate::engine::Tidemill;
@@ -17,7 +18,8 @@ impl Tidemill {
 
     /// Calls many jobs off. Answers stand in the order of the ids.
     pub async fn cancel_many(&self, ids: Vec<JobId>, reason: &str) -> Result<Vec<CancelAnswer>> {
-        Ok(verb("cancel", ids.len(), self.0.store.cancel(ids, reason)).await?)
+        let reason = clean(reason.to_owned());
+        Ok(verb("cancel", ids.len(), self.0.store.cancel(ids, &reason)).await?)
     }
 
     /// Makes a job that waits for the clock due now. `false` when it does not wait for the clock.

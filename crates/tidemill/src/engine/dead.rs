@@ -4,7 +4,8 @@ mod plan;
 pub mod replay;
 
 use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
-use tidemill_core::{JobId, Payload, limit, name};
+use tidemill_core::job::outcome::clean;
+use tidemill_core::{Error as Invalid, JobId, Payload, limit, name};
 use tidemill_store::{DeadGroup, DeadLetter};
 
 use crate::engine::Tidemill;
@@ -58,7 +59,11 @@ impl Dead<'_> {
 
     /// Notes something on dead letters. Answers how many there were.
     pub async fn note(&self, ids: &[JobId], by: &str, text: &str) -> Result<u64> {
-        Ok(self.0.0.store.dead_note(ids, by, text, None, None).await?)
+        if text.trim().is_empty() {
+            return Err(Invalid::NameEmpty { what: "note" }.into());
+        }
+        let text = clean(text.to_owned());
+        Ok(self.0.0.store.dead_note(ids, by, &text, None, None).await?)
     }
 
     /// Sets the triage of dead letters, with the reason.

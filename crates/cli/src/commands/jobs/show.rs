@@ -111,7 +111,7 @@ pub fn sections(view: &JobView, attempts: &[AttemptView]) {
     section("attempts", "");
     let mut table = output::table(&["#", "TOKEN", "STARTED", "RAN", "CLASS", "WHAT IT SAID"]);
     for attempt in attempts {
-        table.add_row(row(attempt));
+        table.add_row(row(view, attempt));
     }
     output::show(&table);
 }
@@ -125,7 +125,10 @@ pub fn section(title: &str, text: &str) {
     }
 }
 
-fn row(attempt: &AttemptView) -> [Cell; 6] {
+fn row(view: &JobView, attempt: &AttemptView) -> [Cell; 6] {
+    // An attempt without an error was the last one, or was put off and will be made again.
+    let is_last = view.finished_at == Some(attempt.ended_at);
+    let how = if is_last { view.state.word() } else { "put off" };
     let started = attempt.started_at.map(|at| format!("{at:.3}")).unwrap_or_default();
     let ran = attempt.started_at.map(|at| attempt.ended_at.duration_since(at));
     let ran = ran.and_then(|ran| Duration::try_from(ran).ok()).map(|ran| short(ran).to_string());
@@ -134,7 +137,7 @@ fn row(attempt: &AttemptView) -> [Cell; 6] {
         output::right(attempt.token),
         Cell::new(started),
         output::right(ran.unwrap_or_default()),
-        Cell::new(attempt.class.map_or("put off", tidemill::ErrorClass::word)),
+        Cell::new(attempt.class.map_or(how, tidemill::ErrorClass::word)),
         Cell::new(output::first_line(attempt.error.as_deref().unwrap_or_default(), 80)),
     ]
 }

@@ -438,7 +438,8 @@ begin
 end $$;
 
 -- Writes one job, obeying its unique key. A duplicate is an answer, never an error. Sent again under the
--- same id it writes nothing. The key's row is locked first, so that no two callers decide at once.
+-- same id it writes nothing. Who changes what the key stands for locks its row first, so that no two callers decide at
+-- once. Who only learns that it is held does not: the end of the holder would wait for the caller's transaction.
 -- `lines_up`: the caller must still line up the job that is answered. It does so for a whole batch at once, because
 -- lines are locked in order, and behind all unique keys; `pending` are those of the batch that wait for it.
 create function tidemill.put(
@@ -472,7 +473,11 @@ begin
             put.is_new := true;
             return;
         end if;
-        select u.* into held from tidemill.unique_key u where u.key = body.unique_key for update;
+        select u.* into held from tidemill.unique_key u where u.key = body.unique_key;
+        if found and (put.forced or (held.scope = 1 and held.until <= put.at)
+            or on_duplicate not in ('reject', 'join', 'throttle')) then
+            select u.* into held from tidemill.unique_key u where u.key = body.unique_key for update;
+        end if;
         -- Not found: it was freed in between, so the key may be ours now.
         exit when found;
     end loop;
@@ -508,12 +513,18 @@ begin
         end if;
         return;
     elsif on_duplicate = 'run_once_more' then
-        perform from tidemill.line_waiting w where w.id = held.id;
-        if found then
-            return;
+        -- It must not start before the caller commits, or what the caller writes beside this is seen by nobody.
+        select j.* into former from tidemill.job j where j.id = held.id;
+        if tidemill.is_ordered(former) then
+            perform tidemill.lock_lines(array[former.queue], array[former.key]);
+            perform from tidemill.line_waiting w where w.id = held.id;
+            if found then
+                return;
+            end if;
         end if;
-        select r.* into sheaf from tidemill.ready r
-        where r.seq = tidemill.sheaf_of(held.id) and held.id = any (r.ids[r.taken + 1:]);
+        perform from tidemill.ready r
+        where r.seq = tidemill.sheaf_of(held.id) and held.id = any (r.ids[r.taken + 1:])
+        for update;
         if found then
             return;
         end if;
@@ -622,9 +633,12 @@ begin
     perform from tidemill.flow f
     where f.saga and f.id = any (array(select j.flow from tidemill.job j where j.id = any (replay.ids)))
     order by f.id for share;
+    -- The letters are locked before anything is taken for them: one that is purged at this moment is not sent again.
     replay.ids := array(
-        select i.id from unnest(replay.ids) i(id)
-        where not exists (
+        select i.id from (
+            select o.id from tidemill.outcome o where o.id = any (replay.ids) and o.state = 6 order by o.id for update
+        ) i
+        where exists (select from tidemill.dead d where d.id = i.id) and not exists (
             select from tidemill.job j
             join tidemill.flow f on f.id = j.flow and f.saga
             join tidemill.flow_step s on s.flow = j.flow and s.number = j.step and s.undoes is null
@@ -633,28 +647,20 @@ begin
     insert into tidemill.unique_key (key, id, scope)
     select j.unique_key, j.id, 0 from tidemill.job j
     where j.id = any (replay.ids) and j.unique_key is not null
-        and exists (select from tidemill.dead d where d.id = j.id)
     order by j.unique_key collate "C", j.id
     on conflict (key) do nothing;
     perform tidemill.lock_lines_of(replay.ids);
     for body in select j.* from tidemill.job j where j.id = any (replay.ids) order by j.unique_key, j.id loop
-        if not exists (select from tidemill.dead d where d.id = body.id) then
-            continue;
-        end if;
         -- The attempt that killed it stays known: whoever undoes it later must know that it may have taken effect.
         insert into tidemill.attempt (id, token, attempt, worker, ended_at, class, error, sheaf)
         select o.id, o.token, o.attempt, o.worker, o.finished_at, d.class, o.error, 0
         from tidemill.outcome o join tidemill.dead d on d.id = o.id
         where o.id = body.id and o.state = 6 and o.token is not null
         on conflict do nothing;
-        delete from tidemill.outcome o where o.id = body.id and o.state = 6;
-        if found and body.flow is not null then
+        delete from tidemill.outcome o where o.id = body.id;
+        if body.flow is not null then
             -- Its flow takes back that it failed.
             insert into tidemill.flow_arrival (flow, step, ok, failed) values (body.flow, body.step, 0, -1);
-        elsif not found then
-            delete from tidemill.unique_key u where u.key = body.unique_key and u.id = body.id and u.scope = 0
-                and u.next_id is null and exists (select from tidemill.outcome o where o.id = body.id);
-            continue;
         end if;
         update tidemill.job j
         set payload = coalesce(replay.payload, j.payload), sheaf = case when tidemill.is_ordered(body) then 0
@@ -947,6 +953,37 @@ exception
         perform tidemill.refuse('payload_not_json', 'the payload is not JSON: ' || sqlerrm);
 end $$;
 
+-- Refuses retries that cannot be followed.
+create function tidemill.check_retry(retry jsonb) returns void language plpgsql as $$
+declare
+    backoff jsonb := retry -> 'backoff';
+    number text := '^[0-9]{1,18}$';
+    fits boolean;
+begin
+    fits := jsonb_typeof(coalesce(backoff, '{}')) = 'object';
+    fits := fits and retry - array['attempts_max', 'ambiguous_max', 'backoff'] = '{}'
+        and coalesce(backoff - array['type', 'base_ms', 'cap_ms', 'jitter', 'delay_ms', 'delays_ms'], '{}') = '{}'
+        and not exists (
+            select from jsonb_each_text(retry) r where r.key <> 'backoff'
+                and not (r.value ~ '^[0-9]{1,5}$' and r.value::int4 between 1 and 65535))
+        and (backoff is null or case backoff ->> 'type'
+            when 'exponential' then coalesce(backoff ->> 'jitter', 'full') in ('full', 'equal', 'none')
+            else backoff ->> 'type' in ('decorrelated', 'fixed', 'custom') end)
+        and (backoff is null or case backoff ->> 'type'
+            when 'fixed' then backoff ->> 'delay_ms' ~ number
+            when 'custom' then jsonb_typeof(backoff -> 'delays_ms') = 'array'
+                and jsonb_array_length(backoff -> 'delays_ms') between 1 and 100
+                and not exists (select from jsonb_array_elements_text(backoff -> 'delays_ms') d where d !~ number)
+            else backoff ->> 'base_ms' ~ number and backoff ->> 'cap_ms' ~ number
+                and (backoff ->> 'base_ms')::int8 <= (backoff ->> 'cap_ms')::int8 end);
+    if fits is not true then
+        perform tidemill.refuse('options_invalid', 'the option retry has attempts_max and ambiguous_max of 1 to 65535, '
+            'and as backoff one of {"type":"exponential","base_ms":1000,"cap_ms":3600000,"jitter":"full"}, '
+            '{"type":"decorrelated","base_ms":1000,"cap_ms":3600000}, {"type":"fixed","delay_ms":1000}, '
+            '{"type":"custom","delays_ms":[1000]}');
+    end if;
+end $$;
+
 -- Refuses options that no worker could read.
 create function tidemill.check_options(given text) returns void language plpgsql as $$
 declare
@@ -975,7 +1012,12 @@ begin
         if fits is not true then
             perform tidemill.refuse('options_invalid', format('the option %s cannot be %s', name, value));
         end if;
-        if name = 'ordered' then
+        if name = 'tags' and (json_array_length(value) > 32 or exists (
+            select from json_array_elements_text(value) t where octet_length(t) not between 1 and 200)) then
+            perform tidemill.refuse('options_invalid', 'there are at most 32 tags, of 1 to 200 bytes each');
+        elsif name = 'retry' then
+            perform tidemill.check_retry(value::jsonb);
+        elsif name = 'ordered' then
             perform tidemill.check_word('policy for those behind a dead job', value #>> '{}', array['block', 'skip']);
         end if;
     end loop;

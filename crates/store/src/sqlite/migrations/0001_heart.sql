@@ -272,6 +272,20 @@ begin
         when names glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
             or instr(names, char(0)) > 0
             then raise(abort, 'tidemill: name_invalid: a name contains a control character')
+        when names glob '*[^' || char(1) || '-' || char(127) || ']*' and exists (
+                -- What is not UTF-8 is read as something, which is written as other bytes.
+                with recursive letter (at, code) as (
+                    select 1, unicode(names)
+                    union all
+                    select at + 1, unicode(substr(names, at + 1)) from letter where code is not null
+                )
+                select 1 from letter where code is not null and char(code) <> substr(names, at, 1)
+            )
+            then raise(abort, 'tidemill: name_invalid: a name is not UTF-8')
+        -- Most of what is in another encoding is read as U+FFFD; unless that is what it says.
+        when instr(cast(new.payload as blob), x'efbfbd') = 0
+                and cast(new.payload as text) glob '*' || char(65533) || '*'
+            then raise(abort, 'tidemill: payload_not_json: the payload is not JSON: it is not UTF-8')
         when case typeof(new.id)
                 when 'null' then 0
                 when 'blob' then length(new.id) <> 16
@@ -346,11 +360,41 @@ begin
                     where type <> case key
                         when 'retry' then 'object' when 'tags' then 'array' when 'trace' then 'text'
                         when 'ordered' then 'text' else 'integer'
-                    end or (type = 'integer' and value < 0)
+                    end or (type = 'integer' and (typeof(value) <> 'integer' or value < 0))
                 )
                 or exists (select 1 from json_each(new.options, '$.tags') where type <> 'text')
             )
             then raise(abort, 'tidemill: options_invalid: an option has a value that no worker could read')
+        when exists (
+                select 1 from json_each(new.options, '$.tags')
+                where key >= 32 or length(cast(value as blob)) not between 1 and 200
+            )
+            then raise(abort, 'tidemill: options_invalid: there are at most 32 tags, of 1 to 200 bytes each')
+        when exists (
+                select 1 from json_each(new.options, '$.retry')
+                where not case
+                    when key in ('attempts_max', 'ambiguous_max') then typeof(value) = 'integer' and value between 1 and 65535
+                    else key = 'backoff' and type = 'object'
+                end
+            ) or exists (
+                select 1 from json_each(new.options, '$.retry.backoff')
+                where not case key
+                    when 'jitter' then value in ('full', 'equal', 'none')
+                    when 'delays_ms' then type = 'array'
+                    when 'type' then value in ('exponential', 'decorrelated', 'fixed', 'custom')
+                    else key in ('base_ms', 'cap_ms', 'delay_ms') and typeof(value) = 'integer' and value >= 0
+                end
+            ) or exists (
+                select 1 from json_each(new.options, '$.retry.backoff.delays_ms')
+                where key >= 100 or typeof(value) <> 'integer' or value < 0
+            ) or json_type(new.options, '$.retry.backoff') is not null and not coalesce(
+                case json_extract(new.options, '$.retry.backoff.type')
+                    when 'fixed' then json_type(new.options, '$.retry.backoff.delay_ms') is not null
+                    when 'custom' then json_type(new.options, '$.retry.backoff.delays_ms[0]') is not null
+                    else json_extract(new.options, '$.retry.backoff.base_ms')
+                        <= json_extract(new.options, '$.retry.backoff.cap_ms')
+                end, 0)
+            then raise(abort, 'tidemill: options_invalid: the option retry has attempts_max and ambiguous_max of 1 to 65535, and as backoff one of {"type":"exponential","base_ms":1000,"cap_ms":3600000,"jitter":"full"}, {"type":"decorrelated","base_ms":1000,"cap_ms":3600000}, {"type":"fixed","delay_ms":1000}, {"type":"custom","delays_ms":[1000]}')
         when new.ordered not in ('block', 'skip')
                 or json_extract(new.options, '$.ordered') not in ('block', 'skip')
             then raise(abort, 'tidemill: word_unknown: ordered is one of block, skip')
@@ -374,13 +418,19 @@ begin
                 or new.unique_period_ms not between 0 and 3155760000000
             )
             then raise(abort, 'tidemill: duration_invalid: the period is not a number of milliseconds below 100 years')
-        when typeof(new.run_at) in ('text', 'blob') and new.run_at glob '*[^0-9]*'
-                and julianday(new.run_at) is null
+        when new.run_at is not null and not case
+                when typeof(new.run_at) in ('text', 'blob') and new.run_at glob '*[^0-9]*'
+                    then new.run_at glob '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*'
+                        and julianday(new.run_at) is not null
+                -- A number this small is in seconds or milliseconds.
+                else length(new.run_at) > 0
+                    and (cast(new.run_at as integer) = 0 or cast(new.run_at as integer) >= 100000000000000)
+            end
             then raise(abort, 'tidemill: time_invalid: run_at is a time as in RFC 3339, or microseconds since 1970')
     end
     from (
-        select new.kind || coalesce(new.queue, '') || coalesce(new.tenant, '')
-            || coalesce(new.key, '') || coalesce(new.unique_key, '') as names
+        select new.kind || ' ' || coalesce(new.queue, '') || ' ' || coalesce(new.tenant, '')
+            || ' ' || coalesce(new.key, '') || ' ' || coalesce(new.unique_key, '') as names
     )
     where new.receipt is null;
 

@@ -3,6 +3,7 @@
 //! Ways take turns, round after round: the machine drifts. Server, clients and workers share one process and its cores.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -138,7 +139,14 @@ async fn drain_there(client: &Client, jobs: u64) -> Res<f64> {
 async fn claimer(client: Client, done: Arc<AtomicU64>, jobs: u64) -> Res<()> {
     let (queues, kinds) = (vec!["default".to_owned()], vec![KIND.to_owned()]);
     let (name, lease) = ("measure".to_owned(), Some(Span(Duration::from_secs(60))));
-    let card = Card { name, queues: queues.clone(), kinds: kinds.clone(), slots: 500, lease };
+    let card = Card {
+        name,
+        queues: queues.clone(),
+        kinds: kinds.clone(),
+        slots: 500,
+        slots_of: BTreeMap::new(),
+        lease,
+    };
     let worker = client.work().register(&card).await?;
     let ask = Ask { queues, kinds, jobs_max: 500, wait: None };
     let mut settling = JoinSet::new();

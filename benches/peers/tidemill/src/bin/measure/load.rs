@@ -47,6 +47,7 @@ impl<'a> Hand<'a> {
             queues: vec![QUEUE.into()],
             kinds: vec![],
             slots: 1000,
+            slots_of: std::collections::BTreeMap::new(),
             lease_ttl: None,
         };
         mill.store().register(card).await?;
