@@ -31,6 +31,7 @@ mod conformance {
     mod lane;
     mod limits;
     mod limits_breaker;
+    mod limits_budget;
     mod limits_change;
     mod limits_race;
     mod limits_shared;

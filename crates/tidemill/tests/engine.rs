@@ -34,6 +34,7 @@ mod engine {
     mod ordered;
     mod outage;
     mod outcome;
+    pub mod pace_kills;
     pub mod processes;
     mod read_only;
     mod refused;
@@ -66,6 +67,7 @@ fn role() {
     engine::effect_kills::run();
     engine::flow_kills::run();
     engine::limit_kills::run();
+    engine::pace_kills::run();
     engine::saga_kills::run();
     engine::schedule_kills::run();
 }

@@ -75,11 +75,7 @@ fn take_all<'a>(
     doors: &mut Doors<'a>,
 ) -> Result<(Vec<Taken>, bool)> {
     let words = ask.kinds.as_ref().map(|kinds| serde_json::json!(**kinds).to_string());
-    let mut lanes = due_lanes(turn.conn, turn.now, ask)?;
-    let is_idle = |queue: &str| !lanes.iter().any(|lane| lane.lane.queue == queue);
-    if doors.let_idle_retries(turn.conn, ask.jobs_max, is_idle)? {
-        lanes = due_lanes(turn.conn, turn.now, ask)?;
-    }
+    let lanes = due_lanes(turn.conn, turn.now, ask)?;
     let mut hand = Hand {
         turn: &mut *turn,
         ask,
@@ -97,6 +93,7 @@ fn take_all<'a>(
     for lane in &lanes {
         hand.take_from(lane, ask.jobs_max)?;
     }
+    hand.take_free_retries()?;
     let Hand { taken, full, is_cut, .. } = hand;
     let is_left = is_cut && taken.len() < ask.jobs_max && {
         let lanes = due_lanes(turn.conn, turn.now, ask)?;
@@ -158,15 +155,27 @@ impl Hand<'_, '_, '_> {
         let (queue, before) = (&lane.lane.queue, self.taken.len());
         let is_limited = self.doors.has(queue);
         let most = most.min(self.ask.jobs_max - before);
-        let mut wanted = most - self.take_shares(lane, most)?;
-        if is_limited && wanted > 0 && self.doors.let_retries(self.turn.conn, queue, wanted)? {
-            self.doors.retries_are_free = true;
-            wanted -= self.take_shares(lane, wanted)?;
-            self.doors.retries_are_free = false;
-        }
-        if is_limited && wanted < most {
+        let taken = self.take_shares(lane, most)?;
+        if is_limited && taken > 0 {
             let firsts = self.taken[before..].iter().filter(|taken| taken.held.spent == 0).count();
             self.doors.pay(self.turn.conn, queue, firsts)?;
+        }
+        Ok(())
+    }
+
+    /// A slot that no first attempt wants, of whichever band or queue, is free for retries. So they come last, and not
+    /// where something was taken and more may be left.
+    fn take_free_retries(&mut self) -> Result<()> {
+        let slots = self.ask.jobs_max - self.taken.len();
+        if slots == 0 || (self.is_cut && !self.taken.is_empty()) {
+            return Ok(());
+        }
+        if self.doors.let_retries(self.turn.conn, &self.full, slots)? {
+            self.doors.retries_are_free = true;
+            for lane in due_lanes(self.turn.conn, self.turn.now, self.ask)? {
+                self.take_from(&lane, slots)?;
+            }
+            self.doors.retries_are_free = false;
         }
         Ok(())
     }

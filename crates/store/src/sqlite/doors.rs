@@ -243,31 +243,16 @@ impl<'a> Doors<'a> {
         Ok(())
     }
 
-    /// Lets retries pass that wait for others to pay for them; answers whether there were some.
-    pub fn let_retries(&mut self, conn: &Connection, queue: &str, number: usize) -> Result<bool> {
+    /// Lets retries pass that wait for others to pay for them, up to so many of each queue that is not full; answers
+    /// whether there were some.
+    pub fn let_retries(&self, conn: &Connection, full: &[String], number: usize) -> Result<bool> {
         let mut moved = 0;
-        for limit in self.limits.iter().filter(|limit| limit.queue == queue) {
-            if matches!(limit.counts, Counts::Retry { .. }) {
-                moved += held::let_through(conn, &limit.gate, &[queue], number as i64)?;
+        for QueueLimit { queue, gate, counts, .. } in self.limits {
+            if matches!(counts, Counts::Retry { .. }) && !full.contains(queue) {
+                moved += held::let_through(conn, gate, &[queue.as_str()], number as i64)?;
             }
         }
         Ok(moved > 0)
-    }
-
-    /// The same for queues that have nothing else to do.
-    pub fn let_idle_retries(
-        &mut self,
-        conn: &Connection,
-        number: usize,
-        is_idle: impl Fn(&str) -> bool,
-    ) -> Result<bool> {
-        let mut is_moved = false;
-        for limit in self.limits.iter().filter(|limit| is_idle(&limit.queue)) {
-            if matches!(limit.counts, Counts::Retry { .. }) {
-                is_moved |= self.let_retries(conn, &limit.queue, number)?;
-            }
-        }
-        Ok(is_moved)
     }
 
     /// The gates whose permits a lease will have, as it names them.

@@ -27,8 +27,6 @@ over_both_stores!(
     a_rate_by_key_spares_other_keys,
     a_gate_that_was_shut_opens_by_the_clock,
     a_key_that_was_shut_spares_other_keys,
-    retries_are_paid_for_by_first_attempts,
-    a_slot_that_nobody_else_wants_is_free_for_retries,
     a_job_held_at_a_gate_can_be_called_off,
     a_job_held_at_a_gate_can_be_replaced,
     other_rules_let_everyone_try_anew,
@@ -103,7 +101,7 @@ pub(super) fn by_key(claim: &Claim) -> BTreeMap<String, usize> {
     number
 }
 
-async fn settle_all(kit: &Kit, worker: WorkerId, claim: &Claim, how: &Settlement) {
+pub(super) async fn settle_all(kit: &Kit, worker: WorkerId, claim: &Claim, how: &Settlement) {
     let items = (0..claim.jobs.len()).map(|at| item(claim, at, how.clone())).collect();
     for answer in kit.store.settle(worker, items).await.unwrap() {
         assert_eq!(answer, Settled::Accepted);
@@ -398,46 +396,6 @@ async fn a_key_that_was_shut_spares_other_keys(kit: &Kit) {
     };
     let taken = tokio::time::timeout(20 * SECOND, all).await.expect("nobody is forgotten");
     assert_eq!(taken, 5);
-}
-
-/// Jobs that have failed once and are due again.
-pub(super) async fn fail_once(kit: &Kit, number: usize) {
-    let worker = kit.worker().await;
-    fill(kit, &job("k"), number).await;
-    let claim = kit.take(worker, number).await;
-    assert_eq!(claim.jobs.len(), number);
-    settle_all(kit, worker, &claim, &retry(SECOND, 1)).await;
-    kit.clock.advance(2 * SECOND);
-}
-
-pub(super) fn budget(percent: u32) -> QueueLimit {
-    limit("default/retries", Counts::Retry { percent })
-}
-
-async fn retries_are_paid_for_by_first_attempts(kit: &Kit) {
-    let (worker, limits) = (kit.worker().await, [budget(20)]);
-    fail_once(kit, 200).await;
-    fill(kit, &job("k"), 200).await;
-    let (mut firsts, mut retries) = (0, 0);
-    for _ in 0..100 {
-        for taken in take(kit, worker, &limits, 1).await.jobs {
-            *if taken.attempt == 1 { &mut firsts } else { &mut retries } += 1;
-        }
-    }
-    assert_eq!(firsts + retries, 100);
-    assert!((15..=30).contains(&retries), "{retries} of 100 were retries, ten of them free");
-}
-
-async fn a_slot_that_nobody_else_wants_is_free_for_retries(kit: &Kit) {
-    let (worker, limits) = (kit.worker().await, [budget(1)]);
-    fail_once(kit, 100).await;
-    fill(kit, &job("k"), 5).await;
-    let claim = take(kit, worker, &limits, 50).await;
-    assert_eq!(claim.jobs.len(), 50);
-    assert_eq!(claim.jobs.iter().filter(|taken| taken.attempt == 1).count(), 5);
-    for rest in [50, 5, 0] {
-        assert_eq!(take(kit, worker, &limits, 50).await.jobs.len(), rest);
-    }
 }
 
 async fn a_job_held_at_a_gate_can_be_called_off(kit: &Kit) {

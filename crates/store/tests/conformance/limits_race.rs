@@ -10,7 +10,8 @@ use tidemill_store::{ClaimRequest, Settled, Store};
 use tokio::task::JoinSet;
 
 use super::kit::{Kit, ask, done, item, job};
-use super::limits::{at_once, budget, fail_once, fill, of_key};
+use super::limits::{at_once, fill, of_key};
+use super::limits_budget::{budget, fail_once};
 
 over_both_stores!(
     a_hundred_keys_and_many_claimers_never_meet,
@@ -119,7 +120,7 @@ async fn a_limit_holds_among_many_claimers(kit: &Kit) {
 }
 
 async fn many_claimers_spend_a_retry_budget_once(kit: &Kit) {
-    fail_once(kit, 100).await;
+    fail_once(kit, &job("k"), 100).await;
     fill(kit, &job("k"), 300).await;
     let (limits, mut tasks) = (Arc::new(vec![budget(1)]), JoinSet::new());
     for _ in 0..20 {

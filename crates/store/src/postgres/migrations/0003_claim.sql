@@ -725,13 +725,15 @@ begin
     end if;
 end $$;
 
--- Lets retries pass that wait for others to pay for them: there is a slot that nobody else wants.
-create function tidemill.let_retries(limits tidemill.limit[], of_queue text, number int4) returns boolean
+-- Lets retries pass that wait for others to pay for them, up to `number` of each queue that is not full: there is
+-- a slot that no first attempt wants.
+create function tidemill.let_retries(limits tidemill.limit[], full_queues text[], number int4) returns boolean
 language plpgsql as $$
 begin
     update tidemill.ready r set line = 1, gate = '' where r.seq = any (array(
         select s.seq from unnest(limits) l, lateral (
-            select s.seq from tidemill.ready s where l.queue = of_queue and l.per = 3 and s.line = 2 and s.gate = l.gate
+            select s.seq from tidemill.ready s
+            where l.per = 3 and l.queue <> all (full_queues) and s.line = 2 and s.gate = l.gate
             order by s.run_at, s.seq + 0 limit number for update skip locked
         ) s));
     return found;
@@ -813,6 +815,9 @@ declare
     is_news boolean := false;
     bound int4[] := '{}';
     edition int8;
+    due_here int4[];
+    is_left boolean;
+    is_cut boolean := false;
 begin
     perform tidemill.lock_rules(true);
     claim.present := coalesce(claim.at, now());
@@ -849,10 +854,6 @@ begin
         end if;
         select coalesce(array_agg(d.lane), '{}'), array_agg(d.crowded) into claim.lanes, crowded
         from tidemill.due_lanes(claim.present, queues, bands, lows, kinds) d;
-        -- Who has nothing else to do has time for retries.
-        continue when limits is not null and (
-            select bool_or(tidemill.let_retries(limits, l.queue, jobs_max)) from unnest(limits) l
-            where l.per = 3 and l.queue <> all (array(select queues[d] from unnest(claim.lanes) d)));
         exit when cardinality(claim.lanes) > 0 or claim.is_whole or not heads;
         claim.is_whole := true;
         lows := array_fill(null::timestamptz, array[cardinality(queues)]);
@@ -861,10 +862,21 @@ begin
         quotas := tidemill.allot(jobs_max, array(select weights[l] from unnest(claim.lanes) l));
         first_round := 1;
     end if;
-    -- By quota first, if there is one; then what is left, in order.
-    for round in first_round..2 loop
-        for at_lane in 1..cardinality(claim.lanes) loop
-            lane := claim.lanes[at_lane];
+    due_here := claim.lanes;
+    -- By quota first, if there is one; then what is left, in order; then retries that nobody has paid for.
+    for round in first_round..3 loop
+        if round = 3 then
+            -- A slot that no first attempt wants, of whichever band or queue, is free for them; not where something was
+            -- taken and more may be left.
+            exit when are_retries_paid is not true or is_cut and taken is not null
+                or not tidemill.let_retries(limits, array(select queues[b] from unnest(bound) b), missing);
+            lows := tidemill.lower(queues, bands, lows);
+            select coalesce(array_agg(d.lane), '{}'), array_agg(d.crowded) into due_here, crowded
+            from tidemill.due_lanes(claim.present, queues, bands, lows, kinds) d;
+            claim.lanes := array(select l from unnest(claim.lanes) l union select d from unnest(due_here) d order by 1);
+        end if;
+        for at_lane in 1..cardinality(due_here) loop
+            lane := due_here[at_lane];
             continue when lane = any (bound);
             wanted := case when round = 1 then least(quotas[at_lane], missing) else missing end;
             found_max := sheaves_max;
@@ -877,8 +889,8 @@ begin
                 where l.queue = queues[lane] and l.kind is null and l.per = 0;
                 wide := rooms.names;
                 fine := array(select l from unnest(limits) l
-                    where l.queue = queues[lane] and not (l.kind is null and l.per = 0));
-                if rooms.tight is not null and (rooms.room < wanted or round = 2) then
+                    where l.queue = queues[lane] and not (l.kind is null and l.per = 0) and (l.per <> 3 or round < 3));
+                if rooms.tight is not null and (rooms.room < wanted or round > 1) then
                     bound := bound || lane;
                     wanted := greatest(rooms.room, 0);
                     is_news := tidemill.turn_away(queues[lane], rooms.tight) or is_news;
@@ -887,107 +899,103 @@ begin
                 over := 0;
                 before := coalesce(cardinality(taken), 0);
             end if;
-            loop
-                while wanted > 0 loop
-                    if crowded[at_lane] then
-                        if claim.served[lane] is null then
-                            claim.served[lane] := tidemill.any_tenant(queues[lane]);
-                        end if;
-                        select t.* into tenants, last_visited, is_round from tidemill.tenants_in_turn(
-                            claim.present, queues[lane], bands[lane], claim.served[lane], wanted + 64) t;
-                        shares := tidemill.allot(wanted, array(
-                            select coalesce(favours[array_position(favoured, queues[lane] || chr(31) || t)], 1)
-                            from unnest(tenants) t));
-                    else
-                        tenants := '{""}';
-                        shares := array[wanted];
+            while wanted > 0 loop
+                if crowded[at_lane] then
+                    if claim.served[lane] is null then
+                        claim.served[lane] := tidemill.any_tenant(queues[lane]);
                     end if;
-                    found_here := 0;
-                    emptied := '{}';
-                    last_tenant := null;
-                    if cardinality(fine) > 0 then
-                        again := lease is not null;
-                        lease := coalesce(lease, nextval('tidemill.lease_token_seq'));
-                        select t.* into sheaf from tidemill.take_gated(claim.present, limits, fine,
-                            array(select l from unnest(counted) l where l.queue = queues[lane]), lease, queues[lane],
-                            bands[lane], lows[lane], kinds, tenants, shares, found_max, wanted, wide, again, over) t;
-                        found_here := sheaf.met;
-                        over := sheaf.over;
-                        claim.stops := nullif(claim.stops || sheaf.stops, '{}');
-                        last_tenant := sheaf.last_tenant;
-                        claim.ids := claim.ids + sheaf.ids;
-                        taken_here := coalesce(cardinality(sheaf.taken), 0);
-                        taken := taken || sheaf.taken;
-                        attempts := attempts || sheaf.attempts;
-                        losts := losts || sheaf.losts;
-                        dues := dues || sheaf.dues;
-                        passed := passed || sheaf.passed;
-                        inside := inside || sheaf.gates;
+                    select t.* into tenants, last_visited, is_round from tidemill.tenants_in_turn(
+                        claim.present, queues[lane], bands[lane], claim.served[lane], wanted + 64) t;
+                    shares := tidemill.allot(wanted, array(
+                        select coalesce(favours[array_position(favoured, queues[lane] || chr(31) || t)], 1)
+                        from unnest(tenants) t));
+                else
+                    tenants := '{""}';
+                    shares := array[wanted];
+                end if;
+                found_here := 0;
+                emptied := '{}';
+                last_tenant := null;
+                if cardinality(fine) > 0 then
+                    again := lease is not null;
+                    lease := coalesce(lease, nextval('tidemill.lease_token_seq'));
+                    select t.* into sheaf from tidemill.take_gated(claim.present, limits, fine,
+                        array(select l from unnest(counted) l where l.queue = queues[lane]), lease, queues[lane],
+                        bands[lane], lows[lane], kinds, tenants, shares, found_max, wanted, wide, again, over) t;
+                    found_here := sheaf.met;
+                    over := sheaf.over;
+                    claim.stops := nullif(claim.stops || sheaf.stops, '{}');
+                    last_tenant := sheaf.last_tenant;
+                    claim.ids := claim.ids + sheaf.ids;
+                    taken_here := coalesce(cardinality(sheaf.taken), 0);
+                    taken := taken || sheaf.taken;
+                    attempts := attempts || sheaf.attempts;
+                    losts := losts || sheaf.losts;
+                    dues := dues || sheaf.dues;
+                    passed := passed || sheaf.passed;
+                    inside := inside || sheaf.gates;
+                    missing := missing - taken_here;
+                    wanted := wanted - taken_here;
+                    rounds := rounds + 1;
+                else
+                    for sheaf in
+                        select r.seq, r.run_at, r.attempt, r.lost, r.ids[r.taken + 1:] as ids,
+                            cardinality(r.ids) - r.taken as number, t.tenant, t.share
+                        from unnest(tenants, shares) t(tenant, share), lateral (
+                            select * from tidemill.ready r
+                            where r.queue = queues[lane] and r.priority = bands[lane] and r.tenant = t.tenant
+                                and r.line < 2 and r.run_at <= claim.present
+                                and r.run_at >= coalesce(case t.tenant when '' then lows[lane] end, '-infinity')
+                                and (kinds is null or r.kind = any (kinds))
+                            order by r.run_at, r.seq + 0
+                            limit least(found_max, greatest(t.share, 1))
+                            for update skip locked
+                        ) r
+                    loop
+                        found_here := found_here + 1;
+                        claim.ids := claim.ids + sheaf.number;
+                        if last_tenant is distinct from sheaf.tenant then
+                            last_tenant := sheaf.tenant;
+                            of_tenant := 0;
+                        end if;
+                        continue when of_tenant >= greatest(sheaf.share, 1);
+                        taken_here := least(sheaf.number, wanted, greatest(sheaf.share, 1) - of_tenant);
+                        if sheaf.number > taken_here then
+                            sheaf.ids := sheaf.ids[:taken_here];
+                            update tidemill.ready r set taken = r.taken + taken_here where r.seq = sheaf.seq;
+                        else
+                            emptied := emptied || sheaf.seq;
+                        end if;
+                        taken := taken || sheaf.ids;
+                        attempts := attempts || array_fill(sheaf.attempt, array[taken_here]);
+                        losts := losts || array_fill(sheaf.lost, array[taken_here]);
+                        dues := dues || array_fill(sheaf.run_at, array[taken_here]);
+                        if limits is not null then
+                            passed := passed || array_fill(wide, array[taken_here]);
+                        end if;
                         missing := missing - taken_here;
                         wanted := wanted - taken_here;
-                        rounds := rounds + 1;
-                    else
-                        for sheaf in
-                            select r.seq, r.run_at, r.attempt, r.lost, r.ids[r.taken + 1:] as ids,
-                                cardinality(r.ids) - r.taken as number, t.tenant, t.share
-                            from unnest(tenants, shares) t(tenant, share), lateral (
-                                select * from tidemill.ready r
-                                where r.queue = queues[lane] and r.priority = bands[lane] and r.tenant = t.tenant
-                                    and r.line < 2 and r.run_at <= claim.present
-                                    and r.run_at >= coalesce(case t.tenant when '' then lows[lane] end, '-infinity')
-                                    and (kinds is null or r.kind = any (kinds))
-                                order by r.run_at, r.seq + 0
-                                limit least(found_max, greatest(t.share, 1))
-                                for update skip locked
-                            ) r
-                        loop
-                            found_here := found_here + 1;
-                            claim.ids := claim.ids + sheaf.number;
-                            if last_tenant is distinct from sheaf.tenant then
-                                last_tenant := sheaf.tenant;
-                                of_tenant := 0;
-                            end if;
-                            continue when of_tenant >= greatest(sheaf.share, 1);
-                            taken_here := least(sheaf.number, wanted, greatest(sheaf.share, 1) - of_tenant);
-                            if sheaf.number > taken_here then
-                                sheaf.ids := sheaf.ids[:taken_here];
-                                update tidemill.ready r set taken = r.taken + taken_here where r.seq = sheaf.seq;
-                            else
-                                emptied := emptied || sheaf.seq;
-                            end if;
-                            taken := taken || sheaf.ids;
-                            attempts := attempts || array_fill(sheaf.attempt, array[taken_here]);
-                            losts := losts || array_fill(sheaf.lost, array[taken_here]);
-                            dues := dues || array_fill(sheaf.run_at, array[taken_here]);
-                            if limits is not null then
-                                passed := passed || array_fill(wide, array[taken_here]);
-                            end if;
-                            missing := missing - taken_here;
-                            wanted := wanted - taken_here;
-                            of_tenant := of_tenant + taken_here;
-                            exit when wanted = 0;
-                        end loop;
-                        delete from tidemill.ready r where r.seq = any (emptied);
-                    end if;
-                    claim.sheaves := claim.sheaves + found_here;
-                    if not crowded[at_lane] then
-                        exit when found_here = 0 or found_here < found_max and coalesce(cardinality(fine), 0) = 0;
-                    elsif wanted = 0 then
-                        claim.served[lane] := last_tenant;
-                    else
-                        claim.served[lane] := coalesce(last_visited, '');
-                        visits := visits + wanted + 64;
-                        exit when is_round and found_here = 0 or visits > 4 * jobs_max + 2000;
-                    end if;
-                    -- What is in other hands is asked for again; others behind it need not wait for that.
-                    exit when rounds >= 20 or over > 0 and (taken is not null or rounds >= 3);
-                    found_max := least(found_max * 4, 10000);
-                end loop;
-                -- A slot that nobody else wants is free for retries.
-                exit when wanted = 0 or coalesce(cardinality(fine), 0) = 0
-                    or not tidemill.let_retries(fine, queues[lane], wanted);
-                fine := array(select l from unnest(fine) l where l.per <> 3);
-                lows := tidemill.lower(queues, bands, lows);
+                        of_tenant := of_tenant + taken_here;
+                        exit when wanted = 0;
+                    end loop;
+                    delete from tidemill.ready r where r.seq = any (emptied);
+                end if;
+                claim.sheaves := claim.sheaves + found_here;
+                if not crowded[at_lane] then
+                    exit when found_here = 0 or found_here < found_max and coalesce(cardinality(fine), 0) = 0;
+                elsif wanted = 0 then
+                    claim.served[lane] := last_tenant;
+                else
+                    claim.served[lane] := coalesce(last_visited, '');
+                    visits := visits + wanted + 64;
+                    exit when is_round and found_here = 0;
+                end if;
+                -- What is in other hands is asked for again; others behind it need not wait for that.
+                is_left := wanted > 0 and (visits > 4 * jobs_max + 2000
+                    or limits is not null and (rounds >= 20 or over > 0 and (taken is not null or rounds >= 3)));
+                is_cut := is_cut or is_left;
+                exit when is_left;
+                found_max := least(found_max * 4, 10000);
             end loop;
             if limits is not null and coalesce(cardinality(taken), 0) > before then
                 lease := coalesce(lease, nextval('tidemill.lease_token_seq'));
