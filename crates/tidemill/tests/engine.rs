@@ -49,6 +49,7 @@ mod engine {
     mod streams;
     mod two_workers;
     mod why;
+    mod why_limits;
     mod why_turns;
     mod work;
     mod workflow;
