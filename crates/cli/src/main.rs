@@ -128,13 +128,18 @@ fn main() -> ExitCode {
     let (_, program) = match Config::read(Cli::command()) {
         Ok(read) => read,
         Err(failure) => {
-            let json = std::env::args_os().any(|word| word == "--json");
-            return failure.report(json).into();
+            return failure.report(is_json_wanted()).into();
         }
     };
-    let matches = program.clone().get_matches();
+    let matches = match program.clone().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => return not_understood(&error).into(),
+    };
     let trail = Trail::of(&program, &matches);
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => return not_understood(&error).into(),
+    };
     let (json, command) = (cli.json, cli.command);
     let hidden = match Redaction::parse(cli.hide.iter().map(String::as_str)) {
         Ok(hidden) => hidden,
@@ -169,6 +174,29 @@ fn main() -> ExitCode {
         otlp.stop();
     }
     outcome.unwrap_or_else(|failure| failure.report(app.json)).into()
+}
+
+/// Whether errors are to be documents, where the command line itself is the error.
+fn is_json_wanted() -> bool {
+    std::env::args_os().any(|word| word == "--json")
+}
+
+/// Says what of the command line was not understood, with its code as all errors have; or shows the help that was
+/// asked for.
+fn not_understood(error: &clap::Error) -> Exit {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    if is_json_wanted() {
+        let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
+        let failure = Failure::usage(message.trim());
+        let rest = rest.trim();
+        return if rest.is_empty() { failure } else { failure.hint(rest) }.report(true);
+    }
+    eprint!("{}[usage]: {text}", output::Paint::stderr().red("error"));
+    Exit::Usage
 }
 
 /// The store or the server that is meant: the command line goes before the environment, and that before the file. A

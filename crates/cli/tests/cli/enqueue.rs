@@ -91,6 +91,9 @@ fn bad_input_is_refused_with_its_code_and_writes_nothing() {
         (vec!["k", "\"xxxxxxxxxx\"", "--max-payload-bytes", "5"], "payload_too_large"),
         (vec!["k", "--run-at", "2999-01-01T00:00:00Z"], "due_too_far"),
         (vec!["k", "--delay", "5"], "is not a duration"),
+        (vec!["k", "--delay", "-5s"], "is not a duration"),
+        (vec!["k", "--delay=soon"], "error[usage]: "),
+        (vec!["k", "--colour"], "error[usage]: "),
         (vec!["k", "--priority", "fast"], "is not a priority"),
         (vec!["k", "--force"], "wish_contradiction"),
         (vec!["k", "--attempts", "0"], "--attempts"),
@@ -98,6 +101,12 @@ fn bad_input_is_refused_with_its_code_and_writes_nothing() {
         mill.run(&[vec!["enqueue"], args].concat()).code(2).says(code);
     }
     assert!(mill.rows(&["jobs", "list", "--json"]).is_empty());
+    for bad in [vec!["k", "--id", "nope"], vec!["k", "--colour"], vec![]] {
+        let ended = mill.run(&[vec!["--json", "enqueue"], bad].concat()).code(2);
+        let error: serde_json::Value = serde_json::from_str(&ended.stderr).unwrap();
+        assert_eq!(error["error"]["code"], "usage", "{error}");
+        assert!(!error["error"]["message"].as_str().unwrap().is_empty());
+    }
 }
 
 #[test]

@@ -229,10 +229,10 @@ pub(crate) async fn replay(
     Ok(rows.iter().map(|row| JobId(row.get(0))).collect())
 }
 
-/// The rules that redrive by themselves.
+/// The rules that redrive by themselves; one that cannot be read stops no other.
 pub(crate) async fn rules(db: &Db) -> Result<Vec<RedriveRule>> {
     let rows = db.read(&RULES, &[]).await?;
-    rows.iter().map(|row| serde_json::from_str(row.get(0)).map_err(unreadable)).collect()
+    Ok(rows.iter().filter_map(|row| serde_json::from_str(row.get(0)).ok()).collect())
 }
 
 /// Sets a rule, or takes it away.

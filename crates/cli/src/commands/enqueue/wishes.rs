@@ -19,7 +19,7 @@ pub struct Wishes {
     #[arg(long, value_name = "BAND")]
     priority: Option<Priority>,
     /// Start this long from now
-    #[arg(long, value_name = "DURATION", conflicts_with = "run_at")]
+    #[arg(long, value_name = "DURATION", conflicts_with = "run_at", allow_hyphen_values = true)]
     delay: Option<Span>,
     /// Start at this time (RFC 3339); one that has passed means now
     #[arg(long, value_name = "TIME")]
