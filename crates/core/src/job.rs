@@ -169,12 +169,20 @@ pub struct Options {
     /// Whose the beginning of its journal is, if it is a fork. Set by the fork alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub origins: Vec<Origin>,
+    /// How often it has continued anew, if it is a run. Set by the run alone.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub turn: u32,
     /// The webhook that is to hear of its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub webhook: Option<Box<Tell>>,
     /// Where it stands in a flow. Set by the flow alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<Box<Place>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(turn: &u32) -> bool {
+    *turn == 0
 }
 
 impl Options {

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 pub use amend::{ActWord, Amend, Amendment};
 pub use entry::{Began, ChildEnd, Ending, Entry, StepUndo};
 pub use fork::{Forked, Origin, drawn_from, fork};
-pub use key::{Keys, draw, hash};
+pub use key::{Keys, draw, hash, whole_key};
 pub use mail::{Content, Mail, Mailbox};
 pub use replay::{Left, Replay, Writes};
 pub use talk::{Answer, Ask, Diff, Parked, Rest, Waits};

@@ -35,7 +35,7 @@ pub struct RunWrites {
     pub answers: Vec<(i64, String)>,
     /// It continues anew. Only with a settle that lets it wait.
     pub renewal: Option<Renewal>,
-    /// What its object is from now on. Only with a settle that finishes it well.
+    /// What its object is from now on. Only with a settle that finishes it well, or with a renewal.
     pub object: Option<Keep>,
 }
 

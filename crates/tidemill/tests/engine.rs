@@ -58,6 +58,7 @@ mod engine {
     mod workflow_crash;
     mod workflow_family;
     mod workflow_talk;
+    mod workflow_turns;
 }
 
 /// Not a test of its own: what the processes run that `processes` starts.

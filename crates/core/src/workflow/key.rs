@@ -26,9 +26,16 @@ pub fn hash(input: &[u8]) -> String {
     blake3::hash(input).to_hex()[..16].to_owned()
 }
 
-/// What chance gives a run under a key: always the same.
-pub fn draw(run: JobId, key: &str) -> [u8; 32] {
-    *blake3::hash(format!("{run}/{key}").as_bytes()).as_bytes()
+/// What names a thing among those of all runs: the run, its turn from the second on, and the key. A run that continues
+/// anew gives its keys again, and means other things by them.
+pub fn whole_key(run: JobId, turn: u32, key: &str) -> String {
+    // No name has a `#`, so no scope of an earlier turn can look like a turn.
+    if turn == 0 { format!("{run}/{key}") } else { format!("{run}#{turn}/{key}") }
+}
+
+/// What chance gives a run under a key in a turn: always the same.
+pub fn draw(run: JobId, turn: u32, key: &str) -> [u8; 32] {
+    *blake3::hash(whole_key(run, turn, key).as_bytes()).as_bytes()
 }
 
 #[cfg(test)]
@@ -40,5 +47,15 @@ mod tests {
         let mut keys = Keys::default();
         let keys = ["", "", "a", "a"].map(|scope| keys.next(scope, "x"));
         assert_eq!(keys, ["x", "x#2", "a/x", "a/x#2"]);
+    }
+
+    #[test]
+    fn each_turn_of_a_run_names_other_things() {
+        let run = JobId::new();
+        let keys = [0, 1, 2].map(|turn| whole_key(run, turn, "charge"));
+        assert_eq!(keys, ["/charge", "#1/charge", "#2/charge"].map(|key| format!("{run}{key}")));
+        assert_ne!(whole_key(run, 0, "1/charge"), keys[1], "nor does a scope look like a turn");
+        assert_eq!(draw(run, 1, "uuid"), draw(run, 1, "uuid"));
+        assert_ne!(draw(run, 0, "uuid"), draw(run, 1, "uuid"));
     }
 }

@@ -1,7 +1,7 @@
 //! What runs write beside their journals: places that are sealed, answers to mail, renewals, objects.
 
 use tidemill_core::job::outcome::Waiting;
-use tidemill_core::workflow::{Content, Waits};
+use tidemill_core::workflow::{Content, Origin, Waits};
 use tidemill_core::{JobId, NewJob, OnDead, Options, Payload, Settlement};
 use tidemill_store::Claim;
 use tidemill_store::run::{Append, Keep, Renewal, Reply, RunWrites, Seal, Signal};
@@ -86,7 +86,9 @@ async fn a_run_that_finished_gives_no_answer(kit: &Kit) {
 
 async fn a_renewal_empties_the_journal_and_keeps_the_mail_that_nobody_took(kit: &Kit) {
     let worker = kit.worker().await;
-    let id = kit.put(job("k")).await;
+    let origins = vec![Origin { run: JobId::new(), until: 1 }];
+    let given = Options { origins, tags: vec!["blue".to_owned()], ..Options::default() };
+    let id = kit.put(NewJob { options: given.clone(), ..job("k") }).await;
     for (payload, sent) in [("1", Some("a")), ("2", None), ("3", Some("b")), ("4", None)] {
         kit.store.signal(None, signal(id, payload, sent)).await.unwrap();
     }
@@ -107,6 +109,8 @@ async fn a_renewal_empties_the_journal_and_keeps_the_mail_that_nobody_took(kit: 
     assert_eq!(run.unwrap().version, "v2");
     let view = kit.store.job(id).await.unwrap().unwrap();
     assert_eq!(view.job.payload.as_str(), "\"second\"");
+    let wishes = Options { turn: 1, origins: Vec::new(), ..given.clone() };
+    assert_eq!(view.job.options, wishes, "its journal is its own");
     let mail = async || {
         let read = kit.store.mail(id, 0).await.unwrap();
         let left = read.into_iter().map(|mail| match mail.content {
@@ -120,6 +124,7 @@ async fn a_renewal_empties_the_journal_and_keeps_the_mail_that_nobody_took(kit: 
     kit.store.signal(None, signal(id, "9", Some("a"))).await.unwrap();
     assert_eq!(mail().await, ["Taken", "3", "4"]);
     renew(vec![1, 3], "null").await;
+    assert_eq!(kit.store.job(id).await.unwrap().unwrap().job.options.turn, 2);
     assert_eq!(mail().await, ["Taken", "4"]);
     kit.store.signal(None, signal(id, "9", Some("a"))).await.unwrap();
     assert_eq!(mail().await, ["Taken", "4", "9"], "numbers go on");

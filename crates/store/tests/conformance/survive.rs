@@ -31,6 +31,7 @@ fn wishes() -> Options {
         ordered: Some(OnDead::Skip),
         parent: None,
         origins: vec![Origin { run: JobId(uuid::Uuid::from_u128(7)), until: 7 }],
+        turn: 3,
         flow: None,
     }
 }

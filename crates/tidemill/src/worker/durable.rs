@@ -185,8 +185,9 @@ impl Run {
             let before = told.unwanted_before;
             told.unwanted.truncate(before);
         }
-        let object = told.object.take().filter(|_| is_done);
         let renewal = told.renewal.take();
+        // A turn that ends in the next one has ended well too.
+        let object = told.object.take().filter(|_| is_done || renewal.is_some());
         // A write that was cut off may have been made or not: made twice, it is made once.
         let flying = told.flying.take();
         let mut writes = told.writes(version).unwrap_or_default();

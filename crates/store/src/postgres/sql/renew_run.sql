@@ -1,5 +1,6 @@
--- Lets a run continue anew: with another payload, an empty journal, and the mail that nobody took. Ids of mail that was
--- taken are known until it continues once more; the last piece stays, so that it is known up to where mail was read.
+-- Lets a run continue anew: its next turn, with another payload, an empty journal, and the mail that nobody took. Ids
+-- of mail that was taken are known until it continues once more; the last piece stays, so that it is known up to where
+-- mail was read. Nothing of its journal is another run's now.
 with last as materialized (
     select r.mail as number from tidemill.run r where r.job = $1::uuid
 ), emptied as (
@@ -11,6 +12,10 @@ with last as materialized (
     update tidemill.mail m set content = '"taken"' from last where m.job = $1 and m.number = any ($4)
         and (m.sent is not null or m.number = last.number) and m.content::text <> '"taken"'
 ), body as (
-    update tidemill.job b set payload = $2::text::json where b.id = $1
+    update tidemill.job b set payload = $2::text::json, options = (
+        coalesce(b.options::jsonb, '{}') - 'origins'
+        || jsonb_build_object('turn', coalesce((b.options ->> 'turn')::int8, 0) + 1)
+    )::json
+    where b.id = $1
 )
 update tidemill.run r set version = $3::text, owes = false where r.job = $1;

@@ -90,7 +90,7 @@ fn renew(conn: &Connection, id: &[u8; 16], renewal: &Renewal) -> Result<()> {
             take.execute(params![id, number])?;
         }
     }
-    let mut replace = conn.prepare_cached(include_str!("../sql/replace_payload.sql"))?;
+    let mut replace = conn.prepare_cached(include_str!("../sql/renew_job.sql"))?;
     replace.execute(params![id, payload.as_str()])?;
     let mut update = conn.prepare_cached(include_str!("../sql/renew_run.sql"))?;
     update.execute(params![id, version])?;

@@ -1,6 +1,6 @@
 //! Objects: what is kept under a name and a key from one job to the next, whose jobs run one at a time.
 //!
-//! It is read at most once per attempt and written with the end of a job that is done, so that a job that fails or is
+//! It is written with the end of a job that is done, or of a turn that continues anew, so that a job that fails or is
 //! run anew has changed nothing.
 
 use std::marker::PhantomData;
@@ -75,7 +75,7 @@ impl<S: Serialize + DeserializeOwned> Object<'_, S> {
         state.map(|state| state.read().map_err(unreadable)).transpose()
     }
 
-    /// What it is once this job is done.
+    /// What it is once this job is done, or continues anew.
     pub fn set(&self, state: &S) -> Result<(), Fail> {
         let state = write(state);
         let state = state.map_err(|e| {
@@ -85,7 +85,7 @@ impl<S: Serialize + DeserializeOwned> Object<'_, S> {
         Ok(())
     }
 
-    /// It is nothing any more once this job is done.
+    /// It is nothing any more once this job is done, or continues anew.
     pub fn clear(&self) {
         self.put(Keep::Nothing);
     }

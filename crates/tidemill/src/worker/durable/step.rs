@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidemill_core::workflow::{
-    Answer, Ask, ENTRY_BYTES_MAX, Ending, StepUndo, VALUE_BYTES_MAX, hash,
+    Answer, Ask, ENTRY_BYTES_MAX, Ending, StepUndo, VALUE_BYTES_MAX, hash, whole_key,
 };
 use tidemill_core::{ErrorClass, Limits, Payload, Retry};
 
@@ -54,7 +54,7 @@ pub struct StepContext {
 }
 
 impl StepContext {
-    /// The same whenever this step of this job is tried: hand it to services that take an idempotency key.
+    /// The same whenever this step of this turn of this job is tried, and no other step's: hand it to services that take an idempotency key.
     pub fn idempotency_key(&self) -> &str {
         &self.key
     }
@@ -156,7 +156,7 @@ impl Step {
         if owes {
             cx.run().told().owes = true;
         }
-        let idempotency_key = format!("{}/{key}", cx.id());
+        let idempotency_key = whole_key(cx.id(), cx.job().options.turn, &key);
         loop {
             let mut tries = match op.answer().await {
                 Answer::Ended(ending) => return read(&op, ending).await,

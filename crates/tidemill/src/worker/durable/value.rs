@@ -90,7 +90,8 @@ impl Context {
         let key = self.next_key(name);
         // Before the journal was read nothing of it was told.
         let place = self.run().told().replay.as_ref().map_or(0, Replay::place);
-        draw(drawn_from(self.id(), &self.job().options.origins, place), &key)
+        let options = &self.job().options;
+        draw(drawn_from(self.id(), &options.origins, place), options.turn, &key)
     }
 }
 
