@@ -3,14 +3,19 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tidemill_core::workflow::{ActWord, Amend, Ending, Entry, Forked, Mail, Parked, Waits, fork};
-use tidemill_core::{JobId, NewJob, Payload, Token, WorkerId};
+use tidemill_core::workflow::{
+    ActWord, Amend, ChildEnd, Ending, Entry, Forked, Mail, Parked, Waits, fork,
+};
+use tidemill_core::{JobId, NewJob, Payload, State, Token, WorkerId};
 
 use crate::error::{Error, Result};
 use crate::request::Receipt;
 
 /// Runs of one page, at most.
 pub const PAGE_RUNS_MAX: usize = 1000;
+
+/// Why children are called off whose start was cut out of the journal.
+pub(crate) const FORGOTTEN: &str = "its parent goes on from before it was started";
 
 /// What a run wants written: all of it, or nothing.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -78,6 +83,11 @@ impl RunWrites {
     /// Whether there are only entries.
     pub fn is_plain(&self) -> bool {
         self.forget.is_empty() && self.state.is_none() && !self.owes && self.is_lone()
+    }
+
+    /// Whether a child has a unique key, which another job may hold: the run hears of that at once.
+    pub(crate) fn may_clash(&self) -> bool {
+        self.children.iter().any(|child| child.unique.is_some())
     }
 
     /// Whether nothing is to be written beside the run and its journal.
@@ -314,6 +324,20 @@ pub(crate) fn entries(rows: &[EntryRow]) -> Result<Vec<Numbered>> {
     read.map_err(|e| Error::Database { reason: e.to_string() })
 }
 
+/// Children that were not started, since another job holds their unique key: whose they are, and how they have ended.
+pub(crate) fn turned_away<'a>(
+    children: impl IntoIterator<Item = &'a NewJob>,
+    receipts: &[Receipt],
+) -> Vec<(JobId, ChildEnd)> {
+    let pairs = children.into_iter().zip(receipts).filter(|(job, receipt)| receipt.id() != job.id);
+    let told = pairs.filter_map(|(job, receipt)| {
+        let error = format!("it was not started: it is a duplicate of {}", receipt.id());
+        let (id, state, error) = (job.id, State::Cancelled, Some(error));
+        Some((job.options.parent?, ChildEnd { id, state, output: None, error }))
+    });
+    told.collect()
+}
+
 /// As JSON text.
 pub(crate) fn written<T: Serialize>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(|e| Error::Database { reason: e.to_string() })
@@ -335,10 +359,16 @@ pub(crate) fn act_of(word: &str) -> Result<ActWord> {
 pub(crate) fn forked(
     rows: &[EntryRow],
     to: &str,
-    instead: bool,
+    (instead, is_undone): (bool, bool),
 ) -> Result<std::result::Result<Forked, String>> {
     let forked = fork(&entries(rows)?, to);
     Ok(forked.and_then(|forked| {
+        if is_undone && !forked.owed.is_empty() {
+            let owed = forked.owed.join(", ");
+            return Err(format!(
+                "what its fork would build on is undone, or about to be: {owed}; enqueue it anew"
+            ));
+        }
         if instead && !forked.owed.is_empty() {
             let owed = forked.owed.join(", ");
             return Err(format!(

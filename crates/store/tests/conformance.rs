@@ -49,6 +49,7 @@ mod conformance {
     mod retention;
     mod run_acts;
     mod run_beside;
+    mod run_family;
     mod runs;
     mod sagas;
     mod schedules;

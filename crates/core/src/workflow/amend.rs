@@ -5,8 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::id::JobId;
 use crate::payload::Payload;
 use crate::workflow::entry::{Began, Ending, Entry};
+use crate::workflow::undo::orphans;
 
 /// A wish to change a journal. Steps are named by their keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub struct Amendment {
     pub add: Option<(u32, Entry)>,
     /// What the step had ended with before.
     pub was: Option<Ending>,
+    /// Children that the code does not know of any more: they are called off.
+    pub orphans: Vec<JobId>,
 }
 
 /// The word of an act on a run, as it is kept.
@@ -116,7 +120,7 @@ impl Amend {
         let Some((first, _)) = of.first() else {
             return Err(format!("its journal has nothing under {:?}", self.step()));
         };
-        match self {
+        let mut amendment = match self {
             Self::Reset { .. } => Ok(Amendment { cut: Some(*first), ..Amendment::default() }),
             Self::Skip { step, ending } => {
                 not_inside(journal, step)?;
@@ -128,7 +132,12 @@ impl Amend {
                 not_inside(journal, step)?;
                 edited(step, &of, output)
             }
+        }?;
+        if let Some(from) = amendment.cut {
+            let cut = journal.iter().filter(|(number, _)| *number >= from);
+            amendment.orphans = orphans(cut.map(|(_, entry)| entry)).into_iter().collect();
         }
+        Ok(amendment)
     }
 }
 
@@ -183,7 +192,8 @@ fn edited(step: &str, of: &[&(u32, Entry)], output: &Payload) -> Result<Amendmen
     };
     let (key, hash, ending) = (step.to_owned(), hash.clone(), Ending::Ok(output.clone()));
     let entry = Entry::Ended { key, hash, tries, took_ms, ending };
-    Ok(Amendment { cut: Some(number), add: Some((number, entry)), was: Some(was) })
+    let (cut, add) = (Some(number), Some((number, entry)));
+    Ok(Amendment { cut, add, was: Some(was), ..Amendment::default() })
 }
 
 /// A scope that has ended tells for all that was in it: what is inside is not heard any more.
@@ -277,12 +287,32 @@ mod tests {
     fn a_step_that_ended_returns_something_else_and_what_came_after_is_forgotten() {
         let Entry::Ended { key, hash, tries, took_ms, .. } = ended("a", "") else { panic!() };
         let entry = Entry::Ended { key, hash, tries, took_ms, ending: ok("9") };
-        let done = Amendment { cut: Some(0), add: Some((0, entry)), was: Some(ok("1")) };
+        let (cut, add, was) = (Some(0), Some((0, entry)), Some(ok("1")));
+        let done = Amendment { cut, add, was, ..Amendment::default() };
         assert_eq!(edit("a").unwrap(), done);
         let of_its_own = edit("t").unwrap();
         assert_eq!((of_its_own.cut, of_its_own.was), (Some(10), Some(ok("5"))));
         let reset = Amend::Reset { to: "b".into() }.decide(&journal()).unwrap();
         assert_eq!(reset, Amendment { cut: Some(1), ..Amendment::default() });
+    }
+
+    #[test]
+    fn children_of_what_is_forgotten_are_orphans() {
+        let ids: Vec<JobId> = (0..4).map(|_| JobId::new()).collect();
+        let started = |key: &str, child: usize, outlives| {
+            let (key, kind, ids) = (key.to_owned(), "k".to_owned(), vec![ids[child]]);
+            Entry::Started { key, kind, ids, outlives, later: true }
+        };
+        let journal = vec![
+            (0, started("before", 0, false)),
+            (1, ended("a", "1")),
+            (2, started("since", 1, false)),
+            (3, started("lasting", 2, true)),
+        ];
+        let reset = Amend::Reset { to: "a".into() }.decide(&journal).unwrap();
+        assert_eq!(reset.orphans, [ids[1]]);
+        let edit = Amend::Edit { step: "a".into(), output: Payload::null() };
+        assert_eq!(edit.decide(&journal).unwrap().orphans, [ids[1]]);
     }
 
     #[test]

@@ -226,7 +226,8 @@ struct ReplayWish {
 /// Those that went.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 struct ReplaySent {
-    /// They were dead, and are ready now. The others are on their way already, or have recovered, or are not there.
+    /// They were dead, and are ready now. The others are on their way already, or have recovered, or are not there, or
+    /// are runs that are undone.
     replayed: Vec<JobId>,
 }
 
@@ -235,6 +236,8 @@ struct ReplaySent {
     responses(
         (status = 200, body = ReplaySent),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "One is not there"),
+        (status = 409, body = Problem, content_type = "application/problem+json",
+            description = "The only one is a run that is undone, or has something to be undone"),
     ))]
 async fn replay(
     State(app): State<Arc<App>>,
@@ -247,6 +250,7 @@ async fn replay(
     }
     let (dead, by) = (app.mill.dead(), caller.name());
     let replayed = match (&payload, &ids[..]) {
+        (None, [id]) => dead.replay_one(*id, by, None).await?.then_some(*id).into_iter().collect(),
         (None, _) => dead.replay_these(&ids, by).await?,
         (Some(payload), [id]) => match app.mill.retry(*id, by, Some(payload.get())).await {
             Ok(_) => ids,

@@ -2,13 +2,14 @@
 
 use reqwest::Method;
 use serde_json::json;
-use tidemill::{Grant, Role};
+use tidemill::{Context, Enqueue, Fail, Grant, Role, Settings};
 
 use super::kit::Kit;
 
 over_both_stores!(
     letters_are_listed_grouped_noted_and_put_aside,
     letters_are_sampled_and_replayed,
+    a_run_that_is_undone_is_not_replayed,
     rules_are_of_those_who_reach_their_queue,
 );
 
@@ -85,6 +86,29 @@ async fn letters_are_sampled_and_replayed(kit: Kit) {
     went.sort_by_key(ToString::to_string);
     assert_eq!(went, [json!(ids[1]), json!(ids[2])], "the first is on its way already");
     assert_eq!(replay(json!({ "ids": ids })).await.is(200).body["replayed"], json!([]));
+    kit.close().await;
+}
+
+async fn a_run_that_is_undone_is_not_replayed(kit: Kit) {
+    let book = |_, cx: Context| async move {
+        let undo = Enqueue::raw("give_back", "null");
+        cx.step("book").undo(undo).run(|_| async { Ok(()) }).await?;
+        Err(Fail::permanent("no money"))
+    };
+    let worker = kit.mill.worker().handle_raw("book", Settings::default(), book);
+    let worker = worker.start().await.unwrap();
+    let id = kit.enqueue(json!({ "kind": "book", "payload": null })).await;
+    assert_eq!(kit.finished(&id).await["state"], "dead");
+    // From its death on, whether somebody has seen to it or not.
+    for payload in [json!({ "ids": [id] }), json!({ "ids": [id], "payload": 1 })] {
+        kit.post("/v1/dead/replay", payload).await.refused(409, "run_not_now", "undone");
+    }
+    kit.post(&format!("/v1/jobs/{id}/retry"), json!({})).await.refused(409, "run_not_now", "");
+    let other = kit.enqueue(json!({ "kind": "book", "payload": null })).await;
+    assert_eq!(kit.finished(&other).await["state"], "dead");
+    let many = kit.post("/v1/dead/replay", json!({ "ids": [id, other] })).await.is(200);
+    assert_eq!(many.body["replayed"], json!([]));
+    worker.stop().await;
     kit.close().await;
 }
 

@@ -7,7 +7,7 @@
 mod decided;
 mod whole;
 
-pub(crate) use whole::follow_up;
+pub(crate) use whole::{FollowUp, follow_up};
 
 use std::collections::HashSet;
 use std::sync::Arc;

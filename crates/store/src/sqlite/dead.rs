@@ -13,6 +13,7 @@ use crate::sqlite::finish::take_back;
 use crate::sqlite::lines;
 use crate::sqlite::ready::{self, Waiting};
 use crate::sqlite::rows::job_id;
+use crate::sqlite::runs::is_undone;
 use crate::sqlite::writer::Turn;
 
 /// Writes the letter of a job that gave up.
@@ -90,6 +91,9 @@ pub(super) fn revive(
     let (conn, now) = (turn.conn, turn.now);
     let mut select = conn.prepare_cached(include_str!("sql/is_turned_back.sql"))?;
     if select.query_one([id.0.as_bytes()], |row| row.get(0))? {
+        return Ok(false);
+    }
+    if is_undone(conn, id)? {
         return Ok(false);
     }
     let mut revive = conn.prepare_cached(include_str!("sql/delete_dead_outcome.sql"))?;

@@ -9,4 +9,4 @@ mod view;
 pub(super) use act::{acts, change};
 pub(super) use append::{append, keep_object, seal, write};
 pub(super) use mail::{ended, mail, reply, signal, wait};
-pub(super) use view::{debts, forget, journal, list, object, paid, value};
+pub(super) use view::{debts, forget, is_undone, journal, list, object, paid, value};

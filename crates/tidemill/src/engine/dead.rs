@@ -5,13 +5,13 @@ pub mod replay;
 
 use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
 use tidemill_core::job::outcome::clean;
-use tidemill_core::{Error as Invalid, JobId, Payload, limit, name};
+use tidemill_core::{Error as Invalid, JobId, Payload, State, limit, name};
 use tidemill_store::{DeadGroup, DeadLetter};
 
 use crate::engine::Tidemill;
 use crate::engine::dead::replay::{ReplayPace, ReplayReport};
 use crate::engine::telemetry::verb;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The dead letters of a store; see [`Tidemill::dead`].
 #[derive(Debug, Clone)]
@@ -78,16 +78,33 @@ impl Dead<'_> {
         Ok(self.0.0.store.dead_note(ids, by, &text, None, Some(true)).await?)
     }
 
-    /// Replays one dead letter, with another payload if given. `false` when it was not dead.
+    /// Replays one dead letter, with another payload if given. `false` when it was not dead. A run that is undone, or
+    /// has something to be undone, is refused ([`Error::RunNotNow`](crate::Error::RunNotNow)).
     pub async fn replay_one(&self, id: JobId, by: &str, payload: Option<&str>) -> Result<bool> {
         let limits = &self.0.0.limits;
         payload.map_or(Ok(()), |payload| self.0.check_whole(payload))?;
         let payload = payload.map(|text| Payload::parse(text, limits)).transpose()?;
         let replayed = verb("replay", 1, self.0.0.store.dead_replay(&[id], by, payload)).await?;
+        if replayed.is_empty() {
+            self.check_undone(id).await?;
+        }
         Ok(!replayed.is_empty())
     }
 
-    /// Replays these at once, at most a thousand; answers those that were dead.
+    /// Refuses a dead run that cannot go on, since what it did is undone.
+    async fn check_undone(&self, id: JobId) -> Result<()> {
+        let is_dead = self.0.job(id).await?.is_some_and(|view| view.state == State::Dead);
+        let Some(run) = self.0.run(id).await?.filter(|_| is_dead) else { return Ok(()) };
+        let why = if run.undone {
+            "what it did is undone; enqueue it anew instead"
+        } else {
+            "what it did may have to be undone, and nobody has looked yet; ask again in a moment"
+        };
+        Err(Error::RunNotNow { id, why: why.to_owned() })
+    }
+
+    /// Replays these at once, at most a thousand; answers those that were dead. Runs that are undone, or have something
+    /// to be undone, stay dead.
     pub async fn replay_these(&self, ids: &[JobId], by: &str) -> Result<Vec<JobId>> {
         Ok(verb("replay", ids.len(), self.0.0.store.dead_replay(ids, by, None)).await?)
     }

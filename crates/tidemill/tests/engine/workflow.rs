@@ -366,11 +366,14 @@ async fn what_a_failed_run_did_is_undone_in_reverse(kit: Kit) {
     let flow = mill.flow(FlowId(id.0)).await.unwrap().unwrap();
     assert_eq!(flow.head.state, FlowState::Done, "{flow:?}");
     // It cannot go on from where it was: what it did is gone.
-    assert!(mill.dead().replay_one(id, "op", None).await.unwrap());
+    let refused = mill.dead().replay_one(id, "op", None).await.unwrap_err();
+    assert_eq!(refused.code(), "run_not_now");
+    assert!(refused.to_string().contains("is undone; enqueue it anew"), "{refused}");
     drain(undoing(worker(&mill, &log, code), &log)).await.unwrap();
-    let view = mill.job(id).await.unwrap().unwrap();
-    assert_eq!(view.error.as_deref(), Some("what it did was undone; enqueue it anew instead"));
-    assert_eq!(log.all(), expected);
+    assert_eq!(
+        (state(&mill, id).await, log.all()),
+        (State::Dead, expected.map(str::to_owned).to_vec())
+    );
 }
 
 async fn a_cancelled_run_is_undone_and_its_children_are_called_off(kit: Kit) {

@@ -2,13 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 use tidemill::testing::{crash_at_every_write, drain};
-use tidemill::{Context, Fail, First, Job, JobFilter, JobId, Signal, State, Tidemill, Worker};
+use tidemill::{
+    Context, Fail, First, Job, JobFilter, JobId, Settings, Signal, State, Tidemill, Unique, Worker,
+};
 
 use super::kit::{Echo, Kit};
 use super::workflow::{DAY, Flowing};
 
 over_both_stores!(
     a_child_that_returns_nothing_is_done,
+    a_child_whose_key_is_held_is_an_error_and_nobody_waits_for_it,
     a_child_that_outlives_its_run_goes_on_without_it,
     a_loser_of_a_race_that_outlives_is_not_called_off,
     a_child_is_started_and_waited_for_later_and_again,
@@ -36,6 +39,32 @@ async fn a_child_that_returns_nothing_is_done(kit: Kit) {
     let id = enqueue(&mill).await;
     drain(parent(&mill, code).handle(|_: Quiet, _cx| async { Ok(()) })).await.unwrap();
     assert_eq!(output(&mill, id).await, "quiet");
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Single;
+
+impl Job for Single {
+    const KIND: &'static str = "single";
+    type Output = ();
+    fn settings() -> Settings {
+        Settings { unique: Some(Unique::by_key("one")), ..Settings::default() }
+    }
+}
+
+async fn a_child_whose_key_is_held_is_an_error_and_nobody_waits_for_it(kit: Kit) {
+    let mill = kit.open_still().await;
+    let code = |cx: Context| async move {
+        let awaited = cx.child(Single).await.unwrap_err().to_string();
+        let started = cx.child(Single).start().await?;
+        let later = started.result().await.unwrap_err().to_string();
+        Ok(format!("{awaited} / {later}"))
+    };
+    let holder = mill.enqueue(Single).await.unwrap().id();
+    let id = enqueue(&mill).await;
+    drain(parent(&mill, code)).await.unwrap();
+    let said = output(&mill, id).await;
+    assert_eq!(said.matches(&format!("it is a duplicate of {holder}")).count(), 2, "{said}");
 }
 
 /// Runs [`Flowing`] by this code. Who echoes is up to the test.

@@ -633,12 +633,16 @@ begin
     perform from tidemill.flow f
     where f.saga and f.id = any (array(select j.flow from tidemill.job j where j.id = any (replay.ids)))
     order by f.id for share;
-    -- The letters are locked before anything is taken for them: one that is purged at this moment is not sent again.
+    -- The letters are locked before anything is taken for them: one that is purged at this moment is not sent again. A
+    -- run that is undone, or has something to be undone, stays dead; its end and what it owes are seen together.
     replay.ids := array(
         select i.id from (
             select o.id from tidemill.outcome o where o.id = any (replay.ids) and o.state = 6 order by o.id for update
         ) i
-        where exists (select from tidemill.dead d where d.id = i.id) and not exists (
+        where exists (select from tidemill.dead d where d.id = i.id)
+            and not exists (select from tidemill.debt d where d.job = i.id)
+            and not exists (select from tidemill.run r where r.job = i.id and r.undone)
+            and not exists (
             select from tidemill.job j
             join tidemill.flow f on f.id = j.flow and f.saga
             join tidemill.flow_step s on s.flow = j.flow and s.number = j.step and s.undoes is null

@@ -15,7 +15,8 @@ use crate::postgres::statement::{At, Statement, sql};
 use crate::postgres::{Shared, cancel};
 use crate::request::CancelAnswer;
 use crate::run::{
-    Act, Endings, RunAct, RunActView, RunAnswer, RunOrder, act_of, entries, unwritten, written,
+    Act, Endings, FORGOTTEN, RunAct, RunActView, RunAnswer, RunOrder, act_of, entries, unwritten,
+    written,
 };
 use crate::wake::Hint;
 
@@ -42,12 +43,12 @@ pub(super) struct Came {
     pub queue: Option<String>,
     /// Its flow has something to see to.
     pub flow: bool,
-    pub called_off: Option<cancel::Search>,
+    pub called_off: Vec<cancel::Search>,
 }
 
 impl From<RunAnswer> for Came {
     fn from(answer: RunAnswer) -> Self {
-        Self { answer, queue: None, flow: false, called_off: None }
+        Self { answer, queue: None, flow: false, called_off: Vec::new() }
     }
 }
 
@@ -77,7 +78,7 @@ pub(crate) async fn change(shared: &Shared, job: JobId, order: &RunOrder) -> Res
     if came.flow {
         shared.hint(Hint::Flows);
     }
-    if let Some(search) = came.called_off {
+    for search in came.called_off {
         search.tell(shared);
     }
     Ok(came.answer)
@@ -100,7 +101,7 @@ async fn change_once(
             let step = (to.as_str(), *into, *instead);
             (fork(shared, conn, job, step, order).await?, Endings::default())
         }
-        RunAct::Amend(amend) => amend_run(conn, now, job, amend, &order.by).await?,
+        RunAct::Amend(amend) => amend_run(shared, conn, job, amend, &order.by).await?,
         act => (hold_or_let_go(conn, now, job, *act == RunAct::Pause).await?, Endings::default()),
     };
     if matches!(came.answer, RunAnswer::Acted | RunAnswer::Told) {
@@ -138,7 +139,7 @@ async fn call_off(
         CancelAnswer::Finished => RunAnswer::NotNow,
         CancelAnswer::Unknown => RunAnswer::Unknown,
     };
-    Ok(Came { called_off: Some(search), ..answer.into() })
+    Ok(Came { called_off: vec![search], ..answer.into() })
 }
 
 /// Pauses a run, or lets it go on.
@@ -174,12 +175,13 @@ async fn is_finished(conn: &Conn<'_>, job: JobId) -> Result<bool, Fault> {
 
 /// Changes the journal of a run that waits, or is dead with nothing undone, and lets it go on.
 async fn amend_run(
+    shared: &Shared,
     conn: &Conn<'_>,
-    now: Option<At>,
     job: JobId,
     amend: &Amend,
     by: &str,
 ) -> Result<(Came, Endings), Fault> {
+    let now = shared.db.manual_now();
     conn.query(&LOCK_FLOW, &[&job.0]).await?;
     locked(conn, now, &[job.0]).await?;
     let is_dead =
@@ -188,27 +190,31 @@ async fn amend_run(
     if !is_dead && put_off(conn, job, NEVER).await?.is_none() {
         return Ok((RunAnswer::NotNow.into(), Endings::default()));
     }
-    let endings = match amend_in(conn, now, job, amend).await? {
-        Ok(endings) => endings,
+    let (endings, orphans) = match amend_in(conn, now, job, amend).await? {
+        Ok(amended) => amended,
         Err(why) => return Ok((RunAnswer::Refused(why).into(), Endings::default())),
     };
+    let mut called_off = Vec::with_capacity(orphans.len());
+    for orphan in orphans {
+        called_off.push(cancel::cancel_in(shared, conn, orphan, FORGOTTEN).await?);
+    }
     if !is_dead {
-        return Ok((let_go(conn, now, job).await?, endings));
+        return Ok((Came { called_off, ..let_go(conn, now, job).await? }, endings));
     }
     let revived = conn.query(&REVIVE, &[&now, &[job.0].as_slice(), &by, &None::<&str>]).await?;
     // Whoever replays a dead letter at the same time may have been first.
     let Some(row) = revived.first() else { return Ok((RunAnswer::NotNow.into(), endings)) };
     let (queue, flow) = (Some(row.get(1)), row.get(2));
-    Ok((Came { queue, flow, ..RunAnswer::Acted.into() }, endings))
+    Ok((Came { queue, flow, called_off, ..RunAnswer::Acted.into() }, endings))
 }
 
-/// Changes a journal as is decided on it; or says why not.
+/// Changes a journal as is decided on it, and answers the children that nobody knows of any more; or says why not.
 async fn amend_in(
     conn: &Conn<'_>,
     now: Option<At>,
     job: JobId,
     amend: &Amend,
-) -> Result<Result<Endings, String>, Fault> {
+) -> Result<Result<(Endings, Vec<JobId>), String>, Fault> {
     let rows: Vec<_> = conn.query(&JOURNAL, &[&job.0]).await?.iter().map(entry_row).collect();
     let journal = entries(&rows).map_err(Fault::Refused)?;
     let mut amendment = match amend.decide(&journal) {
@@ -231,7 +237,7 @@ async fn amend_in(
             became = Some(ending);
         }
     }
-    Ok(Ok((amendment.was, became)))
+    Ok(Ok(((amendment.was, became), amendment.orphans)))
 }
 
 async fn put_off(conn: &Conn<'_>, job: JobId, until: Timestamp) -> Result<Option<String>, Fault> {

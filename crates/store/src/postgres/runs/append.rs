@@ -7,6 +7,7 @@ use tidemill_core::{Payload, WorkerId};
 use uuid::Uuid;
 
 use super::beside::Beside;
+use super::mail::locked;
 use crate::error::Result;
 use crate::postgres::Shared;
 use crate::postgres::connect::{Conn, Db};
@@ -168,9 +169,15 @@ async fn append_in(
     items: &[Append],
 ) -> Result<(HashSet<Uuid>, Beside), Fault> {
     let items: Vec<&Append> = items.iter().collect();
+    let now = shared.db.manual_now();
+    // Runs are locked before unique keys.
+    let clashing = items.iter().filter(|item| item.writes.may_clash());
+    locked(conn, now, &clashing.map(|item| item.job.0).collect::<Vec<_>>()).await?;
     let held = write(conn, &shared.db, worker, &items).await?;
     let holding = items.iter().filter(|item| held.contains(&item.job.0));
-    let told = Beside::write(shared, conn, holding.map(|item| (item.job, &item.writes))).await?;
+    let mut told =
+        Beside::write(shared, conn, holding.map(|item| (item.job, &item.writes))).await?;
+    told.turn_away(conn, now).await?;
     Ok((held, told))
 }
 

@@ -1,13 +1,16 @@
 //! What runs write beside their journals, in the same transaction: children, answers to mail, what they continue with,
 //! and objects.
 
+use tidemill_core::workflow::ChildEnd;
 use tidemill_core::{Job, JobId, NewJob, Payload, Token, WorkerId};
 use uuid::Uuid;
 
 use super::append::write;
+use super::mail::child_ends;
 use crate::postgres::connect::Conn;
 use crate::postgres::error::Fault;
-use crate::postgres::statement::{Statement, sql};
+use crate::postgres::settle::FollowUp;
+use crate::postgres::statement::{At, Statement, sql};
 use crate::postgres::{Shared, cancel, settle};
 use crate::run::{Append, Renewal, RunWrites};
 use crate::wake::Hint;
@@ -26,7 +29,9 @@ const UNWANTED: &str = "its parent does not wait for it any more";
 pub(crate) struct Beside {
     queues: Vec<String>,
     called_off: Vec<cancel::Search>,
+    /// Who has an answer, or mail.
     answered: Vec<JobId>,
+    turned_away: Vec<(JobId, ChildEnd)>,
 }
 
 impl Beside {
@@ -38,7 +43,7 @@ impl Beside {
     ) -> Result<Self, Fault> {
         let children = runs.clone().flat_map(|(_, writes)| &writes.children);
         let children: Vec<&NewJob> = children.collect();
-        let queues = settle::follow_up(shared, conn, &children).await?;
+        let FollowUp { queues, turned_away } = settle::follow_up(shared, conn, &children).await?;
         let mut called_off = Vec::new();
         for id in runs.clone().flat_map(|(_, writes)| &writes.cancel) {
             called_off.push(cancel::cancel_in(shared, conn, *id, UNWANTED).await?);
@@ -54,7 +59,18 @@ impl Beside {
                 conn.query(&RENEW, &[&job.0, &payload.as_str(), version, taken]).await?;
             }
         }
-        Ok(Self { queues, called_off, answered })
+        Ok(Self { queues, called_off, answered, turned_away })
+    }
+
+    /// Tells runs of children that were not started; after what they wait for is written, so that it wakes them.
+    /// Answers the queues in which runs are woken.
+    pub async fn turn_away(
+        &mut self,
+        conn: &Conn<'_>,
+        now: Option<At>,
+    ) -> Result<Vec<String>, Fault> {
+        self.answered.extend(self.turned_away.iter().map(|(run, _)| *run));
+        child_ends(conn, now, std::mem::take(&mut self.turned_away)).await
     }
 
     /// Tells those who wait for it what was committed.

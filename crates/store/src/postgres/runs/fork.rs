@@ -15,6 +15,7 @@ use crate::postgres::{Shared, cancel, settle};
 use crate::run::{Act, RunAnswer, RunOrder, forked, written};
 
 const JOURNAL: Statement = sql!("select_journal", UUID);
+const IS_UNDONE: Statement = sql!("is_undone", UUID);
 const BODIES: Statement = sql!("select_bodies", UUID_ARRAY);
 const COPY: Statement =
     sql!("copy_journal", TIMESTAMPTZ, UUID, UUID, INT4, INT4_ARRAY, TEXT_ARRAY, INT4_ARRAY);
@@ -28,15 +29,16 @@ pub(super) async fn fork(
     order: &RunOrder,
 ) -> Result<Came, Fault> {
     let now = shared.db.manual_now();
-    let mut called_off = None;
+    let is_undone = !conn.query(&IS_UNDONE, &[&job.0]).await?.is_empty();
+    let mut called_off = Vec::new();
     if instead {
         // First, since it locks the flow of the run: flows come before runs.
-        called_off = Some(cancel::cancel_in(shared, conn, job, order.reason()).await?);
+        called_off.push(cancel::cancel_in(shared, conn, job, order.reason()).await?);
     }
     // What it continues anew with is written under this lock.
     locked(conn, now, &[job.0]).await?;
     let rows: Vec<_> = conn.query(&JOURNAL, &[&job.0]).await?.iter().map(entry_row).collect();
-    let forked = match forked(&rows, to, instead).map_err(Fault::Refused)? {
+    let forked = match forked(&rows, to, (instead, is_undone)).map_err(Fault::Refused)? {
         Ok(forked) => forked,
         Err(why) => return Ok(RunAnswer::Refused(why).into()),
     };

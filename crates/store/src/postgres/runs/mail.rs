@@ -137,6 +137,17 @@ async fn deliver(
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
+/// Tells runs of the ends of children; answers the queues in which runs are woken.
+pub(super) async fn child_ends(
+    conn: &Conn<'_>,
+    now: Option<At>,
+    ends: Vec<(JobId, ChildEnd)>,
+) -> Result<Vec<String>, Fault> {
+    let piece =
+        |(to, end): (JobId, _)| Piece { to: to.0, sent: None, content: Content::Child(end) };
+    deliver(conn, now, ends.into_iter().map(piece).collect()).await
+}
+
 /// What runs hear of when it is committed.
 #[derive(Debug, Default)]
 pub(crate) struct News {

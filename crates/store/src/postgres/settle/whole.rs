@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use tidemill_core::job::outcome::Waiting;
+use tidemill_core::workflow::ChildEnd;
 use tidemill_core::{Job, JobId, Line, NewJob, Settlement, State, Token, WorkerId};
 use uuid::Uuid;
 
@@ -17,7 +18,7 @@ use crate::postgres::statement::{At, Statement, sql};
 use crate::postgres::unique::Depth;
 use crate::postgres::{Shared, enqueue, flows, lines, runs, unique};
 use crate::request::{SettleItem, Settled};
-use crate::run::RunWrites;
+use crate::run::{RunWrites, turned_away};
 use crate::wake::Hint;
 
 const LEASE_LOCK: Statement = sql!("select_lease", INT8_ARRAY);
@@ -116,12 +117,13 @@ async fn write(
             answers[*at] = if *cancelled && again { Settled::Cancelled } else { Settled::Accepted };
         }
     }
-    let beside = runs::write_with(shared, conn, worker, &sorted.writes).await?;
+    let mut beside = runs::write_with(shared, conn, worker, &sorted.writes).await?;
     let Told { mut queues, flows, runs } = sorted.record.write(conn, now).await?;
     runs::wait(conn, &sorted.waiting).await?;
     let (grown, follow_ups): (Vec<&NewJob>, Vec<&NewJob>) =
         sorted.follow_ups.iter().copied().partition(|job| job.options.flow.is_some());
-    queues.extend(follow_up(shared, conn, &follow_ups).await?);
+    queues.extend(beside.turn_away(conn, now).await?);
+    queues.extend(follow_up(shared, conn, &follow_ups).await?.queues);
     queues.extend(growth.grow(shared, conn, &grown).await?);
     come_out(conn, now, items, &sorted).await?;
     let closed = held.let_go(conn, &sorted).await?;
@@ -150,7 +152,7 @@ fn flows_of(item: &SettleItem) -> impl Iterator<Item = Uuid> {
 /// The runs that an item changes: its own, and the one that hears of its end.
 fn runs_of(item: &SettleItem) -> impl Iterator<Item = Uuid> {
     let changes = matches!(item.settlement, Settlement::Wait(_))
-        || item.run.as_ref().is_some_and(|run| run.owes || run.state.is_some());
+        || item.run.as_ref().is_some_and(|run| run.owes || run.state.is_some() || run.may_clash());
     let own = changes.then_some(item.job.id);
     own.into_iter().chain(item.job.options.parent).map(|id| id.0)
 }
@@ -356,21 +358,32 @@ async fn come_out(
     Ok(())
 }
 
+/// What came of jobs that follow.
+pub(crate) struct FollowUp {
+    /// Where they wait.
+    pub queues: Vec<String>,
+    /// Children of runs that were not started: whose, and how they have ended.
+    pub turned_away: Vec<(JobId, ChildEnd)>,
+}
+
 /// Enqueues what follows, in the same transaction; answers the queues.
 pub(crate) async fn follow_up(
     shared: &Shared,
     conn: &Conn<'_>,
     jobs: &[&NewJob],
-) -> Result<Vec<String>, Fault> {
+) -> Result<FollowUp, Fault> {
     let (plain, others): (Vec<&NewJob>, Vec<&NewJob>) =
         jobs.iter().copied().partition(|job| enqueue::is_plain(job));
+    let mut away = Vec::new();
     if !plain.is_empty() {
         enqueue::write_new(conn, &shared.db, &plain, Depth::Free).await?;
     }
     if !others.is_empty() {
         let others: Vec<NewJob> = others.into_iter().cloned().collect();
         let text = unique::lines(&others).map_err(Fault::Refused)?;
-        unique::put(conn, shared.db.manual_now(), &text, Depth::Free).await?;
+        let receipts = unique::put(conn, shared.db.manual_now(), &text, Depth::Free).await?;
+        away = turned_away(&others, &receipts);
     }
-    Ok(jobs.iter().map(|job| job.queue.clone()).collect())
+    let queues = jobs.iter().map(|job| job.queue.clone()).collect();
+    Ok(FollowUp { queues, turned_away: away })
 }

@@ -5,4 +5,5 @@ where d.triage = 0 and not d.archived
     and ($4::text is null or d.kind = $4) and ($5::text is null or d.queue = $5)
     and ($6::text is null or d.class = $6) and ($7::text is null or position($7 in d.error) > 0)
     and exists (select from tidemill.outcome o where o.id = d.id and o.state = 6)
+    and not exists (select from tidemill.run r where r.job = d.id and r.undone)
 order by d.died_at, d.id limit $8::int8;

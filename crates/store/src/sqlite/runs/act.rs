@@ -10,7 +10,8 @@ use super::view::{find, journal, value};
 use crate::error::Result;
 use crate::request::CancelAnswer;
 use crate::run::{
-    Act, Endings, RunAct, RunActView, RunAnswer, RunOrder, act_of, entries, unwritten, written,
+    Act, Endings, FORGOTTEN, RunAct, RunActView, RunAnswer, RunOrder, act_of, entries, unwritten,
+    written,
 };
 use crate::sqlite::cancel::{cancel, run_now};
 use crate::sqlite::dead::revive;
@@ -109,6 +110,7 @@ fn amended(
     }
     if let Some(from) = amendment.cut {
         conn.prepare_cached(include_str!("../sql/cut_journal.sql"))?.execute(params![id, from])?;
+        cancel(turn, &amendment.orphans, FORGOTTEN)?;
     }
     let mut became = None;
     if let Some((number, entry)) = amendment.add {

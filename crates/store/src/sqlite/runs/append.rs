@@ -3,8 +3,9 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use tidemill_core::{Job, JobId, Payload, WorkerId};
 
+use super::mail::child_ended;
 use crate::error::Result;
-use crate::run::{Append, Renewal, RunWrites, Seal};
+use crate::run::{Append, Renewal, RunWrites, Seal, turned_away};
 use crate::sqlite::cancel::cancel;
 use crate::sqlite::enqueue::enqueue;
 use crate::sqlite::lease::Lease;
@@ -65,7 +66,10 @@ pub(in crate::sqlite) fn write(turn: &mut Turn<'_>, job: JobId, writes: &RunWrit
         delete.execute(params![id, number])?;
     }
     if !children.is_empty() {
-        enqueue(turn, children)?;
+        let receipts = enqueue(turn, children)?;
+        for (parent, end) in turned_away(children.iter(), &receipts) {
+            child_ended(turn, parent, end)?;
+        }
     }
     cancel(turn, unwanted, UNWANTED)?;
     let mut answer = conn.prepare_cached(include_str!("../sql/answer_mail.sql"))?;

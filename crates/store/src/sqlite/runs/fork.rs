@@ -5,7 +5,7 @@ use tidemill_core::JobId;
 use tidemill_core::workflow::{ActWord, Forked};
 
 use super::act::{is_finished, keep};
-use super::view::journal;
+use super::view::{is_undone, journal};
 use crate::error::Result;
 use crate::run::{Act, RunAnswer, RunOrder, forked, written};
 use crate::sqlite::cancel::cancel;
@@ -21,7 +21,7 @@ pub(super) fn fork(
     order: &RunOrder,
 ) -> Result<RunAnswer> {
     let (rows, view) = journal(turn.conn, job)?;
-    let forked = match forked(&rows, to, instead)? {
+    let forked = match forked(&rows, to, (instead, is_undone(turn.conn, job)?))? {
         Ok(forked) => forked,
         Err(why) => return Ok(RunAnswer::Refused(why)),
     };

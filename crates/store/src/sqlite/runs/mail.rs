@@ -96,17 +96,22 @@ fn deliver(turn: &mut Turn<'_>, to: JobId, sent: Option<&str>, content: &Content
 
 /// What follows for runs from a job that ended: its parent hears of it, and its debts are noted.
 pub(in crate::sqlite) fn ended(turn: &mut Turn<'_>, job: &Job, end: &End<'_>) -> Result<()> {
-    if let Some(parent) = job.options.parent
-        && ready::body(turn.conn, parent)?.is_some()
-    {
+    if let Some(parent) = job.options.parent {
         let output = end.output.map(|output| Payload::trusted(output.to_owned()));
         let error = end.error.map(str::to_owned);
-        let content = Content::Child(ChildEnd { id: job.id, state: end.state, output, error });
-        deliver(turn, parent, None, &content)?;
+        child_ended(turn, parent, ChildEnd { id: job.id, state: end.state, output, error })?;
     }
     if end.state != State::Done {
         let mut note = turn.conn.prepare_cached(include_str!("../sql/insert_debt.sql"))?;
         turn.news.debts |= note.execute([job.id.0.as_bytes()])? > 0;
+    }
+    Ok(())
+}
+
+/// Tells a run of the end of a child, if the run is there.
+pub(super) fn child_ended(turn: &mut Turn<'_>, parent: JobId, end: ChildEnd) -> Result<()> {
+    if ready::body(turn.conn, parent)?.is_some() {
+        deliver(turn, parent, None, &Content::Child(end))?;
     }
     Ok(())
 }

@@ -107,6 +107,11 @@ pub(in crate::sqlite) fn list(conn: &Connection, filter: &RunFilter) -> Result<V
     rows.map(|row| row?.view()).collect()
 }
 
+/// Whether what a run did is undone, or is still to be seen to.
+pub(in crate::sqlite) fn is_undone(conn: &Connection, job: JobId) -> Result<bool> {
+    Ok(conn.prepare_cached(include_str!("../sql/is_undone.sql"))?.exists([job.0.as_bytes()])?)
+}
+
 /// Runs that owe something.
 pub(in crate::sqlite) fn debts(conn: &Connection, limit: usize) -> Result<Vec<JobId>> {
     let mut select = conn.prepare_cached(include_str!("../sql/select_debts.sql"))?;

@@ -9,5 +9,6 @@ where died_at <= ?1
     and (?4 is null or queue = ?4)
     and (?5 is null or class = ?5)
     and (?6 is null or instr(error, ?6) > 0)
+    and not exists (select 1 from tidemill_run as run where run.job = tidemill_dead.id and run.undone)
 order by died_at, id
 limit ?7

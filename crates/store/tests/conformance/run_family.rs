@@ -1,0 +1,166 @@
+//! What runs owe, and their children: a dead run that owes something stays dead, nothing is built on what is undone, and
+//! nobody waits for a child that there is not.
+
+use tidemill_core::dead::RedriveRule;
+use tidemill_core::job::outcome::Waiting;
+use tidemill_core::workflow::{Amend, ChildEnd, Content, Waits};
+use tidemill_core::{JobId, NewJob, OnDuplicate, Options, Scope, Settlement, State, WorkerId};
+use tidemill_store::Claim;
+use tidemill_store::run::{Append, RunAct, RunAnswer, RunOrder, RunWrites};
+
+use super::kit::*;
+
+over_both_stores!(
+    a_dead_run_that_owes_something_is_not_replayed_before_that_is_seen_to,
+    a_fork_does_not_build_on_what_is_undone,
+    children_that_a_reset_or_an_edit_forgets_are_called_off,
+    a_child_whose_key_is_held_has_ended_before_it_began,
+);
+
+async fn running(kit: &Kit, writes: RunWrites) -> (WorkerId, JobId, Claim) {
+    let worker = kit.worker().await;
+    let id = kit.put(job("k")).await;
+    let claim = kit.take_one(worker).await;
+    let begins = Some("v1".to_owned());
+    append(kit, worker, &claim, RunWrites { begins, ..writes }).await;
+    (worker, id, claim)
+}
+
+async fn append(kit: &Kit, worker: WorkerId, claim: &Claim, writes: RunWrites) {
+    let append = vec![Append { job: ids(claim)[0], token: claim.token.unwrap(), writes }];
+    assert_eq!(kit.store.append(worker, append).await.unwrap(), [true]);
+}
+
+/// The step `pay`, which can be undone, and then `a` have ended.
+fn paid() -> RunWrites {
+    let undo = r#"{"kind":"back","payload":null,"queue":"default"}"#;
+    let entries = vec![
+        (0, format!(r#"{{"began":{{"key":"pay","undo":{undo}}}}}"#)),
+        (1, r#"{"ended":{"key":"pay","ending":{"ok":1}}}"#.to_owned()),
+        (2, r#"{"ended":{"key":"a","ending":{"ok":1}}}"#.to_owned()),
+    ];
+    RunWrites { entries, owes: true, ..RunWrites::default() }
+}
+
+fn any() -> RedriveRule {
+    let name = "any".to_owned();
+    let (kind, queue, class, error_contains) = (None, None, None, None);
+    RedriveRule { name, kind, queue, class, error_contains, delay_ms: 0, redrives_max: 9 }
+}
+
+fn order(act: RunAct) -> RunOrder {
+    RunOrder { act, by: "ann".to_owned(), why: "because".to_owned() }
+}
+
+async fn a_dead_run_that_owes_something_is_not_replayed_before_that_is_seen_to(kit: &Kit) {
+    for is_undone in [false, true] {
+        let (worker, id, claim) = running(kit, paid()).await;
+        kit.settle(worker, &claim, dead("no")).await;
+        let replay = async || kit.store.dead_replay(&[id], "op", None).await.unwrap();
+        assert!(replay().await.is_empty(), "what it did is about to be undone");
+        assert_eq!(kit.state(id).await, State::Dead);
+        kit.store.paid(&[(id, is_undone)]).await.unwrap();
+        let redrivable = kit.store.redrivable(&any(), 9).await.unwrap();
+        assert_eq!(redrivable.contains(&id), !is_undone);
+        assert_eq!(replay().await.is_empty(), is_undone);
+        let state = if is_undone { State::Dead } else { State::Ready };
+        assert_eq!(kit.state(id).await, state);
+        if !is_undone {
+            let claim = kit.take_one(worker).await;
+            kit.settle(worker, &claim, done()).await;
+        }
+    }
+}
+
+async fn a_fork_does_not_build_on_what_is_undone(kit: &Kit) {
+    let (worker, id, claim) = running(kit, paid()).await;
+    kit.settle(worker, &claim, dead("no")).await;
+    let fork = async |to: &str| {
+        let (to, into) = (to.to_owned(), JobId::new());
+        let act = RunAct::Fork { to, into, instead: false };
+        let answer = kit.store.change_run(id, order(act)).await.unwrap();
+        assert_eq!(kit.store.job(into).await.unwrap().is_some(), answer == RunAnswer::Acted);
+        answer
+    };
+    for is_seen_to in [false, true] {
+        if is_seen_to {
+            kit.store.paid(&[(id, true)]).await.unwrap();
+        }
+        let answer = fork("a").await;
+        assert!(matches!(&answer, RunAnswer::Refused(why) if why.contains("pay")), "{answer:?}");
+        assert_eq!(fork("pay").await, RunAnswer::Acted, "it builds on nothing");
+    }
+}
+
+fn child(of: JobId, id: JobId) -> NewJob {
+    let options = Options { parent: Some(of), ..Options::default() };
+    NewJob { id, options, queue: "children".to_owned(), ..job("child") }
+}
+
+async fn children_that_a_reset_or_an_edit_forgets_are_called_off(kit: &Kit) {
+    let reset = Amend::Reset { to: "a".to_owned() };
+    for amend in [reset, Amend::Edit { step: "a".to_owned(), output: json("2") }] {
+        let (worker, id, claim) = running(kit, RunWrites::default()).await;
+        let family = [JobId::new(), JobId::new(), JobId::new()];
+        let started = |number: u32, outlives: bool| {
+            let child = family[number as usize / 2];
+            let text = format!(
+                r#"{{"started":{{"key":"c{number}","kind":"child","ids":["{child}"],"outlives":{outlives},"later":true}}}}"#
+            );
+            (number, text)
+        };
+        let ended = (1, r#"{"ended":{"key":"a","ending":{"ok":1}}}"#.to_owned());
+        let entries = vec![started(0, false), ended, started(2, false), started(4, true)];
+        let children = family.map(|child_id| child(id, child_id)).to_vec();
+        let writes = RunWrites { entries, children, owes: true, ..RunWrites::default() };
+        append(kit, worker, &claim, writes).await;
+        kit.settle(worker, &claim, waits(3)).await;
+        let act = order(RunAct::Amend(amend.clone()));
+        assert_eq!(kit.store.change_run(id, act).await.unwrap(), RunAnswer::Acted);
+        let mut states = Vec::new();
+        for child in family {
+            states.push(kit.state(child).await);
+        }
+        assert_eq!(states, [State::Ready, State::Cancelled, State::Ready], "{amend:?}");
+        kit.store.change_run(id, order(RunAct::Cancel)).await.unwrap();
+    }
+}
+
+fn waits(mail_min: usize) -> Settlement {
+    let waits = Waits { until: None, mail_min, what: Vec::new() };
+    Settlement::Wait(Box::new(Waiting { waits, read: 0, spent: 0, parked: None }))
+}
+
+async fn a_child_whose_key_is_held_has_ended_before_it_began(kit: &Kit) {
+    let policies = [OnDuplicate::Reject, OnDuplicate::Join, OnDuplicate::Replace];
+    for (at, policy) in policies.into_iter().enumerate() {
+        let key = format!("u{at}");
+        let holds = unique(&key, Scope::Unfinished, policy);
+        let holder = kit.put(NewJob { queue: "children".to_owned(), ..holds.clone() }).await;
+        for with_settle in [false, true] {
+            let (worker, id, claim) = running(kit, RunWrites::default()).await;
+            let mine = JobId::new();
+            let keyed = NewJob { unique: holds.unique.clone(), ..child(id, mine) };
+            let writes = RunWrites { children: vec![keyed], owes: true, ..RunWrites::default() };
+            let mut item = item(&claim, 0, waits(1));
+            if with_settle {
+                item.run = Some(Box::new(writes));
+            } else {
+                append(kit, worker, &claim, writes).await;
+            }
+            kit.store.settle(worker, vec![item]).await.unwrap();
+            let mail = kit.store.mail(id, 0).await.unwrap();
+            let [Content::Child(ChildEnd { id: of, state, error, .. })] =
+                &[mail[0].content.clone()]
+            else {
+                panic!("{mail:?}")
+            };
+            assert_eq!((*of, *state), (mine, State::Cancelled));
+            let error = error.as_deref().unwrap_or_default();
+            assert!(error.contains(&format!("duplicate of {holder}")), "{error}");
+            let claim = kit.take_one(worker).await;
+            assert_eq!(ids(&claim), [id], "{policy:?}: it waits no more");
+            kit.settle(worker, &claim, done()).await;
+        }
+    }
+}
