@@ -55,8 +55,10 @@ mod engine {
     mod workflow;
     mod workflow_acts;
     mod workflow_again;
+    mod workflow_changes;
     mod workflow_crash;
     mod workflow_family;
+    mod workflow_once;
     mod workflow_talk;
     mod workflow_turns;
 }

@@ -9,8 +9,11 @@
 
 mod aside;
 mod died;
+mod differ;
 mod family;
+mod held;
 mod noted;
+mod once;
 mod renew;
 mod reserve;
 
@@ -25,6 +28,7 @@ use crate::workflow::JOURNAL_ENTRIES_MAX;
 use crate::workflow::entry::{Began, Ending, Entry};
 use crate::workflow::mail::Mailbox;
 use crate::workflow::talk::{Answer, Ask, Diff, Rest, Waits};
+use differ::compare;
 
 pub use renew::Left;
 
@@ -72,6 +76,8 @@ enum Op {
     },
     /// It must not run twice, and began before.
     Lost,
+    /// It is done at once, but not before the whole journal was told.
+    Held(Ask),
     /// A transaction of the code's own has recorded what it came to.
     Recorded,
     Answered(Answer),
@@ -95,11 +101,14 @@ pub struct Replay {
     ahead: BTreeMap<String, u32>,
     /// Steps that can be undone: what they returned is kept for that.
     undoable: HashSet<String>,
+    /// What is written before each further try of a step that runs at most once.
+    guarded: HashMap<String, Began>,
     /// Failures for good, by their steps.
     failures: BTreeMap<String, died::Failure>,
     /// Children that were started, and whether they go on without the run.
     children: BTreeMap<JobId, bool>,
-    is_past_pivot: bool,
+    /// Steps since the last point of no return that can be undone.
+    owed: usize,
     length: u32,
     /// Numbers of entries that transactions of the code's own write.
     reserved: HashMap<String, u32>,
@@ -107,6 +116,8 @@ pub struct Replay {
     forget: Vec<u32>,
     next: u32,
     in_flight: bool,
+    /// The code has differed from the journal.
+    is_astray: bool,
 }
 
 /// What is to be written.
@@ -151,7 +162,8 @@ impl Replay {
         match entry {
             Entry::Began(began) => {
                 (kept.word, kept.began, kept.hash) = ("step", true, began.hash);
-                kept.once = began.once;
+                // The try that was put off has begun.
+                (kept.once, kept.again_at) = (began.once, None);
             }
             Entry::Failed { tries, again_at, .. } => {
                 (kept.word, kept.tries, kept.again_at) = ("step", tries, Some(again_at));
@@ -197,9 +209,12 @@ impl Replay {
     /// that are waited for later or of the point of no return outlives that.
     fn count(&mut self, number: u32, entry: &Entry) {
         self.length += 1;
-        self.is_past_pivot |= matches!(entry, Entry::Pivot { .. });
-        if let Entry::Began(Began { key, undo: Some(_), .. }) = entry {
-            self.undoable.insert(key.clone());
+        match entry {
+            Entry::Pivot { .. } => self.owed = 0,
+            Entry::Began(Began { key, undo: Some(_), .. }) => {
+                self.owed += usize::from(self.undoable.insert(key.clone()));
+            }
+            _ => {}
         }
         let stays = matches!(
             entry,
@@ -220,10 +235,11 @@ impl Replay {
         self.telling.front().map_or(u32::MAX, |(number, ..)| *number)
     }
 
-    /// Whether the code heard everything the journal has, or does not want it any more. What it asked for before that
-    /// and the journal does not have, other code asked for.
+    /// Whether the code heard everything the journal has, or does not want it any more, and did not differ. What it
+    /// asked for before that and the journal does not have, other code asked for.
     pub fn is_told(&self) -> bool {
-        self.telling.iter().all(|(_, key, _)| self.ops.get(key) == Some(&Op::Over))
+        !self.is_astray
+            && self.telling.iter().all(|(_, key, _)| self.ops.get(key) == Some(&Op::Over))
     }
 
     /// Asks for something, once per key. What needs no waiting is answered at once.
@@ -233,12 +249,21 @@ impl Replay {
         self.ahead.remove(key);
         let op = match ask {
             _ if kept.ended => Op::Told,
+            ask if ask.is_at_once() => {
+                if kept.word.is_empty() && !self.is_at_end() {
+                    Op::Held(ask)
+                } else {
+                    return Ok(self.at_once(key, kept, ask));
+                }
+            }
             Ask::Step { .. } if kept.recorded.is_some() => Op::Recorded,
             Ask::Step { once: true, .. } if kept.began && kept.again_at.is_none() => Op::Lost,
             Ask::Step { hash, once, announced, undo } => {
-                if (once || announced || undo.is_some()) && !kept.began {
-                    let key = key.to_owned();
-                    self.push(Entry::Began(Began { key, hash, once, undo }));
+                let began = Began { key: key.to_owned(), hash, once, undo };
+                if once {
+                    self.guard(began, &kept);
+                } else if (announced || began.undo.is_some()) && !kept.began {
+                    self.push(Entry::Began(began));
                 }
                 match kept.again_at {
                     Some(until) => Op::Retrying { until, tries: kept.tries },
@@ -258,24 +283,10 @@ impl Replay {
             }
             Ask::Signal { name } => Op::Listening { name },
             Ask::Children { kind, ids, outlives } => self.raise(key, kept, (kind, ids), outlives),
-            Ask::Start { kind, ids, outlives } => {
-                return Ok(Some(self.start(key, kept, (kind, ids), outlives)));
-            }
             Ask::Join { id } => Op::Joining { ids: vec![id], leaves: true },
-            Ask::Note { value } => return Ok(Some(Answer::Value(self.note(key, kept, value)))),
             Ask::Version { min, max } => return self.version(key, kept, min, max).map(Some),
-            Ask::Answer { number } => {
-                let is_new = kept.word.is_empty();
-                if is_new {
-                    self.push(Entry::Answered { key: key.to_owned(), number });
-                }
-                return Ok(Some(Answer::IsNew(is_new)));
-            }
-            Ask::Pivot => {
-                if kept.word.is_empty() {
-                    self.push(Entry::Pivot { key: key.to_owned() });
-                }
-                return Ok(Some(Answer::Value(Payload::null())));
+            Ask::Start { .. } | Ask::Note { .. } | Ask::Answer { .. } | Ask::Pivot => {
+                return Ok(None);
             }
         };
         self.ops.insert(key.to_owned(), op);
@@ -379,7 +390,8 @@ impl Replay {
                 }
             }
         }
-        if let Some(rest) = self.missed_failure().or_else(|| self.come(now)) {
+        let rest = self.missed_failure().or_else(|| self.let_held()).or_else(|| self.come(now));
+        if let Some(rest) = rest {
             return rest;
         }
         let asked = self.open_where(|op| matches!(op, Op::Asked { .. }));
@@ -415,22 +427,6 @@ impl Replay {
         Rest::Deliver(key)
     }
 
-    /// The journal goes on with something that the code has not asked for.
-    fn untold(&self, number: u32, key: &str) -> Rest {
-        let asked: Vec<String> =
-            self.open.iter().filter(|key| self.is_new(key)).map(|key| format!("{key:?}")).collect();
-        if asked.is_empty() {
-            return Rest::Idle;
-        }
-        let word = self.kept.get(key).map_or("step", |kept| kept.word);
-        let journal = format!("the {word} {key:?} next (entry {number})");
-        Rest::Diverged(Diff { journal, code: format!("asks for {}", asked.join(", ")) })
-    }
-
-    fn is_new(&self, key: &str) -> bool {
-        !self.kept.get(key).is_some_and(|kept| kept.ended)
-    }
-
     /// Something that was waited for has come: the first of it, by its time.
     fn come(&mut self, now: Timestamp) -> Option<Rest> {
         let came = |key: &String| {
@@ -449,14 +445,16 @@ impl Replay {
         let (_, key) = self.open.iter().filter_map(came).min_by_key(|(at, _)| *at)?;
         let answer = match self.ops.get(&key)?.clone() {
             Op::Retrying { tries, .. } => {
+                self.begin_again(&key);
                 self.ops.insert(key, Op::Asked { tries });
                 return Some(self.rest(now));
             }
             Op::Lost => {
                 let message = "it began before, and nobody knows what became of it".to_owned();
                 let ending = Ending::Err { class: ErrorClass::Ambiguous, message };
-                let hash = self.kept.get(&key).and_then(|kept| kept.hash.clone());
-                self.ended(&key, hash, 1, 0, ending.clone());
+                let kept = self.kept.get(&key)?;
+                let (hash, tries) = (kept.hash.clone(), kept.tries.saturating_add(1));
+                self.ended(&key, hash, tries, 0, ending.clone());
                 Answer::Ended(ending)
             }
             Op::Recorded => {
@@ -511,17 +509,6 @@ impl Replay {
         waits
     }
 
-    /// Why the code must not end now, if so: the journal goes on.
-    pub fn end(&self) -> Result<(), Diff> {
-        let untold = self.telling.iter().filter(|(_, key, _)| self.ops.get(key) != Some(&Op::Over));
-        let untold = untold.map(|(number, key, _)| (*number, key)).next();
-        let missed = self.ahead.iter().map(|(key, number)| (*number, key)).min();
-        let Some((number, key)) = untold.into_iter().chain(missed).min() else { return Ok(()) };
-        let word = self.kept.get(key).map_or("step", |kept| kept.word);
-        let journal = format!("the {word} {key:?} next (entry {number})");
-        Err(Diff { journal, code: "ends".to_owned() })
-    }
-
     /// Whether there is something to write.
     pub fn has_news(&self) -> bool {
         !self.fresh.is_empty()
@@ -556,25 +543,6 @@ impl Replay {
         self.count(number, &entry);
         self.fresh.push((number, entry));
     }
-}
-
-/// Whether what is asked for is what the journal has under this key.
-fn compare(key: &str, ask: &Ask, kept: &Kept) -> Result<(), Diff> {
-    let differs = |journal: String, code: String| Err(Diff { journal, code });
-    if !kept.word.is_empty() {
-        let word = if matches!(ask, Ask::Version { .. }) { "value" } else { ask.word() };
-        if !kept.word.contains(word) {
-            let journal = format!("a {} under {key:?}", kept.word);
-            return differs(journal, format!("asks for a {word} there"));
-        }
-    }
-    if let (Ask::Step { hash: Some(now), .. }, Some(then)) = (ask, &kept.hash)
-        && now != then
-    {
-        let journal = format!("the step {key:?} with an input of hash {then}");
-        return differs(journal, format!("gives it one of hash {now}"));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

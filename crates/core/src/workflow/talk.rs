@@ -80,6 +80,11 @@ pub enum Ask {
 }
 
 impl Ask {
+    /// Whether it is done without waiting for anything.
+    pub(super) fn is_at_once(&self) -> bool {
+        matches!(self, Self::Start { .. } | Self::Note { .. } | Self::Answer { .. } | Self::Pivot)
+    }
+
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::Step { .. } => "step",

@@ -18,8 +18,9 @@ pub struct Undoing {
     pub job: NewJob,
 }
 
-/// The undos of a run, in the order in which they run: what ended last, or has not, is undone first. None once the run
-/// came past its point of no return. A step that failed and says that it had no effect is not undone.
+/// The undos of a run, in the order in which they run: what ended last, or has not, is undone first. None of what began
+/// before the run came past its last point of no return. A step that failed and says that it had no effect is not
+/// undone.
 pub fn undos<'a>(journal: impl IntoIterator<Item = &'a Entry>) -> Vec<Undoing> {
     let mut began: BTreeMap<&str, (usize, &StepUndo)> = BTreeMap::new();
     let mut ended: BTreeMap<&str, (usize, Ending)> = BTreeMap::new();
@@ -32,7 +33,7 @@ pub fn undos<'a>(journal: impl IntoIterator<Item = &'a Entry>) -> Vec<Undoing> {
             Entry::Recorded { key, output, .. } => {
                 ended.insert(key, (place, Ending::Ok(output.clone())));
             }
-            Entry::Pivot { .. } => return Vec::new(),
+            Entry::Pivot { .. } => began.clear(),
             _ => {}
         }
     }
@@ -110,5 +111,7 @@ mod tests {
         assert!(told.contains(r#""outcome":"unknown""#), "{told}");
         journal.push(Entry::Pivot { key: "pivot".into() });
         assert!(kinds(&journal).is_empty());
+        journal.extend([began("f"), ended("f", ok()), ended("e", ok())]);
+        assert_eq!(kinds(&journal), ["undo_f"], "what came after the pivot is undone");
     }
 }

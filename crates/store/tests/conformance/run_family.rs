@@ -1,9 +1,9 @@
-//! What runs owe, and their children: a dead run that owes something stays dead, nothing is built on what is undone, and
-//! nobody waits for a child that there is not.
+//! What runs owe, and their children: a dead run that owes something stays dead, nothing is built on what is undone,
+//! and nobody waits for a child that there is not.
 
 use tidemill_core::dead::RedriveRule;
 use tidemill_core::job::outcome::Waiting;
-use tidemill_core::workflow::{Amend, ChildEnd, Content, Waits};
+use tidemill_core::workflow::{Amend, ChildEnd, Content, Entry, Waits};
 use tidemill_core::{JobId, NewJob, OnDuplicate, Options, Scope, Settlement, State, WorkerId};
 use tidemill_store::Claim;
 use tidemill_store::run::{Append, RunAct, RunAnswer, RunOrder, RunWrites};
@@ -104,10 +104,9 @@ async fn children_that_a_reset_or_an_edit_forgets_are_called_off(kit: &Kit) {
         let family = [JobId::new(), JobId::new(), JobId::new()];
         let started = |number: u32, outlives: bool| {
             let child = family[number as usize / 2];
-            let text = format!(
-                r#"{{"started":{{"key":"c{number}","kind":"child","ids":["{child}"],"outlives":{outlives},"later":true}}}}"#
-            );
-            (number, text)
+            let (key, kind, ids) = (format!("c{number}"), "child".to_owned(), vec![child]);
+            let entry = Entry::Started { key, kind, ids, outlives, later: true };
+            (number, serde_json::to_string(&entry).unwrap())
         };
         let ended = (1, r#"{"ended":{"key":"a","ending":{"ok":1}}}"#.to_owned());
         let entries = vec![started(0, false), ended, started(2, false), started(4, true)];

@@ -113,6 +113,8 @@ pub(crate) struct Told {
     answers: Vec<(i64, String)>,
     renewal: Option<(Payload, Left)>,
     object: Option<Keep>,
+    /// How many read their object at this moment: nothing is told meanwhile.
+    looking: usize,
     owes: bool,
     trouble: Option<Trouble>,
     /// The step whose failure the handler has ended with.
@@ -370,9 +372,13 @@ impl Context {
 
     /// The key of something that is named by a kind or a name, which may hold what keys are made of.
     fn key_of(&self, what: &str, name: &str) -> String {
-        let name = format!("{what}{}", name.replace(KEY_SIGNS, "_"));
-        self.run().told().keys.next(self.path(), &name)
+        self.run().told().keys.next(self.path(), &whole_name(what, name))
     }
+}
+
+/// A name that may hold what keys are made of, after what it names.
+fn whole_name(what: &str, name: &str) -> String {
+    format!("{what}{}", name.replace(KEY_SIGNS, "_"))
 }
 
 /// What keys are made of beside names.

@@ -370,10 +370,7 @@ async fn what_a_failed_run_did_is_undone_in_reverse(kit: Kit) {
     assert_eq!(refused.code(), "run_not_now");
     assert!(refused.to_string().contains("is undone; enqueue it anew"), "{refused}");
     drain(undoing(worker(&mill, &log, code), &log)).await.unwrap();
-    assert_eq!(
-        (state(&mill, id).await, log.all()),
-        (State::Dead, expected.map(str::to_owned).to_vec())
-    );
+    assert_eq!(log.all(), expected);
 }
 
 async fn a_cancelled_run_is_undone_and_its_children_are_called_off(kit: Kit) {

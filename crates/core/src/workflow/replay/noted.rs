@@ -14,7 +14,7 @@ impl Replay {
         })
     }
 
-    /// The version of the code that a key goes by.
+    /// The version of the code that a key goes by, wherever and however often it is asked for.
     pub(super) fn version(
         &mut self,
         key: &str,
@@ -31,11 +31,14 @@ impl Replay {
             return Err(Diff { journal, code: format!("knows {min} to {max} only") });
         }
         // The journal goes on: the run came by here before the code had versions.
-        let is_new = self.ahead.is_empty();
+        let is_new = self.is_at_end();
         let value = Payload::trusted(if is_new { max } else { min }.to_string());
         if is_new {
             self.push(Entry::Noted { key: key.to_owned(), value: value.clone() });
         }
+        // One name is decided on once; where it is asked for first comes first every time.
+        let kept = Kept { word: "value", value: Some(value.clone()), ..Kept::default() };
+        self.kept.insert(key.to_owned(), kept);
         Ok(Answer::Value(value))
     }
 }

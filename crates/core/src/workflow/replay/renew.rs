@@ -18,7 +18,7 @@ pub struct Left {
 impl Replay {
     /// How many steps would be undone if the run failed now, at most.
     pub fn undos(&self) -> usize {
-        if self.is_past_pivot { 0 } else { self.undoable.len() }
+        self.owed
     }
 
     /// What a run leaves behind that continues anew with an empty journal; or why it cannot.

@@ -78,6 +78,36 @@ fn what_began_once_and_was_not_heard_of_again_has_failed() {
 }
 
 #[test]
+fn each_try_of_what_runs_at_most_once_is_written_before_it_begins() {
+    let once = || Ask::Step { hash: None, once: true, announced: false, undo: None };
+    let later = Timestamp::from_second(9).unwrap();
+    let mut first = Replay::default();
+    first.ask("a", once()).unwrap();
+    let mut journal = first.take().entries;
+    first.written();
+    go(&mut first, "a");
+    first.failed("a", 1, "busy", later);
+    journal.extend(first.take().entries);
+    // Whether it is the same attempt or another one: it begins when that is written.
+    let mut second = Replay::new(journal.clone());
+    second.ask("a", once()).unwrap();
+    assert!(matches!(second.rest(NOW), Rest::Wait(_)) && !second.has_news(), "it is put off");
+    for replay in [&mut first, &mut second] {
+        assert_eq!(replay.rest(later), Rest::Flush);
+        let writes = replay.take();
+        assert_eq!(words(&writes), [(2, "began", "a")]);
+        replay.written();
+        assert_eq!(replay.rest(later), Rest::Go(vec!["a".to_owned()]));
+        assert_eq!(replay.answer("a"), Some(Answer::Go { tries: 1 }));
+        let mut third = Replay::new(journal.iter().cloned().chain(writes.entries));
+        third.ask("a", once()).unwrap();
+        assert_eq!(third.rest(later), Rest::Deliver("a".into()));
+        let answer = third.answer("a");
+        assert!(matches!(answer, Some(Answer::Ended(Ending::Err { .. }))), "{answer:?}");
+    }
+}
+
+#[test]
 fn other_code_is_told_from_the_journal() {
     let hashed = |hash: &str| Ask::Step {
         hash: Some(hash.into()),
@@ -235,4 +265,62 @@ fn a_failure_on_which_the_journal_goes_on_is_told_after_all() {
         replay.died("b");
         assert!(replay.take().is_empty(), "{key}: it is told of one death once");
     }
+}
+
+#[test]
+fn what_is_new_before_the_end_of_the_journal_does_nothing_and_is_told() {
+    let asks = [
+        Ask::Note { value: Payload::null() },
+        Ask::Start { kind: "k".into(), ids: vec![JobId::new()], outlives: false },
+        Ask::Pivot,
+        Ask::Answer { number: 1 },
+    ];
+    let slept = Entry::Slept { key: "b".into(), until: NOW };
+    for ask in asks {
+        for last in [ended("b"), slept.clone()] {
+            let mut replay = replay(vec![ended("a"), last]);
+            replay.ask("a", step()).unwrap();
+            assert_eq!(replay.rest(NOW), Rest::Deliver("a".into()));
+            assert!(replay.answer("a").is_some());
+            assert_eq!(replay.ask("new", ask.clone()), Ok(None));
+            let Rest::Diverged(diff) = replay.rest(NOW) else { panic!("{ask:?}") };
+            assert_eq!(diff.code, r#"asks for "new""#);
+            assert!(diff.journal.contains(r#""b" next (entry 1)"#), "{diff}");
+            assert!(!replay.has_news() && !replay.is_told(), "it has done nothing");
+        }
+        // Beside what the journal has it is done once that was told.
+        let mut beside = replay(vec![ended("a")]);
+        beside.ask("new", ask.clone()).unwrap();
+        beside.ask("a", step()).unwrap();
+        for key in ["a", "new"] {
+            assert_eq!(beside.rest(NOW), Rest::Deliver(key.into()));
+            assert!(beside.answer(key).is_some());
+        }
+        assert!(beside.has_news() && beside.end().is_ok());
+    }
+}
+
+#[test]
+fn a_version_is_decided_on_once_per_name() {
+    let version = Ask::Version { min: 1, max: 2 };
+    let value = |text: &str| Ok(Some(Answer::Value(Payload::trusted(text.into()))));
+    let mut passed = replay(vec![Entry::Slept { key: "nap".into(), until: NOW }]);
+    assert_eq!(passed.ask("version x", version.clone()), value("1"));
+    passed.ask("nap", Ask::Sleep { until: NOW }).unwrap();
+    assert_eq!(passed.ask("version x", version.clone()), value("1"), "also past the journal");
+    let mut beside = replay(vec![ended("a")]);
+    beside.ask("a", step()).unwrap();
+    assert_eq!(beside.ask("version x", version), value("1"), "the journal goes on");
+}
+
+#[test]
+fn what_can_be_undone_is_counted_from_the_last_pivot_on() {
+    let undo = || Some(Box::new(crate::job::NewJob::new("undo", Payload::null()).into()));
+    let began =
+        |key: &str| Entry::Began(Began { key: key.into(), hash: None, once: false, undo: undo() });
+    let pivot = Entry::Pivot { key: "pivot".into() };
+    assert_eq!(replay(vec![began("a"), began("b")]).undos(), 2);
+    assert_eq!(replay(vec![began("a"), pivot.clone()]).undos(), 0);
+    let past = replay(vec![began("a"), ended("a"), pivot, began("b"), ended("b")]);
+    assert_eq!(past.undos(), 1);
 }

@@ -62,15 +62,20 @@ impl<J: Job> Child<J> {
     /// ```
     pub async fn start(self) -> Result<Started<J>, Fail> {
         let Children { cx, key, jobs, outlives, .. } = self.0;
-        let Some((kind, ids)) = adopt(&cx, &key, jobs, outlives).await? else {
+        let jobs = checked_all(&cx, jobs)?;
+        let Some((kind, ids)) = family_of(&jobs) else {
             return Err(Fail::permanent("it has no child"));
         };
-        let mut op = Op::new(&cx, key, Ask::Start { kind, ids, outlives });
-        let id = match op.answer().await {
-            Answer::Started(ids) => ids.first().copied(),
+        let mut op = Op::new(&cx, key, Ask::Start { kind, ids: ids.clone(), outlives });
+        let started = match op.answer().await {
+            Answer::Started(started) => started,
             other => op.stop(Trouble::park(format!("its child was answered {other:?}"))).await,
         };
-        let id = id.ok_or_else(|| Fail::permanent("it has no child"))?;
+        // Those of the journal are others.
+        if started == ids {
+            adopt(&cx, jobs, outlives);
+        }
+        let id = started.first().copied().ok_or_else(|| Fail::permanent("it has no child"))?;
         Ok(Started { cx, id, of: PhantomData })
     }
 }
@@ -180,9 +185,13 @@ async fn family(
     jobs: Vec<Enqueue>,
     outlives: bool,
 ) -> Result<Vec<ChildEnd>, Fail> {
-    let Some((kind, ids)) = adopt(&cx, &key, jobs, outlives).await? else {
+    let jobs = checked_all(&cx, jobs)?;
+    let Some((kind, ids)) = family_of(&jobs) else {
         return Ok(Vec::new());
     };
+    if cx.knows(&key).await.is_none() {
+        adopt(&cx, jobs, outlives);
+    }
     let mut op = Op::new(&cx, key, Ask::Children { kind, ids, outlives });
     match op.answer().await {
         Answer::Children(ends) => Ok(ends),
@@ -190,36 +199,32 @@ async fn family(
     }
 }
 
-/// Makes jobs children of the run, if they are new: they are started with what is written next. Answers the kind of the
-/// first, and who they are.
-async fn adopt(
-    cx: &Context,
-    key: &str,
-    jobs: Vec<Enqueue>,
-    outlives: bool,
-) -> Result<Option<(String, Vec<JobId>)>, Fail> {
+fn checked_all(cx: &Context, jobs: Vec<Enqueue>) -> Result<Vec<NewJob>, Fail> {
     if jobs.len() > CHILDREN_MAX {
         let number = jobs.len();
         return Err(Fail::permanent(format!(
             "{number} children are more than {CHILDREN_MAX}; split them"
         )));
     }
-    let jobs: Vec<NewJob> =
-        jobs.into_iter().map(|job| checked(cx, job)).collect::<Result<_, _>>()?;
-    let Some(first) = jobs.first() else { return Ok(None) };
-    let family = (first.kind.clone(), jobs.iter().map(|job| job.id).collect());
-    let is_new = cx.knows(key).await.is_none();
-    if is_new {
-        let of = cx.id();
-        let adopted = jobs.into_iter().map(|mut job| {
-            job.options.parent = Some(of);
-            job
-        });
-        let mut told = cx.run().told();
-        told.children.extend(adopted);
-        told.owes |= !outlives;
-    }
-    Ok(Some(family))
+    jobs.into_iter().map(|job| checked(cx, job)).collect()
+}
+
+/// The kind of the first, and who they are.
+fn family_of(jobs: &[NewJob]) -> Option<(String, Vec<JobId>)> {
+    let kind = jobs.first()?.kind.clone();
+    Some((kind, jobs.iter().map(|job| job.id).collect()))
+}
+
+/// Makes new jobs children of the run: they are started with what is written next.
+fn adopt(cx: &Context, jobs: Vec<NewJob>, outlives: bool) {
+    let of = cx.id();
+    let adopted = jobs.into_iter().map(|mut job| {
+        job.options.parent = Some(of);
+        job
+    });
+    let mut told = cx.run().told();
+    told.children.extend(adopted);
+    told.owes |= !outlives;
 }
 
 fn read<J: Job>(end: ChildEnd) -> Result<J::Output, Fail> {

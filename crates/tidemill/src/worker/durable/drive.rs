@@ -183,6 +183,9 @@ impl<'a> Driver<'a> {
         if self.read(&mut told, task).is_err() {
             return over(Over::Fails(Fail::transient("its mail cannot be read")));
         }
+        if told.looking > 0 {
+            return Poll::Pending;
+        }
         self.rest(told, task)
     }
 

@@ -57,6 +57,23 @@ impl Context {
     }
 }
 
+/// While this is there, the run waits for the store and not for its journal: what the journal has is not told to others
+/// in between, nor is the run let go of, so that the code comes to the same however long it takes.
+struct Looking<'a>(&'a Context);
+
+impl<'a> Looking<'a> {
+    fn begin(cx: &'a Context) -> Self {
+        cx.run().told().looking += 1;
+        Self(cx)
+    }
+}
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        self.0.run().told().looking -= 1;
+    }
+}
+
 impl<S: Serialize + DeserializeOwned> Object<'_, S> {
     /// Its key.
     pub fn key(&self) -> &str {
@@ -66,9 +83,11 @@ impl<S: Serialize + DeserializeOwned> Object<'_, S> {
     /// What it is; `None`: nothing was kept under this key, or not any more.
     pub async fn get(&self) -> Result<Option<S>, Fail> {
         let set = self.cx.run().told().object.clone();
-        let state = match set {
-            Some(keep) => keep.state().cloned(),
-            None => self.cx.boss().object(&self.cx.job().queue, self.key).await?,
+        let state = if let Some(keep) = set {
+            keep.state().cloned()
+        } else {
+            let _looking = Looking::begin(self.cx);
+            self.cx.boss().object(&self.cx.job().queue, self.key).await?
         };
         let unreadable =
             |e| Fail::permanent(format!("the object {:?} cannot be read: {e}", self.key));

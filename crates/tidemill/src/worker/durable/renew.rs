@@ -10,7 +10,7 @@ impl Context {
     /// job: its id, its unique key, who waits for it, and signals that nobody took. What it waits for in other branches
     /// is dropped, children are called off. Never comes back.
     ///
-    /// Steps that can be undone must lie behind a [`pivot`](Self::pivot), because their undos are forgotten; if not,
+    /// Steps that can be undone must lie before a [`pivot`](Self::pivot), because their undos are forgotten; if not,
     /// the run is parked.
     ///
     /// ```

@@ -31,7 +31,8 @@ pub struct Step {
     pub(super) hash: Option<String>,
     /// It is written that it begins.
     pub(super) announced: bool,
-    retry: Retry,
+    /// As it was asked for; else as is usual.
+    retry: Option<Retry>,
     timeout: Option<Duration>,
     once: bool,
     undo: Option<StepUndo>,
@@ -54,7 +55,8 @@ pub struct StepContext {
 }
 
 impl StepContext {
-    /// The same whenever this step of this turn of this job is tried, and no other step's: hand it to services that take an idempotency key.
+    /// The same whenever this step of this turn of this job is tried, and no other's: hand it to services that take an
+    /// idempotency key.
     pub fn idempotency_key(&self) -> &str {
         &self.key
     }
@@ -81,7 +83,7 @@ impl Context {
             key: self.next_key(name),
             hash: None,
             announced: false,
-            retry: Retry::default(),
+            retry: None,
             timeout: None,
             once: false,
             undo: None,
@@ -100,9 +102,10 @@ impl Step {
         self
     }
 
-    /// How it is tried again when it fails. Defaults to 20 tries, with full jitter up to an hour.
+    /// How it is tried again when it fails. Defaults to 20 tries, with full jitter up to an hour; one that runs
+    /// [at most once](Self::at_most_once) is not tried again unless this is given.
     pub fn retry(self, retry: Retry) -> Self {
-        Self { retry, ..self }
+        Self { retry: Some(retry), ..self }
     }
 
     /// How long one try may take.
@@ -110,7 +113,11 @@ impl Step {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// It runs at most once: if nobody knows what became of it, it has failed. Without this it runs at least once.
+    /// It runs at most once: if nobody knows what became of it (its process died, it ran too long, it returned an
+    /// ambiguous failure), it has failed. Without this it runs at least once.
+    ///
+    /// A body that returns any other failure says that nothing was done; it is run again only if
+    /// [`retry`](Self::retry) asks for that, or if it has [snoozed](Fail::snooze) itself.
     pub fn at_most_once(self) -> Self {
         Self { once: true, ..self }
     }
@@ -191,7 +198,7 @@ impl Step {
                     Told::Trouble(trouble) => return op.stop(trouble).await,
                     Told::Nothing => {}
                 }
-                match judge(&cx, &retry, tries, fail) {
+                match judge(&cx, retry.as_ref(), once, tries, fail) {
                     Verdict::Over(fail) => return op.stop(Trouble::Fail(fail)).await,
                     Verdict::Failed { class, message } => {
                         let ending = Ending::Err { class, message: message.clone() };
@@ -199,7 +206,7 @@ impl Step {
                         op.with(|replay, key| replay.ended(key, hash.clone(), tries, 0, ending));
                         return Err(Fail::permanent(message).of(&key));
                     }
-                    Verdict::Again { delay, spent, .. } if is_soon(&cx, delay) => {
+                    Verdict::Again { delay, spent, .. } if !once && is_soon(&cx, delay) => {
                         tries = spent;
                         tokio::time::sleep(delay).await;
                     }
@@ -258,7 +265,8 @@ enum Verdict {
     },
 }
 
-fn judge(cx: &Context, retry: &Retry, tries: u16, fail: Fail) -> Verdict {
+fn judge(cx: &Context, asked: Option<&Retry>, once: bool, tries: u16, fail: Fail) -> Verdict {
+    let retry = asked.cloned().unwrap_or_default();
     match fail.of_step() {
         StepFail::Later(delay) => {
             Verdict::Again { delay, spent: tries - 1, message: "put off".to_owned() }
@@ -266,6 +274,9 @@ fn judge(cx: &Context, retry: &Retry, tries: u16, fail: Fail) -> Verdict {
         StepFail::Cancel(fail) => Verdict::Over(fail),
         StepFail::Error { class, message, retry_after } => {
             let tries_max = match class {
+                // Nobody knows, or nobody asked for more.
+                ErrorClass::Ambiguous if once => 0,
+                _ if once && asked.is_none() => 0,
                 ErrorClass::Transient => retry.attempts_max,
                 ErrorClass::Ambiguous => retry.ambiguous_max.min(retry.attempts_max),
                 ErrorClass::RateLimited => u16::MAX,

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use tidemill_core::workflow::{Answer, Ask, Replay, draw, drawn_from};
 use uuid::Uuid;
 
-use super::{Op, Trouble};
+use super::{Op, Trouble, whole_name};
 use crate::worker::context::Context;
 use crate::worker::fail::Fail;
 
@@ -35,9 +35,10 @@ impl Context {
     }
 
     /// Which version of a piece of code this run goes by: the latest, unless it came by here before there was one. Then
-    /// it is the oldest. Once decided, it stays so.
+    /// it is the oldest. Where the name is asked for first decides, for the whole run and all its scopes.
     pub async fn version(&self, name: &str, versions: RangeInclusive<u32>) -> Result<u32, Fail> {
-        let key = self.key_of("version ", name);
+        self.knows(&self.key_of("version ", name)).await;
+        let key = whole_name("version ", name);
         let mut op =
             Op::new(self, key, Ask::Version { min: *versions.start(), max: *versions.end() });
         value(&mut op).await
