@@ -32,10 +32,33 @@ pub async fn run(
     payload: Payload,
     cx: Context,
 ) -> Attempted {
-    let since = Instant::now();
+    let mut watch = Watch { ticker: &ticker, cx: &cx, since: Instant::now(), is_told: false };
     let attempted = attempt(&recipe, &ticker, payload, &cx).await;
-    ticker.ended(&cx, since.elapsed(), &attempted);
+    watch.tell(&attempted);
     attempted
+}
+
+/// Sees to it that the end of an attempt is told, also of one that is dropped: its time was over, or its worker stopped.
+struct Watch<'a> {
+    ticker: &'a Ticker,
+    cx: &'a Context,
+    since: Instant,
+    is_told: bool,
+}
+
+impl Watch<'_> {
+    fn tell(&mut self, attempted: &Attempted) {
+        self.is_told = true;
+        self.ticker.ended(self.cx, self.since.elapsed(), attempted);
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if !self.is_told {
+            self.tell(&Err(Fail::ambiguous("cut off before it ended")));
+        }
+    }
 }
 
 async fn attempt(
