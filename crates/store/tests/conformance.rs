@@ -52,6 +52,7 @@ mod conformance {
     mod run_family;
     mod runs;
     mod sagas;
+    mod sagas_back;
     mod schedules;
     mod settle;
     mod settle_stale;

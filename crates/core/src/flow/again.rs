@@ -15,15 +15,16 @@ impl Board {
         for (number, jobs) in again {
             self.reopen(*number, *jobs);
         }
-        // One that is just being called off, or undone, starts nothing behind them.
-        let turns_back = matches!(self.flow.state, FlowState::Cancelling | FlowState::Undoing);
-        if again.is_empty() || turns_back {
+        // One that is being called off starts nothing behind them; one that has turned back nothing but undos.
+        let is_back = self.has_turned_back();
+        if again.is_empty() || self.flow.state == FlowState::Cancelling {
             return;
         }
         // One that was run again since is history: its jobs may run, but the flow goes by the copy.
-        let is_current = |number: u32| self.steps.get(&number).is_some_and(|step| !step.superseded);
+        let is_current = |step: &StepRow| !step.superseded && (!is_back || step.undoes.is_some());
+        let goes_on = |number: u32| self.steps.get(&number).is_some_and(is_current);
         let again: Vec<(u32, u64)> =
-            again.iter().copied().filter(|(number, _)| is_current(*number)).collect();
+            again.iter().copied().filter(|(number, _)| goes_on(*number)).collect();
         if !again.is_empty() && self.flow.state.is_final() {
             self.flow.state = FlowState::Running;
         }

@@ -87,6 +87,33 @@ impl Board {
         self.steps().any(|step| step.pivot && step.state == StepState::Done)
     }
 
+    /// Whether it has turned back: what was done is being undone, or is. Nothing but undos goes on then. The board must
+    /// know the whole flow.
+    pub fn has_turned_back(&self) -> bool {
+        match self.flow.state {
+            FlowState::Undoing | FlowState::Undone => true,
+            FlowState::Stuck => self.has_undos(),
+            _ => false,
+        }
+    }
+
+    /// Whether jobs may be added to it: it goes on or, past the point of no return, waits for somebody at one of its
+    /// steps only. The board must know the whole flow.
+    pub fn takes_jobs(&self) -> bool {
+        matches!(self.flow.state, FlowState::Running | FlowState::Stuck) && !self.has_turned_back()
+    }
+
+    fn has_undos(&self) -> bool {
+        self.steps().any(|step| step.undoes.is_some())
+    }
+
+    /// Why the jobs of a step cannot be marked done, if so. The board must know the whole flow.
+    pub fn may_not_resolve(&self, step: u32) -> Option<String> {
+        let is_undo = self.step(step).is_some_and(|step| step.undoes.is_some());
+        let why = "it has turned back: only its undos can be marked done; start a new saga instead";
+        (self.has_turned_back() && !is_undo).then(|| why.to_owned())
+    }
+
     /// Whether a step that failed holds those behind it, instead of letting them be skipped.
     pub(super) fn holds_behind(&self, step: &StepRow) -> bool {
         self.flow.saga && (step.undoes.is_some() || !self.is_answered(step.number))
@@ -138,7 +165,7 @@ impl Board {
         let is_forward = held.iter().any(|step| step.undoes.is_none());
         let is_undo = held.iter().any(|step| step.undoes.is_some());
         let name = held.first().map(|step| step.name.clone()).unwrap_or_default();
-        let has_undos = self.steps().any(|step| step.undoes.is_some());
+        let has_undos = self.has_undos();
         match self.flow.state {
             FlowState::Running if is_forward && !self.is_past_return() => {
                 self.turn_back(&format!("{name} failed"));
@@ -158,7 +185,7 @@ impl Board {
         if self.flow.state != FlowState::Stuck {
             return Vec::new();
         }
-        let has_undos = self.steps().any(|step| step.undoes.is_some());
+        let has_undos = self.has_undos();
         let held = self.unseen().into_iter().filter(|step| step.undoes.is_some() == has_undos);
         held.map(|step| step.number).collect()
     }

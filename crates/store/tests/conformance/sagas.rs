@@ -35,21 +35,21 @@ over_both_stores!(
 );
 
 /// A step with an undo of kind `undo-NAME`, after these.
-fn undoable(name: &str, after: &[&str]) -> Step {
+pub(super) fn undoable(name: &str, after: &[&str]) -> Step {
     let undo = with_payload(job(&format!("undo-{name}")), r#"{"why":"saga"}"#);
     Step { undo: UndoRule::Job(Box::new(undo.into())), ..step(name, after) }
 }
 
-fn harmless(name: &str, after: &[&str]) -> Step {
+pub(super) fn harmless(name: &str, after: &[&str]) -> Step {
     Step { undo: UndoRule::Nothing, ..step(name, after) }
 }
 
-fn saga_of(steps: Vec<Step>) -> Flow {
+pub(super) fn saga_of(steps: Vec<Step>) -> Flow {
     let options = FlowOptions { saga: true, ..FlowOptions::default() };
     Flow { id: FlowId::new(), name: "booking".to_owned(), steps, options }
 }
 
-async fn start(kit: &Kit, steps: Vec<Step>) -> FlowId {
+pub(super) async fn start(kit: &Kit, steps: Vec<Step>) -> FlowId {
     let flow = saga_of(steps);
     let id = flow.id;
     let plan = flow.plan(&Limits::default(), Retention::default()).unwrap();
@@ -57,7 +57,7 @@ async fn start(kit: &Kit, steps: Vec<Step>) -> FlowId {
     id
 }
 
-fn booking() -> Vec<Step> {
+pub(super) fn booking() -> Vec<Step> {
     vec![
         undoable("hotel", &[]),
         undoable("flight", &["hotel"]),
@@ -178,7 +178,7 @@ async fn a_step_in_doubt_is_undone_and_its_undo_is_told(kit: &Kit) {
     }
 }
 
-async fn run_some(kit: &Kit, worker: WorkerId, steps: usize) {
+pub(super) async fn run_some(kit: &Kit, worker: WorkerId, steps: usize) {
     for _ in 0..steps {
         let claim = kit.take_one(worker).await;
         kit.store.settle(worker, vec![item(&claim, 0, done())]).await.unwrap();

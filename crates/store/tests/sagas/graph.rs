@@ -67,6 +67,8 @@ pub(super) enum End {
     Dead {
         in_doubt: bool,
     },
+    /// Is put off by its handler, or given back by a worker that stops: how far it came is not known.
+    PutOff,
     /// Its handler says so, or was told to.
     Cancelled,
 }
@@ -150,6 +152,7 @@ fn end() -> impl Strategy<Value = End> {
         10 => (0_i64..99).prop_map(End::Done),
         2 => any::<bool>().prop_map(|in_doubt| End::Retry { in_doubt }),
         3 => any::<bool>().prop_map(|in_doubt| End::Dead { in_doubt }),
+        1 => Just(End::PutOff),
         1 => Just(End::Cancelled),
     ]
 }

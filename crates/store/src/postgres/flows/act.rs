@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::flow::{FlowAct, FlowAnswer};
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
-use crate::postgres::statement::{Statement, sql};
+use crate::postgres::statement::{Param, Statement, sql};
 use crate::postgres::{Shared, dead};
 use crate::wake::Hint;
 
@@ -184,11 +184,36 @@ async fn resolve(
     let (number, output): (i32, _) = (row.get(0), output.map(Payload::as_str));
     let note = format!("marked done: {why}");
     let now = shared.db.manual_now();
-    let rows = shared.db.write(&RESOLVE, &[&id.0, &number, &output, &now, &by, &note]).await?;
-    let jobs = rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64);
-    if jobs == 0 {
-        return Ok(FlowAnswer::NotNow { why: "none of its jobs is dead".to_owned() });
-    }
+    let params: [Param<'_>; 6] = [&id.0, &number, &output, &now, &by, &note];
+    let mut tries = Tries::resend();
+    let answer = loop {
+        let conn = shared.db.begin().await?;
+        let acted = resolve_in(&conn, id.0, number as u32, &params).await;
+        match conn.end(acted).await {
+            Ok(answer) => break answer,
+            Err(fault) => tries.again(fault).await?,
+        }
+    };
     advance::advance(shared, &[id.0]).await?;
-    Ok(FlowAnswer::Acted { jobs })
+    Ok(answer)
+}
+
+/// Under the flow's lock: who turns it back at this moment is waited for.
+async fn resolve_in(
+    conn: &Conn<'_>,
+    id: Uuid,
+    step: u32,
+    params: &[Param<'_>],
+) -> Result<FlowAnswer, Fault> {
+    let mut boards = advance::lock(conn, &[id]).await?;
+    let Some(board) = boards.first_mut() else { return Ok(FlowAnswer::Unknown) };
+    advance::learn_all(conn, &mut [board]).await?;
+    if let Some(why) = board.may_not_resolve(step) {
+        return Ok(FlowAnswer::NotNow { why });
+    }
+    let rows = conn.query(&RESOLVE, params).await?;
+    Ok(match rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64) {
+        0 => FlowAnswer::NotNow { why: "none of its jobs is dead".to_owned() },
+        jobs => FlowAnswer::Acted { jobs },
+    })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tidemill_core::NewJob;
-use tidemill_core::flow::{Board, Edge, FlowState, Place, PlannedJob, next_step, plan};
+use tidemill_core::flow::{Board, Edge, Place, PlannedJob, next_step, plan};
 use uuid::Uuid;
 
 use super::advance;
@@ -29,8 +29,8 @@ impl Growth {
         Ok(Self { boards })
     }
 
-    /// Adds the jobs: a step for each name, opened at once. A flow that is called off meanwhile takes none.
-    /// Answers the queues in which jobs wait now.
+    /// Adds the jobs: a step for each name, opened at once. A flow that is called off meanwhile, or turns
+    /// back, takes none. Answers the queues in which jobs wait now.
     pub async fn grow(
         &mut self,
         shared: &Shared,
@@ -40,9 +40,9 @@ impl Growth {
         if jobs.is_empty() {
             return Ok(BTreeSet::new());
         }
-        self.boards.retain(|board| board.flow.state == FlowState::Running);
         let mut all: Vec<&mut Board> = self.boards.iter_mut().collect();
         advance::learn_all(conn, &mut all).await?;
+        self.boards.retain(Board::takes_jobs);
         for of_step in jobs.chunk_by(|a, b| a.options.flow == b.options.flow) {
             let Some(place) = of_step.first().and_then(|job| job.options.flow.as_deref()) else {
                 continue;

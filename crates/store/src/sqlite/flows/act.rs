@@ -100,19 +100,27 @@ fn resolve(
         Ok(ids) => ids,
         Err(answer) => return Ok(answer),
     };
-    if ids.is_empty() {
-        return Ok(FlowAnswer::NotNow { why: "none of its jobs is dead".to_owned() });
+    let mut places = Vec::with_capacity(ids.len());
+    for job in ids {
+        let place = ready::body(turn.conn, job)?.and_then(|body| body.job.options.flow);
+        places.extend(place.map(|place| (job, place.step)));
     }
-    for job in &ids {
-        let Some(body) = ready::body(turn.conn, *job)? else { continue };
-        let Some(place) = body.job.options.flow else { continue };
+    let Some((_, number)) = places.first() else {
+        return Ok(FlowAnswer::NotNow { why: "none of its jobs is dead".to_owned() });
+    };
+    let Some(mut board) = advance::board(turn, id)? else { return Ok(FlowAnswer::Unknown) };
+    advance::learn_all(turn, &mut board)?;
+    if let Some(why) = board.may_not_resolve(*number) {
+        return Ok(FlowAnswer::NotNow { why });
+    }
+    for (job, step) in &places {
         let (conn, job_id) = (turn.conn, job.0.as_bytes());
         let mut update = conn.prepare_cached(include_str!("../sql/resolve_dead.sql"))?;
         update.execute(params![job_id, output.map(Payload::as_str)])?;
-        turn.news.arrive(id, Arrival { step: place.step, ok: 1, failed: -1 });
+        turn.news.arrive(id, Arrival { step: *step, ok: 1, failed: -1 });
         dead::note(turn, &[*job], by, &format!("marked done: {why}"), None, Some(true))?;
     }
-    Ok(FlowAnswer::Acted { jobs: ids.len() as u64 })
+    Ok(FlowAnswer::Acted { jobs: places.len() as u64 })
 }
 
 /// The dead jobs of a flow, or of one of its steps; or why there can be none.

@@ -125,17 +125,17 @@ pub(in crate::sqlite) fn add(
 }
 
 /// Adds the jobs that running ones add to their flows: a step for each name, opened at once. A flow that is called
-/// off meanwhile takes none.
+/// off meanwhile, or turns back, takes none.
 pub(in crate::sqlite) fn grow(turn: &mut Turn<'_>, jobs: &[NewJob]) -> Result<()> {
     for of_step in jobs.chunk_by(|a, b| a.options.flow == b.options.flow) {
         let Some(place) = of_step.first().and_then(|job| job.options.flow.as_deref()) else {
             continue;
         };
         let Some(mut board) = advance::board(turn, place.id)? else { continue };
-        if board.flow.state != FlowState::Running {
+        advance::learn_all(turn, &mut board)?;
+        if !board.takes_jobs() {
             continue;
         }
-        advance::learn_all(turn, &mut board)?;
         let (number, name) = next_step(&board, &place.name);
         let is_slow = of_step.iter().any(plan::is_slow);
         let edges = board.grow(place.step, number, &name, of_step.len() as u64, is_slow);

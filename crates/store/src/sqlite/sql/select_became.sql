@@ -1,11 +1,11 @@
 -- What became of the steps of a saga that have an undo: how the job ended, what it returned, and whether somebody
--- must doubt that it had no effect.
+-- must doubt that it had no effect. An attempt without a class did not fail: it was put off, or given back.
 select
     step.number, outcome.state, outcome.output,
     outcome.state = 5 and outcome.token is not null
         or exists (
             select 1 from tidemill_attempt as attempt
-            where attempt.id = outcome.id and attempt.class in ('ambiguous', 'lost')
+            where attempt.id = outcome.id and coalesce(attempt.class in ('ambiguous', 'lost'), 1)
         )
         or exists (
             select 1 from tidemill_dead as dead
