@@ -163,25 +163,40 @@ fn invalid(step: &str, reason: impl Into<String>) -> Error {
 fn flatten(steps: Vec<Step>) -> Result<Vec<Flat>> {
     let mut flat = Vec::new();
     let mut ends: HashMap<String, Vec<String>> = HashMap::new();
-    unfold(steps, "", &[], &mut flat, &mut ends, 0)?;
+    unfold(steps, "", &Before::default(), &mut flat, &mut ends, 0)?;
     for step in &mut flat {
         let after = std::mem::take(&mut step.after);
         for edge in after {
-            match ends.get(&edge.step) {
-                Some(last) => step
-                    .after
-                    .extend(last.iter().map(|name| After { step: name.clone(), ..edge.clone() })),
-                None => step.after.push(edge),
-            }
+            let last = last_steps(&ends, &edge.step);
+            step.after.extend(last.into_iter().map(|step| After { step, ..edge.clone() }));
         }
     }
     Ok(flat)
 }
 
+/// The steps that come last in a step: itself or, if it is a flow, those that come last in its last ones.
+fn last_steps(ends: &HashMap<String, Vec<String>>, name: &str) -> Vec<String> {
+    let (mut found, mut next) = (Vec::new(), vec![name]);
+    while let Some(name) = next.pop() {
+        match ends.get(name) {
+            Some(last) => next.extend(last.iter().rev().map(String::as_str)),
+            None => found.push(name.to_owned()),
+        }
+    }
+    found
+}
+
+/// What comes before the first steps of a flow within a flow, and for how much of it they wait.
+#[derive(Default)]
+struct Before {
+    after: Vec<After>,
+    join: Join,
+}
+
 fn unfold(
     steps: Vec<Step>,
     prefix: &str,
-    before: &[After],
+    before: &Before,
     flat: &mut Vec<Flat>,
     ends: &mut HashMap<String, Vec<String>>,
     depth: usize,
@@ -209,12 +224,16 @@ fn unfold(
                 edge.step = format!("{prefix}{}", edge.step);
             }
         }
+        let mut join = step.join;
         if after.is_empty() {
-            after = before.to_vec();
+            after.clone_from(&before.after);
+            if join == Join::default() {
+                join = before.join;
+            }
         }
         match step.work {
             Work::Jobs(jobs) => {
-                let Step { join, undo, pivot, .. } = step;
+                let Step { undo, pivot, .. } = step;
                 flat.push(Flat { name, jobs, after, join, undo, pivot });
             }
             Work::Flow(_) if depth == NESTING_MAX => {
@@ -233,7 +252,8 @@ fn unfold(
             Work::Flow(inner) => {
                 let last = last_of(&inner).into_iter().map(|last| format!("{name}/{last}"));
                 ends.insert(name.clone(), last.collect());
-                unfold(inner, &format!("{name}/"), &after, flat, ends, depth + 1)?;
+                let before = Before { after, join };
+                unfold(inner, &format!("{name}/"), &before, flat, ends, depth + 1)?;
             }
         }
     }
@@ -427,4 +447,62 @@ fn check_undos(flow: &str, steps: &[Flat], edges: &[Edge], is_saga: bool) -> Res
         }
     }
     Ok(beyond)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::Need;
+    use crate::payload::Payload;
+
+    fn step(name: &str, after: &[&str]) -> Step {
+        let work = Work::Jobs(vec![NewJob::new(name, Payload::null())]);
+        let after = after.iter().map(|name| After::success(*name)).collect();
+        Step { after, ..Step::new(name, work) }
+    }
+
+    fn within(name: &str, after: &[&str], steps: Vec<Step>) -> Step {
+        Step { work: Work::Flow(steps), ..step(name, after) }
+    }
+
+    fn plan(steps: Vec<Step>) -> Plan {
+        let options = FlowOptions::default();
+        let flow = Flow { id: FlowId::new(), name: "test".to_owned(), steps, options };
+        flow.plan(&Limits::default(), Retention::default()).unwrap()
+    }
+
+    fn edges(plan: &Plan) -> Vec<(&str, &str)> {
+        let name = |number: u32| plan.steps[number as usize].name.as_str();
+        plan.edges.iter().map(|edge| (name(edge.from), name(edge.to))).collect()
+    }
+
+    #[test]
+    fn what_comes_after_a_flow_waits_for_all_that_come_last_however_deep() {
+        let b = within("b", &[], vec![step("c", &[]), step("d", &[])]);
+        let plan = plan(vec![within("a", &[], vec![b, step("e", &[])]), step("end", &["a"])]);
+        assert_eq!(edges(&plan), [("a/b/c", "end"), ("a/b/d", "end"), ("a/e", "end")]);
+    }
+
+    #[test]
+    fn the_first_steps_of_a_flow_wait_by_its_join() {
+        let own = Join { need: Need::Finished, ..Join::default() };
+        let steps = vec![
+            step("x", &[]),
+            Step { join: own, ..step("y", &[]) },
+            step("z", &["x"]),
+            within("deep", &[], vec![step("w", &[])]),
+        ];
+        let join = Join { need: Need::Quorum { jobs: 1 }, ..Join::default() };
+        let outer = Step { join, ..within("in", &["a", "b"], steps) };
+        let plan = plan(vec![step("a", &[]), step("b", &[]), outer]);
+        let joins: Vec<(&str, Need)> =
+            plan.steps[2..].iter().map(|step| (step.name.as_str(), step.join.need)).collect();
+        let expected = [
+            ("in/x", join.need),
+            ("in/y", Need::Finished),
+            ("in/z", Need::default()),
+            ("in/deep/w", join.need),
+        ];
+        assert_eq!(joins, expected);
+    }
 }

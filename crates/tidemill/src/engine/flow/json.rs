@@ -199,6 +199,12 @@ fn draft(mut step: StepIn) -> Result<Draft> {
         let reason = reason.to_owned();
         Err(Invalid::FlowInvalid { step: name.clone(), reason }.into())
     };
+    let is_of_jobs = step.kind.is_some();
+    if let Some(wish) = wish_of(&step).filter(|_| !is_of_jobs) {
+        let reason =
+            format!("it has a {wish}, which is a wish of one job; give it to those within");
+        return refuse(&reason);
+    }
     let work = match (step.steps.take(), step.kind.take(), step.jobs.take()) {
         (Some(_), Some(_), _) => {
             return refuse("it has both a kind and steps: it is one or the other");
@@ -239,6 +245,29 @@ fn draft(mut step: StepIn) -> Result<Draft> {
     Ok(Draft { name, work, after, join, undo, pivot: step.pivot })
 }
 
+/// A wish for the jobs of a step that has a kind, if there is one.
+fn wish_of(step: &StepIn) -> Option<&'static str> {
+    let wishes = [
+        ("payload", step.payload.is_some()),
+        ("payloads", step.payloads.is_some()),
+        ("id", step.id.is_some()),
+        ("queue", step.queue.is_some()),
+        ("priority", step.priority.is_some()),
+        ("delay_ms", step.delay_ms.is_some()),
+        ("run_at", step.run_at.is_some()),
+        ("tenant", step.tenant.is_some()),
+        ("key", step.key.is_some()),
+        ("ordered", step.ordered.is_some()),
+        ("retry", step.retry.is_some()),
+        ("run_timeout_ms", step.run_timeout_ms.is_some()),
+        ("start_within_ms", step.start_within_ms.is_some()),
+        ("finish_within_ms", step.finish_within_ms.is_some()),
+        ("tags", !step.tags.is_empty()),
+        ("trace", step.trace.is_some()),
+    ];
+    wishes.into_iter().find(|(_, is_there)| *is_there).map(|(name, _)| name)
+}
+
 fn undo_job(undo: UndoIn) -> Enqueue {
     let payload = undo.payload.map_or_else(|| "null".to_owned(), |raw| raw.get().to_owned());
     let mut job = Enqueue::raw(undo.kind, payload);
@@ -274,4 +303,31 @@ fn job(step: &StepIn, kind: &str, payload: String) -> Enqueue {
         step.trace.clone() => trace,
     }
     step.tags.iter().cloned().fold(job, Enqueue::tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wishes_for_jobs_are_refused_where_there_is_no_one_job() {
+        for wish in [
+            r#""payload": 1"#,
+            r#""queue": "slow""#,
+            r#""retry": {"attempts_max": 3}"#,
+            r#""run_timeout_ms": 5"#,
+            r#""tags": ["a"]"#,
+        ] {
+            for work in [r#""steps": [{"name": "b", "kind": "k"}]"#, r#""jobs": [{"kind": "k"}]"#] {
+                let of =
+                    |wish: &str| format!(r#"{{"name":"f","steps":[{{"name":"a",{work}{wish}}}]}}"#);
+                assert!(Flow::from_json(&of("")).is_ok(), "{work}");
+                let refused = Flow::from_json(&of(&format!(",{wish}"))).unwrap_err().to_string();
+                let word = wish.split('"').nth(1).unwrap();
+                assert!(refused.contains(word), "{wish}: {refused}");
+            }
+            let kind = format!(r#"{{"name":"f","steps":[{{"name":"a","kind":"k",{wish}}}]}}"#);
+            assert!(Flow::from_json(&kind).is_ok(), "{wish}");
+        }
+    }
 }
