@@ -53,6 +53,7 @@ struct News {
 
 /// The part of a flow that a change touches.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Board {
     /// The flow; locked.
     pub flow: FlowRow,
@@ -66,6 +67,10 @@ pub struct Board {
     pub(super) changes: Changes,
     wants_tending: bool,
     pub(super) undos_planned: bool,
+    /// A step failed since the board was made.
+    pub(super) saw_failure: bool,
+    /// What is known of a point of no return that failed: whether it may have taken effect.
+    pub(super) pivot_in_doubt: bool,
 }
 
 impl Board {
@@ -82,6 +87,8 @@ impl Board {
             changes: Changes::default(),
             wants_tending: false,
             undos_planned: false,
+            saw_failure: false,
+            pivot_in_doubt: false,
         }
     }
 
@@ -344,6 +351,7 @@ impl Board {
             return false;
         }
         step.state = if step.failed > 0 { StepState::Failed } else { StepState::Done };
+        self.saw_failure |= step.state == StepState::Failed;
         true
     }
 

@@ -4,7 +4,8 @@
 //! runs any more, undos are added to the flow as steps of their own: each behind the undos of what came after its
 //! step, so branches are undone one by one in reverse and independently of each other. An undo that dies holds
 //! those behind it: the saga is stuck, and nothing is dropped. After the point of no return a step that dies holds
-//! those behind it in the same way.
+//! those behind it in the same way. Whether that point was passed must be known before it turns back: while it is under
+//! way the saga waits for it, and where nobody knows whether it was done the saga is stuck.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -143,6 +144,55 @@ impl Board {
         step.superseded || behind.filter_map(|edge| self.step(edge.to)).any(ran)
     }
 
+    /// The point of no return, while it is under way: it is not known yet whether there is a way back.
+    pub fn pivot_under_way(&self) -> Option<&StepRow> {
+        let is_open = |step: &&StepRow| matches!(step.state, StepState::Opening | StepState::Open);
+        self.steps().filter(|step| step.pivot).find(is_open)
+    }
+
+    /// The point of no return, if it failed and nothing undoes it: whoever keeps the flow must find out whether it may
+    /// have taken effect, and say so.
+    pub fn pivot_to_doubt(&self) -> Option<u32> {
+        let failed =
+            |step: &&StepRow| step.pivot && step.state == StepState::Failed && step.undo.is_none();
+        let is_asked = self.flow.saga && self.flow.state == FlowState::Running;
+        self.steps().filter(|_| is_asked).find(failed).map(|step| step.number)
+    }
+
+    /// Tells whether a point of no return that failed may have taken effect.
+    pub fn learn_doubt(&mut self, in_doubt: bool) {
+        self.pivot_in_doubt = in_doubt;
+    }
+
+    /// Calls all of it off: a saga turns back, another flow ends. Answers why not, if so. `is_told`: its point of no
+    /// return was under way, and has been called off just before. The board must know the whole flow.
+    pub fn call_off_whole(&mut self, reason: &str, is_told: bool) -> Option<String> {
+        let state = self.flow.state;
+        if is_told && self.has_turned_back() {
+            return None;
+        }
+        if state.is_final() || self.has_turned_back() {
+            return Some(format!("it is {} already", state.word()));
+        }
+        if self.flow.saga && self.is_past_return() {
+            return Some("it is past its point of no return".to_owned());
+        }
+        if let Some(pivot) = self.pivot_under_way().filter(|_| self.flow.saga) {
+            let what = "its point of no return, is under way, and is told to stop";
+            return Some(format!("{}, {what}; ask again when it has ended", pivot.name));
+        }
+        if is_told && state == FlowState::Stuck {
+            let what = "nobody knows whether its point of no return was passed";
+            return Some(format!("{what}; if it was not, ask again: all else is undone then"));
+        }
+        if self.flow.saga {
+            self.turn_back(reason);
+        } else {
+            self.call_off(reason);
+        }
+        None
+    }
+
     /// Turns back: what waits is skipped, what is on its way is to be called off.
     pub fn turn_back(&mut self, reason: &str) {
         self.flow.state = FlowState::Undoing;
@@ -168,7 +218,7 @@ impl Board {
         let has_undos = self.has_undos();
         match self.flow.state {
             FlowState::Running if is_forward && !self.is_past_return() => {
-                self.turn_back(&format!("{name} failed"));
+                self.fail_before_return(&name);
             }
             FlowState::Running if is_forward => self.flow.state = FlowState::Stuck,
             FlowState::Stuck if !has_undos && !is_forward => self.flow.state = FlowState::Running,
@@ -176,6 +226,22 @@ impl Board {
             FlowState::Stuck if has_undos && !is_undo => self.flow.state = FlowState::Undoing,
             _ => {}
         }
+    }
+
+    /// A step failed before the point of no return. If that is under way, it is told to stop and waited for; if nobody
+    /// knows whether it was done, somebody has to say.
+    fn fail_before_return(&mut self, name: &str) {
+        match self.pivot_under_way().map(|pivot| pivot.number) {
+            Some(pivot) if std::mem::take(&mut self.saw_failure) => self.changes.stop.push(pivot),
+            Some(_) => {}
+            None if self.pivot_in_doubt => self.flow.state = FlowState::Stuck,
+            None => self.turn_back(&format!("{name} failed")),
+        }
+    }
+
+    /// Whether there is something to be written of what was judged.
+    pub fn has_judged(&self) -> bool {
+        !self.changes.stop.is_empty()
     }
 
     /// The steps at which a stuck saga waits for somebody: undos that failed or, if it has not turned back, steps past

@@ -76,11 +76,6 @@ impl FlowState {
         self.is_final() || self == Self::Stuck
     }
 
-    /// Whether a saga has turned back and is not undone yet.
-    pub fn is_turned_back(self) -> bool {
-        matches!(self, Self::Undoing | Self::Stuck)
-    }
-
     /// Whether nothing of it goes on any more.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled | Self::Undone)

@@ -3,18 +3,24 @@
 use std::time::Duration;
 
 use tidemill_core::flow::{FlowState, Place, Step, StepState};
-use tidemill_core::{FlowId, NewJob, Settlement};
-use tidemill_store::flow::{FlowAct, FlowAnswer};
+use tidemill_core::retention::Retention;
+use tidemill_core::{FlowId, Limits, NewJob, Settlement, WorkerId};
+use tidemill_store::Claim;
+use tidemill_store::flow::{FlowAct, FlowAnswer, Start};
 
 use super::flows::{first_job, output, run, state, states, step, tend, view};
-use super::kit::{Kit, dead, done, item, job, json};
-use super::sagas::{booking, run_some, start, undoable};
+use super::kit::{Kit, SECOND, cancelled, dead, done, item, job, json};
+use super::sagas::{booking, run_some, saga_of, start, undoable};
 
 over_both_stores!(
     what_was_begun_and_put_off_is_undone,
     what_was_begun_and_put_off_before_it_failed_is_undone,
     nothing_that_was_turned_back_from_is_marked_done,
     what_a_step_adds_to_a_stuck_saga_runs,
+    a_pivot_that_runs_is_waited_for_and_decides,
+    a_pivot_in_doubt_leaves_it_stuck_until_somebody_says,
+    a_pivot_that_waits_is_called_off_with_its_saga,
+    a_deadline_waits_for_a_pivot_that_runs,
 );
 
 /// The handler wants to be called again, or its worker stops: nothing failed.
@@ -120,4 +126,120 @@ async fn what_a_step_adds_to_a_stuck_saga_runs(kit: &Kit) {
     tend(kit).await;
     assert_eq!(run(kit, worker, &[]).await, ["bill"]);
     assert_eq!(state(kit, id).await, FlowState::Done);
+}
+
+/// A hotel, and beside it a card that is charged for good; then a mail.
+fn trip() -> Vec<Step> {
+    vec![
+        undoable("hotel", &[]),
+        Step { pivot: true, ..step("card", &["hotel"]) },
+        undoable("flight", &["hotel"]),
+        step("mail", &["card"]),
+    ]
+}
+
+fn cancel() -> FlowAct {
+    FlowAct::Cancel { reason: "not wanted".into() }
+}
+
+/// The trip with its card and its flight under way: where they stand in the claim.
+async fn under_way(kit: &Kit, worker: WorkerId) -> (FlowId, Claim, usize) {
+    let id = start(kit, trip()).await;
+    run_some(kit, worker, 1).await;
+    let claim = kit.take(worker, 2).await;
+    let card = claim.jobs.iter().position(|taken| taken.job.kind == "card").unwrap();
+    (id, claim, card)
+}
+
+async fn a_pivot_that_runs_is_waited_for_and_decides(kit: &Kit) {
+    let worker = kit.worker().await;
+    for by_failure in [true, false] {
+        for (how, expected) in [
+            (done(), FlowState::Stuck),
+            (dead("declined"), FlowState::Undone),
+            (cancelled("told"), FlowState::Stuck),
+        ] {
+            let (id, claim, card) = under_way(kit, worker).await;
+            if by_failure {
+                kit.store.settle(worker, vec![item(&claim, 1 - card, dead("full"))]).await.unwrap();
+            } else {
+                let answer = kit.store.change_flow(id, cancel()).await.unwrap();
+                assert!(matches!(answer, FlowAnswer::NotNow { .. }), "{answer:?}");
+            }
+            tend(kit).await;
+            assert_eq!(state(kit, id).await, FlowState::Running, "nothing is decided yet");
+            assert!(kit.view(claim.jobs[card].job.id).await.cancel_requested, "it is told");
+            kit.store.settle(worker, vec![item(&claim, card, how.clone())]).await.unwrap();
+            if !by_failure {
+                kit.store.settle(worker, vec![item(&claim, 1 - card, dead("full"))]).await.unwrap();
+            }
+            tend(kit).await;
+            let ran = run(kit, worker, &[]).await;
+            assert_eq!(state(kit, id).await, expected, "{how:?}");
+            match how {
+                Settlement::Done { .. } => assert_eq!(ran, ["mail"], "there is no way back"),
+                Settlement::Dead { .. } => assert_eq!(ran, ["undo-hotel"]),
+                _ => assert!(ran.is_empty(), "nobody knows whether it was charged: {ran:?}"),
+            }
+        }
+    }
+}
+
+async fn a_pivot_in_doubt_leaves_it_stuck_until_somebody_says(kit: &Kit) {
+    let worker = kit.worker().await;
+    let retry = FlowAct::Retry { step: Some("card".into()), by: "ada".into() };
+    for (act, expected, end) in [
+        (resolve("card"), vec!["mail"], FlowState::Done),
+        (retry, vec!["card", "mail"], FlowState::Done),
+        (cancel(), vec!["undo-flight", "undo-hotel"], FlowState::Undone),
+    ] {
+        let (id, claim, card) = under_way(kit, worker).await;
+        kit.store.settle(worker, vec![item(&claim, 1 - card, done())]).await.unwrap();
+        kit.store.settle(worker, vec![item(&claim, card, cancelled("told"))]).await.unwrap();
+        tend(kit).await;
+        assert_eq!(state(kit, id).await, FlowState::Stuck);
+        assert_eq!(states(kit, id).await["mail"], StepState::Waiting, "nothing is dropped");
+        assert!(kit.take(worker, 9).await.jobs.is_empty(), "nothing is undone");
+        let answer = kit.store.change_flow(id, act).await.unwrap();
+        assert!(matches!(answer, FlowAnswer::Acted { .. }), "{answer:?}");
+        tend(kit).await;
+        let mut ran = run(kit, worker, &[]).await;
+        ran.sort_unstable();
+        assert_eq!(ran, expected);
+        assert_eq!(state(kit, id).await, end);
+    }
+}
+
+async fn a_pivot_that_waits_is_called_off_with_its_saga(kit: &Kit) {
+    let id = start(kit, trip()).await;
+    let worker = kit.worker().await;
+    run_some(kit, worker, 1).await;
+    let answer = kit.store.change_flow(id, cancel()).await.unwrap();
+    assert!(matches!(answer, FlowAnswer::Acted { .. }), "{answer:?}");
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[]).await, ["undo-hotel"]);
+    let view = view(kit, id).await;
+    assert_eq!(view.head.state, FlowState::Undone);
+    assert_eq!(view.head.reason.as_deref(), Some("not wanted"));
+}
+
+async fn a_deadline_waits_for_a_pivot_that_runs(kit: &Kit) {
+    let mut saga = saga_of(trip());
+    saga.options.finish_within_ms = Some(1000);
+    let id = saga.id;
+    let plan = saga.plan(&Limits::default(), Retention::default()).unwrap();
+    kit.store.start_flow(plan, Start::Now).await.unwrap();
+    let worker = kit.worker().await;
+    run_some(kit, worker, 1).await;
+    let claim = kit.take(worker, 2).await;
+    let card = claim.jobs.iter().position(|taken| taken.job.kind == "card").unwrap();
+    kit.clock.advance(SECOND * 2);
+    tokio::time::timeout(SECOND * 20, tend(kit)).await.expect("there is an end to it");
+    assert_eq!(state(kit, id).await, FlowState::Running);
+    assert!(kit.view(claim.jobs[card].job.id).await.cancel_requested, "it is told");
+    kit.store.settle(worker, vec![item(&claim, card, dead("told"))]).await.unwrap();
+    kit.store.settle(worker, vec![item(&claim, 1 - card, done())]).await.unwrap();
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[]).await, ["undo-flight", "undo-hotel"]);
+    assert_eq!(state(kit, id).await, FlowState::Undone);
 }

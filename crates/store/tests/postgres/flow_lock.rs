@@ -1,6 +1,9 @@
-//! A settle carries flows on only where nobody else has them: it waits for no flow's lock, and loses no arrival.
+//! A settle carries flows on only where nobody else has them: it waits for no flow's lock, and loses no arrival. What
+//! is decided under a lock goes by what is true under it.
 
-use tidemill_core::flow::{After, Flow, FlowOptions, FlowState, Step, Work};
+use std::sync::Arc;
+
+use tidemill_core::flow::{After, Flow, FlowOptions, FlowState, Step, StepState, Work};
 use tidemill_core::retention::Retention;
 use tidemill_core::{FlowId, Limits, NewJob, Payload};
 use tidemill_store::Settled;
@@ -49,4 +52,39 @@ async fn a_settle_waits_for_no_flow_that_is_in_other_hands() {
     store.settle(worker, items(&claim, &done())).await.unwrap();
     let flow = store.flow(FlowId(id)).await.unwrap().unwrap();
     assert_eq!(flow.head.state, FlowState::Done, "the settle itself has ended it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_join_is_judged_by_what_holds_once_the_flow_is_locked() {
+    let url = fresh_postgres_url();
+    let (store, other, looker) = (store(&url).await, connect(&url).await, connect(&url).await);
+    let mut chain = chain();
+    chain.steps[1].join.within_ms = Some(3_600_000);
+    let plan = chain.plan(&Limits::default(), Retention::default()).unwrap();
+    let FlowId(id) = plan.id;
+    assert!(store.start_flow(plan, Start::Now).await.unwrap());
+    let late_at = |when: &str| {
+        format!(
+            "update tidemill.flow_step set late_at = {when}, late_look_at = {when} \
+             where flow = $1 and late_look_at is not null"
+        )
+    };
+    assert_eq!(other.execute(&late_at("now() - interval '1 s'"), &[&id]).await.unwrap(), 1);
+
+    other.batch_execute("begin").await.unwrap();
+    other.query("select from tidemill.flow where id = $1 for update", &[&id]).await.unwrap();
+    let tending = Arc::clone(&store);
+    let tending = tokio::spawn(async move { tending.tend_flows().await.unwrap() });
+    eventually("the tender waits for the lock", SOON, async || {
+        let waiting = "select count(*) from pg_stat_activity
+            where datname = current_database() and wait_event_type = 'Lock'";
+        let waiting: i64 = looker.query_one(waiting, &[]).await.unwrap().get(0);
+        (waiting > 0).then_some(())
+    })
+    .await;
+    assert_eq!(other.execute(&late_at("now() + interval '1 hour'"), &[&id]).await.unwrap(), 1);
+    other.batch_execute("commit").await.unwrap();
+    tokio::time::timeout(SOON, tending).await.unwrap().unwrap();
+    let flow = store.flow(FlowId(id)).await.unwrap().unwrap();
+    assert_eq!(flow.steps[1].state, StepState::Waiting, "it was given more time meanwhile");
 }

@@ -1,7 +1,7 @@
 //! The rules of `docs/sagas.md`, as plainly as they can be said.
 //!
-//! Remembered are what became of jobs, that a step was opened, that the saga turned back, and which undos it then
-//! got; all else is said anew each time.
+//! Remembered are what became of jobs, that a step was opened, that the saga turned back or got stuck before it could,
+//! and which undos it then got; all else is said anew each time.
 
 use tidemill_core::JobId;
 use tidemill_core::flow::{FlowState, StepState};
@@ -40,6 +40,8 @@ pub(super) struct Part {
 pub(super) struct Oracle {
     pub(super) parts: Vec<Part>,
     turned_back: bool,
+    /// It waits for somebody, and has not turned back.
+    is_stuck: bool,
     undos_planned: bool,
 }
 
@@ -58,7 +60,7 @@ impl Oracle {
             is_shelved: false,
         };
         let parts = (0..saga.steps.len()).map(part).collect();
-        let mut oracle = Self { parts, turned_back: false, undos_planned: false };
+        let mut oracle = Self { parts, turned_back: false, is_stuck: false, undos_planned: false };
         oracle.go_on();
         oracle
     }
@@ -139,11 +141,58 @@ impl Oracle {
                 (false, false) => FlowState::Undoing,
             };
         }
-        match (held.is_empty(), is_over) {
-            (false, _) => FlowState::Stuck,
-            (true, true) => FlowState::Done,
-            (true, false) => FlowState::Running,
+        match (self.is_stuck, is_over) {
+            (true, _) => FlowState::Stuck,
+            (false, true) => FlowState::Done,
+            (false, false) => FlowState::Running,
         }
+    }
+
+    /// The point of no return, while it is under way.
+    fn pivot_under_way(&self) -> Option<usize> {
+        (0..self.parts.len())
+            .find(|at| self.parts[*at].is_pivot && self.step(*at) == StepState::Open)
+    }
+
+    /// Whether nobody knows if the point of no return was passed, and nothing undoes it.
+    fn doubts_pivot(&self) -> bool {
+        let doubted = |at: usize| {
+            let part = &self.parts[at];
+            let is_kept = part.is_pivot && part.in_doubt && !part.has_undo;
+            is_kept && self.step(at) == StepState::Failed
+        };
+        (0..self.parts.len()).any(doubted)
+    }
+
+    /// Calls a job off that is on its way; `false` when it was told before.
+    fn stop(&mut self, at: usize) -> bool {
+        let before = self.parts[at].fate;
+        let part = &mut self.parts[at];
+        part.fate = match before {
+            Fate::Running { .. } => Fate::Running { called_off: true },
+            _ => Fate::Cancelled,
+        };
+        part.fate != before
+    }
+
+    /// What a failure means that nobody answers; `true` when something was changed by it.
+    fn fail(&mut self, is_failed: bool) -> bool {
+        if self.turned_back || !is_failed {
+            return std::mem::take(&mut self.is_stuck);
+        }
+        if self.is_stuck {
+            return false;
+        }
+        if self.is_past_return() {
+            self.is_stuck = true;
+        } else if let Some(pivot) = self.pivot_under_way() {
+            return self.stop(pivot);
+        } else if self.doubts_pivot() {
+            self.is_stuck = true;
+        } else {
+            self.turn_back();
+        }
+        true
     }
 
     /// Lets run what may run, turns back when that is due, and plans the undos.
@@ -155,8 +204,7 @@ impl Oracle {
                 continue;
             }
             let fails = self.holding().iter().any(|at| self.parts[*at].undoes.is_none());
-            if !self.turned_back && fails && !self.is_past_return() {
-                self.turn_back();
+            if self.fail(fails) {
                 continue;
             }
             let is_quiet = (0..self.parts.len()).all(|at| self.step(at).is_final());
@@ -171,15 +219,19 @@ impl Oracle {
     /// What was called off is dead where the saga is stuck.
     fn bury(&mut self) {
         for at in self.holding() {
+            let is_at_rest = self.turned_back || self.is_stuck;
             let part = &mut self.parts[at];
-            if part.fate == Fate::Cancelled && part.undoes.is_some() == self.turned_back {
+            if is_at_rest
+                && part.fate == Fate::Cancelled
+                && part.undoes.is_some() == self.turned_back
+            {
                 part.fate = Fate::Dead;
             }
         }
     }
 
     fn turn_back(&mut self) {
-        self.turned_back = true;
+        (self.turned_back, self.is_stuck) = (true, false);
         for part in &mut self.parts {
             part.is_shelved = !part.has_run;
             match part.fate {
@@ -248,12 +300,19 @@ impl Oracle {
 
     /// Calls it off; `false` when that cannot be done any more.
     pub(super) fn call_off(&mut self) -> bool {
-        let may = matches!(self.state(), FlowState::Running) && !self.is_past_return();
-        if may {
-            self.turn_back();
-            self.go_on();
+        if self.turned_back || self.state().is_final() || self.is_past_return() {
+            return false;
         }
-        may
+        if let Some(pivot) = self.pivot_under_way() {
+            self.stop(pivot);
+            self.go_on();
+            if self.turned_back || self.is_stuck || self.pivot_under_way().is_some() {
+                return self.turned_back;
+            }
+        }
+        self.turn_back();
+        self.go_on();
+        true
     }
 
     /// Dead jobs that may be sent again: once it has turned back, only undos.

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::advance::{self, Done};
 use super::rerun::rerun;
+use super::tend;
 use crate::error::Result;
 use crate::flow::{FlowAct, FlowAnswer};
 use crate::postgres::connect::Conn;
@@ -87,17 +88,44 @@ pub(crate) async fn change(shared: &Shared, id: FlowId, act: &FlowAct) -> Result
 }
 
 async fn cancel(shared: &Shared, id: FlowId, reason: &str) -> Result<FlowAnswer> {
+    let pivot = pivot_under_way(shared, id.0).await?;
+    if let Some(pivot) = pivot {
+        tend::call_off_step(shared, id.0, pivot as i32).await?;
+        advance::advance(shared, &[id.0]).await?;
+    }
     let mut tries = Tries::resend();
     loop {
         let conn = shared.db.begin().await?;
-        let acted = cancel_in(shared, &conn, id.0, reason).await;
+        let acted = cancel_in(shared, &conn, id.0, reason, pivot.is_some()).await;
         let called_off = conn.end(acted).await;
         match called_off {
             Ok((answer, done)) => {
                 done.tell(shared);
-                shared.wake.tell(Hint::Flows);
+                if matches!(answer, FlowAnswer::Acted { .. }) {
+                    shared.wake.tell(Hint::Flows);
+                }
                 return Ok(answer);
             }
+            Err(fault) => tries.again(fault).await?,
+        }
+    }
+}
+
+/// The step of a saga that is its point of no return, while that is under way.
+async fn pivot_under_way(shared: &Shared, id: Uuid) -> Result<Option<u32>> {
+    let mut tries = Tries::resend();
+    loop {
+        let conn = shared.db.begin().await?;
+        let looked = async {
+            let mut boards = advance::lock(&conn, &[id]).await?;
+            boards.retain(|board| board.flow.saga);
+            let Some(board) = boards.first_mut() else { return Ok(None) };
+            advance::learn_all(&conn, &mut [board]).await?;
+            Ok(board.pivot_under_way().map(|pivot| pivot.number))
+        };
+        let looked = looked.await;
+        match conn.end(looked).await {
+            Ok(pivot) => return Ok(pivot),
             Err(fault) => tries.again(fault).await?,
         }
     }
@@ -109,24 +137,15 @@ async fn cancel_in(
     conn: &Conn<'_>,
     id: Uuid,
     reason: &str,
+    is_told: bool,
 ) -> Result<(FlowAnswer, Done), Fault> {
     let mut boards = advance::lock(conn, &[id]).await?;
     let Some(board) = boards.first_mut() else {
         return Ok((FlowAnswer::Unknown, Done::default()));
     };
-    if board.flow.state.is_final() || board.flow.state.is_turned_back() {
-        let why = format!("it is {} already", board.flow.state.word());
-        return Ok((FlowAnswer::NotNow { why }, Done::default()));
-    }
     advance::learn_all(conn, &mut [board]).await?;
-    if board.flow.saga && board.is_past_return() {
-        let why = "it is past its point of no return".to_owned();
+    if let Some(why) = board.call_off_whole(reason, is_told) {
         return Ok((FlowAnswer::NotNow { why }, Done::default()));
-    }
-    if board.flow.saga {
-        board.turn_back(reason);
-    } else {
-        board.call_off(reason);
     }
     let jobs = board.steps().filter(|step| step.state == StepState::Skipped).map(|step| step.jobs);
     let jobs = jobs.sum();

@@ -17,6 +17,7 @@ use crate::postgres::record::{Letter, write_letters};
 use crate::postgres::statement::{Statement, sql};
 
 const BECAME: Statement = sql!("select_became", UUID);
+const IN_DOUBT: Statement = sql!("is_in_doubt", UUID, INT4);
 const BURY: Statement = sql!("bury_called_off", UUID, INT4_ARRAY);
 
 /// Judges where sagas stand, and plans their undos when that is due; `true`: there is more to decide.
@@ -32,8 +33,12 @@ pub(super) async fn go_on(
     }
     for board in sagas {
         let before = board.flow.state;
+        if let Some(pivot) = board.pivot_to_doubt() {
+            let rows = conn.query(&IN_DOUBT, &[&board.flow.id.0, &(pivot as i32)]).await?;
+            board.learn_doubt(rows.first().is_some_and(|row| row.get(0)));
+        }
         board.judge_saga();
-        is_more |= board.flow.state != before;
+        is_more |= board.flow.state != before || board.has_judged();
         bury_called_off(shared, conn, board).await?;
         if board.wants_undos() {
             undo(shared, conn, board).await?;

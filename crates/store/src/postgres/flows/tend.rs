@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::act;
 use super::advance::{self, Done, PAGE_JOBS};
 use crate::error::Result;
-use crate::flow::FlowAct;
+use crate::flow::{FlowAct, FlowAnswer};
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{Statement, sql};
@@ -22,7 +22,7 @@ const TO_CALL_OFF: Statement = sql!("select_steps_to_call_off", UUID);
 const UNFINISHED: Statement = sql!("select_unfinished_of_step", UUID, INT4, UUID, INT8);
 const CALLED_OFF: Statement = sql!("called_off_step", UUID, INT4);
 const UNTEND: Statement = sql!("untend_flow", UUID);
-const LATE: Statement = sql!("select_late_steps", TIMESTAMPTZ, INT8);
+const LATE: Statement = sql!("select_late_steps", TIMESTAMPTZ, INT8, UUID, INT4);
 const EXPIRED: Statement = sql!("select_expired_flows", TIMESTAMPTZ, INT8);
 const FORGETTABLE: Statement = sql!("select_forgettable_flows", TIMESTAMPTZ, INT8);
 const JOBS: Statement = sql!("select_jobs_of_flow", UUID, INT8);
@@ -47,8 +47,8 @@ pub(crate) async fn tend(shared: &Arc<Shared>) -> Result<bool> {
     late(shared).await?;
     for flow in flows(shared, &EXPIRED, true).await? {
         let reason = "it did not finish within its deadline".to_owned();
-        act::change(shared, FlowId(flow), &FlowAct::Cancel { reason }).await?;
-        has_more = true;
+        let answer = act::change(shared, FlowId(flow), &FlowAct::Cancel { reason }).await?;
+        has_more |= matches!(answer, FlowAnswer::Acted { .. });
     }
     for flow in flows(shared, &FORGETTABLE, true).await? {
         has_more |= forget(shared, flow).await?;
@@ -138,7 +138,7 @@ async fn open_page_in(shared: &Shared, conn: &Conn<'_>, flow: Uuid) -> Result<(b
 }
 
 /// Calls off all jobs of a step that have not finished.
-async fn call_off_step(shared: &Arc<Shared>, flow: Uuid, step: i32) -> Result<()> {
+pub(super) async fn call_off_step(shared: &Shared, flow: Uuid, step: i32) -> Result<()> {
     let mut after: Option<Uuid> = None;
     loop {
         let rows = shared.db.read(&UNFINISHED, &[&flow, &step, &after, &PAGE_ENDS]).await?;
@@ -153,14 +153,19 @@ async fn call_off_step(shared: &Arc<Shared>, flow: Uuid, step: i32) -> Result<()
 
 /// Decides joins that have waited for as long as they may.
 async fn late(shared: &Shared) -> Result<()> {
-    let rows = shared.db.read(&LATE, &[&shared.db.manual_now(), &PAGE_FLOWS]).await?;
+    let any = (None::<Uuid>, None::<i32>);
+    let now = shared.db.manual_now();
+    let rows = shared.db.read(&LATE, &[&now, &PAGE_FLOWS, &any.0, &any.1]).await?;
     for row in rows {
-        let (flow, step, left): (Uuid, i32, i64) = (row.get(0), row.get(1), row.get(2));
+        let (flow, step): (Uuid, i32) = (row.get(0), row.get(1));
         let mut tries = Tries::resend();
         let done = loop {
             let conn = shared.db.begin().await?;
             let decided = async {
                 let mut boards = advance::lock(&conn, &[flow]).await?;
+                let late = conn.query(&LATE, &[&now, &1_i64, &Some(flow), &Some(step)]).await?;
+                let Some(row) = late.first() else { return Ok(Done::default()) };
+                let left: i64 = row.get(2);
                 advance::learn_steps(&conn, &mut boards, &[(flow, step as u32)]).await?;
                 for board in &mut boards {
                     board.overdue(step as u32, left as u64);

@@ -4,8 +4,8 @@ use rusqlite::{OptionalExtension, params};
 use tidemill_core::flow::{Arrival, FlowState, StepState};
 use tidemill_core::{FlowId, JobId, Payload};
 
-use super::advance;
 use super::rerun::rerun;
+use super::{advance, carry_on, tend};
 use crate::error::Result;
 use crate::flow::{FlowAct, FlowAnswer};
 use crate::sqlite::rows::job_id;
@@ -48,18 +48,20 @@ pub(in crate::sqlite) fn change(
 /// Skips what waits, and notes that the rest is to be called off; that is done page by page.
 fn cancel(turn: &mut Turn<'_>, id: FlowId, reason: &str) -> Result<FlowAnswer> {
     let Some(mut board) = advance::board(turn, id)? else { return Ok(FlowAnswer::Unknown) };
-    if board.flow.state.is_final() || board.flow.state.is_turned_back() {
-        let why = format!("it is {} already", board.flow.state.word());
-        return Ok(FlowAnswer::NotNow { why });
-    }
     advance::learn_all(turn, &mut board)?;
-    if board.flow.saga && board.is_past_return() {
-        return Ok(FlowAnswer::NotNow { why: "it is past its point of no return".to_owned() });
-    }
-    if board.flow.saga {
-        board.turn_back(reason);
-    } else {
-        board.call_off(reason);
+    let is_told = match board.pivot_under_way().map(|pivot| pivot.number) {
+        Some(pivot) => {
+            tend::call_off_step(turn, id, pivot)?;
+            carry_on(turn)?;
+            let Some(told) = advance::board(turn, id)? else { return Ok(FlowAnswer::Unknown) };
+            board = told;
+            advance::learn_all(turn, &mut board)?;
+            true
+        }
+        None => false,
+    };
+    if let Some(why) = board.call_off_whole(reason, is_told) {
+        return Ok(FlowAnswer::NotNow { why });
     }
     let skipped = board.steps().filter(|step| step.state == StepState::Skipped);
     let jobs = skipped.map(|step| step.jobs).sum();

@@ -22,12 +22,17 @@ pub(super) fn go_on(turn: &mut Turn<'_>, board: &mut Board) -> Result<bool> {
     }
     advance::learn_all(turn, board)?;
     let before = board.flow.state;
+    if let Some(pivot) = board.pivot_to_doubt() {
+        let mut doubt = turn.conn.prepare_cached(include_str!("../sql/is_in_doubt.sql"))?;
+        let of_pivot = params![board.flow.id.0.as_bytes(), pivot];
+        board.learn_doubt(doubt.query_one(of_pivot, |row| row.get(0))?);
+    }
     board.judge_saga();
     for step in board.stuck_at() {
         bury_called_off(turn, board, step)?;
     }
     if !board.wants_undos() {
-        return Ok(board.flow.state != before);
+        return Ok(board.flow.state != before || board.has_judged());
     }
     let became = became(turn, board)?;
     let (steps, edges) = board.plan_undos(&became);
@@ -44,8 +49,10 @@ pub(super) fn go_on(turn: &mut Turn<'_>, board: &mut Board) -> Result<bool> {
 
 /// Gives what was called off of a step a dead letter, so that somebody can send it again or see to it.
 fn bury_called_off(turn: &Turn<'_>, board: &Board, step: u32) -> Result<()> {
+    let of_step = params![board.flow.id.0.as_bytes(), step];
+    turn.conn.prepare_cached(include_str!("../sql/keep_called_off.sql"))?.execute(of_step)?;
     let mut bury = turn.conn.prepare_cached(include_str!("../sql/bury_called_off.sql"))?;
-    let rows = bury.query_map(params![board.flow.id.0.as_bytes(), step], |row| {
+    let rows = bury.query_map(of_step, |row| {
         Ok((job_id(row, 0)?, row.get(1)?, row.get::<_, Option<String>>(2)?))
     })?;
     let buried: Vec<_> = rows.collect::<rusqlite::Result<_>>()?;

@@ -8,7 +8,7 @@ use tidemill_core::{FlowId, JobId};
 use super::advance::{self, PAGE_JOBS};
 use super::{act, rows};
 use crate::error::Result;
-use crate::flow::FlowAct;
+use crate::flow::{FlowAct, FlowAnswer};
 use crate::sqlite::rows::job_id;
 use crate::sqlite::writer::Turn;
 use crate::sqlite::{cancel, sweep};
@@ -34,8 +34,8 @@ pub(in crate::sqlite) fn tend(turn: &mut Turn<'_>) -> Result<bool> {
     let now = Some(turn.now);
     for flow in flows(turn, include_str!("../sql/select_expired_flows.sql"), now)? {
         let reason = "it did not finish within its deadline".to_owned();
-        act::change(turn, flow, &FlowAct::Cancel { reason })?;
-        has_more = true;
+        let answer = act::change(turn, flow, &FlowAct::Cancel { reason })?;
+        has_more |= matches!(answer, FlowAnswer::Acted { .. });
     }
     for flow in flows(turn, include_str!("../sql/select_forgettable_flows.sql"), now)? {
         has_more |= forget(turn, flow)?;
@@ -105,7 +105,7 @@ fn open_page(turn: &mut Turn<'_>, flow: FlowId) -> Result<bool> {
 }
 
 /// Calls off all jobs of a step that have not finished.
-fn call_off_step(turn: &mut Turn<'_>, flow: FlowId, step: u32) -> Result<()> {
+pub(super) fn call_off_step(turn: &mut Turn<'_>, flow: FlowId, step: u32) -> Result<()> {
     let mut after: Option<JobId> = None;
     loop {
         let sql = include_str!("../sql/select_unfinished_of_step.sql");
