@@ -24,7 +24,7 @@ pub enum Exit {
     Refused = 4,
     /// It is not in the state for that, or it is a duplicate.
     Conflict = 5,
-    /// The store or the server cannot be used now.
+    /// The store or the server cannot be used now, or a queue is full: later it may.
     Unavailable = 6,
     /// It did not happen in the time given.
     Timeout = 7,

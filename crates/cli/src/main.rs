@@ -35,7 +35,8 @@ use trail::Trail;
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 ok · 1 the work failed · 2 usage or refused input · 3 not found ·
-4 not allowed · 5 conflict or duplicate rejected · 6 store or server unavailable · 7 timeout.
+4 not allowed · 5 conflict or duplicate rejected · 6 store or server unavailable, or queue full ·
+7 timeout.
 
 Start with `tidemill demo`. Durations are written 500ms, 90s, 5m, 2h, 3d.";
 

@@ -17,9 +17,9 @@ use tidemill::{
     Alert, Backfill, CancelAnswer, ComingSlot, CredentialId, CredentialView, DeadFilter, DeadPlace,
     Delivery, Enqueue, Event, Flow, FlowFilter, FlowHead, FlowId, FlowView, ForkAs, Glance, Grant,
     History, JobFilter, JobId, JobPage, JobView, KeyCount, Limit, NamedLimit, PastSlot, Payload,
-    PlanAct, PlanId, PlanView, Priority, QueueRules, Receipt, Recorded, RedriveRule, ReplayPace,
-    ReplayReport, Retried, Rotated, RunActView, RunFilter, RunPage, RunView, Schedule, Secret,
-    Signal, State, Tidemill, Timestamp, WebhookView, Worker,
+    PlanAct, PlanId, PlanView, Priority, QueueRules, Ran, Receipt, Recorded, RedriveRule,
+    ReplayPace, ReplayReport, Retried, Rotated, RunActView, RunFilter, RunPage, RunView, Schedule,
+    Secret, Signal, State, Tidemill, Timestamp, WebhookView, Worker,
 };
 use tidemill_client::{Client, Result};
 
@@ -276,7 +276,7 @@ impl Schedules<'_> {
         /// Ends a pause.
         resume(name: &str) -> ();
         /// Makes its job now.
-        run_now(name: &str) -> Fired;
+        run_now(name: &str) -> Ran;
         /// The next slots.
         preview(name: &str, n: usize) -> Vec<ComingSlot>;
         /// What became of its slots.
@@ -381,7 +381,7 @@ impl Dead<'_> {
         /// Sets one.
         set_rule(rule: RedriveRule) -> ();
         /// Takes one away.
-        remove_rule(name: &str) -> ();
+        delete_rule(name: &str) -> ();
     }
 
     /// Sends all that match on their way again, at a pace.

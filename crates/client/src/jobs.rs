@@ -74,7 +74,7 @@ impl Client {
     /// again is enqueued once.
     pub async fn enqueue(&self, job: impl Into<Enqueue>) -> Result<Receipt> {
         let receipts = self.enqueue_many([job]).await.map_err(Error::of_one)?;
-        receipts.first().copied().ok_or_else(|| self.unreadable("no receipt".to_owned()))
+        receipts.into_iter().next().ok_or_else(|| self.unreadable("no receipt".to_owned()))
     }
 
     /// Enqueues many jobs: all or none. Answers stand in the order of the jobs.

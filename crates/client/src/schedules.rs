@@ -5,7 +5,7 @@ use http::header::IF_MATCH;
 use serde::{Deserialize, Serialize};
 use tidemill::store::schedule::Fired;
 use tidemill::store::{FireView, ScheduleView};
-use tidemill::{Backfill, ComingSlot, PastSlot, Schedule, ScheduleWish, Timestamp};
+use tidemill::{Backfill, ComingSlot, PastSlot, Ran, Schedule, ScheduleWish, Timestamp};
 use tidemill_core::Clock;
 
 use crate::error::Result;
@@ -130,7 +130,7 @@ impl Schedules<'_> {
     }
 
     /// Makes its job now, beside its slots.
-    pub async fn run_now(&self, name: &str) -> Result<Fired> {
+    pub async fn run_now(&self, name: &str) -> Result<Ran> {
         self.0.ask(Method::POST, &of(name, "run")).await
     }
 

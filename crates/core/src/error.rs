@@ -259,24 +259,20 @@ pub enum Error {
         max: usize,
     },
     /// A cron expression that is none.
-    #[error(
-        "the cron expression {cron:?} is not understood: {reason}; write five fields (minute hour \
-         day month weekday), or six with seconds first"
-    )]
+    #[error("the cron expression {cron:?} is not understood: {reason}")]
     ScheduleCronInvalid {
         /// What was given.
         cron: String,
-        /// What is wrong with it.
+        /// What is wrong with it, and what would be right.
         reason: String,
     },
     /// A schedule without a single slot.
-    #[error(
-        "the schedule {name:?} never fires: no moment between its start and its end fits its rule; \
-         look at the day and month (`0 0 30 2 *` has no day), the start, the end and the exceptions"
-    )]
+    #[error("the schedule {name:?} never fires: {}", never(*.excepted))]
     ScheduleNeverFires {
         /// Which schedule.
         name: String,
+        /// Whether its rule has slots, and all of them are on dates that are excepted.
+        excepted: bool,
     },
     /// A schedule whose time has passed already.
     #[error(
@@ -339,6 +335,17 @@ pub enum Error {
         /// The present.
         now: Timestamp,
     },
+}
+
+/// Why a schedule never fires, and what to look at.
+fn never(excepted: bool) -> &'static str {
+    if excepted {
+        "every slot it could still have is on a date that is excepted; leave one of those dates out, or give it a \
+         later end"
+    } else {
+        "no moment between its start and its end fits its rule; look at the day and month (`0 0 30 2 *` has no day), \
+         the start and the end"
+    }
 }
 
 impl Error {

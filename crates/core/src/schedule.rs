@@ -207,6 +207,12 @@ impl Template {
         Ok(Self { kind, queue, priority, tenant, key, unique, payload, options })
     }
 
+    /// Refuses an id for its jobs: each slot makes one with an id of its own.
+    pub fn refuse_id(id: Option<JobId>) -> Result<()> {
+        let instead = "leave it out: each slot makes a job with an id of its own";
+        id.map_or(Ok(()), |_| Err(contradiction("its job has an id", instead)))
+    }
+
     fn job(&self, id: JobId, due: Due) -> NewJob {
         NewJob {
             id,
@@ -323,9 +329,12 @@ impl Definition {
             NewJob { due: Due::Now, ..job.clone() }.check(limits, now)?;
         }
         let slots = Slots::of(self)?;
-        let never = || Error::ScheduleNeverFires { name: self.name.clone() };
         let first = self.start_at.unwrap_or(Timestamp::UNIX_EPOCH);
-        slots.next(first - jiff::SignedDuration::from_micros(1)).ok_or_else(never)?;
+        let before = first - jiff::SignedDuration::from_micros(1);
+        if slots.next(before).is_none() {
+            let (name, excepted) = (self.name.clone(), slots.is_all_excepted(before));
+            return Err(Error::ScheduleNeverFires { name, excepted });
+        }
         Ok(slots)
     }
 

@@ -19,6 +19,10 @@ pub use queue::{Holder, QueueWhy, TenantDepth, Trend, drains_at_most, drains_in_
 const PARKED_NEXT: &str = "`tidemill workflows diff` shows both sides; mend the code and `workflows resume` it, or \
     `workflows reset` it to a step before, or `workflows skip` a step that is stuck";
 
+/// What to do with a job that is dead.
+const DEAD_NEXT: &str =
+    "`tidemill dead show` says what it died of, `tidemill dead replay` lets it run again";
+
 /// Something that keeps a job from running now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "gate", rename_all = "snake_case")]
@@ -39,7 +43,10 @@ pub enum Gate {
         called_off: bool,
     },
     /// It is kept until the job that holds its unique key has finished.
-    Blocked,
+    Blocked {
+        /// That job; nothing when it has just finished.
+        holder: Option<KeyHolder>,
+    },
     /// It waits for its turn among the jobs of its queue and key.
     Line {
         /// Its key.
@@ -152,6 +159,16 @@ pub enum Gate {
     },
 }
 
+/// The job that holds a unique key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct KeyHolder {
+    /// Which job.
+    pub id: JobId,
+    /// Where it stands.
+    pub state: State,
+}
+
 /// Why a job is not running.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -169,16 +186,26 @@ pub struct Why {
 impl fmt::Display for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Finished { state, at: Some(at) } => {
-                write!(f, "it is {} since {at}", state.word())
+            Self::Finished { state, at } => {
+                write!(f, "it is {}", state.word())?;
+                if let Some(at) = at {
+                    write!(f, " since {at}")?;
+                }
+                if *state == State::Dead { write!(f, "; {DEAD_NEXT}") } else { Ok(()) }
             }
-            Self::Finished { state, at: None } => write!(f, "it is {}", state.word()),
             Self::Running { called_off: true, .. } => {
                 write!(f, "it runs, and was called off: its handler is being told")
             }
             Self::Running { worker: Some(worker), .. } => write!(f, "it runs, at worker {worker}"),
             Self::Running { .. } => write!(f, "it runs"),
-            Self::Blocked => {
+            Self::Blocked { holder: Some(KeyHolder { id, state }) } => {
+                let state = state.word();
+                write!(
+                    f,
+                    "it is kept until {id}, which holds its unique key and is {state}, has finished"
+                )
+            }
+            Self::Blocked { holder: None } => {
                 write!(f, "it is kept until the job that holds its unique key has finished")
             }
             Self::Line { key, ahead, head, dead } => {
@@ -325,6 +352,23 @@ mod tests {
         let place = format!("it is number 3 of the line of key order:42; first is {head}");
         assert_eq!(line(false), format!("{place}, which has not finished"));
         assert!(line(true).starts_with(&format!("{place}, which is dead and blocks")));
+    }
+
+    #[test]
+    fn a_dead_job_and_a_kept_one_say_what_comes_next() {
+        let at = Some(Timestamp::UNIX_EPOCH);
+        let finished = |state| Gate::Finished { state, at }.to_string();
+        assert_eq!(finished(State::Done), "it is done since 1970-01-01T00:00:00Z");
+        let dead = finished(State::Dead);
+        assert!(dead.starts_with("it is dead since 1970-01-01T00:00:00Z; `tidemill dead show`"));
+        assert!(dead.contains("`tidemill dead replay` lets it run again"), "{dead}");
+        let id = JobId::new();
+        let blocked = |holder| Gate::Blocked { holder }.to_string();
+        let expected = format!(
+            "it is kept until {id}, which holds its unique key and is running, has finished"
+        );
+        assert_eq!(blocked(Some(KeyHolder { id, state: State::Running })), expected);
+        assert!(blocked(None).contains("until the job that holds its unique key has finished"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod flows;
 mod rest;
 mod runs;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -239,6 +239,8 @@ passed_on! {
     async fn run_now(&self, id: JobId) -> Result<bool>;
     async fn unfinished_of(&self, ids: Vec<JobId>) -> Result<HashSet<JobId>>;
     async fn line(&self, id: JobId) -> Result<Option<LineView>>;
+    async fn key_holder(&self, id: JobId) -> Result<Option<JobId>>;
+    async fn queues_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, String>>;
     async fn lane(&self, id: JobId) -> Result<Option<LaneView>>;
     async fn attempts(&self, id: JobId) -> Result<Vec<AttemptView>>;
     async fn unfinished(&self) -> Result<Unfinished>;

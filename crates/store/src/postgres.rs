@@ -53,7 +53,7 @@ mod watch;
 mod webhooks;
 mod workers;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -439,6 +439,14 @@ impl Store for Postgres {
 
     async fn line(&self, id: JobId) -> Result<Option<LineView>> {
         lines::place(&self.shared.db, id).await
+    }
+
+    async fn key_holder(&self, id: JobId) -> Result<Option<JobId>> {
+        query::key_holder(&self.shared.db, id).await
+    }
+
+    async fn queues_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, String>> {
+        query::queues_of(&self.shared.db, &ids).await
     }
 
     async fn lane(&self, id: JobId) -> Result<Option<LaneView>> {

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::run::RunWrites;
 
 /// What became of one enqueued job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "answer")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Receipt {
@@ -22,6 +22,13 @@ pub enum Receipt {
     Enqueued {
         /// Its id.
         id: JobId,
+    },
+    /// It is durable, under its own id, in another queue than it asked for: that one is full, and diverts.
+    Diverted {
+        /// Its id.
+        id: JobId,
+        /// Where it is.
+        queue: String,
     },
     /// It is a duplicate and was rejected: nothing was written.
     Rejected {
@@ -50,6 +57,7 @@ impl Receipt {
     pub fn id(&self) -> JobId {
         match *self {
             Self::Enqueued { id }
+            | Self::Diverted { id, .. }
             | Self::Rejected { id }
             | Self::Joined { id }
             | Self::Replaced { id }
@@ -59,7 +67,7 @@ impl Receipt {
 
     /// Whether a job was written under its own id.
     pub fn is_new(&self) -> bool {
-        matches!(self, Self::Enqueued { .. } | Self::Kept { .. })
+        matches!(self, Self::Enqueued { .. } | Self::Diverted { .. } | Self::Kept { .. })
     }
 
     /// The word that SQL answers with.

@@ -57,7 +57,7 @@ mod webhooks;
 mod workers;
 mod writer;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -408,6 +408,14 @@ impl Store for Sqlite {
 
     async fn line(&self, id: JobId) -> Result<Option<LineView>> {
         self.read(move |conn| lines::place(conn, id)).await
+    }
+
+    async fn key_holder(&self, id: JobId) -> Result<Option<JobId>> {
+        self.read(move |conn| query::key_holder(conn, id)).await
+    }
+
+    async fn queues_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, String>> {
+        self.read(move |conn| query::queues_of(conn, &ids)).await
     }
 
     async fn lane(&self, id: JobId) -> Result<Option<LaneView>> {

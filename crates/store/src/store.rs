@@ -1,6 +1,6 @@
 //! The seam below the engine: everything a backend must be able to do, each with its guarantee.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -118,6 +118,13 @@ pub trait Store:
 
     /// Where a job stands in the line of its queue and key, while others are before it.
     async fn line(&self, id: JobId) -> Result<Option<LineView>>;
+
+    /// The job that holds the unique key of one that is kept for when it has finished.
+    async fn key_holder(&self, id: JobId) -> Result<Option<JobId>>;
+
+    /// The queues in which these jobs are: those that were diverted are elsewhere than they asked for. Jobs that are
+    /// not there have none.
+    async fn queues_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, String>>;
 
     /// What is before a job that waits for a slot, in its queue, as this process would serve it; also while
     /// it is held at a gate. Its cost is bounded, however many wait.

@@ -20,9 +20,9 @@ fn rebuild(because: &str, on_duplicate: OnDuplicate) -> Enqueue {
     Enqueue::from(job).unique(Unique::by_fields(["shop"]).on_duplicate(on_duplicate))
 }
 
-fn word(receipt: Receipt) -> &'static str {
+fn word(receipt: &Receipt) -> &'static str {
     match receipt {
-        Receipt::Enqueued { .. } => "enqueued",
+        Receipt::Enqueued { .. } | Receipt::Diverted { .. } => "enqueued",
         Receipt::Rejected { .. } => "rejected",
         Receipt::Joined { .. } => "joined",
         Receipt::Replaced { .. } => "replaced",
@@ -39,7 +39,7 @@ async fn main() -> tidemill::Result<()> {
         ("a new photo", OnDuplicate::Join),
         ("a new colour", OnDuplicate::Replace),
     ] {
-        println!("{because}: {}", word(mill.enqueue(rebuild(because, policy)).await?));
+        println!("{because}: {}", word(&mill.enqueue(rebuild(because, policy)).await?));
     }
     let worker = mill.worker().handle(|job: Rebuild, _cx| async move {
         println!("rebuilt shop {} because of {}", job.shop, job.because);
@@ -47,6 +47,6 @@ async fn main() -> tidemill::Result<()> {
     });
     testing::drain(worker).await?;
     let again = mill.enqueue(rebuild("a new day", OnDuplicate::Reject)).await?;
-    println!("a new day: {}", word(again));
+    println!("a new day: {}", word(&again));
     Ok(())
 }

@@ -73,7 +73,7 @@ pub use engine::limit::{LimitState, NamedLimit};
 pub use engine::measure::glance::Glance;
 pub use engine::measure::names::METRICS;
 pub use engine::measure::overview::{LimitView, Overview};
-pub use engine::schedule::ask::{Backfill, ComingSlot, PastSlot};
+pub use engine::schedule::ask::{Backfill, ComingSlot, KeyDue, PastSlot, Ran};
 pub use engine::schedule::json::ScheduleWish;
 pub use engine::schedule::new::Schedule;
 pub use engine::schedule::{Declared, Schedules};

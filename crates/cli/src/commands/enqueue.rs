@@ -73,7 +73,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
 }
 
 async fn answer(app: &App, mill: &Mill, receipt: Receipt, wait: Option<Patience>) -> Outcome {
-    let (id, word) = (receipt.id(), word(&receipt));
+    let id = receipt.id();
     if let Receipt::Rejected { id } = receipt {
         if app.json {
             output::json(&receipt);
@@ -87,20 +87,29 @@ async fn answer(app: &App, mill: &Mill, receipt: Receipt, wait: Option<Patience>
             output::json(&receipt);
         } else {
             output::line(id);
-            eprintln!("{word}");
+            eprintln!("{}", said(&receipt));
         }
         return Ok(Exit::Ok);
     };
-    eprintln!("{word} {id}");
+    eprintln!("{} {id}", word(&receipt));
     let view = wait::until_finished(mill, id, patience).await?;
     wait::show(app, &view);
     Ok(if view.state == State::Done { Exit::Ok } else { Exit::Failed })
+}
+
+/// What became of a job, and where it is, if that is not where it should have been.
+fn said(receipt: &Receipt) -> String {
+    match receipt {
+        Receipt::Diverted { queue, .. } => format!("diverted to {queue}: its queue is full"),
+        receipt => word(receipt).to_owned(),
+    }
 }
 
 /// The word of a receipt.
 fn word(receipt: &Receipt) -> &'static str {
     match receipt {
         Receipt::Enqueued { .. } => "enqueued",
+        Receipt::Diverted { .. } => "diverted",
         Receipt::Rejected { .. } => "rejected",
         Receipt::Joined { .. } => "joined",
         Receipt::Replaced { .. } => "replaced",

@@ -237,6 +237,7 @@ async fn change(app: &App, set: Set) -> Outcome {
         ));
     }
     let mill = app.open().await?;
+    let lost = set.lost(&mill.queue_rules(&set.queue).await?);
     mill.change_queue(&set.queue, |rules| set.apply(rules)).await?;
     let rules = mill.queue_rules(&set.queue).await?;
     mill.close().await;
@@ -244,6 +245,9 @@ async fn change(app: &App, set: Set) -> Outcome {
         output::json(&serde_json::json!({ "name": set.queue, "rules": rules }));
     } else {
         output::line(format!("{}: {}", set.queue, said(&rules)));
+    }
+    for what in lost {
+        eprintln!("with the bound went {what}");
     }
     Ok(Exit::Ok)
 }

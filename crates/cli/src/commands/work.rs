@@ -4,6 +4,7 @@
 //! of it (`verdict`). Nothing of a job outlives its attempt: the whole process group ends with it.
 
 mod child;
+mod dedicated;
 pub mod group;
 mod inputs;
 mod stderr;
@@ -15,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use tidemill::core::limit::NAME_BYTES_MAX;
 use tidemill::core::name;
 use tidemill::core::retry::text::BackoffText;
@@ -24,6 +26,7 @@ use tokio_util::task::TaskTracker;
 use crate::app::{App, interrupted};
 use crate::duration::Span;
 use crate::exit::{Exit, Failure, Outcome};
+use dedicated::Dedicated;
 use ticker::Ticker;
 
 const AFTER_HELP: &str = "\
@@ -51,7 +54,8 @@ Exit code    what it means
 
 Examples:
   tidemill work --kind resize --exec 'convert - -resize 50% png:-' --concurrency 4
-  tidemill work --kind report,invoice --exec 'python3 handler.py' --cwd . --env DATABASE_URL";
+  tidemill work --kind report,invoice --exec 'python3 handler.py' --cwd . --env DATABASE_URL
+  tidemill work --kind charge,mail --exec ./handle --queue mail --dedicated pay=5 --dedicated sign-up=2+";
 
 /// What runs which jobs.
 #[derive(Debug, clap::Args)]
@@ -63,10 +67,19 @@ pub struct Args {
     /// The kinds it knows
     #[arg(long = "kind", value_name = "KIND,…", required = true, value_delimiter = ',')]
     kinds: Vec<String>,
-    /// The queues to take from [default: default]
-    #[arg(long = "queue", value_name = "QUEUE,…", value_delimiter = ',')]
+    /// The queues to take from; they share the slots of --concurrency [default: default]
+    #[arg(
+        long = "queue",
+        value_name = "QUEUE,…",
+        value_delimiter = ',',
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     queues: Vec<String>,
-    /// How many jobs run at once [default: the number of cores]
+    /// A queue with so many slots of its own and no others, besides those that are shared; with a plus, as in
+    /// sign-up=2+, its jobs may take shared ones too
+    #[arg(long, value_name = "QUEUE=SLOTS,…", value_delimiter = ',')]
+    dedicated: Vec<Dedicated>,
+    /// How many jobs run at once in shared slots [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     concurrency: Option<u16>,
     /// How long one attempt may run, where the job does not say
@@ -132,16 +145,17 @@ impl Args {
 /// Works until SIGTERM or Ctrl-C.
 pub async fn run(app: &App, args: Args) -> Outcome {
     args.check()?;
-    let mill = app.join_patiently().await?;
     let settings = Settings { retry: args.retry(), ..Settings::default() };
     let queues = match args.queues.as_slice() {
         [] => vec![settings.queue.clone()],
         queues => queues.to_vec(),
     };
+    dedicated::check(&queues, &args.dedicated)?;
+    let mill = app.join_patiently().await?;
     let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     let slots = args.concurrency.map_or(cores, usize::from);
     let ticker = Arc::new(Ticker::new(app.json));
-    ticker.start(&args.kinds, &queues, slots);
+    ticker.start(&args.kinds, &queues, slots, &args.dedicated);
     let recipe = Arc::new(Recipe {
         exec: args.exec,
         cwd: args.cwd,
@@ -156,6 +170,9 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         .slots(slots)
         .run_timeout(args.timeout.0)
         .stop_as(Stop { drain: args.drain.0, ..Stop::default() });
+    for own in &args.dedicated {
+        worker = own.of(worker);
+    }
     for kind in &args.kinds {
         let (recipe, ticker) = (Arc::clone(&recipe), Arc::clone(&ticker));
         worker = worker.handle_raw(kind, settings.clone(), move |payload, cx| {

@@ -1,6 +1,7 @@
 //! `tidemill workers`: who is alive, in every process.
 
 use comfy_table::Cell;
+use tidemill_store::WorkerView;
 
 use crate::app::App;
 use crate::duration::relative;
@@ -31,10 +32,19 @@ pub async fn run(app: &App) -> Outcome {
             output::number(u64::from(worker.slots)),
             Cell::new(relative(worker.started_at, now)),
             Cell::new(relative(worker.beat_at, now)),
-            Cell::new(worker.queues.join(" ")),
+            Cell::new(queues(worker)),
             Cell::new(all(&worker.kinds)),
         ]);
     }
     output::show(&table);
     Ok(Exit::Ok)
+}
+
+/// The queues it takes from; where not all of them may take all of its slots, with how many each may.
+fn queues(worker: &WorkerView) -> String {
+    let said = |queue: &String| match worker.slots_of.get(queue) {
+        Some(slots) => format!("{queue}={slots}"),
+        None => queue.clone(),
+    };
+    worker.queues.iter().map(said).collect::<Vec<_>>().join(" ")
 }

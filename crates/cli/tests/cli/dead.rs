@@ -127,14 +127,14 @@ fn a_dead_job_is_retried_like_any_other() {
 }
 
 #[test]
-fn rules_are_set_listed_and_removed() {
+fn rules_are_set_listed_and_deleted() {
     let mill = Mill::sqlite();
     mill.run(&["dead", "rules", "set", "busy", "--kind", "pay", "--error", "busy", "--max", "3"])
         .ok();
     let rules = mill.rows(&["dead", "rules", "--json"]);
     assert_eq!((rules.len(), &rules[0]["redrives_max"]), (1, &3.into()));
-    mill.run(&["dead", "rules", "remove", "busy"]).ok();
-    mill.run(&["dead", "rules", "remove", "busy"]).code(3).says("rule_unknown");
+    mill.run(&["dead", "rules", "delete", "busy"]).ok();
+    mill.run(&["dead", "rules", "delete", "busy"]).code(3).says("rule_unknown");
 }
 
 #[test]

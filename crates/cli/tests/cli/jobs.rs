@@ -107,3 +107,36 @@ fn cancelling_reaches_a_running_command() {
     mill.run(&["jobs", "wait", &id, "--timeout", "30s"]).code(1).says("is cancelled");
     stop(worker);
 }
+
+fn says_why(mill: &Mill) {
+    let once = ["k", "--unique-key", "u", "--on-duplicate", "run_once_more"];
+    let first = mill.enqueue(&once);
+    let exec = "echo progress 1 started >&2; sleep 1000";
+    let worker = mill.work(&["--exec", exec, "--kind", "k", "--drain", "0s"]);
+    worker.wait_for_line("started", PATIENCE).unwrap();
+    let next = mill.enqueue(&once);
+    mill.run(&["jobs", "why", &next])
+        .ok()
+        .says(&format!("until {first}, which holds its unique key and is running, has finished"));
+    let why = mill.json(&["jobs", "why", &next, "--json"]);
+    let holder = serde_json::json!({ "id": first, "state": "running" });
+    assert_eq!(why["gates"][0]["holder"], holder);
+    stop(worker);
+    let dead = mill.enqueue(&["bad"]);
+    let worker = mill.work(&["--exec", "exit 65", "--kind", "bad"]);
+    mill.run(&["jobs", "wait", &dead, "--timeout", "30s"]).code(1);
+    stop(worker);
+    mill.run(&["jobs", "why", &dead]).ok().says("`tidemill dead replay` lets it run again");
+    mill.run(&["dead", "replay", &dead]).ok();
+    assert_eq!(mill.state(&dead)["state"], "ready");
+}
+
+#[test]
+fn a_job_that_waits_says_for_whom_and_a_dead_one_what_is_next_on_sqlite() {
+    says_why(&Mill::sqlite());
+}
+
+#[test]
+fn a_job_that_waits_says_for_whom_and_a_dead_one_what_is_next_on_postgres() {
+    says_why(&Mill::postgres());
+}

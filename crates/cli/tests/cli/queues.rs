@@ -33,9 +33,20 @@ fn bounds(mill: &Mill) {
     mill.run(&["queues", "set", "mail", "--overflow", "divert:spill"])
         .ok()
         .says("diverts to spill");
-    mill.run(&["enqueue", "send", "{}", "--queue", "mail"]).ok();
+    mill.run(&["enqueue", "send", "{}", "--queue", "mail"]).ok().says("diverted to spill");
+    let told = mill.json(&["enqueue", "send", "{}", "--queue", "mail", "--json"]);
+    assert_eq!((&told["answer"], &told["queue"]), (&"diverted".into(), &"spill".into()));
+    assert_eq!(mill.state(told["id"].as_str().unwrap())["queue"], "spill");
+    let lines = "{\"kind\":\"send\",\"queue\":\"mail\"}\n{\"kind\":\"send\"}\n";
+    mill.run_with(&["enqueue", "--lines"], lines).ok().says("1 diverted, 1 enqueued");
     mill.run(&["queues"]).ok().says("spill");
-    mill.run(&["queues", "set", "mail", "--depth-max", "none"]).ok().says("default");
+    mill.run(&["queues", "set", "mail", "--high", "2"]).ok().says("watermarks 2 and 1");
+    mill.run(&["queues", "set", "mail", "--depth-max", "none"])
+        .ok()
+        .says("mail: watermarks 2 and 1\n")
+        .says("with the bound went the policy of a full queue (diverts to spill)");
+    let again = mill.run(&["queues", "set", "mail", "--depth-max", "none", "--high", "none"]).ok();
+    assert_eq!((again.stdout.trim(), again.stderr.as_str()), ("mail: default", ""));
     mill.run(&["queues", "wait", "mail"]).ok().says("producers may go on");
     mill.run(&["queues", "pause", "sp*"]).ok();
     mill.run(&["queues"]).ok().says("paused by sp*");
@@ -57,11 +68,23 @@ fn a_queue_is_bounded_on_postgres() {
 }
 
 #[test]
+fn what_never_fits_is_refused_otherwise_than_what_may_fit_later() {
+    let mill = Mill::sqlite();
+    mill.run(&["--help"]).ok().says("6 store or server unavailable, or queue full");
+    mill.run(&["queues", "set", "mail", "--depth-max", "1"]).ok();
+    let line = "{\"kind\":\"send\",\"queue\":\"mail\"}\n";
+    mill.run_with(&["enqueue", "--lines"], &line.repeat(2)).code(2).says("queue_full");
+    mill.run_with(&["enqueue", "--lines"], line).ok();
+    mill.run_with(&["enqueue", "--lines"], line).code(6).says("queue_full");
+}
+
+#[test]
 fn bad_rules_say_what_would_be_right() {
     let mill = Mill::sqlite();
     let set = |rest: &[&str]| mill.run(&[&["queues", "set", "mail"], rest].concat());
     set(&["--depth-max", "0"]).code(2).says("at least 1");
     set(&["--overflow", "drop_oldest"]).code(2).says("set depth_max too");
+    set(&["--depth-max", "none", "--overflow", "drop_oldest"]).code(2).says("set depth_max too");
     set(&["--depth-max", "9", "--overflow", "divert:mail"]).code(2).says("to itself");
     set(&["--depth-max", "9", "--overflow", "divert:m*"]).code(2).says("by its name");
     set(&["--depth-max", "9", "--high", "5", "--low", "7"]).code(2).says("leave a gap");

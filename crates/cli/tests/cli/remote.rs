@@ -36,6 +36,7 @@ fn jobs(pair: &mut Pair) {
     pair.run(&["jobs", "show", "{dead}"]).says("no such thing");
     pair.run(&["jobs", "show", UNKNOWN]).code(3);
     pair.run(&["jobs", "why", "{later}"]);
+    pair.run(&["jobs", "why", "{dead}"]);
     pair.run(&["jobs", "follow", "{dead}"]).code(1);
     pair.run(&["jobs", "wait", "{dead}"]).code(1);
     pair.run(&["jobs", "wait", "{later}", "--timeout", "10ms"]).code(7);
@@ -64,6 +65,9 @@ fn queues(pair: &mut Pair) {
     pair.run(&["enqueue", "greet", "1", "--queue", "mail"]);
     pair.run(&["enqueue", "greet", "1", "--queue", "mail"]);
     pair.run(&["enqueue", "greet", "1", "--queue", "mail"]).code(6);
+    pair.run(&["queues", "set", "mail", "--overflow", "divert:spill"]);
+    pair.run(&["enqueue", "greet", "1", "--queue", "mail", "--delay", "1h"]).says("divert");
+    pair.run(&["queues", "set", "mail", "--overflow", "reject"]);
     pair.run(&["queues", "pause", "mail"]);
     pair.agree(&["queues", "why", "mail"]);
     pair.run(&["queues", "wait", "mail", "--timeout", "10ms"]).code(7);
@@ -97,6 +101,14 @@ fn schedules(pair: &mut Pair) {
     pair.run(&["schedules", "list"]);
     pair.run(&["schedules", "delete", "nightly", "--owner", "somebody"]).code(5);
     pair.run(&["schedules", "delete", "nightly"]);
+    let set = ["schedules", "set", "keyed", "report", "--cron", "@yearly", "--spread", "1h"];
+    pair.run(&[&set[..], &["--spread-keys", "a,b"]].concat());
+    pair.run(&["schedules", "preview", "keyed", "-n", "2"]);
+    pair.run(&["schedules", "delete", "keyed"]);
+    let gone = ["--ends", "2030-01-02T00:00:00Z", "--starts", "2030-01-01T00:00:00Z"];
+    let set = ["schedules", "set", "x", "report", "--cron", "@daily", "--except", "2030-01-01"];
+    pair.run(&[&set[..], &gone].concat()).code(2).says("schedule_never_fires");
+    pair.run(&["schedules", "set", "x", "report", "--cron", "@daily", "--id", UNKNOWN]).code(2);
 }
 
 /// Dead letters: looked at, noted, planned for, replayed.
@@ -142,8 +154,8 @@ fn dead(pair: &mut Pair) {
     pair.run(&[&rule[..], &["--error", "reset", "--delay", "90s", "--max", "2"]].concat());
     pair.run(&["dead", "rules", "set", ""]).code(2);
     pair.run(&["dead", "rules", "list"]);
-    pair.run(&["dead", "rules", "remove", "flaky"]);
-    pair.run(&["dead", "rules", "remove", "flaky"]).code(3);
+    pair.run(&["dead", "rules", "delete", "flaky"]);
+    pair.run(&["dead", "rules", "delete", "flaky"]).code(3);
 }
 
 fn flows(pair: &mut Pair) {

@@ -61,6 +61,15 @@ fn what_makes_no_sense_is_refused() {
         (vec!["--at", "2020-01-01T00:00:00Z"], "schedule_over"),
         (vec!["--cron", "@daily", "--delay", "1m"], "schedule_contradiction"),
         (
+            vec!["--cron", "@daily", "--id", "018f3a2e-7c11-7bbb-8000-5fd1e2a0c0de"],
+            "each slot makes a job with an id of its own",
+        ),
+        (vec!["--cron", "0 25 * * *"], "the hour \"25\" is not one; write 0 to 23"),
+        (
+            vec!["--at", "2030-01-01T09:00:00Z", "--except", "2030-01-01"],
+            "every slot it could still have is on a date that is excepted",
+        ),
+        (
             vec!["--cron", "@daily", "--spread", "1h", "--spread-keys", "a,b", "--overlap", "skip"],
             "schedule_contradiction",
         ),
@@ -70,6 +79,38 @@ fn what_makes_no_sense_is_refused() {
     mill.run(&["schedules", "set", "s", "k", "--cron", "@daily", "--every", "5m"]).code(2);
     mill.run(&["schedules", "set", "s", "k", "--cron", "@daily"]).ok();
     assert_eq!(mill.rows(&["schedules", "list", "--json"]).len(), 1);
+}
+
+fn keyed(mill: &Mill) {
+    let set = ["schedules", "set", "digests", "digest", "--cron", "@daily", "--spread", "1h"];
+    mill.run(&[&set[..], &["--spread-keys", "acme,globex"]].concat()).ok();
+    let coming = mill.rows(&["schedules", "preview", "digests", "-n", "1", "--json"]);
+    let keys = coming[0]["keys"].as_array().unwrap();
+    assert_eq!((keys.len(), &keys[0]["due_at"]), (2, &coming[0]["due_at"]));
+    assert_ne!(keys[0]["due_at"], keys[1]["due_at"]);
+    let shown = mill.run(&["schedules", "preview", "digests", "-n", "1"]).ok().stdout;
+    for key in ["acme", "globex"] {
+        let line = shown.lines().find(|line| line.contains(key)).unwrap();
+        assert!(line.ends_with("later"), "{shown}");
+    }
+    mill.run(&["schedules", "show", "digests"]).ok().says("later, 2 keys");
+    mill.run(&["schedules", "preview", "digests", "--zone", "UTC"]).code(2);
+    let ran = mill.json(&["schedules", "run", "digests", "--json"]);
+    for own in ran["keys"].as_array().unwrap() {
+        assert_eq!(mill.state(own["job"].as_str().unwrap())["key"], own["key"]);
+    }
+    let ran = mill.run(&["schedules", "run", "digests"]).ok().says("2 jobs enqueued");
+    assert!(ran.stdout.contains("acme") && ran.stdout.contains("globex"), "{ran:?}");
+}
+
+#[test]
+fn each_key_is_shown_with_its_time_on_sqlite() {
+    keyed(&Mill::sqlite());
+}
+
+#[test]
+fn each_key_is_shown_with_its_time_on_postgres() {
+    keyed(&Mill::postgres());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use tidemill_testkit::eventually::until;
 
@@ -191,4 +192,86 @@ fn a_stop_gives_back_what_does_not_end_in_time() {
     let view = mill.state(&id);
     assert_eq!((view["state"].as_str(), &view["attempt"]), (Some("ready"), &0.into()));
     assert!(Path::new(&pid).exists());
+}
+
+/// Three jobs of `pay` and three of `default` that do not end: two slots are pay's own, one is shared.
+fn keeps_slots_for_a_queue(mill: &Mill, place: &dyn Fn(&[&str]) -> Command) {
+    let ids: Vec<_> = ["pay", "default"]
+        .into_iter()
+        .flat_map(|queue| (0..3).map(move |_| queue))
+        .map(|queue| mill.enqueue(&["k", "--queue", queue]))
+        .collect();
+    let running = |queue: &str| {
+        let rows = mill.rows(&["jobs", "list", "--state", "running", "--queue", queue, "--json"]);
+        rows.len()
+    };
+    let work = |dedicated: &str| {
+        let exec = ["work", "--json", "--exec", "sleep 1000", "--kind", "k", "--drain", "0s"];
+        let slots = ["--concurrency", "1", "--dedicated", dedicated];
+        tidemill_testkit::Process::spawn(&mut place(&[&exec[..], &slots].concat())).unwrap()
+    };
+    let worker = work("pay=2");
+    let is_full = || (running("pay") == 2 && running("default") == 1).then_some(());
+    assert!(until(PATIENCE, is_full).is_some(), "two of pay, one of the others");
+    mill.run(&["workers"]).ok().says("default=1 pay=2");
+    // A server has workers of its own.
+    let cards = mill.rows(&["workers", "--json"]);
+    let card = cards.iter().find(|card| card["kinds"] == serde_json::json!(["k"])).unwrap();
+    assert_eq!(card["slots_of"], serde_json::json!({ "default": 1, "pay": 2 }), "{card}");
+    assert_eq!(card["slots"], 3);
+    stop(worker);
+
+    // With overflow and nobody else, all three slots are pay's.
+    for id in &ids[3..] {
+        mill.run(&["jobs", "cancel", id]).ok();
+    }
+    let worker = work("pay=2+");
+    let is_full = || (running("pay") == 3).then_some(());
+    assert!(until(PATIENCE, is_full).is_some(), "it takes the shared one too");
+    mill.run(&["workers"]).ok().says("pay=3");
+    stop(worker);
+}
+
+#[test]
+fn a_queue_has_slots_of_its_own_on_sqlite() {
+    let mill = Mill::sqlite();
+    keeps_slots_for_a_queue(&mill, &|args| mill.command(args));
+}
+
+#[test]
+fn a_queue_has_slots_of_its_own_on_postgres() {
+    let mill = Mill::postgres();
+    keeps_slots_for_a_queue(&mill, &|args| mill.command(args));
+}
+
+#[test]
+fn a_queue_has_slots_of_its_own_on_a_server() {
+    for mill in [Mill::sqlite(), Mill::postgres()] {
+        let (server, url) = mill.serve(&[]);
+        let place = |args: &[&str]| {
+            let mut command = mill.command(args);
+            command.env_remove("TIDEMILL_STORE").env("TIDEMILL_SERVER", &url);
+            command
+        };
+        keeps_slots_for_a_queue(&mill, &place);
+        stop(server);
+    }
+}
+
+#[test]
+fn slots_that_contradict_each_other_are_refused() {
+    let mill = Mill::sqlite();
+    let work =
+        |rest: &[&str]| mill.run(&[&["work", "--exec", "cat", "--kind", "k"], rest].concat());
+    work(&["--dedicated", "pay"]).code(2).says("such as pay=5");
+    work(&["--dedicated", "pay=0"]).code(2).says("at least 1");
+    work(&["--dedicated", "pay=1,pay=2"]).code(2).says("pay has dedicated slots twice");
+    work(&["--queue", "*", "--dedicated", "pay=5"]).code(2).says("--dedicated pay=5+");
+    work(&["--dedicated", "default=5"]).code(2).says("shares with default");
+    work(&["--queue", ""]).code(2);
+    fs::write(mill.file("tidemill.toml"), "[work]\ndedicated = [\"pay=5\", \"pay=6\"]\n").unwrap();
+    work(&[]).code(2).says("pay has dedicated slots twice");
+    fs::write(mill.file("tidemill.toml"), "[work]\ndedicated = \"pay=none\"\n").unwrap();
+    work(&[]).code(2).says("config_invalid").says("work.dedicated");
+    assert!(!Path::new(&mill.file("test.db")).exists(), "nothing was opened");
 }

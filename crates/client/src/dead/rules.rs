@@ -45,7 +45,7 @@ impl Dead<'_> {
     }
 
     /// Takes a rule away.
-    pub async fn remove_rule(&self, name: &str) -> Result<()> {
+    pub async fn delete_rule(&self, name: &str) -> Result<()> {
         self.0.told(self.0.request(Method::DELETE, &path(["dead", "rules", name]))).await
     }
 }

@@ -72,7 +72,7 @@ async fn what_the_engine_says_of_the_dead_the_client_says(kit: Kit) {
     };
     client.set_rule(rule.clone()).await.unwrap();
     assert_eq!(client.rules().await.unwrap(), [rule]);
-    client.remove_rule("a/b").await.unwrap();
+    client.delete_rule("a/b").await.unwrap();
     assert_eq!(mill.rules().await.unwrap(), []);
 
     assert!(client.replay_one(ids[0], "me", Some("[2.50]")).await.unwrap());

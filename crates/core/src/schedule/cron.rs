@@ -4,7 +4,10 @@
 //! week). What happens where a clock is put forward or back is not decided here but in `slot`: this
 //! file knows dates and times of day, and no zone.
 //!
-//! It refuses years, more than six fields, and the one combination that `croner` misreads.
+//! It refuses years, more than six fields, and the one combination that `croner` misreads. What is wrong with an
+//! expression is said by `wrong`, in our words.
+
+mod wrong;
 
 use croner::parser::{CronParser, Seconds, Year};
 use croner::{CronPattern, Weekday};
@@ -37,14 +40,14 @@ impl Cron {
         }
         let parser =
             CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
-        let cron = parser.parse(text).map_err(|error| refused(words(&error.to_string())))?;
+        let cron = parser.parse(text).map_err(|_| refused(wrong::reason(text)))?;
         let pattern = cron.pattern;
         let fields: Vec<&str> = pattern.as_str().split_whitespace().collect();
         let [.., hours, days, _, _] = fields.as_slice() else {
-            return Err(refused("it has fewer than five fields".to_owned()));
+            return Err(refused(wrong::reason(text)));
         };
         if days.contains('W') && days.contains('L') && *days != "LW" {
-            let reason = "the day of month may be `LW` or have `L` and `W` apart, in two schedules";
+            let reason = "its day of month has `L` and `W`; write `LW`, or make two schedules";
             return Err(refused(reason.to_owned()));
         }
         let follows_clock = hours.starts_with('*') || pattern.hours.values().len() == 24;
@@ -114,16 +117,6 @@ impl Cron {
         }
         None
     }
-}
-
-/// What the parser said, as the end of a sentence of ours.
-fn words(said: &str) -> String {
-    let said = said.trim_end_matches('.');
-    let said = ["Invalid pattern: ", "Component error: ", "Pattern contains illegal characters: "]
-        .iter()
-        .find_map(|opening| said.strip_prefix(opening))
-        .unwrap_or(said);
-    said.replace("CronPattern", "the expression")
 }
 
 #[cfg(test)]

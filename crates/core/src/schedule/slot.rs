@@ -84,6 +84,12 @@ impl Slots {
         None
     }
 
+    /// Whether there would be slots after `after`, were their dates not excepted.
+    pub fn is_all_excepted(&self, after: Timestamp) -> bool {
+        let all = Self { except: Vec::new(), ..self.clone() };
+        self.next(after).is_none() && all.next(after).is_some()
+    }
+
     /// The next `n` slots after `after`.
     pub fn upcoming(&self, after: Timestamp, n: usize) -> Vec<Timestamp> {
         let first = self.next(after);
@@ -276,6 +282,14 @@ mod tests {
         };
         let all = slots(&bounded, "2020-01-01T00:00:00Z", 10);
         assert_eq!(all, ["02 12:00 +00:00", "05 12:00 +00:00"], "the end itself is outside");
+        let slots = Slots::of(&bounded).unwrap();
+        for (after, expected) in [("01-01", false), ("01-05", false), ("01-06", false)] {
+            let after = format!("2026-{after}T12:00:00Z").parse().unwrap();
+            assert_eq!(slots.is_all_excepted(after), expected, "{after}");
+        }
+        let except = vec!["2026-01-05".parse().unwrap()];
+        let slots = Slots::of(&Definition { except, ..bounded }).unwrap();
+        assert!(slots.is_all_excepted("2026-01-04T12:00:00Z".parse().unwrap()));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use tidemill::store::view::AttemptView;
 use tidemill::{CancelAnswer, Enqueue, JobFilter, JobView, Receipt, Retried, Signal};
 use tidemill_core::job::edit::{Changes, FIXED};
-use tidemill_core::why::Why;
+use tidemill_core::why::{Gate, KeyHolder, Why};
 use tidemill_core::{JobId, State as JobState, Wish};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -430,7 +430,16 @@ async fn why(
     Named(id): Named<JobId>,
 ) -> Answer<Json<Explained>> {
     caller.check_job(&app, id).await?;
-    let why = app.mill.why(id).await?;
+    let mut why = app.mill.why(id).await?;
+    for gate in &mut why.gates {
+        // A unique key may be held by a job that is not this caller's to know.
+        if let Gate::Blocked { holder } = gate
+            && let Some(KeyHolder { id, .. }) = *holder
+            && caller.check_job(&app, id).await.is_err()
+        {
+            *holder = None;
+        }
+    }
     let sentences = why.gates.iter().map(ToString::to_string).collect();
     Ok(Json(Explained { why, sentences }))
 }

@@ -22,7 +22,7 @@ use crate::problem::{Answer, Refusal};
 const DELAY_MAX: Duration = Duration::from_hours(24 * 365);
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(set, remove))
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(set, delete))
 }
 
 /// The rules, by name, as far as the caller reaches.
@@ -95,14 +95,14 @@ async fn set(
 }
 
 /// Takes a rule away; one that is not there is gone already.
-#[utoipa::path(delete, path = "/v1/dead/rules/{name}", operation_id = "remove_rule", tag = "dead",
+#[utoipa::path(delete, path = "/v1/dead/rules/{name}", operation_id = "delete_rule", tag = "dead",
     params(("name" = String, Path)), responses((status = 204, description = "It is gone")))]
-async fn remove(
+async fn delete(
     State(app): State<Arc<App>>,
     caller: Caller,
     Named(name): Named<String>,
 ) -> Answer<StatusCode> {
     check(&app, &caller, &name).await?;
-    app.mill.dead().remove_rule(&name).await?;
+    app.mill.dead().delete_rule(&name).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tidemill::store::schedule::Fired;
 use tidemill::store::{FireView, ScheduleView};
-use tidemill::{Backfill, ComingSlot, PastSlot, ScheduleWish};
+use tidemill::{Backfill, ComingSlot, PastSlot, Ran, ScheduleWish};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -220,14 +220,14 @@ async fn resume(
 /// Makes its job now, beside its slots, also while it rests. Its policy for overlaps holds.
 #[utoipa::path(post, path = "/v1/schedules/{name}/run", operation_id = "run_schedule", tag = "schedules",
     params(("name" = String, Path)), responses(
-        (status = 200, body = Fired),
+        (status = 200, body = Ran),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "There is none"),
     ))]
 async fn run(
     State(app): State<Arc<App>>,
     caller: Caller,
     Named(name): Named<String>,
-) -> Answer<Json<Fired>> {
+) -> Answer<Json<Ran>> {
     seen(&app, &caller, &name).await?;
     Ok(Json(app.mill.schedules().run_now(&name).await?))
 }

@@ -70,7 +70,7 @@ const OPERATE: &[&str] = &[
     "note_dead",
     "replay_dead",
     "set_rule",
-    "remove_rule",
+    "delete_rule",
     "plan_dead",
     "apply_plan",
     "undo_plan",

@@ -1,7 +1,13 @@
 //! Jobs, from their enqueue to their end.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::json;
+use tidemill::{Grant, Payload, Role, Settings};
+use tidemill_testkit::eventually::eventually;
+use tokio::sync::Notify;
 
 use super::kit::Kit;
 
@@ -17,6 +23,8 @@ over_both_stores!(
     a_dead_job_is_let_go_again_with_another_payload,
     a_job_that_waits_is_changed_and_what_stays_is_named,
     it_is_told_why_a_job_is_not_running,
+    who_holds_a_unique_key_is_told_to_those_who_may_know,
+    a_job_that_a_full_queue_diverts_says_where_it_is,
     a_duplicate_is_told_which_job_it_is_of,
     a_full_queue_says_when_to_come_back,
 );
@@ -206,6 +214,66 @@ async fn it_is_told_why_a_job_is_not_running(kit: Kit) {
         .collect();
     assert!(gates.contains(&"paused"), "{why}");
     assert_eq!(why["sentences"].as_array().unwrap().len(), gates.len());
+    kit.close().await;
+}
+
+async fn who_holds_a_unique_key_is_told_to_those_who_may_know(kit: Kit) {
+    let kit = kit.closed().await;
+    let of = |queues: &[&str]| Grant {
+        queues: queues.iter().map(|queue| (*queue).to_owned()).collect(),
+        ..Grant::new(Role::Operator)
+    };
+    let all = kit.credential("all", of(&[])).await;
+    let some = kit.credential("some", of(&["mine"])).await;
+    let go = Arc::new(Notify::new());
+    let held = Arc::clone(&go);
+    let handler = move |payload: Payload, _| {
+        let held = Arc::clone(&held);
+        async move {
+            held.notified().await;
+            Ok(payload)
+        }
+    };
+    let worker = kit.mill.worker().queues(["*"]).handle_raw("k", Settings::default(), handler);
+    let worker = worker.start().await.unwrap();
+    let wish = |queue: &str| json!({ "kind": "k", "queue": queue, "unique_key": "u", "on_duplicate": "run_once_more" });
+    let post = async |queue: &str| {
+        let told = kit.ask(&all, Method::POST, "/v1/jobs", wish(queue)).await.is(201);
+        told.body["id"].as_str().unwrap().to_owned()
+    };
+    let get = async |secret: &str, path: &str| {
+        kit.ask(secret, Method::GET, path, json!(null)).await.is(200).body
+    };
+    let first = post("other").await;
+    eventually("it runs", Duration::from_secs(20), async || {
+        (get(&all, &format!("/v1/jobs/{first}")).await["state"] == "running").then_some(())
+    })
+    .await;
+    let path = format!("/v1/jobs/{}/why", post("mine").await);
+    let why = get(&all, &path).await;
+    let holder = json!({ "gate": "blocked", "holder": { "id": first, "state": "running" } });
+    assert_eq!(why["gates"][0], holder, "{why}");
+    assert!(why["sentences"][0].as_str().unwrap().contains(&first), "{why}");
+    let why = get(&some, &path).await;
+    assert_eq!(why["gates"][0], json!({ "gate": "blocked", "holder": null }), "{why}");
+    assert!(!why.to_string().contains(&first), "{why}");
+    go.notify_one();
+    go.notify_one();
+    worker.stop().await;
+    kit.close().await;
+}
+
+async fn a_job_that_a_full_queue_diverts_says_where_it_is(kit: Kit) {
+    let rules = json!({ "depth_max": 1, "overflow": { "policy": "divert", "queue": "spill" } });
+    kit.send(Method::PUT, "/v1/queues/mail/rules", &[], rules).await.is(200);
+    let wish = json!({ "kind": "echo", "queue": "mail" });
+    let told = kit.post("/v1/jobs", wish.clone()).await.is(201).body;
+    assert_eq!((&told["answer"], &told["queue"]), (&json!("enqueued"), &json!(null)));
+    let told = kit.post("/v1/jobs", wish.clone()).await.is(201).body;
+    assert_eq!((&told["answer"], &told["queue"]), (&json!("diverted"), &json!("spill")));
+    let batch = json!({ "jobs": [wish] });
+    let told = kit.post("/v1/jobs/batch", batch).await.body;
+    assert!(told.to_string().contains(r#""queue":"spill""#), "{told}");
     kit.close().await;
 }
 

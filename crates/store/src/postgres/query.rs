@@ -2,7 +2,8 @@
 //!
 //! A page is found by the shortest way its state offers, and then seen in one statement.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+
 use tidemill_core::{ErrorClass, JobId, State, Token, WorkerId};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -20,6 +21,8 @@ const UNFINISHED: Statement = sql!("count_unfinished");
 const READY_DEPTH: Statement = sql!("count_sheaves", INT8);
 
 const UNFINISHED_OF: Statement = sql!("select_unfinished_of", UUID_ARRAY);
+const QUEUES_OF: Statement = sql!("select_queues_of", UUID_ARRAY);
+const KEY_HOLDER: Statement = sql!("select_key_holder", UUID);
 const LOOK_END: Statement = sql!("look_end", UUID, INT8);
 const JOBS_ANY: Statement = sql!("list_jobs", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, UUID);
 const JOBS_DONE: Statement = sql!("list_done", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, UUID);
@@ -45,6 +48,19 @@ pub(crate) async fn unfinished_of(db: &Db, ids: &[JobId]) -> Result<HashSet<JobI
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let rows = db.read(&UNFINISHED_OF, &[&ids]).await?;
     Ok(rows.iter().map(|row| JobId(row.get(0))).collect())
+}
+
+/// The queues in which these jobs are.
+pub(crate) async fn queues_of(db: &Db, ids: &[JobId]) -> Result<HashMap<JobId, String>> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let rows = db.read(&QUEUES_OF, &[&ids]).await?;
+    Ok(rows.iter().map(|row| (JobId(row.get(0)), row.get(1))).collect())
+}
+
+/// Who holds the unique key that a job is kept for.
+pub(crate) async fn key_holder(db: &Db, id: JobId) -> Result<Option<JobId>> {
+    let rows = db.read(&KEY_HOLDER, &[&id.0]).await?;
+    Ok(rows.first().map(|row| JobId(row.get(0))))
 }
 
 /// A page of jobs, newest first.

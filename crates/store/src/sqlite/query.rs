@@ -33,6 +33,24 @@ pub(super) fn unfinished_of(conn: &Connection, ids: Vec<JobId>) -> Result<HashSe
     Ok(unfinished)
 }
 
+/// The queues in which these jobs are.
+pub(super) fn queues_of(conn: &Connection, ids: &[JobId]) -> Result<HashMap<JobId, String>> {
+    let mut select = conn.prepare_cached(include_str!("sql/select_queues_of.sql"))?;
+    let mut queues = HashMap::new();
+    for id in ids {
+        if let Some(queue) = select.query_one([id.0.as_bytes()], |row| row.get(0)).optional()? {
+            queues.insert(*id, queue);
+        }
+    }
+    Ok(queues)
+}
+
+/// Who holds the unique key that a job is kept for.
+pub(super) fn key_holder(conn: &Connection, id: JobId) -> Result<Option<JobId>> {
+    let mut select = conn.prepare_cached(include_str!("sql/select_key_holder.sql"))?;
+    Ok(select.query_one([id.0.as_bytes()], |row| job_id(row, 0)).optional()?)
+}
+
 fn view(
     conn: &Connection,
     now: i64,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tidemill_core::{
-    Due, NewJob, OnDead, OnDuplicate, Options, Overflow, Payload, Priority, QueueRules, Scope,
-    Settlement, State,
+    Due, JobId, NewJob, OnDead, OnDuplicate, Options, Overflow, Payload, Priority, QueueRules,
+    Scope, Settlement, State,
 };
 use tidemill_store::{Error, Full, Receipt};
 use tidemill_testkit::eventually::eventually;
@@ -275,6 +275,10 @@ async fn a_full_queue_diverts_once(kit: &Kit) {
     }
     let fits = kit.put(job("k")).await;
     assert_eq!(kit.view(fits).await.job.queue, "default");
+    let asked = vec![ids[0], fits, JobId::new()];
+    let queues = kit.store.queues_of(asked).await.unwrap();
+    let expected = [(ids[0], "spill"), (fits, "default")].map(|(id, queue)| (id, queue.to_owned()));
+    assert_eq!(queues, expected.into());
     let full = refused(kit, vec![job("k")]).await;
     assert_eq!(full.queue, "spill", "one hop, no more");
     let worker = kit.worker().await;

@@ -83,7 +83,7 @@ impl Kit {
 
     /// Enqueues one.
     pub async fn enqueue(&self, job: NewJob) -> Receipt {
-        self.store.enqueue(vec![job]).await.unwrap()[0]
+        self.store.enqueue(vec![job]).await.unwrap()[0].clone()
     }
 
     /// Enqueues one that no other stands in the way of.

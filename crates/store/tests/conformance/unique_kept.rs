@@ -39,6 +39,7 @@ async fn kept(kit: &Kit) -> (WorkerId, Claim, JobId) {
     assert_eq!(kit.enqueue(next).await, Receipt::Kept { id });
     assert_eq!(kit.state(id).await, State::Blocked);
     assert!(kit.take(worker, 9).await.jobs.is_empty(), "not while the other runs");
+    assert_eq!(kit.store.key_holder(id).await.unwrap(), Some(ids(&claim)[0]));
     (worker, claim, id)
 }
 
@@ -47,6 +48,7 @@ async fn the_kept_job_comes_after_every_end(kit: &Kit) {
         let (worker, claim, next) = kept(kit).await;
         assert_eq!(kit.settle(worker, &claim, end).await, Settled::Accepted);
         assert_eq!(kit.state(next).await, State::Ready);
+        assert_eq!(kit.store.key_holder(next).await.unwrap(), None, "it holds the key itself");
         kit.run_to(next, done()).await;
     }
     let (worker, claim, next) = kept(kit).await;

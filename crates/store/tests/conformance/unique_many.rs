@@ -38,7 +38,11 @@ async fn duplicates_inside_one_batch_are_seen(kit: &Kit) {
             OnDuplicate::Replace | OnDuplicate::Debounce => Receipt::Replaced { id },
             _ => Receipt::Joined { id },
         };
-        assert_eq!(receipts, [Receipt::Enqueued { id }, later, later], "{policy:?}");
+        assert_eq!(
+            receipts,
+            [Receipt::Enqueued { id }, later.clone(), later.clone()],
+            "{policy:?}"
+        );
         let replaced = matches!(later, Receipt::Replaced { .. });
         let text = if replaced { "3" } else { "1" };
         assert_eq!(kit.view(id).await.job.payload.as_str(), text, "{policy:?}");
@@ -93,7 +97,7 @@ async fn fifty(kit: &Kit, job: impl Fn() -> NewJob) -> Vec<Receipt> {
         .map(|n| {
             let store = Arc::clone(if n % 2 == 0 { &kit.store } else { &other });
             let job = job();
-            tokio::spawn(async move { store.enqueue(vec![job]).await.unwrap()[0] })
+            tokio::spawn(async move { store.enqueue(vec![job]).await.unwrap()[0].clone() })
         })
         .collect();
     let mut receipts = Vec::new();

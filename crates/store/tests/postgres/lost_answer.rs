@@ -41,7 +41,7 @@ async fn an_enqueue_with_a_key_is_no_duplicate_of_itself() {
         let unique = UniqueKey { key, scope: Scope::Forever, on_duplicate, force: false };
         let job = NewJob { unique: Some(unique), ..job() };
         proxy.lose_answer_to("Writes a batch");
-        let receipt = lossy.enqueue(vec![job.clone()]).await.unwrap()[0];
+        let receipt = lossy.enqueue(vec![job.clone()]).await.unwrap()[0].clone();
         assert_eq!(receipt, Receipt::Enqueued { id: job.id }, "{on_duplicate:?}");
     }
     assert_eq!(store.unfinished().await.unwrap().waiting, 6);

@@ -137,7 +137,7 @@ impl Dead<'_> {
     }
 
     /// Takes a rule away.
-    pub async fn remove_rule(&self, name: &str) -> Result<()> {
+    pub async fn delete_rule(&self, name: &str) -> Result<()> {
         Ok(self.0.0.store.set_redrive_rule(name, None).await?)
     }
 }

@@ -22,7 +22,8 @@ impl Tidemill {
     /// Enqueues one job. When it answers, the job is durable. Many concurrent calls share a commit.
     ///
     /// A queue that is full overflows as its rules say; by default it refuses (`queue_full`), and
-    /// [`Error::retry_after`] says when to try again.
+    /// [`Error::retry_after`] says when to try again. One that diverts says where the job went
+    /// ([`Receipt::Diverted`]).
     ///
     /// A job that lacks the tenant or key by which a limit counts it is refused (`key_missing`), unless the limit
     /// lets such jobs pass.
@@ -31,7 +32,7 @@ impl Tidemill {
         let job = self.checked(job.into())?;
         let id = job.id;
         let receipts = self.write(vec![job]).await?;
-        Ok(receipts.first().copied().unwrap_or(Receipt::Enqueued { id }))
+        Ok(receipts.into_iter().next().unwrap_or(Receipt::Enqueued { id }))
     }
 
     /// Enqueues many jobs in one transaction: all or none. Answers stand in the order of the jobs.
@@ -47,6 +48,7 @@ impl Tidemill {
     /// Enqueues in the caller's own transaction: roll back and there is no job, commit and there
     /// is. Nothing but one statement runs on the connection. Call [`wake`](Self::wake) after the
     /// commit to have it start at once; else it starts when a worker next looks, within a second.
+    /// Where a full queue diverts it to is not told here, but by its view, after the commit.
     pub async fn enqueue_in<'t>(
         &self,
         target: impl Target<'t>,
@@ -56,7 +58,7 @@ impl Tidemill {
         let job = self.checked(job.into())?;
         let id = job.id;
         let receipts = self.write_in(target, vec![job]).await?;
-        Ok(receipts.first().copied().unwrap_or(Receipt::Enqueued { id }))
+        Ok(receipts.into_iter().next().unwrap_or(Receipt::Enqueued { id }))
     }
 
     /// Enqueues many jobs in the caller's own transaction.
@@ -83,7 +85,7 @@ impl Tidemill {
         self.0.keys.hide_job(&mut job)?;
         let id = job.id;
         let receipts = tidemill_store::sqlite::adapter::enqueue_in_rusqlite(connection, &[job])?;
-        Ok(receipts.first().copied().unwrap_or(Receipt::Enqueued { id }))
+        Ok(receipts.into_iter().next().unwrap_or(Receipt::Enqueued { id }))
     }
 
     /// Tells workers that this queue may have jobs. Needed only after a commit of one's own.
@@ -138,8 +140,9 @@ impl Tidemill {
         }
         self.check_told(&jobs).await?;
         let (number, sorts) = (jobs.len(), self.0.measures.sorts(jobs.iter()));
+        let may_divert = self.may_divert(&jobs);
         let answer = verb("enqueue", number, full_is_no_failure(self.put(jobs))).await?;
-        counted(&sorts, answer)
+        Ok(self.diverted(may_divert, counted(&sorts, answer)?).await)
     }
 
     async fn write_in<'t>(

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use tidemill_core::{NewJob, Overflow, RuleBook};
+use tidemill_core::{JobId, NewJob, Overflow, RuleBook};
 use tidemill_store::{Error, Full, Hint, Receipt, Result};
 use tokio::sync::Mutex as Line;
 use tokio::sync::broadcast::Receiver;
@@ -71,6 +71,45 @@ impl Rooms {
 }
 
 impl Tidemill {
+    /// Which of these jobs a full queue would send elsewhere, by the rules as they are known here; with the queues they
+    /// ask for.
+    pub(crate) fn may_divert(&self, jobs: &[NewJob]) -> HashMap<JobId, String> {
+        let book = self.0.rooms.book();
+        let diverts =
+            |queue: &str| book.of(queue).is_some_and(|rules| rules.overflow.divert().is_some());
+        let meant = jobs.iter().filter(|job| job.line().is_none() && diverts(&job.queue));
+        meant.map(|job| (job.id, job.queue.clone())).collect()
+    }
+
+    /// Says where those are that were diverted. They are written by now, so whoever cannot look says less, and fails
+    /// nobody.
+    pub(crate) async fn diverted(
+        &self,
+        asked: HashMap<JobId, String>,
+        receipts: Vec<Receipt>,
+    ) -> Vec<Receipt> {
+        if asked.is_empty() {
+            return receipts;
+        }
+        let mut found = match self.0.store.queues_of(asked.keys().copied().collect()).await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::debug!(%error, "where jobs were diverted to could not be looked up");
+                return receipts;
+            }
+        };
+        let told = |receipt| match receipt {
+            Receipt::Enqueued { id } => match found.remove(&id) {
+                Some(queue) if asked.get(&id).is_some_and(|asked| *asked != queue) => {
+                    Receipt::Diverted { id, queue }
+                }
+                _ => Receipt::Enqueued { id },
+            },
+            other => other,
+        };
+        receipts.into_iter().map(told).collect()
+    }
+
     /// Writes jobs, and waits for room as long as the rule of a full queue allows.
     pub(crate) async fn put(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>> {
         if !self.may_wait() {

@@ -71,7 +71,12 @@ impl Schedules<'_> {
                 return known.ok_or(Error::ScheduleUnknown { name });
             };
             if starts_over(&change) {
-                return Err(Invalid::ScheduleOver { name, now }.into());
+                let is_never = slots.is_all_excepted(now);
+                return Err(if is_never {
+                    Invalid::ScheduleNeverFires { name, excepted: true }.into()
+                } else {
+                    Invalid::ScheduleOver { name, now }.into()
+                });
             }
             if self.change("set_schedule", vec![change]).await? {
                 return self.get(&name).await;

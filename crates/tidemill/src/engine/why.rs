@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use tidemill_core::flow::StepState;
 use tidemill_core::gate::GateView;
 use tidemill_core::queue::{RuleBook, matches};
-use tidemill_core::why::{COUNTED_MAX, Gate, LaneView, Why};
+use tidemill_core::why::{COUNTED_MAX, Gate, KeyHolder, LaneView, Why};
 use tidemill_core::{JobId, QueueLimit, State};
 use tidemill_store::flow::Input;
 use tidemill_store::{JobView, LineView, Store, WorkerView};
@@ -25,7 +25,7 @@ impl Tidemill {
             let LineView { key, ahead, head, dead } = line;
             gates = vec![Gate::Line { key, ahead, head, dead }];
         }
-        if gates == [Gate::Blocked]
+        if gates == [KEPT]
             && let Some(gate) = in_flow(store.as_ref(), &view).await?
         {
             gates = vec![gate];
@@ -33,8 +33,11 @@ impl Tidemill {
         if matches!(view.state, State::Blocked | State::Scheduled)
             && let Some(gate) = of_run(store.as_ref(), id).await?
         {
-            gates.retain(|gate| *gate != Gate::Blocked);
+            gates.retain(|gate| *gate != KEPT);
             gates.push(gate);
+        }
+        if let Some(gate) = gates.iter_mut().find(|gate| **gate == KEPT) {
+            *gate = Gate::Blocked { holder: holder(store.as_ref(), id).await? };
         }
         let mut expected_at = None;
         if matches!(view.state, State::Scheduled | State::Ready | State::Blocked) {
@@ -55,6 +58,16 @@ impl Tidemill {
         }
         Ok(Why { id, state: view.state, gates, expected_at })
     }
+}
+
+/// What a job that is blocked waits for, until something else is known.
+const KEPT: Gate = Gate::Blocked { holder: None };
+
+/// The job that one is kept for after.
+async fn holder(store: &dyn Store, id: JobId) -> Result<Option<KeyHolder>> {
+    let Some(id) = store.key_holder(id).await? else { return Ok(None) };
+    let view = store.job(id).await?;
+    Ok(view.map(|view| KeyHolder { id, state: view.state }))
 }
 
 /// Whose turn it is, by band and by tenant.
@@ -152,7 +165,7 @@ async fn limited(store: &dyn Store, book: &RuleBook, view: &JobView) -> Result<V
 fn standing(view: &JobView) -> Option<Gate> {
     match view.state {
         State::Ready => None,
-        State::Blocked => Some(Gate::Blocked),
+        State::Blocked => Some(KEPT),
         State::Scheduled => {
             let at = view.due_at?;
             Some(Gate::Due { at, attempt: view.attempt })

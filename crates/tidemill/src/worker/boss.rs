@@ -221,7 +221,7 @@ impl Boss {
         let job = boss.checked(job)?;
         let id = job.id;
         let receipts = boss.broker.enqueue(vec![job]).await?;
-        Ok(receipts.first().copied().unwrap_or(Receipt::Enqueued { id }))
+        Ok(receipts.into_iter().next().unwrap_or(Receipt::Enqueued { id }))
     }
 
     /// A page of runs, for a replay.

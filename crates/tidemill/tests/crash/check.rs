@@ -36,7 +36,7 @@ impl Books<'_> {
     pub fn audit(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         for (id, receipt) in &self.history.acks {
-            wrong.extend(self.lost(*id, *receipt));
+            wrong.extend(self.lost(*id, receipt));
         }
         for view in self.jobs.values() {
             wrong.extend(self.unexpected(view));
@@ -59,7 +59,7 @@ impl Books<'_> {
     }
 
     /// What was acknowledged is there, and what was refused is not.
-    fn lost(&self, id: JobId, receipt: Receipt) -> Option<String> {
+    fn lost(&self, id: JobId, receipt: &Receipt) -> Option<String> {
         let stands = self.jobs.contains_key(&receipt.id());
         let own = self.jobs.contains_key(&id);
         (!stands || own != receipt.is_new())

@@ -114,7 +114,7 @@ impl Desk {
 
     fn acknowledge(&self, ids: &[JobId], receipts: &[Receipt]) {
         for (id, receipt) in ids.iter().zip(receipts) {
-            self.acks.write(&Ack { id: *id, receipt: *receipt });
+            self.acks.write(&Ack { id: *id, receipt: receipt.clone() });
         }
     }
 

@@ -128,7 +128,7 @@ async fn rule_redrives_what_it_matches_and_no_more_often_than_it_may(kit: Kit) {
         tend(&mill).await.unwrap();
         assert_eq!(drain(broken(mill.worker())).await.unwrap().dead, redriven);
     }
-    mill.dead().remove_rule("lost users").await.unwrap();
+    mill.dead().delete_rule("lost users").await.unwrap();
     assert!(mill.dead().rules().await.unwrap().is_empty());
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use tidemill::core::why::{Holder, Trend};
 use tidemill::store::Error as StoreError;
-use tidemill::{Enqueue, Error, Overflow, State, Tidemill, testing};
+use tidemill::{Enqueue, Error, JobId, Overflow, Receipt, State, Tidemill, testing};
 use tidemill_testkit::eventually::eventually;
 use tokio::time::timeout;
 
@@ -143,9 +143,16 @@ async fn a_schedule_fires_into_a_full_queue(kit: Kit) {
 async fn diverted_jobs_run_from_where_they_are(kit: Kit) {
     let mill = kit.open().await;
     bound(&mill, "q", 1, Overflow::Divert { queue: "spill".into() }).await;
-    mill.enqueue(echo("q")).await.unwrap();
-    let diverted = mill.enqueue(echo("q")).await.unwrap().id();
+    assert!(matches!(mill.enqueue(echo("q")).await.unwrap(), Receipt::Enqueued { .. }));
+    let given = echo("q").id(JobId::new());
+    let receipt = mill.enqueue(given.clone()).await.unwrap();
+    let (diverted, queue) = (receipt.id(), "spill".to_owned());
+    assert_eq!(receipt, Receipt::Diverted { id: diverted, queue });
     assert_eq!(mill.job(diverted).await.unwrap().unwrap().job.queue, "spill");
+    assert_eq!(mill.enqueue(given).await.unwrap(), receipt, "sent again, it is where it was");
+    let many = mill.enqueue_many([echo("q"), echo("other")]).await.unwrap();
+    assert!(matches!(&many[0], Receipt::Diverted { queue, .. } if queue == "spill"), "{many:?}");
+    assert!(matches!(many[1], Receipt::Enqueued { .. }), "{many:?}");
     let worker = mill.worker().handle(|echo: Echo, _| async move { Ok(echo.text) });
     let running = worker.queues(["spill"]).start().await.unwrap();
     mill.result::<Echo>(diverted, SOON).await.unwrap();

@@ -6,7 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tidemill::store::schedule::{How, What};
 use tidemill::testing::{drain, tend};
-use tidemill::{Backfill, Enqueue, Missed, Overlap, Schedule, State, Tidemill, Unique, slot_of};
+use tidemill::{
+    Backfill, Enqueue, JobFilter, Missed, Overlap, Schedule, State, Tidemill, Unique, slot_of,
+};
 use tidemill_testkit::eventually::eventually;
 
 use super::kit::{Echo, Kit, SOON};
@@ -23,6 +25,8 @@ over_both_stores!(
     bad_schedules_are_refused_and_not_set,
     a_pause_is_not_caught_up,
     a_run_now_makes_a_job_and_keeps_the_policy,
+    each_key_is_told_its_own_time,
+    one_whose_slots_are_all_excepted_never_fires,
     a_backfill_fires_what_its_preview_shows,
     a_backfill_has_bounds,
     a_preview_shows_slots_of_the_wall_clock,
@@ -49,7 +53,7 @@ fn hourly(name: &str) -> Schedule {
 
 /// The slots that the waiting jobs were made for, oldest first.
 async fn slots(mill: &Tidemill) -> Vec<String> {
-    let filter = tidemill::JobFilter { limit: 1000, ..tidemill::JobFilter::default() };
+    let filter = JobFilter { limit: 1000, ..JobFilter::default() };
     let jobs = mill.jobs(&filter).await.unwrap();
     let mut slots: Vec<_> = jobs.iter().filter_map(|view| slot_of(&view.job.options)).collect();
     slots.sort();
@@ -273,6 +277,54 @@ async fn a_run_now_makes_a_job_and_keeps_the_policy(kit: Kit) {
     let history = mill.schedules().history("s", 10).await.unwrap();
     assert!(history.iter().all(|entry| entry.how == How::RunNow));
     assert_eq!(mill.schedules().run_now("t").await.unwrap_err().code(), "schedule_unknown");
+}
+
+async fn each_key_is_told_its_own_time(kit: Kit) {
+    let mill = at_noon(&kit).await;
+    let keys = ["a", "b", "c"];
+    mill.schedules().set(hourly("s").spread_keys(HOUR, keys)).await.unwrap();
+    let coming = mill.schedules().preview("s", 2).await.unwrap();
+    for slot in &coming {
+        let mut told: Vec<_> = slot.keys.iter().map(|own| own.key.as_str()).collect();
+        assert!(slot.keys.is_sorted_by_key(|own| own.due_at), "{slot:?}");
+        assert_eq!(slot.due_at, slot.keys[0].due_at);
+        told.sort_unstable();
+        assert_eq!(told, keys);
+    }
+    kit.advance(HOUR);
+    tend(&mill).await.unwrap();
+    let mut made: Vec<_> = mill.jobs(&JobFilter::default()).await.unwrap();
+    made.sort_by_key(|view| view.due_at);
+    let made: Vec<_> =
+        made.into_iter().map(|view| (view.job.key.unwrap(), view.due_at.unwrap())).collect();
+    let told: Vec<_> = coming[0].keys.iter().map(|own| (own.key.clone(), own.due_at)).collect();
+    assert_eq!(made, told, "as it was told");
+    let ran = mill.schedules().run_now("s").await.unwrap();
+    assert_eq!(ran.keys.iter().map(|own| own.key.as_str()).collect::<Vec<_>>(), keys);
+    for own in &ran.keys {
+        let view = mill.job(own.job.unwrap()).await.unwrap().unwrap();
+        assert_eq!((view.job.key.as_ref(), view.state), (Some(&own.key), State::Ready));
+    }
+    let many = (0..6000).map(|key| key.to_string());
+    let many = Schedule::cron("m", "@hourly", Echo::new("x")).spread_keys(HOUR, many);
+    let coming = mill.schedules().preview_of(many, 10).await.unwrap();
+    assert_eq!((coming.len(), coming[0].keys.len()), (1, 6000), "bounded by its jobs");
+}
+
+async fn one_whose_slots_are_all_excepted_never_fires(kit: Kit) {
+    let mill = at_noon(&kit).await;
+    let daily = |except: &[&str]| {
+        let except: Vec<jiff::civil::Date> =
+            except.iter().map(|date| date.parse().unwrap()).collect();
+        let daily = Schedule::cron("s", "@daily", Echo::new("x"));
+        daily.ends(at("2026-01-03T12:00:00Z")).except(except)
+    };
+    let code = async |schedule| mill.schedules().set(schedule).await.map_err(|e| e.code());
+    let excepted = code(daily(&["2026-01-02", "2026-01-03"])).await.unwrap_err();
+    assert_eq!(excepted, "schedule_never_fires");
+    assert!(code(daily(&["2026-01-02"])).await.is_ok());
+    let over = daily(&[]).ends(at("2026-01-01T00:00:00Z"));
+    assert_eq!(code(over).await.unwrap_err(), "schedule_over");
 }
 
 async fn a_backfill_fires_what_its_preview_shows(kit: Kit) {

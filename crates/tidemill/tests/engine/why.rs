@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill::core::why::Gate;
-use tidemill::{Enqueue, Fail, JobId, Running, Settings, State, Tidemill};
+use tidemill::core::why::{Gate, KeyHolder};
+use tidemill::{
+    Enqueue, Fail, JobId, OnDuplicate, Receipt, Running, Settings, State, Tidemill, Unique,
+};
 use tidemill_testkit::eventually::eventually;
 use tokio::sync::Notify;
 
@@ -19,6 +21,7 @@ over_both_stores!(
     a_full_worker_is_a_matter_of_turns,
     what_runs_or_has_finished_says_so,
     a_retry_says_what_it_waits_for,
+    whoever_holds_the_unique_key_is_named,
 );
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -150,5 +153,40 @@ async fn a_retry_says_what_it_waits_for(kit: Kit) {
     })
     .await;
     assert_eq!(gates(&mill, id).await, [Gate::Due { at, attempt: 1 }]);
+    worker.stop().await;
+}
+
+async fn whoever_holds_the_unique_key_is_named(kit: Kit) {
+    let (mill, go) = (kit.open().await, Arc::new(Notify::new()));
+    let held = Arc::clone(&go);
+    let handler = move |_: Echo, _| {
+        let held = Arc::clone(&held);
+        async move {
+            held.notified().await;
+            Err::<String, _>(Fail::permanent("no"))
+        }
+    };
+    let worker = mill.worker().queues(["q"]).handle(handler).start().await.unwrap();
+    let once = || echo("q").unique(Unique::by_key("u").on_duplicate(OnDuplicate::RunOnceMore));
+    let id = mill.enqueue(once()).await.unwrap().id();
+    eventually("it runs", SOON, async || {
+        (mill.job(id).await.unwrap().unwrap().state == State::Running).then_some(())
+    })
+    .await;
+    let next = mill.enqueue(once()).await.unwrap();
+    let Receipt::Kept { id: next } = next else { panic!("it is kept, not {next:?}") };
+    let holder = Some(KeyHolder { id, state: State::Running });
+    let why = mill.why(next).await.unwrap();
+    assert_eq!(why.gates, [Gate::Blocked { holder }]);
+    assert!(
+        why.to_string().contains(&format!("until {id}, which holds its unique key and is running"))
+    );
+    go.notify_one();
+    mill.wait(id, SOON).await.unwrap();
+    let why = mill.why(id).await.unwrap();
+    assert!(matches!(why.gates[..], [Gate::Finished { state: State::Dead, .. }]), "{why}");
+    assert!(why.to_string().contains("`tidemill dead replay` lets it run again"), "{why}");
+    go.notify_one();
+    mill.wait(next, SOON).await.unwrap();
     worker.stop().await;
 }

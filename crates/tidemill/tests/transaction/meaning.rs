@@ -78,9 +78,9 @@ pub async fn duplicate_does_not_abort_the_transaction(way: impl Way) {
     let first = Ask::new("first").unique("k", OnDuplicate::Reject);
     let asks = [first.clone(), Ask::new("second").unique("k", OnDuplicate::Reject), Ask::new("x")];
     let receipts = way.run(&mill, &asks, End::Commit).await;
-    if let [one, two, three] = receipts[..] {
-        assert_eq!(one, Receipt::Enqueued { id: first.id });
-        assert_eq!(two, Receipt::Rejected { id: first.id });
+    if let [one, two, three] = &receipts[..] {
+        assert_eq!(*one, Receipt::Enqueued { id: first.id });
+        assert_eq!(*two, Receipt::Rejected { id: first.id });
         assert!(three.is_new());
     }
     assert_eq!((texts(&mill).await, way.rows().await), (vec!["first".into(), "x".into()], 2));

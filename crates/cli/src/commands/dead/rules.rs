@@ -27,7 +27,7 @@ enum Verb {
     /// Set a rule by its name
     Set(Set),
     /// Take a rule away
-    Remove {
+    Delete {
         /// The rule
         name: String,
     },
@@ -62,7 +62,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     match args.verb.unwrap_or(Verb::List) {
         Verb::List => list(app).await,
         Verb::Set(set) => change(app, set).await,
-        Verb::Remove { name } => remove(app, &name).await,
+        Verb::Delete { name } => delete(app, &name).await,
     }
 }
 
@@ -116,7 +116,7 @@ async fn change(app: &App, set: Set) -> Outcome {
     Ok(Exit::Ok)
 }
 
-async fn remove(app: &App, name: &str) -> Outcome {
+async fn delete(app: &App, name: &str) -> Outcome {
     let mill = app.open_existing().await?;
     let known = mill.dead().rules().await?.iter().any(|rule| rule.name == name);
     if !known {
@@ -124,7 +124,7 @@ async fn remove(app: &App, name: &str) -> Outcome {
         return Err(Failure::new(Exit::NotFound, "rule_unknown", message)
             .hint("`tidemill dead rules` lists them"));
     }
-    mill.dead().remove_rule(name).await?;
+    mill.dead().delete_rule(name).await?;
     mill.close().await;
     eprintln!("the rule {name} is gone");
     Ok(Exit::Ok)

@@ -97,6 +97,11 @@ impl Wishes {
         self.spread.take().map(|span| span.0)
     }
 
+    /// The id, if one was given.
+    pub fn id(&self) -> Option<JobId> {
+        self.id
+    }
+
     /// The job they describe.
     pub fn job(self, kind: String, payload: String) -> Outcome<Enqueue> {
         let payload = RawValue::from_string(payload).map_err(|error| {

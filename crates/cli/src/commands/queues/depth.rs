@@ -10,7 +10,7 @@ use super::set::{OrNone, change, or_none, some_or_none};
 /// The rules of depth that were given.
 #[derive(Debug, clap::Args)]
 pub struct Depth {
-    /// At most this many jobs wait in it; `none` takes the bound away [default: none]
+    /// At most this many jobs wait in it; `none` takes the bound away, and --overflow with it [default: none]
     #[arg(long = "depth-max", value_name = "JOBS", value_parser = some_or_none)]
     most: Option<OrNone<u64>>,
     /// What becomes of a job that does not fit: reject, wait:DURATION, drop_oldest or divert:QUEUE
@@ -30,15 +30,34 @@ impl Depth {
         !(marks || self.most.is_some() || self.overflow.is_some())
     }
 
+    fn takes_bound(&self) -> bool {
+        matches!(self.most, Some(OrNone(None)))
+    }
+
+    /// What of these rules goes with the bound that is taken away, in words.
+    pub fn lost(&self, before: &QueueRules) -> Vec<String> {
+        let mut lost = Vec::new();
+        if !self.takes_bound() || before.depth_max.is_none() {
+            return lost;
+        }
+        if before.overflow != Overflow::Reject && self.overflow.is_none() {
+            lost.push(format!("the policy of a full queue ({})", then(&before.overflow)));
+        }
+        if let (Some(low), None, None, None) =
+            (before.low_water, before.high_water, self.high, self.low)
+        {
+            lost.push(format!("the low watermark ({})", output::grouped(low)));
+        }
+        lost
+    }
+
     /// Changes what was given; all else stays.
     pub fn apply(&self, rules: &mut QueueRules) {
-        match self.most {
-            Some(OrNone(None)) => {
-                (rules.depth_max, rules.overflow) = (None, Overflow::Reject);
-                (rules.high_water, rules.low_water) = (None, None);
-            }
-            Some(OrNone(depth_max)) => rules.depth_max = depth_max,
-            None => {}
+        change(&mut rules.depth_max, self.most);
+        if self.takes_bound() {
+            // What cannot be without a bound goes with it; watermarks of their own stay.
+            rules.overflow = Overflow::Reject;
+            rules.low_water = rules.low_water.filter(|_| rules.high_water.is_some());
         }
         rules.overflow = self.overflow.clone().unwrap_or_else(|| rules.overflow.clone());
         change(&mut rules.high_water, self.high);
@@ -52,15 +71,20 @@ pub fn said(rules: &QueueRules) -> Option<String> {
     let marks =
         format!("watermarks {} and {}", output::grouped(marks.high), output::grouped(marks.low));
     let Some(depth_max) = rules.depth_max else { return Some(marks) };
-    let then = match &rules.overflow {
+    let then = then(&rules.overflow);
+    Some(format!("full at {}, then {then}, {marks}", output::grouped(depth_max)))
+}
+
+/// What a full queue does.
+fn then(overflow: &Overflow) -> String {
+    match overflow {
         Overflow::Reject => "rejects".to_owned(),
         Overflow::Wait { wait_ms } => {
             format!("waits {}", short(std::time::Duration::from_millis(*wait_ms)))
         }
         Overflow::DropOldest => "drops its oldest".to_owned(),
         Overflow::Divert { queue } => format!("diverts to {queue}"),
-    };
-    Some(format!("full at {}, then {then}, {marks}", output::grouped(depth_max)))
+    }
 }
 
 fn overflow(text: &str) -> Result<Overflow, String> {

@@ -145,6 +145,11 @@ impl Set {
         change(&mut retention.dead_bytes_max, self.retain_dead_bytes);
     }
 
+    /// What goes although it was not named, in words.
+    pub fn lost(&self, before: &QueueRules) -> Vec<String> {
+        self.depth.lost(before)
+    }
+
     /// How jobs are retried; the usual is not kept as a rule.
     fn retry(&self, rules: &mut QueueRules) {
         let (had, usual) = (rules.retry.is_some(), Retry::default());

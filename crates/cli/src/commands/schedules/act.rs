@@ -1,6 +1,6 @@
 //! Acts on a schedule: delete, pause, resume, run now, backfill.
 
-use tidemill::Backfill;
+use tidemill::{Backfill, KeyDue};
 use tidemill_store::schedule::{Fired, What};
 
 use crate::app::App;
@@ -70,10 +70,16 @@ pub async fn run_now(app: &App, name: &str) -> Outcome {
         output::json(&fired);
     }
     match (fired.what, fired.job) {
-        (What::Fired, Some(job)) => {
+        (What::Fired, Some(job)) if fired.keys.is_empty() => {
             if !app.json {
                 output::line(job);
                 eprintln!("enqueued");
+            }
+            Ok(Exit::Ok)
+        }
+        (What::Fired, Some(_)) => {
+            if !app.json {
+                show_keys(&fired.keys);
             }
             Ok(Exit::Ok)
         }
@@ -114,6 +120,17 @@ pub async fn backfill(app: &App, args: &Fill) -> Outcome {
     }
     show(&fired);
     Ok(Exit::Ok)
+}
+
+/// The jobs of a run, one for each key.
+fn show_keys(keys: &[KeyDue]) {
+    let mut table = output::table(&["KEY", "JOB", "DUE"]);
+    for KeyDue { key, job, due_at } in keys {
+        let job = job.map_or_else(String::new, |job| job.to_string());
+        table.add_row([key.clone(), job, due_at.to_string()]);
+    }
+    output::show(&table);
+    eprintln!("{} enqueued", output::count(keys.len() as u64, "job", "jobs"));
 }
 
 fn show(fired: &[Fired]) {

@@ -1,7 +1,7 @@
 //! `tidemill schedules preview`: the next slots, of a schedule or of a rule that is not set yet.
 
 use comfy_table::Cell;
-use tidemill::{ComingSlot, Enqueue, Schedule, Tidemill, Timestamp};
+use tidemill::{ComingSlot, Enqueue, KeyDue, Schedule, Tidemill, Timestamp};
 
 use crate::app::App;
 use crate::commands::schedules::set::{Bounds, When};
@@ -13,7 +13,7 @@ use crate::output;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The schedule; without it, a rule is given
-    #[arg(conflicts_with = "rule")]
+    #[arg(conflicts_with_all = ["rule", "bounds"])]
     name: Option<String>,
     #[command(flatten)]
     when: When,
@@ -54,23 +54,56 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     } else if slots.is_empty() {
         eprintln!("no slot is to come");
     } else {
-        show(&slots, now);
+        show_all(&slots, now);
     }
     Ok(Exit::Ok)
 }
 
-/// Slots in a table.
+/// Slots in a table, each with all of its jobs.
+fn show_all(slots: &[ComingSlot], now: Timestamp) {
+    if slots.iter().all(|slot| slot.keys.is_empty()) {
+        return show(slots, now);
+    }
+    let mut table = output::table(&["SLOT", "WALL CLOCK", "IN", "KEY", "DUE"]);
+    for slot in slots {
+        for KeyDue { key, due_at, .. } in &slot.keys {
+            let [at, local, when] = moment(slot, now);
+            table.add_row([at, local, when, Cell::new(key), due(slot.slot, *due_at)]);
+        }
+    }
+    output::show(&table);
+}
+
+/// Slots in a table, a line for each.
 pub fn show(slots: &[ComingSlot], now: Timestamp) {
     let mut table = output::table(&["SLOT", "WALL CLOCK", "IN", "DUE"]);
     for slot in slots {
-        let due = if slot.due_at == slot.slot {
-            output::quiet("at once")
-        } else {
-            let later = slot.due_at.duration_since(slot.slot).unsigned_abs();
-            Cell::new(format!("{} later", crate::duration::short(later)))
+        let [at, local, when] = moment(slot, now);
+        let due = match slot.keys.as_slice() {
+            [first, .., last] => {
+                let (from, to) = (later(slot.slot, first.due_at), later(slot.slot, last.due_at));
+                let keys = output::count(slot.keys.len() as u64, "key", "keys");
+                Cell::new(format!("{from} to {to} later, {keys}"))
+            }
+            _ => due(slot.slot, slot.due_at),
         };
-        let (at, local) = (Cell::new(slot.slot), Cell::new(&slot.local));
-        table.add_row([at, local, Cell::new(relative(slot.slot, now)), due]);
+        table.add_row([at, local, when, due]);
     }
     output::show(&table);
+}
+
+fn moment(slot: &ComingSlot, now: Timestamp) -> [Cell; 3] {
+    [Cell::new(slot.slot), Cell::new(&slot.local), Cell::new(relative(slot.slot, now))]
+}
+
+fn due(slot: Timestamp, due_at: Timestamp) -> Cell {
+    if due_at == slot {
+        return output::quiet("at once");
+    }
+    Cell::new(format!("{} later", later(slot, due_at)))
+}
+
+/// How long after its slot a job is due.
+fn later(slot: Timestamp, due_at: Timestamp) -> String {
+    crate::duration::short(due_at.duration_since(slot).unsigned_abs()).to_string()
 }

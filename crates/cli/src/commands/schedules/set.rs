@@ -2,6 +2,7 @@
 
 use jiff::civil::Date;
 use tidemill::{Missed, Overlap, Rule, Schedule, Timestamp};
+use tidemill_core::schedule::Template;
 
 use crate::app::App;
 use crate::commands::enqueue::Wishes;
@@ -46,6 +47,7 @@ impl When {
 
 /// What bounds a rule of time.
 #[derive(Debug, Clone, Default, clap::Args)]
+#[group(id = "bounds")]
 pub struct Bounds {
     /// The IANA zone of its wall clock [default: UTC]
     #[arg(long, value_name = "ZONE")]
@@ -135,6 +137,7 @@ fn schedule(mut args: Args) -> Outcome<Schedule> {
     let rule = args.when.rule().ok_or_else(|| {
         Failure::usage("a schedule needs a rule of time").hint("give --cron, --every or --at")
     })?;
+    Template::refuse_id(args.wishes.id())?;
     let window = args.wishes.take_spread();
     let job = args.wishes.job(args.kind, args.payload.unwrap_or_else(|| "null".to_owned()))?;
     let mut schedule = args.bounds.of(Schedule::of(args.name, rule, job).owner(args.owner));

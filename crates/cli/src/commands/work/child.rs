@@ -38,7 +38,7 @@ pub async fn run(
     attempted
 }
 
-/// Sees to it that the end of an attempt is told, also of one that is dropped: its time was over, or its worker stopped.
+/// Sees to it that the end of an attempt is told, also of one that is dropped: its time was over, or its worker stops.
 struct Watch<'a> {
     ticker: &'a Ticker,
     cx: &'a Context,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 use tidemill::{Attempted, Context};
 
+use super::dedicated::Dedicated;
 use super::stderr::Progress;
 use crate::duration::short;
 use crate::output::{self, Paint};
@@ -27,11 +28,14 @@ impl Ticker {
     }
 
     /// The worker starts.
-    pub fn start(&self, kinds: &[String], queues: &[String], slots: usize) {
+    pub fn start(&self, kinds: &[String], queues: &[String], slots: usize, own: &[Dedicated]) {
         if self.terminal && !self.json {
             let (kinds, queues) = (kinds.join(", "), queues.join(", "));
             let jobs = output::count(slots as u64, "job", "jobs");
-            eprintln!("working on {kinds} from {queues}, {jobs} at once; Ctrl-C stops gracefully");
+            let own = own.iter().map(ToString::to_string);
+            let at_once: Vec<_> = std::iter::once(format!("{jobs} at once")).chain(own).collect();
+            let at_once = at_once.join(", ");
+            eprintln!("working on {kinds} from {queues}, {at_once}; Ctrl-C stops gracefully");
         }
     }
 

@@ -65,7 +65,7 @@ pub(crate) async fn signal(
         shared.hint(Hint::Ready { queue });
     }
     for signal in &signals {
-        shared.hint(Hint::Mail { id: receipt.map_or(signal.to, |receipt| receipt.id()) });
+        shared.hint(Hint::Mail { id: receipt.as_ref().map_or(signal.to, Receipt::id) });
     }
     Ok((receipt, answers))
 }
@@ -83,7 +83,7 @@ async fn signal_in(
         receipt = unique::put(conn, now, &text, Depth::Bounded).await?.pop();
         // It may be another one that stands for it.
         for signal in &mut signals {
-            signal.to = receipt.map_or(signal.to, |receipt| receipt.id());
+            signal.to = receipt.as_ref().map_or(signal.to, Receipt::id);
         }
     }
     let jobs: Vec<Uuid> = signals.iter().map(|signal| signal.to.0).collect();

@@ -53,7 +53,7 @@ pub(in crate::sqlite) fn signal(
     let mut answers = Vec::with_capacity(signals.len());
     for Signal { to, name, payload, id } in signals {
         // It may be another one that stands for the job that was to start.
-        let to = receipt.map_or(*to, |receipt| receipt.id());
+        let to = receipt.as_ref().map_or(*to, Receipt::id);
         let mut finished = turn.conn.prepare_cached(include_str!("../sql/is_finished.sql"))?;
         answers.push(if finished.exists([to.0.as_bytes()])? {
             SignalAnswer::Finished

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
-use tidemill_core::Error as Invalid;
 use tidemill_core::schedule::slot::Slots;
 use tidemill_core::schedule::{Definition, Occasion, Overlap};
+use tidemill_core::{Error as Invalid, JobId, NewJob};
 use tidemill_store::ScheduleView;
 use tidemill_store::schedule::{FireAnswer, FireRequest, Fired, HISTORY_MAX, How, SlotJobs, What};
 
@@ -18,6 +18,8 @@ use crate::error::Result;
 pub const BACKFILL_SLOTS_MAX: usize = 1000;
 /// The most slots of one look ahead.
 const PREVIEW_MAX: usize = 1000;
+/// The most jobs of one look ahead at a schedule that makes a job for each key; its first slot is shown whatever.
+const PREVIEW_JOBS_MAX: usize = 10_000;
 
 /// A slot that is to come.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +31,39 @@ pub struct ComingSlot {
     pub local: String,
     /// When its job, or the first of its jobs, is due.
     pub due_at: Timestamp,
+    /// Where it makes a job for each key: when each is due, the first one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<KeyDue>,
+}
+
+/// A job that a schedule makes for one of its keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct KeyDue {
+    /// The key.
+    pub key: String,
+    /// When it is due.
+    pub due_at: Timestamp,
+    /// The job, once there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+}
+
+/// What became of a run beside the slots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Ran {
+    /// When it was asked for.
+    pub slot: Timestamp,
+    /// What became of it.
+    pub what: What,
+    /// The job that stands for it: the first, if it made several.
+    pub job: Option<JobId>,
+    /// How many jobs it made.
+    pub jobs: u32,
+    /// Where it makes a job for each key: each of them. All are due at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<KeyDue>,
 }
 
 /// Slots of the past that are to be fired.
@@ -55,7 +90,7 @@ pub struct PastSlot {
 }
 
 impl Schedules<'_> {
-    /// The next `n` slots, at most 1,000.
+    /// The next `n` slots, at most 1,000; of a schedule that makes a job for each key, as many as have 10,000 jobs.
     pub async fn preview(&self, name: &str, n: usize) -> Result<Vec<ComingSlot>> {
         let view = self.get(name).await?;
         let slots = Slots::of(&view.definition)?;
@@ -63,7 +98,8 @@ impl Schedules<'_> {
         // What it waits for comes first, also when it is late.
         let first = view.next_at.filter(|next| *next <= now && !view.paused);
         let after = first.unwrap_or(now);
-        let upcoming = slots.upcoming(after, n.min(PREVIEW_MAX));
+        let n = slots_max(&view.definition, n);
+        let upcoming = slots.upcoming(after, n);
         let all = first.into_iter().chain(upcoming).take(n);
         Ok(all.map(|slot| coming(&view.definition, &slots, slot)).collect())
     }
@@ -71,21 +107,23 @@ impl Schedules<'_> {
     /// The next `n` slots of a schedule that is not set yet. Checks it; writes nothing.
     pub async fn preview_of(&self, schedule: Schedule, n: usize) -> Result<Vec<ComingSlot>> {
         let (definition, slots) = self.checked(schedule)?;
-        let upcoming = slots.upcoming(self.0.now().await?, n.min(PREVIEW_MAX));
+        let upcoming = slots.upcoming(self.0.now().await?, slots_max(&definition, n));
         Ok(upcoming.into_iter().map(|slot| coming(&definition, &slots, slot)).collect())
     }
 
     /// Makes its job now, beside its slots, also while it rests. The policy for overlaps holds.
-    pub async fn run_now(&self, name: &str) -> Result<Fired> {
+    pub async fn run_now(&self, name: &str) -> Result<Ran> {
         for _ in 0..LOOKS_MAX {
             let view = self.get(name).await?;
             let now = self.0.now().await?;
             let jobs = view.definition.jobs_of(Occasion::RunNow);
+            let keys = if is_keyed(&view.definition) { due(&jobs, now) } else { Vec::new() };
             let slots = vec![SlotJobs { slot: now, jobs }];
             let ask = asked(&view, How::RunNow, slots);
             if let FireAnswer::Done(fired) = self.fire("run_schedule_now", ask).await? {
                 let nothing = Fired { slot: now, what: What::Known, job: None, jobs: 0 };
-                return Ok(fired.first().copied().unwrap_or(nothing));
+                let Fired { slot, what, job, jobs } = fired.first().copied().unwrap_or(nothing);
+                return Ok(Ran { slot, what, job, jobs, keys });
             }
         }
         Err(busy(name))
@@ -178,9 +216,31 @@ fn asked(view: &ScheduleView, how: How, slots: Vec<SlotJobs>) -> FireRequest {
 
 fn coming(definition: &Definition, slots: &Slots, slot: Timestamp) -> ComingSlot {
     let keys = definition.spread.iter().flat_map(|spread| &spread.keys);
-    let first = keys.map(|key| definition.due_at(slot, Some(key))).min();
-    let due_at = first.unwrap_or_else(|| definition.due_at(slot, None));
-    ComingSlot { slot, local: local(slots.zone(), slot), due_at }
+    let due = |key: &String| KeyDue {
+        key: key.clone(),
+        due_at: definition.due_at(slot, Some(key)),
+        job: None,
+    };
+    let mut keys: Vec<_> = keys.map(due).collect();
+    keys.sort_by(|a, b| (a.due_at, &a.key).cmp(&(b.due_at, &b.key)));
+    let due_at = keys.first().map_or_else(|| definition.due_at(slot, None), |first| first.due_at);
+    ComingSlot { slot, local: local(slots.zone(), slot), due_at, keys }
+}
+
+fn is_keyed(definition: &Definition) -> bool {
+    definition.spread.as_ref().is_some_and(|spread| !spread.keys.is_empty())
+}
+
+/// The jobs of a run beside the slots, by their keys.
+fn due(jobs: &[NewJob], now: Timestamp) -> Vec<KeyDue> {
+    let due = |job: &NewJob| Some(KeyDue { key: job.key.clone()?, due_at: now, job: Some(job.id) });
+    jobs.iter().filter_map(due).collect()
+}
+
+/// How many slots are shown at most.
+fn slots_max(definition: &Definition, n: usize) -> usize {
+    let keys = definition.spread.as_ref().map_or(1, |spread| spread.keys.len().max(1));
+    n.min(PREVIEW_MAX).min((PREVIEW_JOBS_MAX / keys).max(1))
 }
 
 /// What the wall clock of a zone shows at a moment.

@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
-use tidemill_core::schedule::{Missed, Overlap, Rule};
+use tidemill_core::schedule::{Missed, Overlap, Rule, Template};
 use tidemill_core::span::Span;
 use tidemill_core::{Error as Invalid, Wish};
 
@@ -79,6 +79,7 @@ impl ScheduleWish {
         if !self.spread_keys.is_empty() && self.spread.is_none() {
             return contradiction("keys are spread over a window; give spread");
         }
+        Template::refuse_id(self.job.id)?;
         let missed: Option<Missed> = self.missed.map(|word| word.parse()).transpose()?;
         let mut schedule = Schedule::of(name, rule, Enqueue::try_from(self.job)?);
         macro_rules! wish {
