@@ -24,6 +24,7 @@ mod conformance {
     mod duty;
     mod edit;
     mod enqueue;
+    mod examine;
     mod flows;
     mod flows_race;
     mod flows_rerun;

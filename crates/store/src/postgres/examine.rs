@@ -31,8 +31,32 @@ pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>> {
         transaction(row),
     ];
     findings.extend(["ready", "lease"].map(|table| bloat(row, table)));
+    findings.extend(FILLED.map(|filled| filling(row, filled)));
     findings.push(listener(shared).await);
     Ok(findings)
+}
+
+/// A table that migrations fill, and that stays as full: how many rows, and what puts them back.
+type Filled = (&'static str, i64, &'static str);
+
+const FILLED: [Filled; 2] = [
+    (
+        "rulebook",
+        1,
+        "its row is gone, and without it nothing is claimed; run `insert into tidemill.rulebook (edition) values \
+         (extract(epoch from now())::int8)`",
+    ),
+    (
+        "turn",
+        16_384,
+        "rows of it are gone, and without them limits by tenant or key let nothing start; run `insert into \
+         tidemill.turn select generate_series(0, 16383) on conflict do nothing`",
+    ),
+];
+
+fn filling(row: &Row, (table, rows, hint): Filled) -> Finding {
+    let found: i64 = row.get(&*format!("{table}_rows"));
+    judged(&format!("table {table}"), format!("{found} of {rows} rows"), found == rows, hint)
 }
 
 fn good(what: &str, found: String) -> Finding {

@@ -31,6 +31,9 @@ pub(super) fn examine(conn: &Connection, file: Option<&Path>) -> Result<Vec<Find
         free(bytes, free_bytes),
         integrity(conn, bytes)?,
     ];
+    if migrate::found(conn)? == migrate::KNOWN {
+        findings.extend(filled(conn)?);
+    }
     findings.extend(file.map(wal));
     findings.extend(file.and_then(disk_bytes).map(disk));
     Ok(findings)
@@ -49,6 +52,25 @@ fn schema(conn: &Connection) -> Result<Finding> {
     let hint = (found != migrate::KNOWN)
         .then(|| format!("this program needs version {}; run `tidemill migrate`", migrate::KNOWN));
     Ok(finding("schema version", found.to_string(), hint))
+}
+
+/// Tables that migrations fill: what was taken out by hand is missed.
+fn filled(conn: &Connection) -> Result<[Finding; 2]> {
+    let rows = conn.query_one(include_str!("sql/examine.sql"), [], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
+    });
+    let (rulebook, bytes) = rows?;
+    let edition = "its row is gone, and without it nothing is claimed; run `insert into tidemill_rulebook (edition) \
+        values (unixepoch())`";
+    let hex = "rows of it are gone, and without them ids are not read that plain SQL gives as text; run `with \
+        recursive b (n) as (select 0 union all select n + 1 from b where n < 255) insert or ignore into tidemill_byte \
+        select n, printf('%02x', n), unhex(printf('%02x', n)) from b`";
+    Ok([filling("rulebook", rulebook, 1, edition), filling("byte", bytes, 256, hex)])
+}
+
+fn filling(table: &str, found: i64, rows: i64, hint: &str) -> Finding {
+    let hint = (found != rows).then(|| hint.to_owned());
+    finding(&format!("table {table}"), format!("{found} of {rows} rows"), hint)
 }
 
 fn journal(conn: &Connection, file: Option<&Path>) -> Result<Finding> {

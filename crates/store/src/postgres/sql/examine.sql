@@ -9,4 +9,5 @@ select version() as version, current_setting('fsync') as fsync,
     (select n_dead_tup from pg_stat_user_tables where schemaname = 'tidemill' and relname = 'ready') as ready_dead,
     (select n_live_tup from pg_stat_user_tables where schemaname = 'tidemill' and relname = 'ready') as ready_live,
     (select n_dead_tup from pg_stat_user_tables where schemaname = 'tidemill' and relname = 'lease') as lease_dead,
+    (select count(*) from tidemill.rulebook) as rulebook_rows, (select count(*) from tidemill.turn) as turn_rows,
     pg_table_size('tidemill.ready') as ready_bytes, pg_table_size('tidemill.lease') as lease_bytes;
