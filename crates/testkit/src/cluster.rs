@@ -29,7 +29,7 @@ const DEATH_MAX: Duration = Duration::from_secs(10);
 const PORT_TRIES: usize = 5;
 /// The folder is gone at once; the files of a long run are too many to wait for.
 const CLEANUP: &str =
-    r#"folder=$1; shift; "$@"; mv -- "$folder" "$folder.gone" && rm -rf -- "$folder.gone" &"#;
+    r#"folder=$1; shift; "$@"; mv -- "$folder" "$folder.gone" && { rm -rf -- "$folder.gone" & }"#;
 
 /// A running (or crashed, or stopped) PostgreSQL server in a temporary folder.
 #[derive(Debug)]

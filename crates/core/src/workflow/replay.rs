@@ -115,6 +115,8 @@ pub struct Replay {
     fresh: Vec<(u32, Entry)>,
     forget: Vec<u32>,
     next: u32,
+    /// Before this number the journal is a copy, without children that nobody had waited for.
+    copied: u32,
     in_flight: bool,
     /// The code has differed from the journal.
     is_astray: bool,
@@ -153,6 +155,13 @@ impl Replay {
         replay
     }
 
+    /// The same of a fork, whose journal is a copy up to this number. Children that the other run had started and not
+    /// waited for are not in it: they are started anew.
+    #[must_use]
+    pub fn copied(self, until: u32) -> Self {
+        Self { copied: until, ..self }
+    }
+
     fn learn(&mut self, number: u32, entry: Entry) {
         let key = entry.key().to_owned();
         self.count(number, &entry);
@@ -162,8 +171,11 @@ impl Replay {
         match entry {
             Entry::Began(began) => {
                 (kept.word, kept.began, kept.hash) = ("step", true, began.hash);
-                // The try that was put off has begun.
-                (kept.once, kept.again_at) = (began.once, None);
+                kept.once = began.once;
+                if began.once {
+                    // The try that was put off has begun.
+                    kept.again_at = None;
+                }
             }
             Entry::Failed { tries, again_at, .. } => {
                 (kept.word, kept.tries, kept.again_at) = ("step", tries, Some(again_at));
@@ -250,7 +262,8 @@ impl Replay {
         let op = match ask {
             _ if kept.ended => Op::Told,
             ask if ask.is_at_once() => {
-                if kept.word.is_empty() && !self.is_at_end() {
+                let is_anew = matches!(ask, Ask::Start { .. }) && self.place() < self.copied;
+                if kept.word.is_empty() && !self.is_at_end() && !is_anew {
                     Op::Held(ask)
                 } else {
                     return Ok(self.at_once(key, kept, ask));

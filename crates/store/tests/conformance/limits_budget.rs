@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use tidemill_core::gate::{Counts, QueueLimit};
+use tidemill_core::gate::{Counts, Per, QueueLimit};
 use tidemill_core::{NewJob, Priority};
 use tidemill_store::request::Share;
 use tidemill_store::{Claim, ClaimRequest};
 
 use super::kit::{Kit, SECOND, ask, job, lanes, retry};
-use super::limits::{fill, limit, settle_all, take};
+use super::limits::{at_once, fill, limit, settle_all, take};
 
 over_both_stores!(
     retries_are_paid_for_by_first_attempts,
     a_slot_that_nobody_else_wants_is_free_for_retries,
+    room_that_first_attempts_leave_is_free_for_retries,
     a_slot_that_a_lower_band_wants_is_not_free,
     a_slot_that_a_band_wants_by_its_weight_is_not_free,
     a_slot_that_another_queue_wants_is_not_free,
@@ -56,6 +57,15 @@ async fn a_slot_that_nobody_else_wants_is_free_for_retries(kit: &Kit) {
     for rest in [50, 5, 0] {
         assert_eq!(take(kit, worker, &limits, 50).await.jobs.len(), rest);
     }
+}
+
+async fn room_that_first_attempts_leave_is_free_for_retries(kit: &Kit) {
+    let (worker, limits) = (kit.worker().await, [at_once(Per::All, 20), budget(1)]);
+    fail_once(kit, &job("k"), 100).await;
+    fill(kit, &job("k"), 3).await;
+    let claim = take(kit, worker, &limits, 100).await;
+    assert_eq!(claim.jobs.len(), 20, "all that may run at once");
+    assert_eq!(retries(&claim), 17);
 }
 
 fn of_band(priority: Priority) -> NewJob {

@@ -35,6 +35,8 @@ const WANT_AGAIN: Duration = Duration::from_secs(20);
 pub(crate) struct Rooms {
     /// Whether some queue's rule is to wait: then a call's jobs are kept until it is answered.
     waits: AtomicBool,
+    /// Whether some queue's rule is to divert: then it is looked up where jobs went.
+    diverts: AtomicBool,
     looked: Mutex<Option<Instant>>,
     /// The rules when they were looked at last.
     book: RwLock<Arc<RuleBook>>,
@@ -74,6 +76,9 @@ impl Tidemill {
     /// Which of these jobs a full queue would send elsewhere, by the rules as they are known here; with the queues they
     /// ask for.
     pub(crate) fn may_divert(&self, jobs: &[NewJob]) -> HashMap<JobId, String> {
+        if !self.0.rooms.diverts.load(Relaxed) {
+            return HashMap::new();
+        }
         let book = self.0.rooms.book();
         let diverts =
             |queue: &str| book.of(queue).is_some_and(|rules| rules.overflow.divert().is_some());
@@ -170,8 +175,9 @@ impl Tidemill {
     pub(crate) async fn learn_rules(&self) {
         let Ok(book) = self.0.store.queue_rules().await else { return };
         let rooms = &self.0.rooms;
-        let waits = |overflow: &Overflow| matches!(overflow, Overflow::Wait { .. });
-        rooms.waits.store(book.iter().any(|(_, rules)| waits(&rules.overflow)), Relaxed);
+        let any = |is: fn(&Overflow) -> bool| book.iter().any(|(_, rules)| is(&rules.overflow));
+        rooms.waits.store(any(|overflow| overflow.wait_ms().is_some()), Relaxed);
+        rooms.diverts.store(any(|overflow| overflow.divert().is_some()), Relaxed);
         *rooms.book.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(book);
         *locked(&rooms.looked) = Some(Instant::now());
     }

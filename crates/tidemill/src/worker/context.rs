@@ -29,6 +29,7 @@ use crate::engine::workflow::history::History;
 use crate::error::{Error, Result};
 use crate::worker::boss::Boss;
 use crate::worker::durable::Run;
+use crate::worker::durable::drive::copied;
 use crate::worker::fail::Fail;
 use crate::worker::job::Enqueue;
 use crate::worker::shop::{Live, Shop, locked};
@@ -98,7 +99,7 @@ impl Context {
         slot: Slot,
     ) -> Self {
         let journal = history.journal.iter().map(|of| (of.number, of.entry.clone()));
-        let run = Run::recorded(journal, history.mail.iter().cloned());
+        let run = Run::recorded(journal, history.mail.iter().cloned(), copied(&history.job));
         let job = (Arc::new(history.job.clone()), history.attempt);
         let voice = Voice::mute(history.job.id, live.token);
         let cx = Self::of(boss, job, history.at, live, states, slot, (run, voice));

@@ -129,12 +129,13 @@ impl Run {
         Self::of(Replay::default(), false)
     }
 
-    /// One whose journal and mail are these, and that is only looked at.
+    /// One whose journal, copied up to a number, and mail are these, and that is only looked at.
     pub(crate) fn recorded(
         journal: impl IntoIterator<Item = (u32, Entry)>,
         mail: impl IntoIterator<Item = Mail>,
+        copied: u32,
     ) -> Self {
-        let mut replay = Replay::new(journal);
+        let mut replay = Replay::new(journal).copied(copied);
         replay.read(mail);
         Self::of(replay, true)
     }

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use tidemill::testing::{crash_at_every_write, drain};
 use tidemill::{
-    Context, Fail, First, Job, JobFilter, JobId, Settings, Signal, State, Tidemill, Unique, Worker,
+    Context, Fail, First, ForkAs, Job, JobFilter, JobId, Settings, Signal, State, Tidemill, Unique,
+    Worker,
 };
 
 use super::kit::{Echo, Kit};
@@ -16,6 +17,7 @@ over_both_stores!(
     a_loser_of_a_race_that_outlives_is_not_called_off,
     a_child_is_started_and_waited_for_later_and_again,
     a_child_that_was_started_is_called_off_with_its_run,
+    a_fork_starts_the_children_anew_that_nobody_had_waited_for,
     a_run_that_continues_anew_leaves_those_that_outlive_it,
     whom_a_run_has_not_started_it_cannot_wait_for,
     a_run_with_a_started_child_dies_at_any_write_and_comes_to_the_same,
@@ -185,6 +187,23 @@ async fn a_child_that_was_started_is_called_off_with_its_run(kit: Kit) {
     assert_eq!(mill.job(id).await.unwrap().unwrap().state, State::Dead);
     let all = children(&mill).await;
     assert_eq!(stand(&all), [("lasting", State::Ready), ("plain", State::Cancelled)]);
+}
+
+async fn a_fork_starts_the_children_anew_that_nobody_had_waited_for(kit: Kit) {
+    let mill = kit.open_still().await;
+    let code = |cx: Context| async move {
+        let child = cx.child(Quiet).start().await?;
+        cx.step("a").run(|_| async { Ok(()) }).await?;
+        cx.step("b").run(|_| async { Ok(()) }).await?;
+        child.result().await?;
+        Ok(child.id().to_string())
+    };
+    let work = || drain(parent(&mill, code).handle(|_: Quiet, _cx| async { Ok(()) }));
+    let id = enqueue(&mill).await;
+    work().await.unwrap();
+    let fork = mill.fork_run(id, "b", ForkAs::Beside, "ann", "").await.unwrap();
+    work().await.unwrap();
+    assert_ne!(output(&mill, id).await, output(&mill, fork).await);
 }
 
 async fn a_run_that_continues_anew_leaves_those_that_outlive_it(kit: Kit) {

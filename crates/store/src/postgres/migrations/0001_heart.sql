@@ -777,7 +777,7 @@ begin
     end if;
 
     -- Keys before lines: one that is replaced may stand in a line, and that is locked behind all keys of the batch.
-    if position('"on_duplicate":"replace"' in jobs) > 0 or position('"on_duplicate":"debounce"' in jobs) > 0 then
+    if jobs ~ '"on_duplicate":"(replace|debounce|run_once_more)"' then
         perform from (
             select distinct l.unique_key collate "C" as key from json_to_recordset(jobs::json) as l(unique_key text)
             where l.unique_key is not null order by 1
@@ -958,28 +958,38 @@ exception
 end $$;
 
 -- Refuses retries that cannot be followed.
-create function tidemill.check_retry(retry jsonb) returns void language plpgsql as $$
+create function tidemill.check_retry(retry json) returns void language plpgsql as $$
 declare
-    backoff jsonb := retry -> 'backoff';
+    backoff json := retry -> 'backoff';
     number text := '^[0-9]{1,18}$';
     fits boolean;
 begin
-    fits := jsonb_typeof(coalesce(backoff, '{}')) = 'object';
-    fits := fits and retry - array['attempts_max', 'ambiguous_max', 'backoff'] = '{}'
-        and coalesce(backoff - array['type', 'base_ms', 'cap_ms', 'jitter', 'delay_ms', 'delays_ms'], '{}') = '{}'
-        and not exists (
-            select from jsonb_each_text(retry) r where r.key <> 'backoff'
-                and not (r.value ~ '^[0-9]{1,5}$' and r.value::int4 between 1 and 65535))
-        and (backoff is null or case backoff ->> 'type'
-            when 'exponential' then coalesce(backoff ->> 'jitter', 'full') in ('full', 'equal', 'none')
-            else backoff ->> 'type' in ('decorrelated', 'fixed', 'custom') end)
-        and (backoff is null or case backoff ->> 'type'
-            when 'fixed' then backoff ->> 'delay_ms' ~ number
-            when 'custom' then jsonb_typeof(backoff -> 'delays_ms') = 'array'
-                and jsonb_array_length(backoff -> 'delays_ms') between 1 and 100
-                and not exists (select from jsonb_array_elements_text(backoff -> 'delays_ms') d where d !~ number)
-            else backoff ->> 'base_ms' ~ number and backoff ->> 'cap_ms' ~ number
-                and (backoff ->> 'base_ms')::int8 <= (backoff ->> 'cap_ms')::int8 end);
+    -- Numbers are looked at as they are written: "5" and 1e3 are none that a worker reads.
+    fits := not exists (
+        select from json_each(retry) r
+        where not case
+            when r.key in ('attempts_max', 'ambiguous_max')
+                then r.value::text ~ '^[0-9]{1,5}$' and r.value::text::int4 between 1 and 65535
+            else r.key = 'backoff' and json_typeof(r.value) = 'object'
+        end);
+    if fits and backoff is not null then
+        fits := not exists (
+            select from json_each(backoff) b
+            where not case b.key
+                when 'jitter' then b.value #>> '{}' in ('full', 'equal', 'none')
+                when 'delays_ms' then json_typeof(b.value) = 'array'
+                when 'type' then b.value #>> '{}' in ('exponential', 'decorrelated', 'fixed', 'custom')
+                else b.key in ('base_ms', 'cap_ms', 'delay_ms') and b.value::text ~ number
+            end);
+    end if;
+    if fits and backoff is not null then
+        fits := case backoff ->> 'type'
+            when 'fixed' then backoff -> 'delay_ms' is not null
+            when 'custom' then json_array_length(backoff -> 'delays_ms') between 1 and 100
+                and not exists (select from json_array_elements(backoff -> 'delays_ms') d where d::text !~ number)
+            else (backoff ->> 'base_ms')::int8 <= (backoff ->> 'cap_ms')::int8
+        end;
+    end if;
     if fits is not true then
         perform tidemill.refuse('options_invalid', 'the option retry has attempts_max and ambiguous_max of 1 to 65535, '
             'and as backoff one of {"type":"exponential","base_ms":1000,"cap_ms":3600000,"jitter":"full"}, '
@@ -1020,7 +1030,7 @@ begin
             select from json_array_elements_text(value) t where octet_length(t) not between 1 and 200)) then
             perform tidemill.refuse('options_invalid', 'there are at most 32 tags, of 1 to 200 bytes each');
         elsif name = 'retry' then
-            perform tidemill.check_retry(value::jsonb);
+            perform tidemill.check_retry(value);
         elsif name = 'ordered' then
             perform tidemill.check_word('policy for those behind a dead job', value #>> '{}', array['block', 'skip']);
         end if;

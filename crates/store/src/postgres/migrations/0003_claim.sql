@@ -814,6 +814,7 @@ declare
     all_slots int8;
     is_news boolean := false;
     bound int4[] := '{}';
+    full_lanes int4[] := '{}'; -- those of them whose room was all taken
     edition int8;
     due_here int4[];
     is_left boolean;
@@ -869,7 +870,7 @@ begin
             -- A slot that no first attempt wants, of whichever band or queue, is free for them; not where something was
             -- taken and more may be left.
             exit when are_retries_paid is not true or is_cut and taken is not null
-                or not tidemill.let_retries(limits, array(select queues[b] from unnest(bound) b), missing);
+                or not tidemill.let_retries(limits, array(select queues[b] from unnest(full_lanes) b), missing);
             lows := tidemill.lower(queues, bands, lows);
             select coalesce(array_agg(d.lane), '{}'), array_agg(d.crowded) into due_here, crowded
             from tidemill.due_lanes(claim.present, queues, bands, lows, kinds) d;
@@ -877,7 +878,7 @@ begin
         end if;
         for at_lane in 1..cardinality(due_here) loop
             lane := due_here[at_lane];
-            continue when lane = any (bound);
+            continue when lane = any (case when round = 3 then full_lanes else bound end);
             wanted := case when round = 1 then least(quotas[at_lane], missing) else missing end;
             found_max := sheaves_max;
             visits := 0;
@@ -997,6 +998,9 @@ begin
                 exit when is_left;
                 found_max := least(found_max * 4, 10000);
             end loop;
+            if wanted <= 0 and lane = any (bound) then
+                full_lanes := full_lanes || lane;
+            end if;
             if limits is not null and coalesce(cardinality(taken), 0) > before then
                 lease := coalesce(lease, nextval('tidemill.lease_token_seq'));
                 if wide <> '' then

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tidemill_core::job::outcome::Waiting;
 use tidemill_core::workflow::{Entry, Mail, Parked, Replay, Rest, UNDOS_MAX, Waits};
-use tidemill_core::{JobId, Payload, WorkerId};
+use tidemill_core::{Job, JobId, Payload, WorkerId};
 use tidemill_store::Hint;
 use tidemill_store::run::{Append, EntryRow, RunView};
 use tokio::sync::broadcast::Receiver;
@@ -211,7 +211,7 @@ impl<'a> Driver<'a> {
             let why = "what it did was undone; enqueue it anew instead";
             return over(Over::Fails(Fail::permanent(why)));
         }
-        match replay_of(rows) {
+        match replay_of(rows, self.cx) {
             Ok(replay) => told.replay = Some(replay),
             Err(why) => return over(Over::Waits(parked(self.cx, why))),
         }
@@ -434,10 +434,16 @@ impl<'a> Driver<'a> {
     }
 }
 
-fn replay_of(rows: Vec<EntryRow>) -> Result<Replay, String> {
+fn replay_of(rows: Vec<EntryRow>, cx: &Context) -> Result<Replay, String> {
     let read = |row: EntryRow| serde_json::from_str::<Entry>(&row.entry).map(|e| (row.number, e));
     let entries = rows.into_iter().map(read).collect::<serde_json::Result<Vec<_>>>();
-    entries.map(Replay::new).map_err(|error| format!("its journal cannot be read: {error}"))
+    let replay = |entries| Replay::new(entries).copied(copied(cx.job()));
+    entries.map(replay).map_err(|error| format!("its journal cannot be read: {error}"))
+}
+
+/// Up to where the journal of a run is another's.
+pub(crate) fn copied(job: &Job) -> u32 {
+    job.options.origins.last().map_or(0, |origin| origin.until)
 }
 
 /// Reads the journal of a run whose handler has ended without a look at it: it may have left out all of it.
@@ -446,7 +452,7 @@ pub(crate) async fn look(cx: &Context) -> Result<(), Fail> {
         return Ok(());
     }
     let (rows, _) = cx.boss().journal_now(cx.id()).await.map_err(Fail::transient)?;
-    cx.run().told().replay = Some(replay_of(rows).map_err(Fail::permanent)?);
+    cx.run().told().replay = Some(replay_of(rows, cx).map_err(Fail::permanent)?);
     Ok(())
 }
 
