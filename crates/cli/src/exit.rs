@@ -126,6 +126,7 @@ fn known(code: &str) -> (Exit, Option<&'static str>) {
         }
         "webhook_unknown" | "object_unknown" => (Exit::NotFound, None),
         "flow_not_now"
+        | "idempotency_key_reused"
         | "run_finished"
         | "run_not_now"
         | "update_refused"

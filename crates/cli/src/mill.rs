@@ -139,6 +139,8 @@ impl Mill {
         pause_run(id: JobId, by: &str, why: &str) -> ();
         /// Lets a run go on.
         resume_run(id: JobId, by: &str, why: &str) -> ();
+        /// Lets a run go on whose journal is full.
+        resume_run_with_journal(id: JobId, entries_max: u32, by: &str, why: &str) -> ();
         /// Lets a run forget what it did from a step on.
         reset_run(id: JobId, step: &str, by: &str, why: &str) -> ();
         /// Lets a step have returned something.
@@ -219,6 +221,22 @@ impl Mill {
         }
     }
 
+    /// Writes a flow that does not begin yet.
+    pub async fn build(&self, flow: Flow) -> Result<Building> {
+        Ok(match self {
+            Self::Store(mill) => Building::Store(mill.build(flow).await?),
+            Self::Server(client) => Building::Server(client.build(flow).await?),
+        })
+    }
+
+    /// A flow that does not begin yet.
+    pub fn building(&self, id: FlowId) -> Building {
+        match self {
+            Self::Store(mill) => Building::Store(mill.building(id)),
+            Self::Server(client) => Building::Server(client.building(id)),
+        }
+    }
+
     /// A worker, to be given handlers and run.
     pub fn worker(&self) -> Worker {
         match self {
@@ -231,6 +249,48 @@ impl Mill {
     pub async fn close(&self) {
         if let Self::Store(mill) = self {
             mill.close().await;
+        }
+    }
+}
+
+/// A flow that is written and has not begun.
+pub enum Building {
+    /// In the store.
+    Store(tidemill::Building),
+    /// In the store of a server.
+    Server(tidemill_client::Building),
+}
+
+impl Building {
+    /// Its id.
+    pub fn id(&self) -> FlowId {
+        match self {
+            Self::Store(building) => building.id(),
+            Self::Server(building) => building.id(),
+        }
+    }
+
+    /// Gives a step more jobs, once for this key.
+    pub async fn add_once(&self, part: &str, step: &str, jobs: Vec<Enqueue>) -> Result<u64> {
+        match self {
+            Self::Store(building) => Ok(building.add_once(part, step, jobs).await?),
+            Self::Server(building) => building.add_once(part, step, jobs).await,
+        }
+    }
+
+    /// Lets it begin.
+    pub async fn begin(self) -> Result<FlowId> {
+        match self {
+            Self::Store(building) => Ok(building.begin().await?),
+            Self::Server(building) => building.begin().await,
+        }
+    }
+
+    /// Throws it away.
+    pub async fn discard(self, reason: &str) -> Result<u64> {
+        match self {
+            Self::Store(building) => Ok(building.discard(reason).await?),
+            Self::Server(building) => building.discard(reason).await,
         }
     }
 }

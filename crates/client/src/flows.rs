@@ -17,8 +17,8 @@ use crate::jobs::{known, limits};
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 #[derive(Deserialize)]
-struct Started {
-    id: FlowId,
+pub(crate) struct Started {
+    pub(crate) id: FlowId,
 }
 
 #[derive(Serialize)]
@@ -35,13 +35,13 @@ struct Page {
 }
 
 #[derive(Deserialize)]
-struct Acted {
-    jobs: u64,
+pub(crate) struct Acted {
+    pub(crate) jobs: u64,
 }
 
 #[derive(Serialize)]
-struct Cancel<'a> {
-    reason: &'a str,
+pub(crate) struct Cancel<'a> {
+    pub(crate) reason: &'a str,
 }
 
 #[derive(Serialize)]
@@ -162,6 +162,6 @@ impl Client {
     }
 }
 
-fn of(id: FlowId, what: &str) -> Path {
+pub(crate) fn of(id: FlowId, what: &str) -> Path {
     path(["flows", &id.to_string(), what])
 }

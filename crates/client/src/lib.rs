@@ -10,6 +10,7 @@
 struct ClientPage;
 
 mod audit;
+mod building;
 mod credentials;
 mod dead;
 mod env;
@@ -28,6 +29,7 @@ mod worker;
 mod workflows;
 
 pub use audit::Audit;
+pub use building::Building;
 pub use credentials::Credentials;
 pub use dead::Dead;
 pub use error::{Error, Result};

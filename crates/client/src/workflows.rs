@@ -61,6 +61,8 @@ struct RunAct<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
     instead: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    journal_entries_max: Option<u32>,
     why: &'a str,
 }
 
@@ -150,6 +152,19 @@ impl Client {
     /// Lets a run go on that was paused or parked.
     pub async fn resume_run(&self, id: JobId, by: &str, why: &str) -> Result<()> {
         self.act_on_run(id, by, RunAct { act: "resume", why, ..RunAct::default() }).await.map(drop)
+    }
+
+    /// The same for a run whose journal is full: from now on it may have so many entries.
+    pub async fn resume_run_with_journal(
+        &self,
+        id: JobId,
+        journal_entries_max: u32,
+        by: &str,
+        why: &str,
+    ) -> Result<()> {
+        let journal_entries_max = Some(journal_entries_max);
+        let act = RunAct { act: "resume", journal_entries_max, why, ..RunAct::default() };
+        self.act_on_run(id, by, act).await.map(drop)
     }
 
     /// Forgets what a run did from this step on, and lets it go on from there.

@@ -152,7 +152,7 @@ impl fmt::Display for Alert {
         let queue = queue.as_deref().unwrap_or_default();
         match self.alert {
             AlertKind::DepthGrowing => {
-                write!(f, "queue {queue} grew by {value:.0} jobs within a minute")
+                write!(f, "queue {queue} grew by {} within a minute", number(*value, "job"))
             }
             AlertKind::OldestWaits => {
                 write!(
@@ -163,13 +163,19 @@ impl fmt::Display for Alert {
             AlertKind::DeadLetters => {
                 write!(
                     f,
-                    "at least {value:.0} jobs died lately; `tidemill dead groups` says of what"
+                    "at least {} died lately; `tidemill dead groups` says of what",
+                    number(*value, "job")
                 )
             }
             AlertKind::SagaStuck => {
                 write!(
                     f,
-                    "{value:.0} sagas are stuck; `tidemill flows list --state stuck` names them"
+                    "{} stuck; `tidemill flows list --state stuck` names them",
+                    if *value < 1.5 {
+                        "1 saga is".to_owned()
+                    } else {
+                        format!("{value:.0} sagas are")
+                    }
                 )
             }
             AlertKind::NoWorker => {
@@ -179,12 +185,18 @@ impl fmt::Display for Alert {
             AlertKind::AboveWatermark => {
                 write!(
                     f,
-                    "queue {queue} has reached its high watermark of {threshold:.0} jobs and has {value:.0}; \
-                     producers should pause"
+                    "queue {queue} has reached its high watermark of {} and has {value:.0}; producers should pause",
+                    number(*threshold, "job")
                 )
             }
         }
     }
+}
+
+/// So many of something, for people.
+fn number(of: f64, noun: &str) -> String {
+    let number = format!("{of:.0}");
+    if number == "1" { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 /// The alerts that these signs are, in order of sort, queue and kind.

@@ -8,6 +8,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::error::{Error, Result};
+
+/// Refuses a moment that no clock here can have shown, so that a little may be counted back from all others. Those
+/// after 9999 cannot be written.
+pub fn check(what: &'static str, at: Timestamp) -> Result<()> {
+    if at < Timestamp::UNIX_EPOCH {
+        return Err(Error::TimeInvalid { what, at });
+    }
+    Ok(())
+}
+
 /// Which clock judges due times and leases.
 #[derive(Debug, Clone, Default)]
 pub enum Clock {

@@ -103,6 +103,14 @@ pub enum Error {
         /// The limit.
         years_max: u32,
     },
+    /// A moment of before 1970.
+    #[error("the {what} {at} is not between 1970 and 9999")]
+    TimeInvalid {
+        /// Which moment.
+        what: &'static str,
+        /// What was given.
+        at: Timestamp,
+    },
     /// A duration is negative or too long to mean anything.
     #[error("the {what} {value:?} is not a duration between 0 and {years_max} years")]
     DurationInvalid {
@@ -319,6 +327,16 @@ pub enum Error {
         /// What would be right.
         instead: &'static str,
     },
+    /// A limit that no journal can have.
+    #[error(
+        "a journal of {asked} entries cannot be allowed; {} to {} can",
+        crate::workflow::JOURNAL_ENTRIES_MAX,
+        crate::workflow::JOURNAL_ENTRIES_LAST
+    )]
+    JournalLimitInvalid {
+        /// What was asked for.
+        asked: u32,
+    },
     /// A backfill of more slots than one call may fire.
     #[error("the backfill has more than {slots_max} slots; split it into shorter ranges")]
     BackfillTooLarge {
@@ -363,6 +381,7 @@ impl Error {
             Self::NameTooLong { .. } => "name_too_long",
             Self::NameInvalid { .. } => "name_invalid",
             Self::DueTooFar { .. } => "due_too_far",
+            Self::TimeInvalid { .. } => "time_invalid",
             Self::DurationInvalid { .. } => "duration_invalid",
             Self::BatchTooLarge { .. } => "batch_too_large",
             Self::TagsTooMany { .. } => "tags_too_many",
@@ -389,6 +408,7 @@ impl Error {
             Self::ScheduleEndBeforeStart { .. } => "schedule_end_before_start",
             Self::ScheduleEveryInvalid { .. } => "schedule_every_invalid",
             Self::ScheduleContradiction { .. } => "schedule_contradiction",
+            Self::JournalLimitInvalid { .. } => "journal_limit_invalid",
             Self::BackfillTooLarge { .. } => "backfill_too_large",
             Self::BackfillRangeInvalid { .. } => "backfill_range_invalid",
         }

@@ -2,11 +2,13 @@
 //!
 //! A flow has steps. A step has a name and one job, or many; it waits for the steps it comes after,
 //! and its join says for how many of them. [`plan`] checks a flow and turns it into rows; [`board`]
-//! is the rule by which it goes on when jobs end; [`condition`] judges the expressions on its edges.
+//! is the rule by which it goes on when jobs end; [`condition`] judges the expressions on its edges;
+//! [`part`] is about flows that are not sent whole.
 
 mod again;
 pub mod board;
 pub mod condition;
+pub mod part;
 pub mod plan;
 pub mod rerun;
 pub mod saga;
@@ -17,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::FlowId;
 use crate::job::{Due, NewJob};
 pub use board::{Arrival, Board, Changes};
+pub use part::{Part, Way};
 pub use plan::{Plan, PlannedJob};
 pub use rerun::Rerun;
 pub use saga::{Undo, UndoRule};
@@ -64,6 +67,9 @@ pub struct FlowOptions {
     /// It is a saga: when a step fails before the point of no return, what was done is undone.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub saga: bool,
+    /// It does not begin before it is told to; until then its steps are given more jobs.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub building: bool,
 }
 
 /// A named piece of a flow's work.
@@ -265,4 +271,7 @@ pub struct Place {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub due: Option<Due>,
+    /// Which way its flow goes when something fails that it adds.
+    #[serde(default, skip_serializing_if = "Way::is_plain")]
+    pub way: Way,
 }

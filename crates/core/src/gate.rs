@@ -20,6 +20,9 @@ use crate::why::Gate;
 pub const JOBS_MAX: u32 = 1_000_000;
 /// Between the name of a limit and the tenant or key in the name of a gate.
 pub const PART: char = '\u{1f}';
+/// Between a queue or pattern and the name of its limit. Names may have slashes, and no control characters: this shows
+/// where the one ends and the other begins.
+const OF: &str = "/\u{1c}";
 /// Between the name of a limit and what it counts by, and the kind that it means.
 const MEANING: char = '\u{1d}';
 
@@ -146,6 +149,8 @@ impl Breaker {
             format!("{} per cent is not between 1 and 100", self.failures_percent)
         } else if self.window_ms == 0 || self.open_ms == 0 || self.attempts_min == 0 {
             "a window, a pause or a least number of 0 means nothing; give at least 1".to_owned()
+        } else if self.window_ms > 86_400_000 || self.open_ms > 86_400_000 {
+            "give a window and a pause of a day at most".to_owned()
         } else {
             return Ok(());
         };
@@ -180,13 +185,13 @@ impl Limit {
     /// by the same name has other gates, and a place inside of one is never taken for a place inside of another.
     pub fn gate(&self, rule: &str, name: &str) -> String {
         let by = match self.per {
-            Per::All if self.kind.is_none() => return format!("{rule}/{name}"),
+            Per::All if self.kind.is_none() => return base(rule, name),
             Per::All => "",
             Per::Tenant => "tenant",
             Per::Key => "key",
         };
         let kind = self.kind.as_deref().unwrap_or_default();
-        format!("{rule}/{name}{MEANING}{by}{MEANING}{kind}")
+        format!("{}{MEANING}{by}{MEANING}{kind}", base(rule, name))
     }
 
     /// What a job must have to be counted by it, unless those that lack it pass.
@@ -279,6 +284,21 @@ pub struct QueueLimit {
     pub breaker: Option<Breaker>,
 }
 
+/// The longest pause a handler can ask for: one that is told to come back next year must not shut a gate till then.
+pub const PAUSE_MAX: Duration = Duration::from_hours(24);
+
+/// How far ahead of the present a gate of a limit may remember anything. What is further ahead is of other rules, or
+/// of a clock that was wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Horizon {
+    /// How long its rate takes for a burst, if it has one.
+    pub rate: Option<Duration>,
+    /// How long a pause lasts at most, if one can be asked for.
+    pub pause: Option<Duration>,
+    /// How long the other side is spared, if it ever is.
+    pub open: Option<Duration>,
+}
+
 /// Retries that are free of charge before any first attempt has paid.
 pub const RETRY_CREDIT: u32 = 10;
 
@@ -313,6 +333,16 @@ impl QueueLimit {
         }
     }
 
+    /// How far ahead its gates may remember anything.
+    pub fn horizon(&self) -> Horizon {
+        let burst = |rate: Rate| Duration::from_micros(rate.every_us() * u64::from(rate.burst));
+        Horizon {
+            rate: self.rate.map(burst),
+            pause: self.hold.then_some(PAUSE_MAX),
+            open: self.open(),
+        }
+    }
+
     /// How long the other side is spared.
     pub fn open(&self) -> Option<Duration> {
         self.breaker.map(|breaker| Duration::from_millis(breaker.open_ms))
@@ -332,6 +362,8 @@ pub struct GateView {
     pub shut_until: Option<Timestamp>,
     /// Whether it was shut because too much failed.
     pub is_broken: bool,
+    /// Whether the probe that decides about that is out.
+    pub is_probed: bool,
     /// Retries that are paid for.
     pub credit: Option<f64>,
     /// Jobs that are held at it, counted up to 100,000.
@@ -350,7 +382,8 @@ impl GateView {
         let is_full = limit.concurrency.is_some_and(|most| inside >= u64::from(most));
         let is_unpaid = matches!(limit.counts, Counts::Retry { .. })
             && self.credit.is_some_and(|credit| credit < 1.0);
-        let is_shut = is_full || is_unpaid || opens_at.is_some();
+        let is_probed = self.is_probed && limit.breaker.is_some();
+        let is_shut = is_full || is_unpaid || is_probed || opens_at.is_some();
         is_shut.then(|| Gate::Limit {
             limit: describe(&self.name),
             inside,
@@ -378,7 +411,18 @@ impl GateView {
 /// The queue or pattern of a gate, and the name of its limit, which is empty for a queue's own.
 pub fn parts(gate: &str) -> (&str, &str) {
     let base = gate.split([PART, MEANING]).next().unwrap_or_default();
-    base.rsplit_once('/').unwrap_or((base, ""))
+    base.split_once(OF).unwrap_or((base, ""))
+}
+
+/// The name of the gate of a limit that means all jobs of a queue or pattern. Those that a queue has of its own are
+/// named `""`, `retries` and `hold`.
+pub(crate) fn base(rule: &str, name: &str) -> String {
+    format!("{rule}{OF}{name}")
+}
+
+/// What the names of all gates begin with that the rules of a queue or pattern may mean.
+pub fn prefix(rule: &str) -> String {
+    rule.strip_suffix('*').map_or_else(|| format!("{rule}/"), str::to_owned)
 }
 
 /// The name of a gate for people: `stripe of mail:* for acme`.
@@ -386,7 +430,7 @@ pub fn describe(gate: &str) -> String {
     let (base, part) =
         gate.split_once(PART).map_or((gate, None), |(base, part)| (base, Some(part)));
     let base = base.split(MEANING).next().unwrap_or_default();
-    let of = match base.rsplit_once('/') {
+    let of = match base.split_once(OF) {
         Some((queue, "")) => format!("the limit of queue {queue}"),
         Some((queue, "retries")) => format!("the retry budget of queue {queue}"),
         Some((queue, "hold")) => format!("the pause asked of queue {queue}"),
@@ -434,24 +478,46 @@ mod tests {
             let limit = Limit { kind: kind.map(Into::into), per, ..Limit::default() };
             limit.gate("q", "x")
         };
-        assert_eq!(limit(None, Per::All), "q/x");
+        assert_eq!(limit(None, Per::All), "q/\u{1c}x");
         let all = [None, Some("key"), Some("tenant")]
             .map(|kind| [Per::All, Per::Tenant, Per::Key].map(|per| limit(kind, per)));
         let different: std::collections::BTreeSet<_> = all.into_iter().flatten().collect();
         assert_eq!(different.len(), 9);
         assert!(different.iter().all(|gate| describe(gate) == "limit x of q"));
         assert!(different.iter().all(|gate| parts(gate) == ("q", "x")));
-        assert_eq!(parts("mail/\u{1f}42"), ("mail", ""));
+        assert_eq!(parts("mail/\u{1c}\u{1f}42"), ("mail", ""));
+    }
+
+    #[test]
+    fn limits_of_queues_with_slashes_have_gates_of_their_own() {
+        let gate = |rule: &str, name: &str| Limit::default().gate(rule, name);
+        let (one, other) = (gate("a", "b/c"), gate("a/b", "c"));
+        assert_ne!(one, other);
+        assert_eq!((parts(&one), parts(&other)), (("a", "b/c"), ("a/b", "c")));
+        assert_eq!(
+            (describe(&one), describe(&other)),
+            ("limit b/c of a".into(), "limit c of a/b".into())
+        );
+        assert_ne!(gate("a", "b/retries"), base("a/b", "retries"));
+        for (rule, queue) in [("a", "a"), ("a/b", "a/b"), ("a/*", "a/b"), ("*", "a"), ("a*", "a*")]
+        {
+            assert!(base(queue, "retries").starts_with(&prefix(rule)), "{rule} {queue}");
+        }
+        assert!(!base("ab", "").starts_with(&prefix("a")));
+        assert_eq!(describe(&base("a/b", "hold")), "the pause asked of queue a/b");
     }
 
     #[test]
     fn gates_are_described_to_people() {
         for (gate, expected) in [
-            ("mail/", "the limit of queue mail"),
-            ("mail/\u{1f}42", "the limit of queue mail for 42"),
-            ("mail:*/stripe\u{1f}acme", "limit stripe of mail:* for acme"),
-            ("mail:*/stripe\u{1d}tenant\u{1d}a/b\u{1f}acme", "limit stripe of mail:* for acme"),
-            ("mail/retries", "the retry budget of queue mail"),
+            ("mail/\u{1c}", "the limit of queue mail"),
+            ("mail/\u{1c}\u{1f}42", "the limit of queue mail for 42"),
+            ("mail:*/\u{1c}stripe\u{1f}acme", "limit stripe of mail:* for acme"),
+            (
+                "mail:*/\u{1c}stripe\u{1d}tenant\u{1d}a/b\u{1f}acme",
+                "limit stripe of mail:* for acme",
+            ),
+            ("mail/\u{1c}retries", "the retry budget of queue mail"),
         ] {
             assert_eq!(describe(gate), expected);
         }
@@ -471,6 +537,7 @@ mod tests {
             Limit { rate: rate(2000, 1, 1), ..Limit::default() },
             breaker(Breaker { failures_percent: 0, ..Breaker::default() }),
             breaker(Breaker { open_ms: 0, ..Breaker::default() }),
+            breaker(Breaker { open_ms: u64::MAX, ..Breaker::default() }),
         ] {
             assert_eq!(limit.check("stripe").unwrap_err().code(), "rule_invalid", "{limit:?}");
         }

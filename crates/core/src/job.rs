@@ -13,6 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::clock;
 use crate::error::{Error, Result};
 use crate::flow::Place;
 use crate::id::JobId;
@@ -119,7 +120,10 @@ impl Due {
                 SignedDuration::try_from(delay).is_ok_and(|d| d > horizon)
                     || SignedDuration::try_from(delay).is_err()
             }
-            Self::At(at) => at.duration_since(now) > horizon,
+            Self::At(at) => {
+                clock::check("due time", at)?;
+                at.duration_since(now) > horizon
+            }
         };
         if far {
             let due = match self {
@@ -356,7 +360,8 @@ mod tests {
         let tags = |n| Options { tags: vec!["t".into(); n], ..Options::default() };
         for (job, expected) in [
             (new_job(), None),
-            (NewJob { due: Due::At(past), ..new_job() }, None),
+            (NewJob { due: Due::At(past), ..new_job() }, Some("time_invalid")),
+            (NewJob { due: Due::At(Timestamp::UNIX_EPOCH), ..new_job() }, None),
             (NewJob { due: Due::At(far), ..new_job() }, Some("due_too_far")),
             (NewJob { due: Due::In(Duration::MAX), ..new_job() }, Some("due_too_far")),
             (NewJob { kind: String::new(), ..new_job() }, Some("name_empty")),

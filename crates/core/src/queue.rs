@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::depth::Overflow;
 use crate::error::{Error, Result};
-use crate::gate::{self, Counts, Limit, Per, QueueLimit, Rate};
+use crate::gate::{self, Counts, Horizon, Limit, Per, QueueLimit, Rate};
 use crate::limit::NAME_BYTES_MAX;
 use crate::name;
 use crate::retention::Retention;
@@ -240,6 +240,14 @@ impl RuleBook {
         limits
     }
 
+    /// How far ahead the gates of this name, without tenant or key, may remember anything; `None` where no limit has
+    /// such gates.
+    pub fn horizon(&self, gate: &str) -> Option<Horizon> {
+        let (rule, _) = gate::parts(gate);
+        let limits = self.limits(rule);
+        limits.iter().find(|limit| limit.gate == gate).map(QueueLimit::horizon)
+    }
+
     /// Every limit that has a name, by the name of its gates, without tenant or key.
     pub fn named_limits(&self) -> impl Iterator<Item = (String, &Limit)> {
         self.rules.iter().flat_map(|(rule, rules)| {
@@ -288,7 +296,7 @@ impl RuleBook {
 fn own_limits(queue: &str, rules: &QueueRules) -> Vec<QueueLimit> {
     let own = |gate: &str, counts| QueueLimit {
         queue: queue.to_owned(),
-        gate: format!("{queue}/{gate}"),
+        gate: gate::base(queue, gate),
         kind: None,
         counts,
         concurrency: None,
@@ -397,11 +405,17 @@ mod tests {
             |queue| book.limits(queue).into_iter().map(|limit| limit.gate).collect::<Vec<_>>();
         assert_eq!(
             gates("mail:eu"),
-            ["mail:*/one\u{1d}key\u{1d}", "mail:eu/hold", "mail:eu/retries", "mail:eu/", "*/all"]
+            [
+                "mail:*/\u{1c}one\u{1d}key\u{1d}",
+                "mail:eu/\u{1c}hold",
+                "mail:eu/\u{1c}retries",
+                "mail:eu/\u{1c}",
+                "*/\u{1c}all"
+            ]
         );
         let named: Vec<_> = book.named_limits().map(|(gate, _)| gate).collect();
-        assert_eq!(named, ["*/all", "mail:*/one\u{1d}key\u{1d}"]);
-        assert_eq!(gates("post"), ["*/all"]);
+        assert_eq!(named, ["*/\u{1c}all", "mail:*/\u{1c}one\u{1d}key\u{1d}"]);
+        assert_eq!(gates("post"), ["*/\u{1c}all"]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::job::unique::{OnDuplicate, Scope, UniqueKey};
 use crate::job::{DEFAULT_QUEUE, Due, NewJob, Options, Priority};
 use crate::limit::{Limits, NAME_BYTES_MAX};
 use crate::payload::Payload;
-use crate::{JobId, name};
+use crate::{JobId, clock, name};
 pub use occasion::{Occasion, slot_of};
 use slot::Slots;
 
@@ -339,6 +339,10 @@ impl Definition {
     }
 
     fn check_time(&self) -> Result<()> {
+        let once = if let Rule::Once(at) = self.rule { Some(at) } else { None };
+        for (what, at) in [("time", once), ("start", self.start_at), ("end", self.end_at)] {
+            at.map_or(Ok(()), |at| clock::check(what, at))?;
+        }
         if let Rule::EveryMs(every_ms) = self.rule
             && !(EVERY_MS_MIN..=u64::from(YEARS_MAX) * YEAR_MS).contains(&every_ms)
         {
@@ -500,6 +504,22 @@ mod tests {
                 Definition { start_at: noon, end_at: noon, ..daily() },
                 Some("schedule_end_before_start"),
             ),
+            (rule(Rule::Once(Timestamp::MIN)), Some("time_invalid")),
+            (Definition { start_at: Some(Timestamp::MIN), ..daily() }, Some("time_invalid")),
+            (
+                Definition {
+                    start_at: Some(at("1969-12-31T23:59:59.999999Z")),
+                    ..rule(Rule::EveryMs(1000))
+                },
+                Some("time_invalid"),
+            ),
+            (Definition { start_at: Some(Timestamp::UNIX_EPOCH), ..daily() }, None),
+            (
+                Definition { start_at: Some(Timestamp::MAX), ..daily() },
+                Some("schedule_never_fires"),
+            ),
+            (Definition { end_at: Some(Timestamp::MIN), ..daily() }, Some("time_invalid")),
+            (Definition { end_at: Some(Timestamp::MAX), ..daily() }, None),
             (rule(Rule::EveryMs(0)), Some("schedule_every_invalid")),
             (rule(Rule::EveryMs(999)), Some("schedule_every_invalid")),
             (rule(Rule::EveryMs(u64::MAX)), Some("schedule_every_invalid")),

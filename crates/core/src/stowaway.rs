@@ -93,9 +93,9 @@ mod tests {
             [runs("q", "a", "k"), runs("q", "a", ""), runs("q", "b", "k"), runs("r", "b", "")];
         let found = inside(&book, &running);
         let gates: Vec<_> = found.iter().map(|one| (one.gate.as_str(), one.id)).collect();
-        let of_key = "*/at_once\u{1d}key\u{1d}a\u{1f}k";
-        assert_eq!(gates, [(of_key, running[0].id), ("r/", running[3].id)]);
-        assert_eq!(found[0].base, "*/at_once\u{1d}key\u{1d}a");
+        let of_key = "*/\u{1c}at_once\u{1d}key\u{1d}a\u{1f}k";
+        assert_eq!(gates, [(of_key, running[0].id), ("r/\u{1c}", running[3].id)]);
+        assert_eq!(found[0].base, "*/\u{1c}at_once\u{1d}key\u{1d}a");
         assert!(book.counts() && !RuleBook::default().counts());
     }
 }

@@ -12,6 +12,7 @@ use crate::flow::FlowState;
 use crate::id::{FlowId, JobId, WorkerId};
 use crate::job::Priority;
 use crate::job::state::State;
+use crate::workflow::Parked;
 pub use lane::{COUNTED_MAX, LaneView, TENANTS_MAX};
 pub use queue::{Holder, QueueWhy, TenantDepth, Trend, drains_at_most, drains_in_ms};
 
@@ -76,7 +77,7 @@ pub enum Gate {
         /// What it waits for, in words.
         waits_for: Vec<String>,
         /// Why it does not go on by itself.
-        parked: Option<String>,
+        parked: Option<Parked>,
         /// Somebody paused it.
         paused: bool,
     },
@@ -243,8 +244,9 @@ impl fmt::Display for Gate {
                 }
                 Ok(())
             }
-            Self::Run { parked: Some(why), .. } => {
-                write!(f, "it is parked until somebody resumes it: {why}. {PARKED_NEXT}")
+            Self::Run { parked: Some(parked), .. } => {
+                let (why, code) = (&parked.why, parked.code.code());
+                write!(f, "it is parked until somebody resumes it: {why} ({code}). {PARKED_NEXT}")
             }
             Self::Run { paused: true, .. } => write!(f, "it is paused until somebody resumes it"),
             Self::Run { waits_for, .. } => write!(f, "it waits for {}", waits_for.join(", ")),

@@ -10,7 +10,9 @@ pub mod entry;
 pub mod fork;
 pub mod key;
 pub mod mail;
+pub mod park;
 pub mod replay;
+mod scope;
 pub mod talk;
 pub mod undo;
 
@@ -21,8 +23,9 @@ pub use entry::{Began, ChildEnd, Ending, Entry, StepUndo};
 pub use fork::{Forked, Origin, drawn_from, fork};
 pub use key::{Keys, draw, hash, whole_key};
 pub use mail::{Content, Mail, Mailbox};
+pub use park::{ParkCode, Parked};
 pub use replay::{Left, Replay, Writes};
-pub use talk::{Answer, Ask, Diff, Parked, Rest, Waits};
+pub use talk::{Answer, Ask, Diff, Rest, Waits};
 pub use undo::{Undoing, orphans, undos};
 
 /// When a run is due that waits for nothing the clock could bring: in the year 9999, on the second day.
@@ -35,6 +38,8 @@ pub fn is_never(due: Timestamp) -> bool {
 
 /// Entries of one journal, at most. What a scope has ended with stands for all that was in it.
 pub const JOURNAL_ENTRIES_MAX: u32 = 100_000;
+/// What an operator may let the journal of one run have, at most: all of it is read at every attempt.
+pub const JOURNAL_ENTRIES_LAST: u32 = 1_000_000;
 /// Bytes of one entry, at most.
 pub const ENTRY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// What a step returned stands beside its entry from so many bytes on, so that a journal is read quickly.

@@ -110,6 +110,7 @@ fn status_of(code: &str) -> Option<StatusCode> {
     Some(match code {
         "payload_too_large" | "batch_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
         "queue_full" => StatusCode::TOO_MANY_REQUESTS,
+        "idempotency_key_reused" => StatusCode::UNPROCESSABLE_ENTITY,
         "rule_changed" | "job_changed" | "schedule_changed" => StatusCode::PRECONDITION_FAILED,
         "store_unavailable" | "store_busy" | "store_disk_full" | "store_disk_failed"
         | "store_read_only" => StatusCode::SERVICE_UNAVAILABLE,
@@ -181,6 +182,7 @@ mod tests {
             ("worker_lost", 409),
             ("flow_not_now", 409),
             ("plan_expired", 409),
+            ("idempotency_key_reused", 422),
             ("name_empty", 400),
         ] {
             assert_eq!(status_of(code).map(|status| status.as_u16()), Some(status), "{code}");

@@ -22,6 +22,7 @@ mod http {
     mod live;
     mod metrics;
     mod ops;
+    mod parts;
     mod plans;
     mod queues;
     mod schedules;

@@ -5,8 +5,8 @@ pub mod text;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tidemill_core::flow::{FlowState, Join, On, Plan, StepState, Undo};
-use tidemill_core::{FlowId, JobId, NewJob, Payload};
+use tidemill_core::flow::{Board, FlowState, Join, On, Part, Plan, StepState, Undo};
+use tidemill_core::{Error as Invalid, FlowId, JobId, NewJob, Payload};
 
 use crate::error::Result;
 
@@ -29,6 +29,11 @@ pub enum Start {
 pub enum FlowAct {
     /// Call it off: what waits is skipped, what is on its way is called off, and it ends when that has ended.
     Cancel {
+        /// Why.
+        reason: String,
+    },
+    /// Call it off, if it has not begun.
+    Discard {
         /// Why.
         reason: String,
     },
@@ -67,6 +72,20 @@ pub enum FlowAnswer {
         /// How many.
         jobs: u64,
     },
+    /// The part was added before; it had so many jobs.
+    Repeated {
+        /// How many.
+        jobs: u64,
+    },
+    /// Another part has this key.
+    PartReused,
+    /// It could never work.
+    Invalid {
+        /// The culprit.
+        step: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The flow has not such a step.
     StepUnknown,
     /// The flow stands where this cannot be done.
@@ -77,6 +96,52 @@ pub enum FlowAnswer {
     /// There is no such flow.
     Unknown,
 }
+
+impl FlowAnswer {
+    /// What is answered when the key of a part was used before, for one that is told by this print and had so many
+    /// jobs.
+    pub(crate) fn of_known_part(part: &Part, print: &str, jobs: i64) -> Self {
+        if part.print == print {
+            Self::Repeated { jobs: u64::try_from(jobs).unwrap_or(0) }
+        } else {
+            Self::PartReused
+        }
+    }
+
+    /// What is answered to one who lets a flow begin that has begun, was called off before, or could never work;
+    /// nothing if it may. The board must know the whole flow.
+    pub(crate) fn of_begin(board: &Board) -> Option<Self> {
+        match board.may_not_be_built() {
+            None => board.check_whole().err().map(Self::from),
+            Some(_) if board.has_begun() => Some(Self::Acted { jobs: 0 }),
+            Some(why) => Some(Self::NotNow { why }),
+        }
+    }
+
+    /// What is answered to one who throws away a flow that has begun, or was called off before; nothing if it is being
+    /// built. The board must know the whole flow.
+    pub(crate) fn of_discard(board: &Board) -> Option<Self> {
+        let why = board.may_not_be_built()?;
+        Some(if board.has_begun() { Self::NotNow { why } } else { Self::Acted { jobs: 0 } })
+    }
+
+    /// That a step, or what it was to be given, could never work.
+    pub(crate) fn invalid(step: &str, reason: &str) -> Self {
+        Self::Invalid { step: step.to_owned(), reason: reason.to_owned() }
+    }
+}
+
+impl From<Invalid> for FlowAnswer {
+    fn from(invalid: Invalid) -> Self {
+        match invalid {
+            Invalid::FlowInvalid { step, reason } => Self::Invalid { step, reason },
+            other => Self::NotNow { why: other.to_string() },
+        }
+    }
+}
+
+/// Why a job is not taken into a flow.
+pub(crate) const ID_TAKEN: &str = "a job of it has the id of another job; make it anew";
 
 /// Which flows to list. Every condition given must hold. Newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -256,10 +321,17 @@ pub trait Flows {
     /// Writes a flow, all of it or nothing. `false`: one with this id was written before.
     async fn start_flow(&self, plan: Plan, start: Start) -> Result<bool>;
 
-    /// Gives a step more jobs; only while its flow is being built. A job that is there already stays.
-    async fn add_to_flow(&self, id: FlowId, step: &str, jobs: Vec<NewJob>) -> Result<FlowAnswer>;
+    /// Gives a step more jobs, all or none; only while its flow is being built. A job that is there already stays,
+    /// and a part that was added before adds nothing, whatever has become of the flow since.
+    async fn add_to_flow(
+        &self,
+        id: FlowId,
+        step: &str,
+        jobs: Vec<NewJob>,
+        part: Option<Part>,
+    ) -> Result<FlowAnswer>;
 
-    /// Lets a flow begin that was being built. Says so again if it has begun.
+    /// Lets a flow begin that was being built, if it could ever work. Says so again if it has begun.
     async fn begin_flow(&self, id: FlowId) -> Result<FlowAnswer>;
 
     /// Acts on a flow.

@@ -61,7 +61,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
-use tidemill_core::flow::Plan;
+use tidemill_core::flow::{Part, Plan};
 use tidemill_core::gate::GateView;
 use tidemill_core::job::edit::Edit;
 use tidemill_core::retention::Finished;
@@ -244,8 +244,14 @@ impl Flows for Postgres {
         flows::start(&self.shared, plan, start).await
     }
 
-    async fn add_to_flow(&self, id: FlowId, step: &str, jobs: Vec<NewJob>) -> Result<FlowAnswer> {
-        flows::add(&self.shared, id, step, jobs).await
+    async fn add_to_flow(
+        &self,
+        id: FlowId,
+        step: &str,
+        jobs: Vec<NewJob>,
+        part: Option<Part>,
+    ) -> Result<FlowAnswer> {
+        flows::add(&self.shared, id, step, &jobs, part.as_ref()).await
     }
 
     async fn begin_flow(&self, id: FlowId) -> Result<FlowAnswer> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tidemill_core::workflow::{
     ActWord, Amend, ChildEnd, Ending, Entry, Forked, Mail, Parked, Waits, fork,
 };
-use tidemill_core::{JobId, NewJob, Payload, State, Token, WorkerId};
+use tidemill_core::{JobId, NewJob, OnDuplicate, Payload, State, Token, UniqueKey, WorkerId};
 
 use crate::error::{Error, Result};
 use crate::request::Receipt;
@@ -187,7 +187,10 @@ pub enum RunAct {
     /// It is not woken until it is resumed; what runs goes on until it waits.
     Pause,
     /// It goes on, whether it was paused or parked.
-    Resume,
+    Resume {
+        /// How many entries its journal may have from now on; `None`: as many as before.
+        journal_entries_max: Option<u32>,
+    },
     /// Its journal is changed, and it goes on from there. Only while it waits, or is dead with nothing undone.
     Amend(Amend),
     /// It is called off.
@@ -243,7 +246,7 @@ impl RunOrder {
     pub(crate) fn word(&self) -> ActWord {
         match &self.act {
             RunAct::Pause => ActWord::Paused,
-            RunAct::Resume => ActWord::Resumed,
+            RunAct::Resume { .. } => ActWord::Resumed,
             RunAct::Amend(amend) => amend.act(),
             RunAct::Cancel => ActWord::Cancelled,
             RunAct::Fork { .. } => ActWord::Forked,
@@ -306,10 +309,10 @@ pub struct RunActView {
     /// The run it was forked into, or from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other: Option<JobId>,
-    /// What the step had ended with before.
+    /// What the step had ended with before, or what the signal carried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub was: Option<Ending>,
-    /// What it has ended with since.
+    /// What it has ended with since, what the signal carries, or how many entries the journal may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub became: Option<Ending>,
 }
@@ -336,6 +339,26 @@ pub(crate) fn turned_away<'a>(
         Some((job.options.parent?, ChildEnd { id, state, output: None, error }))
     });
     told.collect()
+}
+
+/// The same child, to be kept until the job has ended that holds its key: the run has called that one off.
+pub(crate) fn for_after(child: &NewJob) -> NewJob {
+    let after = |key| UniqueKey { on_duplicate: OnDuplicate::RunOnceMore, ..key };
+    NewJob { unique: child.unique.clone().map(after), ..child.clone() }
+}
+
+/// What somebody has made of the step of an entry.
+pub(crate) fn became(entry: Entry) -> Option<Ending> {
+    match entry {
+        Entry::Ended { ending, .. } => Some(ending),
+        Entry::Signalled { payload, .. } => Some(Ending::Ok(payload)),
+        _ => None,
+    }
+}
+
+/// How many entries a journal may have from now on, as it is kept with the act.
+pub(crate) fn allowed(entries_max: Option<u32>) -> Endings {
+    (None, entries_max.map(|entries| Ending::Ok(Payload::trusted(entries.to_string()))))
 }
 
 /// As JSON text.
@@ -398,6 +421,9 @@ pub struct RunView {
     pub parked: Option<Parked>,
     /// Somebody paused it.
     pub paused: bool,
+    /// How many entries its journal may have, if an operator has set that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal_entries_max: Option<u32>,
     /// What it did is being undone, or is, by the flow of the same id.
     pub undone: bool,
 }

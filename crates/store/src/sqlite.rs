@@ -65,7 +65,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use rusqlite::Connection;
 use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
-use tidemill_core::flow::Plan;
+use tidemill_core::flow::{Part, Plan};
 use tidemill_core::gate::GateView;
 use tidemill_core::job::edit::Edit;
 use tidemill_core::retention::Finished;
@@ -180,9 +180,15 @@ impl Flows for Sqlite {
         self.write(move |turn| flows::start(turn, &plan, start)).await
     }
 
-    async fn add_to_flow(&self, id: FlowId, step: &str, jobs: Vec<NewJob>) -> Result<FlowAnswer> {
+    async fn add_to_flow(
+        &self,
+        id: FlowId,
+        step: &str,
+        jobs: Vec<NewJob>,
+        part: Option<Part>,
+    ) -> Result<FlowAnswer> {
         let step = step.to_owned();
-        self.write(move |turn| flows::add(turn, id, &step, &jobs)).await
+        self.write(move |turn| flows::add(turn, id, &step, &jobs, part.as_ref())).await
     }
 
     async fn begin_flow(&self, id: FlowId) -> Result<FlowAnswer> {

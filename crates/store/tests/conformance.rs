@@ -26,6 +26,7 @@ mod conformance {
     mod enqueue;
     mod examine;
     mod flows;
+    mod flows_parts;
     mod flows_race;
     mod flows_rerun;
     mod flows_whole;
@@ -34,8 +35,10 @@ mod conformance {
     mod limits_breaker;
     mod limits_budget;
     mod limits_change;
+    mod limits_memory;
     mod limits_race;
     mod limits_shared;
+    mod limits_turns;
     mod measure;
     mod migrate;
     mod ordered;

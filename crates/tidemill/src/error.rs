@@ -172,6 +172,12 @@ pub enum Error {
         /// Why not.
         why: String,
     },
+    /// The key of a part came with other jobs.
+    #[error("the flow {id} has another part of this key; take a new key for other jobs")]
+    PartReused {
+        /// Which flow.
+        id: FlowId,
+    },
     /// The flow did not end in the time given.
     #[error("the flow {id} had not ended after {waited_ms} ms; it is {}", state.word())]
     FlowWaitTimeout {
@@ -371,6 +377,7 @@ impl Error {
             Self::FlowUnknown { .. } => "flow_unknown",
             Self::StepUnknown { .. } => "step_unknown",
             Self::FlowNotNow { .. } => "flow_not_now",
+            Self::PartReused { .. } => "idempotency_key_reused",
             Self::FlowWaitTimeout { .. } => "flow_wait_timeout",
             Self::PlanUnknown { .. } => "plan_unknown",
             Self::PlanExpired { .. } => "plan_expired",

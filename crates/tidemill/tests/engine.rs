@@ -58,7 +58,13 @@ mod engine {
     mod workflow_changes;
     mod workflow_crash;
     mod workflow_family;
+    mod workflow_keys;
+    pub mod workflow_kills;
     mod workflow_once;
+    mod workflow_parks;
+    mod workflow_scopes;
+    mod workflow_signals;
+    mod workflow_state;
     mod workflow_talk;
     mod workflow_turns;
 }
@@ -74,4 +80,5 @@ fn role() {
     engine::pace_kills::run();
     engine::saga_kills::run();
     engine::schedule_kills::run();
+    engine::workflow_kills::run();
 }

@@ -1,7 +1,7 @@
 //! Every error code has a page.
 //!
 //! A code is what programs match and what people search for. So each code that a `fn code` of an
-//! `error.rs` can return has `docs/errors/CODE.md`, which says what happened and what to do.
+//! `error.rs`, or of `park.rs`, can return has `docs/errors/CODE.md`, which says what happened and what to do.
 //!
 //! It refuses to follow calls: codes are literals in the match of `fn code`, as rustfmt lays it out.
 //! Before the first page is written it asks for none.
@@ -17,7 +17,9 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     if tree.below(PAGES, ".md").next().is_none() {
         return found;
     }
-    for (path, _, text) in tree.below("crates", "/error.rs") {
+    for (path, _, text) in
+        ["/error.rs", "/park.rs"].iter().flat_map(|file| tree.below("crates", file))
+    {
         if !path.contains("/src/") {
             continue;
         }

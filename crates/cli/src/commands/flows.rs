@@ -1,9 +1,11 @@
-//! `tidemill flows`: list, show, start, cancel, retry, rerun, resolve, undo, wait.
+//! `tidemill flows`: list, show, start, add, begin, discard, cancel, retry, rerun, resolve, undo, wait.
 
 mod act;
+mod build;
 mod document;
 mod draw;
 mod layout;
+mod lines;
 mod list;
 mod note;
 mod show;
@@ -33,6 +35,15 @@ enum Verb {
     Show(show::Args),
     /// Start a flow from JSON
     Start(start::Args),
+    /// Give steps of a flow that does not begin yet more jobs, from JSON lines
+    Add(build::Add),
+    /// Let a flow begin that was started with "building": true
+    Begin {
+        /// The flow
+        id: FlowId,
+    },
+    /// Throw a flow away that has not begun
+    Discard(build::Discard),
     /// Call a flow off: what waits never starts, what runs is told
     Cancel(act::Cancel),
     /// Send the dead jobs of a flow on their way again
@@ -66,6 +77,9 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         Verb::List(args) => list::run(app, args).await,
         Verb::Show(args) => show::run(app, args).await,
         Verb::Start(args) => start::run(app, args).await,
+        Verb::Add(args) => build::add(app, args).await,
+        Verb::Begin { id } => build::begin(app, id).await,
+        Verb::Discard(args) => build::discard(app, args).await,
         Verb::Cancel(args) => act::cancel(app, args).await,
         Verb::Retry(args) => act::retry(app, args).await,
         Verb::Rerun(args) => act::rerun(app, args).await,

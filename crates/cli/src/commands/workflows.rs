@@ -51,14 +51,14 @@ enum Verb {
     /// Let a run go no further than where it waits next
     Pause(act::Run),
     /// Let a run go on that was paused or parked
-    Resume(act::Run),
+    Resume(act::Resume),
     /// Forget what a run did from a step on, and let it go on from there; only while it waits
     Reset(act::Reset),
     /// Let a new run go on from a step of a run, with its journal up to there; the run stays as it is
     Fork(act::Fork),
-    /// Give a step that is stuck its outcome, and let the run go on; only while it waits
+    /// Give a step that is stuck its outcome, or pass a signal over, and let the run go on; only while it waits
     Skip(act::Skip),
-    /// Correct what a step returned, and let the run go on from there; only while it waits
+    /// Correct what a step returned or a signal carried, and let the run go on from there; only while it waits
     Edit(act::Edit),
     /// Call a run off; what it did is undone
     Cancel(act::Run),

@@ -24,10 +24,7 @@ fn bounds(mill: &Mill) {
         .code(7)
         .says("2 jobs wait in it")
         .says("tidemill queues why mail");
-    mill.run(&["alerts"])
-        .code(1)
-        .says("above_watermark")
-        .says("high watermark of 1 jobs and has 2");
+    mill.run(&["alerts"]).code(1).says("above_watermark").says("high watermark of 1 job and has 2");
     let why = mill.json(&["queues", "why", "mail", "--json"]);
     assert_eq!((&why["depth"], &why["holders"][0]["holder"]), (&2.into(), &"no_worker".into()));
     mill.run(&["queues", "set", "mail", "--overflow", "divert:spill"])

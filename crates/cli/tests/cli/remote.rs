@@ -177,6 +177,23 @@ fn flows(pair: &mut Pair) {
     pair.run(&["flows", "wait", "{flow}", "--timeout", "30s"]);
     pair.run(&["flows", "cancel", "{flow}"]).code(5);
     pair.run(&["flows", "show", "{flow}"]);
+    let campaign = r#"{"name":"campaign","building":true,"steps":[{"name":"mail","jobs":[]}]}"#;
+    pair.name_with("built", &["flows", "start", "-"], campaign);
+    let mails = "{\"step\":\"mail\",\"kind\":\"mail\"}\n".repeat(3);
+    pair.run_with(&["flows", "add", "{built}", "-", "--part", "a"], &mails);
+    pair.run_with(&["flows", "add", "{built}", "-", "--part", "a"], &mails);
+    let more = mails.repeat(2);
+    pair.run_with(&["flows", "add", "{built}", "-", "--part", "a"], &more).code(5);
+    let astray = "{\"step\":\"mial\",\"kind\":\"mail\"}\n";
+    pair.run_with(&["flows", "add", "{built}", "-", "--part", "b"], astray).code(3);
+    pair.run(&["flows", "show", "{built}"]);
+    pair.run(&["flows", "begin", "{built}"]);
+    pair.run(&["flows", "begin", "{built}"]);
+    pair.run(&["flows", "discard", "{built}"]).code(5);
+    pair.run(&["flows", "begin", UNKNOWN]).code(3);
+    pair.name_with("waste", &["flows", "start", "-"], campaign);
+    pair.run(&["flows", "discard", "{waste}", "--reason", "not needed"]);
+    pair.run(&["flows", "begin", "{waste}"]).code(5);
 }
 
 fn workflows(pair: &mut Pair) {

@@ -20,6 +20,7 @@ fn exit_codes_become_states_and_classes() {
         ("1", "scheduled", Some("transient")),
         ("76", "scheduled", Some("rate_limited")),
         ("101", "scheduled", Some("ambiguous")),
+        ("102", "dead", Some("in_doubt")),
         ("79", "scheduled", None),
         ("80", "cancelled", None),
     ];
@@ -128,12 +129,15 @@ fn the_last_words_of_a_command_are_its_error() {
 }
 
 #[test]
-fn too_much_output_is_permanent() {
+fn too_much_output_is_dead_at_once_and_in_doubt() {
     let mill = Mill::sqlite();
     let id = mill.enqueue(&["k"]);
     let worker = mill.work(&["--exec", "yes", "--kind", "k", "--max-output-bytes", "1000"]);
     mill.run(&["jobs", "wait", &id, "--timeout", "30s"]).code(1).says("more than 1000 bytes");
     stop(worker);
+    let shown = mill.json(&["jobs", "show", &id, "--json"]);
+    let attempts = shown["attempts"].as_array().unwrap();
+    assert_eq!((attempts.len(), &attempts[0]["class"]), (1, &"in_doubt".into()), "{shown}");
 }
 
 /// Whether a process runs; one that nobody has collected does not.

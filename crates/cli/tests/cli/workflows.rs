@@ -184,18 +184,55 @@ fn deploy(mill: &Mill) {
         testing::drain(tide.worker().handle(program::renamed)).await.unwrap();
         tide.close().await;
     });
-    mill.run(&["workflows", "show", &id]).ok().says("parked").says("workflows resume");
+    mill.run(&["workflows", "show", &id]).ok().says("parked_differs").says("workflows resume");
+    mill.run(&["workflows", "list", "--parked"]).ok().says("parked_differs");
+    let diff = mill.run(&["workflows", "diff", &id, "--json"]).code(1).stdout;
+    assert!(diff.contains(r#""code":"parked_differs""#), "{diff}");
     mill.run(&["workflows", "diff", &id])
         .code(1)
         .says("THE JOURNAL HAS")
         .says("asks for \"hold\"")
         .says("workflows skip");
-    mill.run(&["jobs", "why", &id]).says("mend the code");
+    mill.run(&["jobs", "why", &id]).says("mend the code").says("parked_differs");
     mill.run(&["workflows", "resume", &id, "--by", "ann", "--why", "it was rolled back"]).ok();
     mill.run(&["workflows", "show", &id]).ok().says("resumed by ann").says("it was rolled back");
     work(mill, async |_| None);
     let shown = mill.json(&["workflows", "show", &id, "--json"]);
     assert_eq!(shown["job"]["output"], "42 true", "{shown}");
+}
+
+fn unreadable(mill: &Mill) {
+    let id = begin(mill);
+    mill.run(&["workflows", "signal", &id, "approve", "7"]).ok();
+    work(mill, async |_| None);
+    mill.run(&["workflows", "show", &id])
+        .ok()
+        .says("parked_signal_unreadable")
+        .says(&format!("workflows skip {id} SIGNAL"));
+    mill.run(&["workflows", "diff", &id]).code(1).says("parked_signal_unreadable: the signal");
+    mill.run(&["workflows", "resume", &id, "--journal-entries-max", "5"])
+        .code(2)
+        .says("journal_limit_invalid");
+    mill.run(&["workflows", "resume", &id, "--journal-entries-max", "200000"]).ok();
+    work(mill, async |_| None);
+    mill.run(&["workflows", "skip", &id, "approve", "--by", "ann", "--why", "a typo"])
+        .ok()
+        .says("\"approve\" is over, and it goes on");
+    mill.run(&["workflows", "signal", &id, "approve", "true"]).ok();
+    work(mill, async |_| None);
+    let shown = mill.json(&["workflows", "show", &id, "--json"]);
+    assert_eq!(shown["job"]["output"], "42 true", "{shown}");
+    mill.run(&["workflows", "show", &id]).ok().says("skipped by ann").says("→ 200000");
+}
+
+#[test]
+fn a_signal_that_cannot_be_read_is_passed_over_on_sqlite() {
+    unreadable(&Mill::sqlite());
+}
+
+#[test]
+fn a_signal_that_cannot_be_read_is_passed_over_on_postgres() {
+    unreadable(&Mill::postgres());
 }
 
 #[test]

@@ -21,6 +21,7 @@ over_both_bosses!(
     a_run_continues_anew,
     objects_are_kept_from_job_to_job,
     code_that_differs_from_its_journal_is_parked,
+    a_signal_that_cannot_be_read_parks_with_its_code,
 );
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -234,10 +235,27 @@ async fn code_that_differs_from_its_journal_is_parked(kit: Kit, boss: Boss) {
     kit.mill.signal(id, Signal::new("go", &())).await.unwrap();
     let parked = async || kit.mill.run(id).await.unwrap()?.parked;
     let parked = eventually("the run is parked", SOON, parked).await;
-    let tidemill_core::workflow::Parked::Differs { diff } = parked else {
-        panic!("parked otherwise: {parked}");
+    let Some(diff) = &parked.diff else {
+        panic!("parked otherwise: {parked:?}");
     };
     assert!(diff.code.contains("new") && diff.journal.contains("old"), "{diff}");
     new.stop().await;
+    kit.close().await;
+}
+
+async fn a_signal_that_cannot_be_read_parks_with_its_code(kit: Kit, boss: Boss) {
+    let worker = kit.worker(boss).handle(|_: Order, cx: Context| async move {
+        Ok(cx.signal::<u32>("count").await?.to_string())
+    });
+    let worker = worker.start().await.unwrap();
+    let id = kit.mill.enqueue(order("x")).await.unwrap().id();
+    kit.mill.signal(id, Signal::new("count", "many")).await.unwrap();
+    let parked = async || kit.mill.run(id).await.unwrap()?.parked;
+    let parked = eventually("the run is parked", SOON, parked).await;
+    assert_eq!(parked.code.code(), "parked_signal_unreadable", "{parked}");
+    kit.mill.signal(id, Signal::new("count", &7)).await.unwrap();
+    kit.mill.skip_step(id, "count", &(), "ann", "").await.unwrap();
+    assert_eq!(kit.output::<String>(id).await, "7");
+    worker.stop().await;
     kit.close().await;
 }

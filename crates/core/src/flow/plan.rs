@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use crate::error::{Error, Result};
 use crate::flow::{
     After, EDGES_MAX, Edge, Flow, FlowOptions, Join, NESTING_MAX, Need, Place, SAGA_STEPS_MAX,
-    STEPS_MAX, Step, StepRow, UndoRule, WHEN_BYTES_MAX, Work, condition,
+    STEPS_MAX, Step, StepRow, UndoRule, WHEN_BYTES_MAX, Way, Work, condition, part,
 };
 use crate::id::FlowId;
 use crate::job::{Due, NewJob};
@@ -73,14 +73,23 @@ impl Flow {
         for step in &steps {
             step.jobs.iter().try_for_each(|job| check_member(&step.name, job))?;
         }
-        let rows = steps.iter().zip(0..).map(|(step, number)| step.row(number)).collect();
-        check_joins(&steps, &rows, &edges)?;
+        let rows: Vec<StepRow> =
+            steps.iter().zip(0..).map(|(step, number)| step.row(number)).collect();
+        check_joins(&steps, &rows)?;
         let beyond = check_undos(&self.name, &steps, &edges, self.options.saga)?;
-        retry_forward(&mut steps, &beyond);
+        if !self.options.building {
+            part::check_numbers(rows.iter(), edges.iter())?;
+        }
+        forward(&mut steps, &beyond);
+        let way = |number: u32| match (self.options.saga, beyond.contains(&number)) {
+            (false, _) => Way::Plain,
+            (true, false) => Way::Back,
+            (true, true) => Way::Forward,
+        };
         let jobs = steps
             .into_iter()
             .zip(0..)
-            .flat_map(|(step, number)| place_all(self.id, step, number))
+            .flat_map(|(step, number)| place_all(self.id, step, number, way(number)))
             .collect();
         let Self { id, name, options, .. } = self;
         Ok(Plan { id, name, options, retention, steps: rows, edges, jobs })
@@ -111,10 +120,43 @@ pub fn place(mut job: NewJob, place: Place) -> NewJob {
     job
 }
 
-/// Marks a job that a running job of a flow adds to it: a step of this name, behind its own.
-pub fn grow(job: NewJob, behind: &Place, name: &str) -> Result<NewJob> {
+/// What a running job of a flow adds to it.
+#[derive(Debug, Clone, Copy)]
+pub struct Growth<'a> {
+    /// The step of the job that adds it.
+    pub behind: &'a Place,
+    /// Its name.
+    pub name: &'a str,
+    /// It leaves nothing behind that would have to be undone.
+    pub nothing_to_undo: bool,
+}
+
+impl<'a> Growth<'a> {
+    /// A step of this name that does not say how it is undone.
+    pub fn new(behind: &'a Place, name: &'a str) -> Self {
+        Self { behind, name, nothing_to_undo: false }
+    }
+}
+
+/// Marks a job that a running job of a flow adds to it: a step of its own, behind the one that adds it. The rules of a
+/// saga hold for it too.
+pub fn grow(
+    mut job: NewJob,
+    Growth { behind, name, nothing_to_undo }: Growth<'_>,
+) -> Result<NewJob> {
     name::check("step", name, NAME_BYTES_MAX)?;
     check_member(name, &job)?;
+    match behind.way {
+        Way::Back if !nothing_to_undo => {
+            return Err(invalid(
+                name,
+                "it is added before the point of no return and does not say how it is undone; say that there is \
+                 nothing to undo, or add it after that point",
+            ));
+        }
+        Way::Forward => retry_forward(&mut job),
+        Way::Back | Way::Plain => {}
+    }
     let name = name.to_owned();
     Ok(place(job, Place { name, joins: true, grows: true, ..behind.clone() }))
 }
@@ -148,14 +190,14 @@ impl Flat {
     }
 }
 
-fn place_all(flow: FlowId, step: Flat, number: u32) -> impl Iterator<Item = PlannedJob> {
+fn place_all(flow: FlowId, step: Flat, number: u32, way: Way) -> impl Iterator<Item = PlannedJob> {
     let Flat { name, jobs, after, .. } = step;
-    let spot =
-        Place { id: flow, step: number, name, joins: !after.is_empty(), grows: false, due: None };
+    let joins = !after.is_empty();
+    let spot = Place { id: flow, step: number, name, joins, grows: false, due: None, way };
     jobs.into_iter().map(move |job| PlannedJob { step: number, job: place(job, spot.clone()) })
 }
 
-fn invalid(step: &str, reason: impl Into<String>) -> Error {
+pub(super) fn invalid(step: &str, reason: impl Into<String>) -> Error {
     Error::FlowInvalid { step: step.to_owned(), reason: reason.into() }
 }
 
@@ -366,40 +408,42 @@ fn cycle(steps: &[Flat], edges: &[Edge], waits: &[usize]) -> String {
 }
 
 /// A join must be able to be met.
-fn check_joins(steps: &[Flat], rows: &Vec<StepRow>, edges: &[Edge]) -> Result<()> {
-    let mut jobs: HashMap<u32, u64> = HashMap::new();
-    for edge in edges {
-        *jobs.entry(edge.to).or_default() += rows[edge.from as usize].jobs;
-    }
+fn check_joins(steps: &[Flat], rows: &[StepRow]) -> Result<()> {
     for (step, row) in steps.iter().zip(rows) {
-        let parents = row.parents_left;
-        if parents == 0 && step.join != Join::default() {
+        if row.parents_left == 0 && step.join != Join::default() {
             return Err(invalid(&step.name, "it has a join but comes after nothing"));
         }
-        if let Need::Quorum { jobs: wanted } = step.join.need {
-            let there = jobs.get(&row.number).copied().unwrap_or(0);
-            if wanted == 0 {
-                return Err(invalid(&step.name, "its quorum is 0; it is 1 at least"));
-            }
-            if u64::from(wanted) > there {
-                let why = format!("its quorum is {wanted}, but it comes after {there} jobs");
-                return Err(invalid(&step.name, why));
-            }
+        if step.join.need == (Need::Quorum { jobs: 0 }) {
+            return Err(invalid(&step.name, "its quorum is 0; it is 1 at least"));
         }
     }
     Ok(())
 }
 
 /// What comes after the point of no return is retried until it works, unless it says otherwise.
-fn retry_forward(steps: &mut [Flat], beyond: &BTreeSet<u32>) {
+pub fn retry_forward(job: &mut NewJob) {
+    job.options.retry.get_or_insert_with(|| Retry::attempts(u16::MAX));
+}
+
+fn forward(steps: &mut [Flat], beyond: &BTreeSet<u32>) {
     for number in beyond {
-        let Some(step) = steps.get_mut(*number as usize).filter(|step| !step.pivot) else {
-            continue;
-        };
-        for job in &mut step.jobs {
-            job.options.retry.get_or_insert_with(|| Retry::attempts(u16::MAX));
+        if let Some(step) = steps.get_mut(*number as usize).filter(|step| !step.pivot) {
+            step.jobs.iter_mut().for_each(retry_forward);
         }
     }
+}
+
+/// These steps, and all that come after them.
+pub(super) fn reached<E: Iterator<Item = u32>>(
+    from: impl Iterator<Item = u32>,
+    leaving: impl Fn(u32) -> E,
+) -> BTreeSet<u32> {
+    let mut next: Vec<u32> = from.collect();
+    let mut found: BTreeSet<u32> = next.iter().copied().collect();
+    while let Some(at) = next.pop() {
+        next.extend(leaving(at).filter(|to| found.insert(*to)));
+    }
+    found
 }
 
 /// Every step of a saga that can be turned back from says how it is undone. Answers the steps from the point of
@@ -418,32 +462,19 @@ fn check_undos(flow: &str, steps: &[Flat], edges: &[Edge], is_saga: bool) -> Res
         let (number, max) = (steps.len(), SAGA_STEPS_MAX);
         return Err(Error::FlowTooLarge { what: "steps of a saga", number, max });
     }
-    let pivots = steps.iter().zip(0..).filter(|(step, _)| step.pivot).map(|(_, number)| number);
-    let mut next: Vec<u32> = pivots.collect();
-    if next.len() > 1 {
+    let pivots = || steps.iter().zip(0..).filter(|(step, _)| step.pivot).map(|(_, number)| number);
+    if pivots().count() > 1 {
         return Err(invalid(flow, "it has more than one point of no return"));
     }
-    let mut beyond: BTreeSet<u32> = next.iter().copied().collect();
-    while let Some(at) = next.pop() {
-        for edge in edges.iter().filter(|edge| edge.from == at) {
-            if beyond.insert(edge.to) {
-                next.push(edge.to);
-            }
-        }
-    }
+    let leaving = |at: u32| edges.iter().filter(move |edge| edge.from == at).map(|edge| edge.to);
+    let beyond = reached(pivots(), leaving);
     for (step, number) in steps.iter().zip(0..) {
-        match &step.undo {
-            UndoRule::Missing if !beyond.contains(&number) => {
-                return Err(invalid(
-                    &step.name,
-                    "it does not say how it is undone; give it an undo, or say that there is nothing to \
-                     undo, or put it after the point of no return",
-                ));
-            }
-            UndoRule::Job(_) if step.jobs.len() != 1 => {
-                return Err(invalid(&step.name, "it has an undo, and not exactly one job"));
-            }
-            _ => {}
+        if step.undo == UndoRule::Missing && !beyond.contains(&number) {
+            return Err(invalid(
+                &step.name,
+                "it does not say how it is undone; give it an undo, or say that there is nothing to \
+                 undo, or put it after the point of no return",
+            ));
         }
     }
     Ok(beyond)

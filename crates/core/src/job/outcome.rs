@@ -21,6 +21,8 @@ pub enum ErrorClass {
     Permanent,
     /// Nobody knows whether it took effect: retried on a smaller budget. Panics, timeouts.
     Ambiguous,
+    /// It may have taken effect, and another attempt would not help: dead at once, and undone where that can be.
+    InDoubt,
     /// The other side asked to wait: retried after that, no attempt spent.
     RateLimited,
     /// Its worker was lost: ready again, no attempt spent.
@@ -33,10 +35,11 @@ pub enum ErrorClass {
 
 impl ErrorClass {
     /// All classes.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Transient,
         Self::Permanent,
         Self::Ambiguous,
+        Self::InDoubt,
         Self::RateLimited,
         Self::Lost,
         Self::Poison,
@@ -49,11 +52,17 @@ impl ErrorClass {
             Self::Transient => "transient",
             Self::Permanent => "permanent",
             Self::Ambiguous => "ambiguous",
+            Self::InDoubt => "in_doubt",
             Self::RateLimited => "rate_limited",
             Self::Lost => "lost",
             Self::Poison => "poison",
             Self::Expired => "expired",
         }
+    }
+
+    /// Whether no other attempt follows, whatever the retry policy says.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Permanent | Self::InDoubt | Self::Poison | Self::Expired)
     }
 
     /// The class of a word the store kept; unknown ones are transient.

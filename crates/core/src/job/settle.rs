@@ -124,10 +124,10 @@ pub fn settle(attempt: Attempt<'_>, ended: Ended, now: Timestamp, draw: f64) -> 
 
 fn is_last(class: ErrorClass, number: u16, retry: &Retry) -> bool {
     match class {
-        ErrorClass::Permanent | ErrorClass::Poison | ErrorClass::Expired => true,
         ErrorClass::RateLimited | ErrorClass::Lost => false,
         ErrorClass::Transient => number >= retry.attempts_max,
         ErrorClass::Ambiguous => number >= retry.ambiguous_max.min(retry.attempts_max),
+        _ => class.is_final(),
     }
 }
 
@@ -185,6 +185,7 @@ mod tests {
             (Transient, 4, Some(4)),
             (Transient, 5, None),
             (Permanent, 1, None),
+            (InDoubt, 1, None),
             (Ambiguous, 2, Some(2)),
             (Ambiguous, 3, None),
             (RateLimited, 1, Some(0)),

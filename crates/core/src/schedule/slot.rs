@@ -14,7 +14,7 @@
 
 use std::time::Duration;
 
-use jiff::civil::{Date, DateTime};
+use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 
@@ -23,8 +23,8 @@ use crate::schedule::cron::Cron;
 use crate::schedule::{Definition, Rule};
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
-/// Excepted dates are skipped one after another; after this many in a row nothing comes any more.
-const SKIPS_MAX: usize = 1_000_000;
+/// Times are kept in whole microseconds: nothing lies between a moment and the one this much before.
+const MOMENT: SignedDuration = SignedDuration::from_micros(1);
 
 /// A rule of time that was understood: it knows its slots.
 #[derive(Debug, Clone)]
@@ -66,22 +66,19 @@ impl Slots {
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         let mut after = match self.start_at {
             // The start itself may be a slot.
-            Some(start) if start > after => {
-                start.checked_sub(SignedDuration::from_micros(1)).ok()?
-            }
+            Some(start) if start > after => start.checked_sub(MOMENT).ok()?,
             _ => after,
         };
-        for _ in 0..SKIPS_MAX {
+        // Each turn leaves an excepted date behind, and there are so many of them.
+        loop {
             let slot = self.next_of_rule(after)?;
             if self.end_at.is_some_and(|end| slot >= end) {
                 return None;
             }
-            if self.except.is_empty() || !self.is_excepted(slot) {
-                return Some(slot);
-            }
-            after = slot;
+            let Some(date) = self.excepted(slot) else { return Some(slot) };
+            // Where clocks are put back over midnight, a date goes on after it has ended.
+            after = self.end_of(date, slot)?.checked_sub(MOMENT).ok()?.max(slot);
         }
-        None
     }
 
     /// Whether there would be slots after `after`, were their dates not excepted.
@@ -108,9 +105,22 @@ impl Slots {
         &self.zone
     }
 
-    fn is_excepted(&self, slot: Timestamp) -> bool {
+    /// The date of a slot, if it is excepted.
+    fn excepted(&self, slot: Timestamp) -> Option<Date> {
+        if self.except.is_empty() {
+            return None;
+        }
         let date = self.zone.to_datetime(slot).date();
-        self.except.binary_search(&date).is_ok()
+        self.except.binary_search(&date).is_ok().then_some(date)
+    }
+
+    /// The first moment of the date after this one: midnight, or when the gap ends that swallowed it.
+    fn end_of(&self, date: Date, slot: Timestamp) -> Option<Timestamp> {
+        let midnight = date.tomorrow().ok()?.to_datetime(Time::midnight());
+        let midnight = self.zone.to_timestamp(midnight).ok()?;
+        let seams = self.zone.following(slot).map(|transition| transition.timestamp());
+        let mut seams = seams.take_while(|seam| *seam < midnight);
+        Some(seams.find(|seam| self.zone.to_datetime(*seam).date() > date).unwrap_or(midnight))
     }
 
     fn next_of_rule(&self, after: Timestamp) -> Option<Timestamp> {
@@ -290,6 +300,86 @@ mod tests {
         let except = vec!["2026-01-05".parse().unwrap()];
         let slots = Slots::of(&Definition { except, ..bounded }).unwrap();
         assert!(slots.is_all_excepted("2026-01-04T12:00:00Z".parse().unwrap()));
+    }
+
+    #[test]
+    fn excepted_dates_are_left_at_once_however_many_slots_they_have() {
+        let days = |first: &str, n: usize| -> Vec<Date> {
+            first.parse::<Date>().unwrap().series(jiff::Span::new().days(1)).take(n).collect()
+        };
+        let zone = "Etc/GMT+2";
+        for (rule, first) in [
+            (Rule::EveryMs(1000), "15 00:00:00 -02:00"),
+            (Rule::Cron("* * * * * *".into()), "15 00:00:00 -02:00"),
+            (Rule::Cron("30 * * * * *".into()), "15 00:00:30 -02:00"),
+            (Rule::EveryMs(7 * 60_000), "15 00:06:00 -02:00"),
+        ] {
+            let definition = Definition {
+                zone: zone.into(),
+                except: days("2026-01-01", 14),
+                ..Definition::new("s", rule)
+            };
+            let next = |definition: &Definition, after: &str| {
+                let slots = Slots::of(definition).unwrap();
+                let next = slots.next(after.parse().unwrap()).unwrap();
+                next.to_zoned(slots.zone().clone()).strftime("%d %H:%M:%S %:z").to_string()
+            };
+            assert_eq!(next(&definition, "2026-01-01T02:00:00Z"), first, "{:?}", definition.rule);
+            assert_eq!(next(&definition, "2026-01-07T13:14:15Z"), first, "{:?}", definition.rule);
+            let start_at = Some("2026-01-15T02:00:00Z".parse().unwrap());
+            let starts = Definition { start_at, except: days("2026-01-15", 1000), ..definition };
+            assert!(next(&starts, "2026-01-01T00:00:00Z").starts_with("11 00:0"));
+            assert!(starts.check(&crate::Limits::default(), Timestamp::UNIX_EPOCH).is_ok());
+        }
+    }
+
+    #[test]
+    fn the_date_after_an_excepted_one_begins_where_its_zone_says() {
+        for (cron_text, zone, date, after, expected) in [
+            // Midnight does not exist: the day begins at one, at half past, or is another.
+            (
+                "* * * * *",
+                "America/Sao_Paulo",
+                "2018-11-03",
+                "2018-11-03T12:00:00Z",
+                "04 01:00 -02:00",
+            ),
+            (
+                "* * * * *",
+                "America/Toronto",
+                "1919-03-30",
+                "1919-03-30T12:00:00Z",
+                "31 00:30 -04:00",
+            ),
+            ("0 10 * * *", "Pacific/Apia", "2011-12-29", "2011-12-29T12:00:00Z", "31 00:00 +14:00"),
+            // It exists twice: what comes between is of the date after, then the date goes on.
+            (
+                "* * * * *",
+                "America/St_Johns",
+                "2010-11-06",
+                "2010-11-06T12:00:00Z",
+                "07 00:00 -02:30",
+            ),
+            (
+                "* * * * *",
+                "America/St_Johns",
+                "2010-11-06",
+                "2010-11-07T02:30:30Z",
+                "07 00:00 -03:30",
+            ),
+            // The hour before midnight exists twice, midnight once.
+            (
+                "* * * * *",
+                "America/Sao_Paulo",
+                "2018-02-17",
+                "2018-02-17T12:00:00Z",
+                "18 00:00 -03:00",
+            ),
+        ] {
+            let except = vec![date.parse().unwrap()];
+            let found = slots(&Definition { except, ..cron(cron_text, zone) }, after, 1);
+            assert_eq!(found, [expected], "{zone} after {date}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::payload::Payload;
 use crate::retry::text::BackoffText;
 use crate::span::Span;
 use crate::wish::Wish;
-use crate::workflow::Diff;
+use crate::workflow::{Diff, ParkCode};
 
 /// A worker, as it introduces itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -272,6 +272,9 @@ pub enum OutcomeBody {
         /// Why it does not go on by itself, in words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parked: Option<String>,
+        /// The stable code of that; `parked_by_worker` when not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parked_code: Option<ParkCode>,
         /// How its code differs from its journal, if that is why it does not go on by itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         differs: Option<Diff>,
@@ -290,6 +293,9 @@ pub struct Step {
     pub name: String,
     /// What it is made of.
     pub jobs: Vec<Wish>,
+    /// They leave nothing behind that would have to be undone: needed in a saga before its point of no return.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nothing_to_undo: bool,
 }
 
 /// What became of the reports, in their order.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::JobId;
 use crate::payload::Payload;
 use crate::workflow::entry::{Began, Ending, Entry};
+use crate::workflow::scope::{left_of_scopes, not_inside};
 use crate::workflow::undo::orphans;
 
 /// A wish to change a journal. Steps are named by their keys.
@@ -18,14 +19,16 @@ pub enum Amend {
         /// The step, or whatever else has a key.
         to: String,
     },
-    /// A step that has not ended has ended so; a sleep is over.
+    /// A step that has not ended has ended so; a sleep is over; a signal that was taken is passed over, and everything
+    /// after it is forgotten.
     Skip {
         /// Which.
         step: String,
         /// With what.
         ending: Ending,
     },
-    /// A step that has ended returned this instead, and everything after it is forgotten.
+    /// A step that has ended returned this instead, or a signal that was taken carried it, and everything after it is
+    /// forgotten.
     Edit {
         /// Which.
         step: String,
@@ -39,6 +42,8 @@ pub enum Amend {
 pub struct Amendment {
     /// Entries from this number on are forgotten.
     pub cut: Option<u32>,
+    /// So are these, which were left of scopes whose end is forgotten.
+    pub dropped: Vec<u32>,
     /// This is added then.
     pub add: Option<(u32, Entry)>,
     /// What the step had ended with before.
@@ -120,25 +125,78 @@ impl Amend {
         let Some((first, _)) = of.first() else {
             return Err(format!("its journal has nothing under {:?}", self.step()));
         };
-        let mut amendment = match self {
-            Self::Reset { .. } => Ok(Amendment { cut: Some(*first), ..Amendment::default() }),
+        let amendment = match self {
+            Self::Reset { to } => {
+                not_inside(journal, to, "reset to that")?;
+                Ok(Amendment { cut: Some(*first), ..Amendment::default() })
+            }
             Self::Skip { step, ending } => {
-                not_inside(journal, step)?;
+                not_inside(journal, step, "edit that")?;
+                if let Some(signal) = taken(&of) {
+                    return passed(step, signal, ending).map(|passed| passed.whole(journal));
+                }
                 let entry = skipped(step, &of, ending)?;
                 let next = journal.last().map_or(0, |(number, _)| number + 1);
                 Ok(Amendment { add: Some((next, entry)), ..Amendment::default() })
             }
             Self::Edit { step, output } => {
-                not_inside(journal, step)?;
-                edited(step, &of, output)
+                not_inside(journal, step, "edit that")?;
+                match taken(&of) {
+                    Some(signal) => Ok(resent(step, signal, output)),
+                    None => edited(step, &of, output),
+                }
             }
-        }?;
-        if let Some(from) = amendment.cut {
-            let cut = journal.iter().filter(|(number, _)| *number >= from);
-            amendment.orphans = orphans(cut.map(|(_, entry)| entry)).into_iter().collect();
-        }
-        Ok(amendment)
+        };
+        amendment.map(|amendment| amendment.whole(journal))
     }
+}
+
+impl Amendment {
+    /// With what else is forgotten, and who knows of it.
+    fn whole(mut self, journal: &[(u32, Entry)]) -> Self {
+        let Some(from) = self.cut else { return self };
+        let left = left_of_scopes(journal, from);
+        let gone = journal.iter().filter(|(number, _)| *number >= from || left.contains(number));
+        self.orphans = orphans(gone.map(|(_, entry)| entry)).into_iter().collect();
+        self.dropped = left.into_iter().collect();
+        self.dropped.sort_unstable();
+        self
+    }
+}
+
+/// A signal that was taken: the number of its entry, its name, its number in the mailbox, and what it carries.
+type Taken<'a> = (u32, &'a String, i64, &'a Payload);
+
+/// The signal that a wait has taken.
+fn taken<'a>(of: &[&'a (u32, Entry)]) -> Option<Taken<'a>> {
+    of.iter().find_map(|(at, entry)| match entry {
+        Entry::Signalled { name, number, payload, .. } => Some((*at, name, *number, payload)),
+        _ => None,
+    })
+}
+
+/// The signal is passed over, and the next one is taken.
+fn passed(
+    step: &str,
+    (at, name, number, payload): Taken<'_>,
+    ending: &Ending,
+) -> Result<Amendment, String> {
+    if !matches!(ending, Ending::Ok(output) if output.as_str() == "null") {
+        return Err(format!(
+            "{step:?} took a signal, which is passed over as it is; edit it to change what it carries"
+        ));
+    }
+    let entry = Entry::Passed { key: step.to_owned(), name: name.clone(), number };
+    let was = Some(Ending::Ok(payload.clone()));
+    Ok(Amendment { cut: Some(at), add: Some((at, entry)), was, ..Amendment::default() })
+}
+
+/// The signal carries something else.
+fn resent(step: &str, (at, name, number, payload): Taken<'_>, output: &Payload) -> Amendment {
+    let (key, name) = (step.to_owned(), name.clone());
+    let entry = Entry::Signalled { key, name, number, payload: output.clone() };
+    let was = Some(Ending::Ok(payload.clone()));
+    Amendment { cut: Some(at), add: Some((at, entry)), was, ..Amendment::default() }
 }
 
 /// What ends a step, or a sleep, that is open.
@@ -194,21 +252,6 @@ fn edited(step: &str, of: &[&(u32, Entry)], output: &Payload) -> Result<Amendmen
     let entry = Entry::Ended { key, hash, tries, took_ms, ending };
     let (cut, add) = (Some(number), Some((number, entry)));
     Ok(Amendment { cut, add, was: Some(was), ..Amendment::default() })
-}
-
-/// A scope that has ended tells for all that was in it: what is inside is not heard any more.
-fn not_inside(journal: &[(u32, Entry)], step: &str) -> Result<(), String> {
-    let scopes: Vec<&str> = step.match_indices('/').map(|(at, _)| &step[..at]).collect();
-    let ended = journal
-        .iter()
-        .find(|(_, entry)| matches!(entry, Entry::Ended { .. }) && scopes.contains(&entry.key()));
-    match ended {
-        Some((_, scope)) => Err(format!(
-            "{step:?} is inside the scope {:?}, which has ended: edit that",
-            scope.key()
-        )),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -294,6 +337,59 @@ mod tests {
         assert_eq!((of_its_own.cut, of_its_own.was), (Some(10), Some(ok("5"))));
         let reset = Amend::Reset { to: "b".into() }.decide(&journal()).unwrap();
         assert_eq!(reset, Amendment { cut: Some(1), ..Amendment::default() });
+    }
+
+    fn signalled(key: &str, number: i64) -> Entry {
+        let (name, payload) = ("go".to_owned(), Payload::trusted("\"x\"".into()));
+        Entry::Signalled { key: key.into(), name, number, payload }
+    }
+
+    #[test]
+    fn a_signal_that_was_taken_is_passed_over_or_carries_something_else() {
+        let journal = [(0, ended("a", "1")), (2, signalled("go#2", 7)), (3, ended("b", "1"))];
+        let was = Some(ok("\"x\""));
+        let passed = Entry::Passed { key: "go#2".into(), name: "go".into(), number: 7 };
+        let skip = |ending| Amend::Skip { step: "go#2".into(), ending }.decide(&journal);
+        let (cut, add) = (Some(2), Some((2, passed)));
+        let done = Amendment { cut, add, was: was.clone(), ..Amendment::default() };
+        assert_eq!(skip(ok("null")).unwrap(), done);
+        assert!(skip(ok("1")).unwrap_err().contains("edit it to change what it carries"));
+        let edit = Amend::Edit { step: "go#2".into(), output: Payload::trusted("9".into()) };
+        let Some((2, Entry::Signalled { number: 7, payload, .. })) =
+            edit.decide(&journal).unwrap().add
+        else {
+            panic!("it carries something else")
+        };
+        assert_eq!(payload.as_str(), "9");
+    }
+
+    #[test]
+    fn what_is_left_of_a_scope_is_forgotten_with_its_end_and_none_of_it_is_a_place_to_go_back_to() {
+        // A signal taken inside of the scope stays when that ends; the step before it in there does not.
+        let child = JobId::new();
+        let (kind, ids) = ("k".to_owned(), vec![child]);
+        let started = Entry::Started { key: "s/k".into(), kind, ids, outlives: false, later: true };
+        let journal = [
+            (1, signalled("s/go", 3)),
+            (2, started),
+            (3, ended("b", "1")),
+            (4, ended("s", "1")),
+            (5, ended("c", "1")),
+        ];
+        for (to, cut, dropped, orphans) in [
+            ("b", 3, vec![1, 2], vec![child]),
+            ("s", 4, vec![1, 2], vec![child]),
+            ("c", 5, vec![], vec![]),
+        ] {
+            let reset = Amend::Reset { to: to.into() }.decide(&journal).unwrap();
+            let done = Amendment { cut: Some(cut), dropped, orphans, ..Amendment::default() };
+            assert_eq!(reset, done, "{to}");
+        }
+        let inside = Amend::Reset { to: "s/go".into() }.decide(&journal).unwrap_err();
+        assert!(
+            inside.contains("inside the scope \"s\", which has ended: reset to that"),
+            "{inside}"
+        );
     }
 
     #[test]

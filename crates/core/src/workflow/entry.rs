@@ -94,6 +94,15 @@ pub enum Entry {
         /// What it carries.
         payload: Payload,
     },
+    /// A signal that was taken is passed over, as an operator wished: the next one of its name is taken instead.
+    Passed {
+        /// By which wait.
+        key: String,
+        /// Its name.
+        name: String,
+        /// Its number in the mailbox.
+        number: i64,
+    },
     /// A message that asked for an answer was given one.
     Answered {
         /// By which call.
@@ -208,6 +217,7 @@ impl Entry {
             | Self::Slept { key, .. }
             | Self::Woke { key }
             | Self::Signalled { key, .. }
+            | Self::Passed { key, .. }
             | Self::Started { key, .. }
             | Self::Joined { key, .. }
             | Self::Noted { key, .. }
@@ -242,6 +252,7 @@ impl Entry {
             Self::Slept { .. } => "slept",
             Self::Woke { .. } => "woke",
             Self::Signalled { .. } => "signalled",
+            Self::Passed { .. } => "passed",
             Self::Started { .. } => "started",
             Self::Joined { .. } => "joined",
             Self::Noted { .. } => "noted",

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::JobId;
 use crate::job::{Due, Job, NewJob};
 use crate::workflow::entry::{Began, Entry};
+use crate::workflow::scope::{left_of_scopes, not_inside};
 use crate::workflow::undo::undos;
 
 /// Whose the beginning of a journal is: chance gives at these places what it gave that run.
@@ -41,11 +42,15 @@ pub fn fork(journal: &[(u32, Entry)], to: &str) -> Result<Forked, String> {
     let Some(end) = journal.iter().position(|(_, entry)| entry.key() == to) else {
         return Err(format!("its journal has nothing under {to:?}"));
     };
-    let before = &journal[..end];
+    not_inside(journal, to, "fork from that")?;
+    let gone = left_of_scopes(journal, journal[end].0);
+    let before: Vec<&(u32, Entry)> =
+        journal[..end].iter().filter(|(number, _)| !gone.contains(number)).collect();
     let owed = undos(before.iter().map(|(_, entry)| entry)).into_iter().map(|undo| undo.key);
     let mut forked =
         Forked { until: 0, changed: Vec::new(), dropped: Vec::new(), owed: owed.collect() };
-    let heard = Heard::of(before);
+    forked.dropped.extend(gone);
+    let heard = Heard::of(&before);
     for (number, entry) in before {
         match heard.copied(entry) {
             None => forked.dropped.push(*number),
@@ -59,6 +64,7 @@ pub fn fork(journal: &[(u32, Entry)], to: &str) -> Result<Forked, String> {
     }
     // What comes after the last entry is not there.
     forked.dropped.retain(|number| *number < forked.until);
+    forked.dropped.sort_unstable();
     Ok(forked)
 }
 
@@ -69,7 +75,7 @@ struct Heard<'a> {
 }
 
 impl<'a> Heard<'a> {
-    fn of(journal: &'a [(u32, Entry)]) -> Self {
+    fn of(journal: &[&'a (u32, Entry)]) -> Self {
         let mut heard = Self { ended: HashSet::new(), joined: HashSet::new() };
         for (_, entry) in journal {
             match entry {
@@ -95,7 +101,8 @@ impl<'a> Heard<'a> {
             Entry::Started { ids, .. } => {
                 ids.iter().all(|id| self.joined.contains(id)).then(|| entry.clone())
             }
-            Entry::Died { .. } => None,
+            // Its own mail is another.
+            Entry::Died { .. } | Entry::Passed { .. } => None,
             // Pieces of its own mail have these numbers.
             Entry::Signalled { key, name, payload, .. } => Some(Entry::Signalled {
                 key: key.clone(),
@@ -194,6 +201,17 @@ mod tests {
         assert_eq!(changed, [0, 3, 6], "undos and numbers of mail are the other run's");
         assert_eq!(forked.owed, ["c", "b", "a"]);
         assert!(fork(&journal, "nowhere").is_err());
+    }
+
+    #[test]
+    fn a_fork_gets_nothing_of_a_scope_that_ended_later() {
+        let entries = vec![ended("a"), began("s/x", false), ended("s/x"), ended("b"), ended("s")];
+        let journal: Vec<(u32, Entry)> = (0..).zip(entries).collect();
+        let forked = fork(&journal, "s").unwrap();
+        assert_eq!((forked.until, forked.dropped), (4, vec![1, 2]));
+        assert!(forked.owed.is_empty(), "it builds on nothing that would be undone");
+        let inside = fork(&journal, "s/x").unwrap_err();
+        assert!(inside.contains("which has ended: fork from that"), "{inside}");
     }
 
     #[test]

@@ -27,6 +27,7 @@ use crate::payload::Payload;
 use crate::workflow::JOURNAL_ENTRIES_MAX;
 use crate::workflow::entry::{Began, Ending, Entry};
 use crate::workflow::mail::Mailbox;
+use crate::workflow::scope::scopes;
 use crate::workflow::talk::{Answer, Ask, Diff, Rest, Waits};
 use differ::compare;
 
@@ -110,6 +111,8 @@ pub struct Replay {
     /// Steps since the last point of no return that can be undone.
     owed: usize,
     length: u32,
+    /// How many it may have, if that is not the usual number.
+    entries_max: Option<u32>,
     /// Numbers of entries that transactions of the code's own write.
     reserved: HashMap<String, u32>,
     fresh: Vec<(u32, Entry)>,
@@ -148,8 +151,7 @@ impl Replay {
         }
         // A scope that has ended tells for all that was in it.
         let ended: HashSet<String> = replay.telling.iter().map(|(_, key, _)| key.clone()).collect();
-        let is_inside =
-            |key: &str| key.match_indices('/').any(|(at, _)| ended.contains(&key[..at]));
+        let is_inside = |key: &str| scopes(key).any(|scope| ended.contains(scope));
         replay.telling.retain(|(_, key, _)| !is_inside(key));
         replay.ahead.retain(|key, _| !is_inside(key));
         replay
@@ -160,6 +162,12 @@ impl Replay {
     #[must_use]
     pub fn copied(self, until: u32) -> Self {
         Self { copied: until, ..self }
+    }
+
+    /// The same of a run whose journal may have so many entries.
+    #[must_use]
+    pub fn at_most(self, entries_max: u32) -> Self {
+        Self { entries_max: Some(entries_max), ..self }
     }
 
     fn learn(&mut self, number: u32, entry: Entry) {
@@ -203,6 +211,10 @@ impl Replay {
                 self.mailbox.forget(&name, taken);
                 tell(Answer::Signal { number: taken, payload });
             }
+            Entry::Passed { name, number: passed, .. } => {
+                kept.word = "signal";
+                self.mailbox.forget(&name, passed);
+            }
             Entry::Started { ids, outlives, .. } => {
                 (kept.word, kept.ids) = ("children", Some(ids.clone()));
                 self.learn_started(&ids, outlives);
@@ -230,7 +242,10 @@ impl Replay {
         }
         let stays = matches!(
             entry,
-            Entry::Signalled { .. } | Entry::Pivot { .. } | Entry::Started { later: true, .. }
+            Entry::Signalled { .. }
+                | Entry::Passed { .. }
+                | Entry::Pivot { .. }
+                | Entry::Started { later: true, .. }
         );
         if !stays && !self.undoable.contains(entry.key()) {
             self.numbers.entry(entry.key().to_owned()).or_default().push(number);
@@ -545,9 +560,10 @@ impl Replay {
         self.in_flight = false;
     }
 
-    /// Whether the journal is longer than it may be.
-    pub fn is_too_long(&self) -> bool {
-        self.length > JOURNAL_ENTRIES_MAX
+    /// How many entries the journal may have, if it has more.
+    pub fn is_too_long(&self) -> Option<u32> {
+        let entries_max = self.entries_max.unwrap_or(JOURNAL_ENTRIES_MAX);
+        (self.length > entries_max).then_some(entries_max)
     }
 
     fn push(&mut self, entry: Entry) {

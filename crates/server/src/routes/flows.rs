@@ -3,6 +3,8 @@
 //! A flow is of the queues and tenants of its jobs: who is limited to some starts flows of those alone, and knows of a
 //! flow if all its steps are of those.
 
+mod parts;
+
 use std::sync::Arc;
 
 use axum::Json;
@@ -34,6 +36,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(rerun))
         .routes(routes!(resolve))
         .routes(routes!(outputs))
+        .merge(parts::routes())
 }
 
 /// A flow that was started.
@@ -45,7 +48,8 @@ struct FlowStarted {
 /// Starts a flow: all of it is written, or nothing. Sent twice under the same `id`, it is started once.
 ///
 /// It has a `name` and `steps`; a step has a `name`, a `kind` with a `payload` (or `payloads`, or `steps` of its own),
-/// and says what it comes `after`. With `"saga": true` its steps have an `undo`.
+/// and says what it comes `after`. With `"saga": true` its steps have an `undo`. With `"building": true` it does not
+/// begin yet: its steps can be given more jobs than one request carries.
 #[utoipa::path(post, path = "/v1/flows", operation_id = "start_flow", tag = "flows",
     request_body(content = serde_json::Value, example = json!({ "name": "order", "steps": [
         { "name": "charge", "kind": "charge" }, { "name": "ship", "kind": "ship", "after": ["charge"] },
@@ -59,6 +63,11 @@ async fn start(
     Body(text): Body<Box<RawValue>>,
 ) -> Answer<(StatusCode, [(HeaderName, String); 1], Json<FlowStarted>)> {
     let mut flow = Flow::from_json(text.get())?;
+    if caller.is_limited() && flow.is_building() && !flow.has_jobs() {
+        let detail = "a flow that is built by a credential of some queues or of one tenant has a job from the start: \
+                      by its jobs it is known whose it is";
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, "flow_invalid", detail));
+    }
     flow.each_job(|job: &mut Enqueue| {
         caller.check_queue(job.queue_name())?;
         let mut tenant = job.tenant_name().map(str::to_owned);
@@ -118,6 +127,10 @@ async fn seen(app: &App, caller: &Caller, id: FlowId) -> Answer<FlowView> {
     let unknown = || Refusal::from(tidemill::Error::FlowUnknown { id });
     let view = app.mill.flow(id).await?.ok_or_else(unknown)?;
     if caller.is_limited() {
+        // A flow without jobs is nobody's.
+        if view.steps.iter().all(|step| step.first.is_none()) {
+            return Err(unknown());
+        }
         for first in view.steps.iter().filter_map(|step| step.first) {
             caller.check_job(app, first).await.map_err(|_| unknown())?;
         }

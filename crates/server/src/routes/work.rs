@@ -10,13 +10,13 @@ use axum::extract::State;
 use http::StatusCode;
 use serde_json::value::RawValue;
 use tidemill::store::Settled;
-use tidemill::work::{Demand, Given, Hand, Outcome, Report};
+use tidemill::work::{AddedStep, Demand, Given, Hand, Outcome, Report};
 use tidemill::{Enqueue, Payload};
 use tidemill_core::retry::text::BackoffText;
 use tidemill_core::span::Span;
 use tidemill_core::wire::work::{
     Answers, Ask, Assigned, Beaten, Card, OutcomeBody, Pulse, Registered, ReportBody, Reports,
-    SettledBody, SignedOff, Work,
+    SettledBody, SignedOff, Step, Work,
 };
 use tidemill_core::workflow::{Parked, Waits};
 use tidemill_core::{ErrorClass, Job, Limits, Retry, Wish, WorkerId};
@@ -146,15 +146,17 @@ fn outcome_of(body: OutcomeBody, caller: &Caller) -> Answer<Outcome> {
             follow_ups: enqueues(caller, follow_ups)?,
             steps: steps
                 .into_iter()
-                .map(|step| Ok((step.name, enqueues(caller, step.jobs)?)))
+                .map(|Step { name, jobs, nothing_to_undo }| {
+                    Ok(AddedStep { name, jobs: enqueues(caller, jobs)?, nothing_to_undo })
+                })
                 .collect::<Answer<_>>()?,
         },
         OutcomeBody::Failed { class, message, retry_after } => {
             if matches!(class, ErrorClass::Lost | ErrorClass::Poison | ErrorClass::Expired) {
                 let word = class.word();
                 return Err(Refusal::request(format!(
-                    "{word:?} is for the store to say; a handler's failure is transient, permanent, ambiguous or \
-                         rate_limited"
+                    "{word:?} is for the store to say; a handler's failure is transient, permanent, ambiguous, \
+                         in_doubt or rate_limited"
                 )));
             }
             Outcome::Failed { class, message, retry_after: retry_after.map(|Span(after)| after) }
@@ -162,9 +164,9 @@ fn outcome_of(body: OutcomeBody, caller: &Caller) -> Answer<Outcome> {
         OutcomeBody::Snooze { delay: Span(delay) } => Outcome::Snooze(delay),
         OutcomeBody::Cancel { reason } => Outcome::Cancel(reason),
         OutcomeBody::GiveBack {} => Outcome::GiveBack,
-        OutcomeBody::Wait { until, mail_min, what, read, parked, differs, anew } => {
+        OutcomeBody::Wait { until, mail_min, what, read, parked, parked_code, differs, anew } => {
             let waits = Waits { until, mail_min: mail_min as usize, what };
-            let parked = differs.map(Parked::from).or(parked.map(Parked::from));
+            let parked = Parked::told(parked_code, parked, differs);
             Outcome::Wait { waits, read, parked, anew }
         }
     })

@@ -151,17 +151,18 @@ async fn acts(
 enum Word {
     /// It goes no further than where it waits next.
     Pause,
-    /// It goes on, whether it was paused or parked.
+    /// It goes on, whether it was paused or parked; with `journal_entries_max` its journal may be longer from now on.
     Resume,
     /// It forgets what it did from `step` on, and goes on from there.
     Reset,
     /// A new run goes on from `step` of it; with `instead` it is called off itself.
     Fork,
-    /// A step that is stuck is to have returned `output`.
+    /// A step that is stuck is to have returned `output`; a signal that was taken is passed over.
     Skip,
     /// A step that is stuck is to have failed for good, with `message`.
     Fail,
-    /// A step that has ended is to have returned `output`; what came after it is forgotten.
+    /// A step that has ended is to have returned `output`, or a signal that was taken to carry it; what came after is
+    /// forgotten.
     Edit,
     /// It is called off, and what it did is undone.
     Cancel,
@@ -182,6 +183,10 @@ struct RunAct {
     message: Option<String>,
     #[serde(default)]
     instead: bool,
+    /// How many entries the journal may have from now on.
+    #[serde(default)]
+    #[schema(minimum = 100_000, maximum = 1_000_000)]
+    journal_entries_max: Option<u32>,
     /// Why; kept with the act.
     #[serde(default)]
     why: String,
@@ -222,7 +227,10 @@ async fn act(
     let (mut fork, mut cancel) = (None, None);
     match act.act {
         Word::Pause => mill.pause_run(id, by, why).await?,
-        Word::Resume => mill.resume_run(id, by, why).await?,
+        Word::Resume => match act.journal_entries_max {
+            Some(entries) => mill.resume_run_with_journal(id, entries, by, why).await?,
+            None => mill.resume_run(id, by, why).await?,
+        },
         Word::Reset => mill.reset_run(id, act.step()?, by, why).await?,
         Word::Fork => {
             let kept = if act.instead { ForkAs::Instead } else { ForkAs::Beside };

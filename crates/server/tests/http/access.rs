@@ -61,7 +61,16 @@ const LOOK: &[&str] = &[
     "read_inputs",
     "read_outputs",
 ];
-const ENQUEUE: &[&str] = &["enqueue_job", "enqueue_jobs", "signal_job", "start_flow", "update_run"];
+const ENQUEUE: &[&str] = &[
+    "enqueue_job",
+    "enqueue_jobs",
+    "signal_job",
+    "start_flow",
+    "add_to_flow",
+    "begin_flow",
+    "discard_flow",
+    "update_run",
+];
 const OPERATE: &[&str] = &[
     "examine_store",
     "edit_job",

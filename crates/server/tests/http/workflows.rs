@@ -14,6 +14,7 @@ over_both_stores!(
     a_run_is_listed_looked_at_and_goes_on,
     a_run_answers_a_question,
     a_run_is_paused_forked_and_called_off_and_that_is_kept,
+    a_signal_that_cannot_be_read_is_passed_over,
     what_is_no_run_is_told,
 );
 
@@ -111,6 +112,53 @@ async fn a_run_answers_a_question(kit: Kit) {
     assert_eq!(kit.post(&path, question).await.is(200).body["answer"], 3, "the same again");
     let late = json!({ "name": "add", "payload": 2 });
     kit.post(&path, late).await.refused(409, "run_finished", &id);
+    worker.stop().await;
+    kit.close().await;
+}
+
+async fn a_signal_that_cannot_be_read_is_passed_over(kit: Kit) {
+    let order = |_: Payload, cx: Context| async move {
+        Ok(written(&json!(cx.signal::<u32>("count").await?)))
+    };
+    let worker =
+        kit.mill.worker().handle_raw("order", Settings::default(), order).start().await.unwrap();
+    let id = kit.enqueue(json!({ "kind": "order" })).await;
+    let signal = async |payload: Value| {
+        let signal = json!({ "name": "count", "payload": payload });
+        kit.post(&format!("/v1/jobs/{id}/signal"), signal).await.is(202);
+    };
+    signal(json!("many")).await;
+    let path = format!("/v1/workflows/{id}");
+    let parked = eventually("the run is parked", PATIENCE, async || {
+        let told = kit.get(&path).await;
+        (!told.body["parked"].is_null()).then(|| told.body["parked"].clone())
+    })
+    .await;
+    assert_eq!(parked["code"], "parked_signal_unreadable");
+    let why = parked["why"].as_str().unwrap();
+    assert!(why.contains("the signal \"count\" that came cannot be read"), "{why}");
+    let why = kit.get(&format!("/v1/jobs/{id}/why")).await.is(200).body;
+    assert!(why.to_string().contains("parked_signal_unreadable"), "{why}");
+    let acts = format!("{path}/acts");
+    kit.post(&acts, json!({ "act": "resume", "journal_entries_max": 5 })).await.refused(
+        400,
+        "journal_limit_invalid",
+        "5 entries",
+    );
+    let longer = json!({ "act": "resume", "journal_entries_max": 200_000 });
+    kit.post(&acts, longer).await.is(200);
+    let parked = async || {
+        let told = kit.get(&path).await.is(200).body;
+        assert_eq!(told["journal_entries_max"], 200_000);
+        (!told["parked"].is_null()).then_some(())
+    };
+    eventually("it is parked again", PATIENCE, parked).await;
+    let skip = json!({ "act": "skip", "step": "count", "why": "a mistake" });
+    kit.post(&acts, skip).await.is(200);
+    signal(json!(7)).await;
+    assert_eq!(kit.finished(&id).await["output"], 7);
+    let acts = kit.get(&acts).await.is(200).body;
+    assert_eq!(acts[1]["was"], json!({ "ok": "many" }));
     worker.stop().await;
     kit.close().await;
 }

@@ -1,7 +1,7 @@
 //! Flows: their jobs and undos go in encrypted; what their steps returned comes out as it was.
 
 use async_trait::async_trait;
-use tidemill_core::flow::Plan;
+use tidemill_core::flow::{Part, Plan};
 use tidemill_core::{FlowId, JobId, NewJob};
 
 use super::{Encrypted, passed_on};
@@ -23,9 +23,10 @@ passed_on! {
             id: FlowId,
             step: &str,
             mut jobs: Vec<NewJob>,
+            part: Option<Part>,
         ) -> Result<FlowAnswer> {
             self.keys.hide_jobs(&mut jobs)?;
-            self.inner.add_to_flow(id, step, jobs).await
+            self.inner.add_to_flow(id, step, jobs, part).await
         }
 
         async fn change_flow(&self, id: FlowId, mut act: FlowAct) -> Result<FlowAnswer> {

@@ -101,7 +101,7 @@ passed_on! {
                 }
                 RunAct::Amend(Amend::Reset { .. })
                 | RunAct::Pause
-                | RunAct::Resume
+                | RunAct::Resume { .. }
                 | RunAct::Cancel
                 | RunAct::Fork { .. } => {}
             }

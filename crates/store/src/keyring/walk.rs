@@ -76,6 +76,7 @@ impl Keyring {
             | Entry::Died { .. }
             | Entry::Slept { .. }
             | Entry::Woke { .. }
+            | Entry::Passed { .. }
             | Entry::Answered { .. }
             | Entry::Started { .. }
             | Entry::Pivot { .. } => {}

@@ -45,6 +45,7 @@ const CLAIM: Statement = sql!(
     INT8,
 );
 
+const RAISE: Statement = sql!("raise_reach", UUID, INT4);
 const BODIES: Statement = sql!("select_bodies", UUID_ARRAY);
 
 /// How often one claim looks again because others held what is due.
@@ -112,6 +113,10 @@ async fn look(shared: &Arc<Shared>, ask: &ClaimRequest, plan: &mut Plan) -> Resu
                 let took = began.elapsed();
                 if rows.first().and_then(|head| head.get(25)).unwrap_or(false) {
                     return Err(Error::RulesOutdated);
+                }
+                if let Some(beyond) = rows.first().and_then(|head| head.get::<_, Option<i32>>(26)) {
+                    shared.db.write(&RAISE, &[&ask.worker.0, &beyond]).await?;
+                    continue;
                 }
                 if let Some(stops) = rows.first().and_then(|head| head.get(23)) {
                     doors::look_back(shared, under(&ask.limits), stops);
@@ -289,6 +294,7 @@ fn under(limits: &[QueueLimit]) -> Option<String> {
             "burst": limit.rate.map_or(RETRY_CREDIT, |rate| rate.burst),
             "probe_us": limit.open().map(|open| open.as_micros() as u64),
             "percent": percent(limit),
+            "holds": limit.hold,
         })
     };
     (!limits.is_empty()).then(|| limits.iter().map(words).collect::<Value>().to_string())

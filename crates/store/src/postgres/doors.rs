@@ -10,18 +10,19 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tidemill_core::gate::GateView;
-use tidemill_core::{Breaker, WorkerId};
+use tidemill_core::gate::{GateView, Horizon, prefix};
+use tidemill_core::{Breaker, RuleBook, Token, WorkerId};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::error::Error;
 use crate::postgres::Shared;
-use crate::postgres::connect::Db;
+use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::Fault;
 use crate::postgres::queues;
-use crate::postgres::statement::{At, Statement, sql};
+use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::request::SettleItem;
 use crate::wake::Hint;
 
@@ -36,18 +37,21 @@ const COME_OUT: Statement = sql!(
     INT8_ARRAY,
     INT4_ARRAY,
     INT8_ARRAY,
+    INT8_ARRAY,
 );
+const BASES: Statement = sql!("select_gate_bases");
+const MEND: Statement =
+    sql!("mend_gates", TIMESTAMPTZ, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY);
 const VIEWS: Statement = sql!("select_gates", TEXT_ARRAY);
 const HELD_OF: Statement = sql!("count_held_of", TEXT_ARRAY, TEXT);
 const LOOK_BACK: Statement = sql!("look_back", TIMESTAMPTZ, TEXT, TEXT_ARRAY);
 const UNSTICK: Statement = sql!("unstick_gates", TIMESTAMPTZ, TEXT_ARRAY, INT4_ARRAY);
 
-/// How attempts ended that came out of one gate.
-#[derive(Debug, Clone, Copy, Default)]
+/// How attempts ended that came out of one gate: so many well, so many not, by their leases.
+#[derive(Debug, Clone, Default)]
 struct Tally {
     breaker: Option<Breaker>,
-    good: i32,
-    bad: i32,
+    ends: HashMap<Token, (i32, i32)>,
 }
 
 #[derive(Debug, Default)]
@@ -71,10 +75,10 @@ impl Doors {
             for end in &item.gates {
                 let tally = waiting.gates.entry(end.gate.clone()).or_default();
                 tally.breaker = end.breaker.or(tally.breaker);
-                match item.is_well() {
-                    Some(true) => tally.good += 1,
-                    Some(false) => tally.bad += 1,
-                    None => {}
+                if end.breaker.is_some() {
+                    let (good, bad) = tally.ends.entry(item.token).or_default();
+                    *good += i32::from(item.is_well() == Some(true));
+                    *bad += i32::from(item.is_well() == Some(false));
                 }
             }
         }
@@ -126,11 +130,14 @@ impl Doors {
 /// Judges, and answers the queues that have reason to look again.
 async fn look(shared: &Shared, gates: &HashMap<Arc<str>, Tally>) -> Result<Vec<String>, Fault> {
     let names: Vec<&str> = gates.keys().map(|gate| &**gate).collect();
-    let judged: Vec<_> =
-        gates.iter().filter_map(|(gate, tally)| Some((gate, tally, tally.breaker?))).collect();
+    let judged = gates.iter().filter_map(|(gate, tally)| Some((gate, tally, tally.breaker?)));
+    let judged: Vec<_> = judged
+        .flat_map(|(gate, tally, breaker)| tally.ends.iter().map(move |end| (gate, end, breaker)))
+        .collect();
     let of: Vec<&str> = judged.iter().map(|(gate, ..)| &***gate).collect();
-    let goods: Vec<i32> = judged.iter().map(|(_, tally, _)| tally.good).collect();
-    let bads: Vec<i32> = judged.iter().map(|(_, tally, _)| tally.bad).collect();
+    let tokens: Vec<i64> = judged.iter().map(|(_, (token, _), _)| token.0).collect();
+    let goods: Vec<i32> = judged.iter().map(|(_, (_, (good, _)), _)| *good).collect();
+    let bads: Vec<i32> = judged.iter().map(|(_, (_, (_, bad)), _)| *bad).collect();
     let of_rule = |number: fn(&Breaker) -> i32| -> Vec<i32> {
         judged.iter().map(|(.., breaker)| number(breaker)).collect()
     };
@@ -140,10 +147,9 @@ async fn look(shared: &Shared, gates: &HashMap<Arc<str>, Tally>) -> Result<Vec<S
     let windows: Vec<i64> = judged.iter().map(|(.., breaker)| us(breaker.window_ms)).collect();
     let opens: Vec<i64> = judged.iter().map(|(.., breaker)| us(breaker.open_ms)).collect();
     let now = shared.db.manual_now();
-    let rows = shared
-        .db
-        .query(&COME_OUT, &[&now, &names, &of, &goods, &bads, &percents, &windows, &leasts, &opens])
-        .await?;
+    let asked: [Param<'_>; 10] =
+        [&now, &names, &of, &goods, &bads, &percents, &windows, &leasts, &opens, &tokens];
+    let rows = shared.db.query(&COME_OUT, &asked).await?;
     Ok(rows.iter().filter_map(|row| row.get(1)).collect())
 }
 
@@ -163,6 +169,20 @@ pub(crate) fn look_back(shared: &Arc<Shared>, under: Option<String>, stops: Vec<
     });
 }
 
+/// Makes gates forget what is further ahead than their limits reach: some clock was wrong.
+pub(crate) async fn mend_all(shared: &Arc<Shared>) -> Result<(), Error> {
+    let book = queues::rules(&shared.db).await?;
+    let bases = bases(&shared.db.read(&BASES, &[]).await?);
+    let known = bases.into_iter().filter_map(|base| Some((book.horizon(&base)?, base)));
+    let known: Vec<(Horizon, String)> = known.collect();
+    if !known.is_empty() {
+        let mended =
+            shared.db.read(&MEND, &horizons(shared.db.manual_now(), &known).params()).await?;
+        shared.doors.vacated(shared, mended.iter().map(|row| row.get(0)));
+    }
+    Ok(())
+}
+
 /// Lets those through that are held while there is room, or no such limit, and no clock will open their gate: whoever
 /// should have is gone. Answers the queues that have reason to look again.
 pub(crate) async fn unstick(shared: &Shared) -> Result<Vec<String>, Error> {
@@ -173,6 +193,56 @@ pub(crate) async fn unstick(shared: &Shared) -> Result<Vec<String>, Error> {
         named.iter().map(|(_, limit)| limit.concurrency.map(|most| most as i32)).collect();
     let rows = shared.db.read(&UNSTICK, &[&shared.db.manual_now(), &bases, &mosts]).await?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+fn bases(rows: &[Row]) -> Vec<String> {
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// How far ahead gates may remember anything, by columns.
+struct Horizons<'a> {
+    now: Option<At>,
+    bases: Vec<&'a str>,
+    rates: Vec<Option<i64>>,
+    pauses: Vec<Option<i64>>,
+    opens: Vec<Option<i64>>,
+}
+
+impl Horizons<'_> {
+    fn params(&self) -> [Param<'_>; 5] {
+        [&self.now, &self.bases, &self.rates, &self.pauses, &self.opens]
+    }
+}
+
+fn horizons(now: Option<At>, of: &[(Horizon, String)]) -> Horizons<'_> {
+    let us = |by: fn(&Horizon) -> Option<Duration>| -> Vec<Option<i64>> {
+        let us = |ahead: Duration| i64::try_from(ahead.as_micros()).unwrap_or(i64::MAX);
+        of.iter().map(|(horizon, _)| by(horizon).map(us)).collect()
+    };
+    Horizons {
+        now,
+        bases: of.iter().map(|(_, base)| base.as_str()).collect(),
+        rates: us(|horizon| horizon.rate),
+        pauses: us(|horizon| horizon.pause),
+        opens: us(|horizon| horizon.open),
+    }
+}
+
+/// Makes gates forget what their limits, as they are in this new book, would not let them remember.
+/// Only gates that the rules of this name or pattern may mean.
+pub(crate) async fn mend(
+    conn: &Conn<'_>,
+    now: Option<At>,
+    book: &RuleBook,
+    rule: &str,
+) -> Result<(), Fault> {
+    let begin = prefix(rule);
+    let mut bases = bases(&conn.query(&BASES, &[]).await?);
+    bases.retain(|base| base.starts_with(&begin));
+    let of = bases.into_iter().map(|base| (book.horizon(&base).unwrap_or_default(), base));
+    let of: Vec<(Horizon, String)> = of.collect();
+    conn.query(&MEND, &horizons(now, &of).params()).await?;
+    Ok(())
 }
 
 /// What is known of these gates.
@@ -186,6 +256,7 @@ pub(crate) async fn views(db: &Db, names: &[String]) -> Result<Vec<GateView>, Er
             tat: row.get::<_, Option<At>>(1).map(|at| at.0),
             shut_until: row.get::<_, Option<At>>(2).map(|at| at.0),
             is_broken: row.get(3),
+            is_probed: row.get(8),
             credit: row.get(4),
             held: row.get::<_, i64>(7) as u64,
         }

@@ -8,6 +8,7 @@
 mod act;
 mod advance;
 mod grow;
+mod part;
 mod rerun;
 mod rows;
 mod saga;
@@ -28,10 +29,11 @@ use crate::wake::Hint;
 pub(crate) use act::{begin, change};
 pub(crate) use advance::Done;
 pub(crate) use grow::Growth;
+pub(crate) use part::add;
 pub(crate) use start::Starts;
 pub(crate) use tend::tend;
 pub(crate) use view::{flow, inputs, list, outputs};
-pub(crate) use write::{add, start};
+pub(crate) use write::start;
 
 #[derive(Debug, Default)]
 struct Waiting {

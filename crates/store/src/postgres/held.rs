@@ -2,12 +2,15 @@
 //!
 //! Who is let through is back where he stood, and claims look again whether he may pass.
 
+use tidemill_core::gate::prefix;
+
 use crate::error::Result;
 use crate::postgres::Shared;
-use crate::postgres::statement::{At, Statement, sql};
+use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::wake::Hint;
 
-const RELEASE: Statement = sql!("release_held", TEXT, TEXT, TIMESTAMPTZ, INT8, TEXT, INT8);
+const RELEASE: Statement =
+    sql!("release_held", TEXT, TEXT, INT2, TEXT, TIMESTAMPTZ, INT8, TEXT, INT8);
 
 /// Sheaves let through by one statement.
 const PIECE: i64 = 1000;
@@ -15,17 +18,20 @@ const PIECE: i64 = 1000;
 /// The rules of a queue or pattern have changed: whoever is held by them may be held elsewhere now, or not at all. Each
 /// is met once, so that it ends, whatever claims hold meanwhile.
 pub(crate) async fn release(shared: &Shared, rule: &str) -> Result<()> {
-    let mut gate = rule.strip_suffix('*').map_or(format!("{rule}/"), str::to_owned);
+    let mut gate = prefix(rule);
     let end = format!("{gate}{}", char::MAX);
-    let (mut queue, mut run_at, mut seq): (String, Option<At>, i64) = (String::new(), None, 0);
+    let (mut queue, mut band, mut tenant) = (String::new(), 0_i16, String::new());
+    let (mut run_at, mut seq): (Option<At>, i64) = (None, 0);
     loop {
-        let piece = shared.db.read(&RELEASE, &[&gate, &queue, &run_at, &seq, &end, &PIECE]).await?;
+        let behind: [Param<'_>; 8] = [&gate, &queue, &band, &tenant, &run_at, &seq, &end, &PIECE];
+        let piece = shared.db.read(&RELEASE, &behind).await?;
         let Some(last) = piece.first() else { return Ok(()) };
-        (gate, queue, run_at, seq) = (last.get(0), last.get(1), last.get(2), last.get(3));
-        for queue in last.get::<_, Vec<String>>(5) {
+        (gate, queue, band, tenant) = (last.get(0), last.get(1), last.get(2), last.get(3));
+        (run_at, seq) = (last.get(4), last.get(5));
+        for queue in last.get::<_, Vec<String>>(7) {
             shared.hint(Hint::Ready { queue });
         }
-        if !last.get::<_, bool>(4) {
+        if !last.get::<_, bool>(6) {
             return Ok(());
         }
     }

@@ -11,7 +11,7 @@ use crate::over::Over;
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Param, Statement, sql};
-use crate::postgres::{Shared, held, stowaways, workers};
+use crate::postgres::{Shared, doors, held, stowaways, workers};
 use crate::view::{QueueRules, QueueView, WorkerView};
 use crate::wake::Hint;
 
@@ -160,6 +160,7 @@ async fn change(
     over: Over,
 ) -> Result<bool, Fault> {
     conn.query(&LOCK, &[]).await?;
+    let before = book(&conn.query(&RULES, &[]).await?).map_err(Fault::Refused)?;
     let is_set = match rules {
         Some(rules) => upsert(conn, name, rules, over).await?,
         None => conn.query(&UNSET, &[&name]).await.map(|_| true)?,
@@ -168,6 +169,10 @@ async fn change(
         conn.query(&NEXT, &[]).await?;
         let book = book(&conn.query(&RULES, &[]).await?).map_err(Fault::Refused)?;
         stowaways::find(conn, db.manual_now(), &book).await?;
+        // What nobody heeded before is not heeded now.
+        for book in [&before, &book] {
+            doors::mend(conn, db.manual_now(), book, name).await?;
+        }
     }
     Ok(is_set)
 }

@@ -14,6 +14,7 @@ use tidemill_core::share::allot;
 use crate::error::{Error, Result};
 use crate::request::{Claim, ClaimRequest, ClaimedJob, Lane, Seen};
 use crate::sqlite::doors::{Candidate, Doors, Verdict};
+use crate::sqlite::held::Turns;
 use crate::sqlite::lease::{Held, Lease};
 use crate::sqlite::rows::{Body, job_id, time};
 use crate::sqlite::writer::Turn;
@@ -41,7 +42,9 @@ pub(super) fn claim(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Claim> {
         return Err(Error::RulesOutdated);
     }
     let mut doors = Doors::new(&ask.limits, now);
-    doors.let_through(conn)?;
+    if !ask.limits.is_empty() {
+        doors.let_through(conn, &turns(turn, ask))?;
+    }
     let (taken, is_left) = take_all(turn, ask, &mut doors)?;
     let is_short = taken.len() < ask.jobs_max;
     if !taken.is_empty() {
@@ -58,6 +61,16 @@ pub(super) fn claim(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Claim> {
     }
     claim.seen = Some(Seen { brought: turn.brought, next_due: claim.next_due });
     Ok(claim)
+}
+
+/// How lanes take turns at gates.
+fn turns<'a>(turn: &Turn<'_>, ask: &'a ClaimRequest) -> Turns<'a> {
+    let of_lane = |(number, lane): (usize, &'a Lane)| {
+        // Without weights each lane is emptied before the next.
+        let weight = ask.share.weights.get(number).copied().unwrap_or(0);
+        (lane, weight, turn.marks.served(lane).unwrap_or_default())
+    };
+    Turns(ask.lanes.iter().enumerate().map(of_lane).collect())
 }
 
 /// A lane that has something due.
@@ -170,7 +183,8 @@ impl Hand<'_, '_, '_> {
         if slots == 0 || (self.is_cut && !self.taken.is_empty()) {
             return Ok(());
         }
-        if self.doors.let_retries(self.turn.conn, &self.full, slots)? {
+        let turns = turns(self.turn, self.ask);
+        if self.doors.let_retries(self.turn.conn, &turns, &self.full, slots)? {
             self.doors.retries_are_free = true;
             for lane in due_lanes(self.turn.conn, self.turn.now, self.ask)? {
                 self.take_from(&lane, slots)?;
@@ -227,11 +241,18 @@ impl Hand<'_, '_, '_> {
         while wanted > 0 && !self.full.contains(&lane.queue) {
             let due = self.look(lane, tenant, wanted)?;
             let is_last = due.len() < wanted || limits.is_empty();
+            let mut left = None;
             for one in due {
+                let run_at = one.run_at;
                 let is_full = !limits.is_empty() && self.full.contains(&lane.queue);
                 if !is_full && let Some(one) = self.let_pass(lane, tenant, &limits, one)? {
                     self.take_one(lane, tenant, one)?;
+                } else if self.full.contains(&lane.queue) {
+                    left = left.or(Some(run_at));
                 }
+            }
+            if let (Some(left), Some(kinds)) = (left, &self.ask.kinds) {
+                self.turn.marks.left(lane, kinds, left);
             }
             wanted = most - (self.taken.len() - before);
             if self.held >= HELD_MAX {

@@ -14,7 +14,8 @@ use tidemill_core::{QueueLimit, Token};
 
 use crate::error::Result;
 use crate::sqlite::gates::{Gate, LET_THROUGH_MAX};
-use crate::sqlite::{held, stowaways};
+use crate::sqlite::held::Turns;
+use crate::sqlite::{gates, held, stowaways};
 
 /// When to look again at a gate that only holds jobs of queues which were not asked for.
 const OTHERS_US: i64 = 5_000_000;
@@ -87,7 +88,7 @@ impl<'a> Doors<'a> {
     }
 
     /// Lets those through that gates hold and that may pass by now.
-    pub fn let_through(&mut self, conn: &Connection) -> Result<()> {
+    pub fn let_through(&mut self, conn: &Connection, turns: &Turns<'_>) -> Result<()> {
         self.has_stowaways = !self.limits.is_empty() && stowaways::may_be(conn)?;
         let mut looked_at: Vec<&str> = Vec::new();
         for limit in self.limits {
@@ -111,7 +112,7 @@ impl<'a> Doors<'a> {
             let queues: Vec<&str> = with_it.map(|other| other.queue.as_str()).collect();
             for name in open {
                 let room = self.door(conn, limit, &name)?.room.clamp(0, LET_THROUGH_MAX);
-                if held::let_through(conn, &name, &queues, room)? < room {
+                if held::let_through(conn, &name, turns.of(&queues), room)? < room {
                     // All of them: nobody of these queues is held any more. The gate must not keep us coming back for
                     // the sake of the others, nor hide anybody from those who serve them.
                     let others = held::let_each_through(conn, &name, room)?;
@@ -245,11 +246,17 @@ impl<'a> Doors<'a> {
 
     /// Lets retries pass that wait for others to pay for them, up to so many of each queue that is not full; answers
     /// whether there were some.
-    pub fn let_retries(&self, conn: &Connection, full: &[String], number: usize) -> Result<bool> {
+    pub fn let_retries(
+        &self,
+        conn: &Connection,
+        turns: &Turns<'_>,
+        full: &[String],
+        number: usize,
+    ) -> Result<bool> {
         let mut moved = 0;
         for QueueLimit { queue, gate, counts, .. } in self.limits {
             if matches!(counts, Counts::Retry { .. }) && !full.contains(queue) {
-                moved += held::let_through(conn, gate, &[queue.as_str()], number as i64)?;
+                moved += held::let_through(conn, gate, turns.of(&[queue]), number as i64)?;
             }
         }
         Ok(moved > 0)
@@ -268,7 +275,7 @@ impl<'a> Doors<'a> {
         let (now, limits) = (self.now, self.limits);
         for mut door in self.all {
             let before = door.gate.clone();
-            door.go_in(now);
+            door.go_in(now, token);
             door.close(now);
             if let Some(token) = token.filter(|_| door.is_counted()) {
                 conn.prepare_cached(include_str!("sql/insert_permit.sql"))?.execute(params![
@@ -308,7 +315,7 @@ impl Door<'_> {
     }
 
     /// Counts those that went in.
-    fn go_in(&mut self, now: i64) {
+    fn go_in(&mut self, now: i64, token: Option<Token>) {
         if self.inside == 0 {
             return;
         }
@@ -325,7 +332,7 @@ impl Door<'_> {
             self.gate.credit = Some((credit - self.inside as f64).max(0.0));
         }
         if let Some(open) = self.limit.open().filter(|_| self.gate.probing > 0) {
-            self.gate.probing = 2;
+            (self.gate.probing, self.gate.probe) = (2, token.map(|token| token.0));
             self.gate.shut_until = Some(now.saturating_add(open.as_micros() as i64));
         }
     }
@@ -338,8 +345,8 @@ impl Door<'_> {
 
     /// When the clock opens it, if that is what it waits for.
     fn opening(&self, now: i64) -> Option<i64> {
-        let shut_until = self.gate.shut_until.into_iter();
-        shut_until.chain(self.next_cell()).max().filter(|at| *at > now).or(self.look(now))
+        let closed_until = self.gate.closed_by(self.limit).into_iter();
+        closed_until.chain(self.next_cell()).max().filter(|at| *at > now).or(self.look(now))
     }
 
     /// When to look again, where stowaways may have ended by then.
@@ -368,10 +375,12 @@ fn room(conn: &Connection, limit: &QueueLimit, gate: &Gate, now: i64) -> Result<
     if let Some(most) = limit.concurrency {
         room = room.min(i64::from(most) - inside(conn, &gate.name)?);
     }
-    if gate.shut_until.is_some_and(|until| until > now) {
+    if gate.closed_by(limit).is_some_and(|until| until > now) {
         room = room.min(0);
-    } else if gate.probing > 0 {
-        room = room.min(1);
+    } else if limit.breaker.is_some() && gate.probing > 0 {
+        // No other while one is out; one that is lost is not.
+        let is_out = gate.probing == 2 && gates::has_lease(conn, gate.probe)?;
+        room = room.min(i64::from(!is_out));
     }
     if let Some(rate) = limit.rate {
         let every = rate.every_us() as i64;

@@ -6,6 +6,7 @@
 
 mod act;
 mod advance;
+mod part;
 mod plain;
 mod rerun;
 mod rows;
@@ -15,7 +16,8 @@ mod view;
 mod write;
 
 pub(super) use act::{begin, change};
+pub(super) use part::add;
 pub(super) use plain::carry_on;
 pub(super) use tend::tend;
 pub(super) use view::{flow, inputs, list, outputs};
-pub(super) use write::{add, grow, start};
+pub(super) use write::{grow, start};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use tidemill_core::gate::{GateView, PART};
-use tidemill_core::{Breaker, Token};
+use tidemill_core::gate::{GateView, Horizon, PART};
+use tidemill_core::{Breaker, QueueLimit, RuleBook, Token};
 
 use crate::error::Result;
 use crate::request::SettleItem;
@@ -26,9 +26,14 @@ pub(super) const LET_THROUGH_MAX: i64 = 1000;
 pub(super) struct Gate {
     pub name: String,
     pub tat: Option<i64>,
+    /// The other side asked for it.
+    pub pause_until: Option<i64>,
+    /// Too much failed.
     pub shut_until: Option<i64>,
     /// 0: as usual; 1: the next one that passes is a probe; 2: a probe is out.
     pub probing: u8,
+    /// The lease of that probe.
+    pub probe: Option<i64>,
     pub good: u32,
     pub bad: u32,
     pub window_at: Option<i64>,
@@ -42,13 +47,15 @@ impl Gate {
             Ok(Self {
                 name: name.to_owned(),
                 tat: row.get(0)?,
-                shut_until: row.get(1)?,
-                probing: row.get(2)?,
-                good: row.get(3)?,
-                bad: row.get(4)?,
-                window_at: row.get(5)?,
-                credit: row.get(6)?,
-                opens_at: row.get(7)?,
+                pause_until: row.get(1)?,
+                shut_until: row.get(2)?,
+                probing: row.get(3)?,
+                probe: row.get(4)?,
+                good: row.get(5)?,
+                bad: row.get(6)?,
+                window_at: row.get(7)?,
+                credit: row.get(8)?,
+                opens_at: row.get(9)?,
             })
         };
         let mut select = conn.prepare_cached(include_str!("sql/select_gate.sql"))?;
@@ -66,8 +73,10 @@ impl Gate {
             base(&self.name),
             self.name,
             self.tat,
+            self.pause_until,
             self.shut_until,
             self.probing,
+            self.probe,
             self.good,
             self.bad,
             self.window_at,
@@ -79,22 +88,41 @@ impl Gate {
 
     /// It is worth looking now whether somebody may pass; not before it opens, if it is shut.
     pub fn open(&mut self, now: i64) {
-        let at = self.shut_until.filter(|until| *until > now).unwrap_or(now);
+        let at = self.closed_until().filter(|until| *until > now).unwrap_or(now);
         self.opens_at = Some(self.opens_at.map_or(at, |opens| opens.min(at)));
     }
 
+    /// Nobody passes before, whatever the limit is.
+    pub fn closed_until(&self) -> Option<i64> {
+        self.pause_until.max(self.shut_until)
+    }
+
+    /// Nobody passes before, by what its limit heeds.
+    pub fn closed_by(&self, limit: &QueueLimit) -> Option<i64> {
+        let pause_until = self.pause_until.filter(|_| limit.hold);
+        pause_until.max(self.shut_until.filter(|_| limit.breaker.is_some()))
+    }
+
+    /// The other side asked for it; the longest pause counts.
+    fn pause(&mut self, until: i64) {
+        self.pause_until = self.pause_until.max(Some(until));
+        self.opens_at = self.closed_until();
+    }
+
     fn shut(&mut self, until: i64) {
-        let until = self.shut_until.map_or(until, |shut| shut.max(until));
-        (self.shut_until, self.opens_at) = (Some(until), Some(until));
+        (self.probing, self.probe, self.shut_until) = (1, None, Some(until));
+        self.opens_at = self.closed_until();
     }
 
     /// Counts how an attempt ended: too many failures in a window shut the gate; then one probe decides.
-    /// What comes in while it is shut and no probe is out began before, and says nothing new.
-    fn judge(&mut self, now: i64, breaker: &Breaker, is_well: bool) {
+    /// Whatever else comes in meanwhile began before, and says nothing new.
+    fn judge(&mut self, now: i64, breaker: &Breaker, token: Token, is_well: Option<bool>) {
         let us = |ms: u64| i64::try_from(ms.saturating_mul(1000)).unwrap_or(i64::MAX);
+        let is_probe = self.probing == 2 && self.probe == Some(token.0);
         match (self.probing, is_well) {
-            (0, _) => {
-                if self.window_at.is_none_or(|at| at <= now.saturating_sub(us(breaker.window_ms))) {
+            (0, Some(is_well)) => {
+                let from = now.saturating_sub(us(breaker.window_ms));
+                if self.window_at.is_none_or(|at| at <= from || at > now) {
                     (self.window_at, self.good, self.bad) = (Some(now), 0, 0);
                 }
                 self.good += u32::from(is_well);
@@ -103,17 +131,15 @@ impl Gate {
                 let is_tripped = all >= u64::from(breaker.attempts_min)
                     && u64::from(self.bad) * 100 >= u64::from(breaker.failures_percent) * all;
                 if is_tripped {
-                    self.probing = 1;
                     self.shut(now.saturating_add(us(breaker.open_ms)));
                 }
             }
-            (2, false) => {
-                self.probing = 1;
-                self.shut(now.saturating_add(us(breaker.open_ms)));
-            }
-            (2, true) => {
-                (self.probing, self.window_at, self.shut_until) = (0, None, None);
-                self.opens_at = Some(now);
+            (2, Some(false)) if is_probe => self.shut(now.saturating_add(us(breaker.open_ms))),
+            (2, _) if is_probe => {
+                // A probe that says nothing is followed by another.
+                self.probing = u8::from(is_well.is_none());
+                (self.probe, self.window_at, self.shut_until) = (None, None, None);
+                self.opens_at = self.pause_until.max(Some(now));
             }
             _ => {}
         }
@@ -126,7 +152,7 @@ struct Tally {
     freed: BTreeMap<Token, i64>,
     shut_for: Option<Duration>,
     breaker: Option<Breaker>,
-    wells: Vec<bool>,
+    ends: Vec<(Token, Option<bool>)>,
 }
 
 /// Attempts that come out of their gates, each settled and accepted.
@@ -141,7 +167,9 @@ impl Leaving {
             *tally.freed.entry(item.token).or_default() += 1;
             tally.shut_for = tally.shut_for.max(end.shut_for);
             tally.breaker = end.breaker.or(tally.breaker);
-            tally.wells.extend(item.is_well().filter(|_| end.breaker.is_some()));
+            if end.breaker.is_some() {
+                tally.ends.push((item.token, item.is_well()));
+            }
         }
     }
 
@@ -160,18 +188,18 @@ impl Leaving {
                 free.execute(params![name, token.0, number])?;
             }
             let is_open = is_waiting && tell(turn, &name)?;
-            if !is_open && tally.shut_for.is_none() && tally.wells.is_empty() {
+            if !is_open && tally.shut_for.is_none() && tally.ends.is_empty() {
                 continue;
             }
             let mut gate = Gate::load(conn, &name)?;
             if let Some(shut_for) = tally.shut_for {
                 let us = i64::try_from(shut_for.as_micros()).unwrap_or(i64::MAX);
-                gate.shut(now.saturating_add(us));
+                gate.pause(now.saturating_add(us));
             }
-            for (breaker, is_well) in
-                tally.breaker.iter().flat_map(|b| tally.wells.iter().map(move |w| (b, *w)))
+            for (breaker, (token, is_well)) in
+                tally.breaker.iter().flat_map(|b| tally.ends.iter().map(move |end| (b, *end)))
             {
-                gate.judge(now, breaker, is_well);
+                gate.judge(now, breaker, token, is_well);
             }
             if is_open {
                 gate.open(now);
@@ -187,13 +215,27 @@ pub(super) fn vacate(turn: &mut Turn<'_>, token: Token) -> Result<()> {
     let conn = turn.conn;
     let mut select = conn.prepare_cached(include_str!("sql/select_gates_of_lease.sql"))?;
     let gates = select.query_map([token.0], |row| row.get::<_, String>(0))?;
-    for name in gates.collect::<rusqlite::Result<Vec<_>>>()? {
+    let mut gates = gates.collect::<rusqlite::Result<Vec<_>>>()?;
+    let mut select = conn.prepare_cached(include_str!("sql/select_probed_gates.sql"))?;
+    let probed = select.query_map([token.0], |row| row.get::<_, String>(0))?;
+    for name in probed.collect::<rusqlite::Result<Vec<_>>>()? {
+        if !gates.contains(&name) {
+            gates.push(name);
+        }
+    }
+    for name in gates {
         tell(turn, &name)?;
         let mut gate = Gate::load(conn, &name)?;
         gate.open(turn.now);
         gate.save(conn)?;
     }
     Ok(())
+}
+
+/// Whether a lease is under way.
+pub(super) fn has_lease(conn: &Connection, token: Option<i64>) -> Result<bool> {
+    let mut has_lease = conn.prepare_cached(include_str!("sql/has_lease.sql"))?;
+    Ok(has_lease.query_one([token], |row| row.get(0))?)
 }
 
 /// The name of the limit in the name of a gate.
@@ -218,6 +260,32 @@ fn tell(turn: &mut Turn<'_>, gate: &str) -> Result<bool> {
     Ok(holds.query_one([gate], |row| row.get(0))?)
 }
 
+/// Makes gates forget what their limits, as they are in this book, would not let them remember, and tells those who
+/// wait there. When rules change, only gates from the first of these names to the second.
+pub(super) fn mend(turn: &mut Turn<'_>, book: &RuleBook, of: Option<(&str, &str)>) -> Result<()> {
+    let mut select = turn.conn.prepare_cached(include_str!("sql/select_gate_bases.sql"))?;
+    let bases = select.query_map([], |row| row.get::<_, String>(0))?;
+    let bases: Vec<String> = bases.collect::<rusqlite::Result<_>>()?;
+    let us = |reach: Option<Duration>| {
+        reach.map(|reach| i64::try_from(reach.as_micros()).unwrap_or(i64::MAX))
+    };
+    for base in bases {
+        if of.is_some_and(|(from, to)| base.as_str() < from || base.as_str() > to) {
+            continue;
+        }
+        // Only a change of rules says of a limit that it is no more.
+        let horizon = book.horizon(&base).or(of.map(|_| Horizon::default()));
+        let Some(Horizon { rate, pause, open }) = horizon else { continue };
+        let mut mend = turn.conn.prepare_cached(include_str!("sql/mend_gates.sql"))?;
+        let asked = params![base, turn.now, us(rate), us(pause), us(open)];
+        let mended = mend.query_map(asked, |row| row.get::<_, String>(0))?;
+        for name in mended.collect::<rusqlite::Result<Vec<_>>>()? {
+            tell(turn, &name)?;
+        }
+    }
+    Ok(())
+}
+
 /// Lets those through that nobody else would: their gate holds them while there is room, or no such limit, and no
 /// clock opens it. Claims look again whether they may pass.
 pub(super) fn unstick(turn: &mut Turn<'_>) -> Result<()> {
@@ -226,6 +294,9 @@ pub(super) fn unstick(turn: &mut Turn<'_>) -> Result<()> {
         return Ok(());
     }
     let book = queues::rules(conn)?;
+    if turn.marks.is_time_to_mend(turn.now) {
+        mend(turn, &book, None)?;
+    }
     let named = book
         .named_limits()
         .map(|(base, limit)| serde_json::json!({ "base": base, "most": limit.concurrency }));
@@ -261,8 +332,9 @@ pub(super) fn view(conn: &Connection, name: &str) -> Result<GateView> {
     Ok(GateView {
         inside: inside.collect::<rusqlite::Result<_>>()?,
         tat: gate.tat.map(time),
-        shut_until: gate.shut_until.map(time),
+        shut_until: gate.closed_until().map(time),
         is_broken: gate.probing > 0,
+        is_probed: gate.probing == 2 && has_lease(conn, gate.probe)?,
         credit: gate.credit,
         held: held.query_one([name], |row| count::<i64>(row, 0))?,
         name: gate.name,

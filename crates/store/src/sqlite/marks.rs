@@ -19,6 +19,8 @@ use crate::request::Lane;
 const MARGIN_US: i64 = 5_000_000;
 const TTL_US: i64 = 10_000_000;
 const LANES_MAX: usize = 1000;
+/// How often gates are looked at for what a wrong clock left.
+const MEND_US: i64 = 60_000_000;
 
 type Kinds = Arc<Vec<String>>;
 
@@ -27,6 +29,7 @@ type Kinds = Arc<Vec<String>>;
 pub(super) struct Marks {
     since: i64,
     latest: i64,
+    mended: i64,
     begins: HashMap<(Lane, Kinds), i64>,
     served: HashMap<Lane, String>,
 }
@@ -48,6 +51,13 @@ impl Marks {
         self.begins.insert((lane.clone(), Arc::clone(kinds)), mark);
     }
 
+    /// One that is due then was looked at, fits, and stays.
+    pub fn left(&mut self, lane: &Lane, kinds: &Kinds, due: i64) {
+        if let Some(mark) = self.begins.get_mut(&(lane.clone(), Arc::clone(kinds))) {
+            *mark = due.min(*mark);
+        }
+    }
+
     /// The tenant of a lane that was served last, if one was.
     pub fn served(&self, lane: &Lane) -> Option<String> {
         self.served.get(lane).cloned()
@@ -59,6 +69,15 @@ impl Marks {
             self.served.clear();
         }
         self.served.insert(lane.clone(), tenant);
+    }
+
+    /// Whether it is time to look for what a wrong clock left; also when it was put right.
+    pub fn is_time_to_mend(&mut self, now: i64) -> bool {
+        let is_time = now.abs_diff(self.mended) >= MEND_US as u64;
+        if is_time {
+            self.mended = now;
+        }
+        is_time
     }
 
     /// What was taken may be there again.
@@ -85,6 +104,8 @@ mod tests {
         marks.seen(&lane, &kinds, now);
         assert_eq!(marks.begin(now, &lane, &kinds), now - MARGIN_US);
         assert_eq!(marks.begin(now, &lane, &others), i64::MIN, "others know other kinds");
+        marks.left(&lane, &kinds, 8);
+        assert_eq!(marks.begin(now, &lane, &kinds), 8, "it stays, and is met again");
         marks.seen(&lane, &kinds, 7);
         assert_eq!(marks.begin(now + 3 * SECOND, &lane, &kinds), 7);
         assert_eq!(marks.begin(now + 2 * SECOND, &lane, &kinds), i64::MIN, "the clock went back");

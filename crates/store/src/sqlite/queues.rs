@@ -12,10 +12,11 @@ use tidemill_core::{Edition, Priority, RuleBook};
 
 use crate::error::Result;
 use crate::over::Over;
+use crate::sqlite::held::Changed;
 use crate::sqlite::lease::Lease;
 use crate::sqlite::rows::{count, time, time_at, time_opt};
 use crate::sqlite::writer::Turn;
-use crate::sqlite::{stowaways, workers};
+use crate::sqlite::{gates, stowaways, workers};
 use crate::view::{QueueRules, QueueView, Unfinished};
 
 type Queues = BTreeMap<String, QueueView>;
@@ -132,12 +133,13 @@ pub(super) fn rules(conn: &Connection) -> Result<RuleBook> {
 /// Sets the rules of a queue; `false` when they have another version by now. Claims that were made up before are
 /// refused from here on, and who runs counts where the new rules count.
 pub(super) fn set_rules(
-    turn: &Turn<'_>,
+    turn: &mut Turn<'_>,
     name: &str,
     rules: Option<&QueueRules>,
     over: Over,
 ) -> Result<bool> {
     let conn = turn.conn;
+    let before = self::rules(conn)?;
     let is_set = if let Some(rules) = rules {
         upsert(conn, name, rules, over)?
     } else {
@@ -146,7 +148,15 @@ pub(super) fn set_rules(
     };
     if is_set {
         conn.prepare_cached(include_str!("sql/next_edition.sql"))?.execute([])?;
-        stowaways::find(turn, &self::rules(conn)?)?;
+        let book = self::rules(conn)?;
+        stowaways::find(turn, &book)?;
+        let changed = Changed::by(name);
+        // What nobody heeded before is not heeded now.
+        for book in [&before, &book] {
+            gates::mend(turn, book, Some(changed.names()))?;
+        }
+        // What is let through may be due since long.
+        turn.marks.forget();
     }
     Ok(is_set)
 }

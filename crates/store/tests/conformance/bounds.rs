@@ -26,6 +26,7 @@ over_both_stores!(
     a_pattern_bounds_each_of_its_queues_and_the_name_goes_first,
     a_bound_holds_everywhere_and_goes_when_it_is_taken_away,
     the_oldest_of_the_lowest_band_is_dropped,
+    higher_bands_are_dropped_where_lower_ones_are_not_enough,
     nothing_is_dropped_for_a_lower_band,
     running_jobs_are_not_dropped,
     a_dropped_job_frees_its_key,
@@ -225,6 +226,51 @@ async fn the_oldest_of_the_lowest_band_is_dropped(kit: &Kit) {
     assert_eq!(kit.state(normal).await, State::Cancelled, "the lowest there is");
     assert_eq!(kit.state(high).await, State::Ready);
     assert_eq!(depth(kit, "default").await.depth(), 4);
+    is_exact(&kit.store).await;
+}
+
+async fn higher_bands_are_dropped_where_lower_ones_are_not_enough(kit: &Kit) {
+    let put = async |job: NewJob| {
+        kit.clock.advance(SECOND);
+        kit.put(job).await
+    };
+    let with = |priority| NewJob { priority, ..job("k") };
+    let ordered = Options { ordered: Some(OnDead::Block), ..Options::default() };
+    let lined = NewJob { key: Some("a".into()), options: ordered, ..with(Priority::Low) };
+    // The lowest band has only one that takes turns: the next band gives way.
+    bound(kit, "default", 3, Overflow::DropOldest).await;
+    let lined = put(lined).await;
+    let (first, second) = (put(job("k")).await, put(job("k")).await);
+    let third = put(job("k")).await;
+    assert_eq!(kit.state(first).await, State::Cancelled);
+    for id in [lined, second, third] {
+        assert_eq!(kit.state(id).await, State::Ready);
+    }
+    put(with(Priority::High)).await;
+    assert_eq!(kit.state(second).await, State::Cancelled);
+    put(with(Priority::High)).await;
+    refused(kit, vec![job("k")]).await;
+    assert_eq!(depth(kit, "default").await.depth(), 3);
+    // The bound is lowered: one newcomer makes all go that is too much, from the lowest band on, or nothing.
+    kit.store.set_queue("default", None).await.unwrap();
+    let mut old = Vec::new();
+    for n in 0..9 {
+        let tenant = (n % 2 == 0).then(|| format!("tenant {n}"));
+        old.push(put(NewJob { tenant, ..job("k") }).await);
+    }
+    let low = put(with(Priority::Low)).await;
+    bound(kit, "default", 6, Overflow::DropOldest).await;
+    // 3 + 9 + 1 wait, and one comes: eight go, of which one is low.
+    put(job("k")).await;
+    assert_eq!(kit.state(low).await, State::Cancelled);
+    for (n, id) in old.iter().enumerate() {
+        let expected = if n < 7 { State::Cancelled } else { State::Ready };
+        assert_eq!(kit.state(*id).await, expected, "number {n}");
+    }
+    assert_eq!(depth(kit, "default").await.depth(), 6);
+    bound(kit, "default", 2, Overflow::DropOldest).await;
+    refused(kit, vec![job("k")]).await;
+    assert_eq!(depth(kit, "default").await.depth(), 6, "nothing went for one that was refused");
     is_exact(&kit.store).await;
 }
 

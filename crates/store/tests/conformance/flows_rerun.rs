@@ -1,7 +1,8 @@
 //! A step and everything behind it run again: fresh jobs under the old names, history beside them, joins that fire
 //! once more and once only.
 
-use tidemill_core::flow::{FlowState, Need, Rest, Step, StepState, plan};
+use tidemill_core::flow::plan::{self, Growth};
+use tidemill_core::flow::{FlowState, Need, Rest, Step, StepState};
 use tidemill_core::{FlowId, Settlement, State};
 use tidemill_store::flow::{FlowAct, FlowAnswer};
 
@@ -135,7 +136,7 @@ async fn what_running_jobs_added_is_added_again_by_them(kit: &Kit) {
     for round in 0..2 {
         let claim = kit.take_one(worker).await;
         let place = claim.jobs[0].job.options.flow.clone().unwrap();
-        let child = || plan::grow(job("child"), &place, "child").unwrap();
+        let child = || plan::grow(job("child"), Growth::new(&place, "child")).unwrap();
         let follow_ups = (0..2).map(|_| child()).collect();
         let how = Settlement::Done { output: json("null"), follow_ups };
         kit.store.settle(worker, vec![item(&claim, 0, how)]).await.unwrap();

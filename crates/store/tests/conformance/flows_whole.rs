@@ -1,6 +1,7 @@
 //! Flows as wholes: started once, built bit by bit, capped, called off, late, kept and forgotten.
 
-use tidemill_core::flow::{FlowState, Need, Step, StepState, Work, plan};
+use tidemill_core::flow::plan::{self, Growth};
+use tidemill_core::flow::{FlowState, Need, Step, StepState, Work};
 use tidemill_core::retention::Retention;
 use tidemill_core::{Due, FlowId, Limits, NewJob, OnDead, Settlement, State};
 use tidemill_store::flow::{FlowAct, FlowAnswer, FlowFilter, FlowView, Start};
@@ -49,18 +50,18 @@ async fn a_flow_that_is_built_bit_by_bit_begins_when_told(kit: &Kit) {
     for chunk in 0..3_u64 {
         let jobs: Vec<NewJob> = (0..400).map(|_| job("item")).collect();
         let again = jobs.clone();
-        let answer = kit.store.add_to_flow(id, "item", jobs).await.unwrap();
+        let answer = kit.store.add_to_flow(id, "item", jobs, None).await.unwrap();
         assert_eq!(answer, FlowAnswer::Acted { jobs: 400 }, "chunk {chunk}");
-        let answer = kit.store.add_to_flow(id, "item", again).await.unwrap();
+        let answer = kit.store.add_to_flow(id, "item", again, None).await.unwrap();
         assert_eq!(answer, FlowAnswer::Acted { jobs: 0 }, "sent again, written once");
     }
     tend(kit).await;
     assert!(kit.take(worker, 10).await.jobs.is_empty(), "nothing starts early");
-    let unknown = kit.store.add_to_flow(id, "nobody", vec![job("item")]).await.unwrap();
+    let unknown = kit.store.add_to_flow(id, "nobody", vec![job("item")], None).await.unwrap();
     assert_eq!(unknown, FlowAnswer::StepUnknown);
     kit.store.begin_flow(id).await.unwrap();
     tend(kit).await;
-    let late = kit.store.add_to_flow(id, "item", vec![job("item")]).await.unwrap();
+    let late = kit.store.add_to_flow(id, "item", vec![job("item")], None).await.unwrap();
     assert!(matches!(late, FlowAnswer::NotNow { .. }), "{late:?}");
     let ran = run(kit, worker, &[]).await;
     assert_eq!(ran.len(), 1201);
@@ -273,7 +274,7 @@ async fn a_running_job_adds_a_step_with_its_settle(kit: &Kit) {
     let worker = kit.worker().await;
     let claim = kit.take_one(worker).await;
     let place = claim.jobs[0].job.options.flow.clone().unwrap();
-    let child = || plan::grow(job("child"), &place, "child").unwrap();
+    let child = || plan::grow(job("child"), Growth::new(&place, "child")).unwrap();
     let stale = item(&claim, 0, grown(vec![child()]));
     let how = grown((0..250).map(|_| child()).collect());
     kit.store.settle(worker, vec![item(&claim, 0, how)]).await.unwrap();
@@ -294,7 +295,7 @@ async fn steps_that_are_added_get_names_of_their_own(kit: &Kit) {
     let worker = kit.worker().await;
     let claim = kit.take(worker, 2).await;
     let place = claim.jobs[0].job.options.flow.clone().unwrap();
-    let child = || plan::grow(job("child"), &place, "child").unwrap();
+    let child = || plan::grow(job("child"), Growth::new(&place, "child")).unwrap();
     let items = (0..2).map(|at| item(&claim, at, grown(vec![child()]))).collect();
     kit.store.settle(worker, items).await.unwrap();
     tend(kit).await;
@@ -314,7 +315,7 @@ async fn a_flow_that_is_called_off_takes_no_more(kit: &Kit) {
     let claim = kit.take_one(worker).await;
     let place = claim.jobs[0].job.options.flow.clone().unwrap();
     kit.store.change_flow(id, FlowAct::Cancel { reason: "no".into() }).await.unwrap();
-    let how = grown(vec![plan::grow(job("child"), &place, "child").unwrap()]);
+    let how = grown(vec![plan::grow(job("child"), Growth::new(&place, "child")).unwrap()]);
     kit.store.settle(worker, vec![item(&claim, 0, how)]).await.unwrap();
     tend(kit).await;
     assert!(run(kit, worker, &[]).await.is_empty());

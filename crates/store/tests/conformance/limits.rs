@@ -47,7 +47,7 @@ pub(super) fn limit(gate: &str, counts: Counts) -> QueueLimit {
 }
 
 pub(super) fn at_once(per: Per, jobs: u32) -> QueueLimit {
-    let gate = format!("default/{per:?}");
+    let gate = format!("default/\u{1c}{per:?}");
     QueueLimit { concurrency: Some(jobs), ..limit(&gate, Counts::Per(per)) }
 }
 
@@ -113,7 +113,7 @@ async fn a_queue_runs_no_more_than_its_limit(kit: &Kit) {
     fill(kit, &job("k"), 250).await;
     let first = take(kit, worker, &limits, 100).await;
     assert_eq!(first.jobs.len(), 3);
-    assert_eq!(first.jobs[0].gates, ["default/All".into()]);
+    assert_eq!(first.jobs[0].gates, ["default/\u{1c}All".into()]);
     let none = take(kit, worker, &limits, 100).await;
     assert_eq!((none.jobs.len(), none.next_due), (0, None), "no clock will change that");
     assert_eq!(kit.settle(worker, &first, done()).await, Settled::Accepted);
@@ -187,7 +187,11 @@ async fn several_limits_hold_together(kit: &Kit) {
     let worker = kit.worker().await;
     let limits = [
         at_once(Per::Key, 1),
-        QueueLimit { kind: Some("k".into()), gate: "default/kind".into(), ..at_once(Per::All, 3) },
+        QueueLimit {
+            kind: Some("k".into()),
+            gate: "default/\u{1c}kind".into(),
+            ..at_once(Per::All, 3)
+        },
         at_once(Per::All, 4),
     ];
     for key in ["a", "b", "c", "d", "e"] {
@@ -221,7 +225,7 @@ async fn several_limits_hold_together(kit: &Kit) {
 /// Two of one key are told apart by nothing, so they may stand together; the first is not the key's to let pass.
 async fn whoever_must_wait_elsewhere_keeps_nobody_from_a_key(kit: &Kit) {
     let rate = Some(Rate { jobs: 1, per_ms: 60_000, burst: 1 });
-    let of_tenant = QueueLimit { rate, ..limit("default/t", Counts::Per(Per::Tenant)) };
+    let of_tenant = QueueLimit { rate, ..limit("default/\u{1c}t", Counts::Per(Per::Tenant)) };
     let (worker, limits) = (kit.worker().await, [at_once(Per::Key, 1), of_tenant]);
     let of_acme = NewJob { tenant: Some("acme".into()), ..of_key("a") };
     fill(kit, &of_acme, 3).await;
@@ -239,7 +243,7 @@ async fn one_limit_over_two_queues_counts_both(kit: &Kit) {
     let worker = kit.worker().await;
     let of = |queue: &str| QueueLimit {
         queue: queue.into(),
-        gate: "*/stripe".into(),
+        gate: "*/\u{1c}stripe".into(),
         ..at_once(Per::All, 3)
     };
     let limits = [of("default"), of("other")];
@@ -301,7 +305,7 @@ async fn a_stale_settle_frees_nothing(kit: &Kit) {
 }
 
 fn rated(per: Per, jobs: u32, burst: u32) -> QueueLimit {
-    let gate = format!("default/{per:?}");
+    let gate = format!("default/\u{1c}{per:?}");
     let rate = Some(Rate { jobs, per_ms: 1000, burst });
     QueueLimit { rate, ..limit(&gate, Counts::Per(per)) }
 }
@@ -356,7 +360,7 @@ async fn hold(kit: &Kit, worker: WorkerId, claim: &Claim, at: usize, shut_for: D
 }
 
 async fn a_gate_that_was_shut_opens_by_the_clock(kit: &Kit) {
-    let held = QueueLimit { hold: true, ..limit("default/", Counts::Per(Per::All)) };
+    let held = QueueLimit { hold: true, ..limit("default/\u{1c}", Counts::Per(Per::All)) };
     let (worker, limits) = (kit.worker().await, [held]);
     fill(kit, &job("k"), 20).await;
     let claim = take(kit, worker, &limits, 2).await;
@@ -372,7 +376,7 @@ async fn a_gate_that_was_shut_opens_by_the_clock(kit: &Kit) {
 }
 
 async fn a_key_that_was_shut_spares_other_keys(kit: &Kit) {
-    let held = QueueLimit { hold: true, ..limit("default/hold", Counts::Per(Per::Key)) };
+    let held = QueueLimit { hold: true, ..limit("default/\u{1c}hold", Counts::Per(Per::Key)) };
     let (worker, limits) = (kit.worker().await, [held]);
     for key in ["a", "b"] {
         fill(kit, &of_key(key), 5).await;
@@ -408,7 +412,10 @@ async fn a_job_held_at_a_gate_can_be_called_off(kit: &Kit) {
     let claim = take(kit, worker, &limits, 5).await;
     assert_eq!(claim.jobs.len(), 1);
     let view = kit.view(held).await;
-    assert_eq!((view.state, view.gate.as_deref()), (State::Ready, Some("default/Key\u{1f}a")));
+    assert_eq!(
+        (view.state, view.gate.as_deref()),
+        (State::Ready, Some("default/\u{1c}Key\u{1f}a"))
+    );
     assert_eq!(kit.store.cancel(vec![held], "no more").await.unwrap(), [CancelAnswer::Cancelled]);
     assert_eq!(kit.state(held).await, State::Cancelled);
     kit.settle(worker, &claim, done()).await;

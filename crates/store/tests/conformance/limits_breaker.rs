@@ -6,13 +6,17 @@ use tidemill_store::request::GateEnd;
 use tidemill_store::{Claim, Hint};
 use tokio::sync::broadcast::Receiver;
 
-use super::kit::{HOUR, Kit, SECOND, done, hears, item, job};
+use super::kit::{HOUR, Kit, SECOND, cancelled, done, hears, item, job};
 use super::limits::{by_key, fill, limit, of_key, take, take_soon};
 
 over_both_stores!(
     too_many_failures_shut_the_gate_until_a_probe_succeeds,
     a_probe_that_is_lost_is_followed_by_another,
     each_key_has_a_breaker_of_its_own,
+    only_its_probe_opens_or_shuts_a_gate,
+    no_other_probe_goes_while_one_is_out,
+    a_probe_that_says_nothing_is_followed_by_another,
+    a_pause_that_was_asked_for_outlasts_the_breaker,
 );
 
 const BREAKER: Breaker =
@@ -22,7 +26,7 @@ fn breaks(per: Per) -> QueueLimit {
     QueueLimit {
         breaker: Some(BREAKER),
         kind: Some("k".into()),
-        ..limit("default/bank", Counts::Per(per))
+        ..limit("default/\u{1c}bank", Counts::Per(per))
     }
 }
 
@@ -143,4 +147,71 @@ async fn each_key_has_a_breaker_of_its_own(kit: &Kit) {
     assert_eq!(by_key(&others).into_iter().collect::<Vec<_>>(), [("well".to_owned(), 5)]);
     let probe = probe(kit, worker, &limits).await;
     assert_eq!(by_key(&probe).into_iter().collect::<Vec<_>>(), [("dying".to_owned(), 1)]);
+}
+
+/// A gate that is shut after four failures, while one that began before still runs: the claim, and where it is.
+async fn tripped(kit: &Kit, worker: WorkerId, limits: &[QueueLimit]) -> (Claim, usize) {
+    fill(kit, &job("k"), 2000).await;
+    let claim = take(kit, worker, limits, 6).await;
+    for at in 0..4 {
+        settle(kit, worker, &claim, at, fails()).await;
+    }
+    shut(kit, worker, limits).await;
+    (claim, 4)
+}
+
+async fn only_its_probe_opens_or_shuts_a_gate(kit: &Kit) {
+    let (worker, limits) = (kit.worker().await, [breaks(Per::All)]);
+    let (old, at) = tripped(kit, worker, &limits).await;
+    let first = probe(kit, worker, &limits).await;
+    assert_eq!(first.jobs.len(), 1, "a probe");
+    judged(settle(kit, worker, &old, at, done()).await).await;
+    assert!(
+        take(kit, worker, &limits, 9).await.jobs.is_empty(),
+        "it began before the gate was shut"
+    );
+    judged(settle(kit, worker, &old, at + 1, fails()).await).await;
+    settle(kit, worker, &first, 0, done()).await;
+    assert!(take_soon(kit, worker, &limits, 9).await.jobs.len() > 1, "the probe decides");
+}
+
+async fn no_other_probe_goes_while_one_is_out(kit: &Kit) {
+    let (worker, limits) = (kit.worker().await, [breaks(Per::All)]);
+    tripped(kit, worker, &limits).await;
+    let first = probe(kit, worker, &limits).await;
+    kit.clock.advance(10 * HOUR);
+    kit.store.beat(worker).await.unwrap();
+    assert!(take(kit, worker, &limits, 9).await.jobs.is_empty(), "however long it takes");
+    judged(settle(kit, worker, &first, 0, fails()).await).await;
+    assert_eq!(probe(kit, worker, &limits).await.jobs.len(), 1);
+}
+
+async fn a_probe_that_says_nothing_is_followed_by_another(kit: &Kit) {
+    let (worker, limits) = (kit.worker().await, [breaks(Per::All)]);
+    tripped(kit, worker, &limits).await;
+    let first = probe(kit, worker, &limits).await;
+    settle(kit, worker, &first, 0, cancelled("not wanted")).await;
+    let second = take_soon(kit, worker, &limits, 9).await;
+    assert_eq!(second.jobs.len(), 1, "one, and no more");
+    settle(kit, worker, &second, 0, done()).await;
+    assert!(take_soon(kit, worker, &limits, 9).await.jobs.len() > 1);
+}
+
+async fn a_pause_that_was_asked_for_outlasts_the_breaker(kit: &Kit) {
+    let worker = kit.worker().await;
+    let limits = [QueueLimit { hold: true, ..breaks(Per::All) }];
+    fill(kit, &job("k"), 2000).await;
+    let claim = take(kit, worker, &limits, 6).await;
+    let mut asks = item(&claim, 5, fails());
+    asks.gates[0].shut_for = Some(HOUR);
+    kit.store.settle(worker, vec![asks]).await.unwrap();
+    for at in 0..4 {
+        settle(kit, worker, &claim, at, fails()).await;
+    }
+    shut(kit, worker, &limits).await;
+    kit.clock.advance(3599 * SECOND);
+    kit.store.beat(worker).await.unwrap();
+    assert!(take(kit, worker, &limits, 9).await.jobs.is_empty(), "the longest counts");
+    kit.clock.advance(SECOND);
+    assert_eq!(probe(kit, worker, &limits).await.jobs.len(), 1);
 }

@@ -30,7 +30,7 @@ pub(super) async fn fail_once(kit: &Kit, new: &NewJob, number: usize) {
 }
 
 pub(super) fn budget(percent: u32) -> QueueLimit {
-    limit("default/retries", Counts::Retry { percent })
+    limit("default/\u{1c}retries", Counts::Retry { percent })
 }
 
 async fn retries_are_paid_for_by_first_attempts(kit: &Kit) {

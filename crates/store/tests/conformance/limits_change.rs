@@ -104,7 +104,7 @@ async fn a_new_limit_counts_what_runs(kit: &Kit) {
     assert_eq!(kit.take(one, 2).await.jobs.len(), 2);
     assert_eq!(kit.take(other, 1).await.jobs.len(), 1);
     set(kit, Some(at_once(4))).await;
-    let view = kit.store.gates(&["default/".to_owned()]).await.unwrap().remove(0);
+    let view = kit.store.gates(&["default/\u{1c}".to_owned()]).await.unwrap().remove(0);
     let mut expected = vec![(one, 2), (other, 1)];
     expected.sort_unstable();
     assert_eq!(view.inside, expected, "as they run, by worker");

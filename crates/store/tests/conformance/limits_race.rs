@@ -18,6 +18,7 @@ over_both_stores!(
     a_limit_by_key_that_changes_meanwhile_holds_and_forgets_nobody,
     a_limit_holds_among_many_claimers,
     many_claimers_spend_a_retry_budget_once,
+    who_asks_for_more_than_its_slots_exceeds_no_limit,
 );
 
 /// Claims and settles until all are done; asserts that never too many run at once.
@@ -133,4 +134,28 @@ async fn many_claimers_spend_a_retry_budget_once(kit: &Kit) {
     let retries = attempts.iter().filter(|attempt| **attempt > 1).count();
     assert!(retries <= 11, "{retries} retries: ten were free, ninety first attempts paid for none");
     assert_eq!(attempts.len(), 100);
+}
+
+/// Eight claim at once, each many times what it said that it can run, and more than the limit lets pass.
+async fn who_asks_for_more_than_its_slots_exceeds_no_limit(kit: &Kit) {
+    fill(kit, &of_key("one"), 3000).await;
+    for limit in [at_once(Per::All, 240), at_once(Per::Key, 240)] {
+        let mut tasks = JoinSet::new();
+        for number in 0..8 {
+            let store = if number % 2 == 0 { kit.store.clone() } else { kit.neighbour().await };
+            let (worker, limits) = (kit.worker().await, Arc::new(vec![limit.clone()]));
+            tasks.spawn(async move {
+                let mut taken = 0;
+                for _ in 0..3 {
+                    let wish =
+                        ClaimRequest { limits: Arc::clone(&limits), ..ask(worker, "default", 100) };
+                    taken += store.claim(wish).await.unwrap().jobs.len();
+                }
+                taken
+            });
+        }
+        let taken: usize = tasks.join_all().await.into_iter().sum();
+        assert_eq!(taken, 240);
+        kit.lose_workers().await;
+    }
 }

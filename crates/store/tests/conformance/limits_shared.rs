@@ -21,7 +21,7 @@ over_both_stores!(
 const ABANDONED: usize = 2500;
 
 fn shared(queue: &str) -> QueueLimit {
-    let all = limit("*/slow", Counts::Per(Per::All));
+    let all = limit("*/\u{1c}slow", Counts::Per(Per::All));
     let (queue, kind) = (queue.into(), Some("k".into()));
     QueueLimit { queue, kind, concurrency: Some(1), ..all }
 }
@@ -49,7 +49,7 @@ async fn abandon(kit: &Kit, worker: tidemill_core::WorkerId) -> Claim {
 }
 
 async fn held(kit: &Kit) -> u64 {
-    kit.store.gates(&["*/slow".into()]).await.unwrap()[0].held
+    kit.store.gates(&["*/\u{1c}slow".into()]).await.unwrap()[0].held
 }
 
 /// Settles what a claim took, and waits until this queue is told.
@@ -110,7 +110,7 @@ async fn all_queues_that_are_held_at_a_gate_are_told(kit: &Kit) {
 }
 
 fn each_key(queue: &str, jobs: u32) -> QueueLimit {
-    let gate = format!("{queue}/each");
+    let gate = format!("{queue}/\u{1c}each");
     let of_key = limit(&gate, Counts::Per(Per::Key));
     QueueLimit { queue: queue.into(), concurrency: Some(jobs), ..of_key }
 }
@@ -124,7 +124,7 @@ async fn hold(kit: &Kit, worker: tidemill_core::WorkerId, queue: &str, keys: usi
     while taken < keys {
         taken += claim_each(kit, worker, queue, 1).await.jobs.len();
     }
-    let gates = kit.store.gates(&[format!("{queue}/each\u{1f}")]).await.unwrap();
+    let gates = kit.store.gates(&[format!("{queue}/\u{1c}each\u{1f}")]).await.unwrap();
     assert_eq!(gates[0].held, 2 * keys as u64);
 }
 
@@ -137,7 +137,7 @@ async fn rules_that_change_let_thousands_try_anew(kit: &Kit) {
     let worker = kit.worker().await;
     hold(kit, worker, "default", 1250).await;
     assert!(kit.store.set_queue("default", Some(QueueRules::default())).await.unwrap());
-    let gates = kit.store.gates(&["default/each\u{1f}".into()]).await.unwrap();
+    let gates = kit.store.gates(&["default/\u{1c}each\u{1f}".into()]).await.unwrap();
     assert_eq!(gates[0].held, 0, "all of them, in however many pieces");
     let mut taken = 0;
     while taken < 1250 {
@@ -151,7 +151,7 @@ async fn rules_that_change_let_thousands_try_anew(kit: &Kit) {
 async fn rules_of_another_queue_let_nobody_try_anew(kit: &Kit) {
     let worker = kit.worker().await;
     hold(kit, worker, "mail:eu", 5).await;
-    let gate = ["mail:eu/each\u{1f}".to_owned()];
+    let gate = ["mail:eu/\u{1c}each\u{1f}".to_owned()];
     let held = async || kit.store.gates(&gate).await.unwrap()[0].held;
     for name in ["other", "mail:e", "mail:eux", "mail:us:*"] {
         assert!(kit.store.set_queue(name, Some(QueueRules::default())).await.unwrap());

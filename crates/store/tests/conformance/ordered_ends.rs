@@ -1,9 +1,12 @@
 //! Order: what the end of a job does to those behind it, and who gives up on a dead one.
 
 use tidemill_core::dead::Triage;
+use tidemill_core::flow::{Step, Work};
 use tidemill_core::{OnDead, State};
+use tidemill_store::flow::{FlowAct, FlowAnswer};
 use tidemill_store::{CancelAnswer, Settled};
 
+use super::flows::{start, tend};
 use super::kit::{HOUR, Kit, cancelled, dead, done, ids, item, ordered, retry};
 use super::ordered::{states, three};
 
@@ -25,6 +28,7 @@ over_both_stores!(
     a_poisoned_one_blocks_or_skips,
     a_rescued_one_that_was_called_off_lets_the_next_pass,
     several_lines_go_on_in_one_settle,
+    one_that_is_marked_done_lets_the_next_pass,
 );
 
 async fn a_dead_one_blocks_its_line(kit: &Kit) {
@@ -232,4 +236,25 @@ async fn several_lines_go_on_in_one_settle(kit: &Kit) {
         behind.push(kit.state(next).await);
     }
     assert_eq!(behind, [State::Ready, State::Ready, State::Ready, State::Blocked]);
+}
+
+async fn one_that_is_marked_done_lets_the_next_pass(kit: &Kit) {
+    let flow =
+        start(kit, vec![Step::new("a", Work::Jobs(vec![ordered("line", OnDead::Block)]))]).await;
+    let worker = kit.worker().await;
+    let first = kit.take_one(worker).await;
+    let next = kit.put(ordered("line", OnDead::Block)).await;
+    kit.settle(worker, &first, dead("no")).await;
+    tend(kit).await;
+    assert_eq!(kit.state(next).await, State::Blocked);
+    let act = FlowAct::Resolve {
+        step: "a".into(),
+        output: None,
+        by: "ada".into(),
+        why: "it is seen to".into(),
+    };
+    let answer = kit.store.change_flow(flow, act).await.unwrap();
+    assert_eq!(answer, FlowAnswer::Acted { jobs: 1 });
+    assert_eq!(kit.state(ids(&first)[0]).await, State::Done);
+    assert_eq!(ids(&kit.take_one(worker).await), [next]);
 }

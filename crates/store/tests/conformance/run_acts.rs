@@ -29,6 +29,10 @@ fn order(act: RunAct) -> RunOrder {
     RunOrder { act, by: "ann".to_owned(), why: "because".to_owned() }
 }
 
+fn resume() -> RunAct {
+    RunAct::Resume { journal_entries_max: None }
+}
+
 fn skip(step: &str) -> RunOrder {
     let ending = Ending::Ok(json("42"));
     order(RunAct::Amend(Amend::Skip { step: step.to_owned(), ending }))
@@ -83,7 +87,7 @@ async fn acts_are_kept_in_order_with_who_and_why(kit: &Kit) {
     let (worker, id) = waiting(kit).await;
     let unknown = kit.store.change_run(JobId::new(), order(RunAct::Pause)).await.unwrap();
     assert_eq!(unknown, RunAnswer::Unknown);
-    for act in [RunAct::Pause, RunAct::Resume] {
+    for act in [RunAct::Pause, resume()] {
         assert_eq!(kit.store.change_run(id, order(act)).await.unwrap(), RunAnswer::Acted);
         kit.clock.advance(Duration::from_secs(1));
     }
@@ -161,7 +165,7 @@ async fn a_run_is_claimed_before_or_after_a_change_and_never_between(kit: &Kit) 
     let (mut before, mut after) = (0, 0);
     for _ in 0..20 {
         let (_, id) = waiting(kit).await;
-        kit.store.change_run(id, order(RunAct::Resume)).await.unwrap();
+        kit.store.change_run(id, order(resume())).await.unwrap();
         let (claim, answer) =
             tokio::join!(kit.take(worker, 1), kit.store.change_run(id, skip("b")));
         let claim = if claim.jobs.is_empty() { kit.take_one(worker).await } else { claim };
@@ -205,7 +209,7 @@ async fn a_dead_run_goes_on_with_the_outcome_it_is_given(kit: &Kit) {
     let refused = kit.store.change_run(id, skip("a")).await.unwrap();
     assert!(matches!(refused, RunAnswer::Refused(_)), "{refused:?}");
     assert_eq!(kit.state(id).await, State::Dead);
-    assert_eq!(kit.store.change_run(id, order(RunAct::Resume)).await.unwrap(), RunAnswer::NotNow);
+    assert_eq!(kit.store.change_run(id, order(resume())).await.unwrap(), RunAnswer::NotNow);
     assert_eq!(kit.store.change_run(id, skip("b")).await.unwrap(), RunAnswer::Acted);
     assert_eq!(keys(kit, id).await, ["0 a", "1 b", "2 now", "3 b"]);
     let claim = kit.take_one(worker).await;
@@ -295,7 +299,7 @@ async fn a_fork_instead_calls_the_other_off_with_it_or_not_at_all(kit: &Kit) {
     assert_eq!(kit.store.append(worker, append).await.unwrap(), [true]);
     kit.settle(worker, &claim, waits()).await;
     let entries = vec![(5, r#"{"slept":{"key":"nap","until":"2100-01-01T00:00:00Z"}}"#.to_owned())];
-    kit.store.change_run(id, order(RunAct::Resume)).await.unwrap();
+    kit.store.change_run(id, order(resume())).await.unwrap();
     let claim = kit.take_one(worker).await;
     let writes = RunWrites { entries, ..RunWrites::default() };
     let append = vec![Append { job: id, token: claim.token.unwrap(), writes }];

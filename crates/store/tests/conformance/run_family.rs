@@ -15,6 +15,8 @@ over_both_stores!(
     a_fork_does_not_build_on_what_is_undone,
     children_that_a_reset_or_an_edit_forgets_are_called_off,
     a_child_whose_key_is_held_has_ended_before_it_began,
+    a_child_that_was_turned_away_is_not_started_by_the_same_write_sent_again,
+    a_child_is_kept_for_after_the_one_that_its_run_has_called_off,
 );
 
 async fn running(kit: &Kit, writes: RunWrites) -> (WorkerId, JobId, Claim) {
@@ -162,4 +164,42 @@ async fn a_child_whose_key_is_held_has_ended_before_it_began(kit: &Kit) {
             kit.settle(worker, &claim, done()).await;
         }
     }
+}
+
+async fn a_child_that_was_turned_away_is_not_started_by_the_same_write_sent_again(kit: &Kit) {
+    let holds = unique("again", Scope::Unfinished, OnDuplicate::Reject);
+    let holder = kit.put(NewJob { queue: "children".to_owned(), ..holds.clone() }).await;
+    let (worker, id, claim) = running(kit, RunWrites::default()).await;
+    let mine = JobId::new();
+    let keyed = NewJob { unique: holds.unique.clone(), ..child(id, mine) };
+    let writes = RunWrites { children: vec![keyed], owes: true, ..RunWrites::default() };
+    append(kit, worker, &claim, writes.clone()).await;
+    // Its answer was lost, and the key is free by now.
+    kit.store.cancel(vec![holder], "enough").await.unwrap();
+    append(kit, worker, &claim, writes).await;
+    assert!(
+        kit.store.job(mine).await.unwrap().is_none(),
+        "the run was told that it is a duplicate"
+    );
+    assert_eq!(kit.store.mail(id, 0).await.unwrap().len(), 1);
+}
+
+async fn a_child_is_kept_for_after_the_one_that_its_run_has_called_off(kit: &Kit) {
+    let holds = unique("after", Scope::Unfinished, OnDuplicate::Reject).unique;
+    let (worker, id, claim) = running(kit, RunWrites::default()).await;
+    let (first, second, third) = (JobId::new(), JobId::new(), JobId::new());
+    let keyed = |mine| NewJob { unique: holds.clone(), ..child(id, mine) };
+    let start = |mine| RunWrites { children: vec![keyed(mine)], ..RunWrites::default() };
+    append(kit, worker, &claim, start(first)).await;
+    let taken = kit.store.claim(ask(worker, "children", 1)).await.unwrap();
+    assert_eq!(ids(&taken), [first]);
+    append(kit, worker, &claim, start(third)).await;
+    let told = kit.store.mail(id, 0).await.unwrap();
+    assert_eq!(told.len(), 1, "one that is not called off is held up by nobody: {told:?}");
+    kit.store.cancel(vec![first], "forgotten").await.unwrap();
+    append(kit, worker, &claim, start(second)).await;
+    assert_eq!(kit.state(second).await, State::Blocked, "the other still runs");
+    assert_eq!(kit.store.mail(id, 0).await.unwrap().len(), 1, "nobody was turned away");
+    kit.settle(worker, &taken, done()).await;
+    assert_eq!(kit.state(second).await, State::Ready);
 }

@@ -2,25 +2,28 @@
 
 use std::time::Duration;
 
-use tidemill_core::flow::{FlowState, Place, Step, StepState};
+use tidemill_core::flow::{Flow, FlowState, Place, Step, StepState, Way};
 use tidemill_core::retention::Retention;
-use tidemill_core::{FlowId, Limits, NewJob, Settlement, WorkerId};
+use tidemill_core::{ErrorClass, Failure, FlowId, Limits, NewJob, Settlement, WorkerId};
 use tidemill_store::Claim;
 use tidemill_store::flow::{FlowAct, FlowAnswer, Start};
 
-use super::flows::{first_job, output, run, state, states, step, tend, view};
+use super::flows::{first_job, flow_of, output, run, state, states, step, tend, view};
 use super::kit::{Kit, SECOND, cancelled, dead, done, item, job, json};
 use super::sagas::{booking, run_some, saga_of, start, undoable};
 
 over_both_stores!(
     what_was_begun_and_put_off_is_undone,
     what_was_begun_and_put_off_before_it_failed_is_undone,
+    what_cannot_be_kept_may_have_taken_effect,
     nothing_that_was_turned_back_from_is_marked_done,
     what_a_step_adds_to_a_stuck_saga_runs,
     a_pivot_that_runs_is_waited_for_and_decides,
     a_pivot_in_doubt_leaves_it_stuck_until_somebody_says,
     a_pivot_that_waits_is_called_off_with_its_saga,
     a_deadline_waits_for_a_pivot_that_runs,
+    a_pivot_that_was_just_sent_again_is_under_way,
+    late_sagas_at_their_pivot_hold_up_no_other_deadline,
 );
 
 /// The handler wants to be called again, or its worker stops: nothing failed.
@@ -63,6 +66,21 @@ async fn what_was_begun_and_put_off_before_it_failed_is_undone(kit: &Kit) {
     assert_eq!(state(kit, id).await, FlowState::Undone);
 }
 
+async fn what_cannot_be_kept_may_have_taken_effect(kit: &Kit) {
+    let worker = kit.worker().await;
+    for (class, undone) in
+        [(ErrorClass::InDoubt, vec!["undo-card"]), (ErrorClass::Permanent, vec![])]
+    {
+        let id = start(kit, vec![undoable("card", &[])]).await;
+        let card = kit.take_one(worker).await;
+        let failure = Failure::new("card", class, "its output cannot be kept");
+        kit.settle(worker, &card, Settlement::Dead { failure }).await;
+        tend(kit).await;
+        assert_eq!(run(kit, worker, &[]).await, undone, "{class:?}");
+        assert_eq!(state(kit, id).await, FlowState::Undone);
+    }
+}
+
 async fn nothing_that_was_turned_back_from_is_marked_done(kit: &Kit) {
     let id = start(kit, booking()).await;
     let worker = kit.worker().await;
@@ -92,8 +110,8 @@ async fn nothing_that_was_turned_back_from_is_marked_done(kit: &Kit) {
 
 /// A job that a job of this step adds to its flow.
 fn added(flow: FlowId, behind: u32) -> NewJob {
-    let (name, due) = ("parcel".to_owned(), None);
-    let place = Place { id: flow, step: behind, name, joins: true, grows: true, due };
+    let (name, due, way) = ("parcel".to_owned(), None, Way::Forward);
+    let place = Place { id: flow, step: behind, name, joins: true, grows: true, due, way };
     let mut parcel = job("parcel");
     parcel.options.flow = Some(Box::new(place));
     parcel
@@ -242,4 +260,45 @@ async fn a_deadline_waits_for_a_pivot_that_runs(kit: &Kit) {
     tend(kit).await;
     assert_eq!(run(kit, worker, &[]).await, ["undo-flight", "undo-hotel"]);
     assert_eq!(state(kit, id).await, FlowState::Undone);
+}
+
+async fn a_pivot_that_was_just_sent_again_is_under_way(kit: &Kit) {
+    let worker = kit.worker().await;
+    let (id, claim, card) = under_way(kit, worker).await;
+    kit.store.settle(worker, vec![item(&claim, 1 - card, done())]).await.unwrap();
+    kit.store.settle(worker, vec![item(&claim, card, cancelled("told"))]).await.unwrap();
+    tend(kit).await;
+    assert_eq!(state(kit, id).await, FlowState::Stuck);
+    let card = claim.jobs[card].job.id;
+    kit.store.dead_replay(&[card], "ada", None).await.unwrap();
+    let again = kit.take_one(worker).await;
+    assert_eq!(again.jobs[0].job.id, card);
+    // Nobody has counted yet that it runs again.
+    let answer = kit.store.change_flow(id, cancel()).await.unwrap();
+    assert!(matches!(answer, FlowAnswer::NotNow { .. }), "{answer:?}");
+    assert!(kit.view(card).await.cancel_requested, "it is told");
+    kit.settle(worker, &again, done()).await;
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[]).await, ["mail"], "nothing is undone");
+    assert_eq!(state(kit, id).await, FlowState::Done);
+}
+
+async fn late_sagas_at_their_pivot_hold_up_no_other_deadline(kit: &Kit) {
+    let worker = kit.worker().await;
+    let begin = async |mut flow: Flow| {
+        flow.options.finish_within_ms = Some(1000);
+        let id = flow.id;
+        let plan = flow.plan(&Limits::default(), Retention::default()).unwrap();
+        kit.store.start_flow(plan, Start::Now).await.unwrap();
+        id
+    };
+    for _ in 0..101 {
+        begin(saga_of(vec![Step { pivot: true, ..step("card", &[]) }])).await;
+    }
+    assert_eq!(kit.take(worker, 200).await.jobs.len(), 101);
+    kit.clock.advance(SECOND);
+    let last = begin(flow_of(vec![step("mail", &[])])).await;
+    kit.clock.advance(SECOND * 2);
+    tend(kit).await;
+    assert_eq!(state(kit, last).await, FlowState::Cancelled);
 }

@@ -1,6 +1,7 @@
 //! Unique: what a duplicate gets, for every policy, every scope and every state of the other job.
 
-use tidemill_core::{Due, JobId, NewJob, OnDuplicate, Priority, Scope, State, UniqueKey};
+use tidemill_core::workflow::Origin;
+use tidemill_core::{Due, JobId, NewJob, OnDuplicate, Options, Priority, Scope, State, UniqueKey};
 use tidemill_store::Receipt;
 
 use super::kit::{
@@ -10,6 +11,7 @@ use super::kit::{
 over_both_stores!(
     every_policy_in_every_scope_and_state,
     replace_takes_over_every_wish,
+    what_is_a_jobs_own_stays_when_it_is_replaced,
     debounce_counts_the_due_time_anew,
     a_replaced_retry_keeps_its_place_in_the_count,
     a_period_that_is_over_frees_the_key,
@@ -151,6 +153,49 @@ async fn debounce_counts_the_due_time_anew(kit: &Kit) {
     assert!(kit.take(worker, 9).await.jobs.is_empty());
     kit.clock.advance(SECOND);
     assert_eq!(ids(&kit.take(worker, 9).await), [id], "once, after the last");
+}
+
+/// A job that a run started, in its third turn.
+fn child_of(run: JobId, policy: OnDuplicate) -> NewJob {
+    let mut child = unique(policy.word(), Scope::Unfinished, policy);
+    child.options.parent = Some(run);
+    child.options.turn = 3;
+    child.options.origins = vec![Origin { run, until: 7 }];
+    child
+}
+
+async fn what_is_a_jobs_own_stays_when_it_is_replaced(kit: &Kit) {
+    let worker = kit.worker().await;
+    let (run, other) = (JobId::new(), JobId::new());
+    let wish = |policy| {
+        let mut wish = child_of(other, policy);
+        wish.options.tags = vec!["new".to_owned()];
+        wish
+    };
+    let check = async |id: JobId| {
+        let options = kit.view(id).await.job.options;
+        let own = child_of(run, OnDuplicate::Replace).options;
+        assert_eq!(options, Options { tags: vec!["new".to_owned()], ..own });
+    };
+    for policy in [OnDuplicate::Replace, OnDuplicate::Debounce] {
+        let id = kit.put(child_of(run, policy)).await;
+        assert_eq!(kit.enqueue(wish(policy)).await, Receipt::Replaced { id });
+        check(id).await;
+        kit.run_to(id, done()).await;
+        // Of one who replaces a job that nobody started nothing is taken over but wishes.
+        let id = kit.put(unique(policy.word(), Scope::Unfinished, policy)).await;
+        assert_eq!(kit.enqueue(child_of(run, policy)).await, Receipt::Replaced { id });
+        assert_eq!(kit.view(id).await.job.options, Options::default());
+        kit.run_to(id, done()).await;
+    }
+    let policy = OnDuplicate::RunOnceMore;
+    kit.put(unique(policy.word(), Scope::Unfinished, policy)).await;
+    kit.take_one(worker).await;
+    let kept = child_of(run, policy);
+    let id = kept.id;
+    assert_eq!(kit.enqueue(kept).await, Receipt::Kept { id });
+    assert_eq!(kit.enqueue(wish(policy)).await, Receipt::Joined { id });
+    check(id).await;
 }
 
 async fn a_replaced_retry_keeps_its_place_in_the_count(kit: &Kit) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::test_runner::TestCaseError;
 use proptest::{prop_assert, prop_assert_eq};
-use tidemill_core::flow::plan;
+use tidemill_core::flow::plan::{self, Growth};
 use tidemill_core::retention::Retention;
 use tidemill_core::{
     ErrorClass, Failure, FlowId, JobId, Limits, ManualClock, NewJob, Payload, Priority, Settlement,
@@ -162,7 +162,8 @@ impl Play {
         self.grown += 1;
         let (name, by) = (format!("g{}", self.grown), &lease.item.job);
         let place = by.options.flow.as_deref().expect("it is of a flow");
-        let added = (0..jobs).map(|_| plan::grow(job(&name), place, &name).expect("it may grow"));
+        let added = (0..jobs)
+            .map(|_| plan::grow(job(&name), Growth::new(place, &name)).expect("it may grow"));
         let added: Vec<NewJob> = added.collect();
         let ids: Vec<JobId> = added.iter().map(|job| job.id).collect();
         self.oracle(by.id)?.grow(by.id, &name, &ids);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tidemill_core::gate::{QueueLimit, Rate};
+use tidemill_core::gate::{Horizon, PART, QueueLimit, Rate};
 use tidemill_core::{JobId, NewJob, RuleBook, State, Token, WorkerId};
 
 /// How long a worker may be silent.
@@ -54,6 +54,7 @@ pub(super) struct Oracle {
     pub(super) order: Vec<JobId>,
     pub(super) beats: BTreeMap<WorkerId, Timestamp>,
     /// When the rate of a gate has caught up.
+    book: RuleBook,
     pub(super) tats: BTreeMap<String, Timestamp>,
     pub(super) shut: BTreeMap<String, Timestamp>,
     starts: BTreeMap<String, Starts>,
@@ -129,7 +130,8 @@ impl Oracle {
             if limit.concurrency.is_some_and(|most| inside >= u64::from(most)) {
                 return Some(format!("{gate:?} has {inside} inside"));
             }
-            if let Some(until) = self.shut.get(&gate).filter(|until| **until > self.now) {
+            let shut = self.shut.get(&gate).filter(|_| limit.hold);
+            if let Some(until) = shut.filter(|until| **until > self.now) {
                 return Some(format!("{gate:?} is shut until {until}"));
             }
             if let Some((rate, tat)) = limit.rate.zip(self.tats.get(&gate)) {
@@ -173,6 +175,10 @@ impl Oracle {
 
     /// The rules are these now: whoever runs counts where they count.
     pub(super) fn follow(&mut self, book: &RuleBook) {
+        // What nobody heeded before is not heeded now.
+        let before = std::mem::replace(&mut self.book, book.clone());
+        self.forget(&before);
+        self.forget(book);
         self.stowed.clear();
         for job in self.jobs.values_mut() {
             let Place::Running { inside, .. } = &mut job.place else { continue };
@@ -232,6 +238,17 @@ impl Oracle {
         }
     }
 
+    /// Gates forget what is further ahead than the rules reach.
+    fn forget(&mut self, book: &RuleBook) {
+        let (now, horizon) = (self.now, |gate: &str| horizon(book, gate));
+        let keep = |reach: Option<Duration>, at: &mut Timestamp| {
+            *at = reach.map_or(*at, |reach| (*at).min(now + reach));
+            reach.is_some()
+        };
+        self.tats.retain(|gate, tat| keep(horizon(gate).rate, tat));
+        self.shut.retain(|gate, until| keep(horizon(gate).pause, until));
+    }
+
     /// The other side asked for a pause at these gates.
     pub(super) fn shut(&mut self, gate: &str, delay: Duration) {
         let until = self.now + delay;
@@ -243,4 +260,9 @@ impl Oracle {
     pub(super) fn unfinished(&self) -> usize {
         self.jobs.values().filter(|job| !matches!(job.place, Place::Finished(_))).count()
     }
+}
+
+/// How far ahead a gate may remember anything.
+pub(super) fn horizon(book: &RuleBook, gate: &str) -> Horizon {
+    book.horizon(gate.split(PART).next().unwrap_or_default()).unwrap_or_default()
 }

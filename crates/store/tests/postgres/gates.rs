@@ -21,7 +21,7 @@ fn of_key(key: &str) -> NewJob {
 fn one_of_each() -> Arc<Vec<QueueLimit>> {
     Arc::new(vec![QueueLimit {
         queue: "default".into(),
-        gate: "default/key".into(),
+        gate: "default/\u{1c}key".into(),
         kind: None,
         counts: Counts::Per(Per::Key),
         concurrency: Some(1),

@@ -88,8 +88,8 @@ async fn read_by_a_claim(client: &Client, table: &str) -> (i64, i64) {
     client.batch_execute(AS_OURS).await.unwrap();
     client.batch_execute(&format!("prepare it as {}", text("claim.sql"))).await.unwrap();
     let begin = format!(
-        "begin; insert into tidemill.worker (id, name, queues, kinds, slots, slots_of, started_at, beat_at)
-         values ('{WORKER}', 'w', '{{}}', '{{}}', 500, '{{}}', now(), now())"
+        "begin; insert into tidemill.worker (id, name, queues, kinds, slots, reach, slots_of, started_at, beat_at)
+         values ('{WORKER}', 'w', '{{}}', '{{}}', 500, 1000, '{{}}', now(), now())"
     );
     client.batch_execute(&begin).await.unwrap();
     let before = read_so_far(client, table).await;
@@ -180,8 +180,8 @@ async fn dead_rows_that_nobody_may_remove_cost_a_claim_nothing() {
         client.batch_execute(each).await.unwrap();
     }
     let begin = format!(
-        "begin; insert into tidemill.worker (id, name, queues, kinds, slots, slots_of, started_at, beat_at)
-         values ('{WORKER}', 'w', '{{}}', '{{}}', 500, '{{}}', now(), now());
+        "begin; insert into tidemill.worker (id, name, queues, kinds, slots, reach, slots_of, started_at, beat_at)
+         values ('{WORKER}', 'w', '{{}}', '{{}}', 500, 1000, '{{}}', now(), now());
          insert into tidemill.ready (seq, queue, priority, run_at, tenant, kind, ids)
          select n, 'default', 2, now(), '', 'k', array[gen_random_uuid()] from generate_series(1, 20) n"
     );

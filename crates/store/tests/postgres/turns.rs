@@ -14,7 +14,7 @@ use super::kit::{SOON, ask, connect, done, ids, items, job, store, worker};
 fn one_at_once(breaker: Option<Breaker>) -> Arc<Vec<QueueLimit>> {
     Arc::new(vec![QueueLimit {
         queue: "default".into(),
-        gate: "default/bank".into(),
+        gate: "default/\u{1c}bank".into(),
         kind: None,
         counts: Counts::Per(Per::All),
         concurrency: Some(1),
@@ -33,17 +33,21 @@ async fn whoever_judges_a_gate_has_its_turn_before_its_row() {
     let limits = one_at_once(breaker);
     let claim = store.claim(ClaimRequest { limits, ..ask(mine, 1) }).await.unwrap();
     let (mut third, looking) = (connect(&url).await, connect(&url).await);
-    let gate = "insert into tidemill.gate (name, base) values ('default/bank', 'default/bank')
+    let gate =
+        "insert into tidemill.gate (name, base) values ('default/\u{1c}bank', 'default/\u{1c}bank')
         on conflict do nothing";
     looking.execute(gate, &[]).await.unwrap();
     // As a claim does that is under way: it has the turn, and then wants the row of the gate.
     let claiming = third.transaction().await.unwrap();
-    claiming.execute("select tidemill.take_turn('{default/bank}', false)", &[]).await.unwrap();
+    claiming
+        .execute("select tidemill.take_turn('{default/\u{1c}bank}', false)", &[])
+        .await
+        .unwrap();
     let mut ended = items(&claim, &done());
     ended[0].gates[0].breaker = breaker;
     store.settle(mine, ended).await.unwrap();
     waiting(&looking, 1).await;
-    let row = "select from tidemill.gate where name = 'default/bank' for update nowait";
+    let row = "select from tidemill.gate where name = 'default/\u{1c}bank' for update nowait";
     claiming.execute(row, &[]).await.unwrap();
     claiming.commit().await.unwrap();
 }
@@ -72,6 +76,24 @@ async fn a_claim_whose_bodies_cannot_be_read_is_given_back() {
     assert_eq!(ids(&claim), [id]);
     assert_eq!((claim.jobs[0].attempt, claim.jobs[0].lost), (1, 0), "nothing was spent");
     store.settle(mine, items(&claim, &done())).await.unwrap();
-    let inside = store.gates(&["default/bank".into()]).await.unwrap();
+    let inside = store.gates(&["default/\u{1c}bank".into()]).await.unwrap();
     assert!(inside[0].inside.is_empty(), "no place is lost: {inside:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn who_counts_waits_for_those_who_could_not_exceed_a_limit_before() {
+    let url = fresh_postgres_url();
+    let store = store(&url).await;
+    let mine = worker(&store).await;
+    store.enqueue(vec![job()]).await.unwrap();
+    let (mut third, looking) = (connect(&url).await, connect(&url).await);
+    // As a claim does that is under way, and began when all workers together could not exceed the limit.
+    let claiming = third.transaction().await.unwrap();
+    claiming.execute("select tidemill.go_free('{default/\u{1c}bank}')", &[]).await.unwrap();
+    let (limits, counting) = (one_at_once(None), Arc::clone(&store));
+    let counts =
+        tokio::spawn(async move { counting.claim(ClaimRequest { limits, ..ask(mine, 1) }).await });
+    waiting(&looking, 1).await;
+    claiming.commit().await.unwrap();
+    assert_eq!(counts.await.unwrap().unwrap().jobs.len(), 1);
 }

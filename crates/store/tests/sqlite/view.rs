@@ -81,12 +81,15 @@ async fn what_is_not_utf_8_is_refused_and_what_was_written_around_that_stops_nob
 }
 
 /// Functions that a SQLite of 3.38 has, by which callers insert.
-const OLD_FUNCTIONS: [&str; 21] = [
+const OLD_FUNCTIONS: [&str; 24] = [
     "char",
     "glob",
     "instr",
     "json",
     "json_extract",
+    "json_group_object",
+    "json_patch",
+    "json_remove",
     "json_set",
     "json_type",
     "json_valid",

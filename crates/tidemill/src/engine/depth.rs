@@ -88,7 +88,10 @@ impl Tidemill {
         let bound = bound_by(self.0.store.as_ref(), &view, &limits).await?;
         let unknown = if is_served { self.unknown_kinds(queue).await? } else { None };
         let rates = Rates::between(view.before, view.now);
-        let drains_in = rates.and_then(|rates| drains_in_ms(view.depth(), rates));
+        // Nothing leaves, whatever left a while ago.
+        let is_still = view.depth() > 0 && (paused.is_some() || unserved.is_some());
+        let rates_now = rates.filter(|_| !is_still);
+        let drains_in = rates_now.and_then(|rates| drains_in_ms(view.depth(), rates));
         let wide = limits.iter().filter(|limit| limit.is_wide()).filter_map(|limit| limit.rate);
         Ok(QueueWhy {
             queue: queue.to_owned(),

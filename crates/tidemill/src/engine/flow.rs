@@ -1,5 +1,6 @@
 //! Flows: jobs joined by edges, started in one call.
 
+pub mod building;
 pub mod json;
 pub mod new;
 mod watch;
@@ -22,18 +23,20 @@ use crate::error::{Error, Result};
 use crate::worker::job::Enqueue;
 use new::Flow;
 
-/// Jobs that are sent at a time when a step is given many.
-const CHUNK_JOBS: usize = 1000;
-
 impl Tidemill {
     /// Starts a flow: all of it is written in one transaction, or nothing. Sent twice under the same id, it is
-    /// started once.
+    /// started once. One that is [`building`](Flow::building) is written, and does not begin.
     pub async fn start(&self, flow: Flow) -> Result<FlowId> {
         self.know_rules().await;
         let plan = self.plan(flow)?;
         let (id, jobs) = (plan.id, plan.jobs.len());
+        let (name, start) = if plan.options.building {
+            ("build_flow", Start::Later)
+        } else {
+            ("start_flow", Start::Now)
+        };
         let sorts = self.0.measures.sorts(plan.jobs.iter().map(|planned| &planned.job));
-        let is_new = verb("start_flow", jobs, self.0.store.start_flow(plan, Start::Now)).await?;
+        let is_new = verb(name, jobs, self.0.store.start_flow(plan, start)).await?;
         if is_new {
             sorts.each().for_each(|series| series.enqueued.add(1));
         }
@@ -46,7 +49,7 @@ impl Tidemill {
     pub async fn start_in<'t>(&self, target: impl Target<'t>, flow: Flow) -> Result<FlowId> {
         self.same_store(target.backend())?;
         self.know_rules().await;
-        let mut plan = self.plan(flow)?;
+        let mut plan = self.whole(flow)?;
         self.0.keys.hide_plan(&mut plan)?;
         let (id, jobs) = (plan.id, plan.jobs.len());
         verb("start_flow_in", jobs, target.start(text::texts(&plan)?)).await?;
@@ -57,7 +60,7 @@ impl Tidemill {
     #[cfg(feature = "sqlite")]
     pub fn start_in_rusqlite(&self, connection: &Connection, flow: Flow) -> Result<FlowId> {
         self.same_store("sqlite")?;
-        let mut plan = self.plan(flow)?;
+        let mut plan = self.whole(flow)?;
         self.0.keys.hide_plan(&mut plan)?;
         tidemill_store::sqlite::adapter::start_in_rusqlite(connection, &text::texts(&plan)?)?;
         Ok(plan.id)
@@ -71,49 +74,6 @@ impl Tidemill {
     /// Whether a flow would be taken: its names, edges, joins, expressions and jobs. Writes nothing.
     pub fn check_flow(&self, flow: Flow) -> Result<()> {
         self.plan(flow).map(drop)
-    }
-
-    /// Starts a flow of which one step has more jobs than one call can carry: they are sent a thousand at a
-    /// time, and nothing of the flow runs before the last. The step must be there, and may have jobs already.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> tidemill::Result<()> {
-    /// # let mill = tidemill::Tidemill::open("sqlite::memory:").await?;
-    /// use tidemill::{Enqueue, Flow};
-    /// let campaign = Flow::new("campaign")
-    ///     .fan_out("mail", Vec::<Enqueue>::new())
-    ///     .step("report", Enqueue::raw("report", "{}"))
-    ///     .after("mail");
-    /// let mails = (0..20_000).map(|user| Enqueue::raw("mail", user.to_string()));
-    /// let id = mill.start_with(campaign, "mail", mails).await?;
-    /// assert_eq!(mill.flow(id).await?.unwrap().head.jobs, 20_001);
-    /// # Ok(()) }
-    /// ```
-    pub async fn start_with<E: Into<Enqueue>>(
-        &self,
-        flow: Flow,
-        step: &str,
-        jobs: impl IntoIterator<Item = E>,
-    ) -> Result<FlowId> {
-        let building = self.build(flow).await?;
-        let mut jobs = jobs.into_iter();
-        loop {
-            let chunk: Vec<E> = jobs.by_ref().take(CHUNK_JOBS).collect();
-            if chunk.is_empty() {
-                break;
-            }
-            building.add(step, chunk).await?;
-        }
-        building.begin().await
-    }
-
-    /// Writes a flow that does not start yet: its steps can be given more jobs until it begins.
-    pub async fn build(&self, flow: Flow) -> Result<Building> {
-        self.know_rules().await;
-        let plan = self.plan(flow)?;
-        let (id, jobs) = (plan.id, plan.jobs.len());
-        verb("build_flow", jobs, self.0.store.start_flow(plan, Start::Later)).await?;
-        Ok(Building { mill: self.clone(), id })
     }
 
     /// A flow with its steps, wherever it stands.
@@ -206,6 +166,16 @@ impl Tidemill {
         Ok(flow.plan(&self.0.limits, self.0.retention)?)
     }
 
+    /// The plan of a flow that begins in the caller's own transaction.
+    fn whole(&self, flow: Flow) -> Result<tidemill_core::flow::Plan> {
+        let plan = self.plan(flow)?;
+        if plan.options.building {
+            let reason = "it is built in parts, and cannot begin in a transaction".to_owned();
+            return Err(Invalid::FlowInvalid { step: plan.name, reason }.into());
+        }
+        Ok(plan)
+    }
+
     pub(crate) fn checked_jobs<E: Into<Enqueue>>(
         &self,
         step: &str,
@@ -225,44 +195,12 @@ impl Tidemill {
     }
 }
 
-/// A flow that is written and has not begun.
-#[derive(Debug, Clone)]
-pub struct Building {
-    mill: Tidemill,
-    id: FlowId,
-}
-
-impl Building {
-    /// The flow's id.
-    pub fn id(&self) -> FlowId {
-        self.id
-    }
-
-    /// Gives a step more jobs, all or none. Answers how many are new.
-    pub async fn add<E: Into<Enqueue>>(
-        &self,
-        step: &str,
-        jobs: impl IntoIterator<Item = E>,
-    ) -> Result<u64> {
-        self.mill.know_rules().await;
-        let jobs = self.mill.checked_jobs(step, jobs)?;
-        let number = jobs.len();
-        let store = &self.mill.0.store;
-        let answer = verb("add_to_flow", number, store.add_to_flow(self.id, step, jobs)).await?;
-        acted(self.id, Some(step), answer)
-    }
-
-    /// Lets it begin.
-    pub async fn begin(self) -> Result<FlowId> {
-        let answer = verb("begin_flow", 1, self.mill.0.store.begin_flow(self.id)).await?;
-        acted(self.id, None, answer).map(|_| self.id)
-    }
-}
-
 /// What was done, or why not.
 fn acted(id: FlowId, step: Option<&str>, answer: FlowAnswer) -> Result<u64> {
     match answer {
-        FlowAnswer::Acted { jobs } => Ok(jobs),
+        FlowAnswer::Acted { jobs } | FlowAnswer::Repeated { jobs } => Ok(jobs),
+        FlowAnswer::PartReused => Err(Error::PartReused { id }),
+        FlowAnswer::Invalid { step, reason } => Err(Invalid::FlowInvalid { step, reason }.into()),
         FlowAnswer::Unknown => Err(Error::FlowUnknown { id }),
         FlowAnswer::StepUnknown => {
             Err(Error::StepUnknown { id, step: step.unwrap_or_default().to_owned() })

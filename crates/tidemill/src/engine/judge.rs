@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tidemill_core::gate::PART;
+use tidemill_core::gate::{PART, PAUSE_MAX};
 use tidemill_core::job::settle::{Attempt, Ended, expired, settle};
 use tidemill_core::queue::RuleBook;
 use tidemill_core::{ErrorClass, Failure, Job, Retry, Settlement};
@@ -60,7 +60,7 @@ pub(crate) fn come_out(
     }
     let asked_to_wait = match settlement {
         Settlement::Again { delay, failure: Some(failure), .. } => {
-            (failure.class == ErrorClass::RateLimited).then_some(*delay)
+            (failure.class == ErrorClass::RateLimited).then_some((*delay).min(PAUSE_MAX))
         }
         _ => None,
     };

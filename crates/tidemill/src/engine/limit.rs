@@ -7,7 +7,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tidemill_core::Error as Invalid;
 use tidemill_core::gate::{GateView, Limit, PART, Per};
-use tidemill_core::queue::QueueRules;
+use tidemill_core::queue::{QueueRules, matches};
+use tidemill_core::schedule::Definition;
+use tidemill_store::schedule::Which;
 use tidemill_store::view::Lacks;
 
 use crate::engine::Tidemill;
@@ -118,15 +120,18 @@ impl Tidemill {
             if limit.demands_more_than(before(name)) {
                 let lacks =
                     Lacks { queue: queue.to_owned(), kind: limit.kind.clone(), per: limit.per };
-                if let Some(one) = self.0.store.lacking(&lacks).await? {
+                let lacking = match self.0.store.lacking(&lacks).await? {
+                    Some(one) => Some(format!(
+                        "there are jobs of kind {} in queue {}, {} for one,",
+                        one.kind, one.queue, one.id
+                    )),
+                    None => self.schedule_lacking(&lacks).await?,
+                };
+                if let Some(lacking) = lacking {
                     let by = limit.per.by().unwrap_or_default();
                     let reason = format!(
-                        "{name:?} counts by {by}, and there are jobs of kind {} in queue {} without a {by}, {} for \
-                         one; give them a {by} or let them finish, count by {}, mean another kind or queue, or let \
-                         those pass that lack it (`--lacking pass`)",
-                        one.kind,
-                        one.queue,
-                        one.id,
+                        "{name:?} counts by {by}, and {lacking} without a {by}; give them a {by} or let them finish, \
+                         count by {}, mean another kind or queue, or let those pass that lack it (`--lacking pass`)",
                         if by == "key" { "tenant or all" } else { "key or all" },
                     );
                     return Err(Invalid::RuleInvalid { rule: "the limit", reason }.into());
@@ -134,6 +139,27 @@ impl Tidemill {
             }
         }
         Ok(())
+    }
+
+    /// A schedule whose jobs would lack what a limit counts by: nobody would refuse them.
+    async fn schedule_lacking(&self, lacks: &Lacks) -> Result<Option<String>> {
+        for view in self.0.store.schedules(&Which::All).await? {
+            let Definition { name, job, spread, .. } = view.definition;
+            let has_keys = spread.is_some_and(|spread| !spread.keys.is_empty());
+            let is_lacking = match lacks.per {
+                Per::All => false,
+                Per::Tenant => job.tenant.is_none(),
+                Per::Key => job.key.is_none() && !has_keys,
+            };
+            let is_meant = lacks.kind.as_ref().is_none_or(|kind| *kind == job.kind);
+            if is_lacking && is_meant && matches(&lacks.queue, &job.queue) {
+                let (kind, queue) = (job.kind, job.queue);
+                let said =
+                    format!("the schedule {name:?} makes jobs of kind {kind} in queue {queue}");
+                return Ok(Some(said));
+            }
+        }
+        Ok(None)
     }
 
     /// All limits that have a name.

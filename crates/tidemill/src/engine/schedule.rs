@@ -16,6 +16,7 @@ use tidemill_store::schedule::{NextAt, ScheduleChange, Which};
 use tidemill_store::{FireView, ScheduleView};
 
 use crate::engine::Tidemill;
+use crate::engine::services::schedule::fire;
 use crate::engine::telemetry::verb;
 use crate::error::{Error, Result};
 use new::Schedule;
@@ -51,7 +52,8 @@ impl Tidemill {
 
 impl Schedules<'_> {
     /// Sets a schedule by its name: makes it, or changes it if it is this owner's. One that is set
-    /// again unchanged stays as it is; a change that leaves the time alone loses no slot.
+    /// again unchanged stays as it is. No change loses a slot: one that leaves the time alone keeps it, and
+    /// before another rule of time counts, what has come is fired by the old one.
     pub async fn set(&self, schedule: Schedule) -> Result<ScheduleView> {
         self.set_of(schedule, None).await
     }
@@ -77,6 +79,9 @@ impl Schedules<'_> {
                 } else {
                     Invalid::ScheduleOver { name, now }.into()
                 });
+            }
+            if self.pay(known.into_iter().filter(|view| owes(view, &change, now)), now).await? {
+                continue;
             }
             if self.change("set_schedule", vec![change]).await? {
                 return self.get(&name).await;
@@ -105,7 +110,9 @@ impl Schedules<'_> {
             return Err(Error::ScheduleTwice { name: pair[0].clone() });
         }
         for _ in 0..LOOKS_MAX {
-            let (changes, declared) = self.declaration(owner, &wanted).await?;
+            let Some((changes, declared)) = self.declaration(owner, &wanted).await? else {
+                continue;
+            };
             if changes.is_empty() || self.change("declare_schedules", changes).await? {
                 return Ok(declared);
             }
@@ -113,13 +120,14 @@ impl Schedules<'_> {
         Err(busy(owner))
     }
 
+    /// What makes the schedules of this owner these. `None`: some of them owed slots, and they have changed.
     async fn declaration(
         &self,
         owner: &str,
         wanted: &[(Definition, Slots)],
-    ) -> Result<(Vec<ScheduleChange>, Declared)> {
+    ) -> Result<Option<(Vec<ScheduleChange>, Declared)>> {
         let now = self.0.now().await?;
-        let (mut changes, mut declared) = (Vec::new(), Declared::default());
+        let (mut changes, mut declared, mut owing) = (Vec::new(), Declared::default(), Vec::new());
         for (definition, slots) in wanted {
             let known = self.find(&definition.name).await?;
             let change = change(definition, slots, known.as_ref(), now)?;
@@ -129,6 +137,8 @@ impl Schedules<'_> {
                 (Some(_), false) => &mut declared.made,
             };
             list.push(definition.name.clone());
+            owing
+                .extend(known.filter(|view| change.as_ref().is_some_and(|to| owes(view, to, now))));
             changes.extend(change);
         }
         for view in self.list(Some(owner)).await? {
@@ -138,7 +148,30 @@ impl Schedules<'_> {
                 changes.push(ScheduleChange::Delete { name, version: view.version });
             }
         }
-        Ok((changes, declared))
+        let has_changed = self.pay(owing, now).await?;
+        Ok((!has_changed).then_some((changes, declared)))
+    }
+
+    /// Fires what schedules owe by the rules they have, as their policies for missed slots say. Whether it did, or
+    /// somebody else was faster: then they are not as they were. One that cannot be read here cannot be paid either.
+    async fn pay(
+        &self,
+        owing: impl IntoIterator<Item = ScheduleView>,
+        now: Timestamp,
+    ) -> Result<bool> {
+        let mut has_changed = false;
+        for view in owing {
+            let Some(next_at) = view.next_at else { continue };
+            match fire(self.0, &view, next_at, now).await {
+                Ok(()) => has_changed = true,
+                Err(Error::Invalid(error)) => {
+                    let name = &view.definition.name;
+                    tracing::warn!(schedule = name, slot = %next_at, %error, "a slot cannot be fired here");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(has_changed)
     }
 
     /// Deletes a schedule of this owner, and its history. Jobs it has made stay.
@@ -273,6 +306,13 @@ fn change(
         paused: known.paused,
         next_at,
     }))
+}
+
+/// Whether a slot has come that nobody has fired, and that this change would forget: another rule of time knows
+/// nothing of it.
+fn owes(view: &ScheduleView, change: &ScheduleChange, now: Timestamp) -> bool {
+    let forgets = matches!(change, ScheduleChange::Put { next_at: NextAt::At(_), .. });
+    forgets && !view.paused && view.next_at.is_some_and(|next_at| next_at <= now)
 }
 
 /// Whether nothing would ever come of a change, because its time has passed.

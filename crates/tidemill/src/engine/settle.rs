@@ -57,7 +57,7 @@ fn instead(item: &SettleItem, error: &Error) -> Option<SettleItem> {
         (Settlement::Dead { .. }, Some(_)) => Some(SettleItem { run: None, ..item.clone() }),
         (_, run) => {
             let message = format!("its outcome cannot be kept: {error}");
-            let failure = Failure::new(&item.job.kind, ErrorClass::Ambiguous, message);
+            let failure = Failure::new(&item.job.kind, ErrorClass::InDoubt, message);
             let run = run.clone().map(|mut run| {
                 // These come only with the end that there is not.
                 (run.renewal, run.object) = (None, None);

@@ -111,8 +111,7 @@ fn expected(gates: &[Gate], limits: &[Held], lane: &LaneView, view: &JobView) ->
 async fn of_run(store: &dyn Store, id: JobId) -> Result<Option<Gate>> {
     let (_, Some(run)) = store.journal(id).await? else { return Ok(None) };
     let waits_for = run.waits.map(|waits| waits.what).unwrap_or_default();
-    let parked = run.parked.map(|parked| parked.to_string());
-    let gate = Gate::Run { waits_for, parked, paused: run.paused };
+    let gate = Gate::Run { waits_for, parked: run.parked, paused: run.paused };
     let says = !matches!(&gate, Gate::Run { waits_for, parked: None, paused: false } if waits_for.is_empty());
     Ok(says.then_some(gate))
 }

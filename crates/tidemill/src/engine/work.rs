@@ -30,7 +30,7 @@ use crate::worker::options::LEASE_TTL;
 
 use claim::LOOK_EVERY;
 pub use claim::{Demand, Given, Taken};
-pub use report::{Outcome, Report};
+pub use report::{AddedStep, Outcome, Report};
 
 /// The shortest lease that a worker may ask for, and the longest.
 pub const LEASE_TTL_MIN: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidemill_core::flow::plan;
+use tidemill_core::flow::plan::{self, Growth};
 use tidemill_core::redact::Secrets;
 use tidemill_core::stream::Said;
 use tidemill_core::{Error as Invalid, Job as Body, JobId, Limits, NewJob, Payload, Token};
@@ -331,17 +331,40 @@ impl Context {
 
     /// Adds a step of these jobs to this job's flow, together with its success: both commit, or neither. The step
     /// starts at once, and what comes after this job's step comes after it too. If the name is taken, it gets a number.
+    ///
+    /// In a saga before its point of no return it is refused, because the step would not say how it is undone: see
+    /// [`fan_out_nothing_to_undo`](Self::fan_out_nothing_to_undo).
     pub fn fan_out<E: Into<Enqueue>>(
         &self,
         step: &str,
         jobs: impl IntoIterator<Item = E>,
+    ) -> Result<Vec<JobId>> {
+        self.grow(step, jobs, false)
+    }
+
+    /// The same, of jobs that leave nothing behind which would have to be undone, or of which the undo of this job's
+    /// step takes care.
+    pub fn fan_out_nothing_to_undo<E: Into<Enqueue>>(
+        &self,
+        step: &str,
+        jobs: impl IntoIterator<Item = E>,
+    ) -> Result<Vec<JobId>> {
+        self.grow(step, jobs, true)
+    }
+
+    fn grow<E: Into<Enqueue>>(
+        &self,
+        step: &str,
+        jobs: impl IntoIterator<Item = E>,
+        nothing_to_undo: bool,
     ) -> Result<Vec<JobId>> {
         let Some(place) = self.0.job.options.flow.as_deref() else {
             let reason = "this job is in no flow; start one, or let jobs follow up".to_owned();
             return Err(Invalid::FlowInvalid { step: step.to_owned(), reason }.into());
         };
         let jobs = self.0.boss.checked_jobs(step, jobs)?;
-        let jobs = jobs.into_iter().map(|job| Ok(plan::grow(job, place, step)?));
+        let growth = Growth { behind: place, name: step, nothing_to_undo };
+        let jobs = jobs.into_iter().map(|job| Ok(plan::grow(job, growth)?));
         let jobs: Vec<NewJob> = jobs.collect::<Result<_>>()?;
         let ids = jobs.iter().map(|job| job.id).collect();
         self.follow(jobs)?;

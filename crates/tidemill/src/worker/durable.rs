@@ -22,7 +22,9 @@ use std::sync::{Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::thread::ThreadId;
 
-use tidemill_core::workflow::{Answer, Ask, Diff, Entry, Keys, Left, Mail, Parked, Replay};
+use tidemill_core::workflow::{
+    Answer, Ask, Diff, Entry, Keys, Left, Mail, ParkCode, Parked, Replay,
+};
 use tidemill_core::{JobId, NewJob, Payload, WorkerId};
 use tidemill_store::run::{Keep, Renewal, RunWrites};
 
@@ -60,8 +62,8 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    fn park(why: impl Into<Parked>) -> Self {
-        Self::Park(why.into())
+    fn park(code: ParkCode, why: impl Into<String>) -> Self {
+        Self::Park(code.because(why))
     }
 }
 
@@ -87,11 +89,20 @@ enum Polled {
     Body,
 }
 
+/// Who runs an attempt.
+#[derive(Debug)]
+struct Runner {
+    worker: WorkerId,
+    /// At which write it dies in a test.
+    crash: Option<Crash>,
+    /// Nothing of it is in a store, nor is to come there.
+    is_inline: bool,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     keys: Keys,
-    /// Who runs it, and at which write it dies in a test.
-    runner: Option<(WorkerId, Option<Crash>)>,
+    runner: Option<Runner>,
     /// `None` until the journal was read.
     replay: Option<Replay>,
     /// Something durable was asked for.
@@ -109,7 +120,10 @@ pub(crate) struct Told {
     unwanted: Vec<JobId>,
     /// How many were unwanted before the poll in which the handler ended.
     unwanted_before: usize,
+    /// What the run shows of itself from now on, not written yet.
     shown: Option<Payload>,
+    /// The same from before the journal was read: whether it is new is not known.
+    said: Option<Payload>,
     answers: Vec<(i64, String)>,
     renewal: Option<(Payload, Left)>,
     object: Option<Keep>,
@@ -237,8 +251,32 @@ impl Told {
         self.polled == Polled::Nobody || self.thread != Some(std::thread::current().id())
     }
 
-    fn park(&mut self, why: impl Into<Parked>) {
-        self.trouble.get_or_insert(Trouble::park(why));
+    /// The journal was read.
+    fn learn(&mut self, replay: Replay) {
+        // What the code had said by now was written with the first entry, if there is one.
+        let said = self.said.take().filter(|_| replay.is_live());
+        self.shown = self.shown.take().or(said);
+        self.replay = Some(replay);
+    }
+
+    /// The run shows this from now on.
+    fn show(&mut self, state: Payload) {
+        self.wanted = true;
+        match self.replay.as_ref().map(Replay::is_live) {
+            None => self.said = Some(state),
+            Some(true) => self.shown = Some(state),
+            // What is only told again was shown before.
+            Some(false) => return,
+        }
+        if self.is_outside()
+            && let Some(driver) = self.driver.take()
+        {
+            driver.wake();
+        }
+    }
+
+    fn park(&mut self, why: Parked) {
+        self.trouble.get_or_insert(Trouble::Park(why));
     }
 
     fn wake(&mut self, key: &str) {
@@ -258,7 +296,9 @@ impl Told {
             match serde_json::to_string(&entry) {
                 Ok(text) => entries.push((number, text)),
                 Err(error) => {
-                    self.trouble.get_or_insert(Trouble::park(error.to_string()));
+                    let why = format!("an entry cannot be written: {error}");
+                    let park = Trouble::park(ParkCode::ValueRefused, why);
+                    self.trouble.get_or_insert(park);
                 }
             }
         }
@@ -302,14 +342,16 @@ impl Op {
             told.wanted = true;
             if told.is_outside() {
                 let key = &self.key;
-                told.park(format!("{key:?} was asked for in another task; use join, map or race"));
+                let why = format!("{key:?} was asked for in another task; use join, map or race");
+                told.park(ParkCode::Misplaced.because(why));
                 if let Some(driver) = told.driver.take() {
                     driver.wake();
                 }
                 return Poll::Pending;
             }
             if told.polled == Polled::Body {
-                told.park(format!("{:?} was asked for in the body of a step", self.key));
+                let why = format!("{:?} was asked for in the body of a step", self.key);
+                told.park(ParkCode::Misplaced.because(why));
             }
             let asked = match (told.replay.as_mut(), self.ask.take()) {
                 (None, ask) => {
@@ -319,7 +361,7 @@ impl Op {
                 (Some(replay), Some(ask)) => match replay.ask(&self.key, ask) {
                     Ok(answer) => answer,
                     Err(diff) => {
-                        told.park(diff);
+                        told.park(diff.into());
                         None
                     }
                 },
@@ -366,7 +408,7 @@ impl Context {
     fn next_key(&self, name: &str) -> String {
         let mut told = self.run().told();
         if let Err(error) = check_name(name) {
-            told.park(error);
+            told.park(ParkCode::StepInvalid.because(error));
         }
         told.keys.next(self.path(), name)
     }

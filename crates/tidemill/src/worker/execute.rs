@@ -14,12 +14,13 @@ use tidemill_store::run::RunWrites;
 use tidemill_store::{ClaimedJob, SettleItem};
 use tracing::Instrument;
 
+use crate::Fail;
 use crate::engine::Tidemill;
 use crate::engine::judge::{come_out, judge, too_late};
 use crate::engine::trace;
 use crate::worker::context::Context;
-use crate::worker::durable::End;
 use crate::worker::durable::drive::{Driven, drive, look, parked};
+use crate::worker::durable::{End, Trouble};
 use crate::worker::middleware::{Attempted, Next};
 use crate::worker::registry::{Handler, PANIC_CLASS, panic_message};
 use crate::worker::shop::{Live, Shop, Why};
@@ -122,7 +123,7 @@ pub(crate) async fn report(
     let (came, cx, _) = attempt.instrument(span.clone()).await?;
     let end = match &came {
         Came::Ended(Ended::Done { .. }) => End::Done,
-        Came::Ended(Ended::Failed { class: ErrorClass::Permanent, .. }) => End::Dead,
+        Came::Ended(Ended::Failed { class, .. }) if class.is_final() => End::Dead,
         _ => End::Open,
     };
     if let Came::Ended(Ended::Failed { class, message, .. }) = &came {
@@ -147,7 +148,7 @@ fn told_elsewhere(id: JobId, token: Token, came: Came, run: Option<RunWrites>) -
         (Ok(outcome), Ok(run)) => ReportBody { run, ..wire::report(id, token, outcome) },
         (Err(error), _) | (_, Err(error)) => {
             let message = format!("its outcome cannot be kept: {error}");
-            let class = ErrorClass::Permanent;
+            let class = ErrorClass::InDoubt;
             wire::report(id, token, OutcomeBody::Failed { class, message, retry_after: None })
         }
     }
@@ -229,8 +230,15 @@ async fn run(
         biased;
         driven = work => match driven {
             Driven::Ended(Ok(attempted)) => {
-                let attempted = look(cx).await.and(attempted);
-                return ended(cx, live, attempted);
+                return match look(cx).await {
+                    Ok(()) => ended(cx, live, attempted),
+                    Err(Trouble::Park(why)) => {
+                        let told = told(live).map(|told| told.map(Came::Ended));
+                        told.unwrap_or_else(|| Some(Came::Waits(parked(cx, why))))
+                    }
+                    Err(Trouble::Fail(fail)) => ended(cx, live, Err(fail)),
+                    Err(Trouble::Stale | Trouble::Renew(..)) => None,
+                };
             }
             Driven::Ended(Err(panic)) => Some(failed(PANIC_CLASS, panic_message(panic.as_ref()))),
             Driven::Waits(waiting) => return Some(Came::Waits(waiting)),
@@ -257,10 +265,7 @@ fn ended(cx: &Context, live: &Live, attempted: Attempted) -> Option<Came> {
         tracing::debug!(%fail, "an attempt that was told to end has ended");
         return told.map(Came::Ended);
     }
-    let is_final = attempted
-        .as_ref()
-        .err()
-        .is_none_or(|fail| matches!(fail.class(), Some(ErrorClass::Permanent)));
+    let is_final = attempted.as_ref().err().is_none_or(Fail::is_final);
     if is_final && let Some(why) = cx.run().left_out() {
         return Some(Came::Waits(parked(cx, why)));
     }

@@ -84,6 +84,11 @@ impl Fail {
         Self::failed(ErrorClass::Ambiguous, message)
     }
 
+    /// It may have taken effect, and another attempt would not help: dead at once, and undone where that can be.
+    pub fn in_doubt(message: impl fmt::Display) -> Self {
+        Self::failed(ErrorClass::InDoubt, message)
+    }
+
     /// The other side asked to wait: retried after that, no attempt spent.
     pub fn rate_limited(retry_after: Duration) -> Self {
         let message = format!("rate limited for {retry_after:?}");
@@ -130,6 +135,11 @@ impl Fail {
             Kind::Failed { class, .. } => Some(*class),
             Kind::Snooze(_) | Kind::Cancel(_) => None,
         }
+    }
+
+    /// Whether no other attempt follows, whatever the retry policy says.
+    pub(crate) fn is_final(&self) -> bool {
+        self.class().is_some_and(ErrorClass::is_final)
     }
 
     pub(crate) fn ended(self) -> Ended {

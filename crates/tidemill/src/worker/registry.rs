@@ -111,7 +111,7 @@ fn read<J: Job>(cx: &Context) -> std::result::Result<J, Fail> {
 
 fn write<T: serde::Serialize>(output: &T) -> Attempted {
     Payload::of(output, &Limits::default())
-        .map_err(|e| Fail::permanent(format!("the output cannot be kept: {e}")))
+        .map_err(|e| Fail::in_doubt(format!("the output cannot be kept: {e}")))
 }
 
 fn panic_text(error: tokio::task::JoinError) -> String {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use serde::{Deserialize, Serialize};
 use tidemill_core::workflow::{Diff, Parked, Waits};
-use tidemill_core::{ErrorClass, JobId, Payload, Token};
+use tidemill_core::{JobId, Payload, Token};
 use tidemill_store::run::{PAGE_RUNS_MAX, RunFilter};
 
 use crate::engine::workflow::history::History;
@@ -182,8 +182,10 @@ fn came(cx: &Context, driven: Option<Driven<std::thread::Result<Attempted>>>) ->
         Some(Driven::Stands(Stand::Begins(steps))) => Replayed::Begins { steps },
         Some(Driven::Stands(Stand::Waits(waits))) => Replayed::Waits { waits },
         Some(Driven::Stands(Stand::Renews)) => Replayed::Continues,
-        Some(Driven::Stands(Stand::Parks(Parked::Differs { diff }))) => Replayed::Differs { diff },
-        Some(Driven::Stands(Stand::Parks(Parked::Stops { why }))) => stop(why),
+        Some(Driven::Stands(Stand::Parks(Parked { diff: Some(diff), .. }))) => {
+            Replayed::Differs { diff }
+        }
+        Some(Driven::Stands(Stand::Parks(Parked { why, .. }))) => stop(why),
         Some(Driven::Fails(fail)) => stop(fail.to_string()),
         Some(Driven::Waits(_) | Driven::Told | Driven::Stale) => stop("it was stopped".to_owned()),
     }
@@ -194,9 +196,7 @@ fn ended(cx: &Context, attempted: Attempted) -> Replayed {
     match (attempted, cx.run().left_out()) {
         (Ok(output), None) => Replayed::Returns { output },
         (Err(fail), None) => Replayed::Fails { message: fail.to_string() },
-        (Err(fail), Some(_)) if fail.class() != Some(ErrorClass::Permanent) => {
-            Replayed::Stops { why: fail.to_string() }
-        }
+        (Err(fail), Some(_)) if !fail.is_final() => Replayed::Stops { why: fail.to_string() },
         (_, Some(diff)) => Replayed::Differs { diff },
     }
 }

@@ -120,9 +120,9 @@ fn instead(report: &ReportBody, error: &Error) -> Option<ReportBody> {
     tracing::error!(%id, %error, "the outcome of an attempt was refused");
     let message = format!("its outcome cannot be kept: {error}");
     match &report.outcome {
-        OutcomeBody::Failed { class: ErrorClass::Permanent, .. } if report.run.is_none() => None,
+        OutcomeBody::Failed { class, .. } if class.is_final() && report.run.is_none() => None,
         _ => {
-            let class = ErrorClass::Permanent;
+            let class = ErrorClass::InDoubt;
             let failed = OutcomeBody::Failed { class, message, retry_after: None };
             Some(wire::report(id, token, failed))
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use tidemill_core::flow::Way;
 use tidemill_core::job::outcome::Waiting;
 use tidemill_core::job::settle::Ended;
 use tidemill_core::retry::text::BackoffText;
@@ -68,14 +69,14 @@ pub(crate) fn ended(ended: Ended) -> Result<OutcomeBody> {
 /// What a run waits for.
 pub(crate) fn waits(waiting: Waiting, anew: bool) -> OutcomeBody {
     let Waiting { waits, read, parked, .. } = waiting;
-    let (differs, parked) = match parked {
-        Some(Parked::Differs { diff }) => (Some(diff), None),
-        Some(Parked::Stops { why }) => (None, Some(why)),
-        None => (None, None),
+    let (parked_code, differs, parked) = match parked {
+        Some(Parked { diff: Some(diff), .. }) => (None, Some(diff), None),
+        Some(Parked { code, why, .. }) => (Some(code), None, Some(why)),
+        None => (None, None, None),
     };
     let mail_min = u32::try_from(waits.mail_min).unwrap_or(u32::MAX);
     let (until, what) = (waits.until, waits.what);
-    OutcomeBody::Wait { until, mail_min, what, read, parked, differs, anew }
+    OutcomeBody::Wait { until, mail_min, what, read, parked, parked_code, differs, anew }
 }
 
 /// Jobs that make new steps of a flow, by the names of these, and the others.
@@ -86,7 +87,11 @@ fn apart(jobs: Vec<NewJob>) -> (Vec<Step>, Vec<Wish>) {
         match (job.options.flow.filter(|place| place.grows), steps.last_mut()) {
             (None, _) => others.push(wish),
             (Some(place), Some(step)) if step.name == place.name => step.jobs.push(wish),
-            (Some(place), _) => steps.push(Step { name: place.name, jobs: vec![wish] }),
+            (Some(place), _) => {
+                // Else it would not have been let in.
+                let nothing_to_undo = place.way == Way::Back;
+                steps.push(Step { name: place.name, jobs: vec![wish], nothing_to_undo });
+            }
         }
     }
     (steps, others)

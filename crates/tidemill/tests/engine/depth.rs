@@ -227,6 +227,21 @@ async fn why_a_queue_is_deep(kit: Kit) {
     let said = why.to_string();
     assert!(said.starts_with("depth 46 of 100; in 2.0/s, out 0.5/s; growing; "), "{said}");
     assert!(said.ends_with("drains never at this rate"), "{said}");
+    // Much has left, little came: while it rests, it drains never all the same.
+    mill.resume("q").await.unwrap();
+    kit.advance(Duration::from_mins(2));
+    mill.why_queue("q").await.unwrap();
+    for _ in 0..20 {
+        drain_one(&mill, "q").await;
+    }
+    kit.advance(Duration::from_secs(10));
+    let why = mill.why_queue("q").await.unwrap();
+    assert_eq!((why.depth, why.trend), (26, Some(Trend::Shrinking)));
+    assert!(why.holders.is_empty() && why.drains_in_ms.is_some(), "{why}");
+    mill.pause("q").await.unwrap();
+    let why = mill.why_queue("q").await.unwrap();
+    assert_eq!((why.drains_in_ms, why.trend), (None, Some(Trend::Shrinking)), "{why}");
+    assert!(why.to_string().ends_with("drains never at this rate"), "{why}");
     let empty = mill.why_queue("unheard of").await.unwrap();
     assert_eq!(empty.to_string(), "depth 0; no live worker takes from it; empty");
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidemill::store::rusqlite;
-use tidemill::store::tokio_postgres::{self, NoTls};
 use tidemill::store::value::{Place, Spot};
 use tidemill::testing::{drain, tend};
 use tidemill::{
@@ -55,7 +54,7 @@ async fn dump(kit: &Kit) -> String {
             files.map(|file| String::from_utf8_lossy(&std::fs::read(file).unwrap()).into_owned());
         return texts.collect();
     }
-    let client = client(kit).await;
+    let client = kit.client().await;
     let tables = "select tablename::text from pg_tables where schemaname = 'tidemill'";
     let mut all = String::new();
     for table in client.query(tables, &[]).await.unwrap() {
@@ -65,22 +64,6 @@ async fn dump(kit: &Kit) -> String {
         }
     }
     all
-}
-
-async fn client(kit: &Kit) -> tokio_postgres::Client {
-    let (client, connection) = tokio_postgres::connect(&kit.url, NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client
-}
-
-/// Runs a statement that is the same for both databases, with names as SQLite has them.
-async fn execute(kit: &Kit, statement: &str) {
-    if let Some(file) = kit.url.strip_prefix("sqlite:") {
-        rusqlite::Connection::open(file).unwrap().execute_batch(statement).unwrap();
-        return;
-    }
-    let statement = statement.replace("tidemill_", "tidemill.");
-    client(kit).await.batch_execute(&statement).await.unwrap();
 }
 
 /// A word that must not be seen.
@@ -267,7 +250,7 @@ async fn transaction(mill: &Tidemill, kit: &Kit) {
         mill.start_in_rusqlite(&transaction, Flow::new("in").step("a", word("in"))).unwrap();
         transaction.commit().unwrap();
     } else {
-        let mut client = client(kit).await;
+        let mut client = kit.client().await;
         let transaction = client.transaction().await.unwrap();
         mill.enqueue_in(&transaction, word("in")).await.unwrap();
         mill.start_in(&transaction, Flow::new("in").step("a", word("in"))).await.unwrap();
@@ -442,7 +425,7 @@ async fn values_that_were_swapped_or_forged_are_refused(kit: Kit) {
         hex(other),
         hex(mine)
     );
-    execute(&kit, &swap).await;
+    kit.execute(&swap).await;
     assert_eq!(mill.job(mine).await.unwrap_err().code(), "ciphertext_invalid");
     drain(worker(&mill)).await.unwrap();
     let listed = mill.jobs(&tidemill::JobFilter::default()).await.unwrap();
@@ -453,7 +436,7 @@ async fn values_that_were_swapped_or_forged_are_refused(kit: Kit) {
         "update tidemill_outcome set output = (select payload from tidemill_job where id = {0}) where id = {0}",
         hex(done)
     );
-    execute(&kit, &forged).await;
+    kit.execute(&forged).await;
     assert_eq!(
         mill.job(done).await.unwrap_err().code(),
         "ciphertext_invalid",

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use tidemill::{Clock, Job, ManualClock, Tidemill};
 use tidemill_testkit::databases::{fresh_postgres_url, fresh_sqlite_url};
+use tokio_postgres::NoTls;
 
 /// Longest wait for anything that should come soon.
 pub const SOON: Duration = Duration::from_secs(30);
@@ -40,6 +41,23 @@ impl Kit {
 
     pub fn advance(&self, by: Duration) {
         self.clock.advance(by);
+    }
+
+    /// Runs a statement that is the same for both databases, with names as SQLite has them.
+    pub async fn execute(&self, statement: &str) {
+        if let Some(file) = self.url.strip_prefix("sqlite:") {
+            rusqlite::Connection::open(file).unwrap().execute_batch(statement).unwrap();
+            return;
+        }
+        let statement = statement.replace("tidemill_", "tidemill.");
+        self.client().await.batch_execute(&statement).await.unwrap();
+    }
+
+    /// A connection of one's own to Postgres.
+    pub async fn client(&self) -> tokio_postgres::Client {
+        let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
     }
 }
 

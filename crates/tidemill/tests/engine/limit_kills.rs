@@ -169,7 +169,7 @@ async fn a_limit_set_while_jobs_run_holds_while_workers_are_killed(kit: Kit) {
     run(all - SLOTS).await;
     let inside = async |number: u64| {
         eventually("so many to be inside", 2 * SOON, async || {
-            let gate = mill.store().gates(&["default/".to_owned()]).await.unwrap().remove(0);
+            let gate = mill.store().gates(&["default/\u{1c}".to_owned()]).await.unwrap().remove(0);
             (gate.inside.iter().map(|(_, jobs)| jobs).sum::<u64>() == number).then_some(())
         })
         .await;

@@ -18,6 +18,7 @@ over_both_stores!(
     a_limit_that_is_set_again_is_refused_for_nothing_that_it_was_set_with,
     a_job_without_the_key_that_a_limit_counts_by_is_refused,
     another_process_refuses_it_too,
+    a_limit_that_the_jobs_of_a_schedule_lack_the_key_of_is_refused,
 );
 
 fn limit(per: Per) -> Limit {
@@ -168,4 +169,33 @@ async fn another_process_refuses_it_too(kit: Kit) {
     assert_eq!(error.code(), "key_missing", "it looks before its first job");
     assert!(error.to_string().contains("give it a tenant"), "{error}");
     there.enqueue(raw("send").tenant("acme")).await.unwrap();
+}
+
+async fn a_limit_that_the_jobs_of_a_schedule_lack_the_key_of_is_refused(kit: Kit) {
+    let mill = kit.open().await;
+    let hour = Duration::from_hours(1);
+    let nightly = |name: &str, job| Schedule::cron(name, "@daily", job);
+    let schedules = mill.schedules();
+    schedules.set(nightly("keyed", raw("a").key("42"))).await.unwrap();
+    schedules.set(nightly("spread", raw("a")).spread_keys(hour, ["x", "y"])).await.unwrap();
+    mill.set_limit("mail:*", "x", Some(of_kind("a", Per::Key))).await.unwrap();
+    schedules.set(nightly("bare", raw("b").tenant("acme"))).await.unwrap();
+    for queue in ["mail:eu", "mail:*", "*"] {
+        let refused = mill.set_limit(queue, "y", Some(limit(Per::Key))).await.unwrap_err();
+        let said = refused.to_string();
+        assert_eq!(refused.code(), "rule_invalid", "{said}");
+        for part in ["schedule \"bare\"", "kind b", "queue mail:eu", "without a key"] {
+            assert!(said.contains(part), "{part:?} is not in {said:?}");
+        }
+    }
+    let refused =
+        mill.set_limit("mail:eu", "y", Some(of_kind("a", Per::Tenant))).await.unwrap_err();
+    assert!(refused.to_string().contains("without a tenant"), "{refused}");
+    mill.set_limit("post", "y", Some(limit(Per::Key))).await.unwrap();
+    mill.set_limit("mail:eu", "y", Some(of_kind("c", Per::Key))).await.unwrap();
+    mill.set_limit("mail:eu", "z", Some(of_kind("b", Per::Tenant))).await.unwrap();
+    schedules.delete("bare", "app").await.unwrap();
+    mill.set_limit("mail:eu", "all", Some(limit(Per::Key))).await.unwrap();
+    let late = schedules.set(nightly("bare", raw("b").tenant("acme"))).await.unwrap_err();
+    assert_eq!(late.code(), "key_missing", "and the other way round");
 }

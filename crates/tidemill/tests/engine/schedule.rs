@@ -19,6 +19,7 @@ over_both_stores!(
     a_clock_that_jumps_fires_no_slot_twice,
     a_one_off_fires_once_and_is_over,
     a_deploy_at_the_moment_of_a_slot_loses_nothing,
+    another_rule_of_time_forgets_no_slot_that_has_come,
     a_declaration_leaves_other_owners_alone,
     a_bad_declaration_changes_nothing,
     another_owners_schedule_is_refused,
@@ -158,6 +159,59 @@ async fn a_deploy_at_the_moment_of_a_slot_loses_nothing(kit: Kit) {
     kit.advance(HOUR / 2);
     tend(&mill).await.unwrap();
     assert_eq!(slots(&mill).await, ["01 13:00", "01 13:30"]);
+}
+
+async fn another_rule_of_time_forgets_no_slot_that_has_come(kit: Kit) {
+    let mill = at_noon(&kit).await;
+    let schedules = mill.schedules();
+    let holiday: jiff::civil::Date = "2030-01-01".parse().unwrap();
+    let policies = [
+        ("all", Missed::All(100)),
+        ("last", Missed::Last),
+        ("skip", Missed::Skip),
+        ("set", Missed::Last),
+    ];
+    let all = |make: &dyn Fn(&str) -> Schedule| -> Vec<Schedule> {
+        policies.iter().map(|(name, missed)| make(name).missed(*missed)).collect()
+    };
+    schedules.declare("me", all(&hourly)).await.unwrap();
+    schedules.declare("else", [hourly("paused")]).await.unwrap();
+    schedules.pause("paused").await.unwrap();
+    kit.advance(HOUR * 3 + HOUR / 2);
+    // Nobody has fired anything when the deploy comes.
+    let version = schedules.get("set").await.unwrap().version;
+    let other = || Schedule::every("set", HOUR * 2, Echo::new("set")).owner("me");
+    schedules.set_of(other(), Some(version)).await.unwrap();
+    let mut newer = all(&|name| hourly(name).except([holiday]));
+    newer.truncate(3);
+    let declared = schedules.declare("me", newer.into_iter().chain([other()])).await.unwrap();
+    assert_eq!((declared.changed.len(), declared.unchanged.len()), (3, 1));
+    let rested = Schedule::cron("paused", "30 * * * *", Echo::new("x")).owner("else");
+    schedules.set(rested).await.unwrap();
+    let (fired, missed) = (What::Fired, What::Missed);
+    for (name, expected) in [
+        ("all", vec![fired, fired, fired]),
+        ("last", vec![missed, fired]),
+        ("skip", vec![missed]),
+        ("set", vec![missed, fired]),
+        ("paused", vec![]),
+    ] {
+        assert_eq!(whats(&mill, name).await, expected, "{name}");
+    }
+    assert_eq!(schedules.history("skip", 1).await.unwrap()[0].slots, 3);
+    tend(&mill).await.unwrap();
+    assert_eq!(slots(&mill).await, ["01 13:00", "01 14:00", "01 15:00", "01 15:00", "01 15:00"]);
+    let next = async |name| schedules.get(name).await.unwrap().next_at;
+    assert_eq!(next("all").await, Some(at("2026-01-01T16:00:00Z")));
+    assert_eq!(next("set").await, Some(at("2026-01-01T16:00:00Z")));
+    assert_eq!(next("paused").await, Some(at("2026-01-01T16:30:00Z")));
+    // What is refused fires nothing.
+    kit.advance(HOUR);
+    let over = hourly("all").owner("me").ends(at("2026-01-01T16:00:00Z"));
+    assert_eq!(schedules.set(over).await.unwrap_err().code(), "schedule_over");
+    let owned = schedules.declare("me", [hourly("all").zone("Asia/Tokyo"), hourly("paused")]).await;
+    assert_eq!(owned.unwrap_err().code(), "schedule_owned");
+    assert_eq!(whats(&mill, "all").await.len(), 3);
 }
 
 async fn a_declaration_leaves_other_owners_alone(kit: Kit) {
@@ -365,6 +419,10 @@ async fn a_backfill_has_bounds(kit: Kit) {
         mill.schedules().backfill("s", range).await.unwrap_err().code()
     };
     assert_eq!(code(now - HOUR * 1002, now).await, "backfill_too_large");
+    assert_eq!(code(Timestamp::MIN, now).await, "time_invalid");
+    assert_eq!(code(Timestamp::MIN, Timestamp::MIN).await, "time_invalid");
+    assert_eq!(code(Timestamp::UNIX_EPOCH, now).await, "backfill_too_large");
+    assert_eq!(code(now, Timestamp::MAX).await, "backfill_range_invalid");
     assert_eq!(code(now - HOUR, now - HOUR).await, "backfill_range_invalid");
     assert_eq!(code(now - HOUR, now + HOUR).await, "backfill_range_invalid");
     assert!(slots(&mill).await.is_empty());

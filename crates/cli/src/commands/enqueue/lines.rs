@@ -7,29 +7,28 @@ use std::collections::BTreeMap;
 
 use tidemill::core::Wish;
 use tidemill::{Enqueue, Limits, Receipt};
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::io::{AsyncBufRead, BufReader};
 
 use crate::app::App;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::lines::{Lines, WISHES_BYTES_MAX};
 use crate::mill::Mill;
 use crate::output::{self, count};
 use crate::progress::Late;
 
 const BATCH_JOBS: usize = 1000;
-/// What a line may have besides its payload.
-const WISHES_BYTES_MAX: usize = 64 * 1024;
 
 /// Enqueues what stdin has.
 pub async fn run(app: &App, mill: &Mill, limits: &Limits) -> Outcome {
-    let mut lines = Lines { reader: BufReader::new(tokio::io::stdin()), number: 0, limits };
+    let mut lines = Lines::new(BufReader::new(tokio::io::stdin()));
     let mut tally = Tally::default();
     let mut bar = Late::new("enqueueing", None);
     loop {
-        let (batch, end) = match lines.batch(mill).await {
+        let (batch, end) = match batch(&mut lines, mill, limits).await {
             Ok(batch) => batch,
             Err(failure) => return Err(tally.stopped(failure)),
         };
-        let first = lines.number - batch.len().min(lines.number);
+        let first = lines.number() - batch.len().min(lines.number());
         let receipts = match mill.enqueue_many(batch).await {
             Ok(receipts) => receipts,
             Err(error) => return Err(tally.interrupted(error, first)),
@@ -96,49 +95,23 @@ impl Tally {
     }
 }
 
-struct Lines<'a, R> {
-    reader: R,
-    number: usize,
-    limits: &'a Limits,
-}
-
-impl<R: AsyncBufRead + Unpin> Lines<'_, R> {
-    /// The next jobs, each checked, and whether they were the last.
-    async fn batch(&mut self, mill: &Mill) -> Outcome<(Vec<Enqueue>, bool)> {
-        let mut batch = Vec::with_capacity(BATCH_JOBS);
-        while batch.len() < BATCH_JOBS {
-            let Some(line) = self.line().await? else { return Ok((batch, true)) };
-            if line.trim_ascii().is_empty() {
-                continue;
-            }
-            let job = parse(&line).and_then(|job| {
-                mill.check(&job)?;
-                Ok(job)
-            });
-            batch.push(job.map_err(|failure| failure.at(self.place()))?);
-        }
-        Ok((batch, false))
+/// The next jobs, each checked, and whether they were the last.
+async fn batch<R: AsyncBufRead + Unpin>(
+    lines: &mut Lines<R>,
+    mill: &Mill,
+    limits: &Limits,
+) -> Outcome<(Vec<Enqueue>, bool)> {
+    let mut batch = Vec::with_capacity(BATCH_JOBS);
+    while batch.len() < BATCH_JOBS {
+        let line = lines.next(limits.payload_bytes_max + WISHES_BYTES_MAX).await?;
+        let Some(line) = line else { return Ok((batch, true)) };
+        let job = parse(&line).and_then(|job| {
+            mill.check(&job)?;
+            Ok(job)
+        });
+        batch.push(job.map_err(|failure| failure.at(lines.place()))?);
     }
-
-    fn place(&self) -> String {
-        format!("line {}", self.number)
-    }
-
-    /// The next line, which has a limit: one without an end must not fill the memory.
-    async fn line(&mut self) -> Outcome<Option<Vec<u8>>> {
-        let bytes_max = self.limits.payload_bytes_max + WISHES_BYTES_MAX;
-        let mut line = Vec::new();
-        let mut part = (&mut self.reader).take(bytes_max as u64 + 1);
-        if part.read_until(b'\n', &mut line).await? == 0 {
-            return Ok(None);
-        }
-        self.number += 1;
-        if line.len() > bytes_max {
-            let message = format!("it has more than {bytes_max} bytes");
-            return Err(Failure::new(Exit::Usage, "line_too_long", message).at(self.place()));
-        }
-        Ok(Some(line))
-    }
+    Ok((batch, false))
 }
 
 fn parse(line: &[u8]) -> Outcome<Enqueue> {

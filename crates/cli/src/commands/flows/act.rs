@@ -119,7 +119,8 @@ pub async fn wait(app: &App, id: FlowId, patience: Patience) -> Outcome {
     Ok(watch::exit_of(view.head.state))
 }
 
-fn say(app: &App, id: FlowId, answer: &str, jobs: u64, sentence: &str) {
+/// Says what an act on a flow came to.
+pub fn say(app: &App, id: FlowId, answer: &str, jobs: u64, sentence: &str) {
     if app.json {
         output::json(&json!({ "id": id, "answer": answer.replace(' ', "_"), "jobs": jobs }));
     } else {

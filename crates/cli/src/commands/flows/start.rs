@@ -1,12 +1,16 @@
-//! `tidemill flows start FILE`: a flow from JSON. Its id goes to stdout, so that `id=$(tidemill flows start …)` works.
+//! `tidemill flows start FILE`: a flow from JSON, or one of any size from JSON lines. Its id goes to stdout, so that
+//! `id=$(tidemill flows start …)` works.
 
 use serde_json::json;
 use tidemill::{Flow, Tidemill};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt, BufReader};
 
+use super::lines;
 use crate::app::App;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::output;
+use crate::lines::Lines;
+use crate::mill::Mill;
+use crate::output::{self, count};
 
 /// A file that is larger holds no flow that would be taken.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -17,6 +21,12 @@ const AFTER_HELP: &str = r#"Example:
     {"name":"mail","kind":"send_welcome","after":["account"]},
     {"name":"keys","kind":"make_keys","after":["account"]},
     {"name":"ready","kind":"announce","after":["mail","keys"]}]}' | tidemill flows start -
+
+With --lines the first line is the flow, and every other a job, as for `enqueue --lines`, that names its step:
+  {"name":"campaign","steps":[{"name":"mail","jobs":[]},{"name":"report","kind":"report","after":["mail"]}]}
+  {"step":"mail","kind":"send_mail","payload":{"to":"ada@example.com"}}
+They are added a thousand at a time, and nothing runs before the last. The same lines sent again under the
+same "id" go on where they were stopped.
 
 docs/flows.md has all there is to say about a step. Sent again under the same "id", a flow is started once."#;
 
@@ -29,20 +39,22 @@ pub struct Args {
     /// Only say whether it would be taken; nothing is written, and no store is needed
     #[arg(long)]
     check: bool,
+    /// The first line is the flow, and each of the others a job that names its step: any number of them
+    #[arg(long)]
+    lines: bool,
 }
 
 /// Starts it, or checks it.
 pub async fn run(app: &App, args: Args) -> Outcome {
+    if args.lines {
+        return run_lines(app, args).await;
+    }
     let flow = Flow::from_json(&read(&args.file).await?)?;
     if args.check {
         Tidemill::open("sqlite::memory:").await?.check_flow(flow)?;
-        if app.json {
-            output::json(&json!({ "ok": true }));
-        } else {
-            eprintln!("the flow is well formed");
-        }
-        return Ok(Exit::Ok);
+        return Ok(well_formed(app));
     }
+    let is_building = flow.is_building();
     let mill = app.open().await?;
     let id = mill.start(flow).await?;
     mill.close().await;
@@ -50,22 +62,63 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         output::json(&json!({ "id": id }));
     } else {
         output::line(id);
-        eprintln!("started");
+        eprintln!("{}", if is_building { "it does not begin yet" } else { "started" });
+    }
+    Ok(Exit::Ok)
+}
+
+fn well_formed(app: &App) -> Exit {
+    if app.json {
+        output::json(&json!({ "ok": true }));
+    } else {
+        eprintln!("the flow is well formed");
+    }
+    Exit::Ok
+}
+
+async fn run_lines(app: &App, args: Args) -> Outcome {
+    let mut lines = Lines::new(BufReader::new(open(&args.file).await?));
+    let flow = lines::flow(&mut lines).await?;
+    if args.check {
+        // In memory, all of it is done.
+        let mill = Mill::Store(Tidemill::open("sqlite::memory:").await?);
+        let (building, _) = lines::build(&mill, flow, &mut lines).await?;
+        building.begin().await?;
+        return Ok(well_formed(app));
+    }
+    let is_building = flow.is_building();
+    let mill = app.open().await?;
+    let (building, jobs) = lines::build(&mill, flow, &mut lines).await?;
+    let id = building.id();
+    if !is_building {
+        building.begin().await?;
+    }
+    mill.close().await;
+    if app.json {
+        output::json(&json!({ "id": id, "jobs": jobs }));
+    } else {
+        output::line(id);
+        let word = if is_building { "it does not begin yet" } else { "started" };
+        eprintln!("{word}: {} added", count(jobs, "job was", "jobs were"));
     }
     Ok(Exit::Ok)
 }
 
 async fn read(file: &str) -> Outcome<String> {
     let mut text = String::new();
-    let bytes = if file == "-" {
-        tokio::io::stdin().take(FILE_BYTES_MAX).read_to_string(&mut text).await
-    } else {
-        let open = tokio::fs::File::open(file).await;
-        let open = open.map_err(|error| {
-            Failure::new(Exit::Usage, "usage", format!("{file:?} cannot be read: {error}"))
-        })?;
-        open.take(FILE_BYTES_MAX).read_to_string(&mut text).await
-    };
+    let bytes = open(file).await?.take(FILE_BYTES_MAX).read_to_string(&mut text).await;
     bytes.map_err(|error| Failure::usage(format!("{file:?} cannot be read: {error}")))?;
     Ok(text)
+}
+
+/// The file, or stdin.
+pub async fn open(file: &str) -> Outcome<Box<dyn AsyncRead + Unpin>> {
+    if file == "-" {
+        return Ok(Box::new(tokio::io::stdin()));
+    }
+    let open = tokio::fs::File::open(file).await;
+    let open = open.map_err(|error| {
+        Failure::new(Exit::Usage, "usage", format!("{file:?} cannot be read: {error}"))
+    })?;
+    Ok(Box::new(open))
 }

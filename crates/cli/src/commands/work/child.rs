@@ -103,7 +103,7 @@ async fn attempt(
         None => within(&mut written).await,
     };
     let output = written.map_or_else(|| Err("the output did not end".to_owned()), |w| w.output());
-    output.map_err(Fail::permanent)
+    output.map_err(Fail::in_doubt)
 }
 
 /// Tells how far the command is: here, and in the stream of its job.
@@ -133,7 +133,7 @@ async fn until_end(
                 let output = output?;
                 if output.is_too_much() {
                     let reason = output.output().err().unwrap_or_default();
-                    return Err(Fail::permanent(reason));
+                    return Err(Fail::in_doubt(reason));
                 }
                 early = Some(output);
             }

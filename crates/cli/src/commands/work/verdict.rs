@@ -25,6 +25,7 @@ pub fn failure(status: ExitStatus, said: &Said) -> Option<Fail> {
         76 => Fail::rate_limited(said.retry_after.unwrap_or(RATE_LIMIT_DELAY)),
         79 => Fail::snooze(said.retry_after.unwrap_or(SNOOZE_DELAY)),
         80 => Fail::cancel(message),
+        102 => Fail::in_doubt(message),
         // 101 is also how a Rust program ends when it panics; a shell tells of signals by 128 + n.
         101 | 129..=159 => with_delay(Fail::ambiguous(message), said),
         _ => with_delay(Fail::transient(message), said),
@@ -41,7 +42,7 @@ fn with_delay(fail: Fail, said: &Said) -> Fail {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidemill::ErrorClass::{Ambiguous, Permanent, RateLimited, Transient};
+    use tidemill::ErrorClass::{Ambiguous, InDoubt, Permanent, RateLimited, Transient};
 
     #[test]
     fn exit_codes_have_their_documented_class() {
@@ -55,6 +56,7 @@ mod tests {
             (100, Some(Permanent)),
             (76, Some(RateLimited)),
             (101, Some(Ambiguous)),
+            (102, Some(InDoubt)),
             (137, Some(Ambiguous)),
             (79, None),
             (80, None),

@@ -49,6 +49,18 @@ pub struct Run {
     signed: Signed,
 }
 
+/// Which run goes on.
+#[derive(Debug, clap::Args)]
+pub struct Resume {
+    /// The run
+    id: JobId,
+    /// Let its journal have so many entries from now on, up to 1,000,000 [default: 100,000]
+    #[arg(long, value_name = "ENTRIES")]
+    journal_entries_max: Option<u32>,
+    #[command(flatten)]
+    signed: Signed,
+}
+
 /// From where a run goes on.
 #[derive(Debug, clap::Args)]
 pub struct Reset {
@@ -81,7 +93,7 @@ pub struct Fork {
 pub struct Skip {
     /// The run
     id: JobId,
-    /// The step that keeps failing or whose end nobody knows, or a sleep, by its key
+    /// The step that keeps failing or whose end nobody knows, a sleep, or a signal that was taken, by its key
     step: String,
     /// What it is to have returned, as JSON
     #[arg(long, value_name = "JSON", default_value = "null")]
@@ -98,9 +110,9 @@ pub struct Skip {
 pub struct Edit {
     /// The run
     id: JobId,
-    /// The step that has ended, by its key
+    /// The step that has ended, or the signal that was taken, by its key
     step: String,
-    /// What it is to have returned, as JSON
+    /// What it is to have returned or carried, as JSON
     #[arg(value_name = "JSON", allow_negative_numbers = true)]
     output: String,
     #[command(flatten)]
@@ -139,9 +151,15 @@ pub async fn pause(app: &App, Run { id, signed }: Run) -> Outcome {
 }
 
 /// Lets it go on.
-pub async fn resume(app: &App, Run { id, signed }: Run) -> Outcome {
+pub async fn resume(app: &App, args: Resume) -> Outcome {
+    let Resume { id, journal_entries_max, signed } = args;
     let mill = app.open_existing().await?;
-    mill.resume_run(id, &signed.by(), &signed.why).await?;
+    match journal_entries_max {
+        Some(entries_max) => {
+            mill.resume_run_with_journal(id, entries_max, &signed.by(), &signed.why).await?;
+        }
+        None => mill.resume_run(id, &signed.by(), &signed.why).await?,
+    }
     mill.close().await;
     say(app, id, "resumed", "it goes on");
     Ok(Exit::Ok)
@@ -180,7 +198,10 @@ pub async fn skip(app: &App, Skip { id, step, output, fail, signed }: Skip) -> O
         format!("{step:?} has failed for good, and it goes on")
     } else {
         mill.skip_step(id, &step, &output, &by, &signed.why).await?;
-        format!("{step:?} returned {output}, and it goes on")
+        match output.get() {
+            "null" => format!("{step:?} is over, and it goes on"),
+            output => format!("{step:?} returned {output}, and it goes on"),
+        }
     };
     mill.close().await;
     say(app, id, "skipped", &sentence);

@@ -2,7 +2,7 @@
 
 use comfy_table::Cell;
 use serde_json::json;
-use tidemill::core::workflow::Parked;
+use tidemill::core::workflow::{Diff, ParkCode, Parked};
 use tidemill::{JobId, Replayed};
 
 use super::{advice, place, program};
@@ -42,7 +42,7 @@ async fn parked(app: &App, id: JobId) -> Outcome {
         let error = tidemill::Error::RunNotNow { id, why: "it is not parked".to_owned() };
         return Err(Failure::from(error).hint("--with 'CMD' compares it with a program"));
     };
-    show(app, id, &parked);
+    show_parked(app, id, &parked);
     Ok(Exit::Failed)
 }
 
@@ -59,8 +59,8 @@ async fn anew(app: &App, id: JobId, command: &str, timeout: Span) -> Outcome {
         return Err(Failure::new(Exit::NotFound, "handler_missing", message));
     };
     match &found.replayed {
-        Replayed::Differs { diff } => show(app, id, &diff.clone().into()),
-        Replayed::Stops { why } => show(app, id, &why.clone().into()),
+        Replayed::Differs { diff } => show_parked(app, id, &diff.clone().into()),
+        Replayed::Stops { why } => show(app, id, None, why, None),
         follows if app.json => {
             output::json(&json!({ "id": id, "answer": "follows", "told": follows.to_string() }));
         }
@@ -69,25 +69,25 @@ async fn anew(app: &App, id: JobId, command: &str, timeout: Span) -> Outcome {
     Ok(if found.replayed.follows() { Exit::Ok } else { Exit::Failed })
 }
 
-fn show(app: &App, id: JobId, parked: &Parked) {
-    let diff = match parked {
-        Parked::Differs { diff } => Some(diff),
-        Parked::Stops { .. } => None,
-    };
+fn show_parked(app: &App, id: JobId, Parked { code, why, diff }: &Parked) {
+    show(app, id, Some(*code), why, diff.as_ref());
+}
+
+fn show(app: &App, id: JobId, code: Option<ParkCode>, why: &str, diff: Option<&Diff>) {
     if app.json {
         let answer = if diff.is_some() { "differs" } else { "stops" };
         output::json(
-            &json!({ "id": id, "answer": answer, "diff": diff, "told": parked.to_string() }),
+            &json!({ "id": id, "answer": answer, "code": code, "diff": diff, "told": why }),
         );
         return;
     }
-    match diff {
-        Some(diff) => {
-            let mut table = output::table(&["THE JOURNAL HAS", "BUT THE CODE"]);
-            table.add_row([Cell::new(&diff.journal), Cell::new(&diff.code)]);
-            output::show(&table);
-        }
-        None => output::line(parked),
+    if let Some(diff) = diff {
+        let mut table = output::table(&["THE JOURNAL HAS", "BUT THE CODE"]);
+        table.add_row([Cell::new(&diff.journal), Cell::new(&diff.code)]);
+        output::show(&table);
+    } else {
+        let code = code.map(|code| format!("{}: ", code.code()));
+        output::line(format!("{}{why}", code.unwrap_or_default()));
     }
-    advice::parked(app, id);
+    advice::parked(app, id, code);
 }

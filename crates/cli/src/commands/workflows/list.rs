@@ -85,7 +85,7 @@ pub fn word(run: &RunView, job: State) -> &'static str {
 pub fn waits(run: &RunView, job: State) -> String {
     match (&run.parked, &run.waits) {
         _ if job.is_final() => String::new(),
-        (Some(parked), _) => parked.to_string(),
+        (Some(parked), _) => format!("{}: {parked}", parked.code.code()),
         (None, Some(waits)) => waits.what.join(", "),
         (None, None) => String::new(),
     }

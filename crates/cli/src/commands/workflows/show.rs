@@ -62,7 +62,7 @@ pub async fn run(app: &App, id: JobId) -> Outcome {
         timeline(&journal, &acts, now);
     }
     if word(&run, view.state) == "parked" {
-        advice::parked(app, id);
+        advice::parked(app, id, run.parked.map(|parked| parked.code));
     }
     Ok(Exit::Ok)
 }
@@ -156,7 +156,9 @@ fn told(entry: &Entry) -> (String, Option<Duration>, Option<u16>, String) {
             (word, None, None, format!("{done} of {} done", ends.len()))
         }
         Entry::Noted { value, .. } => (word, None, None, value.as_str().to_owned()),
-        Entry::Answered { number, .. } => (word, None, None, format!("message {number}")),
+        Entry::Passed { number, .. } | Entry::Answered { number, .. } => {
+            (word, None, None, format!("message {number}"))
+        }
         Entry::Died { .. } => (word, None, None, "tried again if it is replayed".to_owned()),
         Entry::Woke { .. } | Entry::Sealed { .. } | Entry::Pivot { .. } => {
             (word, None, None, String::new())

@@ -2,6 +2,7 @@
 
 use super::Replay;
 use crate::id::JobId;
+use crate::workflow::entry::{Began, Entry};
 use crate::workflow::talk::Diff;
 
 /// What a run leaves behind that continues anew.
@@ -19,6 +20,11 @@ impl Replay {
     /// How many steps would be undone if the run failed now, at most.
     pub fn undos(&self) -> usize {
         self.owed
+    }
+
+    /// Steps that can be undone, and were about to begin, do not: nothing is owed for them.
+    pub fn hold_back(&mut self) {
+        self.fresh.retain(|(_, entry)| !matches!(entry, Entry::Began(Began { undo: Some(_), .. })));
     }
 
     /// What a run leaves behind that continues anew with an empty journal; or why it cannot.

@@ -12,7 +12,7 @@ use crate::flow::{FlowAct, FlowAnswer};
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{Param, Statement, sql};
-use crate::postgres::{Shared, dead};
+use crate::postgres::{Shared, dead, lines};
 use crate::wake::Hint;
 
 const REASON: Statement = sql!("set_flow_reason", UUID, TEXT);
@@ -64,11 +64,11 @@ pub(super) async fn begin_in(
     let Some(board) = boards.first_mut() else {
         return Ok((FlowAnswer::Unknown, Done::default()));
     };
-    if board.flow.state != FlowState::Building {
-        return Ok((FlowAnswer::Acted { jobs: 0 }, Done::default()));
+    advance::learn_all(conn, &mut [board]).await?;
+    if let Some(answer) = FlowAnswer::of_begin(board) {
+        return Ok((answer, Done::default()));
     }
     board.flow.state = FlowState::Running;
-    advance::learn_all(conn, &mut [board]).await?;
     board.begin();
     let done = advance::carry_on(shared, conn, &mut boards).await?;
     let jobs = boards.first().map_or(0, |board| board.flow.jobs_open);
@@ -79,6 +79,7 @@ pub(super) async fn begin_in(
 pub(crate) async fn change(shared: &Shared, id: FlowId, act: &FlowAct) -> Result<FlowAnswer> {
     match act {
         FlowAct::Cancel { reason } => cancel(shared, id, reason).await,
+        FlowAct::Discard { reason } => discard(shared, id, reason).await,
         FlowAct::Retry { step, by } => retry(shared, id, step.as_deref(), by).await,
         FlowAct::Rerun { step } => rerun(shared, id, step).await,
         FlowAct::Resolve { step, output, by, why } => {
@@ -87,19 +88,27 @@ pub(crate) async fn change(shared: &Shared, id: FlowId, act: &FlowAct) -> Result
     }
 }
 
+/// What came of one try to call a flow off.
+enum CallOff {
+    /// Its point of no return is under way: it is to be told to stop first.
+    Tell(u32),
+    Answer(FlowAnswer),
+}
+
 async fn cancel(shared: &Shared, id: FlowId, reason: &str) -> Result<FlowAnswer> {
-    let pivot = pivot_under_way(shared, id.0).await?;
-    if let Some(pivot) = pivot {
-        tend::call_off_step(shared, id.0, pivot as i32).await?;
-        advance::advance(shared, &[id.0]).await?;
-    }
+    let mut told = Vec::new();
     let mut tries = Tries::resend();
     loop {
         let conn = shared.db.begin().await?;
-        let acted = cancel_in(shared, &conn, id.0, reason, pivot.is_some()).await;
+        let acted = cancel_in(shared, &conn, id.0, reason, &told).await;
         let called_off = conn.end(acted).await;
         match called_off {
-            Ok((answer, done)) => {
+            Ok((CallOff::Tell(pivot), done)) => {
+                done.tell(shared);
+                tend::call_off_step(shared, id.0, pivot as i32).await?;
+                told.push(pivot);
+            }
+            Ok((CallOff::Answer(answer), done)) => {
                 done.tell(shared);
                 if matches!(answer, FlowAnswer::Acted { .. }) {
                     shared.wake.tell(Hint::Flows);
@@ -111,47 +120,69 @@ async fn cancel(shared: &Shared, id: FlowId, reason: &str) -> Result<FlowAnswer>
     }
 }
 
-/// The step of a saga that is its point of no return, while that is under way.
-async fn pivot_under_way(shared: &Shared, id: Uuid) -> Result<Option<u32>> {
+/// Calls off what has not begun.
+async fn discard(shared: &Shared, id: FlowId, reason: &str) -> Result<FlowAnswer> {
     let mut tries = Tries::resend();
     loop {
         let conn = shared.db.begin().await?;
-        let looked = async {
-            let mut boards = advance::lock(&conn, &[id]).await?;
-            boards.retain(|board| board.flow.saga);
-            let Some(board) = boards.first_mut() else { return Ok(None) };
-            advance::learn_all(&conn, &mut [board]).await?;
-            Ok(board.pivot_under_way().map(|pivot| pivot.number))
-        };
-        let looked = looked.await;
-        match conn.end(looked).await {
-            Ok(pivot) => return Ok(pivot),
+        let acted = discard_in(shared, &conn, id.0, reason).await;
+        match conn.end(acted).await {
+            Ok((CallOff::Answer(answer), done)) => {
+                done.tell(shared);
+                return Ok(answer);
+            }
+            Ok((CallOff::Tell(_), done)) => {
+                done.tell(shared);
+                return Ok(FlowAnswer::NotNow { why: "it has begun".to_owned() });
+            }
             Err(fault) => tries.again(fault).await?,
         }
     }
 }
 
-/// Skips what waits, and notes that the rest is to be called off; that is done page by page.
+async fn discard_in(
+    shared: &Shared,
+    conn: &Conn<'_>,
+    id: Uuid,
+    reason: &str,
+) -> Result<(CallOff, Done), Fault> {
+    let mut boards = advance::lock(conn, &[id]).await?;
+    if let Some(board) = boards.first_mut() {
+        advance::learn_all(conn, &mut [board]).await?;
+        if let Some(answer) = FlowAnswer::of_discard(board) {
+            return Ok((CallOff::Answer(answer), Done::default()));
+        }
+    }
+    cancel_in(shared, conn, id, reason, &[]).await
+}
+
+/// Skips what waits, and notes that the rest is to be called off; that is done page by page. What has ended, or was
+/// sent again, is counted first, under the same lock: a point of no return that runs again is seen to be under way.
 async fn cancel_in(
     shared: &Shared,
     conn: &Conn<'_>,
     id: Uuid,
     reason: &str,
-    is_told: bool,
-) -> Result<(FlowAnswer, Done), Fault> {
+    told: &[u32],
+) -> Result<(CallOff, Done), Fault> {
+    let mut done = advance::advance_in(shared, conn, &[id]).await?;
     let mut boards = advance::lock(conn, &[id]).await?;
     let Some(board) = boards.first_mut() else {
-        return Ok((FlowAnswer::Unknown, Done::default()));
+        return Ok((CallOff::Answer(FlowAnswer::Unknown), done));
     };
     advance::learn_all(conn, &mut [board]).await?;
-    if let Some(why) = board.call_off_whole(reason, is_told) {
-        return Ok((FlowAnswer::NotNow { why }, Done::default()));
+    let pivot = board.pivot_under_way().filter(|_| board.flow.saga).map(|pivot| pivot.number);
+    if let Some(pivot) = pivot.filter(|pivot| !told.contains(pivot)) {
+        return Ok((CallOff::Tell(pivot), done));
+    }
+    if let Some(why) = board.call_off_whole(reason, !told.is_empty()) {
+        return Ok((CallOff::Answer(FlowAnswer::NotNow { why }), done));
     }
     let jobs = board.steps().filter(|step| step.state == StepState::Skipped).map(|step| step.jobs);
     let jobs = jobs.sum();
-    let done = advance::carry_on(shared, conn, &mut boards).await?;
+    done.and(advance::carry_on(shared, conn, &mut boards).await?);
     conn.query(&REASON, &[&id, &reason]).await?;
-    Ok((FlowAnswer::Acted { jobs }, done))
+    Ok((CallOff::Answer(FlowAnswer::Acted { jobs }), done))
 }
 
 /// Sends dead jobs on their way again; each tells its flow so.
@@ -205,34 +236,44 @@ async fn resolve(
     let now = shared.db.manual_now();
     let params: [Param<'_>; 6] = [&id.0, &number, &output, &now, &by, &note];
     let mut tries = Tries::resend();
-    let answer = loop {
+    let (answer, queues) = loop {
         let conn = shared.db.begin().await?;
-        let acted = resolve_in(&conn, id.0, number as u32, &params).await;
+        let acted = resolve_in(shared, &conn, id.0, number, &params).await;
         match conn.end(acted).await {
-            Ok(answer) => break answer,
+            Ok(done) => break done,
             Err(fault) => tries.again(fault).await?,
         }
     };
+    for queue in queues {
+        shared.hint(Hint::Ready { queue });
+    }
     advance::advance(shared, &[id.0]).await?;
     Ok(answer)
 }
 
-/// Under the flow's lock: who turns it back at this moment is waited for.
+/// Under the flow's lock: who turns it back at this moment is waited for. Answers as well in which queues those wait
+/// now who stood in line behind the dead.
 async fn resolve_in(
+    shared: &Shared,
     conn: &Conn<'_>,
     id: Uuid,
-    step: u32,
+    step: i32,
     params: &[Param<'_>],
-) -> Result<FlowAnswer, Fault> {
+) -> Result<(FlowAnswer, Vec<String>), Fault> {
     let mut boards = advance::lock(conn, &[id]).await?;
-    let Some(board) = boards.first_mut() else { return Ok(FlowAnswer::Unknown) };
+    let Some(board) = boards.first_mut() else { return Ok((FlowAnswer::Unknown, Vec::new())) };
     advance::learn_all(conn, &mut [board]).await?;
-    if let Some(why) = board.may_not_resolve(step) {
-        return Ok(FlowAnswer::NotNow { why });
+    if let Some(why) = board.may_not_resolve(step as u32) {
+        return Ok((FlowAnswer::NotNow { why }, Vec::new()));
     }
+    // While they are dead: only a dead one is let past.
+    let dead = conn.query(&DEAD, &[&id, &Some(step), &i64::MAX]).await?;
+    let dead: Vec<Uuid> = dead.iter().map(|row| row.get(0)).collect();
+    let queues = lines::let_pass(conn, shared.db.manual_now(), &dead).await?;
     let rows = conn.query(&RESOLVE, params).await?;
-    Ok(match rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64) {
+    let answer = match rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64) {
         0 => FlowAnswer::NotNow { why: "none of its jobs is dead".to_owned() },
         jobs => FlowAnswer::Acted { jobs },
-    })
+    };
+    Ok((answer, queues))
 }

@@ -106,16 +106,22 @@ pub(super) async fn advance(shared: &Shared, flows: &[Uuid]) -> Result<()> {
 
 async fn advance_once(shared: &Shared, flows: &[Uuid]) -> Result<Done, Fault> {
     let conn = shared.db.begin().await?;
-    let advanced = async {
-        let mut boards = lock(&conn, flows).await?;
-        arrive(&conn, flows, &mut boards).await?;
-        if boards.is_empty() {
-            return Ok(Done::default());
-        }
-        carry_on(shared, &conn, &mut boards).await
-    };
-    let acted = advanced.await;
+    let acted = advance_in(shared, &conn, flows).await;
     conn.end(acted).await
+}
+
+/// The same in the caller's transaction, which holds the flows' locks from then on.
+pub(super) async fn advance_in(
+    shared: &Shared,
+    conn: &Conn<'_>,
+    flows: &[Uuid],
+) -> Result<Done, Fault> {
+    let mut boards = lock(conn, flows).await?;
+    arrive(conn, flows, &mut boards).await?;
+    if boards.is_empty() {
+        return Ok(Done::default());
+    }
+    carry_on(shared, conn, &mut boards).await
 }
 
 /// Locks flows, in order; a board for each that is there.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tidemill_core::Payload;
 use tidemill_core::flow::saga::{Became, called_off};
-use tidemill_core::flow::{Board, Edge, Place, PlannedJob, plan};
+use tidemill_core::flow::{Board, Edge, Place, PlannedJob, Way, plan};
 use uuid::Uuid;
 
 use super::advance;
@@ -77,7 +77,8 @@ async fn undo(shared: &Shared, conn: &Conn<'_>, board: &mut Board) -> Result<(),
     let (steps, edges) = board.plan_undos(&became);
     for undo in steps {
         let (step, name) = (undo.row.number, undo.row.name);
-        let place = Place { id: flow, step, name, joins: false, grows: false, due: None };
+        let (joins, grows, way) = (false, false, Way::Plain);
+        let place = Place { id: flow, step, name, joins, grows, due: None, way };
         let job = plan::place(undo.job, place.clone());
         let into: Vec<Edge> = edges.iter().filter(|edge| edge.to == step).cloned().collect();
         let row = StepIn { place: &place, undoes: undo.row.undoes, parents: undo.row.parents_left };

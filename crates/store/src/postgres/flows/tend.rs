@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::flow::{FlowAct, FlowAnswer};
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
-use crate::postgres::statement::{Statement, sql};
+use crate::postgres::statement::{At, Statement, sql};
 use crate::postgres::{Shared, cancel, sweep};
 
 const ARRIVED: Statement = sql!("select_arrived", INT8);
@@ -23,7 +23,7 @@ const UNFINISHED: Statement = sql!("select_unfinished_of_step", UUID, INT4, UUID
 const CALLED_OFF: Statement = sql!("called_off_step", UUID, INT4);
 const UNTEND: Statement = sql!("untend_flow", UUID);
 const LATE: Statement = sql!("select_late_steps", TIMESTAMPTZ, INT8, UUID, INT4);
-const EXPIRED: Statement = sql!("select_expired_flows", TIMESTAMPTZ, INT8);
+const EXPIRED: Statement = sql!("select_expired_flows", TIMESTAMPTZ, INT8, TIMESTAMPTZ, UUID);
 const FORGETTABLE: Statement = sql!("select_forgettable_flows", TIMESTAMPTZ, INT8);
 const JOBS: Statement = sql!("select_jobs_of_flow", UUID, INT8);
 const FORGET: Statement = sql!("delete_flow", UUID);
@@ -35,34 +35,48 @@ const PAGE_ENDS: i64 = 1000;
 
 /// Does a page of everything; `true` when there is more.
 pub(crate) async fn tend(shared: &Arc<Shared>) -> Result<bool> {
-    let arrived = flows(shared, &ARRIVED, false).await?;
+    let arrived = flows(shared, &ARRIVED).await?;
     if !arrived.is_empty() {
         advance::advance(shared, &arrived).await?;
     }
-    let waiting = flows(shared, &TO_TEND, false).await?;
+    let waiting = flows(shared, &TO_TEND).await?;
     let mut has_more = arrived.len().max(waiting.len()) as i64 == PAGE_FLOWS;
     for flow in waiting {
         has_more |= tend_one(shared, flow).await?;
     }
     late(shared).await?;
-    for flow in flows(shared, &EXPIRED, true).await? {
-        let reason = "it did not finish within its deadline".to_owned();
-        let answer = act::change(shared, FlowId(flow), &FlowAct::Cancel { reason }).await?;
-        has_more |= matches!(answer, FlowAnswer::Acted { .. });
-    }
-    for flow in flows(shared, &FORGETTABLE, true).await? {
-        has_more |= forget(shared, flow).await?;
+    has_more |= expire(shared).await?;
+    let rows = shared.db.read(&FORGETTABLE, &[&shared.db.manual_now(), &PAGE_FLOWS]).await?;
+    for row in rows {
+        has_more |= forget(shared, row.get(0)).await?;
     }
     Ok(has_more)
 }
 
-async fn flows(shared: &Shared, sql: &Statement, by_clock: bool) -> Result<Vec<Uuid>> {
-    let rows = if by_clock {
-        shared.db.read(sql, &[&shared.db.manual_now(), &PAGE_FLOWS]).await?
-    } else {
-        shared.db.read(sql, &[&PAGE_FLOWS]).await?
-    };
+async fn flows(shared: &Shared, sql: &Statement) -> Result<Vec<Uuid>> {
+    let rows = shared.db.read(sql, &[&PAGE_FLOWS]).await?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// Calls off a page of the flows whose time is over; `true`: there were some. Sagas at their point of no return may
+/// stay: they are passed over, so that no other waits behind them.
+async fn expire(shared: &Shared) -> Result<bool> {
+    let now = shared.db.manual_now();
+    let mut ended = 0;
+    let mut last: (Option<At>, Option<Uuid>) = (None, None);
+    loop {
+        let rows = shared.db.read(&EXPIRED, &[&now, &PAGE_FLOWS, &last.0, &last.1]).await?;
+        for row in &rows {
+            let id: Uuid = row.get(0);
+            last = (row.get(1), Some(id));
+            let reason = "it did not finish within its deadline".to_owned();
+            let answer = act::change(shared, FlowId(id), &FlowAct::Cancel { reason }).await?;
+            ended += i64::from(matches!(answer, FlowAnswer::Acted { .. }));
+        }
+        if ended >= PAGE_FLOWS || (rows.len() as i64) < PAGE_FLOWS {
+            return Ok(ended > 0);
+        }
+    }
 }
 
 /// Opens the next page of each of a flow's steps, and calls off what is to be; `true`: there is more.

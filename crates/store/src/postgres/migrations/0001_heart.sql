@@ -50,7 +50,7 @@ create index ready_claim on tidemill.ready (queue, priority, tenant, run_at, (se
 create index ready_due on tidemill.ready (queue, priority, run_at) where tenant <> '' and line < 2;
 -- What was let through a gate comes back to where it stood, which claims may have passed by.
 create index ready_let_through on tidemill.ready (queue, priority, run_at) where line = 1;
-create index ready_held on tidemill.ready (gate, queue, run_at, (seq + 0)) where line = 2;
+create index ready_held on tidemill.ready (gate, queue, priority, tenant, run_at, (seq + 0)) where line = 2;
 
 create sequence tidemill.lease_token_seq;
 create table tidemill.lease (
@@ -186,6 +186,7 @@ create table tidemill.worker (
     queues text[] not null,
     kinds text[] not null,
     slots int4 not null,
+    reach int4 not null, -- how many jobs it may hold at once: twice its slots, or what it asked for
     slots_of text not null, -- JSON: how many of them by queue or pattern, where that is not all
     started_at timestamptz not null,
     beat_at timestamptz not null,
@@ -437,6 +438,15 @@ begin
     end loop;
 end $$;
 
+-- The wishes of whoever replaces a job, and what of the job's own options is no wish: who started it, where it stands.
+create function tidemill.rewish(given json, former json) returns json language sql immutable as $$
+    select nullif(
+        coalesce(given::jsonb, '{}') - '{parent,origins,turn,flow}'::text[] || coalesce((
+            select jsonb_object_agg(o.key, o.value) from jsonb_each(former::jsonb) o
+            where o.key in ('parent', 'origins', 'turn', 'flow')), '{}'),
+        '{}')::json
+$$;
+
 -- Writes one job, obeying its unique key. A duplicate is an answer, never an error. Sent again under the
 -- same id it writes nothing. Who changes what the key stands for locks its row first, so that no two callers decide at
 -- once. Who only learns that it is held does not: the end of the holder would wait for the caller's transaction.
@@ -505,8 +515,8 @@ begin
     if held.id = any (pending) then
         if on_duplicate <> 'run_once_more' then
             update tidemill.job j
-            set payload = body.payload, options = body.options, queue = body.queue, priority = body.priority,
-                tenant = body.tenant, key = body.key
+            set payload = body.payload, options = tidemill.rewish(body.options, j.options), queue = body.queue,
+                priority = body.priority, tenant = body.tenant, key = body.key
             where j.id = held.id;
             put.answer := 'replaced';
             put.lines_up := true;
@@ -548,8 +558,8 @@ begin
             end if;
             put.lines_up := tidemill.is_ordered(body) and not stays;
             update tidemill.job j
-            set payload = body.payload, options = body.options, queue = body.queue, priority = body.priority,
-                tenant = body.tenant, key = body.key, sheaf = case
+            set payload = body.payload, options = tidemill.rewish(body.options, j.options), queue = body.queue,
+                priority = body.priority, tenant = body.tenant, key = body.key, sheaf = case
                     when put.lines_up or in_line and stays then 0
                     else tidemill.place(held.id, body.queue, body.priority, put.run_at, body.kind, body.tenant, body.key,
                         coalesce(sheaf.attempt, 0::int2), coalesce(sheaf.lost, 0::int2))
@@ -569,7 +579,8 @@ begin
         put.id := body.id;
         put.answer := 'kept';
     else
-        update tidemill.job j set payload = body.payload, options = body.options, key = body.key
+        update tidemill.job j
+        set payload = body.payload, options = tidemill.rewish(body.options, j.options), key = body.key
         where j.id = held.next_id;
         if on_duplicate = 'debounce' then
             update tidemill.unique_key u set next_due = put.run_at where u.key = held.key;

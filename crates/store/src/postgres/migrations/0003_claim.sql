@@ -6,6 +6,9 @@
 --   one: whose row is in other hands stays in line, and is asked for again. So claims of one limit run side by side.
 -- - Gates for all, and limits with a rate, a breaker or a retry budget: claims of one limit take turns (an advisory lock).
 -- Both are held to the end of the transaction. Settles take no turn: they only give back.
+-- A limit on more than all workers together may hold (`reach`) cannot be exceeded, and needs neither. Claims that go by
+-- this share a lock, and look once more whether it is so when they have it; others wait until those have committed.
+-- A worker that asks for more than its reach is told so, and has it raised by a transaction of its own first.
 --
 -- So that nobody is forgotten, each side looks once more when it has committed: who came out, whether anybody is held
 -- there (`come_out`), and who held somebody, whether there is room by now (`look_back`). One of them sees the other.
@@ -22,8 +25,10 @@
 -- rulebook  one row: how often rules were set or taken away.
 -- gate    only of gates that have something to remember:
 --         tat         when a rate has caught up (GCRA)
---         shut_until  nobody passes before
+--         pause_until nobody passes before: the other side asked for it
+--         shut_until  nobody passes before: too much failed
 --         probing     1: it was shut because too much failed, the next one that passes is a probe; 2: one is out
+--         probe       the token of that one's lease
 --         good, bad   how attempts ended since window_at
 --         credit      retries that first attempts have paid for
 --         opens_at    when it is worth looking whether those held here may pass. The row that is named like its limit
@@ -60,8 +65,10 @@ create table tidemill.gate (
     name text collate "C" primary key,
     base text collate "C" not null,
     tat timestamptz,
+    pause_until timestamptz,
     shut_until timestamptz,
     probing int2 not null default 0,
+    probe int8,
     good int4 not null default 0,
     bad int4 not null default 0,
     window_at timestamptz,
@@ -71,6 +78,7 @@ create table tidemill.gate (
 ) with (fillfactor = 70);
 -- Few, if any: whether somebody waits is asked after every settle.
 create index gate_waiters on tidemill.gate (name) where waiters <> '{}';
+create index gate_base on tidemill.gate (base);
 create index gate_opens on tidemill.gate (base, opens_at) where opens_at is not null;
 
 alter table tidemill.permit set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
@@ -88,7 +96,8 @@ for each statement execute function tidemill.drop_permits();
 
 -- What a claim is told of a limit. `per`: 0 one gate for all, 1 by tenant, 2 by key, 3 for retries.
 create type tidemill.limit as (
-    queue text, gate text, kind text, per int2, most int4, every_us int8, burst int4, probe_us int8, percent int4
+    queue text, gate text, kind text, per int2, most int4, every_us int8, burst int4, probe_us int8, percent int4,
+    holds boolean
 );
 
 -- Waits for the turn of claims under these limits; held to the end of the transaction.
@@ -101,6 +110,39 @@ begin
         perform pg_advisory_xact_lock(t.turn) from (
             select distinct hashtextextended('tidemill gate ' || b, 0) as turn from unnest(bases) b order by 1) t;
     end if;
+end $$;
+
+-- Takes the lock of claims that go by limits which cannot be exceeded; held to the end of the transaction.
+create function tidemill.go_free(bases text[]) returns void language sql as $$
+    select pg_advisory_xact_lock_shared(t.lock) from (
+        select distinct hashtextextended('tidemill free ' || b, 0) as lock from unnest(bases) b order by 1) t
+$$;
+
+-- Waits for all claims that took these limits for such; holds nothing.
+create function tidemill.await_free(bases text[]) returns void language plpgsql as $$
+declare
+    base text;
+begin
+    -- One after the other: whoever is waited for may wait for another of them.
+    foreach base in array bases loop
+        begin
+            perform pg_advisory_xact_lock(hashtextextended('tidemill free ' || base, 0));
+            -- Locks go with what is undone.
+            raise exception using errcode = 'TM002', message = 'nobody is there';
+        exception when sqlstate 'TM002' then
+            null;
+        end;
+    end loop;
+end $$;
+
+-- How many jobs all workers together may hold. Who is inside of a gate without a permit may be beyond that: then no
+-- limit is large enough.
+create function tidemill.all_reach() returns int8 language plpgsql as $$
+begin
+    if exists (select from tidemill.stowaway) then
+        return 9223372036854775807;
+    end if;
+    return (select sum(w.reach) from tidemill.worker w);
 end $$;
 
 -- Keeps the rules as they are to the end of the transaction (`shared`), or all claims out that would follow them.
@@ -148,6 +190,13 @@ begin
     return null;
 end $$;
 
+-- Until when a gate is closed, by what its limit heeds.
+create function tidemill.closed_until(shut_until timestamptz, pause_until timestamptz, of_limit tidemill.limit)
+returns timestamptz language sql immutable as $$
+    select greatest(case when of_limit.probe_us is not null then shut_until end,
+        case when of_limit.holds then pause_until end)
+$$;
+
 -- How many each of these gates lets through now. The caller has the turn. In plpgsql, which keeps its plans.
 create function tidemill.rooms(at timestamptz, gates text[], of_limit tidemill.limit)
 returns table (gate text, room int8) language plpgsql stable as $$
@@ -157,8 +206,11 @@ begin
     select t.gate, least(
         of_limit.most - i.inside - s.stowed,
         case
-            when g.shut_until > rooms.at then 0
-            when g.probing > 0 then 1
+            when tidemill.closed_until(g.shut_until, g.pause_until, of_limit) > rooms.at then 0
+            -- No other while one is out; one that is lost is not.
+            when of_limit.probe_us is not null and g.probing = 2
+                and exists (select from tidemill.lease x where x.token = g.probe) then 0
+            when of_limit.probe_us is not null and g.probing > 0 then 1
         end,
         case when of_limit.every_us is not null then
             coalesce(tidemill.cells(g.tat, rooms.at, of_limit.every_us, of_limit.burst), of_limit.burst)
@@ -265,7 +317,7 @@ begin
             where l.gate = g.base limit 1
         ) l
     ), probes as (
-        update tidemill.gate x set probing = 2, shut_until = go_in.at + g.probe_us * interval '1 us'
+        update tidemill.gate x set probing = 2, probe = go_in.lease, shut_until = go_in.at + g.probe_us * interval '1 us'
         from going g where x.name = g.gate and g.probe_us is not null and g.every_us is null and x.probing > 0
     )
     insert into tidemill.gate as x (name, base, tat, credit)
@@ -281,6 +333,7 @@ begin
         credit = greatest(0, coalesce(x.credit + excluded.credit - (
             select min(l.burst) from unnest(limits) l where l.gate = x.base), excluded.credit)),
         probing = sign(x.probing) * 2,
+        probe = case when x.probing > 0 then go_in.lease end,
         shut_until = case when x.probing > 0 then go_in.at + (
             select min(l.probe_us) from unnest(limits) l where l.gate = x.base) * interval '1 us' else x.shut_until end;
 end $$;
@@ -303,7 +356,7 @@ create function tidemill.note_opening(at timestamptz, limits tidemill.limit[], g
 language sql as $$
     update tidemill.gate g set opens_at = least(coalesce(g.opens_at, o.opens), o.opens)
     from (
-        select distinct t.gate, greatest(x.shut_until, case when l.every_us is not null then
+        select distinct t.gate, greatest(tidemill.closed_until(x.shut_until, x.pause_until, l), case when l.every_us is not null then
             tidemill.next_cell(x.tat, l.every_us, l.burst) end) as opens
         from unnest(gates) t(gate) join tidemill.gate x on x.name = t.gate
         join unnest(limits) l on l.gate = x.base
@@ -321,15 +374,119 @@ begin
         order by g.opens_at limit 1000 for update skip locked);
 end $$;
 
+-- Lets so many of one lane through that a gate holds, by turns of its tenants, from the one behind `behind` on; answers
+-- how many. A sheaf keeps the name of the gate: what a claim leaves of it is held there again.
+create function tidemill.let_turns(of_gate text, of_queue text, of_band int2, behind text, number int4) returns int4
+language plpgsql as $$
+declare
+    moved int4 := 0;
+    here int4;
+begin
+    while moved < number loop
+        with recursive onward as (
+            (select r.tenant from tidemill.ready r
+            where r.line = 2 and r.gate = of_gate and r.queue = of_queue and r.priority = of_band
+                and r.tenant > let_turns.behind
+            order by r.tenant limit 1)
+            union all
+            (select n.tenant from onward v, lateral (
+                select r.tenant from tidemill.ready r
+                where r.line = 2 and r.gate = of_gate and r.queue = of_queue and r.priority = of_band
+                    and r.tenant > v.tenant
+                order by r.tenant limit 1
+            ) n)
+        ), first_part as materialized (
+            select v.tenant from onward v limit number - moved
+        ), anew as (
+            (select r.tenant from tidemill.ready r
+            where r.line = 2 and r.gate = of_gate and r.queue = of_queue and r.priority = of_band
+                and r.tenant <= let_turns.behind
+            order by r.tenant limit 1)
+            union all
+            (select n.tenant from anew v, lateral (
+                select r.tenant from tidemill.ready r
+                where r.line = 2 and r.gate = of_gate and r.queue = of_queue and r.priority = of_band
+                    and r.tenant > v.tenant and r.tenant <= let_turns.behind
+                order by r.tenant limit 1
+            ) n)
+        ), second_part as materialized (
+            select v.tenant from anew v limit number - moved - (select count(*) from first_part)
+        ), visit as materialized (
+            select f.tenant, row_number() over () as place, count(*) over () as all_here from (
+                select tenant from first_part union all select tenant from second_part) f
+        ), pick as materialized (
+            select r.seq from visit v, lateral (
+                select r.seq from tidemill.ready r
+                where r.line = 2 and r.gate = of_gate and r.queue = of_queue and r.priority = of_band
+                    and r.tenant = v.tenant
+                order by r.run_at, r.seq + 0
+                limit (number - moved) / v.all_here + case when v.place <= (number - moved) % v.all_here then 1 else 0 end
+                for update skip locked
+            ) r
+        ), gone as (
+            update tidemill.ready r set line = 1 where r.seq = any (array(select p.seq from pick p))
+            returning 1
+        )
+        select count(*) into here from gone;
+        moved := moved + here;
+        exit when here = 0;
+    end loop;
+    return moved;
+end $$;
+
+-- Lets so many through that a gate holds, of these lanes of these queues, by their weights (null: in their order), and by
+-- turns of their tenants: whoever has many waiting must not keep others from a limit that they share. Answers how many.
+create function tidemill.let_fair(
+    of_gate text, of_queues text[], queues text[], bands int2[], weights int4[], behinds text[], room int4
+) returns int4 language plpgsql as $$
+declare
+    lanes int4[] := array(
+        select l.lane from unnest(queues, bands) with ordinality l(queue, band, lane)
+        where l.queue = any (of_queues) and exists (
+            select from tidemill.ready r
+            where r.line = 2 and r.gate = of_gate and r.queue = l.queue and r.priority = l.band)
+        order by l.lane);
+    still int4[];
+    quotas int4[];
+    moved int4 := 0;
+    here int4;
+begin
+    while moved < room and cardinality(lanes) > 0 loop
+        if weights is null then
+            quotas := array_fill(0, array[cardinality(lanes)]);
+            quotas[1] := room - moved;
+        else
+            quotas := tidemill.allot(room - moved, array(
+                select weights[l.lane] from unnest(lanes) with ordinality l(lane, place) order by l.place));
+        end if;
+        still := '{}';
+        for i in 1..cardinality(lanes) loop
+            here := tidemill.let_turns(
+                of_gate, queues[lanes[i]], bands[lanes[i]], coalesce(behinds[lanes[i]], ''), quotas[i]);
+            moved := moved + here;
+            if here = quotas[i] then
+                still := still || lanes[i];
+            end if;
+        end loop;
+        lanes := still;
+    end loop;
+    return moved;
+end $$;
+
 -- Lets those through that gates hold and that may pass by now; answers nothing, claims find them in their lanes.
 -- Only gates of these limits whose time has come are looked at, a thousand at once, but for those at which another is.
-create function tidemill.let_through(at timestamptz, limits tidemill.limit[]) returns void
-language plpgsql as $$
+-- Where those of several lanes or tenants are held, they take turns.
+create function tidemill.let_through(
+    at timestamptz, limits tidemill.limit[], lanes text[], bands int2[], weights int4[], behinds text[]
+) returns void language plpgsql as $$
 declare
     l tidemill.limit;
     due text[];
     beside text[];
     queues text[];
+    mixed record;
+    shared text[];
+    passed int4[];
 begin
     for l in select distinct on (u.gate) u.* from unnest(limits) u loop
         continue when not exists (
@@ -345,21 +502,40 @@ begin
             update tidemill.ready s set line = 1, gate = '' where s.seq = any (array(
                 select r.seq from tidemill.rooms(let_through.at, beside, l) m, lateral (
                     select r.seq from tidemill.ready r where m.room > 0 and r.line = 2 and r.gate = m.gate
-                    order by r.run_at, r.seq + 0 limit 1000 for update skip locked
+                    order by r.queue, r.priority, r.tenant, r.run_at, r.seq + 0 limit 1000 for update skip locked
                 ) r));
         end if;
         queues := array(select u.queue from unnest(limits) u where u.gate = l.gate);
+        shared := '{}';
+        passed := '{}';
+        for mixed in
+            select r.gate as name, least(r.room, 1000)::int4 as room from tidemill.rooms(let_through.at, due, l) r, lateral (
+                select s.queue, s.priority, s.tenant from tidemill.ready s where s.line = 2 and s.gate = r.gate
+                order by s.queue, s.priority, s.tenant limit 1
+            ) f
+            where r.room > 0 and exists (
+                select from tidemill.ready s where s.line = 2 and s.gate = r.gate
+                    and (s.queue, s.priority, s.tenant) > (f.queue, f.priority, f.tenant))
+        loop
+            shared := shared || mixed.name;
+            passed := passed || tidemill.let_fair(
+                mixed.name, queues, lanes, let_through.bands, let_through.weights, behinds, mixed.room);
+        end loop;
         with room as materialized (
-            select r.gate as name, least(r.room, 1000) as room from tidemill.rooms(let_through.at, due, l) r
+            select r.gate as name, least(r.room, 1000) - coalesce(m.passed, 0) as room, m.name is not null as is_shared
+            from tidemill.rooms(let_through.at, due, l) r
+            left join unnest(shared, passed) m(name, passed) on m.name = r.gate
         ), pick as materialized (
             select r.name, s.seq from room r, lateral (
-                select s.seq from unnest(queues) q(queue), lateral (
-                    select s.seq, s.run_at from tidemill.ready s
-                    where s.line = 2 and s.gate = r.name and s.queue = q.queue
-                    order by s.run_at, s.seq + 0 limit greatest(r.room, 0) for update skip locked
-                ) s
-                order by s.run_at, s.seq limit greatest(r.room, 0)
+                select s.queue, s.priority, s.tenant from tidemill.ready s where s.line = 2 and s.gate = r.name
+                order by s.queue, s.priority, s.tenant limit 1
+            ) f, lateral (
+                select s.seq from tidemill.ready s
+                where s.line = 2 and s.gate = r.name and s.queue = f.queue and s.priority = f.priority
+                    and s.tenant = f.tenant
+                order by s.run_at, s.seq + 0 limit greatest(r.room, 0) for update skip locked
             ) s
+            where not r.is_shared and f.queue = any (queues)
         ), roomy as materialized (
             -- All of them: nobody of these queues is held any more, as far as this can be seen. One that is in other
             -- hands for a moment still is: a claim locks what it finds before it sees that it is held since.
@@ -373,7 +549,7 @@ begin
         ), others as materialized (
             select s.seq from roomy r, tidemill.held_queues(r.name) q(queue), lateral (
                 select s.seq from tidemill.ready s where s.line = 2 and s.gate = r.name and s.queue = q.queue
-                order by s.run_at, s.seq + 0 limit r.room for update skip locked
+                order by s.priority, s.tenant, s.run_at, s.seq + 0 limit r.room for update skip locked
             ) s
             where r.has_others and q.queue <> all (queues)
         ), moved as (
@@ -398,14 +574,15 @@ declare
 begin
     update tidemill.gate g
     set opens_at = case
-        when g.shut_until > close_gates.at then g.shut_until
+        when c.closed_until > close_gates.at then c.closed_until
         when c.next_cell > close_gates.at then c.next_cell
         when g.name = g.base then tidemill.next_look(close_gates.at, g.base)
     end
     from (
-        select o.name, r.room, tidemill.next_cell(o.tat, l.every_us, l.burst) as next_cell
+        select o.name, r.room, tidemill.next_cell(o.tat, l.every_us, l.burst) as next_cell,
+            tidemill.closed_until(o.shut_until, o.pause_until, l) as closed_until
         from (select distinct on (l.gate) l.* from unnest(limits) l) l, lateral (
-            select o.name, o.tat from unnest(due) d(name) join tidemill.gate o on o.name = d.name and o.base = l.gate
+            select o.name, o.tat, o.shut_until, o.pause_until from unnest(due) d(name) join tidemill.gate o on o.name = d.name and o.base = l.gate
         ) o, tidemill.rooms(close_gates.at, array[o.name], l) r
     ) c
     where g.name = c.name and c.room <= 0;
@@ -443,7 +620,8 @@ begin
         insert into tidemill.gate as x (name, base, opens_at)
         select distinct h.gate, split_part(h.gate, chr(31), 1), present from held h order by 1
         on conflict (name) do update set opens_at = case
-            when x.shut_until > present then x.shut_until else least(coalesce(x.opens_at, present), present) end
+            when greatest(x.shut_until, x.pause_until) > present then greatest(x.shut_until, x.pause_until)
+            else least(coalesce(x.opens_at, present), present) end
     ), asked as (
         select x.name, x.waiters from tidemill.gate x
         where x.name = any (gates) and x.waiters <> '{}' order by x.name for update
@@ -472,50 +650,57 @@ begin
     end if;
 end $$;
 
--- Counts how attempts ended, and judges: too many failures in a window shut a gate; then one probe decides.
--- What comes in while it is shut and no probe is out began before, and says nothing new.
+-- Counts how attempts ended, by the leases they were of, and judges: too many failures in a window shut a gate; then one
+-- probe decides. Whatever else comes in meanwhile began before, and says nothing new.
 create function tidemill.judge(
-    at timestamptz, gates text[], goods int4[], bads int4[], percents int4[], windows_us int8[], leasts int4[],
-    opens_us int8[]
+    at timestamptz, gates text[], tokens int8[], goods int4[], bads int4[], percents int4[], windows_us int8[],
+    leasts int4[], opens_us int8[]
 ) returns text language plpgsql as $$
 declare
     present timestamptz := coalesce(judge.at, now());
     v record;
     g tidemill.gate;
+    is_tripped boolean;
 begin
     for v in
-        select * from unnest(gates, goods, bads, percents, windows_us, leasts, opens_us)
-            e(gate, good, bad, percent, window_us, least, open_us) order by e.gate
+        select e.gate, sum(e.good)::int4 as good, sum(e.bad)::int4 as bad, min(e.percent) as percent,
+            min(e.window_us) as window_us, min(e.least) as least, min(e.open_us) as open_us,
+            array_agg(e.token) as tokens, array_agg(e.good) as goods, array_agg(e.bad) as bads
+        from unnest(gates, judge.tokens, judge.goods, judge.bads, percents, windows_us, leasts, opens_us)
+            e(gate, token, good, bad, percent, window_us, least, open_us)
+        group by e.gate order by e.gate
     loop
         insert into tidemill.gate (name, base) values (v.gate, split_part(v.gate, chr(31), 1)) on conflict do nothing;
         select x.* into g from tidemill.gate x where x.name = v.gate for update;
+        is_tripped := false;
         if g.probing = 0 then
-            if g.window_at is null or g.window_at <= present - v.window_us * interval '1 us' then
+            if g.window_at is null or g.window_at <= present - v.window_us * interval '1 us' or g.window_at > present then
                 g.window_at := present;
                 g.good := 0;
                 g.bad := 0;
             end if;
             g.good := g.good + v.good;
             g.bad := g.bad + v.bad;
-            if g.good + g.bad >= v.least and g.bad::int8 * 100 >= v.percent::int8 * (g.good + g.bad) then
-                g.probing := 1;
-            end if;
-        elsif g.probing = 2 and v.bad > 0 then
-            g.probing := 1;
-        elsif g.probing = 2 and v.good > 0 then
-            g.probing := 0;
+            is_tripped := g.good + g.bad >= greatest(v.least, 1)
+                and g.bad::int8 * 100 >= v.percent::int8 * (g.good + g.bad);
+        elsif g.probing = 2 and g.probe = any (v.tokens) then
+            is_tripped := v.bads[array_position(v.tokens, g.probe)] > 0;
+            -- A probe that says nothing is followed by another.
+            g.probing := case when v.goods[array_position(v.tokens, g.probe)] > 0 then 0 else 1 end;
+            g.probe := null;
             g.window_at := null;
             g.shut_until := null;
-            g.opens_at := present;
+            g.opens_at := greatest(present, g.pause_until);
         else
             continue;
         end if;
-        if g.probing = 1 then
+        if is_tripped then
+            g.probing := 1;
             g.shut_until := present + v.open_us * interval '1 us';
-            g.opens_at := g.shut_until;
+            g.opens_at := greatest(g.shut_until, g.pause_until);
         end if;
-        update tidemill.gate x set probing = g.probing, good = g.good, bad = g.bad, window_at = g.window_at,
-            shut_until = g.shut_until, opens_at = g.opens_at
+        update tidemill.gate x set probing = g.probing, probe = g.probe, good = g.good, bad = g.bad,
+            window_at = g.window_at, shut_until = g.shut_until, opens_at = g.opens_at
         where x.name = g.name;
     end loop;
     return null;
@@ -627,6 +812,7 @@ create function tidemill.take_gated(
 declare
     c record;
     v record;
+    backs text[];
 begin
     with sheaf as materialized (
         select r.seq, r.run_at, r.attempt, r.lost, r.kind, r.tenant, r.key, r.ids[r.taken + 1] as id, r.number,
@@ -715,28 +901,45 @@ begin
     end if;
     delete from tidemill.ready r where r.seq = any (array(
         select p.seq from unnest(c.seqs, c.wholes, v.passed) p(seq, whole, passed) where p.passed = p.whole));
-    update tidemill.ready r set taken = r.taken + p.passed, gate = coalesce(p.stop, ''),
-        line = case when p.stop is null then r.line else 2 end
-    from unnest(c.seqs, c.wholes, v.passed, v.stops) p(seq, whole, passed, stop)
-    where r.seq = any (c.seqs) and r.seq = p.seq and p.passed < p.whole and (p.passed > 0 or p.stop is not null);
+    with left_over as (
+        update tidemill.ready r set taken = r.taken + p.passed, gate = coalesce(p.stop, x.gate, ''),
+            line = case when coalesce(p.stop, x.gate) is null then r.line else 2 end
+        from unnest(c.seqs, c.wholes, v.passed, v.stops) p(seq, whole, passed, stop) left join lateral (
+            -- Others have turns at the gate by which it came.
+            select s.gate from tidemill.ready s
+            where s.seq = p.seq and s.line = 1
+                and split_part(s.gate, chr(31), 1) = any (array(select l.gate from unnest(fine) l))
+        ) x on true
+        where r.seq = any (c.seqs) and r.seq = p.seq and p.passed < p.whole and (p.passed > 0 or p.stop is not null)
+        returning x.gate as back, p.stop
+    ), back as materialized (
+        select distinct l.back as gate, split_part(l.back, chr(31), 1) as base from left_over l
+        where l.back is not null and l.stop is null
+    ), opened as (
+        -- Gates by tenant or key are looked back at when this has committed: other claims may be at them.
+        insert into tidemill.gate as x (name, base, opens_at)
+        select b.gate, b.base, take_gated.at from back b
+        where b.base <> all (array(select l.gate from unnest(fine) l where l.per in (1, 2))) order by 1
+        on conflict (name) do update set opens_at = least(x.opens_at, excluded.opens_at)
+    )
+    select array_agg(b.gate) into backs from back b;
     take_gated.stops := array(select distinct s from unnest(v.stops) s where s is not null);
     if cardinality(stops) > 0 then
         perform tidemill.note_opening(take_gated.at, limits, stops);
     end if;
+    take_gated.stops := take_gated.stops || coalesce(backs, '{}');
 end $$;
 
 -- Lets retries pass that wait for others to pay for them, up to `number` of each queue that is not full: there is
 -- a slot that no first attempt wants.
-create function tidemill.let_retries(limits tidemill.limit[], full_queues text[], number int4) returns boolean
-language plpgsql as $$
+create function tidemill.let_retries(
+    limits tidemill.limit[], full_queues text[], number int4, lanes text[], bands int2[], weights int4[], behinds text[]
+) returns boolean language plpgsql as $$
 begin
-    update tidemill.ready r set line = 1, gate = '' where r.seq = any (array(
-        select s.seq from unnest(limits) l, lateral (
-            select s.seq from tidemill.ready s
-            where l.per = 3 and l.queue <> all (full_queues) and s.line = 2 and s.gate = l.gate
-            order by s.run_at, s.seq + 0 limit number for update skip locked
-        ) s));
-    return found;
+    return (
+        select coalesce(sum(tidemill.let_fair(
+            l.gate, array[l.queue], lanes, let_retries.bands, let_retries.weights, behinds, number)), 0) > 0
+        from unnest(limits) l where l.per = 3 and l.queue <> all (full_queues));
 end $$;
 
 -- Where to begin to look in lanes, so that those are met who were let through a gate.
@@ -761,7 +964,8 @@ end $$;
 -- another; `served`: the tenants served last; `lanes`: those that had something due; `stops`: gates at which it held
 -- somebody, to look back at); the others are its jobs, without their bodies where others wait for the turn to end.
 -- What a claim that took something from a mark left behind is not told: ask again. One that was made up by another
--- edition of the rules than the present one (`by_edition`; null: by none) is `outdated`, and takes nothing.
+-- edition of the rules than the present one (`by_edition`; null: by none) is `outdated`, and takes nothing; so does one
+-- of a worker that would hold more than its reach: `beyond` says how many.
 create function tidemill.claim(
     at timestamptz, asker uuid, ask uuid, queues text[], bands int2[], weights int4[], lows timestamptz[],
     heads boolean, kinds text[], behinds text[], favoured text[], favours int4[], sheaves_max int4, jobs_max int4,
@@ -770,7 +974,7 @@ create function tidemill.claim(
     present timestamptz, token int8, is_whole boolean, sheaves int4, ids int4, due boolean, next_due timestamptz,
     served text[], lanes int4[], run_at timestamptz, attempt int2, lost int2, gates text, id uuid, kind text,
     queue text, priority int2, tenant text, key text, unique_key text, payload text, options text,
-    created_at timestamptz, stops text[], outdated boolean
+    created_at timestamptz, stops text[], outdated boolean, beyond int4
 ) language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -811,7 +1015,9 @@ declare
     rounds int4;
     over int4 := 0;
     before int4;
-    all_slots int8;
+    all_reach int8;
+    own_reach int4;
+    free text[];
     is_news boolean := false;
     bound int4[] := '{}';
     full_lanes int4[] := '{}'; -- those of them whose room was all taken
@@ -828,7 +1034,7 @@ begin
     claim.served := behinds;
     claim.is_whole := not exists (select from unnest(lows) low where low is not null);
     -- Held to the end: whoever gives this worker up sees the lease, or there is none.
-    select b.edition into edition from tidemill.worker w, tidemill.rulebook b
+    select b.edition, w.reach into edition, own_reach from tidemill.worker w, tidemill.rulebook b
     where w.id = asker and b.is_it for key share of w;
     claim.outdated := edition <> by_edition;
     if edition is null or claim.outdated then
@@ -838,16 +1044,36 @@ begin
     if under is not null then
         limits := array(select l from json_populate_recordset(null::tidemill.limit, under) l);
         are_retries_paid := exists (select from unnest(limits) l where l.per = 3);
-        -- More than all workers could run, twice over for what they take ahead: it cannot be exceeded, so it needs no
-        -- turn.
-        all_slots := (select sum(w.slots) from tidemill.worker w);
-        counted := array(select l from unnest(limits) l where l.per in (1, 2) and l.most < 2 * all_slots);
+        -- One after the other: what a worker holds is seen by its next claim.
+        perform pg_advisory_xact_lock(hashtextextended('tidemill claims of ' || asker, 0));
+        claim.beyond := jobs_max + (
+            select coalesce(sum(cardinality(l.ids) - cardinality(l.gone)), 0) from tidemill.lease l
+            where l.worker = asker);
+        if claim.beyond > own_reach then
+            return next;
+            return;
+        end if;
+        claim.beyond := null;
+        all_reach := tidemill.all_reach();
+        free := array(select l.gate from unnest(limits) l where l.most >= all_reach);
+        if cardinality(free) > 0 then
+            perform tidemill.go_free(free);
+            all_reach := tidemill.all_reach();
+            if exists (select from unnest(limits) l where l.gate = any (free) and l.most < all_reach) then
+                claim.due := true;
+                return next;
+                return;
+            end if;
+        end if;
+        perform tidemill.await_free(array(select l.gate from unnest(limits) l where l.most < all_reach))
+        where exists (select from unnest(limits) l where l.most < all_reach);
+        counted := array(select l from unnest(limits) l where l.per in (1, 2) and l.most < all_reach);
         turns := array(
             select l.gate from unnest(limits) l
-            where l.per not in (1, 2) and l.most < 2 * all_slots
+            where l.per not in (1, 2) and l.most < all_reach
                 or coalesce(l.every_us, l.probe_us, l.percent) is not null);
         perform tidemill.take_turn(turns, false);
-        perform tidemill.let_through(claim.present, limits);
+        perform tidemill.let_through(claim.present, limits, queues, bands, weights, behinds);
     end if;
     loop
         if limits is not null then
@@ -870,7 +1096,8 @@ begin
             -- A slot that no first attempt wants, of whichever band or queue, is free for them; not where something was
             -- taken and more may be left.
             exit when are_retries_paid is not true or is_cut and taken is not null
-                or not tidemill.let_retries(limits, array(select queues[b] from unnest(full_lanes) b), missing);
+                or not tidemill.let_retries(limits, array(select queues[b] from unnest(full_lanes) b), missing,
+                    queues, bands, weights, behinds);
             lows := tidemill.lower(queues, bands, lows);
             select coalesce(array_agg(d.lane), '{}'), array_agg(d.crowded) into due_here, crowded
             from tidemill.due_lanes(claim.present, queues, bands, lows, kinds) d;
@@ -1060,14 +1287,15 @@ begin
         return query
         select null::timestamptz, null::int8, null::boolean, null::int4, null::int4, null::boolean, null::timestamptz,
             null::text[], null::int4[], i.run_at, i.attempt, i.lost, i.gates, i.id, null, null, null::int2, null,
-            null, null, null, null, null::timestamptz, null::text[], null::boolean
+            null, null, null, null, null::timestamptz, null::text[], null::boolean, null::int4
         from unnest(taken, attempts, losts, dues, passed) i(id, attempt, lost, run_at, gates);
         return;
     end if;
     return query
     select null::timestamptz, null::int8, null::boolean, null::int4, null::int4, null::boolean, null::timestamptz,
         null::text[], null::int4[], i.run_at, i.attempt, i.lost, i.gates, b.id, b.kind, b.queue, b.priority,
-        b.tenant, b.key, b.unique_key, b.payload::text, b.options::text, b.created_at, null::text[], null::boolean
+        b.tenant, b.key, b.unique_key, b.payload::text, b.options::text, b.created_at, null::text[], null::boolean,
+        null::int4
     from unnest(taken, attempts, losts, dues, passed) i(id, attempt, lost, run_at, gates), lateral (
         select b.* from tidemill.job b where b.id = i.id limit 1
     ) b;
@@ -1081,8 +1309,8 @@ declare
     jobs uuid[] := array[tidemill.uuid7(), tidemill.uuid7()];
     stage text := 'tidemill:rehearsal';
 begin
-    insert into tidemill.worker (id, name, queues, kinds, slots, slots_of, started_at, beat_at)
-    values (worker, stage, array[stage], array[stage], 0, '{}', now(), now());
+    insert into tidemill.worker (id, name, queues, kinds, slots, reach, slots_of, started_at, beat_at)
+    values (worker, stage, array[stage], array[stage], 0, 0, '{}', now(), now());
     insert into tidemill.job (id, kind, queue, priority, sheaf, payload, created_at)
     select j, stage, stage, 2, 0, 'null', now() from unnest(jobs) j;
     insert into tidemill.ready (seq, queue, priority, tenant, run_at, kind, ids)

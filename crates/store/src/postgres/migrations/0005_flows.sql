@@ -6,6 +6,7 @@
 -- flow_arrival  jobs that ended and are not counted yet. Appended in the transaction in which they end, without any lock,
 --               so that a million children do not wait for one row; counted and deleted under the flow's lock. A settle
 --               that gets this lock without waiting counts what went well itself (`carry_on`), and appends nothing.
+-- flow_part     what a flow was built of, so that a part that is sent twice is added once.
 --
 -- A job of a flow has no sheaf row until its step is opened; the number of its sheaf is given when it is written. One
 -- that waits for the clock or for its turn in a line (a step that is `slow`) has none: it is promoted when its step is.
@@ -86,6 +87,14 @@ create table tidemill.flow_arrival (
     failed int8 not null
 );
 create index flow_arrival_flow on tidemill.flow_arrival (flow);
+
+create table tidemill.flow_part (
+    flow uuid not null,
+    key text not null,
+    print text not null, -- by what it is told when its key comes again
+    jobs int8 not null,
+    primary key (flow, key)
+);
 
 alter table tidemill.flow set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 alter table tidemill.flow_step set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);

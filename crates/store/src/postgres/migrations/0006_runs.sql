@@ -18,7 +18,8 @@ create table tidemill.run (
     parked json, -- why it does not go on before somebody has seen to it
     paused boolean not null default false,
     owes boolean not null default false,
-    undone boolean not null default false -- what it did is being undone, or is: it cannot go on
+    undone boolean not null default false, -- what it did is being undone, or is: it cannot go on
+    journal_entries_max int4 -- how many entries its journal may have, if an operator has set that
 ) with (fillfactor = 50);
 
 create table tidemill.journal (

@@ -1,7 +1,7 @@
 //! What people do with runs: done under the lock of the run, and kept with who did it and why.
 
 use jiff::Timestamp;
-use tidemill_core::workflow::{Amend, Ending, Entry, NEVER};
+use tidemill_core::workflow::{Amend, Ending, NEVER};
 use tidemill_core::{JobId, Payload};
 use uuid::Uuid;
 
@@ -15,8 +15,8 @@ use crate::postgres::statement::{At, Statement, sql};
 use crate::postgres::{Shared, cancel};
 use crate::request::CancelAnswer;
 use crate::run::{
-    Act, Endings, FORGOTTEN, RunAct, RunActView, RunAnswer, RunOrder, act_of, entries, unwritten,
-    written,
+    self, Act, Endings, FORGOTTEN, RunAct, RunActView, RunAnswer, RunOrder, act_of, allowed,
+    entries, unwritten, written,
 };
 use crate::wake::Hint;
 
@@ -24,7 +24,8 @@ const PAUSE: Statement = sql!("update_run", UUID, BOOL);
 const PUT_OFF: Statement = sql!("put_off", UUID, TIMESTAMPTZ);
 const RUN_NOW: Statement = sql!("run_now", TIMESTAMPTZ, UUID);
 const JOURNAL: Statement = sql!("select_journal", UUID);
-const CUT: Statement = sql!("cut_journal", UUID, INT4);
+const CUT: Statement = sql!("cut_journal", UUID, INT4, INT4_ARRAY);
+const ALLOW: Statement = sql!("allow_journal", UUID, INT4);
 const ADD: Statement = sql!("insert_entry", TIMESTAMPTZ, UUID, INT4, TEXT);
 const KNOWN: Statement = sql!("select_known_jobs", UUID_ARRAY);
 const IS_DEAD: Statement = sql!("is_dead_run", UUID);
@@ -102,7 +103,14 @@ async fn change_once(
             (fork(shared, conn, job, step, order).await?, Endings::default())
         }
         RunAct::Amend(amend) => amend_run(shared, conn, job, amend, &order.by).await?,
-        act => (hold_or_let_go(conn, now, job, *act == RunAct::Pause).await?, Endings::default()),
+        RunAct::Pause => (hold_or_let_go(conn, now, job, true).await?, Endings::default()),
+        RunAct::Resume { journal_entries_max } => {
+            let came = hold_or_let_go(conn, now, job, false).await?;
+            if let Some(entries) = journal_entries_max {
+                conn.query(&ALLOW, &[&job.0, &(*entries as i32)]).await?;
+            }
+            (came, allowed(*journal_entries_max))
+        }
     };
     if matches!(came.answer, RunAnswer::Acted | RunAnswer::Told) {
         keep(conn, now, (id, job), &Act { endings, ..Act::of(order) }).await?;
@@ -227,15 +235,14 @@ async fn amend_in(
         amendment.was = rows.first().map(|row| Ending::Ok(Payload::trusted(row.get(0))));
     }
     if let Some(from) = amendment.cut {
-        conn.query(&CUT, &[&job.0, &(from as i32)]).await?;
+        let dropped: Vec<i32> = amendment.dropped.iter().map(|number| *number as i32).collect();
+        conn.query(&CUT, &[&job.0, &(from as i32), &dropped]).await?;
     }
     let mut became = None;
     if let Some((number, entry)) = amendment.add {
         let text = written(&entry).map_err(Fault::Refused)?;
         conn.query(&ADD, &[&now, &job.0, &(number as i32), &text]).await?;
-        if let Entry::Ended { ending, .. } = entry {
-            became = Some(ending);
-        }
+        became = run::became(entry);
     }
     Ok(Ok(((amendment.was, became), amendment.orphans)))
 }

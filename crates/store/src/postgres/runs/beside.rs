@@ -6,6 +6,7 @@ use tidemill_core::{Job, JobId, NewJob, Payload, Token, WorkerId};
 use uuid::Uuid;
 
 use super::append::write;
+use super::family;
 use super::mail::child_ends;
 use crate::postgres::connect::Conn;
 use crate::postgres::error::Fault;
@@ -41,8 +42,10 @@ impl Beside {
         conn: &Conn<'_>,
         runs: impl Iterator<Item = (JobId, &'a RunWrites)> + Clone,
     ) -> Result<Self, Fault> {
-        let children = runs.clone().flat_map(|(_, writes)| &writes.children);
-        let children: Vec<&NewJob> = children.collect();
+        let mut children: Vec<&NewJob> = Vec::new();
+        for (run, writes) in runs.clone() {
+            children.extend(family::wanted(conn, run, writes).await?);
+        }
         let FollowUp { queues, turned_away } = settle::follow_up(shared, conn, &children).await?;
         let mut called_off = Vec::new();
         for id in runs.clone().flat_map(|(_, writes)| &writes.cancel) {

@@ -42,6 +42,7 @@ fn view(row: &tokio_postgres::Row) -> Result<RunView> {
         parked: unwritten(row.get(5))?,
         paused: row.get(6),
         undone: row.get(7),
+        journal_entries_max: row.get::<_, Option<i32>>(8).map(|entries| entries as u32),
     })
 }
 

@@ -381,7 +381,8 @@ pub(crate) async fn follow_up(
     if !others.is_empty() {
         let others: Vec<NewJob> = others.into_iter().cloned().collect();
         let text = unique::lines(&others).map_err(Fault::Refused)?;
-        let receipts = unique::put(conn, shared.db.manual_now(), &text, Depth::Free).await?;
+        let mut receipts = unique::put(conn, shared.db.manual_now(), &text, Depth::Free).await?;
+        runs::keep_for_after(shared, conn, &others, &mut receipts).await?;
         away = turned_away(&others, &receipts);
     }
     let queues = jobs.iter().map(|job| job.queue.clone()).collect();

@@ -1,8 +1,9 @@
 -- Begins a new run with the journal of another, up to before an entry, with what stands beside: some entries otherwise,
 -- some not at all.
 with begun as (
-    insert into tidemill.run (job, began_at, version)
-    select $3::uuid, coalesce($1::timestamptz, now()), r.version from tidemill.run r where r.job = $2::uuid
+    insert into tidemill.run (job, began_at, version, journal_entries_max)
+    select $3::uuid, coalesce($1::timestamptz, now()), r.version, r.journal_entries_max
+    from tidemill.run r where r.job = $2::uuid
 )
 insert into tidemill.journal (job, number, at, entry, value)
 select $3, j.number, j.at, coalesce(c.entry::json, j.entry), j.value

@@ -5,5 +5,7 @@ with steps as (
     delete from tidemill.flow_edge where flow = $1
 ), arrivals as (
     delete from tidemill.flow_arrival where flow = $1
+), parts as (
+    delete from tidemill.flow_part where flow = $1
 )
 delete from tidemill.flow where id = $1;

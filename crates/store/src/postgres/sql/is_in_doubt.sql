@@ -4,5 +4,6 @@ select exists (
     select from tidemill.outcome o where o.flow = $1::uuid and o.step = $2::int4 and (
         o.state = 4 or o.state = 5 and o.worker is not null
         or exists (
-            select from tidemill.attempt a where a.id = o.id and coalesce(a.class in ('ambiguous', 'lost'), true))
-        or exists (select from tidemill.dead d where d.id = o.id and d.class in ('ambiguous', 'poison'))));
+            select from tidemill.attempt a
+            where a.id = o.id and coalesce(a.class in ('ambiguous', 'in_doubt', 'lost'), true))
+        or exists (select from tidemill.dead d where d.id = o.id and d.class in ('ambiguous', 'in_doubt', 'poison'))));

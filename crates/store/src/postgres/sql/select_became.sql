@@ -2,8 +2,10 @@
 -- must doubt that it had no effect. An attempt without a class did not fail: it was put off, or given back.
 select s.number, o.state, o.output::text,
     (o.state = 5 and o.worker is not null)
-        or exists (select from tidemill.attempt a where a.id = o.id and coalesce(a.class in ('ambiguous', 'lost'), true))
-        or exists (select from tidemill.dead d where d.id = o.id and d.class in ('ambiguous', 'poison'))
+        or exists (
+            select from tidemill.attempt a
+            where a.id = o.id and coalesce(a.class in ('ambiguous', 'in_doubt', 'lost'), true))
+        or exists (select from tidemill.dead d where d.id = o.id and d.class in ('ambiguous', 'in_doubt', 'poison'))
 from tidemill.flow_step s, lateral (
     select * from tidemill.outcome o where o.flow = s.flow and o.step = s.number limit 1
 ) o

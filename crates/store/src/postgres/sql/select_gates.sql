@@ -1,12 +1,13 @@
 -- What is known of these gates: what they remember, who is inside, by worker, with a permit or without, and how many are held there. A name that
 -- ends in chr(31) means all gates of a limit by tenant or key, as to who is held. Those are counted up to 100,000.
-select t.name, g.tat, g.shut_until, coalesce(g.probing, 0) > 0, g.credit, i.workers, i.numbers,
+select t.name, g.tat, greatest(g.shut_until, g.pause_until), coalesce(g.probing, 0) > 0, g.credit, i.workers, i.numbers,
     (select least(coalesce(sum(h.number), 0), 100000)::int8 from (
         select cardinality(r.ids) - r.taken as number from tidemill.ready r
         where r.line = 2 and r.gate >= t.name and r.gate < case right(t.name, 1)
             when chr(31) then left(t.name, -1) || chr(32) else t.name || chr(1) end
         limit 100000
-    ) h)
+    ) h),
+    coalesce(g.probing, 0) = 2 and exists (select from tidemill.lease l where l.token = g.probe)
 from unnest($1::text[]) with ordinality t(name, place)
 left join tidemill.gate g on g.name = t.name, lateral (
     select coalesce(array_agg(p.worker), '{}') as workers, coalesce(array_agg(p.number), '{}') as numbers from (

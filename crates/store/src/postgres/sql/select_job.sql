@@ -14,7 +14,7 @@ select j.id, j.kind, j.queue, j.priority, j.tenant, j.key, j.unique_key, j.paylo
     coalesce(o.worker, r.worker, a.worker) as worker, coalesce(o.token, r.token, a.token) as token,
     o.finished_at, o.output::text as output,
     case when o.id is not null then o.error else a.error end as error,
-    coalesce(r.called_off, false) as cancel_requested, nullif(s.gate, '') as gate,
+    coalesce(r.called_off, false) as cancel_requested, case when s.line = 2 then s.gate end as gate,
     (select p.progress from tidemill.stream p where p.job = q.id and p.progress is not null order by p.first desc limit 1)
 from unnest($2) with ordinality q(id, place)
 cross join lateral (select * from tidemill.job j where j.id = q.id limit 1) j
@@ -26,7 +26,7 @@ left join lateral (
     select a.worker, a.token, a.error from tidemill.attempt a where a.id = q.id order by a.token desc limit 1
 ) a on true
 left join lateral (
-    select s.run_at, s.attempt, s.lost, s.gate from tidemill.ready s
+    select s.run_at, s.attempt, s.lost, s.line, s.gate from tidemill.ready s
     where s.seq = tidemill.sheaf_of(q.id) and q.id = any (s.ids[s.taken + 1:]) and o.id is null limit 1
 ) s on true
 order by q.place;

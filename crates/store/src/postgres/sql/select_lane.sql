@@ -28,13 +28,17 @@ select
     case when o.line = 2 then least($4::int8, (o.before + (
         select coalesce(sum(n.number), 0) from (
             select cardinality(r.ids) - r.taken as number from tidemill.ready r
-            where r.line = 2 and r.gate = o.gate and r.queue = o.queue and (r.run_at, r.seq + 0) < (o.run_at, o.seq)
+            where r.line = 2 and r.gate = o.gate and r.queue = o.queue and r.priority = o.priority
+                and r.tenant = o.tenant and (r.run_at, r.seq + 0) < (o.run_at, o.seq)
             limit $4
         ) n
     ) + case when exists (
-        select from tidemill.ready r where r.line = 2 and r.gate = o.gate and r.queue < o.queue
+        -- Others with whom it takes turns.
+        select from tidemill.ready r where r.line = 2 and r.gate = o.gate
+            and (r.queue, r.priority, r.tenant) < (o.queue, o.priority, o.tenant)
     ) or exists (
-        select from tidemill.ready r where r.line = 2 and r.gate = o.gate and r.queue > o.queue
+        select from tidemill.ready r where r.line = 2 and r.gate = o.gate
+            and (r.queue, r.priority, r.tenant) > (o.queue, o.priority, o.tenant)
     ) then $4 else 0 end)) else 0 end::int8,
     array(
         select least($4::int8, (case when b.band = o.priority then 0 else (

@@ -23,7 +23,7 @@ with recursive held as (
 ), pick as materialized (
     select r.seq from (select * from stuck s where s.room > 0 limit 10000) s, lateral (
         select r.seq from tidemill.ready r where r.line = 2 and r.gate = s.gate
-        order by r.run_at, r.seq + 0 limit s.room for update skip locked
+        order by r.queue, r.priority, r.tenant, r.run_at, r.seq + 0 limit s.room for update skip locked
     ) r
 ), moved as (
     update tidemill.ready r set line = 1, gate = '' where r.seq = any (array(select seq from pick)) returning r.queue

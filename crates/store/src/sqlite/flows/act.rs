@@ -15,15 +15,15 @@ use crate::sqlite::{dead, ready};
 /// Lets a flow begin that was being built.
 pub(in crate::sqlite) fn begin(turn: &mut Turn<'_>, id: FlowId) -> Result<FlowAnswer> {
     let Some(mut board) = advance::board(turn, id)? else { return Ok(FlowAnswer::Unknown) };
-    if board.flow.state != FlowState::Building {
-        return Ok(FlowAnswer::Acted { jobs: 0 });
+    advance::learn_all(turn, &mut board)?;
+    if let Some(answer) = FlowAnswer::of_begin(&board) {
+        return Ok(answer);
     }
     // What may wait only for so long does so from now on.
     let mut renew = turn.conn.prepare_cached(include_str!("../sql/renew_steps.sql"))?;
     renew.execute(params![turn.now, id.0.as_bytes(), None::<u32>])?;
     drop(renew);
     board.flow.state = FlowState::Running;
-    advance::learn_all(turn, &mut board)?;
     board.begin();
     advance::carry_on(turn, &mut board)?;
     Ok(FlowAnswer::Acted { jobs: board.flow.jobs_open })
@@ -37,6 +37,7 @@ pub(in crate::sqlite) fn change(
 ) -> Result<FlowAnswer> {
     match act {
         FlowAct::Cancel { reason } => cancel(turn, id, reason),
+        FlowAct::Discard { reason } => discard(turn, id, reason),
         FlowAct::Retry { step, by } => retry(turn, id, step.as_deref(), by),
         FlowAct::Rerun { step } => rerun(turn, id, step),
         FlowAct::Resolve { step, output, by, why } => {
@@ -72,6 +73,17 @@ fn cancel(turn: &mut Turn<'_>, id: FlowId, reason: &str) -> Result<FlowAnswer> {
         .execute(params![flow, reason])?;
     turn.news.tend = true;
     Ok(FlowAnswer::Acted { jobs })
+}
+
+/// Calls off what has not begun.
+fn discard(turn: &mut Turn<'_>, id: FlowId, reason: &str) -> Result<FlowAnswer> {
+    if let Some(mut board) = advance::board(turn, id)? {
+        advance::learn_all(turn, &mut board)?;
+        if let Some(answer) = FlowAnswer::of_discard(&board) {
+            return Ok(answer);
+        }
+    }
+    cancel(turn, id, reason)
 }
 
 /// Sends dead jobs on their way again; each tells the flow so.
@@ -116,11 +128,12 @@ fn resolve(
         return Ok(FlowAnswer::NotNow { why });
     }
     for (job, step) in &places {
+        // First, while it is dead: those who stand in line behind it go on.
+        dead::note(turn, &[*job], by, &format!("marked done: {why}"), None, Some(true))?;
         let (conn, job_id) = (turn.conn, job.0.as_bytes());
         let mut update = conn.prepare_cached(include_str!("../sql/resolve_dead.sql"))?;
         update.execute(params![job_id, output.map(Payload::as_str)])?;
         turn.news.arrive(id, Arrival { step: *step, ok: 1, failed: -1 });
-        dead::note(turn, &[*job], by, &format!("marked done: {why}"), None, Some(true))?;
     }
     Ok(FlowAnswer::Acted { jobs: places.len() as u64 })
 }

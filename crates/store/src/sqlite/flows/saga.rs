@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rusqlite::params;
 use tidemill_core::Payload;
 use tidemill_core::flow::saga::{Became, called_off};
-use tidemill_core::flow::{Board, Place, plan};
+use tidemill_core::flow::{Board, Place, Way, plan};
 
 use super::advance;
 use super::write::{insert_edge, insert_step, write_job};
@@ -39,7 +39,8 @@ pub(super) fn go_on(turn: &mut Turn<'_>, board: &mut Board) -> Result<bool> {
     let flow = board.flow.id;
     for undo in &steps {
         let (step, name) = (undo.row.number, undo.row.name.clone());
-        let place = Place { id: flow, step, name, joins: false, grows: false, due: None };
+        let (joins, grows, way) = (false, false, Way::Plain);
+        let place = Place { id: flow, step, name, joins, grows, due: None, way };
         insert_step(turn, flow, &undo.row)?;
         write_job(turn, flow, step, &plan::place(undo.job.clone(), place))?;
     }

@@ -31,12 +31,8 @@ pub(in crate::sqlite) fn tend(turn: &mut Turn<'_>) -> Result<bool> {
         has_more |= tend_one(turn, flow)?;
     }
     late(turn)?;
+    has_more |= expire(turn)?;
     let now = Some(turn.now);
-    for flow in flows(turn, include_str!("../sql/select_expired_flows.sql"), now)? {
-        let reason = "it did not finish within its deadline".to_owned();
-        let answer = act::change(turn, flow, &FlowAct::Cancel { reason })?;
-        has_more |= matches!(answer, FlowAnswer::Acted { .. });
-    }
     for flow in flows(turn, include_str!("../sql/select_forgettable_flows.sql"), now)? {
         has_more |= forget(turn, flow)?;
     }
@@ -51,6 +47,31 @@ fn flows(turn: &Turn<'_>, sql: &str, now: Option<i64>) -> Result<Vec<FlowId>> {
     };
     let found: rusqlite::Result<_> = found;
     Ok(found?)
+}
+
+/// Calls off a page of the flows whose time is over; `true`: there were some. Sagas at their point of no return may
+/// stay: they are passed over, so that no other waits behind them.
+fn expire(turn: &mut Turn<'_>) -> Result<bool> {
+    let mut ended = 0;
+    let mut last: Option<(FlowId, i64)> = None;
+    loop {
+        let mut select =
+            turn.conn.prepare_cached(include_str!("../sql/select_expired_flows.sql"))?;
+        let (id, at) = last.unzip();
+        let behind = params![turn.now, PAGE_FLOWS, at, id.map(|id| *id.0.as_bytes())];
+        let page = select.query_map(behind, |row| Ok((rows::flow_id(row, 0)?, row.get(1)?)))?;
+        let page: Vec<(FlowId, i64)> = page.collect::<rusqlite::Result<_>>()?;
+        drop(select);
+        for (flow, _) in &page {
+            let reason = "it did not finish within its deadline".to_owned();
+            let answer = act::change(turn, *flow, &FlowAct::Cancel { reason })?;
+            ended += i64::from(matches!(answer, FlowAnswer::Acted { .. }));
+        }
+        last = page.last().copied();
+        if ended >= PAGE_FLOWS || (page.len() as i64) < PAGE_FLOWS {
+            return Ok(ended > 0);
+        }
+    }
 }
 
 fn take_arrivals(turn: &Turn<'_>, flow: FlowId) -> Result<Vec<Arrival>> {
@@ -157,6 +178,7 @@ fn forget(turn: &mut Turn<'_>, flow: FlowId) -> Result<bool> {
         include_str!("../sql/delete_flow_steps.sql"),
         include_str!("../sql/delete_flow_edges.sql"),
         include_str!("../sql/delete_arrivals.sql"),
+        include_str!("../sql/delete_parts.sql"),
         include_str!("../sql/delete_flow.sql"),
     ] {
         turn.conn.prepare_cached(sql)?.execute([id])?;

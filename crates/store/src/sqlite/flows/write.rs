@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 use tidemill_core::flow::{
     Board, Changes, Edge, FlowState, Place, Plan, PlannedJob, StepRow, next_step, plan,
 };
@@ -11,7 +11,7 @@ use tidemill_core::{FlowId, NewJob};
 
 use super::{act, advance};
 use crate::error::{Error, Result};
-use crate::flow::{FlowAnswer, Start};
+use crate::flow::Start;
 use crate::sqlite::ready;
 use crate::sqlite::rows::{time, write_options};
 use crate::sqlite::writer::Turn;
@@ -94,34 +94,6 @@ impl Begun {
         let open = open.into_iter().collect();
         (!board.may_be_over()).then_some(Self { board, open })
     }
-}
-
-/// Gives a step of a flow that is being built more jobs.
-pub(in crate::sqlite) fn add(
-    turn: &mut Turn<'_>,
-    id: FlowId,
-    step: &str,
-    jobs: &[NewJob],
-) -> Result<FlowAnswer> {
-    let Some(board) = advance::board(turn, id)? else { return Ok(FlowAnswer::Unknown) };
-    if board.flow.state != FlowState::Building {
-        return Ok(FlowAnswer::NotNow { why: "it has begun".to_owned() });
-    }
-    let mut select = turn.conn.prepare_cached(include_str!("../sql/select_step_number.sql"))?;
-    let found = select
-        .query_one(params![id.0.as_bytes(), step], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    let Some((number, joins)) = found else { return Ok(FlowAnswer::StepUnknown) };
-    let spot = Place { id, step: number, name: step.to_owned(), joins, grows: false, due: None };
-    let (mut written, mut is_slow) = (0, false);
-    for job in jobs {
-        let job = plan::place(job.clone(), spot.clone());
-        written += write_job(turn, id, number, &job)?;
-        is_slow |= plan::is_slow(&job);
-    }
-    let mut grow = turn.conn.prepare_cached(include_str!("../sql/grow_step.sql"))?;
-    grow.execute(params![id.0.as_bytes(), number, millis(written), is_slow])?;
-    Ok(FlowAnswer::Acted { jobs: written })
 }
 
 /// Adds the jobs that running ones add to their flows: a step for each name, opened at once. A flow that is called

@@ -37,7 +37,7 @@ create table tidemill_ready (
 ) without rowid;
 -- What was let through a gate comes back to where it stood, which claims may have passed by.
 create index tidemill_ready_let_through on tidemill_ready (queue, priority, run_at) where line = 1;
-create index tidemill_ready_held on tidemill_ready (gate, queue, run_at, id) where line = 2;
+create index tidemill_ready_held on tidemill_ready (gate, queue, priority, tenant, run_at, id) where line = 2;
 -- Whether anything of a tenant is due, however many of them wait for the clock. Most jobs have none, and no entry.
 create index tidemill_ready_due on tidemill_ready (queue, priority, run_at) where tenant <> '';
 
@@ -571,7 +571,7 @@ begin
     delete from tidemill_inbox where number = new.number and new.receipt is null;
 end;
 
--- Two acts that several triggers and the library share. SQLite has no procedures: to insert the id of
+-- Three acts that several triggers and the library share. SQLite has no procedures: to insert the id of
 -- a job is to call one.
 
 -- Start: a job whose body is there waits for a slot or the clock; one that asks for order and is not
@@ -650,6 +650,26 @@ begin
     );
 end;
 
+-- Wish: a job takes over the wishes of whoever replaces it. What of its options is no wish stays: who started it, where
+-- it stands.
+create view tidemill_wish as select null as id, null as options where 0;
+create trigger tidemill_wish_insert instead of insert on tidemill_wish
+begin
+    update tidemill_job
+    set options = nullif(
+        json_patch(
+            json_remove(coalesce(new.options, '{}'), '$.parent', '$.origins', '$.turn', '$.flow'),
+            (
+                select json_group_object(own.key, json_extract(tidemill_job.options, '$.' || own.key))
+                from json_each(tidemill_job.options) as own
+                where own.key in ('parent', 'origins', 'turn', 'flow')
+            )
+        ),
+        '{}'
+    )
+    where id = new.id;
+end;
+
 -- Write: the job waits, and its key, if it has one, is its own.
 create trigger tidemill_inbox_write after update of act on tidemill_inbox when new.act = 'write'
 begin
@@ -709,8 +729,9 @@ begin
         and not (new.ordered and job.queue = new.queue and job.key = new.key);
     update tidemill_job
     set kind = new.kind, queue = new.queue, priority = new.priority, tenant = new.tenant,
-        key = new.key, run_at = new.run_at, payload = new.payload, options = new.options
+        key = new.key, run_at = new.run_at, payload = new.payload
     where id = new.holder;
+    insert into tidemill_wish (id, options) values (new.holder, new.options);
     update tidemill_attempt set next_at = new.run_at
     where id = new.holder
         and token = (select max(token) from tidemill_attempt where id = new.holder);
@@ -743,7 +764,7 @@ end;
 create trigger tidemill_inbox_refresh after update of act on tidemill_inbox when new.act = 'refresh'
 begin
     update tidemill_job
-    set payload = new.payload, options = new.options, key = new.key,
-        run_at = iif(new.on_duplicate = 'debounce', new.run_at, run_at)
+    set payload = new.payload, key = new.key, run_at = iif(new.on_duplicate = 'debounce', new.run_at, run_at)
     where id = new.next_id;
+    insert into tidemill_wish (id, options) values (new.next_id, new.options);
 end;

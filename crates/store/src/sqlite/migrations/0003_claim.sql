@@ -32,8 +32,10 @@ create table tidemill_gate (
     base text not null, -- the limit's name
     name text not null,
     tat integer, -- when a rate has caught up (GCRA)
-    shut_until integer, -- nobody passes before
+    pause_until integer, -- nobody passes before: the other side asked for it
+    shut_until integer, -- nobody passes before: too much failed
     probing integer not null default 0, -- 1: shut because too much failed, the next is a probe; 2: one is out
+    probe integer, -- the token of the lease of the probe that is out
     good integer not null default 0, -- how attempts ended since window_at
     bad integer not null default 0,
     window_at integer,

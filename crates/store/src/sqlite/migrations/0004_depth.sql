@@ -97,90 +97,89 @@ create table tidemill_dropped (
     lost integer not null
 ) without rowid;
 
+-- Takes `wanted` jobs of one band that have been due longest out of a queue, or as many as there are that take no turns.
+-- One that is held at a gate has 10 more for its band. Each part is read in the order of an index, and no further.
+create view tidemill_drop as select null as queue, null as band, null as wanted where 0;
+create trigger tidemill_drop_insert instead of insert on tidemill_drop
+when new.wanted > 0
+begin
+    insert into tidemill_dropped (id, queue, priority, tenant, run_at, spent, lost)
+    select id, queue, priority, tenant, run_at, spent, lost
+    from (
+        select * from (
+            select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
+            where queue = new.queue and priority = new.band and tenant = '' and not exists (
+                select 1 from tidemill_job as job
+                where job.id = ready.id and job.key is not null
+                    and json_extract(job.options, '$.ordered') is not null
+            )
+            order by run_at
+            limit new.wanted
+        )
+        union all
+        select * from (
+            select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
+            where queue = new.queue and priority = new.band and tenant <> '' and not exists (
+                select 1 from tidemill_job as job
+                where job.id = ready.id and job.key is not null
+                    and json_extract(job.options, '$.ordered') is not null
+            )
+            order by run_at
+            limit new.wanted
+        )
+        union all
+        select * from (
+            select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
+            where queue = new.queue and priority = new.band + 10 and tenant = '' and not exists (
+                select 1 from tidemill_job as job
+                where job.id = ready.id and job.key is not null
+                    and json_extract(job.options, '$.ordered') is not null
+            )
+            order by run_at
+            limit new.wanted
+        )
+        union all
+        select * from (
+            select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
+            where queue = new.queue and priority = new.band + 10 and tenant <> '' and not exists (
+                select 1 from tidemill_job as job
+                where job.id = ready.id and job.key is not null
+                    and json_extract(job.options, '$.ordered') is not null
+            )
+            order by run_at
+            limit new.wanted
+        )
+    )
+    order by run_at, id
+    limit new.wanted;
+end;
+
 -- A job is about to be written: where its queue is full, that makes room, or refuses it.
 create trigger tidemill_inbox_admit before update of act on tidemill_inbox
 when new.act = 'write' and new.bounded and exists (
     select 1 from tidemill_bound where queue = new.queue and depth >= depth_max
 )
 begin
-    -- Of the lowest band (one that is held at a gate has 10 more), and of none above its own, those that have been due
-    -- longest and take no turns.
-    insert into tidemill_dropped (id, queue, priority, tenant, run_at, spent, lost)
-    select id, queue, priority, tenant, run_at, spent, lost
-    from (
-            select * from (
-                select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
-                where queue = new.queue and tenant = '' and priority = (
-                    select max(band) from (select 0 as band union select 1 union select 2 union select 3)
-                    where band >= new.priority and exists (
-                        select 1 from tidemill_ready where queue = new.queue and priority in (band, band + 10)
-                    )
-                )
-                    and not exists (
-                        select 1 from tidemill_job as job
-                        where job.id = ready.id and job.key is not null
-                            and json_extract(job.options, '$.ordered') is not null
-                    )
-                order by run_at
-                limit (select depth + 1 - depth_max from tidemill_bound where queue = new.queue)
-            )
-            union all
-            select * from (
-                select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
-                where queue = new.queue and tenant <> '' and priority = (
-                    select max(band) from (select 0 as band union select 1 union select 2 union select 3)
-                    where band >= new.priority and exists (
-                        select 1 from tidemill_ready where queue = new.queue and priority in (band, band + 10)
-                    )
-                )
-                    and not exists (
-                        select 1 from tidemill_job as job
-                        where job.id = ready.id and job.key is not null
-                            and json_extract(job.options, '$.ordered') is not null
-                    )
-                order by run_at
-                limit (select depth + 1 - depth_max from tidemill_bound where queue = new.queue)
-            )
-            union all
-            select * from (
-                select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
-                where queue = new.queue and tenant = '' and priority = (
-                    select max(band) + 10 from (select 0 as band union select 1 union select 2 union select 3)
-                    where band >= new.priority and exists (
-                        select 1 from tidemill_ready where queue = new.queue and priority in (band, band + 10)
-                    )
-                )
-                    and not exists (
-                        select 1 from tidemill_job as job
-                        where job.id = ready.id and job.key is not null
-                            and json_extract(job.options, '$.ordered') is not null
-                    )
-                order by run_at
-                limit (select depth + 1 - depth_max from tidemill_bound where queue = new.queue)
-            )
-            union all
-            select * from (
-                select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
-                where queue = new.queue and tenant <> '' and priority = (
-                    select max(band) + 10 from (select 0 as band union select 1 union select 2 union select 3)
-                    where band >= new.priority and exists (
-                        select 1 from tidemill_ready where queue = new.queue and priority in (band, band + 10)
-                    )
-                )
-                    and not exists (
-                        select 1 from tidemill_job as job
-                        where job.id = ready.id and job.key is not null
-                            and json_extract(job.options, '$.ordered') is not null
-                    )
-                order by run_at
-                limit (select depth + 1 - depth_max from tidemill_bound where queue = new.queue)
-            )
-    )
-    where (select overflow from tidemill_bound where queue = new.queue) = 'drop_oldest'
-    order by run_at, id
-    limit (select depth + 1 - depth_max from tidemill_bound where queue = new.queue);
+    -- From the lowest band up to its own, until all that is too much has gone.
+    insert into tidemill_drop (queue, band, wanted)
+    select new.queue, 3, depth + 1 - depth_max - (select count(*) from tidemill_dropped)
+    from tidemill_bound
+    where queue = new.queue and overflow = 'drop_oldest' and new.priority <= 3;
+    insert into tidemill_drop (queue, band, wanted)
+    select new.queue, 2, depth + 1 - depth_max - (select count(*) from tidemill_dropped)
+    from tidemill_bound
+    where queue = new.queue and overflow = 'drop_oldest' and new.priority <= 2;
+    insert into tidemill_drop (queue, band, wanted)
+    select new.queue, 1, depth + 1 - depth_max - (select count(*) from tidemill_dropped)
+    from tidemill_bound
+    where queue = new.queue and overflow = 'drop_oldest' and new.priority <= 1;
+    insert into tidemill_drop (queue, band, wanted)
+    select new.queue, 0, depth + 1 - depth_max - (select count(*) from tidemill_dropped)
+    from tidemill_bound
+    where queue = new.queue and overflow = 'drop_oldest' and new.priority <= 0;
     select raise(abort, 'tidemill: queue_full: the queue of this job is full; try again later')
-    where not exists (select 1 from tidemill_dropped);
+    from tidemill_bound
+    where queue = new.queue and depth + 1 - depth_max > (select count(*) from tidemill_dropped);
 
     insert into tidemill_outcome (
         id, queue, state, attempt, lost, finished_at, retain_ms, keyed, error, flow, step

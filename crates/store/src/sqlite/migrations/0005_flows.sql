@@ -5,6 +5,7 @@
 -- flow_edge     what waits for what. `held`: what its expression came to.
 -- flow_arrival  jobs that plain SQL dropped from a full queue and that are not counted yet; within a second they are.
 --               All others are counted in the transaction in which they end.
+-- flow_part     what a flow was built of, so that a part that is sent twice is added once.
 --
 -- A job of a flow has no ready row until its step is opened. Then that stands where the step's `started_at` says, unless
 -- the job was let go on its own and its `run_at` says where.
@@ -81,6 +82,14 @@ create table tidemill_flow_arrival (
     failed integer not null
 );
 create index tidemill_flow_arrival_flow on tidemill_flow_arrival (flow);
+
+create table tidemill_flow_part (
+    flow blob not null,
+    key text not null,
+    print text not null, -- by what it is told when its key comes again
+    jobs integer not null,
+    primary key (flow, key)
+) without rowid;
 
 alter table tidemill_job add column flow blob;
 alter table tidemill_job add column step integer;

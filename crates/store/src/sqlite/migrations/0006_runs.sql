@@ -18,7 +18,8 @@ create table tidemill_run (
     parked text, -- why it does not go on before somebody has seen to it
     paused integer not null default 0,
     owes integer not null default 0,
-    undone integer not null default 0 -- what it did is being undone, or is: it cannot go on
+    undone integer not null default 0, -- what it did is being undone, or is: it cannot go on
+    journal_entries_max integer -- how many entries its journal may have, if an operator has set that
 ) without rowid;
 
 create table tidemill_journal (

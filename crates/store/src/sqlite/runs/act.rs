@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 use tidemill_core::JobId;
-use tidemill_core::workflow::{Amend, Ending, Entry, NEVER};
+use tidemill_core::workflow::{Amend, Ending, NEVER};
 use uuid::Uuid;
 
 use super::fork::fork;
@@ -10,8 +10,8 @@ use super::view::{find, journal, value};
 use crate::error::Result;
 use crate::request::CancelAnswer;
 use crate::run::{
-    Act, Endings, FORGOTTEN, RunAct, RunActView, RunAnswer, RunOrder, act_of, entries, unwritten,
-    written,
+    self, Act, Endings, FORGOTTEN, RunAct, RunActView, RunAnswer, RunOrder, act_of, allowed,
+    entries, unwritten, written,
 };
 use crate::sqlite::cancel::{cancel, run_now};
 use crate::sqlite::dead::revive;
@@ -45,7 +45,13 @@ pub(in crate::sqlite) fn change(
             put_off(turn, job)?;
             RunAnswer::Acted
         }
-        RunAct::Resume => {
+        RunAct::Resume { journal_entries_max } => {
+            if journal_entries_max.is_some() {
+                let mut allow =
+                    turn.conn.prepare_cached(include_str!("../sql/allow_journal.sql"))?;
+                allow.execute(params![job.0.as_bytes(), journal_entries_max])?;
+                endings = allowed(*journal_entries_max);
+            }
             update(turn, job, false)?;
             run_now(turn, job)?;
             RunAnswer::Acted
@@ -110,15 +116,17 @@ fn amended(
     }
     if let Some(from) = amendment.cut {
         conn.prepare_cached(include_str!("../sql/cut_journal.sql"))?.execute(params![id, from])?;
+        let mut delete = conn.prepare_cached(include_str!("../sql/delete_entry.sql"))?;
+        for number in &amendment.dropped {
+            delete.execute(params![id, number])?;
+        }
         cancel(turn, &amendment.orphans, FORGOTTEN)?;
     }
     let mut became = None;
     if let Some((number, entry)) = amendment.add {
         let mut insert = conn.prepare_cached(include_str!("../sql/insert_entry.sql"))?;
         insert.execute(params![id, number, now, written(&entry)?])?;
-        if let Entry::Ended { ending, .. } = entry {
-            became = Some(ending);
-        }
+        became = run::became(entry);
     }
     update(turn, job, false)?;
     run_now(turn, job)?;

@@ -1,11 +1,11 @@
 //! Writes to journals, each only while its lease names the run.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use tidemill_core::{Job, JobId, Payload, WorkerId};
+use tidemill_core::{Job, JobId, NewJob, Payload, WorkerId};
 
 use super::mail::child_ended;
 use crate::error::Result;
-use crate::run::{Append, Renewal, RunWrites, Seal, turned_away};
+use crate::run::{Append, Renewal, RunWrites, Seal, for_after, turned_away};
 use crate::sqlite::cancel::cancel;
 use crate::sqlite::enqueue::enqueue;
 use crate::sqlite::lease::Lease;
@@ -66,10 +66,7 @@ pub(in crate::sqlite) fn write(turn: &mut Turn<'_>, job: JobId, writes: &RunWrit
         delete.execute(params![id, number])?;
     }
     if !children.is_empty() {
-        let receipts = enqueue(turn, children)?;
-        for (parent, end) in turned_away(children.iter(), &receipts) {
-            child_ended(turn, parent, end)?;
-        }
+        start(turn, job, children)?;
     }
     cancel(turn, unwanted, UNWANTED)?;
     let mut answer = conn.prepare_cached(include_str!("../sql/answer_mail.sql"))?;
@@ -79,6 +76,37 @@ pub(in crate::sqlite) fn write(turn: &mut Turn<'_>, job: JobId, writes: &RunWrit
     }
     if let Some(renewal) = &writes.renewal {
         renew(conn, id, renewal)?;
+    }
+    Ok(())
+}
+
+/// Starts children, and tells the run of those whose key another job holds.
+fn start(turn: &mut Turn<'_>, run: JobId, children: &[NewJob]) -> Result<()> {
+    let conn = turn.conn;
+    let mut heard = conn.prepare_cached(include_str!("../sql/select_heard.sql"))?;
+    let mut wanted = Vec::with_capacity(children.len());
+    for child in children {
+        // Sent again, one that was turned away the first time stays so.
+        let may_be_heard = child.unique.is_some() && child.options.parent.is_some();
+        if !may_be_heard || !heard.exists(params![run.0.as_bytes(), child.id.to_string()])? {
+            wanted.push(child.clone());
+        }
+    }
+    let mut receipts = enqueue(turn, &wanted)?;
+    let mut called_off = conn.prepare_cached(include_str!("../sql/select_called_off.sql"))?;
+    for (child, receipt) in wanted.iter().zip(&mut receipts) {
+        let holder = receipt.id();
+        if child.options.parent.is_none() || holder == child.id {
+            continue;
+        }
+        if called_off.exists(params![holder.0.as_bytes(), run.to_string()])?
+            && let Some(kept) = enqueue(turn, &[for_after(child)])?.pop()
+        {
+            *receipt = kept;
+        }
+    }
+    for (parent, end) in turned_away(&wanted, &receipts) {
+        child_ended(turn, parent, end)?;
     }
     Ok(())
 }

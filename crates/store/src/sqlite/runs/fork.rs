@@ -7,7 +7,7 @@ use tidemill_core::workflow::{ActWord, Forked};
 use super::act::{is_finished, keep};
 use super::view::{is_undone, journal};
 use crate::error::Result;
-use crate::run::{Act, RunAnswer, RunOrder, forked, written};
+use crate::run::{Act, RunAnswer, RunOrder, RunView, forked, written};
 use crate::sqlite::cancel::cancel;
 use crate::sqlite::enqueue::enqueue;
 use crate::sqlite::ready;
@@ -32,16 +32,18 @@ pub(super) fn fork(
         cancel(turn, &[job], order.reason())?;
     }
     enqueue(turn, &[forked.job(&body.job, into)])?;
-    copy(turn, job, into, &view.version, &forked)?;
+    copy(turn, job, into, &view, &forked)?;
     let act = Act { word: ActWord::Copied, other: Some(job), ..Act::of(order) };
     keep(turn, into, &act)?;
     Ok(RunAnswer::Acted)
 }
 
-fn copy(turn: &Turn<'_>, from: JobId, into: JobId, version: &str, forked: &Forked) -> Result<()> {
+fn copy(turn: &Turn<'_>, from: JobId, into: JobId, of: &RunView, forked: &Forked) -> Result<()> {
     let (conn, from, into) = (turn.conn, from.0.as_bytes(), into.0.as_bytes());
-    let begun = params![into, turn.now, version, false, None::<&str>];
+    let begun = params![into, turn.now, of.version, false, None::<&str>];
     conn.prepare_cached(include_str!("../sql/upsert_run.sql"))?.execute(begun)?;
+    let mut allow = conn.prepare_cached(include_str!("../sql/allow_journal.sql"))?;
+    allow.execute(params![into, of.journal_entries_max])?;
     let mut copy = conn.prepare_cached(include_str!("../sql/copy_journal.sql"))?;
     copy.execute(params![from, into, forked.until])?;
     let mut delete = conn.prepare_cached(include_str!("../sql/delete_entry.sql"))?;

@@ -43,6 +43,7 @@ impl Read {
             parked: None,
             paused: row.get(6)?,
             undone: row.get(9)?,
+            journal_entries_max: row.get(10)?,
         };
         Ok(Self { view, waits: row.get(3)?, parked: row.get(5)? })
     }

@@ -7,11 +7,11 @@ select exists (
         outcome.state = 4 or outcome.state = 5 and outcome.token is not null
         or exists (
             select 1 from tidemill_attempt as attempt
-            where attempt.id = outcome.id and coalesce(attempt.class in ('ambiguous', 'lost'), 1)
+            where attempt.id = outcome.id and coalesce(attempt.class in ('ambiguous', 'in_doubt', 'lost'), 1)
         )
         or exists (
             select 1 from tidemill_dead as dead
-            where dead.id = outcome.id and dead.class in ('ambiguous', 'poison')
+            where dead.id = outcome.id and dead.class in ('ambiguous', 'in_doubt', 'poison')
         )
     )
 )

@@ -5,11 +5,11 @@ select
     outcome.state = 5 and outcome.token is not null
         or exists (
             select 1 from tidemill_attempt as attempt
-            where attempt.id = outcome.id and coalesce(attempt.class in ('ambiguous', 'lost'), 1)
+            where attempt.id = outcome.id and coalesce(attempt.class in ('ambiguous', 'in_doubt', 'lost'), 1)
         )
         or exists (
             select 1 from tidemill_dead as dead
-            where dead.id = outcome.id and dead.class in ('ambiguous', 'poison')
+            where dead.id = outcome.id and dead.class in ('ambiguous', 'in_doubt', 'poison')
         )
 from tidemill_flow_step as step
 join tidemill_job as job on job.flow = step.flow and job.step = step.number

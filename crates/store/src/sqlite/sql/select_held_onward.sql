@@ -1,4 +1,4 @@
--- Those that gates before ?5 hold, behind this place in their order.
+-- Those that gates before ?7 hold, behind this place in their order.
 select queue, run_at, id, priority, tenant, gate from tidemill_ready
-where line = 2 and gate < ?5 and (gate, queue, run_at, id) > (?1, ?2, ?3, ?4)
-order by gate, queue, run_at, id limit ?6
+where line = 2 and gate < ?7 and (gate, queue, priority, tenant, run_at, id) > (?1, ?2, ?3, ?4, ?5, ?6)
+order by gate, queue, priority, tenant, run_at, id limit ?8

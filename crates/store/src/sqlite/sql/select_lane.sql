@@ -19,10 +19,19 @@ select
     ),
     (
         select count(*) from (
-            select 1 from tidemill_ready
-            where line = 2 and gate = ?6 and queue = ?1 and (run_at, id) < (?4, ?5) limit ?7
+            select 1 from tidemill_ready indexed by tidemill_ready_held
+            where line = 2 and gate = ?6 and queue = ?1 and priority = ?2 + 10 and tenant = ?3
+                and (run_at, id) < (?4, ?5)
+            limit ?7
         )
     ) + ?7 * (
-        exists (select 1 from tidemill_ready where line = 2 and gate = ?6 and queue < ?1)
-        or exists (select 1 from tidemill_ready where line = 2 and gate = ?6 and queue > ?1)
+        -- Others with whom it takes turns.
+        exists (
+            select 1 from tidemill_ready indexed by tidemill_ready_held
+            where line = 2 and gate = ?6 and (queue, priority, tenant) < (?1, ?2 + 10, ?3)
+        )
+        or exists (
+            select 1 from tidemill_ready indexed by tidemill_ready_held
+            where line = 2 and gate = ?6 and (queue, priority, tenant) > (?1, ?2 + 10, ?3)
+        )
     )

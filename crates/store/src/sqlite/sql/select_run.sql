@@ -1,2 +1,3 @@
 -- What is kept of a run beside its journal.
-select job, began_at, version, waits, state, parked, paused, mail, wake_at, undone from tidemill_run where job = ?1
+select job, began_at, version, waits, state, parked, paused, mail, wake_at, undone, journal_entries_max
+from tidemill_run where job = ?1

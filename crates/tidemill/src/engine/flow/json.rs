@@ -25,6 +25,8 @@ struct FlowIn {
     at_once: Option<u32>,
     #[serde(default)]
     saga: bool,
+    #[serde(default)]
+    building: bool,
 }
 
 #[derive(Deserialize)]
@@ -108,6 +110,7 @@ impl Flow {
             retain_ms: given.retain_ms,
             at_once: given.at_once,
             saga: given.saga,
+            building: given.building,
         };
         let steps = given.steps.into_iter().map(draft).collect::<Result<_>>()?;
         let id = given.id.unwrap_or_else(FlowId::new);
@@ -124,6 +127,7 @@ struct FlowOut<'a> {
     retain_ms: Option<u64>,
     at_once: Option<u32>,
     saga: bool,
+    building: bool,
 }
 
 #[derive(Serialize)]
@@ -156,6 +160,7 @@ impl Flow {
             retain_ms: self.options.retain_ms,
             at_once: self.options.at_once,
             saga: self.options.saga,
+            building: self.options.building,
         };
         let written = serde_json::to_string(&out);
         Ok(written.map_err(|e| Invalid::PayloadNotJson { reason: e.to_string() })?)

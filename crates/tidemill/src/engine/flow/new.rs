@@ -62,6 +62,13 @@ pub(super) enum DraftWork {
 }
 
 impl Draft {
+    fn has_jobs(&self) -> bool {
+        match &self.work {
+            DraftWork::Jobs(jobs) => !jobs.is_empty(),
+            DraftWork::Flow(steps) => steps.iter().any(Self::has_jobs),
+        }
+    }
+
     fn each_job<E>(
         &mut self,
         see: &mut impl FnMut(&mut Enqueue) -> std::result::Result<(), E>,
@@ -224,6 +231,24 @@ impl Flow {
     #[must_use]
     pub fn pivot(self) -> Self {
         self.last("pivot", |step| step.pivot = true)
+    }
+
+    /// The whole flow: it does not begin before it is told to; until then its steps are given more jobs. See
+    /// [`Building`](crate::Building).
+    #[must_use]
+    pub fn building(mut self) -> Self {
+        self.options.building = true;
+        self
+    }
+
+    /// Whether it is [`building`](Self::building).
+    pub fn is_building(&self) -> bool {
+        self.options.building
+    }
+
+    /// Whether a step of it has a job.
+    pub fn has_jobs(&self) -> bool {
+        self.steps.iter().any(Draft::has_jobs)
     }
 
     /// The whole flow: at most so many of its jobs are under way at once.

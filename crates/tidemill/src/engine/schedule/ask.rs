@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use tidemill_core::schedule::slot::Slots;
 use tidemill_core::schedule::{Definition, Occasion, Overlap};
-use tidemill_core::{Error as Invalid, JobId, NewJob};
+use tidemill_core::{Error as Invalid, JobId, NewJob, clock};
 use tidemill_store::ScheduleView;
 use tidemill_store::schedule::{FireAnswer, FireRequest, Fired, HISTORY_MAX, How, SlotJobs, What};
 
@@ -183,6 +183,8 @@ impl Schedules<'_> {
     /// The slots of a range of the past.
     async fn past(&self, view: &ScheduleView, range: Backfill) -> Result<(Slots, Vec<Timestamp>)> {
         let (Backfill { from, to, .. }, now) = (range, self.0.now().await?);
+        clock::check("start of the range", from)?;
+        clock::check("end of the range", to)?;
         if from >= to || to > now {
             return Err(Invalid::BackfillRangeInvalid { from, to, now }.into());
         }

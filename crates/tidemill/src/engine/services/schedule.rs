@@ -118,7 +118,8 @@ pub(crate) async fn fire_due(mill: &Tidemill) -> Result<Option<Duration>> {
     }
 }
 
-async fn fire(
+/// Fires all slots of one schedule that have come, and steps to the next; nothing if it is not as it was.
+pub(crate) async fn fire(
     mill: &Tidemill,
     view: &ScheduleView,
     next_at: Timestamp,

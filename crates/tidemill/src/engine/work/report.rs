@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tidemill_core::flow::plan;
+use tidemill_core::flow::plan::{self, Growth};
 use tidemill_core::job::outcome::Waiting;
 use tidemill_core::job::settle::Ended;
 use tidemill_core::workflow::{Parked, Waits};
@@ -20,6 +20,17 @@ use crate::engine::settle;
 use crate::error::Result;
 use crate::worker::job::Enqueue;
 
+/// A step that a job adds to its flow.
+#[derive(Debug, Clone)]
+pub struct AddedStep {
+    /// Its name; if it is taken, it gets a number.
+    pub name: String,
+    /// What it is made of.
+    pub jobs: Vec<Enqueue>,
+    /// They leave nothing behind that would have to be undone: needed in a saga before its point of no return.
+    pub nothing_to_undo: bool,
+}
+
 /// What a handler says.
 #[derive(Debug, Clone)]
 pub enum Outcome {
@@ -29,8 +40,8 @@ pub enum Outcome {
         output: Payload,
         /// Jobs that are enqueued in the same transaction.
         follow_ups: Vec<Enqueue>,
-        /// Steps of these jobs that are added to the job's flow in the same transaction.
-        steps: Vec<(String, Vec<Enqueue>)>,
+        /// Steps that are added to the job's flow in the same transaction.
+        steps: Vec<AddedStep>,
     },
     /// It failed. The class decides, with the policy in force, whether the job runs again.
     Failed {
@@ -204,17 +215,18 @@ impl Work<'_> {
         self,
         job: &Job,
         jobs: Vec<Enqueue>,
-        steps: Vec<(String, Vec<Enqueue>)>,
+        steps: Vec<AddedStep>,
     ) -> Result<Vec<NewJob>> {
         let mut all: Vec<NewJob> =
             jobs.into_iter().map(|job| self.0.checked(job)).collect::<Result<_>>()?;
-        for (step, jobs) in steps {
+        for AddedStep { name: step, jobs, nothing_to_undo } in steps {
             let Some(place) = job.options.flow.as_deref() else {
                 let reason = "this job is in no flow; start one, or let jobs follow up".to_owned();
                 return Err(Invalid::FlowInvalid { step, reason }.into());
             };
             for job in self.0.checked_jobs(&step, jobs)? {
-                all.push(plan::grow(job, place, &step)?);
+                let growth = Growth { behind: place, name: &step, nothing_to_undo };
+                all.push(plan::grow(job, growth)?);
             }
         }
         Ok(all)

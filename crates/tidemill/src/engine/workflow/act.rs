@@ -1,8 +1,10 @@
 //! What operators do with runs. Every act is kept: who did it, why and when.
 
 use serde::Serialize;
-use tidemill_core::workflow::{Amend, ENTRY_BYTES_MAX, Ending};
-use tidemill_core::{ErrorClass, JobId, Limits, Payload};
+use tidemill_core::workflow::{
+    Amend, ENTRY_BYTES_MAX, Ending, JOURNAL_ENTRIES_LAST, JOURNAL_ENTRIES_MAX,
+};
+use tidemill_core::{Error as Invalid, ErrorClass, JobId, Limits, Payload};
 use tidemill_store::CancelAnswer;
 use tidemill_store::run::{RunAct, RunActView, RunAnswer, RunOrder};
 
@@ -28,7 +30,24 @@ impl Tidemill {
 
     /// Lets a run go on that was paused or parked.
     pub async fn resume_run(&self, id: JobId, by: &str, why: &str) -> Result<()> {
-        self.act_on_run(id, RunAct::Resume, by, why).await.map(drop)
+        let act = RunAct::Resume { journal_entries_max: None };
+        self.act_on_run(id, act, by, why).await.map(drop)
+    }
+
+    /// The same for a run whose journal is full (`parked_journal_full`): from now on it may have so many entries, from
+    /// 100,000 up to 1,000,000. All of them are read at every attempt; let the code end scopes or continue anew.
+    pub async fn resume_run_with_journal(
+        &self,
+        id: JobId,
+        journal_entries_max: u32,
+        by: &str,
+        why: &str,
+    ) -> Result<()> {
+        if !(JOURNAL_ENTRIES_MAX..=JOURNAL_ENTRIES_LAST).contains(&journal_entries_max) {
+            return Err(Invalid::JournalLimitInvalid { asked: journal_entries_max }.into());
+        }
+        let act = RunAct::Resume { journal_entries_max: Some(journal_entries_max) };
+        self.act_on_run(id, act, by, why).await.map(drop)
     }
 
     /// Forgets what a run did from this step on, and lets it go on from there. Only while it waits, or is dead with
@@ -39,7 +58,9 @@ impl Tidemill {
     }
 
     /// Gives a step that keeps failing, or of which nobody knows the end, its outcome: it returned this. A sleep is
-    /// over. Only while the run waits or is parked, or is dead with nothing undone; it goes on then.
+    /// over. A signal that was taken, and that the code cannot read, is passed over: the next of its name is taken
+    /// instead, and everything after it is forgotten. Only while the run waits or is parked, or is dead with nothing
+    /// undone; it goes on then.
     pub async fn skip_step<T: Serialize + ?Sized>(
         &self,
         id: JobId,
@@ -66,7 +87,8 @@ impl Tidemill {
         self.act_on_run(id, RunAct::Amend(amend), by, why).await.map(drop)
     }
 
-    /// Corrects what a step returned, or lets one that failed for good have returned it. Everything after it is
+    /// Corrects what a step returned or a signal carried, or lets a step that failed for good have returned it.
+    /// Everything after it is
     /// forgotten, as by a reset. Only while the run waits or is parked, or is dead with nothing undone; it goes on
     /// then.
     pub async fn edit_step<T: Serialize + ?Sized>(

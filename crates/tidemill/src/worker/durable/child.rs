@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context as Task, Poll};
 
 use futures::future::BoxFuture;
-use tidemill_core::workflow::{Answer, Ask, CHILDREN_MAX, ChildEnd};
+use tidemill_core::workflow::{Answer, Ask, CHILDREN_MAX, ChildEnd, ParkCode};
 use tidemill_core::{JobId, NewJob, Payload, State};
 
 use super::{Op, Trouble};
@@ -69,7 +69,7 @@ impl<J: Job> Child<J> {
         let mut op = Op::new(&cx, key, Ask::Start { kind, ids: ids.clone(), outlives });
         let started = match op.answer().await {
             Answer::Started(started) => started,
-            other => op.stop(Trouble::park(format!("its child was answered {other:?}"))).await,
+            other => astray(&op, &other).await,
         };
         // Those of the journal are others.
         if started == ids {
@@ -152,16 +152,20 @@ impl Context {
             }
             match op.answer().await {
                 Answer::Children(mut ends) if ends.len() == 1 => read::<J>(ends.remove(0)),
-                other => op.stop(Trouble::park(format!("its child was answered {other:?}"))).await,
+                other => astray(&op, &other).await,
             }
         }
     }
 
-    /// Starts a job that nobody waits for. It goes on whatever becomes of this one.
+    /// Starts a job that nobody waits for. It goes on whatever becomes of this one. If another job holds its unique
+    /// key, that is the one whose id is answered.
     pub async fn start(&self, job: impl Into<Enqueue>) -> Result<JobId, Fail> {
-        let job = job.into();
-        let key = self.key_of("start ", job.kind());
-        let job = checked(self, job)?;
+        let wish = job.into();
+        let key = self.key_of("start ", wish.kind());
+        let job = checked(self, wish.clone())?;
+        if job.unique.is_some() {
+            return self.start_keyed(key, wish.id(job.id), job.id).await;
+        }
         let note = super::step::write(&job.id).map_err(Fail::permanent)?;
         let is_new = self.knows(&key).await.is_none();
         let mut op = Op::new(self, key, Ask::Note { value: note });
@@ -172,6 +176,26 @@ impl Context {
             return Ok(id);
         }
         value.read().map_err(|e| Fail::permanent(format!("its journal cannot be read: {e}")))
+    }
+}
+
+impl Context {
+    /// Starts a job that another may stand for: under an id that is kept first, so that it is started once, and by a
+    /// step, so that the code hears which one it is.
+    async fn start_keyed(&self, key: String, wish: Enqueue, id: JobId) -> Result<JobId, Fail> {
+        let id: JobId = self.noted(key.clone(), &id).await?;
+        let enqueue = |_| {
+            let (cx, wish) = (self.clone(), wish.clone().id(id));
+            Box::pin(async move {
+                // In a test without a store nothing is started.
+                if cx.run().told().runner.as_ref().is_some_and(|runner| runner.is_inline) {
+                    return Ok(id);
+                }
+                let receipt = cx.boss().enqueue(wish).await;
+                receipt.map(|receipt| receipt.id()).map_err(Fail::transient)
+            })
+        };
+        self.step_at(format!("{key} once")).run(enqueue).await
     }
 }
 
@@ -195,8 +219,14 @@ async fn family(
     let mut op = Op::new(&cx, key, Ask::Children { kind, ids, outlives });
     match op.answer().await {
         Answer::Children(ends) => Ok(ends),
-        other => op.stop(Trouble::park(format!("its children were answered {other:?}"))).await,
+        other => astray(&op, &other).await,
     }
+}
+
+/// The journal has something else there.
+async fn astray<T>(op: &Op, answer: &Answer) -> T {
+    op.stop(Trouble::park(ParkCode::Differs, format!("its children were answered {answer:?}")))
+        .await
 }
 
 fn checked_all(cx: &Context, jobs: Vec<Enqueue>) -> Result<Vec<NewJob>, Fail> {

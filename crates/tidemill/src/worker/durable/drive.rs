@@ -8,14 +8,14 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tidemill_core::job::outcome::Waiting;
-use tidemill_core::workflow::{Entry, Mail, Parked, Replay, Rest, UNDOS_MAX, Waits};
+use tidemill_core::workflow::{Entry, Mail, ParkCode, Parked, Replay, Rest, UNDOS_MAX, Waits};
 use tidemill_core::{Job, JobId, Payload, WorkerId};
 use tidemill_store::Hint;
 use tidemill_store::run::{Append, EntryRow, RunView};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{Polled, Told, Trouble};
+use super::{Polled, Runner, Told, Trouble};
 use crate::testing::{Crash, Strike};
 use crate::worker::context::Context;
 use crate::worker::fail::Fail;
@@ -63,7 +63,8 @@ pub(crate) async fn drive<T>(
 ) -> Driven<T> {
     let mut work = pin!(work);
     let mut driver = Driver::new(cx, shop);
-    cx.run().told().runner = Some((driver.worker, driver.crash.cloned()));
+    let (worker, crash, is_inline) = (driver.worker, driver.crash.cloned(), driver.is_inline);
+    cx.run().told().runner = Some(Runner { worker, crash, is_inline });
     poll_fn(|task| {
         loop {
             let unwanted = cx.run().told().poll_begins(task.waker());
@@ -211,8 +212,12 @@ impl<'a> Driver<'a> {
             let why = "what it did was undone; enqueue it anew instead";
             return over(Over::Fails(Fail::permanent(why)));
         }
+        let entries_max = run.as_ref().and_then(|run| run.journal_entries_max);
         match replay_of(rows, self.cx) {
-            Ok(replay) => told.replay = Some(replay),
+            Ok(replay) => told.learn(match entries_max {
+                Some(entries_max) => replay.at_most(entries_max),
+                None => replay,
+            }),
             Err(why) => return over(Over::Waits(parked(self.cx, why))),
         }
         told.begun = run.is_some();
@@ -233,6 +238,7 @@ impl<'a> Driver<'a> {
             (Err(error), _) => return over(Over::Fails(Fail::transient(error))),
             _ => {
                 let why = format!("what {key:?} returned is not in the journal any more");
+                let why = ParkCode::JournalUnreadable.because(why);
                 return over(Over::Waits(parked(self.cx, why)));
             }
         }
@@ -282,17 +288,24 @@ impl<'a> Driver<'a> {
         let now = self.cx.present();
         let cx = self.cx;
         let Some(replay) = told.replay.as_mut() else { return Poll::Pending };
-        if replay.is_too_long() {
-            let why = "its journal is longer than it may be; end scopes, or continue as new";
-            return over(Over::Waits(parked(cx, why.to_owned())));
+        if let Some(entries_max) = replay.is_too_long() {
+            let why = format!(
+                "its journal has more than {entries_max} entries; end scopes or continue anew, or resume it with a \
+                 larger limit"
+            );
+            return over(Over::Waits(parked(cx, ParkCode::JournalFull.because(why))));
         }
         if replay.undos() > UNDOS_MAX {
+            replay.hold_back();
             let why =
                 format!("it has more than {UNDOS_MAX} steps that can be undone; end it in parts");
-            return over(Over::Waits(parked(cx, why)));
+            return over(Over::Waits(parked(cx, ParkCode::UndosTooMany.because(why))));
         }
         let rest = replay.rest(now);
         let is_told = cx.is_cancelled();
+        // What it shows is written while it is busy; with its end or its wait it is written anyway.
+        let shows =
+            told.shown.is_some() && self.flight.is_none() && !is_told && !cx.run().is_recorded();
         match rest {
             Rest::Diverged(diff) if cx.run().is_recorded() => {
                 over(Over::Stands(Stand::Parks(diff.into())))
@@ -301,7 +314,7 @@ impl<'a> Driver<'a> {
             Rest::Wait(waits) if cx.run().is_recorded() => over(Over::Stands(Stand::Waits(waits))),
             Rest::Flush if cx.run().is_recorded() => {
                 // What would be written is let go: the code does not know.
-                replay.take();
+                told.replay.as_mut().map(Replay::take);
                 Poll::Ready(Next::Again)
             }
             Rest::Diverged(diff) => over(Over::Waits(parked(cx, diff))),
@@ -322,9 +335,10 @@ impl<'a> Driver<'a> {
                 for key in keys {
                     told.wake(&key);
                 }
-                Poll::Ready(Next::Again)
+                if shows { self.write(&mut told) } else { Poll::Ready(Next::Again) }
             }
             Rest::Flush => self.write(&mut told),
+            Rest::Busy { .. } | Rest::Idle if shows => self.write(&mut told),
             Rest::Busy { until, mail } => {
                 if mail && self.listens(&mut told, task) {
                     return Poll::Ready(Next::Again);
@@ -383,7 +397,7 @@ impl<'a> Driver<'a> {
         }
         // Its beginning is written all the same, so that it is no longer if this process dies.
         let has_news = told.replay.as_ref().is_some_and(Replay::has_news);
-        if has_news {
+        if has_news || told.shown.is_some() {
             return self.write(&mut told);
         }
         self.rings(waits.until, now, task)
@@ -434,11 +448,13 @@ impl<'a> Driver<'a> {
     }
 }
 
-fn replay_of(rows: Vec<EntryRow>, cx: &Context) -> Result<Replay, String> {
+fn replay_of(rows: Vec<EntryRow>, cx: &Context) -> Result<Replay, Parked> {
     let read = |row: EntryRow| serde_json::from_str::<Entry>(&row.entry).map(|e| (row.number, e));
     let entries = rows.into_iter().map(read).collect::<serde_json::Result<Vec<_>>>();
     let replay = |entries| Replay::new(entries).copied(copied(cx.job()));
-    entries.map(replay).map_err(|error| format!("its journal cannot be read: {error}"))
+    entries.map(replay).map_err(|error| {
+        ParkCode::JournalUnreadable.because(format!("its journal cannot be read: {error}"))
+    })
 }
 
 /// Up to where the journal of a run is another's.
@@ -446,13 +462,16 @@ pub(crate) fn copied(job: &Job) -> u32 {
     job.options.origins.last().map_or(0, |origin| origin.until)
 }
 
-/// Reads the journal of a run whose handler has ended without a look at it: it may have left out all of it.
-pub(crate) async fn look(cx: &Context) -> Result<(), Fail> {
+/// Reads the journal of a run whose handler has ended without a look at it: it may have left out all of it. One that
+/// cannot be read is nobody's end: the run is parked.
+pub(crate) async fn look(cx: &Context) -> Result<(), Trouble> {
     if cx.run().told().replay.is_some() {
         return Ok(());
     }
-    let (rows, _) = cx.boss().journal_now(cx.id()).await.map_err(Fail::transient)?;
-    cx.run().told().replay = Some(replay_of(rows, cx).map_err(Fail::permanent)?);
+    let looked = cx.boss().journal_now(cx.id()).await;
+    let (rows, _) = looked.map_err(|error| Trouble::Fail(Fail::transient(error)))?;
+    let replay = replay_of(rows, cx).map_err(Trouble::Park)?;
+    cx.run().told().learn(replay);
     Ok(())
 }
 
@@ -482,6 +501,6 @@ fn waiting(cx: &Context, mut waits: Waits, read: i64) -> Waiting {
 /// A run that does not go on before somebody has seen to it.
 pub(crate) fn parked(cx: &Context, why: impl Into<Parked>) -> Waiting {
     let why = why.into();
-    tracing::warn!(id = %cx.id(), %why, "a run is parked");
+    tracing::warn!(id = %cx.id(), code = why.code.code(), %why, "a run is parked");
     Waiting { parked: Some(why), ..waiting(cx, Waits::default(), 0) }
 }

@@ -1,5 +1,7 @@
 //! Runs that go on for ever: they continue anew, with another payload and an empty journal.
 
+use tidemill_core::workflow::{ParkCode, Replay};
+
 use super::Trouble;
 use crate::worker::context::Context;
 use crate::worker::fail::Fail;
@@ -33,7 +35,10 @@ impl Context {
     }
 
     fn renewal(&self, job: Enqueue) -> Trouble {
-        let park = |why: String| Trouble::park(format!("it cannot continue anew: {why}"));
+        let park = |why: String| {
+            let why = format!("it cannot continue anew: {why}");
+            Trouble::park(ParkCode::RenewalRefused, why)
+        };
         if job.kind() != self.job().kind {
             return park(format!("{:?} is not its kind", job.kind()));
         }
@@ -42,9 +47,9 @@ impl Context {
             Err(error) => return park(error.to_string()),
         };
         let told = self.run().told();
-        match told.replay.as_ref().map(tidemill_core::workflow::Replay::renew) {
+        match told.replay.as_ref().map(Replay::renew) {
             None => park("its journal was not read".to_owned()),
-            Some(Err(diff)) => Trouble::park(diff),
+            Some(Err(diff)) => Trouble::Park(diff.into()),
             Some(Ok(left)) if left.owes_undo => {
                 park("it has steps that can be undone; let a pivot come first".to_owned())
             }

@@ -1,7 +1,7 @@
 //! Signals: messages to a run, kept from before it waits for them.
 
 use serde::de::DeserializeOwned;
-use tidemill_core::workflow::{Answer, Ask};
+use tidemill_core::workflow::{Answer, Ask, ParkCode};
 
 use super::{Op, Trouble};
 use crate::worker::context::Context;
@@ -23,7 +23,7 @@ impl Context {
                 Ok(value) => Ok(value),
                 Err(e) => {
                     let why = format!("the signal {name:?} that came cannot be read: {e}");
-                    op.stop(Trouble::park(why)).await
+                    op.stop(Trouble::park(ParkCode::SignalUnreadable, why)).await
                 }
             }
         }

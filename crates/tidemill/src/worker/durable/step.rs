@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidemill_core::workflow::{
-    Answer, Ask, ENTRY_BYTES_MAX, Ending, StepUndo, VALUE_BYTES_MAX, hash, whole_key,
+    Answer, Ask, ENTRY_BYTES_MAX, Ending, ParkCode, StepUndo, VALUE_BYTES_MAX, hash, whole_key,
 };
 use tidemill_core::{ErrorClass, Limits, Payload, Retry};
 
@@ -48,6 +48,53 @@ pub(super) enum Came<T> {
 }
 
 /// What the body of a step knows. It has nothing durable: a step is the smallest piece.
+///
+/// ```
+/// # use tidemill::{Context, Fail};
+/// async fn book(cx: Context) -> Result<String, Fail> {
+///     cx.step("book").run(|s| async move { Ok(format!("{} {}", s.idempotency_key(), s.attempt())) }).await
+/// }
+/// ```
+///
+/// A step within a step does not compile:
+///
+/// ```compile_fail,E0599
+/// # use tidemill::{Context, Fail};
+/// async fn book(cx: Context) -> Result<u32, Fail> {
+///     cx.step("book").run(|s| async move { s.step("pay").run(|_| async { Ok(1) }).await }).await
+/// }
+/// ```
+///
+/// Nor does a sleep:
+///
+/// ```compile_fail,E0599
+/// # use tidemill::{Context, Fail};
+/// # use std::time::Duration;
+/// async fn book(cx: Context) -> Result<(), Fail> {
+///     cx.step("book").run(|s| async move { s.sleep(Duration::from_secs(1)).await }).await
+/// }
+/// ```
+///
+/// Nor does a wait for a signal:
+///
+/// ```compile_fail,E0599
+/// # use tidemill::{Context, Fail};
+/// async fn book(cx: Context) -> Result<bool, Fail> {
+///     cx.step("book").run(|s| async move { s.signal::<bool>("go").await }).await
+/// }
+/// ```
+///
+/// Nor does a child:
+///
+/// ```compile_fail,E0599
+/// # use serde::{Deserialize, Serialize};
+/// # use tidemill::{Context, Fail, Job};
+/// # #[derive(Serialize, Deserialize)] struct Pay;
+/// # impl Job for Pay { const KIND: &'static str = "pay"; type Output = (); }
+/// async fn book(cx: Context) -> Result<(), Fail> {
+///     cx.step("book").run(|s| async move { s.child(Pay).await }).await
+/// }
+/// ```
 #[derive(Debug, Clone)]
 pub struct StepContext {
     key: String,
@@ -78,9 +125,14 @@ impl Context {
     /// }
     /// ```
     pub fn step(&self, name: &str) -> Step {
+        self.step_at(self.next_key(name))
+    }
+
+    /// A step under this key.
+    pub(super) fn step_at(&self, key: String) -> Step {
         Step {
             cx: self.clone(),
-            key: self.next_key(name),
+            key,
             hash: None,
             announced: false,
             retry: None,
@@ -158,7 +210,8 @@ impl Step {
         let ask = Ask::Step { hash: hash.clone(), once, announced, undo };
         let mut op = Op::new(&cx, key.clone(), ask);
         if let Some(wrong) = wrong {
-            return op.stop(Trouble::park(format!("the step {key:?}: {wrong}"))).await;
+            let why = format!("the step {key:?}: {wrong}");
+            return op.stop(Trouble::park(ParkCode::StepInvalid, why)).await;
         }
         if owes {
             cx.run().told().owes = true;
@@ -169,7 +222,8 @@ impl Step {
                 Answer::Ended(ending) => return read(&op, ending).await,
                 Answer::Go { tries } => tries,
                 other => {
-                    return op.stop(Trouble::park(format!("{key:?} was answered {other:?}"))).await;
+                    let why = format!("{key:?} was answered {other:?}");
+                    return op.stop(Trouble::park(ParkCode::Differs, why)).await;
                 }
             };
             loop {
@@ -309,8 +363,8 @@ async fn end<T: Serialize>(
             Ok(value)
         }
         Err(why) => {
-            op.stop(Trouble::park(format!("what {:?} returned cannot be kept: {why}", op.key)))
-                .await
+            let why = format!("what {:?} returned cannot be kept: {why}", op.key);
+            op.stop(Trouble::park(ParkCode::ValueRefused, why)).await
         }
     }
 }
@@ -333,7 +387,7 @@ pub(super) async fn read<T: DeserializeOwned>(op: &Op, ending: Ending) -> Result
         Ending::Ok(payload) => payload,
         Ending::Aside { .. } => {
             let why = format!("what {:?} returned is not in the journal any more", op.key);
-            return op.stop(Trouble::park(why)).await;
+            return op.stop(Trouble::park(ParkCode::JournalUnreadable, why)).await;
         }
         Ending::Err { message, .. } => return Err(Fail::permanent(message).of(&op.key)),
     };
@@ -341,7 +395,7 @@ pub(super) async fn read<T: DeserializeOwned>(op: &Op, ending: Ending) -> Result
         Ok(value) => Ok(value),
         Err(e) => {
             let why = format!("what the journal has under {:?} cannot be read: {e}", op.key);
-            op.stop(Trouble::park(why)).await
+            op.stop(Trouble::park(ParkCode::ValueUnreadable, why)).await
         }
     }
 }

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use futures::future::join_all;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidemill_core::workflow::{Answer, Ask, Ending};
+use tidemill_core::workflow::{Answer, Ask, Ending, ParkCode};
 
 use super::step::{read, write_large};
 use super::{Op, Trouble};
@@ -174,7 +174,8 @@ where
             Ok(value)
         }
         Err(why) => {
-            op.stop(Trouble::park(format!("what {key:?} returned cannot be kept: {why}"))).await
+            let why = format!("what {key:?} returned cannot be kept: {why}");
+            op.stop(Trouble::park(ParkCode::ValueRefused, why)).await
         }
     }
 }

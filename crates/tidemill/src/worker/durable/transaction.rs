@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidemill_core::workflow::Entry;
+use tidemill_core::workflow::{Entry, ParkCode};
 use tidemill_core::{Payload, Retry, WorkerId};
 use tidemill_store::ask::{Answer, Ask, Question};
 use tidemill_store::run::{Append, RunWrites, Seal};
 #[cfg(feature = "sqlite")]
 use tidemill_store::rusqlite::Connection;
 
-use super::Trouble;
 use super::step::{Came, Step, StepContext, write};
+use super::{Runner, Trouble};
 use crate::engine::Tidemill;
 use crate::engine::enqueue::Target;
 use crate::error::{Error, Result};
@@ -191,7 +191,7 @@ pub(super) async fn ask_journal(cx: &Context, key: &str) -> Told {
         _ if strike == Strike::After => Told::Trouble(Trouble::Stale),
         Ok(Seal::Recorded(entry)) => match serde_json::from_str(&entry) {
             Ok(Entry::Recorded { output, .. }) => Told::Recorded(output),
-            _ => Told::Trouble(Trouble::park(format!("the journal of {key:?} has {entry}"))),
+            _ => Told::unreadable(key, &entry),
         },
         Ok(Seal::Sealed) => {
             if let Some(replay) = cx.run().told().replay.as_mut() {
@@ -208,7 +208,7 @@ pub(super) async fn ask_journal(cx: &Context, key: &str) -> Told {
 fn reserved(cx: &Context, key: &str) -> Option<(WorkerId, Strike, u32)> {
     let told = cx.run().told();
     let number = told.replay.as_ref()?.reserved(key)?;
-    let (worker, crash) = told.runner.as_ref()?;
+    let Runner { worker, crash, .. } = told.runner.as_ref()?;
     Some((*worker, crash.as_ref().map_or(Strike::None, Crash::strikes), number))
 }
 
@@ -220,4 +220,12 @@ pub(super) enum Told {
     Nothing,
     /// The attempt ends.
     Trouble(Trouble),
+}
+
+impl Told {
+    /// Something else stands where the body was to record.
+    fn unreadable(key: &str, entry: &str) -> Self {
+        let why = format!("the journal of {key:?} has {entry}");
+        Self::Trouble(Trouble::park(ParkCode::JournalUnreadable, why))
+    }
 }

@@ -6,7 +6,7 @@ use std::task::Poll;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidemill_core::workflow::{Answer, Ask, Replay, draw, drawn_from};
+use tidemill_core::workflow::{Answer, Ask, ParkCode, Replay, draw, drawn_from};
 use uuid::Uuid;
 
 use super::{Op, Trouble, whole_name};
@@ -51,20 +51,16 @@ impl Context {
         Ok(())
     }
 
-    /// Shows something of the run to those outside. It is there with whatever is written next.
+    /// Shows something of the run to those outside. It is written with what is written next, or by itself as soon as
+    /// the code waits for anything; the code itself does not wait for that.
     pub fn set_state<T: Serialize + ?Sized>(&self, state: &T) -> Result<(), Fail> {
         let state = super::step::write(state);
         let state = state.map_err(|e| Fail::permanent(format!("its state cannot be kept: {e}")))?;
-        let mut told = self.run().told();
-        told.wanted = true;
-        // What is only told again was shown before.
-        if told.replay.as_ref().is_some_and(Replay::is_live) {
-            told.shown = Some(state);
-        }
+        self.run().told().show(state);
         Ok(())
     }
 
-    async fn noted<T: Serialize + DeserializeOwned>(
+    pub(super) async fn noted<T: Serialize + DeserializeOwned>(
         &self,
         key: String,
         fresh: &T,
@@ -102,7 +98,7 @@ async fn value<T: DeserializeOwned>(op: &mut Op) -> Result<T, Fail> {
         Ok(value) => Ok(value),
         Err(e) => {
             let why = format!("what the journal has under {:?} cannot be read: {e}", op.key);
-            op.stop(Trouble::park(why)).await
+            op.stop(Trouble::park(ParkCode::ValueUnreadable, why)).await
         }
     }
 }

@@ -1,0 +1,2 @@
+-- The gates whose probe is of this lease.
+select name from tidemill_gate where probe = ?1

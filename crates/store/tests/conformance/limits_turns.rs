@@ -1,0 +1,81 @@
+//! Whose turn it is at a limit that binds: bands and tenants share it, whoever has many waiting there.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tidemill_core::gate::{Per, QueueLimit};
+use tidemill_core::{Job, NewJob, Priority, WorkerId};
+
+use super::kit::{Kit, done, item, job};
+use super::limits::{at_once, fill, take, take_soon};
+
+over_both_stores!(
+    a_higher_band_is_not_behind_all_that_was_held_before,
+    tenants_take_turns_at_a_limit,
+    of_one_tenant_the_first_is_first,
+);
+
+fn of(tenant: &str, priority: Priority) -> NewJob {
+    NewJob { tenant: Some(tenant.into()), priority, ..job("k") }
+}
+
+/// Two at once of a kind.
+fn two_at_once() -> Vec<QueueLimit> {
+    vec![QueueLimit { kind: Some("k".into()), ..at_once(Per::All, 2) }]
+}
+
+/// All that waits is held at the gate.
+async fn hold(kit: &Kit, worker: WorkerId) {
+    let claim = take(kit, worker, &two_at_once(), 1).await;
+    assert!(claim.jobs.is_empty(), "the gate is shut");
+}
+
+/// Lets two run, and then one after the other as they end; answers those that started.
+async fn starts(kit: &Kit, number: usize, meanwhile: Vec<NewJob>) -> Vec<Arc<Job>> {
+    let (worker, limits) = (kit.worker().await, two_at_once());
+    let mut running = VecDeque::new();
+    for _ in 0..2 {
+        running.push_back(take(kit, worker, &limits, 1).await);
+    }
+    hold(kit, worker).await;
+    kit.store.enqueue(meanwhile).await.unwrap();
+    hold(kit, worker).await;
+    let mut started = Vec::new();
+    for _ in 0..number {
+        let ended = running.pop_front().unwrap();
+        kit.store.settle(worker, vec![item(&ended, 0, done())]).await.unwrap();
+        let next = take_soon(kit, worker, &limits, 1).await;
+        started.push(Arc::clone(&next.jobs[0].job));
+        running.push_back(next);
+    }
+    started
+}
+
+fn tenants(jobs: &[Arc<Job>]) -> Vec<&str> {
+    jobs.iter().map(|job| job.tenant.as_deref().unwrap_or_default()).collect()
+}
+
+async fn a_higher_band_is_not_behind_all_that_was_held_before(kit: &Kit) {
+    fill(kit, &of("big", Priority::Low), 40).await;
+    let started = starts(kit, 2, vec![of("small", Priority::Urgent)]).await;
+    assert_eq!(tenants(&started), ["small", "big"]);
+}
+
+async fn tenants_take_turns_at_a_limit(kit: &Kit) {
+    fill(kit, &of("big", Priority::Normal), 40).await;
+    let others = ["s1", "s2", "s3"].map(|tenant| of(tenant, Priority::Normal)).into();
+    let started = starts(kit, 4, others).await;
+    let mut started = tenants(&started);
+    started.sort_unstable();
+    assert_eq!(started, ["big", "s1", "s2", "s3"], "each once, in whichever order");
+}
+
+async fn of_one_tenant_the_first_is_first(kit: &Kit) {
+    let mut expected = Vec::new();
+    for _ in 0..6 {
+        expected.push(kit.put(of("one", Priority::Normal)).await);
+    }
+    let started = starts(kit, 4, Vec::new()).await;
+    let ran: Vec<_> = started.iter().map(|job| job.id).collect();
+    assert_eq!(ran, expected[2..]);
+}

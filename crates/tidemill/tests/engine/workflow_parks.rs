@@ -1,0 +1,193 @@
+//! Runs that are parked, and what lets them go on.
+
+use tidemill::core::why::Gate;
+use tidemill::core::workflow::{ActWord, Ending, ParkCode};
+use tidemill::testing::drain;
+use tidemill::{
+    Backoff, Context, Enqueue, Fail, Job, JobId, Payload, Retry, Settings, Signal, State, Tidemill,
+    Worker,
+};
+
+use super::kit::Kit;
+use super::workflow::DAY;
+
+over_both_stores!(
+    a_look_at_a_journal_that_cannot_be_read_parks_the_run_and_changes_nothing,
+    a_run_whose_journal_is_full_goes_on_with_a_larger_limit,
+    each_way_to_be_parked_has_its_code,
+);
+
+fn worker<F, Fut>(mill: &Tidemill, code: F) -> Worker
+where
+    F: Fn(Context) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Result<u32, Fail>> + Send + 'static,
+{
+    mill.worker().handle_raw("parks", Settings::default(), move |_, cx| {
+        let ended = code(cx);
+        async move { Ok(Payload::trusted(ended.await?.to_string())) }
+    })
+}
+
+async fn enqueue(mill: &Tidemill) -> JobId {
+    mill.enqueue(Enqueue::raw("parks", "null")).await.unwrap().id()
+}
+
+async fn parked(mill: &Tidemill, id: JobId) -> String {
+    let (run, view) = (mill.run(id).await.unwrap().unwrap(), mill.job(id).await.unwrap().unwrap());
+    assert_eq!(view.state, State::Blocked, "{:?}", view.error);
+    let parked = run.parked.unwrap_or_else(|| panic!("it is not parked"));
+    format!("{}: {parked}", parked.code.code())
+}
+
+async fn a_look_at_a_journal_that_cannot_be_read_parks_the_run_and_changes_nothing(kit: Kit) {
+    let mill = kit.open_still().await;
+    let steps = |cx: Context| async move {
+        let n = cx.step("a").run(|_| async { Ok(7) }).await?;
+        let () = cx.signal("go").await?;
+        Ok(n)
+    };
+    // Code that has no durable call at all: the journal is looked at when it has ended.
+    let ends = |_: Context| async { Ok(1) };
+    let fails = |_: Context| async { Err(Fail::permanent("no")) };
+    let id = enqueue(&mill).await;
+    drain(worker(&mill, steps)).await.unwrap();
+    let journal = mill.store().journal(id).await.unwrap().0;
+    kit.execute(r#"update tidemill_journal set entry = '{"unheard":{"key":"a"}}'"#).await;
+    mill.signal(id, Signal::new("go", &())).await.unwrap();
+    for worker in [worker(&mill, ends), worker(&mill, fails), worker(&mill, steps)] {
+        drain(worker).await.unwrap();
+        let why = parked(&mill, id).await;
+        assert!(why.starts_with("parked_journal_unreadable: its journal cannot be read"), "{why}");
+        assert!(mill.history(id).await.is_err(), "nor can it be exported");
+        mill.resume_run(id, "ann", "").await.unwrap();
+    }
+    // What was there is there: put right, it goes on.
+    let entry = &journal[0].entry;
+    kit.execute(&format!("update tidemill_journal set entry = '{entry}' where number = 0")).await;
+    drain(worker(&mill, steps)).await.unwrap();
+    assert_eq!(mill.job(id).await.unwrap().unwrap().output.unwrap().as_str(), "7");
+}
+
+/// Fails once, and is tried again tomorrow.
+async fn retries(cx: Context) -> Result<u32, Fail> {
+    let retry = Retry::attempts(9).backoff(Backoff::Fixed { delay_ms: 86_400_000 });
+    let body = |s: tidemill::StepContext| async move {
+        if s.attempt() < 2 { Err(Fail::transient("no")) } else { Ok(7) }
+    };
+    cx.step("a").retry(retry).run(body).await
+}
+
+async fn a_run_whose_journal_is_full_goes_on_with_a_larger_limit(kit: Kit) {
+    let mill = kit.open_still().await;
+    let id = enqueue(&mill).await;
+    drain(worker(&mill, retries)).await.unwrap();
+    // As if it had failed a hundred thousand times more.
+    kit.execute(
+        "insert into tidemill_journal (job, number, at, entry) \
+         with recursive n(n) as (select 1 union all select n + 1 from n where n < 100000) \
+         select j.job, n.n, j.at, j.entry from n, tidemill_journal j where j.number = 0",
+    )
+    .await;
+    kit.advance(DAY);
+    for _ in 0..2 {
+        drain(worker(&mill, retries)).await.unwrap();
+        let why = parked(&mill, id).await;
+        assert!(why.starts_with("parked_journal_full: its journal has more than 100000"), "{why}");
+        assert!(why.contains("resume it with a larger limit"), "{why}");
+        mill.resume_run(id, "ann", "").await.unwrap();
+    }
+    for wrong in [0, 99_999, 1_000_001] {
+        let error = mill.resume_run_with_journal(id, wrong, "ann", "").await.unwrap_err();
+        assert_eq!(error.code(), "journal_limit_invalid");
+    }
+    drain(worker(&mill, retries)).await.unwrap();
+    let fork = mill.fork_run(id, "a", tidemill::ForkAs::Beside, "ann", "").await.unwrap();
+    assert_eq!(mill.run(fork).await.unwrap().unwrap().journal_entries_max, None);
+    mill.resume_run_with_journal(id, 200_000, "ann", "it is nearly through").await.unwrap();
+    assert_eq!(mill.run(id).await.unwrap().unwrap().journal_entries_max, Some(200_000));
+    let fork = mill.fork_run(id, "a", tidemill::ForkAs::Beside, "ann", "").await.unwrap();
+    assert_eq!(mill.run(fork).await.unwrap().unwrap().journal_entries_max, Some(200_000));
+    drain(worker(&mill, retries)).await.unwrap();
+    assert_eq!(mill.job(id).await.unwrap().unwrap().output.unwrap().as_str(), "7");
+    let acts = mill.run_acts(id).await.unwrap();
+    let act = acts.iter().find(|act| act.became.is_some()).unwrap();
+    let allowed = Some(Ending::Ok(Payload::trusted("200000".to_owned())));
+    assert_eq!((act.act, &act.became), (ActWord::Resumed, &allowed));
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Other;
+
+impl Job for Other {
+    const KIND: &'static str = "other";
+    type Output = u32;
+}
+
+/// Goes one of the ways to be parked.
+async fn parks(way: ParkCode, cx: Context) -> Result<u32, Fail> {
+    match way {
+        ParkCode::Misplaced => {
+            let inner = cx.clone();
+            let body = |_| async { inner.step("b").run(|_| async { Ok(1) }).await };
+            cx.step("a").run(body).await
+        }
+        ParkCode::RenewalRefused => cx.continue_as_new(Other).await,
+        ParkCode::SignalUnreadable => cx.signal("go").await,
+        ParkCode::StepInvalid => cx.step("a/b").run(|_| async { Ok(1) }).await,
+        ParkCode::UndosTooMany => {
+            for _ in 0..1001 {
+                let undo = Enqueue::raw("undo", "1");
+                cx.step("a").undo(undo).run(|_| async { Ok(()) }).await?;
+            }
+            Ok(1)
+        }
+        ParkCode::ValueRefused => {
+            cx.step("a").run(|_| async { Ok("x".repeat(65 * 1024 * 1024)) }).await?;
+            Ok(1)
+        }
+        ParkCode::ValueUnreadable => {
+            cx.step("a").run(|_| async { Ok("text".to_owned()) }).await?;
+            cx.sleep(DAY).await?;
+            Ok(1)
+        }
+        _ => cx.step("a").run(|_| async { Ok(1) }).await,
+    }
+}
+
+async fn each_way_to_be_parked_has_its_code(kit: Kit) {
+    let mill = kit.open_still().await;
+    for code in ParkCode::ALL {
+        let way = move |cx: Context| parks(code, cx);
+        let id = enqueue(&mill).await;
+        match code {
+            // They have tests of their own, or come from workers elsewhere.
+            ParkCode::JournalFull | ParkCode::JournalUnreadable | ParkCode::ByWorker => continue,
+            ParkCode::SignalUnreadable => {
+                mill.signal(id, Signal::new("go", "a word")).await.unwrap();
+            }
+            ParkCode::Differs => {
+                let before = |cx: Context| async move {
+                    cx.step("before").run(|_| async { Ok(()) }).await?;
+                    cx.sleep(DAY).await.map(|()| 1)
+                };
+                drain(worker(&mill, before)).await.unwrap();
+                mill.resume_run(id, "ann", "").await.unwrap();
+            }
+            ParkCode::ValueUnreadable => {
+                drain(worker(&mill, way)).await.unwrap();
+                mill.edit_step(id, "a", &[1], "ann", "").await.unwrap();
+            }
+            _ => {}
+        }
+        drain(worker(&mill, way)).await.unwrap();
+        let why = parked(&mill, id).await;
+        assert!(why.starts_with(code.code()), "{code:?}: {why}");
+        let why = mill.why(id).await.unwrap();
+        let told = why.gates.iter().find_map(|gate| match gate {
+            Gate::Run { parked, .. } => parked.as_ref(),
+            _ => None,
+        });
+        assert_eq!(told.map(|parked| parked.code), Some(code));
+        mill.cancel_run(id, "ann", "").await.unwrap();
+    }
+}
