@@ -1,6 +1,6 @@
 //! Webhooks: whoever means a job is told of its end by a job, written with that end or not at all.
 
-use tidemill_core::alert::book::Book;
+use tidemill_core::alert::book::{Book, Look};
 use tidemill_core::alert::{Alert, AlertKind};
 use tidemill_core::webhook::sign::{Secrets, SigningSecret};
 use tidemill_core::webhook::{Event, KIND, Message, QUEUE, Tell, Webhook};
@@ -252,7 +252,8 @@ async fn the_book_of_alerts_is_written_by_one_at_a_time(kit: &Kit) {
         since: Some(kit.clock.now()),
     }];
     let (mut one, other) = (Book::default(), Book::default());
-    assert!(one.look(kit.clock.now(), &seen, &seen));
+    let now = kit.clock.now();
+    assert!(one.look(Look { from: now, until: now, seen: &seen, holding: &seen }));
     assert!(!kit.store.set_alert_book(1, &one).await.unwrap(), "there is none yet");
     assert!(kit.store.set_alert_book(0, &one).await.unwrap());
     assert!(!kit.store.set_alert_book(0, &other).await.unwrap(), "there is one by now");

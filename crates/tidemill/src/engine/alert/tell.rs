@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use tidemill_core::Alert;
+use tidemill_core::alert::book::Look;
 use tidemill_core::webhook::alert_delivery;
 use uuid::Uuid;
 
@@ -13,7 +14,7 @@ impl Tidemill {
     /// there are none, that is one look at a small table.
     pub(super) async fn tell_webhooks(
         &self,
-        now: Timestamp,
+        from: Timestamp,
         seen: &[Alert],
         holding: &[Alert],
     ) -> Result<()> {
@@ -24,7 +25,8 @@ impl Tidemill {
             return Ok(());
         }
         let (mut version, mut book) = self.0.store.alert_book().await?;
-        if book.look(now, seen, holding) {
+        let until = self.0.store.now().await?;
+        if book.look(Look { from, until, seen, holding }) {
             if !self.0.store.set_alert_book(version, &book).await? {
                 // Another process has just looked; what it wrote is told by it, or at the next turn.
                 return Ok(());
