@@ -8,6 +8,7 @@ mod commands;
 mod config;
 mod duration;
 mod exit;
+mod file;
 mod lines;
 mod mill;
 mod otlp;

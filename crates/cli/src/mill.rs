@@ -15,11 +15,11 @@ use tidemill::store::{
 };
 use tidemill::{
     Alert, Backfill, CancelAnswer, ComingSlot, CredentialId, CredentialView, DeadFilter, DeadPlace,
-    Delivery, Enqueue, Event, Flow, FlowFilter, FlowHead, FlowId, FlowView, ForkAs, Glance, Grant,
-    History, JobFilter, JobId, JobPage, JobView, KeyCount, Limit, NamedLimit, PastSlot, Payload,
-    PlanAct, PlanId, PlanView, Priority, QueueRules, Ran, Receipt, Recorded, RedriveRule,
-    ReplayPace, ReplayReport, Retried, Rotated, RunActView, RunFilter, RunPage, RunView, Schedule,
-    Secret, Signal, State, Tidemill, Timestamp, WebhookView, Worker,
+    Declared, Delivery, Enqueue, Event, Flow, FlowFilter, FlowHead, FlowId, FlowView, ForkAs,
+    Glance, Grant, History, JobFilter, JobId, JobPage, JobView, KeyCount, Limit, LimitState,
+    PastSlot, Payload, PlanAct, PlanId, PlanView, Priority, QueueRules, Ran, Receipt, Recorded,
+    RedriveRule, ReplayPace, ReplayReport, Retried, Rotated, RunActView, RunFilter, RunPage,
+    RunView, Schedule, Secret, Signal, State, Tidemill, Timestamp, WebhookView, Worker,
 };
 use tidemill_client::{Client, Result};
 
@@ -89,8 +89,8 @@ impl Mill {
         depth(queue: &str) -> DepthView;
         /// Waits until a queue is down at its low watermark.
         until_below(queue: &str, timeout: Duration) -> bool;
-        /// All limits.
-        limits() -> Vec<NamedLimit>;
+        /// All limits, and how they stand.
+        limit_states() -> Vec<LimitState>;
         /// Sets a limit.
         set_limit(queue: &str, name: &str, limit: Option<Limit>) -> ();
         /// Takes a limit away.
@@ -329,6 +329,10 @@ impl Schedules<'_> {
         get(name: &str) -> ScheduleView;
         /// Makes or replaces one.
         set(schedule: Schedule) -> ScheduleView;
+        /// Makes those of an owner exactly these.
+        declare(owner: &str, schedules: Vec<Schedule>) -> Declared;
+        /// What that would do.
+        declare_preview(owner: &str, schedules: Vec<Schedule>) -> Declared;
         /// Deletes one.
         delete(name: &str, owner: &str) -> ();
         /// Lets one rest.

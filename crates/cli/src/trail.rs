@@ -83,6 +83,7 @@ const TABLE: &[(&str, &str)] = &[
     ("queues why", ""),
     ("schedules", ""),
     ("schedules backfill", "schedule"),
+    ("schedules declare", "schedule"),
     ("schedules delete", "schedule"),
     ("schedules history", ""),
     ("schedules list", ""),

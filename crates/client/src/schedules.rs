@@ -5,7 +5,9 @@ use http::header::IF_MATCH;
 use serde::{Deserialize, Serialize};
 use tidemill::store::schedule::Fired;
 use tidemill::store::{FireView, ScheduleView};
-use tidemill::{Backfill, ComingSlot, PastSlot, Ran, Schedule, ScheduleWish, Timestamp};
+use tidemill::{
+    Backfill, ComingSlot, Declaration, Declared, PastSlot, Ran, Schedule, ScheduleWish, Timestamp,
+};
 use tidemill_core::Clock;
 
 use crate::error::Result;
@@ -80,6 +82,38 @@ impl Schedules<'_> {
         let (name, wish) = wish(schedule)?;
         let request = self.0.request(Method::PUT, &path(["schedules", &name])).json(&wish);
         self.0.value(of_version(request, version)).await
+    }
+
+    /// Makes the schedules of this owner exactly these: new ones are made, others changed, those not named any more
+    /// deleted, all or none. Schedules of other owners are not touched, so a service can call it whenever it starts.
+    pub async fn declare(
+        &self,
+        owner: &str,
+        schedules: impl IntoIterator<Item = Schedule>,
+    ) -> Result<Declared> {
+        self.declared(owner, schedules, false).await
+    }
+
+    /// What [`declare`](Self::declare) would do. Checks all of them; changes nothing.
+    pub async fn declare_preview(
+        &self,
+        owner: &str,
+        schedules: impl IntoIterator<Item = Schedule>,
+    ) -> Result<Declared> {
+        self.declared(owner, schedules, true).await
+    }
+
+    async fn declared(
+        &self,
+        owner: &str,
+        schedules: impl IntoIterator<Item = Schedule>,
+        dry_run: bool,
+    ) -> Result<Declared> {
+        let own = |schedule: Schedule| wish(schedule.owner(owner));
+        let schedules = schedules.into_iter().map(own).collect::<Result<_>>()?;
+        let path = path(["owners", owner, "schedules"]);
+        let request = self.0.request(Method::PUT, &path);
+        self.0.value(request.json(&Declaration { schedules, dry_run })).await
     }
 
     /// Deletes a schedule, and its history. Jobs it has made stay.

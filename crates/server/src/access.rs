@@ -79,6 +79,7 @@ const TABLE: &[(&str, &str, Need)] = &[
     ("GET", "/v1/schedules/{name}", Need::Act(Act::Look)),
     ("PUT", "/v1/schedules/{name}", Need::Act(Act::Operate)),
     ("DELETE", "/v1/schedules/{name}", Need::Act(Act::Operate)),
+    ("PUT", "/v1/owners/{owner}/schedules", Need::Act(Act::Operate)),
     ("POST", "/v1/schedules/{name}/pause", Need::Act(Act::Operate)),
     ("POST", "/v1/schedules/{name}/resume", Need::Act(Act::Operate)),
     ("POST", "/v1/schedules/{name}/run", Need::Act(Act::Operate)),

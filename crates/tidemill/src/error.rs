@@ -257,6 +257,14 @@ pub enum Error {
         /// Which schedule.
         name: String,
     },
+    /// One of the schedules of a declaration is refused.
+    #[error("the schedule {name:?}: {error}")]
+    InSchedule {
+        /// Which schedule.
+        name: String,
+        /// Why.
+        error: Box<Self>,
+    },
     /// A live credential has this name.
     #[error("there is a live credential {name:?}; revoke it first, or choose another name")]
     CredentialTaken {
@@ -386,6 +394,7 @@ impl Error {
             Self::ScheduleUnknown { .. } => "schedule_unknown",
             Self::ScheduleOwned { .. } => "schedule_owned",
             Self::ScheduleTwice { .. } => "schedule_twice",
+            Self::InSchedule { error, .. } => error.code(),
             Self::CredentialTaken { .. } => "credential_taken",
             Self::CredentialUnknown { .. } => "credential_unknown",
             Self::WebhookUnknown { .. } => "webhook_unknown",

@@ -1,9 +1,10 @@
 //! `tidemill limits`: what may run at once, how often something may start, and what is spared while it is unwell.
 
-use tidemill::{Breaker, Lacking, Limit, NamedLimit, Per, Rate};
+use comfy_table::{Cell, CellAlignment};
+use tidemill::{Breaker, Lacking, Limit, LimitState, NamedLimit, Per, Rate, Timestamp};
 
 use crate::app::App;
-use crate::duration::{Span, short};
+use crate::duration::{Span, relative, short};
 use crate::exit::{Exit, Outcome};
 use crate::output;
 
@@ -16,7 +17,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// List the limits that have a name (the default)
+    /// List the limits that have a name, and how they stand (the default)
     List,
     /// Set a limit by its name, in every process from then on
     Set(Set),
@@ -97,7 +98,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
 
 async fn list(app: &App) -> Outcome {
     let mill = app.open_existing().await?;
-    let limits = mill.limits().await?;
+    let (now, limits) = (mill.now().await?, mill.limit_states().await?);
     mill.close().await;
     if app.json {
         limits.iter().for_each(output::json);
@@ -107,10 +108,22 @@ async fn list(app: &App) -> Outcome {
         eprintln!("there are no limits; `tidemill limits set NAME --concurrency 5` makes one");
         return Ok(Exit::Ok);
     }
-    let mut table = output::table(&["LIMIT", "QUEUES", "KIND", "LETS PASS"]);
-    for NamedLimit { name, queue, limit } in &limits {
-        let kind = limit.kind.clone().unwrap_or_else(|| "any".to_owned());
-        table.add_row(vec![name.clone(), queue.clone(), kind, said(limit)]);
+    let headers = ["LIMIT", "QUEUES", "KIND", "LETS PASS", "INSIDE", "HELD", "STATE"];
+    let mut table = output::table(&headers);
+    for state in &limits {
+        let NamedLimit { name, queue, limit } = &state.limit;
+        let kind = limit.kind.as_deref().unwrap_or("any");
+        // One that counts by tenant or key has many insides.
+        let inside = state.inside.map_or_else(|| "-".to_owned(), |jobs| jobs.to_string());
+        table.add_row([
+            Cell::new(name),
+            Cell::new(queue),
+            Cell::new(kind),
+            Cell::new(said(limit)),
+            Cell::new(inside).set_alignment(CellAlignment::Right),
+            output::number(state.held),
+            Cell::new(stands(state, now)),
+        ]);
     }
     output::show(&table);
     Ok(Exit::Ok)
@@ -134,6 +147,17 @@ impl Set {
                 open_ms: ms(open),
             }),
         }
+    }
+}
+
+/// Whether anybody may pass, in a few words.
+fn stands(state: &LimitState, now: Timestamp) -> String {
+    let opens = state.shut_until.filter(|until| *until > now).map(|until| relative(until, now));
+    match (opens, state.is_broken) {
+        (Some(opens), true) => format!("broken; a job probes it {opens}"),
+        (Some(opens), false) => format!("rests; opens {opens}"),
+        (None, true) => "broken; a job probes it".to_owned(),
+        (None, false) => "open".to_owned(),
     }
 }
 

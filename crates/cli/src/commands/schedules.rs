@@ -4,6 +4,7 @@
 //! deletes it. It refuses to change or delete what belongs to another owner.
 
 mod act;
+mod declare;
 mod history;
 mod list;
 mod preview;
@@ -31,6 +32,8 @@ enum Verb {
     },
     /// Set a schedule by its name: make it, or change it
     Set(Box<set::Args>),
+    /// Make the schedules of an owner exactly those of a file
+    Declare(declare::Args),
     /// Delete a schedule and its history; jobs it has made stay
     Delete(act::Delete),
     /// Let a schedule rest
@@ -62,6 +65,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         Verb::List(args) => list::run(app, args).await,
         Verb::Show { name } => show::run(app, &name).await,
         Verb::Set(args) => set::run(app, *args).await,
+        Verb::Declare(args) => declare::run(app, &args).await,
         Verb::Delete(args) => act::delete(app, &args).await,
         Verb::Pause { name } => act::pause(app, &name).await,
         Verb::Resume { name } => act::resume(app, &name).await,

@@ -101,6 +101,15 @@ fn schedules(pair: &mut Pair) {
     pair.run(&["schedules", "list"]);
     pair.run(&["schedules", "delete", "nightly", "--owner", "somebody"]).code(5);
     pair.run(&["schedules", "delete", "nightly"]);
+    let wanted = r#"{"schedules": {"hourly": {"every": "1h", "job": {"kind": "ping"}}}}"#;
+    let declare = ["schedules", "declare", "ops", "-"];
+    pair.run_with(&[&declare[..], &["--dry-run"]].concat(), wanted).says("hourly");
+    pair.run_with(&declare, wanted).says("made");
+    pair.run_with(&declare, wanted).says("unchanged");
+    pair.run_with(&declare, r#"{"schedules": {"x": {"cron": "x", "job": {"kind": "k"}}}}"#).code(2);
+    pair.run_with(&declare, "{}").code(2);
+    pair.run_with(&["schedules", "declare", "others", "-"], wanted).code(5);
+    pair.run_with(&declare, r#"{"schedules": {}}"#).says("deleted");
     let set = ["schedules", "set", "keyed", "report", "--cron", "@yearly", "--spread", "1h"];
     pair.run(&[&set[..], &["--spread-keys", "a,b"]].concat());
     pair.run(&["schedules", "preview", "keyed", "-n", "2"]);

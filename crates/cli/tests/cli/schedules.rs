@@ -36,6 +36,21 @@ fn life(mill: &Mill) {
         .says("schedule_owned");
     mill.run(&["schedules", "delete", "nightly"]).ok();
     mill.run(&["schedules", "show", "nightly"]).code(3).says("schedule_unknown");
+
+    let wanted = mill.file("schedules.json");
+    let one = r#"{"schedules":{"hourly":{"every":"1h","job":{"kind":"ping"}}}}"#;
+    std::fs::write(&wanted, one).unwrap();
+    let declare = ["schedules", "declare", "billing", &wanted];
+    let dry = [&declare[..], &["--dry-run"]].concat();
+    mill.run(&dry).ok().says("hourly").says("make").says("nothing was written");
+    assert!(mill.rows(&["schedules", "list", "--json"]).is_empty());
+    assert_eq!(mill.json(&[&declare[..], &["--json"]].concat())["made"][0], "hourly");
+    mill.run(&declare).ok().says("unchanged").says("0 changes");
+    mill.run(&["schedules", "declare", "other", &wanted]).code(5).says("schedule_owned");
+    let twice = r#"{"schedules":{"a":{"every":"1h","job":{"kind":"k"}},"a":{"every":"2h","job":{"kind":"k"}}}}"#;
+    std::fs::write(&wanted, twice).unwrap();
+    mill.run(&declare).code(2).says("schedule_twice");
+    assert_eq!(mill.rows(&["schedules", "list", "--json"])[0]["name"], "hourly");
 }
 
 #[test]

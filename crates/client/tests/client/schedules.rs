@@ -47,6 +47,13 @@ async fn every_wish_of_a_schedule_arrives(kit: Kit) {
     assert_eq!(client.preview("a/b", 2).await.unwrap(), mill.preview("a/b", 2).await.unwrap());
     let error = client.delete("a/b", "somebody").await.unwrap_err();
     assert_eq!(error.code(), "schedule_owned");
+    let declared = client.declare("ops", [Schedule::every("e", hour, job())]).await.unwrap();
+    assert_eq!((declared.made, declared.deleted), (vec!["e".to_owned()], vec!["a/b".to_owned()]));
+    let own = mill.declare_preview("ops", [Schedule::every("e", hour, job())]).await.unwrap();
+    assert_eq!(own.unchanged, ["e"], "what arrives is what the engine makes of it");
+    let back = schedules().into_iter().take(1);
+    let would = client.declare_preview("ops", back.clone()).await.unwrap();
+    assert_eq!(would, client.declare("ops", back).await.unwrap());
     client.delete("a/b", "ops").await.unwrap();
     assert_eq!(client.get("a/b").await.unwrap_err().code(), "schedule_unknown");
     kit.close().await;

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tidemill::store::schedule::Fired;
 use tidemill::store::{FireView, ScheduleView};
-use tidemill::{Backfill, ComingSlot, PastSlot, Ran, ScheduleWish};
+use tidemill::{Backfill, ComingSlot, Declaration, Declared, PastSlot, Ran, ScheduleWish};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -31,6 +31,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(routes!(list))
         .routes(routes!(show, set, delete))
+        .routes(routes!(declare))
         .routes(routes!(pause))
         .routes(routes!(resume))
         .routes(routes!(run))
@@ -135,17 +136,57 @@ async fn set(
 ) -> Answer<Tagged> {
     caller.check_wish(&mut wish.job)?;
     wish.owner.get_or_insert_with(|| OWNER.to_owned());
-    let known = match app.mill.schedules().get(&name).await {
-        Err(tidemill::Error::ScheduleUnknown { .. }) => None,
-        known => Some(known?),
-    };
-    if known.is_some_and(|known| !sees(&caller, &known)) {
-        let detail =
-            format!("{name:?} is the name of a schedule that {:?} does not reach", caller.name());
-        return Err(Refusal::new(StatusCode::FORBIDDEN, "queue_refused", detail));
-    }
+    check_name(&app, &caller, &name).await?;
     let view = app.mill.schedules().set_of(wish.named(&name)?, version(&headers)?).await?;
     Ok((etag::of(&view.version), Json(view)))
+}
+
+/// Refuses a name under which there is a schedule that the caller may not know of.
+async fn check_name(app: &App, caller: &Caller, name: &str) -> Answer<()> {
+    match app.mill.schedules().get(name).await {
+        Err(tidemill::Error::ScheduleUnknown { .. }) => Ok(()),
+        known => check_reach(caller, &[known?]),
+    }
+}
+
+/// Refuses to touch schedules that the caller may not know of.
+fn check_reach(caller: &Caller, known: &[ScheduleView]) -> Answer<()> {
+    let Some(hidden) = known.iter().find(|view| !sees(caller, view)) else { return Ok(()) };
+    let (name, caller) = (&hidden.definition.name, caller.name());
+    let detail = format!("{name:?} is the name of a schedule that {caller:?} does not reach");
+    Err(Refusal::new(StatusCode::FORBIDDEN, "queue_refused", detail))
+}
+
+/// Makes the schedules of an owner exactly these: new ones are made, others changed, those not named any more deleted,
+/// all or none. Schedules of other owners are not touched, so a service can send it with every deploy.
+///
+/// With `dry_run` it says what would change, and changes nothing.
+#[utoipa::path(put, path = "/v1/owners/{owner}/schedules", operation_id = "declare_schedules", tag = "schedules",
+    params(("owner" = String, Path)),
+    request_body(content = Declaration, example = json!({
+        "schedules": { "nightly": { "cron": "30 2 * * *", "job": { "kind": "report" } } },
+    })),
+    responses((status = 200, body = Declared)))]
+async fn declare(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(owner): Named<String>,
+    Body(mut wanted): Body<Declaration>,
+) -> Answer<Json<Declared>> {
+    for (name, wish) in &mut wanted.schedules {
+        caller.check_wish(&mut wish.job)?;
+        if caller.is_limited() {
+            check_name(&app, &caller, name).await?;
+        }
+    }
+    let (schedules, dry_run) = (app.mill.schedules(), wanted.dry_run);
+    check_reach(&caller, &schedules.list(Some(&owner)).await?)?;
+    let wanted = wanted.of(&owner)?;
+    Ok(Json(if dry_run {
+        schedules.declare_preview(&owner, wanted).await?
+    } else {
+        schedules.declare(&owner, wanted).await?
+    }))
 }
 
 fn version(headers: &HeaderMap) -> Answer<Option<i64>> {

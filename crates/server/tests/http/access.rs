@@ -88,6 +88,7 @@ const OPERATE: &[&str] = &[
     "pause_queue",
     "resume_queue",
     "set_schedule",
+    "declare_schedules",
     "delete_schedule",
     "pause_schedule",
     "resume_schedule",

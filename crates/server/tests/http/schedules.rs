@@ -11,6 +11,8 @@ over_both_stores!(
     pages_of_schedules_follow_each_other,
     what_is_wrong_with_a_schedule_is_named,
     a_schedule_of_another_tenant_is_not_there,
+    the_schedules_of_an_owner_are_declared_whole,
+    nobody_declares_what_is_not_theirs,
 );
 
 fn nightly(kind: &str) -> Value {
@@ -132,5 +134,65 @@ async fn a_schedule_of_another_tenant_is_not_there(kit: Kit) {
     kit.ask(&other, Method::PUT, path, nightly("k")).await.refused(403, "queue_refused", "s");
     let seen = kit.ask(&other, Method::GET, "/v1/schedules", json!({})).await.is(200).body;
     assert_eq!(seen["schedules"], json!([]));
+    kit.close().await;
+}
+
+async fn the_schedules_of_an_owner_are_declared_whole(kit: Kit) {
+    let path = "/v1/owners/billing%20team/schedules";
+    let declare = async |body: Value| kit.send(Method::PUT, path, &[], body).await;
+    kit.send(Method::PUT, "/v1/schedules/alone", &[], nightly("a")).await.is(200);
+    let two = |b: &str| json!({ "a": nightly("a"), "b": nightly(b) });
+    let dry = json!({ "schedules": two("b"), "dry_run": true });
+    assert_eq!(declare(dry).await.is(200).body["made"], json!(["a", "b"]));
+    kit.get("/v1/schedules/a").await.is(404);
+    let declared = declare(json!({ "schedules": two("b") })).await.is(200).body;
+    assert_eq!((&declared["made"], &declared["deleted"]), (&json!(["a", "b"]), &json!([])));
+    assert_eq!(kit.get("/v1/schedules/b").await.is(200).body["owner"], "billing team");
+    let tag = kit.get("/v1/schedules/a").await.is(200).header("etag").to_owned();
+    let declared = declare(json!({ "schedules": two("c") })).await.is(200).body;
+    assert_eq!((&declared["unchanged"], &declared["changed"]), (&json!(["a"]), &json!(["b"])));
+    assert_eq!(kit.get("/v1/schedules/a").await.is(200).header("etag"), tag);
+
+    // One that is wrong spoils all, and is named.
+    let wrong = json!({ "z": nightly("z"), "bad": { "cron": "x", "job": { "kind": "k" } } });
+    let told = declare(json!({ "schedules": wrong })).await;
+    told.refused(400, "schedule_cron_invalid", "\"bad\"");
+    let taken = declare(json!({ "schedules": { "z": nightly("z"), "alone": nightly("a") } })).await;
+    taken.refused(400, "schedule_owned", "alone");
+    let mut other = nightly("z");
+    other["owner"] = "ops".into();
+    let told = declare(json!({ "schedules": { "z": other } })).await;
+    told.refused(400, "wish_contradiction", "ops");
+    declare(json!({})).await.refused(400, "request_invalid", "schedules");
+    declare(json!({ "schedules": [] })).await.refused(400, "request_invalid", "by name");
+    declare(json!({ "schedules": {}, "dry": true })).await.refused(400, "request_invalid", "dry");
+    kit.get("/v1/schedules/z").await.is(404);
+
+    let declared = declare(json!({ "schedules": { "b": nightly("c") } })).await.is(200).body;
+    assert_eq!((&declared["unchanged"], &declared["deleted"]), (&json!(["b"]), &json!(["a"])));
+    kit.get("/v1/schedules/a").await.is(404);
+    kit.get("/v1/schedules/alone").await.is(200);
+    assert_eq!(declare(json!({ "schedules": {} })).await.is(200).body["deleted"], json!(["b"]));
+    kit.close().await;
+}
+
+async fn nobody_declares_what_is_not_theirs(kit: Kit) {
+    let kit = kit.closed().await;
+    let of = |tenant: &str| Grant { tenant: Some(tenant.into()), ..Grant::new(Role::Operator) };
+    let acme = kit.credential("acme", of("acme")).await;
+    let other = kit.credential("other", of("other")).await;
+    let path = "/v1/owners/billing/schedules";
+    let body = json!({ "schedules": { "s": nightly("k") } });
+    kit.ask(&acme, Method::PUT, path, body.clone()).await.is(200);
+    let told = kit.ask(&other, Method::PUT, path, json!({ "schedules": {} })).await;
+    told.refused(403, "queue_refused", "s");
+    let told = kit.ask(&other, Method::PUT, "/v1/owners/mine/schedules", body).await;
+    told.refused(403, "queue_refused", "s");
+    let mut foreign = nightly("k");
+    foreign["job"]["tenant"] = "other".into();
+    let body = json!({ "schedules": { "t": foreign } });
+    assert_eq!(kit.ask(&acme, Method::PUT, path, body).await.status, 403);
+    let kept = kit.ask(&acme, Method::GET, "/v1/schedules/s", json!({})).await.is(200).body;
+    assert_eq!(kept["job"]["tenant"], "acme");
     kit.close().await;
 }

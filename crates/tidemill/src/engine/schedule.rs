@@ -4,14 +4,14 @@
 //! themselves are fired by `services/schedule`.
 
 pub mod ask;
+pub mod declare;
 pub mod json;
 pub mod new;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use tidemill_core::Error as Invalid;
 use tidemill_core::schedule::Definition;
 use tidemill_core::schedule::slot::Slots;
-use tidemill_core::{Error as Invalid, limit, name};
 use tidemill_store::schedule::{NextAt, ScheduleChange, Which};
 use tidemill_store::{FireView, ScheduleView};
 
@@ -29,19 +29,6 @@ const PAGE_MAX: usize = 1000;
 /// The schedules of a store; see [`Tidemill::schedules`].
 #[derive(Debug, Clone)]
 pub struct Schedules<'a>(pub(super) &'a Tidemill);
-
-/// What a declaration came to.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Declared {
-    /// New ones.
-    pub made: Vec<String>,
-    /// Those that are different now.
-    pub changed: Vec<String>,
-    /// Those that were so already.
-    pub unchanged: Vec<String>,
-    /// Those of this owner that were not declared any more.
-    pub deleted: Vec<String>,
-}
 
 impl Tidemill {
     /// The schedules.
@@ -88,68 +75,6 @@ impl Schedules<'_> {
             }
         }
         Err(busy(&name))
-    }
-
-    /// Makes the schedules of this owner exactly these: new ones are made, others changed, those not
-    /// named any more deleted, all or none. Schedules of other owners are not touched, so a service
-    /// can call it whenever it starts.
-    pub async fn declare(
-        &self,
-        owner: &str,
-        schedules: impl IntoIterator<Item = Schedule>,
-    ) -> Result<Declared> {
-        name::check("owner", owner, limit::NAME_BYTES_MAX)?;
-        self.0.know_rules().await;
-        let wanted: Vec<_> = schedules
-            .into_iter()
-            .map(|schedule| self.checked(schedule.owner(owner)))
-            .collect::<Result<_>>()?;
-        let mut names: Vec<_> = wanted.iter().map(|(definition, _)| &definition.name).collect();
-        names.sort_unstable();
-        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Error::ScheduleTwice { name: pair[0].clone() });
-        }
-        for _ in 0..LOOKS_MAX {
-            let Some((changes, declared)) = self.declaration(owner, &wanted).await? else {
-                continue;
-            };
-            if changes.is_empty() || self.change("declare_schedules", changes).await? {
-                return Ok(declared);
-            }
-        }
-        Err(busy(owner))
-    }
-
-    /// What makes the schedules of this owner these. `None`: some of them owed slots, and they have changed.
-    async fn declaration(
-        &self,
-        owner: &str,
-        wanted: &[(Definition, Slots)],
-    ) -> Result<Option<(Vec<ScheduleChange>, Declared)>> {
-        let now = self.0.now().await?;
-        let (mut changes, mut declared, mut owing) = (Vec::new(), Declared::default(), Vec::new());
-        for (definition, slots) in wanted {
-            let known = self.find(&definition.name).await?;
-            let change = change(definition, slots, known.as_ref(), now)?;
-            let list = match (&change, known.is_some()) {
-                (None, _) => &mut declared.unchanged,
-                (Some(_), true) => &mut declared.changed,
-                (Some(_), false) => &mut declared.made,
-            };
-            list.push(definition.name.clone());
-            owing
-                .extend(known.filter(|view| change.as_ref().is_some_and(|to| owes(view, to, now))));
-            changes.extend(change);
-        }
-        for view in self.list(Some(owner)).await? {
-            let name = view.definition.name;
-            if !wanted.iter().any(|(definition, _)| definition.name == name) {
-                declared.deleted.push(name.clone());
-                changes.push(ScheduleChange::Delete { name, version: view.version });
-            }
-        }
-        let has_changed = self.pay(owing, now).await?;
-        Ok((!has_changed).then_some((changes, declared)))
     }
 
     /// Fires what schedules owe by the rules they have, as their policies for missed slots say. Whether it did, or

@@ -4,9 +4,10 @@ use serde_json::json;
 use tidemill::FlowId;
 use tokio::io::BufReader;
 
-use super::{act, lines, start};
+use super::{act, lines};
 use crate::app::App;
 use crate::exit::{Exit, Outcome};
+use crate::file;
 use crate::lines::Lines;
 use crate::output::{self, count};
 
@@ -34,7 +35,7 @@ pub struct Discard {
 
 /// Adds jobs to it.
 pub async fn add(app: &App, args: Add) -> Outcome {
-    let mut lines = Lines::new(BufReader::new(start::open(&args.file).await?));
+    let mut lines = Lines::new(BufReader::new(file::open(&args.file).await?));
     let mill = app.open_existing().await?;
     let building = mill.building(args.id);
     let added = lines::add(&mill, &building, &format!("{}-", args.part), &mut lines).await;

@@ -3,17 +3,15 @@
 
 use serde_json::json;
 use tidemill::{Flow, Tidemill};
-use tokio::io::{AsyncRead, AsyncReadExt, BufReader};
+use tokio::io::BufReader;
 
 use super::lines;
 use crate::app::App;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{Exit, Outcome};
+use crate::file;
 use crate::lines::Lines;
 use crate::mill::Mill;
 use crate::output::{self, count};
-
-/// A file that is larger holds no flow that would be taken.
-const FILE_BYTES_MAX: u64 = 1 << 30;
 
 const AFTER_HELP: &str = r#"Example:
   echo '{"name":"signup","steps":[
@@ -49,7 +47,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     if args.lines {
         return run_lines(app, args).await;
     }
-    let flow = Flow::from_json(&read(&args.file).await?)?;
+    let flow = Flow::from_json(&file::read(&args.file).await?)?;
     if args.check {
         Tidemill::open("sqlite::memory:").await?.check_flow(flow)?;
         return Ok(well_formed(app));
@@ -77,7 +75,7 @@ fn well_formed(app: &App) -> Exit {
 }
 
 async fn run_lines(app: &App, args: Args) -> Outcome {
-    let mut lines = Lines::new(BufReader::new(open(&args.file).await?));
+    let mut lines = Lines::new(BufReader::new(file::open(&args.file).await?));
     let flow = lines::flow(&mut lines).await?;
     if args.check {
         // In memory, all of it is done.
@@ -102,23 +100,4 @@ async fn run_lines(app: &App, args: Args) -> Outcome {
         eprintln!("{word}: {} added", count(jobs, "job was", "jobs were"));
     }
     Ok(Exit::Ok)
-}
-
-async fn read(file: &str) -> Outcome<String> {
-    let mut text = String::new();
-    let bytes = open(file).await?.take(FILE_BYTES_MAX).read_to_string(&mut text).await;
-    bytes.map_err(|error| Failure::usage(format!("{file:?} cannot be read: {error}")))?;
-    Ok(text)
-}
-
-/// The file, or stdin.
-pub async fn open(file: &str) -> Outcome<Box<dyn AsyncRead + Unpin>> {
-    if file == "-" {
-        return Ok(Box::new(tokio::io::stdin()));
-    }
-    let open = tokio::fs::File::open(file).await;
-    let open = open.map_err(|error| {
-        Failure::new(Exit::Usage, "usage", format!("{file:?} cannot be read: {error}"))
-    })?;
-    Ok(Box::new(open))
 }
