@@ -17,6 +17,7 @@ over_both_stores!(
     bytes_that_are_no_text_are_refused,
     heads_that_are_too_large_are_refused,
     strangers_are_refused,
+    times_beyond_all_databases_are_times,
 );
 
 async fn wishes_that_cannot_be_are_refused(kit: Kit) {
@@ -236,4 +237,38 @@ async fn an_address_that_others_reach_is_not_listened_on_unless_they_say_who_the
     let known = Settings { listen, access: Access::Credentials, ..settings() };
     Server::start(mill.clone(), known).await.unwrap().stop().await;
     mill.close().await;
+}
+
+async fn times_beyond_all_databases_are_times(kit: Kit) {
+    // The calendar of requests begins before that of any database, and ends after it would matter.
+    let (first, last) = ("-009999-01-02T01:59:59Z", "9999-12-30T22:00:00Z");
+    for range in [(first, last), (first, first), (last, last)] {
+        let (from, until) = range;
+        let dead = json!({ "died_from": from, "died_until": until });
+        for path in ["dead", "dead/groups", "dead/sample"] {
+            kit.get(&format!("/v1/{path}?died_from={from}&died_until={until}")).await.is(200);
+        }
+        kit.get(&format!("/v1/audit?since={from}&until={until}")).await.is(200);
+        let plan = json!({ "act": "archive", "filter": dead });
+        kit.post("/v1/dead/plans", plan).await.is_below(500);
+        let times =
+            json!({ "starts": from, "ends": until, "every": "24h", "job": { "kind": "k" } });
+        kit.send(Method::PUT, "/v1/schedules/s", &[], times.clone()).await.is_below(500);
+        kit.post("/v1/schedule-preview", times).await.is_below(500);
+        let daily = json!({ "every": "24h", "job": { "kind": "k" } });
+        kit.send(Method::PUT, "/v1/schedules/daily", &[], daily).await.is(200);
+        for dry_run in [true, false] {
+            let range = json!({ "from": from, "to": until, "dry_run": dry_run });
+            kit.post("/v1/schedules/daily/backfill", range).await.is_below(500);
+        }
+        for at in [from, until] {
+            let once = json!({ "at": at, "job": { "kind": "k" } });
+            kit.send(Method::PUT, "/v1/schedules/once", &[], once).await.is_below(500);
+            kit.post("/v1/jobs", json!({ "kind": "k", "run_at": at })).await.is_below(500);
+            let jobs = kit.post("/v1/jobs", json!({ "kind": "k" })).await.is_below(500).body;
+            let path = format!("/v1/jobs/{}", jobs["id"].as_str().unwrap());
+            kit.send(Method::PATCH, &path, &[], json!({ "run_at": at })).await.is_below(500);
+        }
+    }
+    kit.close().await;
 }

@@ -190,6 +190,13 @@ impl Told {
         self
     }
 
+    /// Taken or refused, and no fault of the server's.
+    #[track_caller]
+    pub fn is_below(self, status: u16) -> Self {
+        assert!(self.status < status, "{self:?}");
+        self
+    }
+
     /// A problem document of this status and code, whose detail says this.
     #[track_caller]
     pub fn refused(self, status: u16, code: &str, says: &str) -> Self {

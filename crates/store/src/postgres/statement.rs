@@ -41,6 +41,10 @@ pub(crate) struct At(pub Timestamp);
 /// Postgres counts from the year 2000.
 const EPOCH_US: i64 = 946_684_800_000_000;
 
+/// It knows no time before 4714-11-24 BC, counted from its epoch; ours goes back further. Nothing that is kept is so
+/// old, and a filter that begins there means everything.
+const FIRST_US: i64 = -211_813_488_000_000_000;
+
 impl<'a> FromSql<'a> for At {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
         let since_2000_us = i64::from_be_bytes(raw.try_into()?);
@@ -55,7 +59,8 @@ impl ToSql for At {
         _: &Type,
         out: &mut BytesMut,
     ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
-        out.extend_from_slice(&(self.0.as_microsecond() - EPOCH_US).to_be_bytes());
+        let since_2000_us = (self.0.as_microsecond() - EPOCH_US).max(FIRST_US);
+        out.extend_from_slice(&since_2000_us.to_be_bytes());
         Ok(IsNull::No)
     }
     accepts!(TIMESTAMPTZ);
