@@ -9,6 +9,7 @@ mod client {
     mod away;
     mod dead;
     mod doorman;
+    mod flows;
     mod jobs;
     mod keys;
     mod queues;

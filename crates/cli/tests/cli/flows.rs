@@ -1,6 +1,10 @@
 //! Flows from the shell: started from JSON, drawn, followed, waited for, called off, tried again.
 
+use std::io::Write;
+use std::process::Stdio;
+
 use tidemill_testkit::Process;
+use tidemill_testkit::eventually::until;
 
 use crate::mill::{Mill, PATIENCE, stop};
 
@@ -202,4 +206,57 @@ fn an_unknown_flow_is_not_found() {
         mill.run(&["flows", verb, id]).code(3).says("flow_unknown");
     }
     mill.run(&["flows", "show", "nonsense"]).code(2);
+}
+
+/// A flow of lines: its first line, and one job on each of the others.
+fn campaign(id: &str, jobs: std::ops::Range<u32>) -> String {
+    let head = format!(
+        r#"{{"id":"{id}","name":"campaign","steps":[{{"name":"mail","jobs":[]}},{{"name":"report","kind":"report","after":["mail"]}}]}}"#
+    );
+    let job = |n| format!(r#"{{"step":"mail","kind":"mail","payload":{n}}}"#);
+    let lines: Vec<_> = std::iter::once(head).chain(jobs.map(job)).collect();
+    lines.join("\n") + "\n"
+}
+
+/// One that is killed between two parts has started nothing; the same lines again add what is missing, once.
+fn killed_between_parts(mill: &Mill) {
+    let id = "01980000-0000-7000-8000-0000000000aa";
+    let start = ["flows", "start", "--lines", "-"];
+    let mut command = mill.command(&start);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut sender = command.spawn().unwrap();
+    // More than a part, and the end does not come.
+    let mut pipe = sender.stdin.take().unwrap();
+    pipe.write_all(campaign(id, 0..1500).as_bytes()).unwrap();
+    let building = ["flows", "list", "--state", "building", "--json"];
+    let has_part = || mill.rows(&building).first().filter(|row| row["jobs"] == 1001).map(drop);
+    until(PATIENCE, has_part).expect("a part was added");
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+    drop(pipe);
+    // A worker takes a job that came later, and none of these.
+    let worker = mill.work(&["--exec", "cat", "--kind", "mail"]);
+    let later = mill.enqueue(&["mail", "9999"]);
+    mill.run(&["jobs", "wait", &later, "--timeout", "30s"]).ok();
+    stop(worker);
+    let rows = mill.rows(&building);
+    assert_eq!((&rows[0]["jobs"], &rows[0]["done"]), (&1001.into(), &0.into()), "{rows:?}");
+
+    let whole = campaign(id, 0..2500);
+    for _ in 0..2 {
+        let told = mill.run_with(&start, &whole).ok();
+        assert_eq!(told.stdout.trim(), id);
+    }
+    let shown = mill.json(&["flows", "show", id, "--json"]);
+    assert_eq!((&shown["state"], &shown["jobs"]), (&"running".into(), &2501.into()));
+}
+
+#[test]
+fn a_sender_that_is_killed_between_parts_goes_on_on_sqlite() {
+    killed_between_parts(&Mill::sqlite());
+}
+
+#[test]
+fn a_sender_that_is_killed_between_parts_goes_on_on_postgres() {
+    killed_between_parts(&Mill::postgres());
 }
