@@ -129,6 +129,7 @@ fn known(code: &str) -> (Exit, Option<&'static str>) {
         | "idempotency_key_reused"
         | "run_finished"
         | "run_not_now"
+        | "schedule_overlap"
         | "update_refused"
         | "job_not_now"
         | "plan_expired"

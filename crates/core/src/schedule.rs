@@ -18,12 +18,12 @@ use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::job::unique::{OnDuplicate, Scope, UniqueKey};
+use crate::job::unique::UniqueKey;
 use crate::job::{DEFAULT_QUEUE, Due, NewJob, Options, Priority};
 use crate::limit::{Limits, NAME_BYTES_MAX};
 use crate::payload::Payload;
 use crate::{JobId, clock, name};
-pub use occasion::{Occasion, slot_of};
+pub use occasion::{Occasion, schedule_of_key, slot_of};
 use slot::Slots;
 
 /// The longest name of a schedule: its jobs bear it in a tag.
@@ -437,16 +437,6 @@ impl Definition {
         let time =
             |d: &Self| (d.rule.clone(), d.zone.clone(), d.start_at, d.end_at, d.except.clone());
         time(self) == time(other)
-    }
-
-    /// The key by which jobs of this schedule exclude each other.
-    fn exclusive_key(&self) -> UniqueKey {
-        UniqueKey {
-            key: UniqueKey::given("tidemill.schedule", &self.name),
-            scope: Scope::Unfinished,
-            on_duplicate: OnDuplicate::RunOnceMore,
-            force: false,
-        }
     }
 
     /// When the job of a slot is due: the slot, its jitter, and its place in the window.

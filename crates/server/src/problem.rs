@@ -121,9 +121,8 @@ fn status_of(code: &str) -> Option<StatusCode> {
         // What is named in a request and not known makes it wrong; what it is about and is not known is not there.
         "word_unknown" | "kind_unknown" | "schedule_zone_unknown" => StatusCode::BAD_REQUEST,
         code if code.ends_with("_unknown") => StatusCode::NOT_FOUND,
-        "lease_lost" | "worker_lost" | "run_finished" | "plan_expired" | "encryption_off" => {
-            StatusCode::CONFLICT
-        }
+        "lease_lost" | "worker_lost" | "run_finished" | "schedule_overlap" | "plan_expired"
+        | "encryption_off" => StatusCode::CONFLICT,
         code if code.ends_with("_not_now") => StatusCode::CONFLICT,
         code if code.ends_with("_timeout") => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::BAD_REQUEST,

@@ -5,7 +5,7 @@ mod wire;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tidemill_core::schedule::due::MissedSlots;
-use tidemill_core::schedule::{Definition, Overlap};
+use tidemill_core::schedule::{Definition, Overlap, schedule_of_key};
 use tidemill_core::{JobId, NewJob};
 
 use crate::error::{Error, Result};
@@ -159,8 +159,15 @@ impl What {
     }
 
     /// What became of a slot whose jobs were answered so.
-    pub(crate) fn of(receipts: &[Receipt]) -> Self {
-        if receipts.iter().any(Receipt::is_new) { Self::Fired } else { Self::Joined }
+    pub(crate) fn of(receipts: &[Receipt], slot: &SlotJobs, overlap: Overlap) -> Self {
+        let key = slot.jobs.first().and_then(|job| job.unique.as_ref());
+        let is_of_schedule = key.is_some_and(|unique| schedule_of_key(&unique.key).is_some());
+        match overlap {
+            _ if receipts.iter().any(Receipt::is_new) => Self::Fired,
+            // Not the job before, but one that was replayed has not finished.
+            Overlap::Skip if is_of_schedule => Self::Skipped,
+            _ => Self::Joined,
+        }
     }
 }
 

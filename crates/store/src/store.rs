@@ -119,7 +119,7 @@ pub trait Store:
     /// Where a job stands in the line of its queue and key, while others are before it.
     async fn line(&self, id: JobId) -> Result<Option<LineView>>;
 
-    /// The job that holds the unique key of one that is kept for when it has finished.
+    /// The job that holds the unique key of one that is kept for when it has finished, or of one that had it before.
     async fn key_holder(&self, id: JobId) -> Result<Option<JobId>>;
 
     /// The queues in which these jobs are: those that were diverted are elsewhere than they asked for. Jobs that are

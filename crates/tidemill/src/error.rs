@@ -122,6 +122,20 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// Another job of its schedule has not finished, and they never run at once.
+    #[error(
+        "the job {id} is of the schedule {schedule:?}, whose jobs do not run at once, and {} has not finished; let it go \
+         again when that one has, or cancel that one first",
+        .holder.map_or_else(|| "another".to_owned(), |holder| holder.to_string())
+    )]
+    ScheduleOverlap {
+        /// Which job.
+        id: JobId,
+        /// Its schedule.
+        schedule: String,
+        /// Who has not finished, unless it has meanwhile.
+        holder: Option<JobId>,
+    },
     /// The run stands where this cannot be done.
     #[error("the run {id} does not allow that now: {why}")]
     RunNotNow {
@@ -392,6 +406,7 @@ impl Error {
             Self::PlanNotNow { .. } => "plan_not_now",
             Self::PlanTooLarge { .. } => "plan_too_large",
             Self::ScheduleUnknown { .. } => "schedule_unknown",
+            Self::ScheduleOverlap { .. } => "schedule_overlap",
             Self::ScheduleOwned { .. } => "schedule_owned",
             Self::ScheduleTwice { .. } => "schedule_twice",
             Self::InSchedule { error, .. } => error.code(),

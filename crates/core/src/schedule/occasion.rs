@@ -4,8 +4,9 @@
 
 use jiff::Timestamp;
 
-use super::Definition;
+use super::{Definition, Overlap};
 use crate::id::JobId;
+use crate::job::unique::{OnDuplicate, Scope, UniqueKey};
 use crate::job::{Due, NewJob, Options};
 
 /// What a schedule makes jobs for.
@@ -70,13 +71,34 @@ impl Definition {
         if let Some(key) = key {
             job.key = Some(key.to_owned());
         }
-        if self.overlap.is_exclusive() {
+        // One that skips may have a unique key of its own, which says more than that of its schedule.
+        if self.overlap != Overlap::Allow && job.unique.is_none() {
             job.unique = Some(self.exclusive_key());
         }
         job.options.tags.push(format!("schedule:{}", self.name));
         job.options.tags.extend(slot.map(|slot| format!("{SLOT_TAG}{slot}")));
         job
     }
+}
+
+impl Definition {
+    /// The key by which jobs of this schedule exclude each other, also when one of them is replayed.
+    pub(super) fn exclusive_key(&self) -> UniqueKey {
+        let on_duplicate = match self.overlap {
+            Overlap::Skip => OnDuplicate::Reject,
+            _ => OnDuplicate::RunOnceMore,
+        };
+        let key = UniqueKey::given(KEY_KIND, &self.name);
+        UniqueKey { key, scope: Scope::Unfinished, on_duplicate, force: false }
+    }
+}
+
+/// What stands in place of a kind in the unique keys of schedules; `tidemill.replay` knows it, too.
+const KEY_KIND: &str = "tidemill.schedule";
+
+/// The schedule whose jobs exclude each other by this unique key, if it is such a key.
+pub fn schedule_of_key(unique_key: &str) -> Option<&str> {
+    unique_key.strip_prefix(KEY_KIND)?.strip_prefix('=')
 }
 
 const SLOT_TAG: &str = "slot:";
@@ -121,6 +143,18 @@ mod tests {
         let again = every.jobs_of(Occasion::Again { asked_at: made_at, slot });
         assert_ne!(first[0].id, again[0].id);
         assert_eq!(slot_of(&again[0].options), Some(slot));
+    }
+
+    #[test]
+    fn jobs_that_exclude_each_other_bear_the_key_of_their_schedule() {
+        for (overlap, excludes) in Overlap::ALL.into_iter().zip([false, true, true, true]) {
+            let every = Definition { overlap, ..Definition::new("s=t", Rule::EveryMs(60_000)) };
+            let unique = every.jobs_of(Occasion::RunNow).remove(0).unique;
+            assert_eq!(unique.is_some(), excludes, "{overlap:?}");
+            let schedule = unique.as_ref().and_then(|unique| schedule_of_key(&unique.key));
+            assert_eq!(schedule, excludes.then_some("s=t"));
+        }
+        assert_eq!(schedule_of_key("tidemill.schedules=s"), None);
     }
 
     #[test]

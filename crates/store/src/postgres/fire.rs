@@ -160,7 +160,7 @@ async fn fire_slot(
     done.queues.extend(slot.jobs.iter().map(|job| job.queue.clone()));
     let jobs = receipts.iter().filter(|receipt| receipt.is_new()).count() as u32;
     let job = receipts.first().map(Receipt::id);
-    Ok(Fired { slot: slot.slot, what: What::of(&receipts), job, jobs })
+    Ok(Fired { slot: slot.slot, what: What::of(&receipts, slot, ask.overlap), job, jobs })
 }
 
 /// Enqueues in this transaction.

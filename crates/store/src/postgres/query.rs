@@ -57,7 +57,7 @@ pub(crate) async fn queues_of(db: &Db, ids: &[JobId]) -> Result<HashMap<JobId, S
     Ok(rows.iter().map(|row| (JobId(row.get(0)), row.get(1))).collect())
 }
 
-/// Who holds the unique key that a job is kept for.
+/// Who holds the unique key that a job is kept for, or had when it finished.
 pub(crate) async fn key_holder(db: &Db, id: JobId) -> Result<Option<JobId>> {
     let rows = db.read(&KEY_HOLDER, &[&id.0]).await?;
     Ok(rows.first().map(|row| JobId(row.get(0))))

@@ -9,7 +9,7 @@ use tidemill_core::flow::Arrival;
 use tidemill_core::{Failure, Job, JobId, Payload};
 
 use crate::error::Result;
-use crate::sqlite::finish::take_back;
+use crate::sqlite::finish::{is_excluded, take_back};
 use crate::sqlite::lines;
 use crate::sqlite::ready::{self, Waiting};
 use crate::sqlite::rows::job_id;
@@ -94,6 +94,11 @@ pub(super) fn revive(
         return Ok(false);
     }
     if is_undone(conn, id)? {
+        return Ok(false);
+    }
+    if let Some(body) = ready::body(conn, id)?
+        && is_excluded(conn, &body.job)?
+    {
         return Ok(false);
     }
     let mut revive = conn.prepare_cached(include_str!("sql/delete_dead_outcome.sql"))?;

@@ -5,6 +5,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 use tidemill_core::flow::Arrival;
+use tidemill_core::schedule::schedule_of_key;
 use tidemill_core::{Job, JobId, State, Token, WorkerId};
 
 use crate::error::Result;
@@ -76,6 +77,15 @@ fn let_go(turn: &mut Turn<'_>, id: JobId, key: &str) -> Result<()> {
     }
     conn.prepare_cached(include_str!("sql/release_unique_key.sql"))?.execute([key])?;
     Ok(())
+}
+
+/// Whether a job may not run now, because another of its schedule has not finished and they exclude each other.
+pub(super) fn is_excluded(conn: &Connection, job: &Job) -> Result<bool> {
+    let key = job.unique_key.as_deref().filter(|key| schedule_of_key(key).is_some());
+    let Some(key) = key else { return Ok(false) };
+    let mut select = conn.prepare_cached(include_str!("sql/select_unique_key.sql"))?;
+    let holder = select.query_one([key], |row| job_id(row, 0)).optional()?;
+    Ok(holder.is_some_and(|holder| holder != job.id))
 }
 
 /// Takes the key of a job that runs anew, unless another job has it by now.

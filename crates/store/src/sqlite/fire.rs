@@ -87,7 +87,7 @@ fn fire_slot(
     let receipts = enqueue(turn, &slot.jobs)?;
     let jobs = receipts.iter().filter(|receipt| receipt.is_new()).count() as u32;
     let job = receipts.first().map(crate::request::Receipt::id);
-    Ok(Fired { slot: slot.slot, what: What::of(&receipts), job, jobs })
+    Ok(Fired { slot: slot.slot, what: What::of(&receipts, slot, ask.overlap), job, jobs })
 }
 
 fn write(turn: &Turn<'_>, ask: &FireRequest, fired: &Fired) -> Result<()> {

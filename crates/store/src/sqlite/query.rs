@@ -45,7 +45,7 @@ pub(super) fn queues_of(conn: &Connection, ids: &[JobId]) -> Result<HashMap<JobI
     Ok(queues)
 }
 
-/// Who holds the unique key that a job is kept for.
+/// Who holds the unique key that a job is kept for, or had when it finished.
 pub(super) fn key_holder(conn: &Connection, id: JobId) -> Result<Option<JobId>> {
     let mut select = conn.prepare_cached(include_str!("sql/select_key_holder.sql"))?;
     Ok(select.query_one([id.0.as_bytes()], |row| job_id(row, 0)).optional()?)

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tidemill_core::schedule::due::MissedSlots;
 use tidemill_core::schedule::{Definition, Occasion, Overlap, Rule};
-use tidemill_core::{JobId, Payload, State};
+use tidemill_core::{JobId, Payload, Settlement, State, WorkerId};
 use tidemill_store::schedule::{
     Advance, FireAnswer, FireRequest, Fired, HISTORY_MAX, How, NextAt, ScheduleChange, SlotJobs,
     What, Which,
 };
 use tidemill_store::{Hint, ScheduleView, Settled, Store};
 
-use super::kit::{HOUR, Kit, SECOND, done, hears, ids};
+use super::kit::{HOUR, Kit, SECOND, dead, done, hears, ids};
 
 over_both_stores!(
     a_schedule_is_shown_as_it_was_set,
@@ -30,6 +30,7 @@ over_both_stores!(
     skip_passes_over_while_the_job_before_is_unfinished,
     queue_one_keeps_one_for_afterwards,
     cancel_previous_calls_off_and_waits_for_the_end,
+    a_job_that_is_replayed_excludes_others_of_its_schedule,
     a_run_that_was_asked_for_leaves_the_slots_alone,
     a_backfill_leaves_alone_what_has_fired_unless_asked_again,
     missed_slots_are_one_entry,
@@ -381,6 +382,56 @@ async fn cancel_previous_calls_off_and_waits_for_the_end(kit: &Kit) {
     kit.settle(worker, &claim, super::kit::cancelled("told to")).await;
     let claim = kit.take_one(worker).await;
     assert_eq!(Some(claim.jobs[0].job.id), four.job);
+}
+
+/// Fires, claims and settles a slot of `s` with this end; answers its job.
+async fn ended(kit: &Kit, worker: WorkerId, how: Settlement) -> JobId {
+    let fired = next(kit).await;
+    let claim = kit.take_one(worker).await;
+    assert_eq!((fired.what, fired.job), (What::Fired, Some(ids(&claim)[0])));
+    assert_eq!(kit.settle(worker, &claim, how).await, Settled::Accepted);
+    ids(&claim)[0]
+}
+
+async fn a_job_that_is_replayed_excludes_others_of_its_schedule(kit: &Kit) {
+    for overlap in [Overlap::Skip, Overlap::QueueOne, Overlap::CancelPrevious] {
+        overlapping(kit, overlap).await;
+        let worker = kit.worker().await;
+        fire(kit, "s").await;
+        let claim = kit.take_one(worker).await;
+        kit.settle(worker, &claim, done()).await;
+        let one = ended(kit, worker, dead("x")).await;
+        let two = ended(kit, worker, dead("x")).await;
+        let replay = async |ids: &[JobId]| kit.store.dead_replay(ids, "ada", None).await.unwrap();
+
+        let three = next(kit).await.job.unwrap();
+        let claim = kit.take_one(worker).await;
+        assert_eq!(replay(&[one, two]).await, [], "{overlap:?}: another runs");
+        assert_eq!(kit.state(one).await, State::Dead);
+        assert_eq!(kit.store.key_holder(one).await.unwrap(), Some(three));
+        kit.settle(worker, &claim, done()).await;
+        assert_eq!(kit.store.key_holder(one).await.unwrap(), None);
+        assert_eq!(replay(&[one, two]).await.len(), 1, "{overlap:?}: not both");
+        let claim = kit.take_one(worker).await;
+
+        // It counts as the job before, although one that was made later has ended.
+        let slot = next(kit).await;
+        match overlap {
+            Overlap::Skip => assert_eq!(slot.what, What::Skipped),
+            _ => assert_eq!(kit.state(slot.job.unwrap()).await, State::Blocked, "{overlap:?}"),
+        }
+        assert!(ids(&kit.take(worker, 9).await).is_empty(), "{overlap:?}: never two at once");
+        kit.settle(worker, &claim, done()).await;
+        if overlap != Overlap::Skip {
+            kit.run_to(slot.job.unwrap(), done()).await;
+        }
+        assert_eq!(replay(&[one, two]).await.len(), 1, "{overlap:?}: its turn has come");
+        let claim = kit.take_one(worker).await;
+        kit.settle(worker, &claim, done()).await;
+        let seen = view(kit, "s").await;
+        let delete = ScheduleChange::Delete { name: "s".into(), version: seen.version };
+        assert!(kit.store.change_schedules(vec![delete]).await.unwrap());
+    }
 }
 
 fn asked(view: &ScheduleView, how: How, slots: &[Timestamp]) -> FireRequest {

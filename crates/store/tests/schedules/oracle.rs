@@ -102,10 +102,12 @@ impl Oracle {
                 _ => {}
             }
         }
-        if overlap.is_some_and(Overlap::is_exclusive) {
+        if let Some(overlap) = overlap.filter(|overlap| *overlap != Overlap::Allow) {
             let key = &mut self.keys[name];
             match (key.holder, key.next) {
                 (None, _) => key.holder = Some(id),
+                // A job of an earlier schedule of this name.
+                (Some(_), _) if overlap == Overlap::Skip => return What::Skipped,
                 (Some(holder), None) if self.jobs[&holder] == Place::Running => key.next = Some(id),
                 _ => return What::Joined,
             }

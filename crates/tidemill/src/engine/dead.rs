@@ -5,8 +5,9 @@ pub mod replay;
 
 use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
 use tidemill_core::job::outcome::clean;
+use tidemill_core::schedule::schedule_of_key;
 use tidemill_core::{Error as Invalid, JobId, Payload, State, limit, name};
-use tidemill_store::{DeadGroup, DeadLetter};
+use tidemill_store::{DeadGroup, DeadLetter, JobView};
 
 use crate::engine::Tidemill;
 use crate::engine::dead::replay::{ReplayPace, ReplayReport};
@@ -79,22 +80,27 @@ impl Dead<'_> {
     }
 
     /// Replays one dead letter, with another payload if given. `false` when it was not dead. A run that is undone, or
-    /// has something to be undone, is refused ([`Error::RunNotNow`](crate::Error::RunNotNow)).
+    /// has something to be undone, is refused ([`Error::RunNotNow`](crate::Error::RunNotNow)), and so is a job of a schedule
+    /// whose jobs do not run at once, while another has not finished
+    /// ([`Error::ScheduleOverlap`](crate::Error::ScheduleOverlap)).
     pub async fn replay_one(&self, id: JobId, by: &str, payload: Option<&str>) -> Result<bool> {
         let limits = &self.0.0.limits;
         payload.map_or(Ok(()), |payload| self.0.check_whole(payload))?;
         let payload = payload.map(|text| Payload::parse(text, limits)).transpose()?;
         let replayed = verb("replay", 1, self.0.0.store.dead_replay(&[id], by, payload)).await?;
         if replayed.is_empty() {
-            self.check_undone(id).await?;
+            let view = self.0.job(id).await?;
+            if let Some(view) = view.filter(|view| view.state == State::Dead) {
+                self.check_undone(id).await?;
+                self.check_overlap(&view).await?;
+            }
         }
         Ok(!replayed.is_empty())
     }
 
     /// Refuses a dead run that cannot go on, since what it did is undone.
     async fn check_undone(&self, id: JobId) -> Result<()> {
-        let is_dead = self.0.job(id).await?.is_some_and(|view| view.state == State::Dead);
-        let Some(run) = self.0.run(id).await?.filter(|_| is_dead) else { return Ok(()) };
+        let Some(run) = self.0.run(id).await? else { return Ok(()) };
         let why = if run.undone {
             "what it did is undone; enqueue it anew instead"
         } else {
@@ -103,8 +109,18 @@ impl Dead<'_> {
         Err(Error::RunNotNow { id, why: why.to_owned() })
     }
 
+    /// Refuses a dead job of a schedule whose jobs do not run at once.
+    async fn check_overlap(&self, view: &JobView) -> Result<()> {
+        let Some(schedule) = view.job.unique_key.as_deref().and_then(schedule_of_key) else {
+            return Ok(());
+        };
+        let (id, schedule) = (view.job.id, schedule.to_owned());
+        let holder = self.0.0.store.key_holder(id).await?;
+        Err(Error::ScheduleOverlap { id, schedule, holder })
+    }
+
     /// Replays these at once, at most a thousand; answers those that were dead. Runs that are undone, or have something
-    /// to be undone, stay dead.
+    /// to be undone, stay dead, and so do jobs of a schedule that would run beside another of it.
     pub async fn replay_these(&self, ids: &[JobId], by: &str) -> Result<Vec<JobId>> {
         Ok(verb("replay", ids.len(), self.0.0.store.dead_replay(ids, by, None)).await?)
     }

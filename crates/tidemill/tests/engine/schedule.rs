@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tidemill::store::schedule::{How, What};
 use tidemill::testing::{drain, tend};
 use tidemill::{
-    Backfill, Enqueue, JobFilter, Missed, Overlap, Schedule, State, Tidemill, Unique, slot_of,
+    Backfill, Enqueue, Fail, JobFilter, Missed, Overlap, Schedule, State, Tidemill, Unique, slot_of,
 };
 use tidemill_testkit::eventually::eventually;
 
@@ -26,6 +26,7 @@ over_both_stores!(
     bad_schedules_are_refused_and_not_set,
     a_pause_is_not_caught_up,
     a_run_now_makes_a_job_and_keeps_the_policy,
+    a_dead_job_is_not_let_go_beside_another_of_its_schedule,
     each_key_is_told_its_own_time,
     one_whose_slots_are_all_excepted_never_fires,
     a_backfill_fires_what_its_preview_shows,
@@ -379,6 +380,27 @@ async fn one_whose_slots_are_all_excepted_never_fires(kit: Kit) {
     assert!(code(daily(&["2026-01-02"])).await.is_ok());
     let over = daily(&[]).ends(at("2026-01-01T00:00:00Z"));
     assert_eq!(code(over).await.unwrap_err(), "schedule_over");
+}
+
+async fn a_dead_job_is_not_let_go_beside_another_of_its_schedule(kit: Kit) {
+    let mill = at_noon(&kit).await;
+    mill.schedules().set(hourly("s").overlap(Overlap::QueueOne)).await.unwrap();
+    let run = async || mill.schedules().run_now("s").await.unwrap().job.unwrap();
+    let first = run().await;
+    let failing = |_: Echo, _| async { Err::<String, _>(Fail::permanent("no")) };
+    drain(mill.worker().handle(failing)).await.unwrap();
+    let second = run().await;
+    for error in [
+        mill.retry(first, "ada", None).await.map(drop).unwrap_err(),
+        mill.dead().replay_one(first, "ada", None).await.map(drop).unwrap_err(),
+    ] {
+        assert_eq!(error.code(), "schedule_overlap");
+        assert!(error.to_string().contains(&second.to_string()), "{error}");
+    }
+    assert_eq!(mill.job(first).await.unwrap().unwrap().state, State::Dead);
+    mill.cancel(second, "enough").await.unwrap();
+    assert!(mill.dead().replay_one(first, "ada", None).await.unwrap());
+    assert_eq!(mill.schedules().run_now("s").await.unwrap().what, What::Joined);
 }
 
 async fn a_backfill_fires_what_its_preview_shows(kit: Kit) {

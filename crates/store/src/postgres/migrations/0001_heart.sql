@@ -633,7 +633,7 @@ end $$;
 
 -- Sends dead letters on their way again, with all attempts unspent, and notes it. Answers those that were dead. One
 -- that blocks its line is still its first; one that did not goes to the end of its line. What a saga has turned back from
--- stays dead: only its undos can be sent again.
+-- stays dead: only its undos can be sent again. So does a job of a schedule, while another that excludes it is unfinished.
 create function tidemill.replay(ids uuid[], by_whom text, payload json, at timestamptz)
 returns table (id uuid, queue text) language plpgsql as $$
 declare
@@ -664,6 +664,11 @@ begin
     where j.id = any (replay.ids) and j.unique_key is not null
     order by j.unique_key collate "C", j.id
     on conflict (key) do nothing;
+    -- Jobs of a schedule that exclude each other: one whose key another has stays dead.
+    replay.ids := array(
+        select j.id from tidemill.job j
+        where j.id = any (replay.ids) and (j.unique_key is null or not starts_with(j.unique_key, 'tidemill.schedule=')
+            or exists (select from tidemill.unique_key u where u.key = j.unique_key and u.id = j.id)));
     perform tidemill.lock_lines_of(replay.ids);
     for body in select j.* from tidemill.job j where j.id = any (replay.ids) order by j.unique_key, j.id loop
         -- The attempt that killed it stays known: whoever undoes it later must know that it may have taken effect.
