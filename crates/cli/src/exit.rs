@@ -145,6 +145,10 @@ fn known(code: &str) -> (Exit, Option<&'static str>) {
         "wait_timeout" => {
             (Exit::Timeout, Some("`tidemill queues` shows whether a worker knows its kind"))
         }
+        "mailbox_full" => (
+            Exit::Unavailable,
+            Some("`tidemill workflows show` shows what the run waits for instead"),
+        ),
         "job_not_done" | "output_unreadable" => (Exit::Failed, None),
         "schema_older" => (Exit::Unavailable, Some("run `tidemill migrate` with the same --store")),
         "store_unavailable" => {

@@ -210,6 +210,11 @@ fn not_taken(error: Error) -> tidemill::Error {
 fn told(error: Error) -> StoreError {
     let unavailable = |reason| StoreError::Unavailable { reason, unknown: true };
     match &error {
+        // The server has the keys. What it says of one names it in quotes, and nothing else.
+        Error::Refused { problem, .. } if problem.code == "encryption_key_missing" => {
+            let key = problem.detail.split('"').nth(1).unwrap_or_default();
+            StoreError::KeyMissing { key: key.to_owned() }
+        }
         Error::Refused { problem, .. }
             if matches!(problem.status, 401 | 408 | 429 | 500..)
                 || problem.code == "worker_lost" =>

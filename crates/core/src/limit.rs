@@ -20,6 +20,10 @@ pub struct Limits {
     pub stream_chunk_bytes_max: usize,
     /// Size of all chunks of one job's stream that are kept. Defaults to 16 MiB.
     pub stream_bytes_max: u64,
+    /// Signals to one run that nobody has taken. Defaults to 10,000.
+    pub mailbox_signals_max: u64,
+    /// Size of all signals to one run that nobody has taken, as they are kept. Defaults to 64 MiB.
+    pub mailbox_bytes_max: u64,
 }
 
 impl Default for Limits {
@@ -32,6 +36,8 @@ impl Default for Limits {
             due_years_max: 20,
             stream_chunk_bytes_max: 64 * 1024,
             stream_bytes_max: 16 * 1024 * 1024,
+            mailbox_signals_max: 10_000,
+            mailbox_bytes_max: 64 * 1024 * 1024,
         }
     }
 }

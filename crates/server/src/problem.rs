@@ -109,7 +109,7 @@ impl From<tidemill::Error> for Refusal {
 fn status_of(code: &str) -> Option<StatusCode> {
     Some(match code {
         "payload_too_large" | "batch_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
-        "queue_full" => StatusCode::TOO_MANY_REQUESTS,
+        "queue_full" | "mailbox_full" => StatusCode::TOO_MANY_REQUESTS,
         "idempotency_key_reused" => StatusCode::UNPROCESSABLE_ENTITY,
         "rule_changed" | "job_changed" | "schedule_changed" => StatusCode::PRECONDITION_FAILED,
         "store_unavailable" | "store_busy" | "store_disk_full" | "store_disk_failed"
@@ -173,6 +173,7 @@ mod tests {
             ("schedule_zone_unknown", 400),
             ("schedule_changed", 412),
             ("queue_full", 429),
+            ("mailbox_full", 429),
             ("payload_too_large", 413),
             ("store_unavailable", 503),
             ("rule_changed", 412),

@@ -83,7 +83,7 @@ use crate::request::{
     Settled, WorkerCard,
 };
 use crate::run::{
-    Append, EntryRow, Reply, RunActView, RunAnswer, RunFilter, RunOrder, RunView, Runs, Seal,
+    Append, EntryRow, Reply, Room, RunActView, RunAnswer, RunFilter, RunOrder, RunView, Runs, Seal,
     Signal, SignalAnswer,
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
@@ -319,8 +319,9 @@ impl Runs for Postgres {
         &self,
         start: Option<NewJob>,
         signals: Vec<Signal>,
+        room: Room,
     ) -> Result<(Option<Receipt>, Vec<SignalAnswer>)> {
-        runs::signal(&self.shared, start, signals).await
+        runs::signal(&self.shared, start, signals, room).await
     }
 
     async fn reply(&self, job: JobId, sent: &str) -> Result<Reply> {

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use tidemill_core::workflow::{
     ActWord, Amend, ChildEnd, Ending, Entry, Forked, Mail, Parked, Waits, fork,
 };
-use tidemill_core::{JobId, NewJob, OnDuplicate, Payload, State, Token, UniqueKey, WorkerId};
+use tidemill_core::{
+    JobId, Limits, NewJob, OnDuplicate, Payload, State, Token, UniqueKey, WorkerId,
+};
 
 use crate::error::{Error, Result};
 use crate::request::Receipt;
@@ -90,6 +92,11 @@ impl RunWrites {
         self.children.iter().any(|child| child.unique.is_some())
     }
 
+    /// Whether the row of the run itself is changed, which is locked for that.
+    pub(crate) fn changes_run(&self) -> bool {
+        self.owes || self.state.is_some() || self.entries.iter().any(|(_, e)| heard(e).is_some())
+    }
+
     /// Whether nothing is to be written beside the run and its journal.
     pub fn is_lone(&self) -> bool {
         self.values.is_empty()
@@ -99,6 +106,21 @@ impl RunWrites {
             && self.renewal.is_none()
             && self.object.is_none()
     }
+}
+
+/// The number of the piece of mail that an entry has taken, if it has. Most have not, and are not read for that.
+pub(crate) fn heard(entry: &str) -> Option<i64> {
+    #[derive(Deserialize)]
+    struct Signalled {
+        number: i64,
+    }
+    #[derive(Deserialize)]
+    struct Taken {
+        signalled: Signalled,
+    }
+    let is_taken = entry.starts_with(r#"{"signalled":"#);
+    let taken: Option<Taken> = is_taken.then(|| serde_json::from_str(entry).ok()).flatten();
+    taken.map(|taken| taken.signalled.number)
 }
 
 /// A write to the journal of a run.
@@ -156,6 +178,29 @@ pub enum SignalAnswer {
     Finished,
     /// There is no such job.
     Unknown,
+    /// Its mailbox has no room for it; nothing was kept.
+    Full,
+}
+
+/// How many signals that nobody has taken a mailbox has room for, and of how many bytes together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Signals.
+    pub signals_max: u64,
+    /// Their bytes, as they are kept.
+    pub bytes_max: u64,
+}
+
+impl From<&Limits> for Room {
+    fn from(limits: &Limits) -> Self {
+        Self { signals_max: limits.mailbox_signals_max, bytes_max: limits.mailbox_bytes_max }
+    }
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self::from(&Limits::default())
+    }
 }
 
 /// What became of a message that asked for an answer.
@@ -426,6 +471,9 @@ pub struct RunView {
     pub journal_entries_max: Option<u32>,
     /// What it did is being undone, or is, by the flow of the same id.
     pub undone: bool,
+    /// How many signals nobody has taken.
+    #[serde(default)]
+    pub signals_unread: u64,
 }
 
 /// An entry of a journal.
@@ -482,11 +530,13 @@ pub trait Runs: Send + Sync {
     async fn mail(&self, job: JobId, after: i64) -> Result<Vec<Mail>>;
 
     /// Puts signals into the mailboxes of their runs, in this order, and wakes those that wait for them. `start` is
-    /// enqueued in the same transaction before, as [`Store::enqueue`](crate::Store::enqueue) does, and answered.
+    /// enqueued in the same transaction before, as [`Store::enqueue`](crate::Store::enqueue) does, and answered. One
+    /// for which its mailbox has no room is refused; sent again, one that is there stays so.
     async fn signal(
         &self,
         start: Option<NewJob>,
         signals: Vec<Signal>,
+        room: Room,
     ) -> Result<(Option<Receipt>, Vec<SignalAnswer>)>;
 
     /// What became of the message that was sent to a run under this id.

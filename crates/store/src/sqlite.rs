@@ -84,7 +84,7 @@ use crate::request::{
     Settled, WorkerCard,
 };
 use crate::run::{
-    Append, EntryRow, Reply, RunActView, RunAnswer, RunFilter, RunOrder, RunView, Runs, Seal,
+    Append, EntryRow, Reply, Room, RunActView, RunAnswer, RunFilter, RunOrder, RunView, Runs, Seal,
     Signal, SignalAnswer,
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
@@ -254,8 +254,9 @@ impl Runs for Sqlite {
         &self,
         start: Option<NewJob>,
         signals: Vec<Signal>,
+        room: Room,
     ) -> Result<(Option<Receipt>, Vec<SignalAnswer>)> {
-        self.write(move |turn| runs::signal(turn, start.as_ref(), &signals)).await
+        self.write(move |turn| runs::signal(turn, start.as_ref(), &signals, room)).await
     }
 
     async fn reply(&self, job: JobId, sent: &str) -> Result<Reply> {

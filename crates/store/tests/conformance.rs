@@ -39,6 +39,7 @@ mod conformance {
     mod limits_race;
     mod limits_shared;
     mod limits_turns;
+    mod mailbox;
     mod measure;
     mod migrate;
     mod ordered;

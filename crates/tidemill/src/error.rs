@@ -106,6 +106,19 @@ pub enum Error {
         /// Which run.
         id: JobId,
     },
+    /// The mailbox of the run has no room for another signal.
+    #[error(
+        "the run {id} has not taken the signals it was sent: its mailbox has room for {signals_max}, of {bytes_max} \
+         bytes together"
+    )]
+    MailboxFull {
+        /// Which run.
+        id: JobId,
+        /// How many signals that nobody has taken there may be.
+        signals_max: u64,
+        /// How many bytes they may have together.
+        bytes_max: u64,
+    },
     /// The run refused an update.
     #[error("the run {id} refused it: {reason}")]
     UpdateRefused {
@@ -390,6 +403,7 @@ impl Error {
             Self::OutputUnreadable { .. } => "output_unreadable",
             Self::RunUnknown { .. } => "run_unknown",
             Self::RunFinished { .. } => "run_finished",
+            Self::MailboxFull { .. } => "mailbox_full",
             Self::UpdateRefused { .. } => "update_refused",
             Self::ObjectUnreadable { .. } => "object_unreadable",
             Self::RunNotNow { .. } => "run_not_now",

@@ -50,6 +50,8 @@ pub struct Amendment {
     pub was: Option<Ending>,
     /// Children that the code does not know of any more: they are called off.
     pub orphans: Vec<JobId>,
+    /// Numbers of mail that was taken, and is not any more.
+    pub unheard: Vec<i64>,
 }
 
 /// The word of an act on a run, as it is kept.
@@ -157,10 +159,21 @@ impl Amendment {
         let Some(from) = self.cut else { return self };
         let left = left_of_scopes(journal, from);
         let gone = journal.iter().filter(|(number, _)| *number >= from || left.contains(number));
+        let again = self.add.as_ref().and_then(|(_, entry)| heard(entry));
+        let unheard = gone.clone().filter_map(|(_, entry)| heard(entry));
+        self.unheard = unheard.filter(|number| again != Some(*number)).collect();
         self.orphans = orphans(gone.map(|(_, entry)| entry)).into_iter().collect();
         self.dropped = left.into_iter().collect();
         self.dropped.sort_unstable();
         self
+    }
+}
+
+/// The number of the piece of mail that an entry has taken.
+fn heard(entry: &Entry) -> Option<i64> {
+    match entry {
+        Entry::Signalled { number, .. } | Entry::Passed { number, .. } => Some(*number),
+        _ => None,
     }
 }
 
@@ -376,13 +389,14 @@ mod tests {
             (4, ended("s", "1")),
             (5, ended("c", "1")),
         ];
-        for (to, cut, dropped, orphans) in [
-            ("b", 3, vec![1, 2], vec![child]),
-            ("s", 4, vec![1, 2], vec![child]),
-            ("c", 5, vec![], vec![]),
+        for (to, cut, dropped, orphans, unheard) in [
+            ("b", 3, vec![1, 2], vec![child], vec![3]),
+            ("s", 4, vec![1, 2], vec![child], vec![3]),
+            ("c", 5, vec![], vec![], vec![]),
         ] {
             let reset = Amend::Reset { to: to.into() }.decide(&journal).unwrap();
-            let done = Amendment { cut: Some(cut), dropped, orphans, ..Amendment::default() };
+            let cut = Some(cut);
+            let done = Amendment { cut, dropped, orphans, unheard, ..Amendment::default() };
             assert_eq!(reset, done, "{to}");
         }
         let inside = Amend::Reset { to: "s/go".into() }.decide(&journal).unwrap_err();

@@ -32,6 +32,9 @@ pub enum ParkCode {
     /// An entry of its journal cannot be read, or what stood beside one is gone.
     #[serde(rename = "parked_journal_unreadable")]
     JournalUnreadable,
+    /// What is kept of it is encrypted with a key that its worker does not have.
+    #[serde(rename = "parked_key_missing")]
+    KeyMissing,
     /// Something durable was asked for in the body of a step, or in another task.
     #[serde(rename = "parked_misplaced")]
     Misplaced,
@@ -60,10 +63,11 @@ pub enum ParkCode {
 
 impl ParkCode {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Differs,
         Self::JournalFull,
         Self::JournalUnreadable,
+        Self::KeyMissing,
         Self::Misplaced,
         Self::RenewalRefused,
         Self::SignalUnreadable,
@@ -80,6 +84,7 @@ impl ParkCode {
             Self::Differs => "parked_differs",
             Self::JournalFull => "parked_journal_full",
             Self::JournalUnreadable => "parked_journal_unreadable",
+            Self::KeyMissing => "parked_key_missing",
             Self::Misplaced => "parked_misplaced",
             Self::RenewalRefused => "parked_renewal_refused",
             Self::SignalUnreadable => "parked_signal_unreadable",

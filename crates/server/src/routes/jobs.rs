@@ -397,6 +397,8 @@ struct Message {
     params(("id" = JobId, Path)), request_body = Message, responses(
         (status = 202, description = "It is kept for the run"),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "It has finished"),
+        (status = 429, body = Problem, content_type = "application/problem+json",
+            description = "It has not taken those it was sent before"),
     ))]
 async fn signal(
     State(app): State<Arc<App>>,

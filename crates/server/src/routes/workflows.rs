@@ -277,6 +277,8 @@ struct RunReply {
         (status = 200, body = RunReply),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "It has finished"),
         (status = 422, body = Problem, content_type = "application/problem+json", description = "It refused"),
+        (status = 429, body = Problem, content_type = "application/problem+json",
+            description = "It has not taken those it was sent before"),
         (status = 504, body = Problem, content_type = "application/problem+json", description = "It took too long"),
     ))]
 async fn update(

@@ -9,6 +9,7 @@ use super::kit::{Kit, Told, settings};
 over_both_stores!(
     wishes_that_cannot_be_are_refused,
     bodies_that_are_no_json_are_refused,
+    signals_that_nobody_takes_are_refused_when_there_is_no_room_for_more,
     what_is_not_there_is_told,
     pages_and_cursors_that_cannot_be_are_refused,
     parameters_that_an_operation_does_not_have_are_refused,
@@ -58,6 +59,23 @@ async fn bodies_that_are_no_json_are_refused(kit: Kit) {
     send(json, large.into_bytes()).await.refused(413, "body_too_large", "bytes");
     let deep = format!("{{\"kind\":\"k\",\"payload\":{}{}}}", "[".repeat(2000), "]".repeat(2000));
     send(json, deep.into_bytes()).await.is(400);
+    kit.close().await;
+}
+
+async fn signals_that_nobody_takes_are_refused_when_there_is_no_room_for_more(kit: Kit) {
+    let id = kit.enqueue(json!({ "kind": "deaf", "payload": null })).await;
+    let run = id.parse().unwrap();
+    let large = "x".repeat(1_000_000);
+    let rest = "x".repeat(100_000);
+    for payload in std::iter::repeat_n(&large, 67).chain([&rest]) {
+        kit.mill.signal(run, tidemill::Signal::new("go", payload)).await.unwrap();
+    }
+    let path = format!("/v1/jobs/{id}/signal");
+    let signal = json!({ "name": "go", "payload": "x".repeat(10_000) });
+    kit.post(&path, signal).await.refused(429, "mailbox_full", &id);
+    kit.post(&path, json!({ "name": "go" })).await.is(202);
+    let told = kit.get(&format!("/v1/workflows/{id}")).await.is(200);
+    assert_eq!(told.body["signals_unread"], 69, "{:?}", told.body);
     kit.close().await;
 }
 

@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::keyring::What;
 use crate::request::Receipt;
 use crate::run::{
-    Append, EntryRow, Reply, RunAct, RunActView, RunAnswer, RunFilter, RunOrder, RunView, Runs,
-    Seal, Signal, SignalAnswer,
+    Append, EntryRow, Reply, Room, RunAct, RunActView, RunAnswer, RunFilter, RunOrder, RunView,
+    Runs, Seal, Signal, SignalAnswer,
 };
 use crate::stream::{StreamAnswer, StreamItem, StreamPage, Streams};
 
@@ -73,12 +73,13 @@ passed_on! {
             &self,
             mut start: Option<NewJob>,
             mut signals: Vec<Signal>,
+            room: Room,
         ) -> Result<(Option<Receipt>, Vec<SignalAnswer>)> {
             start.iter_mut().try_for_each(|job| self.keys.hide_job(job))?;
             for Signal { to, payload, .. } in &mut signals {
                 self.keys.hide(What::Run, Some(*to), payload)?;
             }
-            self.inner.signal(start, signals).await
+            self.inner.signal(start, signals, room).await
         }
 
         async fn reply(&self, job: JobId, sent: &str) -> Result<Reply> {

@@ -4,7 +4,7 @@ use tidemill_core::job::outcome::Waiting;
 use tidemill_core::workflow::{Content, Origin, Waits};
 use tidemill_core::{JobId, NewJob, OnDead, Options, Payload, Settlement};
 use tidemill_store::Claim;
-use tidemill_store::run::{Append, Keep, Renewal, Reply, RunWrites, Seal, Signal};
+use tidemill_store::run::{Append, Keep, Renewal, Reply, Room, RunWrites, Seal, Signal};
 
 use super::kit::*;
 
@@ -63,8 +63,8 @@ async fn an_answer_is_given_once_and_kept_with_its_message(kit: &Kit) {
     let id = kit.put(job("k")).await;
     let claim = kit.take(worker, 1).await;
     assert_eq!(kit.store.reply(id, "1").await.unwrap(), Reply::Unknown);
-    kit.store.signal(None, signal(id, "1", Some("1"))).await.unwrap();
-    kit.store.signal(None, signal(id, "2", Some("2"))).await.unwrap();
+    kit.store.signal(None, signal(id, "1", Some("1")), Room::default()).await.unwrap();
+    kit.store.signal(None, signal(id, "2", Some("2")), Room::default()).await.unwrap();
     assert_eq!(kit.store.reply(id, "1").await.unwrap(), Reply::Pending);
     for answer in [r#"{"ok":7}"#, r#"{"ok":8}"#] {
         let answers = vec![(1, answer.to_owned())];
@@ -79,7 +79,7 @@ async fn a_run_that_finished_gives_no_answer(kit: &Kit) {
     let worker = kit.worker().await;
     let id = kit.put(job("k")).await;
     let claim = kit.take(worker, 1).await;
-    kit.store.signal(None, signal(id, "1", Some("1"))).await.unwrap();
+    kit.store.signal(None, signal(id, "1", Some("1")), Room::default()).await.unwrap();
     kit.store.settle(worker, vec![item(&claim, 0, done())]).await.unwrap();
     assert_eq!(kit.store.reply(id, "1").await.unwrap(), Reply::Finished);
 }
@@ -90,7 +90,7 @@ async fn a_renewal_empties_the_journal_and_keeps_the_mail_that_nobody_took(kit: 
     let given = Options { origins, tags: vec!["blue".to_owned()], ..Options::default() };
     let id = kit.put(NewJob { options: given.clone(), ..job("k") }).await;
     for (payload, sent) in [("1", Some("a")), ("2", None), ("3", Some("b")), ("4", None)] {
-        kit.store.signal(None, signal(id, payload, sent)).await.unwrap();
+        kit.store.signal(None, signal(id, payload, sent), Room::default()).await.unwrap();
     }
     let renew = async |taken: Vec<i64>, payload: &str| {
         let claim = kit.take(worker, 1).await;
@@ -106,7 +106,8 @@ async fn a_renewal_empties_the_journal_and_keeps_the_mail_that_nobody_took(kit: 
     renew(vec![1, 2], "\"second\"").await;
     let (journal, run) = kit.store.journal(id).await.unwrap();
     assert!(journal.is_empty());
-    assert_eq!(run.unwrap().version, "v2");
+    let run = run.unwrap();
+    assert_eq!((run.version.as_str(), run.signals_unread), ("v2", 2), "two were taken");
     let view = kit.store.job(id).await.unwrap().unwrap();
     assert_eq!(view.job.payload.as_str(), "\"second\"");
     let wishes = Options { turn: 1, origins: Vec::new(), ..given.clone() };
@@ -121,12 +122,12 @@ async fn a_renewal_empties_the_journal_and_keeps_the_mail_that_nobody_took(kit: 
     };
     assert_eq!(mail().await, ["Taken", "3", "4"]);
     // Its id is known until it continues once more.
-    kit.store.signal(None, signal(id, "9", Some("a"))).await.unwrap();
+    kit.store.signal(None, signal(id, "9", Some("a")), Room::default()).await.unwrap();
     assert_eq!(mail().await, ["Taken", "3", "4"]);
     renew(vec![1, 3], "null").await;
     assert_eq!(kit.store.job(id).await.unwrap().unwrap().job.options.turn, 2);
     assert_eq!(mail().await, ["Taken", "4"]);
-    kit.store.signal(None, signal(id, "9", Some("a"))).await.unwrap();
+    kit.store.signal(None, signal(id, "9", Some("a")), Room::default()).await.unwrap();
     assert_eq!(mail().await, ["Taken", "4", "9"], "numbers go on");
 }
 

@@ -3,7 +3,7 @@
 use tidemill_core::job::outcome::Waiting;
 use tidemill_core::workflow::{Content, Waits};
 use tidemill_core::{JobId, NewJob, Payload, Settlement, State};
-use tidemill_store::run::{Append, RunWrites, Signal, SignalAnswer};
+use tidemill_store::run::{Append, Room, RunWrites, Signal, SignalAnswer};
 use tidemill_store::{Claim, Settled};
 
 use super::kit::*;
@@ -83,9 +83,9 @@ async fn a_run_that_waits_is_woken_by_mail_alone(kit: &Kit) {
     kit.store.settle(worker, vec![item(&claim, 0, waits(2, 0))]).await.unwrap();
     assert_eq!(kit.state(id).await, State::Blocked);
     assert!(kit.take(worker, 1).await.jobs.is_empty());
-    kit.store.signal(None, vec![signal(id, "x", None)]).await.unwrap();
+    kit.store.signal(None, vec![signal(id, "x", None)], Room::default()).await.unwrap();
     assert!(kit.take(worker, 1).await.jobs.is_empty(), "two pieces are of use");
-    kit.store.signal(None, vec![signal(id, "x", None)]).await.unwrap();
+    kit.store.signal(None, vec![signal(id, "x", None)], Room::default()).await.unwrap();
     let claim = kit.take(worker, 1).await;
     assert_eq!((claim.jobs.len(), claim.jobs[0].attempt), (1, 1), "no attempt is spent");
 }
@@ -94,7 +94,7 @@ async fn mail_that_came_before_the_wait_ends_it_at_once(kit: &Kit) {
     let worker = kit.worker().await;
     let id = kit.put(job("k")).await;
     let claim = kit.take(worker, 1).await;
-    kit.store.signal(None, vec![signal(id, "x", None)]).await.unwrap();
+    kit.store.signal(None, vec![signal(id, "x", None)], Room::default()).await.unwrap();
     kit.store.settle(worker, vec![item(&claim, 0, waits(1, 0))]).await.unwrap();
     let claim = kit.take(worker, 1).await;
     assert_eq!(claim.jobs.len(), 1, "it had not read that piece");
@@ -111,10 +111,13 @@ async fn signals_are_numbered_in_their_order_and_sent_once(kit: &Kit) {
         signal(id, "b", None),
         signal(id, "a", Some("1")),
     ];
-    let (_, answers) = kit.store.signal(None, sent).await.unwrap();
+    let (_, answers) = kit.store.signal(None, sent, Room::default()).await.unwrap();
     let kept = SignalAnswer::Kept;
     assert_eq!(answers, [kept, SignalAnswer::Unknown, kept, kept]);
-    kit.store.signal(None, vec![signal(id, "a", Some("1")), signal(id, "c", None)]).await.unwrap();
+    kit.store
+        .signal(None, vec![signal(id, "a", Some("1")), signal(id, "c", None)], Room::default())
+        .await
+        .unwrap();
     let mail = kit.store.mail(id, 0).await.unwrap();
     let names = mail.iter().map(|mail| match &mail.content {
         Content::Signal { name, .. } => (mail.number, name.as_str()),
@@ -216,7 +219,7 @@ async fn a_claim_says_whether_something_is_kept_of_a_run(kit: &Kit) {
 async fn what_is_kept_of_a_run_is_forgotten_with_its_job(kit: &Kit) {
     let worker = kit.worker().await;
     let id = kit.put(job("k")).await;
-    kit.store.signal(None, vec![signal(id, "x", None)]).await.unwrap();
+    kit.store.signal(None, vec![signal(id, "x", None)], Room::default()).await.unwrap();
     let claim = kit.take(worker, 1).await;
     let mut item = item(&claim, 0, done());
     item.run = Some(Box::new(entries([0])));

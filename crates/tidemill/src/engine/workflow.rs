@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidemill_core::workflow::Ending;
-use tidemill_core::{Error as Invalid, JobId, Limits, Payload, name};
-use tidemill_store::run::{Reply, RunFilter, RunView, Signal as Sent, SignalAnswer};
+use tidemill_core::{Error as Invalid, JobId, Limits, NewJob, Payload, name};
+use tidemill_store::run::{Reply, Room, RunFilter, RunView, Signal as Sent, SignalAnswer};
 use tidemill_store::{Hint, Receipt};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -67,11 +67,12 @@ impl Signal {
 }
 
 impl Tidemill {
-    /// Sends a signal to a run. It is kept until the run asks for it, also if the run has not begun.
+    /// Sends a signal to a run. It is kept until the run asks for it, also if the run has not begun. A run takes only
+    /// so many that it has not asked for ([`Limits::mailbox_signals_max`]); then it is refused, `mailbox_full`.
     pub async fn signal(&self, run: JobId, signal: Signal) -> Result<()> {
         let sent = signal.check(run, &self.0.limits)?;
-        let (_, answers) = verb("signal", 1, self.0.store.signal(None, vec![sent])).await?;
-        signalled(run, answers.first())
+        let (_, answers) = verb("signal", 1, self.send(None, sent)).await?;
+        self.signalled(run, answers.first())
     }
 
     /// Enqueues a job and sends it a signal, in one transaction. With a unique key, an existing job that stands for it
@@ -84,10 +85,9 @@ impl Tidemill {
         self.know_rules().await;
         let job = self.checked(job.into())?;
         let (id, sent) = (job.id, signal.check(job.id, &self.0.limits)?);
-        let sending = self.0.store.signal(Some(job), vec![sent]);
-        let (receipt, answers) = verb("signal", 1, sending).await?;
+        let (receipt, answers) = verb("signal", 1, self.send(Some(job), sent)).await?;
         let receipt = receipt.unwrap_or(Receipt::Enqueued { id });
-        signalled(receipt.id(), answers.first())?;
+        self.signalled(receipt.id(), answers.first())?;
         Ok(receipt)
     }
 
@@ -134,6 +134,27 @@ impl Tidemill {
             tokio::select! {
                 () = tokio::time::sleep_until(next_look) => {}
                 () = answered(&mut hints, run) => {}
+            }
+        }
+    }
+
+    fn send(
+        &self,
+        start: Option<NewJob>,
+        sent: Sent,
+    ) -> impl Future<Output = tidemill_store::Result<(Option<Receipt>, Vec<SignalAnswer>)>> {
+        self.0.store.signal(start, vec![sent], Room::from(&self.0.limits))
+    }
+
+    fn signalled(&self, run: JobId, answer: Option<&SignalAnswer>) -> Result<()> {
+        match answer {
+            Some(SignalAnswer::Kept) => Ok(()),
+            Some(SignalAnswer::Finished) => Err(Error::RunFinished { id: run }),
+            Some(SignalAnswer::Unknown) | None => Err(Error::JobUnknown { id: run }),
+            Some(SignalAnswer::Full) => {
+                let Limits { mailbox_signals_max, mailbox_bytes_max, .. } = self.0.limits;
+                let (signals_max, bytes_max) = (mailbox_signals_max, mailbox_bytes_max);
+                Err(Error::MailboxFull { id: run, signals_max, bytes_max })
             }
         }
     }
@@ -185,13 +206,5 @@ async fn answered(hints: &mut Receiver<Hint>, run: JobId) {
             Ok(_) => {}
             Err(RecvError::Closed) => std::future::pending().await,
         }
-    }
-}
-
-fn signalled(run: JobId, answer: Option<&SignalAnswer>) -> Result<()> {
-    match answer {
-        Some(SignalAnswer::Kept) => Ok(()),
-        Some(SignalAnswer::Finished) => Err(Error::RunFinished { id: run }),
-        Some(SignalAnswer::Unknown) | None => Err(Error::JobUnknown { id: run }),
     }
 }

@@ -10,7 +10,8 @@ use tidemill::store::value::{Place, Spot};
 use tidemill::testing::{drain, tend};
 use tidemill::{
     Clock, Context, DeadFilter, Enqueue, Event, Fail, Flow, Job, JobId, KeyCount, Keyring, Payload,
-    Progress, Reach, Rotated, Schedule, Settings, Signal, State, Tidemill, Undo, Unique, Worker,
+    Progress, Reach, Rotated, RunFilter, Schedule, Settings, Signal, State, Tidemill, Undo, Unique,
+    Worker,
 };
 
 use super::kit::{Kit, SOON};
@@ -18,6 +19,7 @@ use super::kit::{Kit, SOON};
 over_both_stores!(
     nothing_that_was_given_stands_in_the_database_and_all_comes_back,
     a_job_whose_key_is_missing_waits_and_runs_when_it_is_brought,
+    a_run_whose_key_is_missing_is_parked_and_goes_on_when_it_is_resumed_with_it,
     what_was_written_before_stays_readable,
     keys_are_changed_through_a_crash_and_the_old_one_is_not_needed_any_more,
     a_walk_in_small_parts_comes_to_the_same_as_one_at_once,
@@ -293,6 +295,43 @@ async fn a_job_whose_key_is_missing_waits_and_runs_when_it_is_brought(kit: Kit) 
     assert_eq!((view.state, view.attempt), (State::Done, 1));
     let attempts = mill.attempts(id).await.unwrap();
     assert!(attempts[0].error.as_ref().unwrap().contains("\"old\""), "{attempts:?}");
+    mill.close().await;
+}
+
+/// Remembers a word, and waits for another.
+async fn remembers(_: Payload, cx: Context) -> Result<Payload, Fail> {
+    let first: String = cx.step("first").run(|_| async { Ok("one".to_owned()) }).await?;
+    let large: String = cx.step("large").run(|_| async { Ok("x".repeat(100_000)) }).await?;
+    let second: String = cx.signal("second").await?;
+    Ok(Payload::trusted(format!("\"{first} {} {second}\"", large.len())))
+}
+
+async fn a_run_whose_key_is_missing_is_parked_and_goes_on_when_it_is_resumed_with_it(kit: Kit) {
+    let worker =
+        |mill: &Tidemill| mill.worker().handle_raw("remembers", Settings::default(), remembers);
+    // Its payload is plain: only what comes after is found to be encrypted, in its journal or in its mail.
+    let (plain, mill) = (open(&kit, &[]).await, open(&kit, &[OLD]).await);
+    for (begins, tells) in [(&mill, &plain), (&plain, &mill)] {
+        let id = plain.enqueue(Enqueue::raw("remembers", "null")).await.unwrap().id();
+        drain(worker(begins)).await.unwrap();
+        tells.signal(id, Signal::new("second", "two")).await.unwrap();
+        for _ in 0..2 {
+            drain(worker(&plain)).await.unwrap();
+            let runs = plain.runs(&RunFilter::default()).await.unwrap();
+            let parked = runs[0].parked.as_ref().unwrap();
+            assert_eq!(runs[0].job, id);
+            assert_eq!(parked.code.code(), "parked_key_missing", "{parked}");
+            assert!(parked.why.contains("the key \"old\""), "{parked}");
+            // Resumed without the key, it comes to the same.
+            plain.resume_run(id, "ann", "").await.unwrap();
+        }
+        drain(worker(&mill)).await.unwrap();
+        let view = mill.job(id).await.unwrap().unwrap();
+        assert_eq!((view.state, view.attempt), (State::Done, 1), "no attempt was spent");
+        assert_eq!(output(&mill, id).await, "\"one 100000 two\"");
+        assert_eq!(mill.run(id).await.unwrap().unwrap().parked, None);
+    }
+    plain.close().await;
     mill.close().await;
 }
 

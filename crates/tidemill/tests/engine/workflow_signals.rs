@@ -1,8 +1,14 @@
-//! Signals that the code cannot read: an operator passes them over, or corrects them, and the run goes on.
+//! Signals that the code cannot read: an operator passes them over, or corrects them, and the run goes on. Signals that
+//! nobody takes: so many, and no more.
+
+use std::time::Duration;
 
 use tidemill::core::workflow::{ActWord, Ending};
 use tidemill::testing::drain;
-use tidemill::{Context, Enqueue, Fail, JobId, Payload, Settings, Signal, State, Tidemill, Worker};
+use tidemill::{
+    Clock, Context, Enqueue, Fail, JobId, Limits, Payload, Settings, Signal, State, Tidemill,
+    Worker,
+};
 
 use super::kit::Kit;
 
@@ -11,6 +17,7 @@ over_both_stores!(
     a_signal_of_the_wrong_type_is_corrected,
     a_signal_that_was_passed_over_stays_so_in_a_scope_a_replay_and_a_next_turn,
     of_a_signal_nothing_else_can_be_said,
+    a_run_keeps_so_many_signals_that_it_has_not_taken_in_every_turn,
 );
 
 /// Adds up two numbers that it is told.
@@ -115,6 +122,40 @@ async fn a_signal_that_was_passed_over_stays_so_in_a_scope_a_replay_and_a_next_t
     mill.signal(id, Signal::new("on", &())).await.unwrap();
     drain(worker()).await.unwrap();
     assert_eq!(output(&mill, id).await, "[3,4]");
+}
+
+async fn a_run_keeps_so_many_signals_that_it_has_not_taken_in_every_turn(kit: Kit) {
+    let limits = Limits { mailbox_signals_max: 2, ..Limits::default() };
+    let clock = Clock::Manual(kit.clock.clone());
+    let mill = Tidemill::builder().clock(clock).limits(limits).open(&kit.url).await.unwrap();
+    // It takes one in each turn, and continues anew with what it took unwritten.
+    let takes = |job: Payload, cx: Context| async move {
+        let turn: u32 = job.read()?;
+        let _: u32 = cx.signal("add").await?;
+        cx.continue_as_new(Turn(turn + 1)).await
+    };
+    let worker = || mill.worker().handle_raw("turns", Settings::default(), takes);
+    let id = mill.enqueue(Enqueue::raw("turns", "0")).await.unwrap().id();
+    let fill = async || {
+        let mut kept = 0;
+        loop {
+            match mill.signal(id, Signal::new("add", &1)).await {
+                Ok(()) => kept += 1,
+                Err(full) => return (kept, full),
+            }
+        }
+    };
+    for _ in 0..3 {
+        let (kept, full) = fill().await;
+        assert_eq!((kept, full.code()), (2, "mailbox_full"), "{full}");
+        let update = mill.update::<u32>(id, Signal::new("ask", &1), Duration::ZERO).await;
+        assert_eq!(update.unwrap_err().code(), "mailbox_full");
+        drain(worker()).await.unwrap();
+        assert_eq!(mill.run(id).await.unwrap().unwrap().signals_unread, 0);
+    }
+    mill.signal(id, Signal::new("other", &1)).await.unwrap();
+    assert_eq!((fill().await.0, mill.run(id).await.unwrap().unwrap().signals_unread), (1, 2));
+    mill.close().await;
 }
 
 async fn of_a_signal_nothing_else_can_be_said(kit: Kit) {

@@ -22,6 +22,10 @@ pub fn parked(app: &App, id: JobId, code: Option<ParkCode>) {
             "pass the signal over, and take the next",
             format!("{call} skip {id} SIGNAL{store}"),
         )),
+        Some(ParkCode::KeyMissing) => {
+            let keys = format!("{} keys list{store}", program());
+            Some(("see which keys are needed, and bring it", keys))
+        }
         Some(ParkCode::JournalFull) => {
             let resume = format!("{call} resume {id} --journal-entries-max ENTRIES{store}");
             Some(("let it go on with a longer journal", resume))

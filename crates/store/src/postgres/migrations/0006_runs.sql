@@ -12,6 +12,8 @@ create table tidemill.run (
     began_at timestamptz not null,
     version text not null default '',
     mail int8 not null default 0, -- the number of the last piece
+    unread int8 not null default 0, -- signals that nobody has taken
+    unread_bytes int8 not null default 0,
     wake_at int8,
     waits json,
     state json,
@@ -37,6 +39,7 @@ create table tidemill.mail (
     at timestamptz not null,
     sent text, -- what makes two of them the same
     content json not null,
+    bytes int8, -- how many it counts for while nobody has taken it; only signals count
     answer json,
     primary key (job, number)
 );
@@ -83,39 +86,58 @@ begin
     ) r;
 end $$;
 
--- Puts mail into the boxes of runs, in this order, each piece once, and wakes those that waited for it. Answers the
--- queues of these.
-create function tidemill.deliver(jobs uuid[], sents text[], contents text[], at timestamptz) returns setof text
-language plpgsql as $$
+-- Puts mail into the boxes of runs, in this order, each piece once, and wakes those that waited for it. Signals, which
+-- are those that have bytes, are refused where a box has no room for them. Answers the queues of those that wake, and
+-- the places of those that are refused.
+create function tidemill.deliver(jobs uuid[], sents text[], contents text[], bytes int8[], unread_max int8,
+    unread_bytes_max int8, at timestamptz) returns table (queue text, refused int8) language plpgsql as $$
 declare
     woken uuid;
 begin
     perform tidemill.lock_runs(deliver.jobs, deliver.at);
     -- Only now: whoever held the locks before us is visible to this statement.
+    return query
     with new as (
-        select i.job, i.place, i.sent, i.content
-        from unnest(deliver.jobs, deliver.sents, deliver.contents) with ordinality i(job, sent, content, place)
+        select i.job, i.place, i.sent, i.content, i.bytes
+        from unnest(deliver.jobs, deliver.sents, deliver.contents, deliver.bytes) with ordinality
+            i(job, sent, content, bytes, place)
         where i.sent is null or not exists (
                 select from tidemill.mail m where m.job = i.job and m.sent = i.sent)
             and not exists (
                 select from unnest(deliver.jobs, deliver.sents) with ordinality e(job, sent, place)
                 where e.job = i.job and e.sent = i.sent and e.place < i.place)
+    ), weighed as materialized (
+        select n.job, n.place, n.sent, n.content, n.bytes, r.mail, n.bytes is not null and (
+            r.unread + count(n.bytes) over upto > deliver.unread_max
+            or r.unread_bytes + sum(n.bytes) over upto > deliver.unread_bytes_max) as is_over
+        from new n join lateral (
+            select r.mail, r.unread, r.unread_bytes from tidemill.run r where r.job = n.job limit 1
+        ) r on true
+        window upto as (partition by n.job order by n.place)
     ), put as (
-        insert into tidemill.mail (job, number, at, sent, content)
-        select n.job, r.mail + row_number() over (partition by n.job order by n.place), deliver.at, n.sent,
-            n.content::json
-        from new n join lateral (select r.mail from tidemill.run r where r.job = n.job limit 1) r on true
-        returning job
+        insert into tidemill.mail as m (job, number, at, sent, content, bytes)
+        select w.job, w.mail + row_number() over (partition by w.job order by w.place), deliver.at, w.sent,
+            w.content::json, w.bytes
+        from weighed w where not w.is_over
+        returning m.job, m.bytes
+    ), counted as (
+        update tidemill.run r set mail = r.mail + p.pieces, unread = r.unread + p.signals,
+            unread_bytes = r.unread_bytes + p.bytes
+        from (
+            select p.job, count(*) as pieces, count(p.bytes) as signals, coalesce(sum(p.bytes), 0)::int8 as bytes
+            from put p group by p.job
+        ) p
+        where r.job = p.job
     )
-    update tidemill.run r set mail = r.mail + p.pieces
-    from (select p.job, count(*) as pieces from put p group by p.job) p
-    where r.job = p.job;
+    select null::text, w.place from weighed w where w.is_over;
     for woken in
         update tidemill.run r set wake_at = null
         where r.job = any (deliver.jobs) and r.wake_at <= r.mail and r.parked is null and not r.paused
         returning r.job
     loop
-        return next tidemill.run_now(woken, deliver.at);
+        queue := tidemill.run_now(woken, deliver.at);
+        refused := null;
+        return next;
     end loop;
 end $$;
 

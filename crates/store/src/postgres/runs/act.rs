@@ -25,6 +25,7 @@ const PUT_OFF: Statement = sql!("put_off", UUID, TIMESTAMPTZ);
 const RUN_NOW: Statement = sql!("run_now", TIMESTAMPTZ, UUID);
 const JOURNAL: Statement = sql!("select_journal", UUID);
 const CUT: Statement = sql!("cut_journal", UUID, INT4, INT4_ARRAY);
+const UNHEAR: Statement = sql!("unhear_mail", UUID, INT8_ARRAY);
 const ALLOW: Statement = sql!("allow_journal", UUID, INT4);
 const ADD: Statement = sql!("insert_entry", TIMESTAMPTZ, UUID, INT4, TEXT);
 const KNOWN: Statement = sql!("select_known_jobs", UUID_ARRAY);
@@ -237,6 +238,7 @@ async fn amend_in(
     if let Some(from) = amendment.cut {
         let dropped: Vec<i32> = amendment.dropped.iter().map(|number| *number as i32).collect();
         conn.query(&CUT, &[&job.0, &(from as i32), &dropped]).await?;
+        conn.query(&UNHEAR, &[&job.0, &amendment.unheard]).await?;
     }
     let mut became = None;
     if let Some((number, entry)) = amendment.add {

@@ -14,7 +14,7 @@ use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::gather::{Call, Gather, refuse};
 use crate::postgres::statement::{Statement, sql};
-use crate::run::{Append, Seal};
+use crate::run::{self, Append, Seal};
 
 const APPEND: Statement = sql!(
     "append_journal",
@@ -31,6 +31,7 @@ const APPEND: Statement = sql!(
     TEXT_ARRAY,
     UUID_ARRAY,
     INT4_ARRAY,
+    INT8_ARRAY,
 );
 
 const ENTRY: Statement = sql!("select_entry", UUID, INT4);
@@ -116,7 +117,8 @@ pub(super) async fn write(
     let entry_jobs: Vec<Uuid> = entries().map(|(job, _)| job).collect();
     let numbers: Vec<i32> = entries().map(|(_, (number, _))| *number as i32).collect();
     let texts: Vec<&str> = entries().map(|(_, (_, text))| text.as_str()).collect();
-    let changing = items.iter().filter(|i| i.writes.owes || i.writes.state.is_some());
+    let heard: Vec<Option<i64>> = texts.iter().map(|text| run::heard(text)).collect();
+    let changing = items.iter().filter(|item| item.writes.changes_run());
     let changing: Vec<Uuid> = changing.map(|item| item.job.0).collect();
     let owes: Vec<bool> = items.iter().map(|item| item.writes.owes).collect();
     let states = items.iter().map(|item| item.writes.state.as_ref().map(Payload::as_str));
@@ -141,6 +143,7 @@ pub(super) async fn write(
                 &states,
                 &forget_jobs,
                 &forget_numbers,
+                &heard,
             ],
         )
         .await?;

@@ -14,15 +14,16 @@ use crate::postgres::Shared;
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::record::End;
-use crate::postgres::statement::{At, Statement, sql};
+use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::postgres::unique::{self, Depth};
 use crate::request::Receipt;
-use crate::run::{Reply, Signal, SignalAnswer, written};
+use crate::run::{Reply, Room, Signal, SignalAnswer, written};
 use crate::wake::Hint;
 
 const MAIL: Statement = sql!("select_mail", UUID, INT8);
 const REPLY: Statement = sql!("select_reply", UUID, TEXT);
-const DELIVER: Statement = sql!("deliver", TIMESTAMPTZ, UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY);
+const DELIVER: Statement =
+    sql!("deliver", TIMESTAMPTZ, UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT8_ARRAY, INT8, INT8,);
 const LOCK: Statement = sql!("lock_runs", TIMESTAMPTZ, UUID_ARRAY);
 const WAITS: Statement =
     sql!("update_waits", UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT8_ARRAY);
@@ -51,11 +52,12 @@ pub(crate) async fn signal(
     shared: &Arc<Shared>,
     start: Option<NewJob>,
     signals: Vec<Signal>,
+    room: Room,
 ) -> Result<(Option<Receipt>, Vec<SignalAnswer>)> {
     let mut tries = Tries::resend();
     let (receipt, answers, queues) = loop {
         let conn = shared.db.begin().await?;
-        let acted = signal_in(shared, &conn, start.as_ref(), signals.clone()).await;
+        let acted = signal_in(shared, &conn, start.as_ref(), signals.clone(), room).await;
         match conn.end(acted).await {
             Ok(done) => break done,
             Err(fault) => tries.again(fault).await?,
@@ -75,6 +77,7 @@ async fn signal_in(
     conn: &Conn<'_>,
     start: Option<&NewJob>,
     mut signals: Vec<Signal>,
+    room: Room,
 ) -> Result<(Option<Receipt>, Vec<SignalAnswer>, Vec<String>), Fault> {
     let now = shared.db.manual_now();
     let mut receipt = None;
@@ -89,7 +92,7 @@ async fn signal_in(
     let jobs: Vec<Uuid> = signals.iter().map(|signal| signal.to.0).collect();
     let known = conn.query(&KNOWN, &[&jobs]).await?;
     let known: HashMap<Uuid, bool> = known.iter().map(|row| (row.get(0), row.get(1))).collect();
-    let answers: Vec<SignalAnswer> = signals
+    let mut answers: Vec<SignalAnswer> = signals
         .iter()
         .map(|signal| match known.get(&signal.to.0) {
             None => SignalAnswer::Unknown,
@@ -97,9 +100,20 @@ async fn signal_in(
             Some(false) => SignalAnswer::Kept,
         })
         .collect();
-    let kept = signals.into_iter().zip(&answers).filter(|(_, a)| **a == SignalAnswer::Kept);
-    let pieces: Vec<Piece> = kept.map(|(signal, _)| Piece::of_signal(signal)).collect();
-    let queues = deliver(conn, now, pieces).await?;
+    let known = signals.into_iter().zip(&mut answers).filter(|(_, a)| **a == SignalAnswer::Kept);
+    let (pieces, answered): (Vec<Piece>, Vec<&mut SignalAnswer>) =
+        known.map(|(signal, answer)| (Piece::of_signal(signal), answer)).unzip();
+    let ids: Vec<(Uuid, Option<String>)> = pieces.iter().map(|p| (p.to, p.sent.clone())).collect();
+    let (queues, refused) = deliver(conn, now, pieces, Some(room)).await?;
+    for (at, answer) in answered.into_iter().enumerate() {
+        // The same one twice in a call has one fate.
+        let is_refused = |place: &usize| {
+            *place == at || (ids[at].1.is_some() && ids.get(*place) == Some(&ids[at]))
+        };
+        if refused.iter().any(is_refused) {
+            *answer = SignalAnswer::Full;
+        }
+    }
     Ok((receipt, answers, queues))
 }
 
@@ -117,14 +131,16 @@ impl Piece {
     }
 }
 
-/// Delivers mail; answers the queues in which runs are woken.
+/// Delivers mail; answers the queues in which runs are woken, and the places of pieces for which there was no room, if
+/// that is a question: ends of children are as many as their run has started.
 async fn deliver(
     conn: &Conn<'_>,
     now: Option<At>,
     pieces: Vec<Piece>,
-) -> Result<Vec<String>, Fault> {
+    room: Option<Room>,
+) -> Result<(Vec<String>, Vec<usize>), Fault> {
     if pieces.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Vec::new()));
     }
     let jobs: Vec<Uuid> = pieces.iter().map(|piece| piece.to).collect();
     let contents: Vec<String> = pieces
@@ -133,8 +149,19 @@ async fn deliver(
         .collect::<serde_json::Result<_>>()
         .map_err(|e| Fault::Refused(Error::Database { reason: e.to_string() }))?;
     let sents: Vec<Option<String>> = pieces.into_iter().map(|piece| piece.sent).collect();
-    let rows = conn.query(&DELIVER, &[&now, &jobs, &sents, &contents]).await?;
-    Ok(rows.iter().map(|row| row.get(0)).collect())
+    let bytes: Vec<Option<i64>> =
+        contents.iter().map(|content| room.map(|_| content.len() as i64)).collect();
+    let Room { signals_max, bytes_max } = room.unwrap_or_default();
+    let (signals_max, bytes_max) = (stored(signals_max), stored(bytes_max));
+    let given: [Param<'_>; 7] = [&now, &jobs, &sents, &contents, &bytes, &signals_max, &bytes_max];
+    let rows = conn.query(&DELIVER, &given).await?;
+    let refused = rows.iter().filter_map(|row| row.get::<_, Option<i64>>(1));
+    let refused = refused.map(|place| place as usize - 1).collect();
+    Ok((rows.iter().filter_map(|row| row.get(0)).collect(), refused))
+}
+
+fn stored(bound: u64) -> i64 {
+    i64::try_from(bound).unwrap_or(i64::MAX)
 }
 
 /// Tells runs of the ends of children; answers the queues in which runs are woken.
@@ -145,7 +172,7 @@ pub(super) async fn child_ends(
 ) -> Result<Vec<String>, Fault> {
     let piece =
         |(to, end): (JobId, _)| Piece { to: to.0, sent: None, content: Content::Child(end) };
-    deliver(conn, now, ends.into_iter().map(piece).collect()).await
+    Ok(deliver(conn, now, ends.into_iter().map(piece).collect(), None).await?.0)
 }
 
 /// What runs hear of when it is committed.
@@ -182,7 +209,7 @@ pub(crate) async fn ends(
         let content = Content::Child(ChildEnd { id, state, output, error });
         Piece { to, sent: None, content }
     });
-    let queues = deliver(conn, now, pieces.collect()).await?;
+    let (queues, _) = deliver(conn, now, pieces.collect(), None).await?;
     let unwell = ends.iter().filter(|end| end.state != State::Done).map(|end| end.body.id);
     let unwell: Vec<Uuid> = unwell.collect();
     let debts = !unwell.is_empty() && !conn.query(&DEBTS, &[&unwell]).await?.is_empty();

@@ -152,7 +152,7 @@ fn flows_of(item: &SettleItem) -> impl Iterator<Item = Uuid> {
 /// The runs that an item changes: its own, and the one that hears of its end.
 fn runs_of(item: &SettleItem) -> impl Iterator<Item = Uuid> {
     let changes = matches!(item.settlement, Settlement::Wait(_))
-        || item.run.as_ref().is_some_and(|run| run.owes || run.state.is_some() || run.may_clash());
+        || item.run.as_ref().is_some_and(|run| run.changes_run() || run.may_clash());
     let own = changes.then_some(item.job.id);
     own.into_iter().chain(item.job.options.parent).map(|id| id.0)
 }

@@ -12,6 +12,8 @@ create table tidemill_run (
     began_at integer not null,
     version text not null default '',
     mail integer not null default 0, -- the number of the last piece
+    unread integer not null default 0, -- signals that nobody has taken
+    unread_bytes integer not null default 0,
     wake_at integer,
     waits text,
     state text,
@@ -37,6 +39,7 @@ create table tidemill_mail (
     at integer not null,
     sent text, -- what makes two of them the same
     content text not null,
+    bytes integer, -- how many it counts for while nobody has taken it; only signals count
     answer text,
     primary key (job, number)
 ) without rowid;

@@ -120,6 +120,10 @@ fn amended(
         for number in &amendment.dropped {
             delete.execute(params![id, number])?;
         }
+        let mut unhear = conn.prepare_cached(include_str!("../sql/unhear_mail.sql"))?;
+        for mail in &amendment.unheard {
+            unhear.execute(params![id, mail])?;
+        }
         cancel(turn, &amendment.orphans, FORGOTTEN)?;
     }
     let mut became = None;

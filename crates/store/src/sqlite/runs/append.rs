@@ -5,7 +5,7 @@ use tidemill_core::{Job, JobId, NewJob, Payload, WorkerId};
 
 use super::mail::child_ended;
 use crate::error::Result;
-use crate::run::{Append, Renewal, RunWrites, Seal, for_after, turned_away};
+use crate::run::{Append, Renewal, RunWrites, Seal, for_after, heard, turned_away};
 use crate::sqlite::cancel::cancel;
 use crate::sqlite::enqueue::enqueue;
 use crate::sqlite::lease::Lease;
@@ -54,8 +54,13 @@ pub(in crate::sqlite) fn write(turn: &mut Turn<'_>, job: JobId, writes: &RunWrit
         upsert.execute(params![id, now, begins, owes, state.as_ref().map(Payload::as_str)])?;
     }
     let mut insert = conn.prepare_cached(include_str!("../sql/insert_entry.sql"))?;
+    let mut hear = conn.prepare_cached(include_str!("../sql/hear_mail.sql"))?;
     for (number, entry) in entries {
-        insert.execute(params![id, number, now, entry])?;
+        if insert.execute(params![id, number, now, entry])? > 0
+            && let Some(mail) = heard(entry)
+        {
+            hear.execute(params![id, mail])?;
+        }
     }
     let mut set = conn.prepare_cached(include_str!("../sql/set_value.sql"))?;
     for (number, value) in &writes.values {

@@ -8,7 +8,7 @@ use tidemill_core::{Job, JobId, NewJob, Payload, State, Token};
 use super::view::find;
 use crate::error::{Error, Result};
 use crate::request::Receipt;
-use crate::run::{Reply, Signal, SignalAnswer, written};
+use crate::run::{Reply, Room, Signal, SignalAnswer, written};
 use crate::sqlite::bound::enqueue_bounded;
 use crate::sqlite::cancel::run_now;
 use crate::sqlite::finish::End;
@@ -44,6 +44,7 @@ pub(in crate::sqlite) fn signal(
     turn: &mut Turn<'_>,
     start: Option<&NewJob>,
     signals: &[Signal],
+    room: Room,
 ) -> Result<(Option<Receipt>, Vec<SignalAnswer>)> {
     let mut receipt = None;
     if let Some(job) = start {
@@ -61,19 +62,39 @@ pub(in crate::sqlite) fn signal(
             SignalAnswer::Unknown
         } else {
             let content = Content::Signal { name: name.clone(), payload: payload.clone() };
-            deliver(turn, to, id.as_deref(), &content)?;
-            SignalAnswer::Kept
+            deliver(turn, to, id.as_deref(), &content, Some(room))?
         });
     }
     Ok((receipt, answers))
 }
 
-/// Puts a piece of mail into the box of a run, once, and wakes the run if it waited for it.
-fn deliver(turn: &mut Turn<'_>, to: JobId, sent: Option<&str>, content: &Content) -> Result<()> {
+/// Puts a piece of mail into the box of a run, once, if there is room or room is no question, and wakes the run if it
+/// waited for it.
+fn deliver(
+    turn: &mut Turn<'_>,
+    to: JobId,
+    sent: Option<&str>,
+    content: &Content,
+    room: Option<Room>,
+) -> Result<SignalAnswer> {
     let (conn, now, id) = (turn.conn, turn.now, to.0.as_bytes());
     let content = serde_json::to_string(content);
     let content = content.map_err(|e| Error::Database { reason: e.to_string() })?;
-    let waits = find(conn, to)?.is_some_and(|(_, row)| row.wake_at.is_some());
+    let found = find(conn, to)?;
+    let bytes = content.len() as u64;
+    let is_over = room.is_some_and(|room| {
+        let (unread, unread_bytes) =
+            found.as_ref().map_or((0, 0), |(view, row)| (view.signals_unread, row.unread_bytes));
+        unread + 1 > room.signals_max || unread_bytes + bytes > room.bytes_max
+    });
+    if is_over {
+        let mut has = conn.prepare_cached(include_str!("../sql/has_mail.sql"))?;
+        let is_there = has.exists(params![id, sent])?;
+        return Ok(if is_there { SignalAnswer::Kept } else { SignalAnswer::Full });
+    }
+    let waits = found.is_some_and(|(_, row)| row.wake_at.is_some());
+    // Ends of children take no room: they are as many as the run has started.
+    let bytes = room.map(|_| bytes as i64);
     conn.prepare_cached(include_str!("../sql/upsert_run.sql"))?.execute(params![
         id,
         now,
@@ -82,16 +103,16 @@ fn deliver(turn: &mut Turn<'_>, to: JobId, sent: Option<&str>, content: &Content
         None::<&str>
     ])?;
     let mut insert = conn.prepare_cached(include_str!("../sql/insert_mail.sql"))?;
-    if insert.execute(params![id, now, sent, content])? == 0 {
-        return Ok(());
+    if insert.execute(params![id, now, sent, content, bytes])? == 0 {
+        return Ok(SignalAnswer::Kept);
     }
     let mut count = conn.prepare_cached(include_str!("../sql/count_mail.sql"))?;
-    let wakes: bool = count.query_one([id], |row| row.get(0))?;
+    let wakes: bool = count.query_one(params![id, bytes], |row| row.get(0))?;
     if waits && wakes {
         run_now(turn, to)?;
     }
     turn.news.mail.insert(to);
-    Ok(())
+    Ok(SignalAnswer::Kept)
 }
 
 /// What follows for runs from a job that ended: its parent hears of it, and its debts are noted.
@@ -111,7 +132,7 @@ pub(in crate::sqlite) fn ended(turn: &mut Turn<'_>, job: &Job, end: &End<'_>) ->
 /// Tells a run of the end of a child, if the run is there.
 pub(super) fn child_ended(turn: &mut Turn<'_>, parent: JobId, end: ChildEnd) -> Result<()> {
     if ready::body(turn.conn, parent)?.is_some() {
-        deliver(turn, parent, None, &Content::Child(end))?;
+        deliver(turn, parent, None, &Content::Child(end), None)?;
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use crate::sqlite::writer::Turn;
 pub(super) struct Box {
     pub mail: i64,
     pub wake_at: Option<i64>,
+    pub unread_bytes: u64,
 }
 
 /// A run, if there is one.
@@ -23,7 +24,7 @@ pub(super) fn find(conn: &Connection, job: JobId) -> Result<Option<(RunView, Box
 }
 
 fn boxed(row: &Row<'_>) -> rusqlite::Result<Box> {
-    Ok(Box { mail: row.get(7)?, wake_at: row.get(8)? })
+    Ok(Box { mail: row.get(7)?, wake_at: row.get(8)?, unread_bytes: count::<i64>(row, 12)? })
 }
 
 struct Read {
@@ -44,6 +45,7 @@ impl Read {
             paused: row.get(6)?,
             undone: row.get(9)?,
             journal_entries_max: row.get(10)?,
+            signals_unread: count::<i64>(row, 11)?,
         };
         Ok(Self { view, waits: row.get(3)?, parked: row.get(5)? })
     }

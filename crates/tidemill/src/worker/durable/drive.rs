@@ -181,8 +181,8 @@ impl<'a> Driver<'a> {
         if self.fetching.is_some() {
             return self.fetch(&mut told, task);
         }
-        if self.read(&mut told, task).is_err() {
-            return over(Over::Fails(Fail::transient("its mail cannot be read")));
+        if let Err(error) = self.read(&mut told, task) {
+            return over(self.unread(error));
         }
         if told.looking > 0 {
             return Poll::Pending;
@@ -203,7 +203,7 @@ impl<'a> Driver<'a> {
         self.loading = None;
         let (rows, run) = match loaded {
             Ok(loaded) => loaded,
-            Err(error) => return over(Over::Fails(Fail::transient(error))),
+            Err(error) => return over(self.unread(error)),
         };
         if run.as_ref().is_some_and(|run| run.paused) {
             return over(Over::Waits(waiting(self.cx, Waits::default(), 0)));
@@ -235,7 +235,7 @@ impl<'a> Driver<'a> {
         self.fetching = None;
         match (fetched, told.replay.as_mut()) {
             (Ok(Some(value)), Some(replay)) => replay.fetched(&key, value),
-            (Err(error), _) => return over(Over::Fails(Fail::transient(error))),
+            (Err(error), _) => return over(self.unread(error)),
             _ => {
                 let why = format!("what {key:?} returned is not in the journal any more");
                 let why = ParkCode::JournalUnreadable.because(why);
@@ -265,7 +265,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Looks whether mail has come, and reads it.
-    fn read(&mut self, told: &mut Told, task: &mut Task<'_>) -> Result<(), ()> {
+    fn read(&mut self, told: &mut Told, task: &mut Task<'_>) -> tidemill_store::Result<()> {
         if let Some(listening) = self.listening.as_mut()
             && listening.as_mut().poll(task).is_ready()
         {
@@ -275,9 +275,29 @@ impl<'a> Driver<'a> {
         let Some(reading) = self.reading.as_mut() else { return Ok(()) };
         let Poll::Ready(read) = reading.as_mut().poll(task) else { return Ok(()) };
         self.reading = None;
-        let replay = told.replay.as_mut().ok_or(())?;
-        replay.read(read.map_err(|_| ())?);
+        let mail = read?;
+        if let Some(replay) = told.replay.as_mut() {
+            replay.read(mail);
+        }
         Ok(())
+    }
+
+    /// What becomes of a run of which something cannot be read. What will not be otherwise by itself parks it: to try
+    /// again would spend its attempts.
+    fn unread(&self, error: tidemill_store::Error) -> Over {
+        use tidemill_store::Error;
+        let why = match &error {
+            Error::KeyMissing { key } => ParkCode::KeyMissing.because(format!(
+                "what is kept of it is encrypted with the key {key:?}, which its worker does not have; give its \
+                 workers that key, and resume it"
+            )),
+            Error::CiphertextInvalid { .. } => ParkCode::JournalUnreadable.because(error.to_string()),
+            _ => return Over::Fails(Fail::transient(error)),
+        };
+        if self.cx.run().is_recorded() {
+            return Over::Stands(Stand::Parks(why));
+        }
+        Over::Waits(parked(self.cx, why))
     }
 
     fn rest(
