@@ -141,13 +141,13 @@ async fn a_run_keeps_so_many_signals_that_it_has_not_taken_in_every_turn(kit: Ki
         loop {
             match mill.signal(id, Signal::new("add", &1)).await {
                 Ok(()) => kept += 1,
-                Err(full) => return (kept, full),
+                Err(refused) => return (kept, refused),
             }
         }
     };
     for _ in 0..3 {
-        let (kept, full) = fill().await;
-        assert_eq!((kept, full.code()), (2, "mailbox_full"), "{full}");
+        let (kept, refused) = fill().await;
+        assert_eq!((kept, refused.code()), (2, "mailbox_full"), "{refused}");
         let update = mill.update::<u32>(id, Signal::new("ask", &1), Duration::ZERO).await;
         assert_eq!(update.unwrap_err().code(), "mailbox_full");
         drain(worker()).await.unwrap();
