@@ -297,6 +297,8 @@ pub struct Horizon {
     pub pause: Option<Duration>,
     /// How long the other side is spared, if it ever is.
     pub open: Option<Duration>,
+    /// How far back its breaker counts, if it has one.
+    pub window: Option<Duration>,
 }
 
 /// Retries that are free of charge before any first attempt has paid.
@@ -340,6 +342,7 @@ impl QueueLimit {
             rate: self.rate.map(burst),
             pause: self.hold.then_some(PAUSE_MAX),
             open: self.open(),
+            window: self.breaker.map(|breaker| Duration::from_millis(breaker.window_ms)),
         }
     }
 

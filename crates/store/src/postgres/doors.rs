@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::error::Error;
 use crate::postgres::Shared;
 use crate::postgres::connect::{Conn, Db};
-use crate::postgres::error::Fault;
+use crate::postgres::error::{Fault, Tries};
 use crate::postgres::queues;
 use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::request::SettleItem;
@@ -42,10 +42,17 @@ const COME_OUT: Statement = sql!(
 const BASES: Statement = sql!("select_gate_bases");
 const MEND: Statement =
     sql!("mend_gates", TIMESTAMPTZ, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY);
+const TURN: Statement = sql!("take_turn", TEXT_ARRAY);
+const FORGET: Statement = sql!("forget_gates", TIMESTAMPTZ, TEXT, INT8);
 const VIEWS: Statement = sql!("select_gates", TEXT_ARRAY);
 const HELD_OF: Statement = sql!("count_held_of", TEXT_ARRAY, TEXT);
 const LOOK_BACK: Statement = sql!("look_back", TIMESTAMPTZ, TEXT, TEXT_ARRAY);
 const UNSTICK: Statement = sql!("unstick_gates", TIMESTAMPTZ, TEXT_ARRAY, INT4_ARRAY);
+
+/// Gates of a limit that are forgotten at once.
+const FORGET_MAX: i64 = 1000;
+/// How often in a row that is done for one limit, before the next sweep.
+const FORGET_TURNS_MAX: usize = 100;
 
 /// How attempts ended that came out of one gate: so many well, so many not, by their leases.
 #[derive(Debug, Clone, Default)]
@@ -181,6 +188,40 @@ pub(crate) async fn mend_all(shared: &Arc<Shared>) -> Result<(), Error> {
         shared.doors.vacated(shared, mended.iter().map(|row| row.get(0)));
     }
     Ok(())
+}
+
+/// Forgets gates that remember nothing any more: of a rate by key there would be one for each key that ever was.
+/// A thousand at a time, each by a transaction in which no claim judges by them.
+pub(crate) async fn forget_idle(shared: &Shared) -> Result<(), Error> {
+    let book = queues::rules(&shared.db).await?;
+    for base in bases(&shared.db.read(&BASES, &[]).await?) {
+        let window = book.horizon(&base).and_then(|horizon| horizon.window).unwrap_or_default();
+        for _ in 0..FORGET_TURNS_MAX {
+            let mut tries = Tries::once();
+            let forgotten = loop {
+                match forget(shared, &base, window).await {
+                    Ok(forgotten) => break forgotten,
+                    Err(fault) => tries.again(fault).await?,
+                }
+            };
+            if forgotten < FORGET_MAX {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn forget(shared: &Shared, base: &str, window: Duration) -> Result<i64, Fault> {
+    let conn = shared.db.begin().await?;
+    let forgotten = async {
+        conn.query(&TURN, &[&[base].as_slice()]).await?;
+        let now = shared.db.manual_now();
+        let rows = conn.query(&FORGET, &[&now, &base, &(window.as_micros() as i64)]).await?;
+        Ok(rows.first().map_or(0, |row| row.get(0)))
+    };
+    let forgotten = forgotten.await;
+    conn.end(forgotten).await
 }
 
 /// Lets those through that are held while there is room, or no such limit, and no clock will open their gate: whoever

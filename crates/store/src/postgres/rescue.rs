@@ -75,6 +75,7 @@ pub(crate) async fn rescue(shared: &Arc<Shared>, rules: RescueRules) -> Result<R
     }
     if shared.sweep_is_due(SWEEP_EVERY) {
         doors::mend_all(shared).await?;
+        doors::forget_idle(shared).await?;
         shared.db.read(&LEASE_SWEEP, &[&now]).await?;
         if !shared.db.read(&LEASE_ORPHANS, &[]).await?.is_empty() {
             leave(shared, &Leaving::Unknown(rules)).await?;

@@ -20,6 +20,8 @@ use crate::sqlite::{held, queues};
 
 /// Those let through at once by a gate that nothing else bounds.
 pub(super) const LET_THROUGH_MAX: i64 = 1000;
+/// Gates of a limit that are forgotten at once.
+const FORGET_MAX: usize = 1000;
 
 /// What a gate remembers. Times are microseconds.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -275,7 +277,7 @@ pub(super) fn mend(turn: &mut Turn<'_>, book: &RuleBook, of: Option<(&str, &str)
         }
         // Only a change of rules says of a limit that it is no more.
         let horizon = book.horizon(&base).or(of.map(|_| Horizon::default()));
-        let Some(Horizon { rate, pause, open }) = horizon else { continue };
+        let Some(Horizon { rate, pause, open, .. }) = horizon else { continue };
         let mut mend = turn.conn.prepare_cached(include_str!("sql/mend_gates.sql"))?;
         let asked = params![base, turn.now, us(rate), us(pause), us(open)];
         let mended = mend.query_map(asked, |row| row.get::<_, String>(0))?;
@@ -286,17 +288,36 @@ pub(super) fn mend(turn: &mut Turn<'_>, book: &RuleBook, of: Option<(&str, &str)
     Ok(())
 }
 
+/// Forgets gates that remember nothing any more: of a rate by key there would be one for each key that ever was.
+/// Answers whether there may be more.
+fn forget(turn: &Turn<'_>, book: &RuleBook) -> Result<bool> {
+    let mut select = turn.conn.prepare_cached(include_str!("sql/select_gate_bases.sql"))?;
+    let bases = select.query_map([], |row| row.get::<_, String>(0))?;
+    let mut is_more = false;
+    for base in bases.collect::<rusqlite::Result<Vec<_>>>()? {
+        let window = book.horizon(&base).and_then(|horizon| horizon.window).unwrap_or_default();
+        let mut delete = turn.conn.prepare_cached(include_str!("sql/forget_gates.sql"))?;
+        let forgotten = delete.execute(params![base, turn.now, window.as_micros() as i64])?;
+        is_more |= forgotten >= FORGET_MAX;
+    }
+    Ok(is_more)
+}
+
 /// Lets those through that nobody else would: their gate holds them while there is room, or no such limit, and no
 /// clock opens it. Claims look again whether they may pass.
 pub(super) fn unstick(turn: &mut Turn<'_>) -> Result<()> {
     let conn = turn.conn;
+    if turn.marks.is_time_to_mend(turn.now) {
+        let book = queues::rules(conn)?;
+        mend(turn, &book, None)?;
+        if forget(turn, &book)? {
+            turn.marks.mend_again();
+        }
+    }
     if !conn.prepare_cached(include_str!("sql/is_waiting.sql"))?.query_one([], |row| row.get(0))? {
         return Ok(());
     }
     let book = queues::rules(conn)?;
-    if turn.marks.is_time_to_mend(turn.now) {
-        mend(turn, &book, None)?;
-    }
     let named = book
         .named_limits()
         .map(|(base, limit)| serde_json::json!({ "base": base, "most": limit.concurrency }));

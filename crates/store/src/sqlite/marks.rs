@@ -80,6 +80,11 @@ impl Marks {
         is_time
     }
 
+    /// It was not finished: the next turn goes on.
+    pub fn mend_again(&mut self) {
+        self.mended = i64::MIN;
+    }
+
     /// What was taken may be there again.
     pub fn forget(&mut self) {
         self.begins.clear();

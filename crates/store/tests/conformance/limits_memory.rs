@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_core::gate::{Breaker, Limit, Per, Rate};
-use tidemill_core::{ErrorClass, Failure, QueueRules, Settlement, WorkerId};
+use tidemill_core::gate::{Breaker, Limit, PART, Per, Rate};
+use tidemill_core::{ErrorClass, Failure, NewJob, QueueRules, Settlement, WorkerId};
 use tidemill_store::{Claim, ClaimRequest};
 
-use super::kit::{HOUR, Kit, SECOND, ask, done, ids, item, job, retry};
+use super::kit::{HOUR, Kit, SECOND, ask, done, ids, item, job, retry, rules};
 use super::limits::fill;
 
 over_both_stores!(
@@ -18,6 +18,7 @@ over_both_stores!(
     a_breaker_goes_with_its_rule,
     a_clock_that_was_wrong_shuts_no_gate_for_long,
     what_a_full_queue_leaves_is_met_again_at_once,
+    keys_that_a_rate_has_caught_up_with_are_forgotten,
 );
 
 fn rate(jobs: u32, per: Duration) -> QueueRules {
@@ -156,6 +157,50 @@ async fn a_clock_that_was_wrong_shuts_no_gate_for_long(kit: &Kit) {
     kit.rescue().await;
     kit.clock.advance(2 * SECOND);
     assert_eq!(take(kit, worker, 1).await.jobs.len(), 1);
+}
+
+/// Of how many of these keys the rate of a limit remembers anything.
+async fn remembered(kit: &Kit, limit: &Limit, keys: usize) -> usize {
+    let gate = limit.gate("default", "bank");
+    let names: Vec<_> = (0..keys).map(|key| format!("{gate}{PART}{key}")).collect();
+    let gates = kit.store.gates(&names).await.unwrap();
+    gates.iter().filter(|gate| gate.tat.is_some()).count()
+}
+
+async fn keys_that_a_rate_has_caught_up_with_are_forgotten(kit: &Kit) {
+    const KEYS: usize = 1200;
+    let worker = kit.worker().await;
+    let rate = Some(Rate { jobs: 1, per_ms: 60_000, burst: 1 });
+    let limit = Limit { per: Per::Key, rate, ..Limit::default() };
+    set(kit, Some(named(limit.clone()))).await;
+    let of_key = |key: usize| NewJob { key: Some(key.to_string()), ..job("k") };
+    for round in 1..=2 {
+        kit.store.enqueue((0..KEYS).map(of_key).collect()).await.unwrap();
+        let mut taken = 0;
+        loop {
+            let claim = take(kit, worker, KEYS).await;
+            if claim.jobs.is_empty() {
+                break;
+            }
+            taken += claim.jobs.len();
+            let items = (0..claim.jobs.len()).map(|at| item(&claim, at, done()));
+            kit.store.settle(worker, items.collect()).await.unwrap();
+        }
+        assert_eq!(taken, KEYS, "round {round}: one of each key");
+        kit.put(of_key(7)).await;
+        assert!(take(kit, worker, 9).await.jobs.is_empty(), "round {round}: the rate holds");
+        // A store that has not swept yet does so at once.
+        kit.neighbour().await.rescue(rules()).await.unwrap();
+        assert_eq!(remembered(kit, &limit, KEYS).await, KEYS, "round {round}: not before its time");
+        kit.clock.advance(61 * SECOND);
+        kit.store.beat(worker).await.unwrap();
+        let sweeper = kit.neighbour().await;
+        for _ in 0..2 {
+            sweeper.rescue(rules()).await.unwrap();
+        }
+        // But for the one where somebody is held, unless the sweep has let him try.
+        assert!(remembered(kit, &limit, KEYS).await <= 1, "round {round}: they are forgotten");
+    }
 }
 
 /// Jobs that are due since long, of kinds that a worker asks for by name, under a limit on the whole queue.

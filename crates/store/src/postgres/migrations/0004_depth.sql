@@ -224,6 +224,9 @@ begin
             select j.flow, j.step, 0, count(*) from tidemill.job j where j.id = any (victims) and j.flow is not null
             group by j.flow, j.step;
             perform tidemill.release(keys, victims, present);
+            -- Nobody worked them off: it is as if they had not come, or the queue would seem to empty faster than it does.
+            insert into tidemill.depth_delta (queue, tenant, came, went)
+            values (of_queue, '', -cardinality(victims), -cardinality(victims));
             missing := missing - cardinality(victims);
         end loop;
         exit when missing <= 0;

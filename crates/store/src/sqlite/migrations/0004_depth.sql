@@ -195,7 +195,8 @@ begin
     where (queue, priority, tenant, run_at, id) in (
         select queue, priority, tenant, run_at, id from tidemill_dropped
     );
-    insert into tidemill_count (queue, tenant, came, went) select queue, tenant, 0, 1 from tidemill_dropped;
+    -- Nobody worked them off: it is as if they had not come, or the queue would seem to empty faster than it does.
+    insert into tidemill_count (queue, tenant, came, went) select queue, tenant, -1, 0 from tidemill_dropped;
 
     -- Their keys go to those who are kept for afterwards, or are free.
     insert into tidemill_start (id, now)
