@@ -13,7 +13,7 @@ use tidemill_core::{FlowId, Wish};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{FlowActed, FlowCancel, FlowStarted, seen};
+use super::{FlowActed, FlowCancel, FlowStarted, check};
 use crate::access::Caller;
 use crate::api::App;
 use crate::extract::{Body, Named};
@@ -67,9 +67,7 @@ async fn add(
             "a part needs an Idempotency-Key, or all its jobs ids, so that it is never added twice";
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "idempotency_key_missing", detail));
     }
-    if caller.is_limited() {
-        seen(&app, &caller, id).await?;
-    }
+    check(&app, &caller, id).await?;
     for wish in &mut jobs {
         trace::follow(&headers, wish);
     }
@@ -94,9 +92,7 @@ async fn begin(
     caller: Caller,
     Named(id): Named<FlowId>,
 ) -> Answer<Json<FlowStarted>> {
-    if caller.is_limited() {
-        seen(&app, &caller, id).await?;
-    }
+    check(&app, &caller, id).await?;
     let id = app.mill.building(id).begin().await?;
     Ok(Json(FlowStarted { id }))
 }
@@ -113,9 +109,7 @@ async fn discard(
     Named(id): Named<FlowId>,
     Body(FlowCancel { reason }): Body<FlowCancel>,
 ) -> Answer<Json<FlowActed>> {
-    if caller.is_limited() {
-        seen(&app, &caller, id).await?;
-    }
+    check(&app, &caller, id).await?;
     let reason = reason.as_deref().unwrap_or("thrown away before it began");
     let jobs = app.mill.building(id).discard(reason).await?;
     Ok(Json(FlowActed { jobs }))
