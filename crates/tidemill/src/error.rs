@@ -137,8 +137,8 @@ pub enum Error {
     },
     /// Another job of its schedule has not finished, and they never run at once.
     #[error(
-        "the job {id} is of the schedule {schedule:?}, whose jobs do not run at once, and {} has not finished; let it go \
-         again when that one has, or cancel that one first",
+        "the job {id} is of the schedule {schedule:?}, whose jobs do not run at once, and {} has not finished; let it \
+         go again when that one has, or cancel that one first",
         .holder.map_or_else(|| "another".to_owned(), |holder| holder.to_string())
     )]
     ScheduleOverlap {

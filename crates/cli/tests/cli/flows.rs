@@ -210,9 +210,8 @@ fn an_unknown_flow_is_not_found() {
 
 /// A flow of lines: its first line, and one job on each of the others.
 fn campaign(id: &str, jobs: std::ops::Range<u32>) -> String {
-    let head = format!(
-        r#"{{"id":"{id}","name":"campaign","steps":[{{"name":"mail","jobs":[]}},{{"name":"report","kind":"report","after":["mail"]}}]}}"#
-    );
+    let steps = r#"[{"name":"mail","jobs":[]},{"name":"report","kind":"report","after":["mail"]}]"#;
+    let head = format!(r#"{{"id":"{id}","name":"campaign","steps":{steps}}}"#);
     let job = |n| format!(r#"{{"step":"mail","kind":"mail","payload":{n}}}"#);
     let lines: Vec<_> = std::iter::once(head).chain(jobs.map(job)).collect();
     lines.join("\n") + "\n"

@@ -80,8 +80,8 @@ impl Dead<'_> {
     }
 
     /// Replays one dead letter, with another payload if given. `false` when it was not dead. A run that is undone, or
-    /// has something to be undone, is refused ([`Error::RunNotNow`](crate::Error::RunNotNow)), and so is a job of a schedule
-    /// whose jobs do not run at once, while another has not finished
+    /// has something to be undone, is refused ([`Error::RunNotNow`](crate::Error::RunNotNow)), and so is a job of a
+    /// schedule whose jobs do not run at once, while another has not finished
     /// ([`Error::ScheduleOverlap`](crate::Error::ScheduleOverlap)).
     pub async fn replay_one(&self, id: JobId, by: &str, payload: Option<&str>) -> Result<bool> {
         let limits = &self.0.0.limits;
