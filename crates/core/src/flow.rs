@@ -57,7 +57,7 @@ pub struct FlowOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_within_ms: Option<u64>,
     /// It is kept this long after it ended, with all its jobs. Defaults to as long as its engine keeps
-    /// finished jobs or, if it failed, dead letters.
+    /// finished jobs or, if it failed or was undone, dead letters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retain_ms: Option<u64>,
     /// At most so many of its jobs are under way at once: waiting for a slot, for their next attempt, or

@@ -252,15 +252,26 @@ pub struct StepView {
 
 impl FlowView {
     /// What would be undone if the flow turned back now, in this order: steps that are done, latest first, behind those
-    /// that run and may be done by then. Empty once it is past its point of no return, or has turned back.
+    /// that run and may be done by then. While it turns back, and while it is stuck there: what is not undone yet.
+    /// Empty once it is past its point of no return, or over.
     pub fn would_undo(&self) -> Vec<&StepView> {
         let is_past = self.steps.iter().any(|step| step.pivot && step.state == StepState::Done);
-        if is_past || self.head.state != FlowState::Running {
+        let state = self.head.state;
+        let may_undo = matches!(state, FlowState::Running | FlowState::Undoing | FlowState::Stuck);
+        if is_past || !may_undo {
             return Vec::new();
         }
-        let started = |step: &&StepView| matches!(step.state, StepState::Open | StepState::Done);
+        // Undos are planned when nothing runs any more: from then on they say what is left.
+        let undos: Vec<&StepView> =
+            self.steps.iter().filter(|step| step.undoes.is_some() && !step.superseded).collect();
+        let is_meant = |step: &&StepView| match undos.as_slice() {
+            [] => matches!(step.state, StepState::Open | StepState::Done),
+            undos => undos
+                .iter()
+                .any(|undo| undo.undoes == Some(step.number) && undo.state != StepState::Done),
+        };
         let mut steps: Vec<&StepView> =
-            self.steps.iter().filter(|step| step.undo.is_some()).filter(started).collect();
+            self.steps.iter().filter(|step| step.undo.is_some()).filter(is_meant).collect();
         steps.sort_by_key(|step| (step.ended_at.is_some(), step.ended_at, step.number));
         let running = steps.iter().position(|step| step.ended_at.is_some()).unwrap_or(steps.len());
         steps[running..].reverse();

@@ -1,5 +1,7 @@
 //! Sagas: what was done is undone in reverse, nothing is dropped, and there is a point of no return.
 
+use std::time::Duration;
+
 use tidemill_core::dead::DeadFilter;
 use tidemill_core::flow::{After, FlowOptions, FlowState, On, Step, StepState, UndoRule};
 use tidemill_core::retention::Retention;
@@ -15,6 +17,8 @@ use super::kit::{Kit, SECOND, cancelled, dead, done, item, job, json, with_paylo
 over_both_stores!(
     a_saga_that_goes_well_undoes_nothing,
     what_was_done_is_undone_in_reverse,
+    a_saga_that_turns_back_says_what_is_left_to_undo,
+    one_that_is_undone_is_kept_as_long_as_one_that_failed,
     an_undo_is_told_what_became_of_its_step,
     branches_are_undone_on_their_own,
     what_runs_is_waited_for_before_anything_is_undone,
@@ -86,6 +90,41 @@ async fn what_was_done_is_undone_in_reverse(kit: &Kit) {
     let names: Vec<_> = view.steps[5..].iter().map(|step| step.name.as_str()).collect();
     assert_eq!(names, ["undo hotel", "undo flight"]);
     assert_eq!(states(kit, id).await["mail"], StepState::Skipped);
+}
+
+async fn a_saga_that_turns_back_says_what_is_left_to_undo(kit: &Kit) {
+    let id = start(kit, booking()).await;
+    let worker = kit.worker().await;
+    let left = async || {
+        let view = view(kit, id).await;
+        view.would_undo().iter().map(|step| step.name.clone()).collect::<Vec<_>>()
+    };
+    let ends = [("card", dead("declined")), ("undo-flight", dead("no")), ("undo-hotel", done())];
+    assert_eq!(run(kit, worker, &ends).await.last().unwrap(), "undo-flight");
+    assert_eq!(state(kit, id).await, FlowState::Stuck);
+    assert_eq!(left().await, ["flight", "hotel"], "neither is undone");
+    let again = FlowAct::Retry { step: Some("undo flight".into()), by: "ada".into() };
+    kit.store.change_flow(id, again).await.unwrap();
+    tend(kit).await;
+    let claim = kit.take_one(worker).await;
+    kit.store.settle(worker, vec![item(&claim, 0, done())]).await.unwrap();
+    tend(kit).await;
+    assert_eq!((state(kit, id).await, left().await), (FlowState::Undoing, vec!["hotel".into()]));
+    run(kit, worker, &[]).await;
+    assert_eq!((state(kit, id).await, left().await), (FlowState::Undone, vec![]));
+}
+
+async fn one_that_is_undone_is_kept_as_long_as_one_that_failed(kit: &Kit) {
+    let id = start(kit, booking()).await;
+    let worker = kit.worker().await;
+    run(kit, worker, &[("card", dead("declined"))]).await;
+    assert_eq!(state(kit, id).await, FlowState::Undone);
+    kit.clock.advance(Duration::from_millis(Retention::default().dead_ms - 1000));
+    tend(kit).await;
+    assert!(kit.store.flow(id).await.unwrap().is_some());
+    kit.clock.advance(SECOND);
+    tend(kit).await;
+    assert!(kit.store.flow(id).await.unwrap().is_none());
 }
 
 async fn an_undo_is_told_what_became_of_its_step(kit: &Kit) {

@@ -1,12 +1,12 @@
--- Writes how far flows are; one whose steps have all ended is over. It is kept as long as it asks for. When it begins,
--- and when it goes on after its end or was stuck, its time counts anew.
+-- Writes how far flows are; one whose steps have all ended is over. It is kept as long as it asks for, one that is
+-- undone as one that failed. When it begins, and when it goes on after its end or was stuck, its time counts anew.
 update tidemill.flow f
 set state = n.state, jobs_open = i.jobs_open, tend = f.tend or i.tend,
     expires_at = case when (f.state in (0, 8) or f.finished_at is not null) and n.state not in (0, 2, 3, 4, 7, 8)
         then coalesce($1::timestamptz, now()) + f.within_ms * interval '1 ms' else f.expires_at end,
     finished_at = case when n.state in (2, 3, 4, 7) then coalesce($1::timestamptz, now()) end,
     forget_at = case when n.state in (2, 3, 4, 7) then coalesce($1::timestamptz, now())
-        + case when n.state = 3 then f.retain_failed_ms else f.retain_ms end * interval '1 ms' end
+        + case when n.state in (3, 7) then f.retain_failed_ms else f.retain_ms end * interval '1 ms' end
 from unnest($2::uuid[], $3::int2[], $4::boolean[], $5::int8[], $6::boolean[]) i(id, state, may_be_over, jobs_open, tend),
 lateral (
     select case

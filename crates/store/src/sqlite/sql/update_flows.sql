@@ -1,6 +1,6 @@
 -- Writes how far a flow is; one whose steps have all ended is over. One has failed if a step of it did and nothing that
 -- comes after that ran, but for steps that jobs of it added; what was run again does not count. It is kept as long as it
--- asks for. When it begins, and when it goes on after its end or was stuck, its time counts anew.
+-- asks for, one that is undone as one that failed. When it begins, and when it goes on after its end or was stuck, its time counts anew.
 update tidemill_flow
 set state = ended.state, jobs_open = ?5, tend = tend or ?6,
     expires_at = iif(
@@ -8,7 +8,7 @@ set state = ended.state, jobs_open = ?5, tend = tend or ?6,
         ?1 + 1000 * within_ms, expires_at
     ),
     finished_at = iif(ended.state in (2, 3, 4, 7), ?1, null),
-    forget_at = iif(ended.state in (2, 3, 4, 7), ?1 + 1000 * iif(ended.state = 3, retain_failed_ms, retain_ms), null)
+    forget_at = iif(ended.state in (2, 3, 4, 7), ?1 + 1000 * iif(ended.state in (3, 7), retain_failed_ms, retain_ms), null)
 from (
     select case
         when ?3 not in (1, 5, 6) or not ?4
