@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tidemill_core::measure::{Seen, TIMES_US};
 
 /// A queue at one moment: all figures are of the same moment, so that
 /// `enqueued = queued + running + done + failed + cancelled + timed_out`.
@@ -54,24 +55,31 @@ fn mean(total: Duration, n: u64) -> Duration {
     Duration::from_nanos(nanos as u64)
 }
 
-/// The sum and the largest of many durations.
+/// Many durations: their sum, the largest, and how many were how long.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Spans {
     total_ns: u64,
     max_ns: u64,
+    /// One for each bound of times, and one for what is longer than all.
+    buckets: [u64; TIMES_US.len() + 1],
 }
 
 impl Spans {
     pub(super) fn add(&mut self, span_ns: u64) {
         self.total_ns = self.total_ns.saturating_add(span_ns);
         self.max_ns = self.max_ns.max(span_ns);
+        self.buckets[TIMES_US.partition_point(|bound| *bound < span_ns / 1000)] += 1;
     }
 
-    pub(super) fn total(self) -> Duration {
+    pub(super) fn seen(&self) -> Seen {
+        Seen { bounds: TIMES_US, counts: self.buckets.to_vec(), sum: self.total_ns / 1000 }
+    }
+
+    pub(super) fn total(&self) -> Duration {
         Duration::from_nanos(self.total_ns)
     }
 
-    pub(super) fn max(self) -> Duration {
+    pub(super) fn max(&self) -> Duration {
         Duration::from_nanos(self.max_ns)
     }
 }

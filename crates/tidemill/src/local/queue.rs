@@ -9,6 +9,7 @@ use crate::local::builder::{Builder, check_concurrency, check_rate};
 use crate::local::counts::Counts;
 use crate::local::error::Error;
 use crate::local::handle::Handle;
+use crate::local::page::Measured;
 use crate::local::shared::Shared;
 use crate::local::state::State;
 use crate::local::task::Task;
@@ -125,6 +126,11 @@ impl Queue {
     /// Everything the queue has counted, of one moment.
     pub fn counts(&self) -> Counts {
         self.0.0.look(State::counts)
+    }
+
+    /// What it has counted, and how long tasks waited and ran, of one moment.
+    pub(super) fn measured(&self) -> Measured {
+        self.0.0.look(State::measured)
     }
 
     /// Resolves when fewer than `n` tasks wait: the low mark at which a producer goes on. `n` is at

@@ -12,6 +12,7 @@ use crate::local::bands::{Bands, Waits};
 use crate::local::counts::{Counts, Ended, Tally};
 use crate::local::entry::{Entry, Run};
 use crate::local::error::Error;
+use crate::local::page::Measured;
 use crate::local::watch::{Told, Watch};
 use crate::local::window::{Opens, Window};
 
@@ -97,6 +98,11 @@ impl State {
 
     pub(super) fn counts(&self) -> Counts {
         self.tally.read(self.queued(), self.running())
+    }
+
+    pub(super) fn measured(&self) -> Measured {
+        let (waits, runs) = (self.tally.waits.seen(), self.tally.runs.seen());
+        Measured { counts: self.counts(), waits, runs }
     }
 
     pub(super) fn has_room(&self) -> bool {
