@@ -192,7 +192,7 @@ impl Told {
 
     /// Taken or refused, and no fault of the server's.
     #[track_caller]
-    pub fn is_below(self, status: u16) -> Self {
+    pub fn below(self, status: u16) -> Self {
         assert!(self.status < status, "{self:?}");
         self
     }

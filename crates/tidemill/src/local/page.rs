@@ -133,7 +133,8 @@ mod tests {
     async fn a_page_says_what_the_counts_say() {
         let queue = Queue::builder().concurrency(1).depth_max(2).build().unwrap();
         let other = Queue::builder().build().unwrap();
-        let first = queue.push(tokio::time::sleep(PER_SECOND * 2)).await.unwrap();
+        let long = tokio::time::timeout(PER_SECOND * 2, std::future::pending::<()>());
+        let first = queue.push(long).await.unwrap();
         let second = queue.push(async {}).await.unwrap();
         let third = queue.push(std::future::pending::<()>()).await.unwrap();
         assert!(queue.try_push(async {}).is_err(), "two wait");
@@ -142,7 +143,7 @@ mod tests {
             assert!(page.lines().any(|said| said == line), "no {line:?} in {page}");
         };
         says(r#"tidemill_local_tasks_queued{queue="a"} 2"#);
-        first.await.unwrap();
+        assert!(first.await.unwrap().is_err(), "it took its time");
         second.await.unwrap();
         third.cancel();
         queue.on_idle().await;
