@@ -221,10 +221,12 @@ async fn verified(app: &App, headers: &HeaderMap) -> Answer<Arc<Verified>> {
                       one";
         return Err(Refusal::new(StatusCode::UNAUTHORIZED, "credential_missing", detail));
     };
-    app.mill.credentials().verify(secret).await?.map_err(|refused| {
-        tracing::info!(?refused, "a credential was not accepted");
-        Refusal::new(StatusCode::UNAUTHORIZED, "credential_refused", refused.to_string())
-    })
+    app.mill.credentials().verify(secret).await?.map_err(credential_refused)
+}
+
+fn credential_refused(refused: tidemill::Refusal) -> Refusal {
+    tracing::info!(?refused, "a credential was not accepted");
+    Refusal::new(StatusCode::UNAUTHORIZED, "credential_refused", refused.to_string())
 }
 
 fn challenged(refusal: Refusal) -> Response {
@@ -269,6 +271,13 @@ impl Caller {
     /// The one tenant that the caller reaches, if there is one.
     pub(crate) fn tenant(&self) -> Option<&str> {
         self.0.as_ref()?.grant.tenant.as_deref()
+    }
+
+    /// The same caller, if the credential is still good: for who stays longer than a request.
+    pub(crate) async fn again(&self, app: &App) -> Answer<Self> {
+        let Some(caller) = &self.0 else { return Ok(Self(None)) };
+        let verified = app.mill.credentials().verify_again(caller).await?;
+        Ok(Self(Some(verified.map_err(credential_refused)?)))
     }
 
     /// Refuses what the role of the caller is not for.

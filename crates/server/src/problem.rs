@@ -52,6 +52,12 @@ impl Refusal {
         (self.code, &self.detail)
     }
 
+    /// Whether nothing else of the caller will be done either, as long as it shows what it has shown.
+    pub(crate) fn is_final(&self) -> bool {
+        [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::NOT_FOUND]
+            .contains(&self.status)
+    }
+
     /// It is about this job.
     pub(crate) fn about(self, job: JobId) -> Self {
         Self { job: Some(job), ..self }

@@ -22,6 +22,7 @@ over_both_stores!(
     a_job_is_moved_and_called_off_by_messages,
     what_is_not_understood_is_refused_and_the_rest_goes_on,
     each_message_is_for_those_its_operation_is_for,
+    a_credential_that_has_ended_acts_no_more_over_an_open_socket,
     a_socket_is_closed_when_the_server_stops,
 );
 
@@ -228,6 +229,48 @@ async fn each_message_is_for_those_its_operation_is_for(kit: Kit) {
         let refused = Socket::open(&kit.server, &path, Some(&acme)).await.err().unwrap();
         assert!(matches!(refused, Error::Http(response) if response.status() == 404), "{what}");
     }
+    kit.close().await;
+}
+
+async fn a_credential_that_has_ended_acts_no_more_over_an_open_socket(kit: Kit) {
+    let kit = kit.closed().await;
+    let (credentials, operator) = (kit.mill.credentials(), || Grant::new(Role::Operator));
+    let admin = kit.credential("admin", Grant::new(Role::Admin)).await;
+    let told = kit.ask(&admin, Method::POST, "/v1/jobs", json!({ "kind": "talk" })).await.is(201);
+    let job = format!("/v1/jobs/{}", told.body["id"].as_str().unwrap());
+    let path = format!("{job}/live");
+    let open = async |secret: &str| Socket::open(&kit.server, &path, Some(secret)).await.unwrap();
+    let urgent = json!({ "do": "set_priority", "priority": "urgent" });
+    let cancel = Message::text(json!({ "do": "cancel" }).to_string());
+
+    let (made, secret) = credentials.create("revoked", operator(), None).await.unwrap();
+    let mut socket = open(secret.reveal()).await;
+    assert_eq!(socket.ask(urgent.clone()).await["event"], "taken");
+    credentials.revoke(made.id).await.unwrap();
+    socket.0.send(cancel.clone()).await.unwrap();
+    assert_eq!(socket.closed().await, CloseCode::Policy);
+
+    // Another node knows of it a second later, and what is over is over everywhere: until then messages are taken.
+    let twin = kit.twin().await;
+    let (made, elsewhere) = credentials.create("elsewhere", operator(), None).await.unwrap();
+    let soon = Some(Duration::from_secs(3));
+    let (_, short) = credentials.create("short", operator(), soon).await.unwrap();
+    let mut sockets = [open(elsewhere.reveal()).await, open(short.reveal()).await];
+    twin.mill.credentials().revoke(made.id).await.unwrap();
+    let begun = std::time::Instant::now();
+    for socket in &mut sockets {
+        let code = loop {
+            socket.0.send(Message::text(urgent.to_string())).await.unwrap();
+            match socket.message().await {
+                Message::Close(frame) => break frame.unwrap().code,
+                _ => assert!(begun.elapsed() < Duration::from_secs(20), "it goes on acting"),
+            }
+        };
+        assert_eq!(code, CloseCode::Policy);
+    }
+    let told = kit.ask(&admin, Method::GET, &job, json!({})).await.is(200);
+    assert_eq!(told.body["state"], "ready", "nobody called it off");
+    twin.close().await;
     kit.close().await;
 }
 

@@ -123,6 +123,16 @@ impl Credentials<'_> {
         let engine = &self.0.0;
         engine.checks.verify(&engine.store, &engine.clock, secret.hash()).await
     }
+
+    /// Whether one who was verified before still is, for who serves a caller for long: what was revoked or is over
+    /// is refused, as early as by [`verify`](Self::verify), and nobody has to keep the secret.
+    pub async fn verify_again(
+        &self,
+        known: &Verified,
+    ) -> Result<std::result::Result<Arc<Verified>, Refusal>> {
+        let engine = &self.0.0;
+        engine.checks.verify(&engine.store, &engine.clock, known.hash).await
+    }
 }
 
 fn random_secret() -> Result<Secret> {

@@ -159,7 +159,11 @@ impl Live {
                     Some(message) => {
                         self.heard_at = Instant::now();
                         match message? {
-                            Message::Text(text) => self.take(&text).await?,
+                            Message::Text(text) => {
+                                if let Some(code) = self.take(&text).await? {
+                                    return self.close(close_code::POLICY, code).await;
+                                }
+                            }
                             Message::Close(_) => return Ok(()),
                             Message::Binary(_) => {
                                 return self.close(close_code::UNSUPPORTED, "messages are text").await;
@@ -180,11 +184,18 @@ impl Live {
         }
     }
 
-    /// Does what a message says, and answers it.
-    async fn take(&mut self, text: &str) -> Result<(), axum::Error> {
+    /// Does what a message says, and answers it. Who may not send messages any more is told the code of that instead.
+    async fn take(&mut self, text: &str) -> Result<Option<&'static str>, axum::Error> {
         let (mark, done) = match serde_json::from_str::<Order>(text) {
             Ok(mut order) => {
-                (order.mark.take(), obey(&self.app, &self.caller, self.id, order).await)
+                let mark = order.mark.take();
+                let done = match self.admit().await {
+                    Ok(()) => obey(&self.app, &self.caller, self.id, order).await,
+                    Err(refusal) if refusal.is_final() => return Ok(Some(refusal.told().0)),
+                    // The store is away: whether the caller may is not known, and nothing is done.
+                    Err(refusal) => Err(refusal),
+                };
+                (mark, done)
             }
             Err(error) => {
                 let mark = serde_json::from_str::<Mark>(text).ok().and_then(|told| told.mark);
@@ -195,15 +206,23 @@ impl Live {
         match done {
             Ok(answer) => {
                 let taken = Told { event: "taken", mark, answer, code: None, detail: None };
-                self.send_document(&taken).await
+                self.send_document(&taken).await?;
             }
             Err(refusal) => {
                 let (code, detail) = refusal.told();
                 let (code, detail) = (Some(code), Some(detail));
                 let refused = Told { event: "refused", mark, answer: None, code, detail };
-                self.send_document(&refused).await
+                self.send_document(&refused).await?;
             }
         }
+        Ok(None)
+    }
+
+    /// Asks anew whether the caller may send messages to the job: a connection outlives credentials, and what was
+    /// found at its beginning would let one that was revoked go on acting.
+    async fn admit(&mut self) -> Answer<()> {
+        self.caller = self.caller.again(&self.app).await?;
+        self.caller.check_job(&self.app, self.id).await
     }
 
     async fn send_document<T: Serialize>(&mut self, document: &T) -> Result<(), axum::Error> {

@@ -36,8 +36,10 @@ pub struct Verified {
     pub name: String,
     /// What it lets its holder do.
     pub grant: Grant,
-    /// When it is over; who serves a caller for long should verify again.
+    /// When it is over; who serves a caller for long should [verify again](super::Credentials::verify_again).
     pub expires_at: Option<Timestamp>,
+    /// Finds the credential again, without its secret.
+    pub(super) hash: SecretHash,
 }
 
 /// Why a secret is not accepted. For logs and counts: its text tells a caller nothing.
@@ -74,9 +76,9 @@ struct Known {
 
 impl Known {
     fn new(found: Found, since: Instant) -> Self {
-        let Found { view, now, .. } = found;
+        let Found { view, now, hash } = found;
         let (id, name, grant, expires_at) = (view.id, view.name, view.grant, view.expires_at);
-        let verified = Arc::new(Verified { id, name, grant, expires_at });
+        let verified = Arc::new(Verified { id, name, grant, expires_at, hash });
         Self { verified, revoked_at: view.revoked_at, now, since }
     }
 
