@@ -86,3 +86,9 @@ impl ManualClock {
         *now += by;
     }
 }
+
+/// A delay in whole microseconds; nothing waits longer than a century.
+pub fn delay_us(delay: Duration) -> i64 {
+    const CENTURY_US: i64 = 100 * 366 * 86_400 * 1_000_000;
+    i64::try_from(delay.as_micros()).unwrap_or(CENTURY_US).min(CENTURY_US)
+}

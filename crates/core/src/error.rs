@@ -95,6 +95,16 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// A name is one of ours.
+    #[error(
+        "the {what} {name:?} is Tidemill's own: names that begin with `tidemill:` are; choose another"
+    )]
+    NameReserved {
+        /// Which name.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
     /// A due time is absurdly far in the future.
     #[error("the due time {due} is more than {years_max} years away")]
     DueTooFar {
@@ -380,6 +390,7 @@ impl Error {
             Self::NameEmpty { .. } => "name_empty",
             Self::NameTooLong { .. } => "name_too_long",
             Self::NameInvalid { .. } => "name_invalid",
+            Self::NameReserved { .. } => "name_reserved",
             Self::DueTooFar { .. } => "due_too_far",
             Self::TimeInvalid { .. } => "time_invalid",
             Self::DurationInvalid { .. } => "duration_invalid",

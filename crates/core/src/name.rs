@@ -16,6 +16,17 @@ pub fn check(what: &'static str, name: &str, bytes_max: usize) -> Result<()> {
     Ok(())
 }
 
+/// What begins so is ours: whoever could put jobs there could have anything signed and sent as a webhook.
+const OWN: &str = "tidemill:";
+
+/// Refuses a name that is ours.
+pub fn check_own(what: &'static str, name: &str) -> Result<()> {
+    if name.starts_with(OWN) {
+        return Err(Error::NameReserved { what, name: name.to_owned() });
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -29,5 +40,9 @@ mod tests {
         assert_eq!(code("123456789"), Some("name_too_long"));
         assert_eq!(code("a\0b"), Some("name_invalid"));
         assert_eq!(code("a\nb"), Some("name_invalid"));
+        let own = check_own("kind", crate::webhook::KIND).unwrap_err();
+        assert_eq!(own.code(), "name_reserved");
+        assert!(check_own("queue", crate::webhook::QUEUE).is_err());
+        check_own("kind", "tidemills").unwrap();
     }
 }

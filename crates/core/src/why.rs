@@ -54,8 +54,8 @@ pub enum Gate {
         key: String,
         /// How many are before it, counted up to 100,000.
         ahead: u64,
-        /// The first of them.
-        head: JobId,
+        /// The first of them; nothing where it is not the asker's to know.
+        head: Option<JobId>,
         /// Whether that one is dead and blocks the others.
         dead: bool,
     },
@@ -211,7 +211,11 @@ impl fmt::Display for Gate {
             }
             Self::Line { key, ahead, head, dead } => {
                 let number = ahead.saturating_add(1);
-                write!(f, "it is number {number} of the line of key {key}; first is {head}, ")?;
+                write!(f, "it is number {number} of the line of key {key}; first is ")?;
+                match head {
+                    Some(head) => write!(f, "{head}, ")?,
+                    None => write!(f, "another, ")?,
+                }
                 if *dead {
                     write!(
                         f,
@@ -350,7 +354,10 @@ mod tests {
     #[test]
     fn a_place_in_line_says_who_is_first() {
         let head = JobId::new();
-        let line = |dead| Gate::Line { key: "order:42".into(), ahead: 2, head, dead }.to_string();
+        let line = |dead| {
+            let (key, head) = ("order:42".into(), Some(head));
+            Gate::Line { key, ahead: 2, head, dead }.to_string()
+        };
         let place = format!("it is number 3 of the line of key order:42; first is {head}");
         assert_eq!(line(false), format!("{place}, which has not finished"));
         assert!(line(true).starts_with(&format!("{place}, which is dead and blocks")));

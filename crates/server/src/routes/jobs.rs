@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use tidemill::store::view::AttemptView;
 use tidemill::{CancelAnswer, Enqueue, JobFilter, JobView, Receipt, Retried, Signal};
 use tidemill_core::job::edit::{Changes, FIXED};
+use tidemill_core::span::Span;
 use tidemill_core::why::{Gate, KeyHolder, Why};
 use tidemill_core::{JobId, State as JobState, Wish};
 use utoipa_axum::router::OpenApiRouter;
@@ -121,7 +122,7 @@ fn with_place(answer: impl IntoResponse, id: JobId, applied: Option<String>) -> 
 
 /// The job, once it has finished; `None` when it has not in this time.
 async fn finished(app: &App, id: JobId, time: Duration) -> Answer<Option<JobView>> {
-    match app.mill.wait(id, time).await {
+    match app.patiently(Some(Span(time)), |time| app.mill.wait(id, time)).await {
         Ok(view) => Ok(Some(view)),
         Err(tidemill::Error::WaitTimeout { .. }) => Ok(None),
         Err(error) => Err(error.into()),
@@ -434,12 +435,23 @@ async fn why(
     caller.check_job(&app, id).await?;
     let mut why = app.mill.why(id).await?;
     for gate in &mut why.gates {
-        // A unique key may be held by a job that is not this caller's to know.
-        if let Gate::Blocked { holder } = gate
-            && let Some(KeyHolder { id, .. }) = *holder
-            && caller.check_job(&app, id).await.is_err()
-        {
-            *holder = None;
+        // A unique key may be held, and a line led, by a job that is not this caller's to know.
+        match gate {
+            Gate::Blocked { holder } => {
+                if let Some(KeyHolder { id, .. }) = *holder
+                    && caller.check_job(&app, id).await.is_err()
+                {
+                    *holder = None;
+                }
+            }
+            Gate::Line { head, .. } => {
+                if let Some(id) = *head
+                    && caller.check_job(&app, id).await.is_err()
+                {
+                    *head = None;
+                }
+            }
+            _ => {}
         }
     }
     let sentences = why.gates.iter().map(ToString::to_string).collect();

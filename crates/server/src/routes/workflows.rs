@@ -14,6 +14,7 @@ use tidemill_core::span::Span;
 use tidemill_core::{JobId, State as JobState};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use uuid::Uuid;
 
 use crate::access::Caller;
 use crate::api::App;
@@ -288,9 +289,12 @@ async fn update(
     Body(Question { name, payload, id, timeout }): Body<Question>,
 ) -> Answer<Json<RunReply>> {
     caller.check_job(&app, run).await?;
-    let signal = id.into_iter().fold(Signal::new(name, &payload), Signal::id);
+    // It may be asked twice below, and is one update.
+    let id = id.unwrap_or_else(|| Uuid::now_v7().to_string());
+    let signal = Signal::new(name, &payload).id(id);
     let timeout = Patience { timeout }.time(&app.settings);
-    match app.mill.update(run, signal, timeout).await {
+    let ask = |timeout| app.mill.update(run, signal.clone(), timeout);
+    match app.patiently(Some(Span(timeout)), ask).await {
         Ok(answer) => Ok(Json(RunReply { answer })),
         Err(error @ tidemill::Error::UpdateRefused { .. }) => {
             let (status, code) = (StatusCode::UNPROCESSABLE_ENTITY, "update_refused");

@@ -19,6 +19,7 @@ over_both_stores!(
     heads_that_are_too_large_are_refused,
     strangers_are_refused,
     times_beyond_all_databases_are_times,
+    nobody_brings_jobs_where_webhooks_are_signed,
 );
 
 async fn wishes_that_cannot_be_are_refused(kit: Kit) {
@@ -288,5 +289,22 @@ async fn times_beyond_all_databases_are_times(kit: Kit) {
             kit.send(Method::PATCH, &path, &[], json!({ "run_at": at })).await.below(500);
         }
     }
+    kit.close().await;
+}
+
+async fn nobody_brings_jobs_where_webhooks_are_signed(kit: Kit) {
+    let job = json!({ "kind": "tidemill:webhook", "queue": "tidemill:webhooks", "payload": {} });
+    let queue = json!({ "kind": "k", "queue": "tidemill:webhooks" });
+    for job in [job, queue] {
+        let reserved = |told: Told| told.refused(400, "name_reserved", "tidemill:");
+        reserved(kit.post("/v1/jobs", job.clone()).await);
+        reserved(kit.post("/v1/jobs/batch", json!({ "jobs": [job] })).await);
+        let schedule = json!({ "every": "1h", "job": job });
+        reserved(kit.send(Method::PUT, "/v1/schedules/s", &[], schedule).await);
+        let mut step = job.clone();
+        step["name"] = "s".into();
+        reserved(kit.post("/v1/flows", json!({ "name": "f", "steps": [step] })).await);
+    }
+    assert_eq!(kit.get("/v1/jobs").await.is(200).body["jobs"], json!([]));
     kit.close().await;
 }

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+pub(crate) use tidemill_core::clock::delay_us;
 use tidemill_core::{Due, NewJob, Options, Priority};
 use uuid::Uuid;
 
@@ -283,12 +284,6 @@ fn groups<'a>(jobs: &[&'a NewJob]) -> Vec<(SheafKey<'a>, Vec<&'a NewJob>)> {
 /// The options as they are kept: nothing when all are at their defaults.
 pub(crate) fn options_text(options: &Options) -> Option<String> {
     if options.is_default() { None } else { serde_json::to_string(options).ok() }
-}
-
-/// A delay in whole microseconds; nothing waits longer than a century.
-pub(crate) fn delay_us(delay: Duration) -> i64 {
-    const CENTURY_US: i64 = 100 * 366 * 86_400 * 1_000_000;
-    i64::try_from(delay.as_micros()).unwrap_or(CENTURY_US).min(CENTURY_US)
 }
 
 fn due_at(due: DueKey) -> Option<At> {

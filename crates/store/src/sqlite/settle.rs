@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use tidemill_core::clock::delay_us;
 use tidemill_core::{Failure, JobId, NewJob, Settlement, State, Token, WorkerId};
 
 use crate::decided;
@@ -106,8 +107,7 @@ pub(super) fn settle_one(
                 finish(turn, &item.job, &End { state, attempt: *spent, error, ..end })?;
                 return Ok(Settled::Cancelled);
             }
-            let delay_us = i64::try_from(delay.as_micros()).unwrap_or(i64::MAX);
-            let run_at = turn.now.saturating_add(delay_us);
+            let run_at = turn.now.saturating_add(delay_us(*delay));
             write_attempt(turn, lease, item, failure.as_ref(), Some(run_at))?;
             let waiting = Waiting { run_at, spent: *spent, lost: held.lost };
             ready::insert(turn, &item.job, waiting)?;

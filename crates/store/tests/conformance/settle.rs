@@ -15,6 +15,7 @@ over_both_stores!(
     a_retry_waits_and_counts,
     a_retry_without_delay_is_ready,
     a_snooze_spends_nothing,
+    a_snooze_of_ages_is_a_century,
     a_rate_limit_is_remembered_as_one,
     a_handler_may_call_its_job_off,
     dead_is_a_dead_letter,
@@ -69,6 +70,18 @@ async fn a_retry_without_delay_is_ready(kit: &Kit) {
     kit.settle(worker, &claim, retry(Duration::ZERO, 1)).await;
     assert_eq!(kit.state(id).await, State::Ready);
     assert_eq!(kit.take_one(worker).await.jobs[0].attempt, 2);
+}
+
+async fn a_snooze_of_ages_is_a_century(kit: &Kit) {
+    let id = kit.put(job("k")).await;
+    let worker = kit.worker().await;
+    let claim = kit.take_one(worker).await;
+    let ages = Settlement::Again { delay: Duration::MAX, spent: 0, failure: None };
+    assert_eq!(kit.settle(worker, &claim, ages).await, Settled::Accepted);
+    let view = kit.view(id).await;
+    assert_eq!(view.state, State::Scheduled);
+    let days = view.due_at.unwrap().duration_since(kit.clock.now()).as_hours() / 24;
+    assert_eq!(days, 36_600, "and nothing is lost from view");
 }
 
 async fn a_snooze_spends_nothing(kit: &Kit) {

@@ -23,7 +23,7 @@ impl Tidemill {
             && let Some(line) = store.line(id).await?
         {
             let LineView { key, ahead, head, dead } = line;
-            gates = vec![Gate::Line { key, ahead, head, dead }];
+            gates = vec![Gate::Line { key, ahead, head: Some(head), dead }];
         }
         if gates == [KEPT]
             && let Some(gate) = in_flow(store.as_ref(), &view).await?

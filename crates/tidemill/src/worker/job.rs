@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use tidemill_core::schedule::spread;
 use tidemill_core::webhook::Tell;
 use tidemill_core::{
-    Due, JobId, Limits, NewJob, OnDead, Options, Payload, Priority, Retry, Unique, Wish,
+    Due, JobId, Limits, NewJob, OnDead, Options, Payload, Priority, Retry, Unique, Wish, name,
 };
 
 use crate::error::Result;
@@ -366,6 +366,8 @@ impl Enqueue {
             options: self.options,
         };
         job.check(limits, now)?;
+        name::check_own("kind", &job.kind)?;
+        name::check_own("queue", &job.queue)?;
         Ok(job)
     }
 

@@ -155,7 +155,7 @@ async fn a_place_in_line_is_a_gate(kit: Kit) {
     let last = mill.enqueue(echo("good")).await.unwrap().id();
     let why = mill.why(last).await.unwrap();
     let key = "order:42".to_owned();
-    assert_eq!(why.gates, [Gate::Line { key, ahead: 2, head, dead: true }]);
+    assert_eq!(why.gates, [Gate::Line { key, ahead: 2, head: Some(head), dead: true }]);
     worker.stop().await;
 }
 
