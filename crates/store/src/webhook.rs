@@ -38,7 +38,7 @@ pub trait Webhooks {
     async fn webhooks(&self) -> Result<Vec<Kept>>;
 
     /// Sets a webhook, one version on; with version 0 it is made, by the store's clock. `false`: one of this name is
-    /// there already, or has another version by now, and nothing was changed.
+    /// there already, or has another version or id by now, and nothing was changed.
     async fn set_webhook(&self, kept: &Kept) -> Result<bool>;
 
     /// Takes a webhook away. Nothing is told to it from the commit on. `false`: there is none of this name.

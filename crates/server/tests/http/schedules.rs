@@ -13,6 +13,7 @@ over_both_stores!(
     a_schedule_of_another_tenant_is_not_there,
     the_schedules_of_an_owner_are_declared_whole,
     nobody_declares_what_is_not_theirs,
+    of_two_tenants_that_make_a_schedule_at_once_one_does,
 );
 
 fn nightly(kind: &str) -> Value {
@@ -194,5 +195,34 @@ async fn nobody_declares_what_is_not_theirs(kit: Kit) {
     assert_eq!(kit.ask(&acme, Method::PUT, path, body).await.status, 403);
     let kept = kit.ask(&acme, Method::GET, "/v1/schedules/s", json!({})).await.is(200).body;
     assert_eq!(kept["job"]["tenant"], "acme");
+    kit.close().await;
+}
+
+async fn of_two_tenants_that_make_a_schedule_at_once_one_does(kit: Kit) {
+    let kit = kit.closed().await;
+    let of = |tenant: &str| Grant { tenant: Some(tenant.into()), ..Grant::new(Role::Operator) };
+    let acme = kit.credential("acme", of("acme")).await;
+    let other = kit.credential("other", of("other")).await;
+    for round in 0..40 {
+        let name = format!("s{round}");
+        let path = format!("/v1/schedules/{name}");
+        // Set by itself, and declared with all of an owner, who is the same for both.
+        let owners = format!("/v1/owners/o{round}/schedules");
+        let (to, body) = match round % 2 {
+            0 => (&path, nightly("k")),
+            _ => (&owners, json!({ "schedules": { name: nightly("k") } })),
+        };
+        let put = |secret| kit.ask(secret, Method::PUT, to, body.clone());
+        let (mine, theirs) = tokio::join!(put(&acme), put(&other));
+        let (won, lost, secret, tenant) = if mine.status == 200 {
+            (mine, theirs, &acme, "acme")
+        } else {
+            (theirs, mine, &other, "other")
+        };
+        won.is(200);
+        lost.refused(403, "queue_refused", "s");
+        let shown = kit.ask(secret, Method::GET, &path, json!({})).await.is(200).body;
+        assert_eq!(shown["job"]["tenant"], tenant);
+    }
     kit.close().await;
 }

@@ -10,6 +10,7 @@ over_both_stores!(
     a_secret_is_in_the_answer_that_makes_it_and_in_no_other,
     a_url_that_cannot_be_is_refused,
     webhooks_of_others_are_out_of_reach,
+    of_two_tenants_that_make_a_webhook_at_once_one_does,
 );
 
 async fn a_secret_is_in_the_answer_that_makes_it_and_in_no_other(kit: Kit) {
@@ -108,6 +109,25 @@ async fn webhooks_of_others_are_out_of_reach(kit: Kit) {
         let path = format!("/v1/webhooks/theirs{path}");
         let told = kit.ask(&other, method, &path, json!({})).await;
         told.refused(404, "webhook_unknown", "theirs");
+    }
+    kit.close().await;
+}
+
+async fn of_two_tenants_that_make_a_webhook_at_once_one_does(kit: Kit) {
+    let kit = kit.closed().await;
+    let of = |tenant: &str| Grant { tenant: Some(tenant.into()), ..Grant::new(Role::Operator) };
+    let acme = kit.credential("acme", of("acme")).await;
+    let other = kit.credential("other", of("other")).await;
+    let body = json!({ "url": "https://example.com/", "queues": ["*"] });
+    for round in 0..40 {
+        let path = format!("/v1/webhooks/w{round}");
+        let put = |secret| kit.ask(secret, Method::PUT, &path, body.clone());
+        let (mine, theirs) = tokio::join!(put(&acme), put(&other));
+        let (won, lost, secret) =
+            if mine.status == 201 { (mine, theirs, &acme) } else { (theirs, mine, &other) };
+        lost.refused(404, "webhook_unknown", "w");
+        let shown = kit.ask(secret, Method::GET, &path, json!({})).await.is(200).body;
+        assert_eq!(shown["tenant"], won.is(201).body["tenant"]);
     }
     kit.close().await;
 }

@@ -237,6 +237,10 @@ async fn a_webhook_is_set_by_one_at_a_time(kit: &Kit) {
     assert!(kit.store.delete_webhook("w").await.unwrap());
     assert!(!kit.store.delete_webhook("w").await.unwrap());
     assert!(!kit.store.set_webhook(&next).await.unwrap(), "it is gone");
+    set(kit, "w", of(&["d"])).await;
+    let gone = Kept { version: 1, ..next };
+    assert!(!kit.store.set_webhook(&gone).await.unwrap(), "this is another of its name");
+    assert!(kit.store.delete_webhook("w").await.unwrap());
     kit.finish(NewJob { id: JobId::new(), ..job("k") }, done()).await;
     assert!(told(kit).await.is_empty());
 }

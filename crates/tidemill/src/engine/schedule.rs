@@ -48,33 +48,57 @@ impl Schedules<'_> {
     /// The same, only if the schedule has this version: what is changed is what was seen
     /// ([`Error::ScheduleChanged`]). `None`: whatever is there.
     pub async fn set_of(&self, schedule: Schedule, version: Option<i64>) -> Result<ScheduleView> {
+        self.set_if(schedule, version, |_| Ok::<_, Error>(())).await
+    }
+
+    /// The same, if `may` lets it be: it is asked of the schedule that is there, if there is one, and nothing but
+    /// what it was asked about is changed. Of two who make one of the same name at once, the second is asked about
+    /// the first's.
+    pub async fn set_if<E: From<Error>>(
+        &self,
+        schedule: Schedule,
+        version: Option<i64>,
+        may: impl Fn(&ScheduleView) -> std::result::Result<(), E>,
+    ) -> std::result::Result<ScheduleView, E> {
         self.0.know_rules().await;
         let (definition, slots) = self.checked(schedule)?;
-        let name = definition.name.clone();
         for _ in 0..LOOKS_MAX {
             let now = self.0.now().await?;
-            let known = self.find(&name).await?;
-            is_of(&name, known.as_ref(), version)?;
-            let change = change(&definition, &slots, known.as_ref(), now)?;
-            let Some(change) = change else {
-                return known.ok_or(Error::ScheduleUnknown { name });
-            };
-            if starts_over(&change) {
-                let is_never = slots.is_all_excepted(now);
-                return Err(if is_never {
-                    Invalid::ScheduleNeverFires { name, excepted: true }.into()
-                } else {
-                    Invalid::ScheduleOver { name, now }.into()
-                });
-            }
-            if self.pay(known.into_iter().filter(|view| owes(view, &change, now)), now).await? {
-                continue;
-            }
-            if self.change("set_schedule", vec![change]).await? {
-                return self.get(&name).await;
+            let known = self.find(&definition.name).await?;
+            known.as_ref().map_or(Ok(()), &may)?;
+            is_of(&definition.name, known.as_ref(), version)?;
+            if let Some(view) = self.put(&definition, &slots, known, now).await? {
+                return Ok(view);
             }
         }
-        Err(busy(&name))
+        Err(busy(&definition.name).into())
+    }
+
+    /// Makes of what is known of a schedule this; nothing, if that is not as it was any more.
+    async fn put(
+        &self,
+        definition: &Definition,
+        slots: &Slots,
+        known: Option<ScheduleView>,
+        now: Timestamp,
+    ) -> Result<Option<ScheduleView>> {
+        let Some(change) = change(definition, slots, known.as_ref(), now)? else {
+            return Ok(known);
+        };
+        let name = &definition.name;
+        if starts_over(&change) {
+            let (name, is_never) = (name.clone(), slots.is_all_excepted(now));
+            return Err(if is_never {
+                Invalid::ScheduleNeverFires { name, excepted: true }.into()
+            } else {
+                Invalid::ScheduleOver { name, now }.into()
+            });
+        }
+        let owing = known.into_iter().filter(|view| owes(view, &change, now));
+        if self.pay(owing, now).await? || !self.change("set_schedule", vec![change]).await? {
+            return Ok(None);
+        }
+        self.get(name).await.map(Some)
     }
 
     /// Fires what schedules owe by the rules they have, as their policies for missed slots say. Whether it did, or

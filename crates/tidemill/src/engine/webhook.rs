@@ -183,25 +183,48 @@ impl Webhooks<'_> {
         name: &str,
         webhook: Webhook,
     ) -> Result<(WebhookView, Option<SigningSecret>)> {
-        webhook.check(name)?;
+        self.set_if(name, webhook, |_| Ok::<_, Error>(())).await
+    }
+
+    /// The same, if `may` lets it be: it is asked of the one that is there, if there is one, and nothing but that one
+    /// is changed. Of two who make one of the same name at once, the second is asked about the first's.
+    pub async fn set_if<E: From<Error>>(
+        &self,
+        name: &str,
+        webhook: Webhook,
+        may: impl Fn(&Webhook) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(WebhookView, Option<SigningSecret>), E> {
+        webhook.check(name).map_err(Error::from)?;
         for _ in 0..LOOKS_MAX {
-            let all = self.0.0.store.webhooks().await?;
-            let known = all.iter().find(|kept| kept.name == name).cloned();
-            if known.is_none() && all.len() >= WEBHOOKS_MAX {
-                let reason = format!("there are {WEBHOOKS_MAX} already, and no more may be");
-                return Err(Invalid::WebhookInvalid { reason }.into());
+            let all = self.0.0.store.webhooks().await.map_err(Error::from)?;
+            if let Some(known) = all.iter().find(|kept| kept.name == name) {
+                may(&known.webhook)?;
             }
-            let (kept, secret) = if let Some(kept) = known {
-                (Kept { webhook: webhook.clone(), ..kept }, None)
-            } else {
-                let secret = random_secret()?;
-                (new(name, webhook.clone(), &secret), Some(secret))
-            };
-            if self.0.0.store.set_webhook(&kept).await? {
-                return Ok((self.get(name).await?, secret));
+            if let Some(set) = self.put(name, &webhook, &all).await? {
+                return Ok(set);
             }
         }
-        Err(busy(name))
+        Err(busy(name).into())
+    }
+
+    /// Makes it, or changes the one that is among these; nothing, if that is not as it was any more.
+    async fn put(
+        &self,
+        name: &str,
+        webhook: &Webhook,
+        all: &[Kept],
+    ) -> Result<Option<(WebhookView, Option<SigningSecret>)>> {
+        let (kept, secret) = if let Some(kept) = all.iter().find(|kept| kept.name == name) {
+            (Kept { webhook: webhook.clone(), ..kept.clone() }, None)
+        } else if all.len() >= WEBHOOKS_MAX {
+            let reason = format!("there are {WEBHOOKS_MAX} already, and no more may be");
+            return Err(Invalid::WebhookInvalid { reason }.into());
+        } else {
+            let secret = random_secret()?;
+            (new(name, webhook.clone(), &secret), Some(secret))
+        };
+        let is_set = self.0.0.store.set_webhook(&kept).await?;
+        Ok(if is_set { Some((self.get(name).await?, secret)) } else { None })
     }
 
     /// Gives it a new secret, which is told here and never again. The one of before goes on signing for `overlap`, so

@@ -79,10 +79,21 @@ impl Schedules<'_> {
         owner: &str,
         schedules: impl IntoIterator<Item = Schedule>,
     ) -> Result<Declared> {
+        self.declare_if(owner, schedules, |_| Ok::<_, Error>(())).await
+    }
+
+    /// The same, if `may` lets it be: it is asked of every schedule that is there and is declared, or is this
+    /// owner's, and nothing but what it was asked about is changed.
+    pub async fn declare_if<E: From<Error>>(
+        &self,
+        owner: &str,
+        schedules: impl IntoIterator<Item = Schedule>,
+        may: impl Fn(&ScheduleView) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Declared, E> {
         let wanted = self.wanted(owner, schedules).await?;
         for _ in 0..LOOKS_MAX {
             let now = self.0.now().await?;
-            let plan = self.plan(owner, &wanted).await?;
+            let plan = self.plan(owner, &wanted, &may).await?;
             // Some of them owed slots, and have changed.
             if self.pay(plan.owing, now).await? {
                 continue;
@@ -92,7 +103,7 @@ impl Schedules<'_> {
                 return Ok(plan.declared);
             }
         }
-        Err(busy(owner))
+        Err(busy(owner).into())
     }
 
     /// What [`declare`](Self::declare) would do. Checks all of them; changes nothing.
@@ -101,8 +112,18 @@ impl Schedules<'_> {
         owner: &str,
         schedules: impl IntoIterator<Item = Schedule>,
     ) -> Result<Declared> {
+        self.declare_preview_if(owner, schedules, |_| Ok::<_, Error>(())).await
+    }
+
+    /// What [`declare_if`](Self::declare_if) would do.
+    pub async fn declare_preview_if<E: From<Error>>(
+        &self,
+        owner: &str,
+        schedules: impl IntoIterator<Item = Schedule>,
+        may: impl Fn(&ScheduleView) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Declared, E> {
         let wanted = self.wanted(owner, schedules).await?;
-        Ok(self.plan(owner, &wanted).await?.declared)
+        Ok(self.plan(owner, &wanted, &may).await?.declared)
     }
 
     async fn wanted(
@@ -125,21 +146,27 @@ impl Schedules<'_> {
         Ok(wanted)
     }
 
-    async fn plan(
+    async fn plan<E: From<Error>>(
         &self,
         owner: &str,
         wanted: &BTreeMap<String, (Definition, Slots)>,
-    ) -> Result<Plan> {
+        may: &impl Fn(&ScheduleView) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Plan, E> {
         let now = self.0.now().await?;
         let (mut changes, mut declared, mut owing) = (Vec::new(), Declared::default(), Vec::new());
         let known = self.list(Some(owner)).await?.into_iter();
         let mut known: BTreeMap<String, ScheduleView> =
             known.map(|view| (view.definition.name.clone(), view)).collect();
+        known.values().try_for_each(may)?;
         for (name, (definition, slots)) in wanted {
             let known = match known.remove(name) {
                 Some(own) => Some(own),
                 // Nobody's, or another owner's.
-                None => self.find(name).await?,
+                None => {
+                    let other = self.find(name).await?;
+                    other.as_ref().map_or(Ok(()), may)?;
+                    other
+                }
             };
             let change = change(definition, slots, known.as_ref(), now)?;
             let list = match (&change, known.is_some()) {
