@@ -204,6 +204,11 @@ fn not_taken(error: Error) -> tidemill::Error {
     }
 }
 
+/// What stands in quotes in a sentence, first of all.
+fn quoted(sentence: &str) -> String {
+    sentence.split('"').nth(1).unwrap_or_default().to_owned()
+}
+
 /// An error as that of a store. A credential that nobody knows may be known by the next call: somebody is changing it.
 /// What it may not do it will not be allowed later.
 #[expect(clippy::needless_pass_by_value, reason = "it is what is left of a call")]
@@ -212,8 +217,10 @@ fn told(error: Error) -> StoreError {
     match &error {
         // The server has the keys. What it says of one names it in quotes, and nothing else.
         Error::Refused { problem, .. } if problem.code == "encryption_key_missing" => {
-            let key = problem.detail.split('"').nth(1).unwrap_or_default();
-            StoreError::KeyMissing { key: key.to_owned() }
+            StoreError::KeyMissing { key: quoted(&problem.detail) }
+        }
+        Error::Refused { problem, .. } if problem.code == "ciphertext_invalid" => {
+            StoreError::CiphertextInvalid { key: quoted(&problem.detail) }
         }
         Error::Refused { problem, .. }
             if matches!(problem.status, 401 | 408 | 429 | 500..)

@@ -84,7 +84,7 @@ impl RunWrites {
 
     /// Whether there are only entries.
     pub fn is_plain(&self) -> bool {
-        self.forget.is_empty() && self.state.is_none() && !self.owes && self.is_lone()
+        self.forget.is_empty() && !self.changes_run() && self.is_lone()
     }
 
     /// Whether a child has a unique key, which another job may hold: the run hears of that at once.

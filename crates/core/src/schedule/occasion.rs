@@ -94,7 +94,7 @@ impl Definition {
 }
 
 /// What stands in place of a kind in the unique keys of schedules; `tidemill.replay` knows it, too.
-const KEY_KIND: &str = "tidemill.schedule";
+const KEY_KIND: &str = "tidemill:schedule";
 
 /// The schedule whose jobs exclude each other by this unique key, if it is such a key.
 pub fn schedule_of_key(unique_key: &str) -> Option<&str> {

@@ -43,6 +43,7 @@ const BASES: Statement = sql!("select_gate_bases");
 const MEND: Statement =
     sql!("mend_gates", TIMESTAMPTZ, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY);
 const TURN: Statement = sql!("take_turn", TEXT_ARRAY);
+const SPLIT: Statement = sql!("select_split_limits");
 const FORGET: Statement = sql!("forget_gates", TIMESTAMPTZ, TEXT, INT8);
 const VIEWS: Statement = sql!("select_gates", TEXT_ARRAY);
 const HELD_OF: Statement = sql!("count_held_of", TEXT_ARRAY, TEXT);
@@ -52,7 +53,7 @@ const UNSTICK: Statement = sql!("unstick_gates", TIMESTAMPTZ, TEXT_ARRAY, INT4_A
 /// Gates of a limit that are forgotten at once.
 const FORGET_MAX: i64 = 1000;
 /// How often in a row that is done for one limit, before the next sweep.
-const FORGET_TURNS_MAX: usize = 100;
+const FORGET_TURNS_MAX: usize = 10;
 
 /// How attempts ended that came out of one gate: so many well, so many not, by their leases.
 #[derive(Debug, Clone, Default)]
@@ -194,7 +195,7 @@ pub(crate) async fn mend_all(shared: &Arc<Shared>) -> Result<(), Error> {
 /// A thousand at a time, each by a transaction in which no claim judges by them.
 pub(crate) async fn forget_idle(shared: &Shared) -> Result<(), Error> {
     let book = queues::rules(&shared.db).await?;
-    for base in bases(&shared.db.read(&BASES, &[]).await?) {
+    for base in bases(&shared.db.read(&SPLIT, &[]).await?) {
         let window = book.horizon(&base).and_then(|horizon| horizon.window).unwrap_or_default();
         for _ in 0..FORGET_TURNS_MAX {
             let mut tries = Tries::once();

@@ -75,10 +75,13 @@ pub(crate) async fn rescue(shared: &Arc<Shared>, rules: RescueRules) -> Result<R
     }
     if shared.sweep_is_due(SWEEP_EVERY) {
         doors::mend_all(shared).await?;
-        doors::forget_idle(shared).await?;
         shared.db.read(&LEASE_SWEEP, &[&now]).await?;
         if !shared.db.read(&LEASE_ORPHANS, &[]).await?.is_empty() {
             leave(shared, &Leaving::Unknown(rules)).await?;
+        }
+        // It is no rescue, and can be done the next time.
+        if let Err(error) = doors::forget_idle(shared).await {
+            tracing::debug!(%error, "idle gates could not be forgotten");
         }
     }
     Ok(rescued)

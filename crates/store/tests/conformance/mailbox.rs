@@ -5,10 +5,10 @@ use futures::future::join_all;
 use tidemill_core::job::outcome::Waiting;
 use tidemill_core::workflow::{Amend, Ending, Waits};
 use tidemill_core::{JobId, NewJob, OnDuplicate, Options, Scope, Settlement, WorkerId};
-use tidemill_store::Claim;
 use tidemill_store::run::{
     Append, Room, RunAct, RunAnswer, RunOrder, RunWrites, Signal, SignalAnswer,
 };
+use tidemill_store::{Claim, SettleItem, Settled};
 
 use super::kit::*;
 
@@ -18,6 +18,7 @@ over_both_stores!(
     many_who_signal_at_once_do_not_pass_the_bound,
     bytes_are_bounded_too,
     a_write_that_is_sent_again_makes_room_once,
+    what_is_taken_with_the_end_is_not_unread,
     what_a_reset_forgets_is_unread_again_and_what_is_passed_over_is_not,
     a_fork_has_a_mailbox_of_its_own,
     ends_of_children_take_no_room,
@@ -147,6 +148,20 @@ async fn a_write_that_is_sent_again_makes_room_once(kit: &Kit) {
     let writes = RunWrites { entries: vec![takes(2, 2)], ..RunWrites::default() };
     let held = kit.store.append(worker, vec![Append { job, token, writes }]).await.unwrap();
     assert_eq!((held, unread(kit, id).await), (vec![false], 2), "a zombie takes nothing");
+}
+
+async fn what_is_taken_with_the_end_is_not_unread(kit: &Kit) {
+    let worker = kit.worker().await;
+    let id = kit.put(job("k")).await;
+    for _ in 0..2 {
+        send(kit, id, ROOM).await;
+    }
+    let claim = kit.take_one(worker).await;
+    let (begins, entries) = (Some("v1".to_owned()), vec![takes(0, 1)]);
+    let writes = RunWrites { begins, entries, ..RunWrites::default() };
+    let last = SettleItem { run: Some(writes.into()), ..item(&claim, 0, done()) };
+    assert_eq!(kit.store.settle(worker, vec![last]).await.unwrap(), [Settled::Accepted]);
+    assert_eq!(unread(kit, id).await, 1);
 }
 
 async fn what_a_reset_forgets_is_unread_again_and_what_is_passed_over_is_not(kit: &Kit) {

@@ -91,32 +91,35 @@ impl Dead<'_> {
         if replayed.is_empty() {
             let view = self.0.job(id).await?;
             if let Some(view) = view.filter(|view| view.state == State::Dead) {
-                self.check_undone(id).await?;
-                self.check_overlap(&view).await?;
+                self.refuse(&view).await?;
             }
         }
         Ok(!replayed.is_empty())
     }
 
-    /// Refuses a dead run that cannot go on, since what it did is undone.
-    async fn check_undone(&self, id: JobId) -> Result<()> {
-        let Some(run) = self.0.run(id).await? else { return Ok(()) };
-        let why = if run.undone {
-            "what it did is undone; enqueue it anew instead"
-        } else {
-            "what it did may have to be undone, and nobody has looked yet; ask again in a moment"
+    /// Says why a dead job cannot go on: another of its schedule runs, or what it did as a run is undone, or may be.
+    async fn refuse(&self, view: &JobView) -> Result<()> {
+        let id = view.job.id;
+        let schedule = view.job.unique_key.as_deref().and_then(schedule_of_key);
+        let overlap = |schedule: &str, holder| {
+            let schedule = schedule.to_owned();
+            Err(Error::ScheduleOverlap { id, schedule, holder })
         };
-        Err(Error::RunNotNow { id, why: why.to_owned() })
-    }
-
-    /// Refuses a dead job of a schedule whose jobs do not run at once.
-    async fn check_overlap(&self, view: &JobView) -> Result<()> {
-        let Some(schedule) = view.job.unique_key.as_deref().and_then(schedule_of_key) else {
-            return Ok(());
-        };
-        let (id, schedule) = (view.job.id, schedule.to_owned());
-        let holder = self.0.0.store.key_holder(id).await?;
-        Err(Error::ScheduleOverlap { id, schedule, holder })
+        if let Some(schedule) = schedule
+            && let Some(holder) = self.0.0.store.key_holder(id).await?
+        {
+            return overlap(schedule, Some(holder));
+        }
+        if let Some(run) = self.0.run(id).await? {
+            let why = if run.undone {
+                "what it did is undone; enqueue it anew instead"
+            } else {
+                "what it did may have to be undone, and nobody has looked yet; ask again in a moment"
+            };
+            return Err(Error::RunNotNow { id, why: why.to_owned() });
+        }
+        // Whoever held it back has finished meanwhile.
+        schedule.map_or(Ok(()), |schedule| overlap(schedule, None))
     }
 
     /// Replays these at once, at most a thousand; answers those that were dead. Runs that are undone, or have something

@@ -667,7 +667,7 @@ begin
     -- Jobs of a schedule that exclude each other: one whose key another has stays dead.
     replay.ids := array(
         select j.id from tidemill.job j
-        where j.id = any (replay.ids) and (j.unique_key is null or not starts_with(j.unique_key, 'tidemill.schedule=')
+        where j.id = any (replay.ids) and (j.unique_key is null or not starts_with(j.unique_key, 'tidemill:schedule=')
             or exists (select from tidemill.unique_key u where u.key = j.unique_key and u.id = j.id)));
     perform tidemill.lock_lines_of(replay.ids);
     for body in select j.* from tidemill.job j where j.id = any (replay.ids) order by j.unique_key, j.id loop

@@ -43,7 +43,7 @@ fn view(row: &tokio_postgres::Row) -> Result<RunView> {
         paused: row.get(6),
         undone: row.get(7),
         journal_entries_max: row.get::<_, Option<i32>>(8).map(|entries| entries as u32),
-        signals_unread: row.get::<_, i64>(9) as u64,
+        signals_unread: row.get::<_, i64>(9).max(0) as u64,
     })
 }
 

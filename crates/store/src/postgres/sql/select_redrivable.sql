@@ -1,4 +1,5 @@
--- Dead letters that a rule may send on now: new, their delay over, below its bound, and still dead.
+-- Dead letters that a rule may send on now: new, their delay over, below its bound, and still dead. Those of a schedule
+-- wait until no other of it runs.
 select d.id from tidemill.dead d
 where d.triage = 0 and not d.archived
     and d.died_at <= coalesce($1::timestamptz, now()) - $2::int8 * interval '1 ms' and d.redrives < $3::int2
@@ -6,4 +7,7 @@ where d.triage = 0 and not d.archived
     and ($6::text is null or d.class = $6) and ($7::text is null or position($7 in d.error) > 0)
     and exists (select from tidemill.outcome o where o.id = d.id and o.state = 6)
     and not exists (select from tidemill.run r where r.job = d.id and r.undone)
+    and not exists (
+        select from tidemill.job j join tidemill.unique_key u on u.key = j.unique_key and u.id <> j.id
+        where j.id = d.id and starts_with(j.unique_key, 'tidemill:schedule='))
 order by d.died_at, d.id limit $8::int8;
