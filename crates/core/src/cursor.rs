@@ -21,7 +21,9 @@ pub fn read(list: &str, cursor: &str) -> Option<String> {
         u8::from_str_radix(digits, 16).ok()
     });
     let text = String::from_utf8(bytes.collect::<Option<Vec<u8>>>()?).ok()?;
-    Some(text.strip_prefix(list)?.strip_prefix(':')?.to_owned())
+    // No key has a NUL, and not every database can be asked for one.
+    let key = text.strip_prefix(list)?.strip_prefix(':')?;
+    (!key.contains('\0')).then(|| key.to_owned())
 }
 
 #[cfg(test)]
@@ -32,8 +34,13 @@ mod tests {
     fn a_cursor_comes_back_to_its_own_list_alone() {
         let cursor = write("schedules", "nächtlich: 1");
         assert_eq!(read("schedules", &cursor).as_deref(), Some("nächtlich: 1"));
-        for (list, cursor) in [("runs", cursor.as_str()), ("schedules", "x"), ("schedules", "ffff")]
-        {
+        let forged = write("schedules", "a\0b");
+        for (list, cursor) in [
+            ("runs", cursor.as_str()),
+            ("schedules", "x"),
+            ("schedules", "ffff"),
+            ("schedules", &forged),
+        ] {
             assert_eq!(read(list, cursor), None, "{list} {cursor}");
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
 use axum::{Json, Router};
 use http::StatusCode;
@@ -23,6 +23,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::access::{Need, admit, need};
 use crate::docs;
 use crate::guard::guard;
+use crate::nul;
 use crate::problem::{Problem, Refusal};
 use crate::query::{self, Known};
 use crate::routes::{
@@ -212,6 +213,7 @@ pub(crate) fn service(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(known, query::check))
         .layer(from_fn_with_state(Arc::clone(&app), admit))
+        .layer(from_fn(nul::check))
         .layer(from_fn_with_state(Arc::clone(&app), guard))
         .layer(DefaultBodyLimit::max(settings.body_bytes_max))
         .layer(RequestBodyTimeoutLayer::new(settings.body_timeout))

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::str::FromStr;
 
+use crate::nul::{self, Without};
 use crate::problem::{Answer, Refusal};
 
 /// A body of JSON.
@@ -33,8 +34,18 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
                 "the body is not as it should be: it is not a JSON object",
             ));
         }
+        check_nul(&bytes)?;
         serde_json::from_slice(&bytes).map(Self).map_err(|error| unreadable::<T>(&bytes, &error))
     }
+}
+
+/// Refuses U+0000 in what a text of JSON names or says.
+pub(crate) fn check_nul(bytes: &[u8]) -> Answer<()> {
+    if nul::may_be_in(bytes) {
+        let read = serde_json::from_slice::<Without>(bytes);
+        read.map_err(|error| unreadable::<Without>(bytes, &error))?;
+    }
+    Ok(())
 }
 
 /// What is wrong with a body, and where. It is read once more for that: noting the place costs time.

@@ -17,6 +17,7 @@ mod greeting;
 mod guard;
 mod hidden;
 mod idempotent;
+mod nul;
 mod prefer;
 mod problem;
 mod query;

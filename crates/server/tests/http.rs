@@ -21,6 +21,7 @@ mod http {
     mod limits;
     mod live;
     mod metrics;
+    mod nul;
     mod ops;
     mod parts;
     mod plans;

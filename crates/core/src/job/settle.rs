@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::job::outcome::{ErrorClass, Failure, Settlement};
+use crate::job::outcome::{ErrorClass, Failure, Settlement, clean};
 use crate::job::{Job, NewJob};
 use crate::payload::Payload;
 use crate::queue::QueueRules;
@@ -103,7 +103,7 @@ pub fn settle(attempt: Attempt<'_>, ended: Ended, now: Timestamp, draw: f64) -> 
     match ended {
         Ended::Done { output, follow_ups } => Settlement::Done { output, follow_ups },
         Ended::Snoozed(delay) => Settlement::Again { delay, spent: unspent, failure: None },
-        Ended::Cancelled(reason) => Settlement::Cancelled { reason },
+        Ended::Cancelled(reason) => Settlement::Cancelled { reason: clean(reason) },
         Ended::GivenBack => {
             Settlement::Again { delay: Duration::ZERO, spent: unspent, failure: None }
         }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::job::outcome::clean;
 use crate::workflow::talk::Diff;
 
 /// Why a run does not go on before somebody has seen to it.
@@ -98,7 +99,7 @@ impl ParkCode {
 
     /// Parked for this, which is so.
     pub fn because(self, why: impl Into<String>) -> Parked {
-        Parked { code: self, why: why.into(), diff: None }
+        Parked { code: self, why: clean(why.into()), diff: None }
     }
 }
 
@@ -114,7 +115,8 @@ impl Parked {
 }
 
 impl From<Diff> for Parked {
-    fn from(diff: Diff) -> Self {
+    fn from(Diff { journal, code }: Diff) -> Self {
+        let diff = Diff { journal: clean(journal), code: clean(code) };
         Self { diff: Some(diff.clone()), ..ParkCode::Differs.because(diff.to_string()) }
     }
 }

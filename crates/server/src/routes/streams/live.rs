@@ -20,7 +20,7 @@ use super::{From, Place, begin};
 use crate::access::Caller;
 use crate::api::App;
 use crate::audit::Begun;
-use crate::extract::{Named, Params};
+use crate::extract::{Named, Params, check_nul};
 use crate::problem::{Answer, Problem, Refusal};
 
 /// What a client may say at once.
@@ -190,7 +190,10 @@ impl Live {
             Ok(mut order) => {
                 let mark = order.mark.take();
                 let done = match self.admit().await {
-                    Ok(()) => obey(&self.app, &self.caller, self.id, order).await,
+                    Ok(()) => match check_nul(text.as_bytes()) {
+                        Ok(()) => obey(&self.app, &self.caller, self.id, order).await,
+                        Err(refusal) => Err(refusal),
+                    },
                     Err(refusal) if refusal.is_final() => return Ok(Some(refusal.told().0)),
                     // The store is away: whether the caller may is not known, and nothing is done.
                     Err(refusal) => Err(refusal),
