@@ -10,6 +10,7 @@ use tidemill_core::job::unique::OnDuplicate;
 use tidemill_core::{JobId, Wish};
 
 use crate::problem::{Answer, Refusal};
+use crate::taken::Print;
 
 const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 const KEY_BYTES_MAX: usize = 128;
@@ -50,43 +51,13 @@ pub(crate) fn mark(
     Ok(())
 }
 
-/// What of a job must be the same when its key comes again.
-#[derive(Debug, Clone)]
-pub(crate) struct Print {
-    kind: String,
-    queue: Option<String>,
-    tenant: Option<String>,
-    payload: String,
-}
-
-impl Print {
-    pub(crate) fn of(wish: &Wish) -> Self {
-        Self {
-            kind: wish.kind.clone(),
-            queue: wish.queue.clone(),
-            tenant: wish.tenant.clone(),
-            payload: wish.payload.as_ref().map_or("null", |raw| raw.get()).trim().to_owned(),
-        }
+/// Refuses a key that was used for another job.
+pub(crate) async fn check(mill: &Tidemill, print: &Print, id: JobId) -> Answer<()> {
+    let Some(JobView { job, .. }) = mill.job(id).await? else { return Ok(()) };
+    if print.is(mill, &job).await {
+        return Ok(());
     }
-
-    /// Refuses a key that was used for another job.
-    pub(crate) async fn check(&self, mill: &Tidemill, id: JobId) -> Answer<()> {
-        let Some(JobView { job, .. }) = mill.job(id).await? else { return Ok(()) };
-        let is_same = job.kind == self.kind
-            && self.queue.as_ref().is_none_or(|queue| *queue == job.queue)
-            && job.tenant == self.tenant
-            && same_json(job.payload.as_str(), &self.payload);
-        if is_same {
-            return Ok(());
-        }
-        let detail = format!("this Idempotency-Key was used for another job, {id}; take a new key");
-        let status = StatusCode::UNPROCESSABLE_ENTITY;
-        Err(Refusal::new(status, "idempotency_key_reused", detail).about(id))
-    }
-}
-
-/// The database may have written it another way.
-fn same_json(one: &str, other: &str) -> bool {
-    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
-    one == other || read(one) == read(other)
+    let detail = format!("this Idempotency-Key was used for another job, {id}; take a new key");
+    let status = StatusCode::UNPROCESSABLE_ENTITY;
+    Err(Refusal::new(status, "idempotency_key_reused", detail).about(id))
 }

@@ -24,6 +24,7 @@ mod query;
 mod routes;
 mod serve;
 mod settings;
+mod taken;
 mod tls;
 mod trace;
 

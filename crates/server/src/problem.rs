@@ -128,7 +128,7 @@ fn status_of(code: &str) -> Option<StatusCode> {
         "word_unknown" | "kind_unknown" | "schedule_zone_unknown" => StatusCode::BAD_REQUEST,
         code if code.ends_with("_unknown") => StatusCode::NOT_FOUND,
         "lease_lost" | "worker_lost" | "run_finished" | "schedule_overlap" | "plan_expired"
-        | "encryption_off" => StatusCode::CONFLICT,
+        | "encryption_off" | "id_taken" => StatusCode::CONFLICT,
         code if code.ends_with("_not_now") => StatusCode::CONFLICT,
         code if code.ends_with("_timeout") => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::BAD_REQUEST,
@@ -188,6 +188,7 @@ mod tests {
             ("worker_lost", 409),
             ("flow_not_now", 409),
             ("plan_expired", 409),
+            ("id_taken", 409),
             ("idempotency_key_reused", 422),
             ("name_empty", 400),
         ] {

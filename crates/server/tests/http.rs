@@ -29,6 +29,7 @@ mod http {
     mod schedules;
     mod stop;
     mod streams;
+    mod taken;
     mod tls;
     mod webhooks;
     mod work;

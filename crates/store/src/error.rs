@@ -133,6 +133,9 @@ pub enum Error {
          fingerprint"
     )]
     SearchEncrypted,
+    /// A job of a flow has the id of another job.
+    #[error("a job of the flow has the id of another job; make the flow's jobs anew")]
+    IdTaken,
     /// Anything else the database said.
     #[error("the database refused: {reason}")]
     Database {
@@ -140,6 +143,9 @@ pub enum Error {
         reason: String,
     },
 }
+
+/// How SQL says that a job of a flow has the id of another job.
+pub(crate) const ID_TAKEN: &str = "tidemill: id_taken: ";
 
 impl Error {
     /// The stable code of this error.
@@ -162,6 +168,7 @@ impl Error {
             Self::CiphertextInvalid { .. } => "ciphertext_invalid",
             Self::PayloadReserved => "payload_reserved",
             Self::SearchEncrypted => "search_encrypted",
+            Self::IdTaken => "id_taken",
             Self::Database { .. } => "store_refused",
         }
     }

@@ -55,6 +55,8 @@ struct FlowStarted {
         { "name": "charge", "kind": "charge" }, { "name": "ship", "kind": "ship", "after": ["charge"] },
     ] })), responses(
         (status = 201, body = FlowStarted),
+        (status = 409, body = Problem, content_type = "application/problem+json",
+            description = "Another flow has its id, or another job that of one of its jobs"),
         (status = 429, body = Problem, content_type = "application/problem+json", description = "A queue is full"),
     ))]
 async fn start(
@@ -62,7 +64,23 @@ async fn start(
     caller: Caller,
     Body(text): Body<Box<RawValue>>,
 ) -> Answer<(StatusCode, [(HeaderName, String); 1], Json<FlowStarted>)> {
-    let mut flow = Flow::from_json(text.get())?;
+    let (id, is_new) = app.mill.start_once(allowed(&caller, text.get())?).await?;
+    if !is_new {
+        let is_known = seen(&app, &caller, id).await.is_ok();
+        if !is_known || !app.mill.is_same_flow(allowed(&caller, text.get())?).await? {
+            let detail = format!(
+                "another flow has the id {id}, and nothing was started; give this one an id of its own, or none"
+            );
+            return Err(Refusal::new(StatusCode::CONFLICT, "id_taken", detail));
+        }
+    }
+    let place = [(header::LOCATION, format!("/v1/flows/{id}"))];
+    Ok((StatusCode::CREATED, place, Json(FlowStarted { id })))
+}
+
+/// The flow of a text, if the caller may start it; of the caller's tenant.
+fn allowed(caller: &Caller, text: &str) -> Answer<Flow> {
+    let mut flow = Flow::from_json(text)?;
     if caller.is_limited() && flow.is_building() && !flow.has_jobs() {
         let detail = "a flow that is built by a credential of some queues or of one tenant has a job from the start: \
                       by its jobs it is known whose it is";
@@ -77,9 +95,7 @@ async fn start(
         }
         Ok::<_, Refusal>(())
     })?;
-    let id = app.mill.start(flow).await?;
-    let place = [(header::LOCATION, format!("/v1/flows/{id}"))];
-    Ok((StatusCode::CREATED, place, Json(FlowStarted { id })))
+    Ok(flow)
 }
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]

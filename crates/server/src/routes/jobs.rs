@@ -1,6 +1,7 @@
 //! Jobs: enqueue one or many, look at them, wait for them, call them off, and ask why one is not running.
 
 use std::collections::BTreeMap;
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,9 +25,10 @@ use crate::api::App;
 use crate::audit::{Detail, detail};
 use crate::etag;
 use crate::extract::{Body, Named, Params};
-use crate::idempotent::{self, Print};
+use crate::idempotent;
 use crate::prefer::{Patience, Prefer};
 use crate::problem::{Answer, Problem, Refusal};
+use crate::taken::{self, Print};
 use crate::trace;
 
 /// A job with its print as an entity tag.
@@ -60,7 +62,8 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
         (status = 201, body = Receipt, description = "It is enqueued"),
         (status = 200, body = JobView, description = "It was waited for, and has finished"),
         (status = 202, body = Receipt, description = "It is enqueued, and has not finished yet"),
-        (status = 409, body = Problem, content_type = "application/problem+json", description = "It is a duplicate"),
+        (status = 409, body = Problem, content_type = "application/problem+json",
+            description = "It is a duplicate, or another job has its id"),
         (status = 422, body = Problem, content_type = "application/problem+json"),
         (status = 429, body = Problem, content_type = "application/problem+json", description = "The queue is full"),
     ))]
@@ -74,14 +77,16 @@ async fn enqueue(
     trace::follow(&headers, &mut wish);
     let key = idempotent::key(&headers)?;
     let print = Print::of(&wish);
+    taken::check_ids(&app, slice::from_ref(&print)).await.map_err(|(_, refusal)| refusal)?;
     if let Some(key) = &key {
         idempotent::mark(&mut wish, key, None, caller.tenant())?;
     }
     let receipt = app.mill.enqueue(Enqueue::try_from(wish)?).await?;
     let id = receipt.id();
+    taken::check_answer(&app, &caller, &print, &receipt).await?;
     match receipt {
         Receipt::Rejected { .. } => return Err(duplicate(id)),
-        Receipt::Joined { .. } if key.is_some() => print.check(&app.mill, id).await?,
+        Receipt::Joined { .. } if key.is_some() => idempotent::check(&app.mill, &print, id).await?,
         _ => {}
     }
     let prefer = Prefer::of(&headers, app.settings.wait_max);
@@ -148,6 +153,8 @@ struct Receipts {
     params(("Idempotency-Key" = Option<String>, Header, description = "Makes one job of each of them")),
     responses(
         (status = 201, body = Receipts),
+        (status = 409, body = Problem, content_type = "application/problem+json",
+            description = "Another job has the id of one of them"),
         (status = 422, body = Problem, content_type = "application/problem+json"),
         (status = 429, body = Problem, content_type = "application/problem+json"),
     ))]
@@ -158,24 +165,33 @@ async fn enqueue_many(
     Body(Many { jobs }): Body<Many>,
 ) -> Answer<(StatusCode, Json<Receipts>)> {
     let key = idempotent::key(&headers)?;
-    let mut prints = Vec::new();
+    let mut prints = Vec::with_capacity(jobs.len());
     let mut checked = Vec::with_capacity(jobs.len());
     for (index, mut wish) in jobs.into_iter().enumerate() {
         let at = |refusal: Refusal| refusal.at(index);
         caller.check_wish(&mut wish).map_err(at)?;
         trace::follow(&headers, &mut wish);
+        prints.push(Print::of(&wish));
         if let Some(key) = &key {
-            prints.push(Print::of(&wish));
             idempotent::mark(&mut wish, key, Some(index), caller.tenant()).map_err(at)?;
         }
         let job = Enqueue::try_from(wish).map_err(Refusal::from).map_err(at)?;
         app.mill.check(&job).map_err(Refusal::from).map_err(at)?;
         checked.push(job);
     }
+    taken::check_ids(&app, &prints).await.map_err(|(index, refusal)| refusal.at(index))?;
     let receipts = app.mill.enqueue_many(checked).await?;
     for (index, (print, receipt)) in prints.iter().zip(&receipts).enumerate() {
-        if let Receipt::Joined { id } = receipt {
-            print.check(&app.mill, *id).await.map_err(|problem| problem.at(index))?;
+        let at = |refusal: Refusal| refusal.at(index);
+        // One that is new has the id that its sender gave it, and says nothing else.
+        if !receipt.is_new() {
+            taken::check_answer(&app, &caller, print, receipt).await.map_err(at)?;
+        }
+        match receipt {
+            Receipt::Joined { id } if key.is_some() => {
+                idempotent::check(&app.mill, print, *id).await.map_err(at)?;
+            }
+            _ => {}
         }
     }
     Ok((StatusCode::CREATED, Json(Receipts { receipts })))

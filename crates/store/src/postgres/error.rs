@@ -11,7 +11,7 @@ use deadpool_postgres::PoolError;
 use rustls::CertificateError;
 use tokio_postgres::error::SqlState;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ID_TAKEN, Result};
 use crate::postgres::tls;
 
 /// Our own code for a queue that is full; the detail says which, as JSON.
@@ -63,6 +63,7 @@ impl From<tokio_postgres::Error> for Fault {
             "53300" | "57P03" => Self::Away(reason),
             "57P01" | "57P02" | "57P05" => Self::Lost(reason),
             class if class.starts_with("08") => Self::Lost(reason),
+            _ if reason.starts_with(ID_TAKEN) => Self::Refused(Error::IdTaken),
             _ => Self::Refused(Error::Database { reason: format!("{reason} [{}]", code.code()) }),
         }
     }

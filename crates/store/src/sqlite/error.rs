@@ -2,7 +2,7 @@
 
 use rusqlite::{ErrorCode, ffi};
 
-use crate::error::Error;
+use crate::error::{Error, ID_TAKEN};
 
 impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
@@ -18,6 +18,7 @@ impl From<rusqlite::Error> for Error {
                 let code = error.sqlite_error().map(|error| error.extended_code);
                 Self::DiskFailed { reason, unknown: code != Some(ffi::SQLITE_IOERR_WRITE) }
             }
+            _ if reason.contains(ID_TAKEN) => Self::IdTaken,
             _ => Self::Database { reason },
         }
     }

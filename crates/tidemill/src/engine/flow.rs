@@ -3,6 +3,7 @@
 pub mod building;
 pub mod json;
 pub mod new;
+mod same;
 mod watch;
 
 use std::time::Duration;
@@ -27,6 +28,12 @@ impl Tidemill {
     /// Starts a flow: all of it is written in one transaction, or nothing. Sent twice under the same id, it is
     /// started once. One that is [`building`](Flow::building) is written, and does not begin.
     pub async fn start(&self, flow: Flow) -> Result<FlowId> {
+        self.start_once(flow).await.map(|(id, _)| id)
+    }
+
+    /// The same; says also whether it is new, or one of its id was there before, perhaps another one
+    /// ([`is_same_flow`](Self::is_same_flow)).
+    pub async fn start_once(&self, flow: Flow) -> Result<(FlowId, bool)> {
         self.know_rules().await;
         let plan = self.plan(flow)?;
         let (id, jobs) = (plan.id, plan.jobs.len());
@@ -40,7 +47,7 @@ impl Tidemill {
         if is_new {
             sorts.each().for_each(|series| series.enqueued.add(1));
         }
-        Ok(id)
+        Ok((id, is_new))
     }
 
     /// Starts a flow in the caller's own transaction: roll back and there is none, commit and there is. Nothing but one

@@ -1,5 +1,7 @@
 //! Looking at jobs, queues and workers.
 
+use std::collections::HashMap;
+
 use jiff::Timestamp;
 use tidemill_core::JobId;
 use tidemill_store::view::{AttemptView, Finding, Unfinished};
@@ -12,6 +14,11 @@ impl Tidemill {
     /// One job, wherever it stands; `None` when there is none, or its retention has passed.
     pub async fn job(&self, id: JobId) -> Result<Option<JobView>> {
         Ok(self.0.store.job(id).await?)
+    }
+
+    /// The queues of those of these jobs that are there.
+    pub async fn queues_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, String>> {
+        Ok(self.0.store.queues_of(ids).await?)
     }
 
     /// Jobs that match, newest first: as many as the filter wants, or all that there are. Where few match it

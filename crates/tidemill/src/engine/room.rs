@@ -86,6 +86,12 @@ impl Tidemill {
         meant.map(|job| (job.id, job.queue.clone())).collect()
     }
 
+    /// Where a queue sends its jobs when it is full, by the rules as they are known here.
+    pub async fn diverts_to(&self, queue: &str) -> Option<String> {
+        self.know_rules().await;
+        self.0.rooms.book().of(queue)?.overflow.divert().map(str::to_owned)
+    }
+
     /// Says where those are that were diverted. They are written by now, so whoever cannot look says less, and fails
     /// nobody.
     pub(crate) async fn diverted(

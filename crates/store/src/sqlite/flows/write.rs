@@ -51,9 +51,7 @@ pub(in crate::sqlite) fn start(turn: &mut Turn<'_>, plan: &Plan, when: Start) ->
         }
     }
     if written != plan.jobs.len() as u64 {
-        let reason =
-            "a job of the flow has the id of another job; make the flow's jobs anew".to_owned();
-        return Err(Error::Database { reason });
+        return Err(Error::IdTaken);
     }
     if when == Start::Now && begun.is_none() {
         act::begin(turn, plan.id)?;

@@ -1,0 +1,119 @@
+//! Ids and unique keys that another job has already.
+//!
+//! Who sends a job may choose its id and its unique key, and so may hit those of another job. It refuses an id that is
+//! not the same job's, which would be answered as enqueued though nothing was written, and it refuses to say anything
+//! of a job that the caller does not reach, whatever stands for what they sent.
+
+use std::collections::HashMap;
+
+use http::StatusCode;
+use tidemill::{Receipt, Tidemill};
+use tidemill_core::job::DEFAULT_QUEUE;
+use tidemill_core::{Job, JobId, Wish};
+
+use crate::access::Caller;
+use crate::api::App;
+use crate::problem::{Answer, Refusal};
+
+/// What of a job must be the same when its id or its key comes again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Print {
+    /// The id that it was given, if it was.
+    id: Option<JobId>,
+    kind: String,
+    queue: String,
+    tenant: Option<String>,
+    payload: String,
+    /// Whether duplicates of it may have been merged with it.
+    is_unique: bool,
+}
+
+impl Print {
+    pub(crate) fn of(wish: &Wish) -> Self {
+        Self {
+            id: wish.id,
+            kind: wish.kind.clone(),
+            queue: wish.queue.clone().unwrap_or_else(|| DEFAULT_QUEUE.to_owned()),
+            tenant: wish.tenant.clone(),
+            payload: wish.payload.as_ref().map_or("null", |raw| raw.get()).trim().to_owned(),
+            is_unique: wish.unique_key.is_some()
+                || !wish.unique_by.is_empty()
+                || wish.unique_print.is_some(),
+        }
+    }
+
+    /// Whether this job is to the letter what was sent. It may be where a full queue has sent it.
+    pub(crate) async fn is(&self, mill: &Tidemill, job: &Job) -> bool {
+        self.is_akin(job)
+            && same_json(job.payload.as_str(), &self.payload)
+            && (self.queue == job.queue
+                || mill.diverts_to(&self.queue).await.as_ref() == Some(&job.queue))
+    }
+
+    fn is_akin(&self, job: &Job) -> bool {
+        job.kind == self.kind && job.tenant == self.tenant
+    }
+}
+
+/// The database may have written it another way.
+fn same_json(one: &str, other: &str) -> bool {
+    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+    one == other || read(one) == read(other)
+}
+
+/// Refuses ids that other jobs have, before anything is written; says which of the jobs it is.
+pub(crate) async fn check_ids(app: &App, prints: &[Print]) -> Result<(), (usize, Refusal)> {
+    let mut chosen = HashMap::new();
+    for (index, print) in prints.iter().enumerate() {
+        let Some(id) = print.id else { continue };
+        let (_, first) = *chosen.entry(id).or_insert((index, print));
+        if first != print {
+            return Err((index, id_taken(id)));
+        }
+    }
+    if chosen.is_empty() {
+        return Ok(());
+    }
+    let there = app.mill.queues_of(chosen.keys().copied().collect()).await;
+    for id in there.map_err(|error| (0, error.into()))?.into_keys() {
+        let Some((index, print)) = chosen.remove(&id) else { continue };
+        let view = app.mill.job(id).await.map_err(|error| (index, error.into()))?;
+        let Some(job) = view.map(|view| view.job) else { continue };
+        // One that has a unique key may have the payload and the queue of a duplicate by now.
+        let is_merged = print.is_unique && job.unique_key.is_some() && print.is_akin(&job);
+        if !is_merged && !print.is(&app.mill, &job).await {
+            return Err((index, id_taken(id)));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses to tell a caller of a job that stands for what they sent and is not theirs.
+pub(crate) async fn check_answer(
+    app: &App,
+    caller: &Caller,
+    print: &Print,
+    receipt: &Receipt,
+) -> Answer<()> {
+    if !caller.is_limited() || (receipt.is_new() && print.id.is_none()) {
+        return Ok(());
+    }
+    let Some(view) = app.mill.job(receipt.id()).await? else { return Ok(()) };
+    if caller.sees(&view) || print.is(&app.mill, &view.job).await {
+        return Ok(());
+    }
+    Err(if receipt.is_new() { id_taken(receipt.id()) } else { key_taken() })
+}
+
+/// The id is the caller's own word, and all that is said.
+fn id_taken(id: JobId) -> Refusal {
+    let detail = format!(
+        "another job has the id {id}, and nothing was enqueued; give this one an id of its own, or none"
+    );
+    Refusal::new(StatusCode::CONFLICT, "id_taken", detail)
+}
+
+fn key_taken() -> Refusal {
+    let detail = "the job is a duplicate of one that this credential does not reach; give it another unique key";
+    Refusal::new(StatusCode::CONFLICT, "duplicate_rejected", detail)
+}

@@ -1,0 +1,221 @@
+//! Ids and keys that others have: what is refused, and what is not told.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidemill::{FlowId, Grant, JobId, Role};
+
+use super::kit::{Kit, Told};
+
+over_both_stores!(
+    a_job_is_not_told_to_a_tenant_who_knows_its_id,
+    a_job_is_not_told_to_who_has_its_unique_key_and_not_its_queue,
+    an_id_that_another_job_has_is_refused,
+    a_job_is_known_by_its_id_where_it_was_diverted_or_replaced,
+    an_id_that_another_flow_has_is_refused,
+    a_flow_of_another_tenant_keeps_its_id,
+);
+
+const SECRET: &str = "tulips-and-roses";
+
+/// Of a tenant, or of some queues, or of neither.
+fn producer(tenant: Option<&str>, queues: &[&str]) -> Grant {
+    Grant {
+        tenant: tenant.map(str::to_owned),
+        queues: queues.iter().map(|queue| (*queue).to_owned()).collect(),
+        ..Grant::new(Role::Producer)
+    }
+}
+
+/// Sends as the holder of a credential, who would wait for the end.
+async fn wait(kit: &Kit, who: &str, path: &str, body: Value) -> Told {
+    let bearer = format!("Bearer {who}");
+    kit.send(Method::POST, path, &[("authorization", &bearer), ("prefer", "wait=30")], body).await
+}
+
+fn id_of(told: &Told) -> String {
+    told.body["id"].as_str().unwrap().to_owned()
+}
+
+/// Nothing of the other's job.
+#[track_caller]
+fn says_nothing(told: &Told, secrets: &[&str]) {
+    let text = format!("{} {:?}", told.body, told.headers);
+    assert!(secrets.iter().all(|secret| !text.contains(secret)), "{text}");
+}
+
+async fn a_job_is_not_told_to_a_tenant_who_knows_its_id(kit: Kit) {
+    let kit = kit.closed().await;
+    let one = kit.credential("one", producer(Some("one"), &[])).await;
+    let two = kit.credential("two", producer(Some("two"), &[])).await;
+    let worker = kit.work().await;
+    let wish = json!({ "kind": "echo", "payload": SECRET });
+    let id = id_of(&wait(&kit, &one, "/v1/jobs", wish).await.is(200));
+    worker.stop().await;
+    let other = json!({ "id": id, "kind": "echo" });
+    let told = wait(&kit, &two, "/v1/jobs", other.clone()).await.refused(409, "id_taken", &id);
+    says_nothing(&told, &[SECRET]);
+    let jobs = json!({ "jobs": [{ "kind": "echo" }, other] });
+    let told = wait(&kit, &two, "/v1/jobs/batch", jobs).await.refused(409, "id_taken", "job 1");
+    assert_eq!(told.body["index"], 1);
+    // Also what is the same but for its tenant.
+    let same = json!({ "id": id, "kind": "echo", "payload": SECRET });
+    wait(&kit, &two, "/v1/jobs", same.clone()).await.refused(409, "id_taken", &id);
+    let told = wait(&kit, &one, "/v1/jobs", same).await.is(200);
+    assert_eq!(told.body["output"], SECRET, "its own tenant may ask again");
+    kit.close().await;
+}
+
+async fn a_job_is_not_told_to_who_has_its_unique_key_and_not_its_queue(kit: Kit) {
+    let kit = kit.closed().await;
+    let all = kit.credential("all", producer(None, &[])).await;
+    let some = kit.credential("some", producer(None, &["mine"])).await;
+    let held =
+        json!({ "kind": "echo", "payload": SECRET, "unique_key": "u", "unique_scope": "forever" });
+    let id = id_of(&kit.ask(&all, Method::POST, "/v1/jobs", held).await.is(201));
+    let worker = kit.work().await;
+    kit.mill.wait(id.parse().unwrap(), std::time::Duration::from_secs(30)).await.unwrap();
+    worker.stop().await;
+    for policy in ["reject", "join", "throttle"] {
+        let wish =
+            json!({ "kind": "echo", "queue": "mine", "unique_key": "u", "on_duplicate": policy });
+        let told = wait(&kit, &some, "/v1/jobs", wish.clone()).await;
+        let told = told.refused(409, "duplicate_rejected", "does not reach");
+        says_nothing(&told, &[SECRET, &id]);
+        let told = wait(&kit, &some, "/v1/jobs/batch", json!({ "jobs": [wish] })).await;
+        let told = told.refused(409, "duplicate_rejected", "job 0");
+        says_nothing(&told, &[SECRET, &id]);
+    }
+    let wish = json!({ "kind": "echo", "unique_key": "u", "on_duplicate": "join" });
+    assert_eq!(wait(&kit, &all, "/v1/jobs", wish).await.is(200).body["output"], SECRET);
+    kit.close().await;
+}
+
+async fn an_id_that_another_job_has_is_refused(kit: Kit) {
+    let id = JobId::new().to_string();
+    let wish = json!({ "id": id, "kind": "echo", "payload": { "a": 1, "b": [2] }, "tenant": "t" });
+    let but = |name: &str, value: Value| {
+        let mut wish = wish.clone();
+        wish[name] = value;
+        wish
+    };
+    for _ in 0..2 {
+        assert_eq!(kit.enqueue(wish.clone()).await, id, "sent twice, enqueued once");
+        let told = kit.post("/v1/jobs/batch", json!({ "jobs": [wish, wish] })).await.is(201);
+        assert_eq!(told.body["receipts"][1], json!({ "answer": "enqueued", "id": id }));
+    }
+    kit.enqueue(but("payload", json!({ "b": [2], "a": 1 }))).await;
+    for (name, value) in [
+        ("kind", json!("other")),
+        ("queue", json!("other")),
+        ("tenant", json!("other")),
+        ("tenant", json!(null)),
+        ("payload", json!({ "a": 1, "b": [3] })),
+    ] {
+        let other = but(name, value);
+        let told = kit.post("/v1/jobs", other.clone()).await.refused(409, "id_taken", &id);
+        assert_eq!(told.body["job"], json!(null));
+        let batch = json!({ "jobs": [{ "kind": "never" }, other] });
+        let told = kit.post("/v1/jobs/batch", batch).await.refused(409, "id_taken", "job 1");
+        assert_eq!(told.body["index"], 1);
+    }
+    let fresh = JobId::new();
+    let twice =
+        json!({ "jobs": [{ "id": fresh, "kind": "never" }, { "id": fresh, "kind": "echo" }] });
+    kit.post("/v1/jobs/batch", twice).await.refused(409, "id_taken", "job 1");
+    let page = kit.get("/v1/jobs").await.is(200).body;
+    assert_eq!(page["jobs"].as_array().unwrap().len(), 1, "{page}");
+    kit.close().await;
+}
+
+async fn a_job_is_known_by_its_id_where_it_was_diverted_or_replaced(kit: Kit) {
+    let rules = json!({ "depth_max": 1, "overflow": { "policy": "divert", "queue": "spill" } });
+    kit.send(Method::PUT, "/v1/queues/mail/rules", &[], rules).await.is(200);
+    kit.enqueue(json!({ "kind": "echo", "queue": "mail" })).await;
+    let wish = json!({ "id": JobId::new(), "kind": "echo", "queue": "mail", "payload": 1 });
+    for _ in 0..2 {
+        let told = kit.post("/v1/jobs", wish.clone()).await.is(201).body;
+        assert_eq!((&told["answer"], &told["queue"]), (&json!("diverted"), &json!("spill")));
+    }
+    let wish = json!({ "kind": "echo", "queue": "mail", "payload": 2 });
+    let send = async || {
+        kit.send(Method::POST, "/v1/jobs", &[("idempotency-key", "k")], wish.clone()).await.is(201)
+    };
+    assert_eq!(id_of(&send().await), id_of(&send().await));
+
+    let id = JobId::new();
+    let wish = json!({ "id": id, "kind": "echo", "payload": 1, "unique_key": "u" });
+    kit.enqueue(wish.clone()).await;
+    let newer =
+        json!({ "kind": "echo", "payload": 2, "unique_key": "u", "on_duplicate": "replace" });
+    assert_eq!(kit.post("/v1/jobs", newer).await.is(201).body["answer"], "replaced");
+    assert_eq!(kit.enqueue(wish).await, id.to_string(), "it is the same, with the newer payload");
+    kit.close().await;
+}
+
+async fn an_id_that_another_flow_has_is_refused(kit: Kit) {
+    let id = FlowId::new();
+    let flow = json!({ "id": id, "name": "mails", "steps": [
+        { "name": "all", "kind": "echo", "payloads": [1, 2] },
+        { "name": "report", "kind": "echo", "after": ["all"], "payload": { "to": "ada" } },
+    ] });
+    let but = |place: &str, value: Value| {
+        let mut flow = flow.clone();
+        *flow.pointer_mut(place).unwrap() = value;
+        flow
+    };
+    for _ in 0..2 {
+        kit.post("/v1/flows", flow.clone()).await.is(201);
+    }
+    for (place, value) in [
+        ("/name", json!("other")),
+        ("/steps/0/payloads", json!([3, 4])),
+        ("/steps/0/payloads", json!([1, 2, 3])),
+        ("/steps/1/name", json!("other")),
+        ("/steps/1/kind", json!("other")),
+        ("/steps/1/payload", json!({ "to": "eve" })),
+        (
+            "/steps/1",
+            json!({ "name": "report", "kind": "echo", "queue": "other", "payload": { "to": "ada" } }),
+        ),
+        (
+            "/steps/1",
+            json!({ "name": "report", "kind": "echo", "tenant": "other", "payload": { "to": "ada" } }),
+        ),
+    ] {
+        let told = kit.post("/v1/flows", but(place, value)).await;
+        told.refused(409, "id_taken", &id.to_string());
+    }
+    // Also when it has gone on.
+    let worker = kit.work().await;
+    kit.mill.wait_flow(id, std::time::Duration::from_secs(30)).await.unwrap();
+    worker.stop().await;
+    kit.post("/v1/flows", flow.clone()).await.is(201);
+
+    let job = kit.enqueue(json!({ "kind": "echo" })).await;
+    let flow =
+        json!({ "name": "f", "steps": [{ "name": "a", "jobs": [{ "kind": "echo", "id": job }] }] });
+    kit.post("/v1/flows", flow).await.refused(409, "id_taken", "another job");
+
+    let id = FlowId::new();
+    let built =
+        json!({ "id": id, "name": "b", "building": true, "steps": [{ "name": "a", "jobs": [] }] });
+    kit.post("/v1/flows", built.clone()).await.is(201);
+    let part = json!({ "step": "a", "jobs": [{ "kind": "echo", "id": JobId::new() }] });
+    kit.post(&format!("/v1/flows/{id}/jobs"), part).await.is(200);
+    kit.post("/v1/flows", built).await.is(201);
+    kit.close().await;
+}
+
+async fn a_flow_of_another_tenant_keeps_its_id(kit: Kit) {
+    let kit = kit.closed().await;
+    let one = kit.credential("one", producer(Some("one"), &[])).await;
+    let two = kit.credential("two", producer(Some("two"), &[])).await;
+    let id = FlowId::new();
+    let flow = json!({ "id": id, "name": "f", "steps": [{ "name": "a", "kind": "echo", "payload": SECRET }] });
+    let start = async |who: &str| kit.ask(who, Method::POST, "/v1/flows", flow.clone()).await;
+    start(&one).await.is(201);
+    let told = start(&two).await.refused(409, "id_taken", &id.to_string());
+    says_nothing(&told, &[SECRET]);
+    start(&one).await.is(201);
+    kit.close().await;
+}
