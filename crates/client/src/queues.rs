@@ -28,14 +28,35 @@ impl Client {
     /// Rules that were read with [`queue_rules`](Self::queue_rules) carry their version, and are refused
     /// (`rule_changed`) when somebody else has set them meanwhile.
     pub async fn set_queue(&self, queue: &str, rules: Option<QueueRules>) -> Result<()> {
+        let was = rules.as_ref().map(|rules| rules.version).filter(|version| *version > 0);
+        self.change_rules(queue, was, rules).await
+    }
+
+    /// The same over rules of this version alone, as [`queue_rules`](Self::queue_rules) told it; 0: there were none.
+    /// Refused (`rule_changed`) when others are there by now.
+    pub async fn replace_queue(
+        &self,
+        queue: &str,
+        was: u64,
+        rules: Option<QueueRules>,
+    ) -> Result<()> {
+        self.change_rules(queue, Some(was), rules).await
+    }
+
+    async fn change_rules(
+        &self,
+        queue: &str,
+        was: Option<u64>,
+        rules: Option<QueueRules>,
+    ) -> Result<()> {
         let place = path(["queues", queue, "rules"]);
-        let Some(rules) = rules else {
-            return self.told(self.request(Method::DELETE, &place)).await;
+        let request = match rules {
+            Some(rules) => self.request(Method::PUT, &place).json(&rules),
+            None => self.request(Method::DELETE, &place),
         };
-        let request = self.request(Method::PUT, &place).json(&rules);
-        let request = match rules.version {
-            0 => request,
-            version => request.header(IF_MATCH, &format!("\"{version}\"")),
+        let request = match was {
+            Some(was) => request.header(IF_MATCH, &format!("\"{was}\"")),
+            None => request,
         };
         self.told(request).await
     }
@@ -54,8 +75,9 @@ impl Client {
     pub async fn change_queue(&self, queue: &str, change: impl Fn(&mut QueueRules)) -> Result<()> {
         loop {
             let mut rules = self.queue_rules(queue).await?;
+            let was = rules.version;
             change(&mut rules);
-            match self.set_queue(queue, Some(rules)).await {
+            match self.replace_queue(queue, was, Some(rules)).await {
                 Err(error) if error.code() == "rule_changed" => {}
                 answer => return answer,
             }

@@ -247,7 +247,7 @@ passed_on! {
     async fn queues(&self) -> Result<Vec<QueueView>>;
     async fn queue_rules(&self) -> Result<RuleBook>;
     async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<bool>;
-    async fn add_queue(&self, name: &str, rules: QueueRules) -> Result<bool>;
+    async fn replace_queue(&self, name: &str, was: u64, rules: Option<QueueRules>) -> Result<bool>;
     async fn lacking(&self, lacks: &Lacks) -> Result<Option<Lacking>>;
     async fn queue_names(&self) -> Result<Vec<String>>;
     async fn gates(&self, names: &[String]) -> Result<Vec<GateView>>;

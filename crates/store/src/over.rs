@@ -22,6 +22,20 @@ impl Over {
         }
     }
 
+    /// What somebody has read: rules of this version, or that there are none (0).
+    pub(crate) fn read(version: u64) -> Self {
+        if version == 0 { Self::Nothing } else { Self::Version(version) }
+    }
+
+    /// Whether this is there.
+    pub(crate) fn is(self, there: Option<&QueueRules>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Nothing => there.is_none(),
+            Self::Version(version) => there.is_some_and(|rules| rules.version == version),
+        }
+    }
+
     /// As statements have it.
     pub(crate) fn number(self) -> i64 {
         match self {

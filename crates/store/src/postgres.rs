@@ -481,8 +481,8 @@ impl Store for Postgres {
         queues::set(&self.shared, name, rules.as_ref(), over).await
     }
 
-    async fn add_queue(&self, name: &str, rules: QueueRules) -> Result<bool> {
-        queues::set(&self.shared, name, Some(&rules), Over::Nothing).await
+    async fn replace_queue(&self, name: &str, was: u64, rules: Option<QueueRules>) -> Result<bool> {
+        queues::set(&self.shared, name, rules.as_ref(), Over::read(was)).await
     }
 
     async fn lacking(&self, lacks: &Lacks) -> Result<Option<Lacking>> {

@@ -459,8 +459,8 @@ impl Store for Sqlite {
         self.change_rules(name, rules, over).await
     }
 
-    async fn add_queue(&self, name: &str, rules: QueueRules) -> Result<bool> {
-        self.change_rules(name, Some(rules), Over::Nothing).await
+    async fn replace_queue(&self, name: &str, was: u64, rules: Option<QueueRules>) -> Result<bool> {
+        self.change_rules(name, rules, Over::read(was)).await
     }
 
     async fn lacking(&self, lacks: &Lacks) -> Result<Option<Lacking>> {

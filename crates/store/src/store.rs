@@ -148,8 +148,9 @@ pub trait Store:
     /// From its commit on no claim follows an older edition, and what runs already counts at the gates of the new one.
     async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<bool>;
 
-    /// The same for a queue that has no rules yet, whatever version these have. `false`: it has some by now.
-    async fn add_queue(&self, name: &str, rules: QueueRules) -> Result<bool>;
+    /// The same over rules of this version alone, whatever version the new ones have; 0: it has none. `false`: it has
+    /// others by now.
+    async fn replace_queue(&self, name: &str, was: u64, rules: Option<QueueRules>) -> Result<bool>;
 
     /// One job that has not finished and lacks what a limit would count it by. Reads only, beside all writers. Looks
     /// at 100,000 rows at most in each place where jobs wait, run or are blocked, and at none that have finished.

@@ -90,23 +90,47 @@ async fn set_rules(
 ) -> Answer<Tagged> {
     check(&caller, &name)?;
     let mut rules: QueueRules = understood("the rules", &given)?;
-    rules.version = etag::wanted_number(&headers)?.unwrap_or(0);
-    app.mill.set_queue(&name, Some(rules)).await?;
+    // What the body says of a version is what was shown; which one is meant, the header says.
+    rules.version = 0;
+    change(&app, &name, &headers, Some(rules)).await?;
     tagged(&app, &name).await
 }
 
+/// Sets rules or takes them away: over those that the request is for, or whatever is there.
+async fn change(
+    app: &App,
+    name: &str,
+    headers: &HeaderMap,
+    rules: Option<QueueRules>,
+) -> Answer<()> {
+    match etag::wanted_number(headers)? {
+        // Also "0", which says that there were none.
+        Some(was) => app.mill.replace_queue(name, was, rules).await?,
+        None => app.mill.set_queue(name, rules).await?,
+    }
+    Ok(())
+}
+
 /// Takes the rules of a queue or pattern away.
+///
+/// With `If-Match` that is refused when somebody else has set them meanwhile.
 #[utoipa::path(delete, path = "/v1/queues/{name}/rules", operation_id = "delete_queue_rules", tag = "queues",
-    params(("name" = String, Path)), responses(
+    params(
+        ("name" = String, Path),
+        ("If-Match" = Option<String>, Header, description = "The ETag of the rules that were read"),
+    ),
+    responses(
         (status = 204, description = "There are none any more"),
+        (status = 412, body = Problem, content_type = "application/problem+json", description = "They have changed"),
     ))]
 async fn delete_rules(
     State(app): State<Arc<App>>,
     caller: Caller,
     Named(name): Named<String>,
+    headers: HeaderMap,
 ) -> Answer<StatusCode> {
     check(&caller, &name)?;
-    app.mill.set_queue(&name, None).await?;
+    change(&app, &name, &headers, None).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

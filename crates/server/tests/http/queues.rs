@@ -10,6 +10,8 @@ use super::kit::Kit;
 
 over_both_stores!(
     rules_that_somebody_else_has_set_meanwhile_are_not_overwritten,
+    who_has_read_that_there_are_no_rules_gives_the_first_ones,
+    rules_that_somebody_else_has_set_meanwhile_are_not_taken_away,
     a_misspelt_rule_is_named_and_changes_nothing,
     a_queue_is_explained,
     a_producer_is_told_to_pause_and_to_go_on,
@@ -34,6 +36,43 @@ async fn rules_that_somebody_else_has_set_meanwhile_are_not_overwritten(kit: Kit
     let gone = kit.request(Method::DELETE, path).send().await.unwrap();
     assert_eq!(gone.status().as_u16(), 204);
     assert_eq!(kit.get(path).await.is(200).body["concurrency"], json!(null));
+    kit.close().await;
+}
+
+async fn who_has_read_that_there_are_no_rules_gives_the_first_ones(kit: Kit) {
+    let path = "/v1/queues/mail/rules";
+    let tag = kit.get(path).await.is(200).header("etag").to_owned();
+    let put = async |jobs: u32| {
+        kit.send(Method::PUT, path, &[("if-match", &tag)], json!({ "concurrency": jobs })).await
+    };
+    let (one, other) = tokio::join!(put(1), put(2));
+    let (won, lost) = if one.status == 200 { (one, other) } else { (other, one) };
+    lost.refused(412, "rule_changed", "mail");
+    let kept = kit.get(path).await.is(200);
+    assert_eq!(kept.header("etag"), "\"1\"");
+    assert_eq!(kept.body, won.is(200).body);
+    // Who has read nothing sets them whatever is there, also with a version in the body.
+    let blind = json!({ "concurrency": 3, "version": 77 });
+    kit.send(Method::PUT, path, &[], blind).await.is(200);
+    kit.close().await;
+}
+
+async fn rules_that_somebody_else_has_set_meanwhile_are_not_taken_away(kit: Kit) {
+    let path = "/v1/queues/mail/rules";
+    let delete =
+        async |tag: &str| kit.send(Method::DELETE, path, &[("if-match", tag)], json!({})).await;
+    delete("\"1\"").await.refused(412, "rule_changed", "mail");
+    delete("\"0\"").await.is(204);
+    for jobs in 1..3 {
+        kit.send(Method::PUT, path, &[], json!({ "concurrency": jobs })).await.is(200);
+    }
+    for old in ["\"0\"", "\"1\""] {
+        delete(old).await.refused(412, "rule_changed", "mail");
+    }
+    delete("soon").await.refused(400, "request_invalid", "soon");
+    assert_eq!(kit.get(path).await.is(200).body["concurrency"], 2);
+    delete("\"2\"").await.is(204);
+    assert_eq!(kit.get(path).await.is(200).header("etag"), "\"0\"");
     kit.close().await;
 }
 

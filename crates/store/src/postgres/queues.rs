@@ -163,7 +163,10 @@ async fn change(
     let before = book(&conn.query(&RULES, &[]).await?).map_err(Fault::Refused)?;
     let is_set = match rules {
         Some(rules) => upsert(conn, name, rules, over).await?,
-        None => conn.query(&UNSET, &[&name]).await.map(|_| true)?,
+        None if over.is(before.set_for(name)) => {
+            conn.query(&UNSET, &[&name]).await.map(|_| true)?
+        }
+        None => false,
     };
     if is_set {
         conn.query(&NEXT, &[]).await?;

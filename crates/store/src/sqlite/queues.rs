@@ -140,11 +140,13 @@ pub(super) fn set_rules(
 ) -> Result<bool> {
     let conn = turn.conn;
     let before = self::rules(conn)?;
-    let is_set = if let Some(rules) = rules {
-        upsert(conn, name, rules, over)?
-    } else {
-        conn.prepare_cached(include_str!("sql/delete_queue_rules.sql"))?.execute([name])?;
-        true
+    let is_set = match rules {
+        Some(rules) => upsert(conn, name, rules, over)?,
+        None if over.is(before.set_for(name)) => {
+            conn.prepare_cached(include_str!("sql/delete_queue_rules.sql"))?.execute([name])?;
+            true
+        }
+        None => false,
     };
     if is_set {
         conn.prepare_cached(include_str!("sql/next_edition.sql"))?.execute([])?;

@@ -17,6 +17,7 @@ over_both_stores!(
     rules_are_kept_until_taken_away,
     of_two_who_change_rules_one_is_told,
     of_two_who_give_a_queue_its_first_rules_one_is_told,
+    rules_are_taken_away_by_those_who_have_read_them,
     queues_with_jobs_are_named_once,
     a_queue_of_which_all_jobs_wait_for_others_is_shown,
     dead_letters_count_until_archived_or_recovered,
@@ -118,9 +119,10 @@ async fn of_two_who_change_rules_one_is_told(kit: &Kit) {
 async fn of_two_who_give_a_queue_its_first_rules_one_is_told(kit: &Kit) {
     let edition = async || kit.store.queue_rules().await.unwrap().edition();
     let one = QueueRules { paused: true, ..QueueRules::default() };
-    assert!(kit.store.add_queue("q", one).await.unwrap());
+    assert!(kit.store.replace_queue("q", 0, Some(one)).await.unwrap());
     let (before, other) = (edition().await, QueueRules::default());
-    assert!(!kit.store.add_queue("q", other.clone()).await.unwrap(), "it knew of none");
+    let late = kit.store.replace_queue("q", 0, Some(other.clone())).await.unwrap();
+    assert!(!late, "it knew of none");
     assert_eq!(
         (edition().await, queue(kit, "q").await.unwrap().rules.unwrap().paused),
         (before, true)
@@ -129,7 +131,22 @@ async fn of_two_who_give_a_queue_its_first_rules_one_is_told(kit: &Kit) {
     let late = QueueRules { version: 1, ..other.clone() };
     assert!(!kit.store.set_queue("q", Some(late)).await.unwrap(), "what it read was taken away");
     assert_eq!(queue(kit, "q").await, None);
-    assert!(kit.store.add_queue("q", other).await.unwrap());
+    assert!(kit.store.replace_queue("q", 0, Some(other)).await.unwrap());
+}
+
+async fn rules_are_taken_away_by_those_who_have_read_them(kit: &Kit) {
+    let take = async |was| kit.store.replace_queue("q", was, None).await.unwrap();
+    assert!(take(0).await, "there were none, and there are none");
+    assert!(!take(1).await, "it has read what is not there");
+    for _ in 0..2 {
+        kit.store.set_queue("q", Some(QueueRules::default())).await.unwrap();
+    }
+    let edition = async || kit.store.queue_rules().await.unwrap().edition();
+    let before = edition().await;
+    assert!(!take(0).await && !take(1).await, "it knew older ones");
+    assert_eq!((edition().await, queue(kit, "q").await.is_some()), (before, true));
+    assert!(take(2).await);
+    assert_eq!(queue(kit, "q").await, None);
 }
 
 async fn queues_with_jobs_are_named_once(kit: &Kit) {

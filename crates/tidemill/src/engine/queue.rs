@@ -24,7 +24,8 @@ impl Tidemill {
     /// would not let start; what else they say is followed by every process within a second.
     ///
     /// Rules that were read with [`queue_rules`](Self::queue_rules) carry their version, and are
-    /// refused (`rule_changed`) when somebody else has set them meanwhile.
+    /// refused (`rule_changed`) when somebody else has set them meanwhile. Those of version 0 are set
+    /// whatever is there; [`replace_queue`](Self::replace_queue) is for who has read that there are none.
     pub async fn set_queue(&self, queue: &str, rules: Option<QueueRules>) -> Result<()> {
         name::check("queue", queue, limit::NAME_BYTES_MAX)?;
         if let Some(rules) = &rules {
@@ -34,11 +35,19 @@ impl Tidemill {
         self.once_set(queue, is_set).await
     }
 
-    /// Gives a queue or pattern rules that has none; refused (`rule_changed`) when it has some.
-    pub async fn add_queue(&self, queue: &str, rules: QueueRules) -> Result<()> {
+    /// The same over rules of this version alone, as [`queue_rules`](Self::queue_rules) told it; 0: there were none.
+    /// Refused (`rule_changed`) when others are there by now.
+    pub async fn replace_queue(
+        &self,
+        queue: &str,
+        was: u64,
+        rules: Option<QueueRules>,
+    ) -> Result<()> {
         name::check("queue", queue, limit::NAME_BYTES_MAX)?;
-        self.check_rules(queue, &rules).await?;
-        let is_set = self.0.store.add_queue(queue, rules).await?;
+        if let Some(rules) = &rules {
+            self.check_rules(queue, rules).await?;
+        }
+        let is_set = self.0.store.replace_queue(queue, was, rules).await?;
         self.once_set(queue, is_set).await
     }
 
@@ -69,16 +78,10 @@ impl Tidemill {
     /// Changes the rules of a queue and nothing else of them, whoever else changes some.
     pub async fn change_queue(&self, queue: &str, change: impl Fn(&mut QueueRules)) -> Result<()> {
         loop {
-            let found = self.0.store.queue_rules().await?.set_for(queue).cloned();
-            let is_new = found.is_none();
-            let mut rules = found.unwrap_or_default();
+            let mut rules = self.queue_rules(queue).await?;
+            let was = rules.version;
             change(&mut rules);
-            let set = if is_new {
-                self.add_queue(queue, rules).await
-            } else {
-                self.set_queue(queue, Some(rules)).await
-            };
-            match set {
+            match self.replace_queue(queue, was, Some(rules)).await {
                 Err(Error::Invalid(Invalid::RuleChanged { .. })) => {}
                 answer => return answer,
             }

@@ -343,7 +343,8 @@ impl Webhooks<'_> {
             ..Limit::default()
         };
         let limits = [(LIMIT.to_owned(), limit)].into();
-        match self.0.add_queue(QUEUE, QueueRules { limits, ..QueueRules::default() }).await {
+        let rules = QueueRules { limits, ..QueueRules::default() };
+        match self.0.replace_queue(QUEUE, 0, Some(rules)).await {
             // Somebody else just did.
             Err(Error::Invalid(Invalid::RuleChanged { .. })) => Ok(()),
             answer => answer,

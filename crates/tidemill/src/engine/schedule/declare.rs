@@ -159,15 +159,12 @@ impl Schedules<'_> {
             known.map(|view| (view.definition.name.clone(), view)).collect();
         known.values().try_for_each(may)?;
         for (name, (definition, slots)) in wanted {
-            let known = match known.remove(name) {
-                Some(own) => Some(own),
+            let mut known = known.remove(name);
+            if known.is_none() {
                 // Nobody's, or another owner's.
-                None => {
-                    let other = self.find(name).await?;
-                    other.as_ref().map_or(Ok(()), may)?;
-                    other
-                }
-            };
+                known = self.find(name).await?;
+                known.as_ref().map_or(Ok(()), may)?;
+            }
             let change = change(definition, slots, known.as_ref(), now)?;
             let list = match (&change, known.is_some()) {
                 (None, _) => &mut declared.unchanged,
