@@ -7,7 +7,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 
@@ -146,13 +148,55 @@ impl Redaction {
             return Secrets::default();
         }
         let mut all = Vec::new();
-        if let Ok(mut value) = serde_json::from_str::<Value>(payload) {
-            self.walk(&mut value, &mut Vec::new(), &mut |field| leaves(field, &mut all));
-        }
+        // What cannot be read may keep anything.
+        let is_read = self.gather(payload, &mut Vec::new(), false, &mut all).is_ok();
+        all.retain(|secret| secret.chars().count() >= SECRET_CHARS_MIN);
         // The longest first: one may be a part of another.
-        all.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        all.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
         all.dedup();
-        Secrets(all)
+        Secrets { all, everything: !is_read }
+    }
+
+    /// Gathers the texts and numbers in hidden fields. Numbers are taken as they are written: one that is too large
+    /// for a type of ours hides nothing else.
+    fn gather(
+        &self,
+        text: &str,
+        path: &mut Vec<String>,
+        is_hidden: bool,
+        all: &mut Vec<String>,
+    ) -> serde_json::Result<()> {
+        let text = text.trim();
+        match text.as_bytes().first() {
+            Some(b'{') => {
+                for (name, field) in serde_json::from_str::<Fields<'_>>(text)?.0 {
+                    path.push(name);
+                    let names: Vec<&str> = path.iter().map(String::as_str).collect();
+                    let is_hidden = is_hidden || self.0.iter().any(|rule| rule.means(&names));
+                    self.gather(field.get(), path, is_hidden, all)?;
+                    path.pop();
+                }
+            }
+            Some(b'[') => {
+                for one in serde_json::from_str::<Vec<&RawValue>>(text)? {
+                    self.gather(one.get(), path, is_hidden, all)?;
+                }
+            }
+            Some(b'"') => {
+                let text = serde_json::from_str::<String>(text)?;
+                all.extend(is_hidden.then_some(text));
+            }
+            _ => {
+                serde_json::from_str::<&RawValue>(text)?;
+                if is_hidden && !matches!(text, "null" | "true" | "false") {
+                    all.push(text.to_owned());
+                    // As a handler that has read it would write it.
+                    let read = serde_json::from_str::<Value>(text);
+                    all.extend(read.map(|number| number.to_string()));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Meets each field that is hidden, and nothing inside of it.
@@ -176,32 +220,55 @@ impl Redaction {
     }
 }
 
-fn leaves(value: &Value, all: &mut Vec<String>) {
-    match value {
-        Value::String(text) => all.push(text.clone()),
-        Value::Number(number) => all.push(number.to_string()),
-        Value::Array(some) => some.iter().for_each(|one| leaves(one, all)),
-        Value::Object(fields) => fields.values().for_each(|one| leaves(one, all)),
-        Value::Null | Value::Bool(_) => {}
+/// The fields of an object, in order, also those that are named twice, with their values as they are written.
+struct Fields<'t>(Vec<(String, &'t RawValue)>);
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_map(Self(Vec::new()))
     }
-    all.retain(|secret| secret.chars().count() >= SECRET_CHARS_MIN);
+}
+
+impl<'de> Visitor<'de> for Fields<'de> {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(
+        mut self,
+        mut fields: A,
+    ) -> std::result::Result<Self, A::Error> {
+        while let Some(field) = fields.next_entry()? {
+            self.0.push(field);
+        }
+        Ok(self)
+    }
 }
 
 /// Values that are hidden in text. It refuses to show them.
 #[derive(Clone, Default)]
-pub struct Secrets(Vec<String>);
+pub struct Secrets {
+    all: Vec<String>,
+    /// Nobody knows what they are: all text may have them.
+    everything: bool,
+}
 
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Secrets({})", self.0.len())
+        write!(f, "Secrets({}, everything: {})", self.all.len(), self.everything)
     }
 }
 
 impl Secrets {
     /// A text as it may be shown.
     pub fn hide<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if self.everything && !text.is_empty() {
+            return Cow::Borrowed(HIDDEN);
+        }
         let mut hidden = Cow::Borrowed(text);
-        for secret in &self.0 {
+        for secret in &self.all {
             if hidden.contains(secret.as_str()) {
                 hidden = Cow::Owned(hidden.replace(secret.as_str(), HIDDEN));
             }
@@ -211,8 +278,9 @@ impl Secrets {
 
     /// The same for a text that is one's own.
     pub fn hide_in(&self, text: &mut String) {
-        if let Cow::Owned(hidden) = self.hide(text) {
-            *text = hidden;
+        let hidden = self.hide(text);
+        if hidden != text.as_str() {
+            *text = hidden.into_owned();
         }
     }
 }
@@ -263,6 +331,23 @@ mod tests {
             "[hidden], [hidden], [hidden], 123"
         );
         assert!(!format!("{secrets:?}").contains("tulips"));
+    }
+
+    #[test]
+    fn numbers_beyond_our_types_let_no_value_be_seen() {
+        let rules = Redaction::parse(["password", "pin"]).unwrap();
+        let payload =
+            r#"{"n":1e999,"password":"tulips","pin":12345678901234567890123,"pin":[1e3]}"#;
+        let secrets = rules.secrets(payload);
+        let text = "tulips, 12345678901234567890123, 1000.0";
+        assert_eq!(secrets.hide(text), "[hidden], [hidden], [hidden]");
+        for payload in ["no json", "{\"password\":\"tulips\"", "", "[1,]"] {
+            let secrets = rules.secrets(payload);
+            let mut text = "no tulips".to_owned();
+            secrets.hide_in(&mut text);
+            assert_eq!((text.as_str(), &*secrets.hide("")), (HIDDEN, ""), "{payload}");
+        }
+        assert_eq!(Redaction::default().secrets("no json").hide("tulips"), "tulips");
     }
 
     #[test]

@@ -6,7 +6,11 @@ use tidemill::{Grant, Role};
 
 use super::kit::{Kit, Told};
 
-over_both_stores!(hidden_fields_are_seen_by_workers_alone, what_was_not_shown_is_not_kept_instead);
+over_both_stores!(
+    hidden_fields_are_seen_by_workers_alone,
+    what_was_not_shown_is_not_kept_instead,
+    numbers_that_are_too_large_let_nothing_be_seen,
+);
 
 const RULES: [&str; 2] = ["password", "card.number"];
 /// What must not be seen.
@@ -113,5 +117,41 @@ async fn what_was_not_shown_is_not_kept_instead(kit: Kit) {
     told.refused(400, "payload_hidden", "[hidden]");
     let whole = json!({ "payload": payload() });
     kit.send(Method::PATCH, &path, &tag, whole).await.is(200);
+    kit.close().await;
+}
+
+/// A payload is whatever JSON can say, and not all of that fits into types of ours.
+async fn numbers_that_are_too_large_let_nothing_be_seen(kit: Kit) {
+    let kit = kit.hiding(&RULES).await;
+    let text = format!(
+        r#"{{"kind":"pay","attempts":1,"payload":{{"password":"{}","n":1e999}}}}"#,
+        SECRETS[0]
+    );
+    let request = kit.request(Method::POST, "/v1/jobs").header("content-type", "application/json");
+    let told = Told::of(request.body(text).send().await.unwrap()).await.is(201);
+    let id = told.body["id"].as_str().unwrap();
+    let card = json!({ "name": "w", "queues": ["default"], "lease": "10m" });
+    let worker = kit.post("/v1/workers", card).await.is(201).body["id"].clone();
+    let worker = format!("/v1/workers/{}", worker.as_str().unwrap());
+    // The answer has a number in it that this test cannot read as a value, either.
+    let ask = json!({ "queues": ["default"], "wait": "30s" });
+    let claimed = kit.post(&format!("{worker}/claim"), ask).await.is(200).body.to_string();
+    let claimed = claimed.replace('\\', "");
+    let (_, rest) = claimed.split_once(r#""token":"#).unwrap();
+    let token: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    let token: i64 = token.parse().unwrap();
+    let said = json!({ "event": "log", "message": format!("paying with {}", SECRETS[0]) });
+    let said = json!({ "items": [{ "id": id, "token": token, "said": [said] }] });
+    kit.post(&format!("{worker}/stream"), said).await.is(200);
+    let outcome =
+        json!({ "failed": { "class": "permanent", "message": format!("not {}", SECRETS[0]) } });
+    let report = json!({ "reports": [{ "id": id, "token": token, "outcome": outcome }] });
+    kit.post(&format!("{worker}/settle"), report).await.is(200);
+    for path in ["", "/attempts", "/stream"] {
+        is_hidden(&kit.get(&format!("/v1/jobs/{id}{path}")).await.is(200));
+    }
+    is_hidden(&kit.get("/v1/dead").await.is(200));
+    let attempts = kit.get(&format!("/v1/jobs/{id}/attempts")).await.is(200).body.to_string();
+    assert!(attempts.contains("not [hidden]"), "what is no secret is seen: {attempts}");
     kit.close().await;
 }
