@@ -82,6 +82,21 @@ impl Refusal {
         let refusal = Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail);
         Self { trace: Some(trace), ..refusal }
     }
+
+    /// The id under which the log has more. Whatever is not the caller's fault has one, however it came to be told.
+    fn traced(&self) -> Option<Uuid> {
+        if self.trace.is_some() || !self.status.is_server_error() {
+            return self.trace;
+        }
+        let (trace, Self { status, code, detail, .. }) = (Uuid::now_v7(), self);
+        if *status == StatusCode::INTERNAL_SERVER_ERROR {
+            tracing::error!(%trace, code, detail, "a request failed");
+        } else {
+            // Probes and those who wait ask often: that they are told to come again is nothing to be woken for.
+            tracing::info!(%trace, code, detail, "a request could not be done now");
+        }
+        Some(trace)
+    }
 }
 
 impl From<tidemill_core::Error> for Refusal {
@@ -137,7 +152,8 @@ fn status_of(code: &str) -> Option<StatusCode> {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let Self { status, code, detail, job, index, unknown, trace, retry_after_s: after } = self;
+        let trace = self.traced();
+        let Self { status, code, detail, job, index, unknown, retry_after_s: after, .. } = self;
         let problem = Problem {
             uri: format!("urn:tidemill:{code}"),
             title: status.canonical_reason().unwrap_or("Error").to_owned(),
@@ -195,6 +211,24 @@ mod tests {
             assert_eq!(status_of(code).map(|status| status.as_u16()), Some(status), "{code}");
         }
         assert_eq!(status_of("store_refused"), None);
+    }
+
+    #[tokio::test]
+    async fn every_fault_of_the_server_has_an_id_and_no_other_has() {
+        for (status, code, is_traced) in [
+            (StatusCode::INTERNAL_SERVER_ERROR, "encryption_key_missing", true),
+            (StatusCode::INTERNAL_SERVER_ERROR, "ciphertext_invalid", true),
+            (StatusCode::SERVICE_UNAVAILABLE, "not_ready", true),
+            (StatusCode::SERVICE_UNAVAILABLE, "streams_too_many", true),
+            (StatusCode::GATEWAY_TIMEOUT, "wait_timeout", true),
+            (StatusCode::TOO_MANY_REQUESTS, "queue_full", false),
+            (StatusCode::NOT_FOUND, "job_unknown", false),
+        ] {
+            let response = Refusal::new(status, code, "it is so").into_response();
+            let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+            let problem: Problem = serde_json::from_slice(&body).unwrap();
+            assert_eq!(problem.trace.is_some(), is_traced, "{code}");
+        }
     }
 
     #[test]
