@@ -21,6 +21,7 @@ use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder, Schema};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::access::{Need, admit, need};
+use crate::cors;
 use crate::docs;
 use crate::guard::guard;
 use crate::nul;
@@ -220,6 +221,7 @@ pub(crate) fn service(app: Arc<App>) -> Router {
         .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| {
             axum::response::IntoResponse::into_response(Refusal::internal(&"a handler panicked"))
         }))
+        .layer(from_fn_with_state(Arc::clone(&app), cors::share))
         .with_state(app)
 }
 

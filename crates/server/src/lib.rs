@@ -9,6 +9,7 @@
 mod access;
 mod api;
 mod audit;
+mod cors;
 mod cursor;
 mod docs;
 mod etag;

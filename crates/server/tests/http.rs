@@ -23,6 +23,7 @@ mod http {
     mod metrics;
     mod nul;
     mod ops;
+    mod origins;
     mod parts;
     mod plans;
     mod queues;
