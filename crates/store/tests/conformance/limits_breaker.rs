@@ -4,6 +4,7 @@ use tidemill_core::gate::{Breaker, Counts, Per, QueueLimit};
 use tidemill_core::{ErrorClass, Failure, NewJob, Settlement, WorkerId};
 use tidemill_store::request::GateEnd;
 use tidemill_store::{Claim, Hint};
+use tidemill_testkit::eventually::eventually;
 use tokio::sync::broadcast::Receiver;
 
 use super::kit::{HOUR, Kit, SECOND, cancelled, done, hears, item, job};
@@ -208,7 +209,10 @@ async fn a_pause_that_was_asked_for_outlasts_the_breaker(kit: &Kit) {
     for at in 0..4 {
         settle(kit, worker, &claim, at, fails()).await;
     }
-    shut(kit, worker, &limits).await;
+    // The pause shuts it at once; the breaker is judged right after.
+    let gate = [limits[0].gate.clone()];
+    let is_broken = async || kit.store.gates(&gate).await.unwrap()[0].is_broken.then_some(());
+    eventually("the breaker to trip", HOUR, is_broken).await;
     kit.clock.advance(3599 * SECOND);
     kit.store.beat(worker).await.unwrap();
     assert!(take(kit, worker, &limits, 9).await.jobs.is_empty(), "the longest counts");
