@@ -4,16 +4,20 @@
 //! a key that comes back with another job, and one for a job that has a unique key of its own: which of them should
 //! count?
 
+use std::time::Duration;
+
 use http::{HeaderMap, HeaderName, StatusCode};
 use tidemill::{JobView, Tidemill};
 use tidemill_core::job::unique::OnDuplicate;
-use tidemill_core::{JobId, Wish};
+use tidemill_core::{JobId, Unique, Wish};
 
 use crate::problem::{Answer, Refusal};
 use crate::taken::Print;
 
 const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 const KEY_BYTES_MAX: usize = 128;
+/// How long a key is held.
+const HELD: Duration = Duration::from_hours(24);
 
 /// The key of a request, if it has one.
 pub(crate) fn key(headers: &HeaderMap) -> Answer<Option<String>> {
@@ -27,15 +31,17 @@ pub(crate) fn key(headers: &HeaderMap) -> Answer<Option<String>> {
     Ok(Some(text.to_owned()))
 }
 
-/// Lets a job be made once for this key. `index`: which of a batch. Callers of different tenants have different keys.
-pub(crate) fn mark(
-    wish: &mut Wish,
+/// What lets a job be made once for this key. `index`: which of a batch. Callers of different tenants have different
+/// keys, and no unique key that a caller gives is one of these.
+pub(crate) fn unique(
+    wish: &Wish,
     key: &str,
     index: Option<usize>,
     tenant: Option<&str>,
-) -> Answer<()> {
+) -> Answer<Unique> {
     let says_own = wish.unique_key.is_some()
         || !wish.unique_by.is_empty()
+        || wish.unique_print.is_some()
         || wish.unique_scope.is_some()
         || wish.on_duplicate.is_some()
         || wish.force;
@@ -43,12 +49,9 @@ pub(crate) fn mark(
         let detail = "a job has either an Idempotency-Key or wishes about duplicates of its own";
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "wish_contradiction", detail));
     }
-    let place = index.map(|index| format!("#{index}")).unwrap_or_default();
-    let tenant = tenant.unwrap_or_default();
-    wish.unique_key = Some(format!("idempotency-key:{tenant}:{key}{place}"));
-    wish.unique_scope = Some("1d".to_owned());
-    wish.on_duplicate = Some(OnDuplicate::Join);
-    Ok(())
+    let index = index.map(|index| index.to_string()).unwrap_or_default();
+    let parts = ["idempotency-key", tenant.unwrap_or_default(), &index, key];
+    Ok(Unique::by_parts(parts).for_period(HELD).on_duplicate(OnDuplicate::Join))
 }
 
 /// Refuses a key that was used for another job.

@@ -18,7 +18,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use chacha20poly1305::aead::{Aead, Payload as Sealed};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
-use tidemill_core::JobId;
+use tidemill_core::{JobId, UniqueKey};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -150,9 +150,10 @@ impl Keyring {
     /// A unique key as it is kept. One that was derived from a payload (`kind#hash`) is hashed again with a secret, if
     /// there is one: a hash of little can be guessed.
     pub(crate) fn unique(&self, kind: &str, key: &str) -> Option<String> {
+        let (key, whose) = UniqueKey::split(key);
         let (secret, hash) = (self.0.unique?, key.strip_prefix(kind)?.strip_prefix('#')?);
         let hash = blake3::keyed_hash(&secret, hash.as_bytes());
-        Some(format!("{kind}#{}", &hash.to_hex()[..32]))
+        Some(format!("{kind}#{}{whose}", &hash.to_hex()[..32]))
     }
 
     fn open(&self, envelope: &Envelope<'_>) -> Result<String> {

@@ -2,6 +2,7 @@
 //!
 //! A key is given, or derived from the kind and chosen inputs by BLAKE3 over canonical JSON
 //! (keys sorted, no spaces), so that the same work has the same key in every process.
+//! Keys are of a tenant: that of a job which has one is told apart from all others, so that none takes over another's.
 
 use std::time::Duration;
 
@@ -109,7 +110,12 @@ enum By {
     Payload,
     Fields(Vec<String>),
     Print(String),
+    Parts(Vec<String>),
 }
+
+/// Stands before the tenant in a key, and before each of its parts. Names have no such character, so no name that is
+/// given can pass for what stands behind it.
+const APART: char = '\u{1f}';
 
 /// A wish to be unique, before its key is known.
 ///
@@ -152,6 +158,12 @@ impl Unique {
         Self::new(By::Print(print.into()))
     }
 
+    /// Same kind and the same parts, in this order. No key that is given is the same as one of parts: whoever serves
+    /// others has keys of its own by it.
+    pub fn by_parts<S: Into<String>>(parts: impl IntoIterator<Item = S>) -> Self {
+        Self::new(By::Parts(parts.into_iter().map(Into::into).collect()))
+    }
+
     /// What a duplicate gets. Defaults to `Reject`.
     #[must_use]
     pub fn on_duplicate(self, on_duplicate: OnDuplicate) -> Self {
@@ -188,9 +200,14 @@ impl Unique {
         Self { force: true, ..self }
     }
 
-    /// Makes the key for a job of this kind with this payload.
-    pub fn resolve(&self, kind: &str, payload: &Payload) -> Result<UniqueKey> {
-        let key = match &self.by {
+    /// Makes the key for a job of this kind and tenant with this payload.
+    pub fn resolve(
+        &self,
+        kind: &str,
+        tenant: Option<&str>,
+        payload: &Payload,
+    ) -> Result<UniqueKey> {
+        let mut key = match &self.by {
             By::Given(key) => {
                 name::check("unique key", key, UNIQUE_KEY_BYTES_MAX)?;
                 UniqueKey::given(kind, key)
@@ -204,7 +221,22 @@ impl Unique {
                 let reason = format!("{print:?} is no print: it has {PRINT_DIGITS} digits of hex");
                 return Err(Error::WishContradiction { reason });
             }
+            By::Parts(parts) => {
+                let mut key = String::new();
+                for part in parts {
+                    if !part.is_empty() {
+                        name::check("unique key", part, UNIQUE_KEY_BYTES_MAX)?;
+                    }
+                    key.push(APART);
+                    key.push_str(part);
+                }
+                UniqueKey::given(kind, &key)
+            }
         };
+        if let Some(tenant) = tenant {
+            key.push(APART);
+            key.push_str(tenant);
+        }
         let Self { scope, on_duplicate, force, .. } = *self;
         Ok(UniqueKey { key, scope, on_duplicate, force })
     }
@@ -225,7 +257,7 @@ pub struct UniqueKey {
 }
 
 impl UniqueKey {
-    /// How a given key is kept; the SQL view builds the same text.
+    /// How a given key of a job without a tenant is kept; the SQL view builds the same text.
     pub fn given(kind: &str, key: &str) -> String {
         format!("{kind}={key}")
     }
@@ -235,9 +267,16 @@ impl UniqueKey {
         format!("{kind}#{print}")
     }
 
+    /// The key without what says whose it is, and the rest.
+    pub fn split(key: &str) -> (&str, &str) {
+        key.split_at(key.find(APART).unwrap_or(key.len()))
+    }
+
     /// What it was made of, for a job of this kind.
     pub fn made(&self, kind: &str) -> Made<'_> {
-        match self.key.strip_prefix(kind) {
+        // Neither what is given nor a print has a character that stands before a tenant.
+        let (of_all, _) = Self::split(&self.key);
+        match of_all.strip_prefix(kind) {
             Some(rest) if rest.starts_with('#') && is_print(&rest[1..]) => Made::Print(&rest[1..]),
             Some(rest) if rest.starts_with('=') => Made::Given(&rest[1..]),
             _ => Made::Given(&self.key),
@@ -305,7 +344,7 @@ mod tests {
 
     fn key(unique: &Unique, kind: &str, payload: &str) -> String {
         let payload = Payload::parse(payload, &Limits::default()).unwrap();
-        unique.resolve(kind, &payload).unwrap().key
+        unique.resolve(kind, None, &payload).unwrap().key
     }
 
     #[test]
@@ -333,27 +372,55 @@ mod tests {
 
     #[test]
     fn a_key_tells_what_it_was_made_of() {
-        for unique in [Unique::by_key("a=b#c"), Unique::by_payload()] {
-            let made = unique.resolve("k", &Payload::null()).unwrap();
+        let tenants = [None, Some("t")];
+        let both = tenants
+            .map(|tenant| [(Unique::by_key("a=b#c"), tenant), (Unique::by_payload(), tenant)]);
+        for (unique, tenant) in both.into_iter().flatten() {
+            let made = unique.resolve("k", tenant, &Payload::null()).unwrap();
             let again = match made.made("k") {
                 Made::Given(key) => Unique::by_key(key),
                 Made::Print(print) => Unique::by_print(print),
             };
-            assert_eq!(again.resolve("k", &Payload::null()).unwrap(), made);
+            assert_eq!(again.resolve("k", tenant, &Payload::null()).unwrap(), made);
         }
-        let error = Unique::by_print("abc").resolve("k", &Payload::null()).unwrap_err();
+        let error = Unique::by_print("abc").resolve("k", None, &Payload::null()).unwrap_err();
         assert_eq!(error.code(), "wish_contradiction");
     }
 
     #[test]
+    fn no_key_is_the_same_as_that_of_another_tenant_or_one_of_parts() {
+        let made = |unique: Unique, tenant| {
+            unique.resolve("k", tenant, &Payload::null()).map(|unique| unique.key)
+        };
+        let keys = [
+            made(Unique::by_key("a"), None),
+            made(Unique::by_key("a"), Some("t")),
+            made(Unique::by_key("at"), None),
+            made(Unique::by_key("a"), Some("u")),
+            made(Unique::by_payload(), None),
+            made(Unique::by_payload(), Some("t")),
+            made(Unique::by_parts(["a", "", "b"]), None),
+            made(Unique::by_parts(["a", "b", ""]), None),
+            made(Unique::by_parts(["a", "b"]), None),
+            made(Unique::by_parts(["a", "b"]), Some("t")),
+        ];
+        let keys: Vec<_> = keys.into_iter().map(Result::unwrap).collect();
+        assert_eq!(keys[0], "k=a", "one without a tenant is as it was");
+        let different: std::collections::BTreeSet<_> = keys.iter().collect();
+        assert_eq!(different.len(), keys.len(), "{keys:?}");
+        let posing = made(Unique::by_key("\u{1f}a\u{1f}b"), None).unwrap_err();
+        assert_eq!(posing.code(), "name_invalid");
+    }
+
+    #[test]
     fn a_missing_field_is_named() {
-        let error = Unique::by_fields(["user"]).resolve("k", &Payload::null()).unwrap_err();
+        let error = Unique::by_fields(["user"]).resolve("k", None, &Payload::null()).unwrap_err();
         assert_eq!(error, Error::UniqueFieldMissing { field: "user".into() });
     }
 
     #[test]
     fn an_empty_key_is_refused() {
-        let error = Unique::by_key("").resolve("k", &Payload::null()).unwrap_err();
+        let error = Unique::by_key("").resolve("k", None, &Payload::null()).unwrap_err();
         assert_eq!(error.code(), "name_empty");
     }
 }

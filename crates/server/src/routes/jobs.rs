@@ -78,10 +78,11 @@ async fn enqueue(
     let key = idempotent::key(&headers)?;
     let print = Print::of(&wish);
     taken::check_ids(&app, slice::from_ref(&print)).await.map_err(|(_, refusal)| refusal)?;
-    if let Some(key) = &key {
-        idempotent::mark(&mut wish, key, None, caller.tenant())?;
-    }
-    let receipt = app.mill.enqueue(Enqueue::try_from(wish)?).await?;
+    let unique = key.as_ref().map(|key| idempotent::unique(&wish, key, None, caller.tenant()));
+    let unique = unique.transpose()?;
+    let job = Enqueue::try_from(wish)?;
+    let job = unique.into_iter().fold(job, Enqueue::unique);
+    let receipt = app.mill.enqueue(job).await?;
     let id = receipt.id();
     taken::check_answer(&app, &caller, &print, &receipt).await?;
     match receipt {
@@ -172,10 +173,11 @@ async fn enqueue_many(
         caller.check_wish(&mut wish).map_err(at)?;
         trace::follow(&headers, &mut wish);
         prints.push(Print::of(&wish));
-        if let Some(key) = &key {
-            idempotent::mark(&mut wish, key, Some(index), caller.tenant()).map_err(at)?;
-        }
+        let unique =
+            key.as_ref().map(|key| idempotent::unique(&wish, key, Some(index), caller.tenant()));
+        let unique = unique.transpose().map_err(at)?;
         let job = Enqueue::try_from(wish).map_err(Refusal::from).map_err(at)?;
+        let job = unique.into_iter().fold(job, Enqueue::unique);
         app.mill.check(&job).map_err(Refusal::from).map_err(at)?;
         checked.push(job);
     }

@@ -12,6 +12,8 @@ over_both_stores!(
     an_id_that_another_job_has_is_refused,
     a_job_is_known_by_its_id_where_it_was_diverted_or_replaced,
     an_id_that_another_flow_has_is_refused,
+    unique_keys_are_of_a_tenant,
+    no_idempotency_key_is_that_of_another,
     a_flow_of_another_tenant_keeps_its_id,
 );
 
@@ -217,5 +219,54 @@ async fn a_flow_of_another_tenant_keeps_its_id(kit: Kit) {
     let told = start(&two).await.refused(409, "id_taken", &id.to_string());
     says_nothing(&told, &[SECRET]);
     start(&one).await.is(201);
+    kit.close().await;
+}
+
+async fn unique_keys_are_of_a_tenant(kit: Kit) {
+    let kit = kit.closed().await;
+    let one = kit.credential("one", producer(Some("one"), &[])).await;
+    let two = kit.credential("two", producer(Some("two"), &[])).await;
+    let held = json!({ "kind": "echo", "payload": SECRET, "unique_key": "u" });
+    let id = id_of(&kit.ask(&one, Method::POST, "/v1/jobs", held.clone()).await.is(201));
+    for policy in ["replace", "debounce", "run_once_more", "join", "reject"] {
+        let key = format!("u-{policy}");
+        let wish = json!({ "kind": "echo", "payload": SECRET, "unique_key": key });
+        let first = id_of(&kit.ask(&one, Method::POST, "/v1/jobs", wish).await.is(201));
+        let other =
+            json!({ "kind": "echo", "payload": 2, "unique_key": key, "on_duplicate": policy });
+        let told = kit.ask(&two, Method::POST, "/v1/jobs", other).await.is(201);
+        assert_eq!(told.body["answer"], "enqueued", "{policy}: {told:?}");
+        let job = kit.mill.job(first.parse().unwrap()).await.unwrap().unwrap().job;
+        assert_eq!(job.payload.as_str(), format!("{SECRET:?}"), "{policy}");
+    }
+    let told = kit.ask(&one, Method::POST, "/v1/jobs", held).await;
+    assert_eq!(told.refused(409, "duplicate_rejected", &id).body["job"], id);
+    kit.close().await;
+}
+
+async fn no_idempotency_key_is_that_of_another(kit: Kit) {
+    let kit = kit.closed().await;
+    let all = kit.credential("all", producer(None, &[])).await;
+    let short = kit.credential("short", producer(Some("A"), &[])).await;
+    let long = kit.credential("long", producer(Some("A:x"), &[])).await;
+    let send = async |who: &str, path: &str, key: &str, body: Value| {
+        let bearer = format!("Bearer {who}");
+        let headers = [("authorization", bearer.as_str()), ("idempotency-key", key)];
+        kit.send(Method::POST, path, &headers, body).await.is(201)
+    };
+    let wish = json!({ "kind": "echo" });
+    let mut ids = std::collections::BTreeSet::new();
+    for _ in 0..2 {
+        for (who, key) in [(&all, "K#0"), (&all, "0K"), (&short, "x:k"), (&long, "k")] {
+            ids.insert(id_of(&send(who, "/v1/jobs", key, wish.clone()).await));
+        }
+        let told = send(&all, "/v1/jobs/batch", "K", json!({ "jobs": [wish] })).await;
+        ids.insert(told.body["receipts"][0]["id"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(ids.len(), 5, "each once, and none for another");
+    let posing =
+        json!({ "kind": "echo", "unique_key": "idempotency-key::0K", "on_duplicate": "join" });
+    let told = kit.ask(&all, Method::POST, "/v1/jobs", posing).await.is(201);
+    assert_eq!(told.body["answer"], "enqueued");
     kit.close().await;
 }

@@ -234,7 +234,7 @@ async fn every_column_is_a_wish(kit: &Kit) {
     let job = job.job;
     assert_eq!((&*job.queue, job.priority), ("mail", Priority::Urgent));
     assert_eq!((job.tenant.as_deref(), job.key.as_deref()), (Some("t"), Some("c:1")));
-    assert_eq!(job.unique_key.as_deref(), Some("k=u"));
+    assert_eq!(job.unique_key.as_deref(), Some("k=u\u{1f}t"), "of its tenant");
     assert_eq!((job.payload.as_str(), job.options.retain_ms), (r#"{"a":1}"#, Some(5)));
     assert_eq!(job.options.tags, ["blue"]);
 }

@@ -348,7 +348,8 @@ impl Enqueue {
                 return Err(tidemill_core::Error::PayloadNotJson { reason }.into());
             }
         };
-        let unique = self.unique.map(|u| u.resolve(&self.kind, &payload)).transpose()?;
+        let tenant = self.tenant.as_deref();
+        let unique = self.unique.map(|u| u.resolve(&self.kind, tenant, &payload)).transpose()?;
         let place = self.spread.map_or(Duration::ZERO, |window| {
             let key = self.key.as_deref().or(self.tenant.as_deref());
             spread::place(key.unwrap_or(payload.as_str()), millis(window))

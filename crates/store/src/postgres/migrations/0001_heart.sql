@@ -1099,7 +1099,7 @@ begin
     body.priority := array_position(bands, wish.priority) - 1;
     body.tenant := wish.tenant;
     body.key := wish.key;
-    body.unique_key := wish.kind || '=' || wish.unique_key;
+    body.unique_key := wish.kind || '=' || wish.unique_key || coalesce(chr(31) || wish.tenant, '');
     body.payload := trim(coalesce(wish.payload, 'null'), E' \n\r\t')::json;
     body.options := case when wish.ordered is null then wish.options::json
         else (coalesce(wish.options, '{}')::jsonb || jsonb_build_object('ordered', wish.ordered))::json end;

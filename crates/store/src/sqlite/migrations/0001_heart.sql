@@ -495,7 +495,7 @@ begin
         end,
         cast(new.tenant as text),
         cast(new.key as text),
-        coalesce(new.whole_key, new.kind || '=' || new.unique_key),
+        coalesce(new.whole_key, new.kind || '=' || new.unique_key || coalesce(char(31) || new.tenant, '')),
         coalesce(new.unique_scope, 'unfinished'),
         iif(new.unique_scope = 'period', at.now + new.unique_period_ms * 1000, null),
         coalesce(new.on_duplicate, 'reject'),
