@@ -81,7 +81,7 @@ impl Found {
         let ask = json!({ "queues": ["default"], "jobs_max": 1, "wait": "30s" });
         let claimed = kit.post(&format!("/v1/workers/{}/claim", self.worker), ask).await.is(200);
         self.token = claimed.body["token"].clone();
-        self.job = claimed.body["jobs"][0]["id"].as_str().unwrap().to_owned();
+        claimed.body["jobs"][0]["id"].as_str().unwrap().clone_into(&mut self.job);
     }
 }
 
@@ -120,7 +120,7 @@ async fn nul_is_refused_in_every_body(kit: Kit) {
             if path.starts_with("/v1/workers/") {
                 found.claim(&kit).await;
             }
-            let with = renewed(with, &found);
+            let with = renewed(&with, &found);
             let asked = filled(&path, &found);
             let told = kit.send(method.clone(), &asked, &[("idempotency-key", "x")], with.clone());
             let told = told.await;
@@ -140,7 +140,7 @@ async fn nul_is_refused_in_every_body(kit: Kit) {
 }
 
 /// The body for the job that runs now.
-fn renewed(body: Value, found: &Found) -> Value {
+fn renewed(body: &Value, found: &Found) -> Value {
     let text = body.to_string().replace("\"$job\"", &json!(found.job).to_string());
     serde_json::from_str(&text.replace("\"$token\"", &found.token.to_string())).unwrap()
 }
