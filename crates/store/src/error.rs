@@ -3,6 +3,7 @@
 //! A stale token, a duplicate or an unknown id are answers, not errors: they do not appear here.
 
 use thiserror::Error;
+use tidemill_core::JobId;
 
 use crate::full::Full;
 
@@ -100,6 +101,15 @@ pub enum Error {
     /// A queue has no room for these jobs.
     #[error("{0}")]
     QueueFull(Full),
+    /// Some jobs of a batch that is written once are there already, and others are not.
+    #[error(
+        "some of these jobs were enqueued before under these keys, as {job}, and others were not: this is another \
+         batch; take a new key"
+    )]
+    BatchReused {
+        /// One that was there.
+        job: JobId,
+    },
     /// The keys that were given cannot be read.
     #[error("the encryption keys cannot be used: {reason}")]
     KeysInvalid {
@@ -163,6 +173,7 @@ impl Error {
             Self::SqliteTooOld { .. } => "sqlite_too_old",
             Self::RulesOutdated => "rules_outdated",
             Self::QueueFull(_) => "queue_full",
+            Self::BatchReused { .. } => "idempotency_key_reused",
             Self::KeysInvalid { .. } => "keys_invalid",
             Self::KeyMissing { .. } => "encryption_key_missing",
             Self::CiphertextInvalid { .. } => "ciphertext_invalid",

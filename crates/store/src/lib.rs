@@ -30,6 +30,7 @@ pub mod schedule;
 pub mod sqlite;
 mod store;
 pub mod stream;
+mod together;
 pub mod value;
 pub mod view;
 pub mod wake;

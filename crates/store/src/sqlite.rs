@@ -90,6 +90,7 @@ use crate::run::{
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
 use crate::stream::{StreamAnswer, StreamItem, StreamPage, Streams, ephemeral};
+use crate::together;
 use crate::view::{
     AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView, Lacking,
     Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
@@ -346,7 +347,13 @@ impl Store for Sqlite {
     }
 
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>> {
-        let receipts = self.write(move |turn| bound::enqueue_bounded(turn, &jobs)).await?;
+        let write = move |turn: &mut Turn<'_>| {
+            let receipts = bound::enqueue_bounded(turn, &jobs)?;
+            // An error takes back what was written.
+            receipts.as_deref().map_or(Ok(()), |receipts| together::check(&jobs, receipts))?;
+            Ok(receipts)
+        };
+        let receipts = self.write(write).await?;
         receipts.map_err(Error::QueueFull)
     }
 

@@ -238,7 +238,7 @@ impl Unique {
             key.push_str(tenant);
         }
         let Self { scope, on_duplicate, force, .. } = *self;
-        Ok(UniqueKey { key, scope, on_duplicate, force })
+        Ok(UniqueKey { key, scope, on_duplicate, force, together: false })
     }
 }
 
@@ -254,6 +254,9 @@ pub struct UniqueKey {
     pub on_duplicate: OnDuplicate,
     /// Enqueue although it is held.
     pub force: bool,
+    /// Of those of its batch that say so, all are duplicates or none is; else nothing of the batch is written.
+    #[serde(skip)]
+    pub together: bool,
 }
 
 impl UniqueKey {

@@ -182,7 +182,13 @@ async fn enqueue_many(
         checked.push(job);
     }
     taken::check_ids(&app, &prints).await.map_err(|(index, refusal)| refusal.at(index))?;
-    let receipts = app.mill.enqueue_many(checked).await?;
+    // With a key all of them are new, or all were there, which the store judges before it commits: so what is refused
+    // here afterwards has written nothing, and of two that come at once under one key and differ, one is.
+    let receipts = if key.is_some() {
+        app.mill.enqueue_together(checked).await?
+    } else {
+        app.mill.enqueue_many(checked).await?
+    };
     for (index, (print, receipt)) in prints.iter().zip(&receipts).enumerate() {
         let at = |refusal: Refusal| refusal.at(index);
         // One that is new has the id that its sender gave it, and says nothing else.

@@ -19,6 +19,7 @@ use crate::postgres::statement::{Param, Statement, sql};
 use crate::postgres::unique::Depth;
 use crate::postgres::{Shared, depth, unique};
 use crate::request::Receipt;
+use crate::together;
 use crate::wake::Hint;
 
 const KNOWN: Statement = sql!("select_known", UUID_ARRAY);
@@ -38,7 +39,11 @@ pub(crate) async fn enqueue(shared: &Arc<Shared>, jobs: Vec<NewJob>) -> Result<V
     }
     let queues: BTreeSet<_> = jobs.iter().map(|job| job.queue.clone()).collect();
     if !jobs.iter().all(is_plain) {
-        let receipts = unique::enqueue(&shared.db, &jobs).await?;
+        let receipts = if together::is_any(&jobs) {
+            unique::enqueue_together(&shared.db, &jobs).await?
+        } else {
+            unique::enqueue(&shared.db, &jobs).await?
+        };
         if shared.bounds.include(queues.iter().map(String::as_str)) {
             depth::tend_soon(shared);
         }

@@ -15,6 +15,7 @@ use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Statement, sql};
 use crate::request::Receipt;
+use crate::together;
 
 const ENQUEUE_UNIQUE: Statement = sql!("insert_enqueue", TEXT, TIMESTAMPTZ, BOOL, BOOL);
 pub(crate) const ENQUEUE_IN: Statement = sql!("enqueue_in", TEXT);
@@ -39,6 +40,27 @@ pub(crate) async fn enqueue<'a>(
     let mut tries = Tries::resend();
     loop {
         match put(&db.conn().await?, db.manual_now(), &text, Depth::Bounded).await {
+            Ok(receipts) => return Ok(receipts),
+            Err(fault) => tries.again(fault).await?,
+        }
+    }
+}
+
+/// The same for a batch that is written once: it is judged before it is committed.
+pub(crate) async fn enqueue_together(db: &Db, jobs: &[NewJob]) -> Result<Vec<Receipt>> {
+    let text = lines(jobs)?;
+    let mut tries = Tries::resend();
+    loop {
+        let done = async {
+            let conn = db.begin().await?;
+            let put = put(&conn, db.manual_now(), &text, Depth::Bounded).await;
+            let judged = put.and_then(|receipts| {
+                together::check(jobs, &receipts).map_err(Fault::Refused)?;
+                Ok(receipts)
+            });
+            conn.end(judged).await
+        };
+        match done.await {
             Ok(receipts) => return Ok(receipts),
             Err(fault) => tries.again(fault).await?,
         }

@@ -208,7 +208,13 @@ pub fn json(text: &str) -> Payload {
 
 /// A job with a unique key.
 pub fn unique(key: &str, scope: Scope, on_duplicate: OnDuplicate) -> NewJob {
-    let key = UniqueKey { key: UniqueKey::given("k", key), scope, on_duplicate, force: false };
+    let key = UniqueKey {
+        key: UniqueKey::given("k", key),
+        scope,
+        on_duplicate,
+        force: false,
+        together: false,
+    };
     NewJob { unique: Some(key), ..job("k") }
 }
 

@@ -23,8 +23,13 @@ over_both_stores!(
 /// A job of a line with a unique key.
 fn both(key: &str, unique: &str, on_duplicate: OnDuplicate) -> NewJob {
     let scope = Scope::Unfinished;
-    let key_of =
-        UniqueKey { key: UniqueKey::given("k", unique), scope, on_duplicate, force: false };
+    let key_of = UniqueKey {
+        key: UniqueKey::given("k", unique),
+        scope,
+        on_duplicate,
+        force: false,
+        together: false,
+    };
     NewJob { unique: Some(key_of), ..ordered(key, OnDead::Block) }
 }
 

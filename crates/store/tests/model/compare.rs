@@ -219,6 +219,7 @@ impl Play {
                     scope: Scope::Unfinished,
                     on_duplicate: OnDuplicate::Reject,
                     force: false,
+                    together: false,
                 };
                 let unique = Some(unique);
                 let queue = "q0".to_owned();

@@ -239,6 +239,7 @@ pub(super) fn new_job(wish: &Wish) -> NewJob {
         },
         on_duplicate: key.policy,
         force: key.force,
+        together: false,
     });
     NewJob {
         queue: format!("q{}", wish.queue),

@@ -14,7 +14,13 @@ use super::kit::{SOON, ask, connect, done, items, job, store, worker};
 
 fn keyed(key: &str) -> NewJob {
     let (scope, on_duplicate) = (Scope::Unfinished, OnDuplicate::Reject);
-    let key = UniqueKey { key: UniqueKey::given("k", key), scope, on_duplicate, force: false };
+    let key = UniqueKey {
+        key: UniqueKey::given("k", key),
+        scope,
+        on_duplicate,
+        force: false,
+        together: false,
+    };
     NewJob { unique: Some(key), ..job() }
 }
 
@@ -115,7 +121,13 @@ fn ordered(key: usize) -> NewJob {
 /// One of a line that takes the place of the one before it of the same unique key.
 fn replacing(key: &str, line: usize) -> NewJob {
     let (scope, on_duplicate) = (Scope::Unfinished, OnDuplicate::Replace);
-    let key = UniqueKey { key: UniqueKey::given("k", key), scope, on_duplicate, force: false };
+    let key = UniqueKey {
+        key: UniqueKey::given("k", key),
+        scope,
+        on_duplicate,
+        force: false,
+        together: false,
+    };
     NewJob { unique: Some(key), ..ordered(line) }
 }
 

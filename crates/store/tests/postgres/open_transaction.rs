@@ -14,7 +14,8 @@ const HELD: &str =
 
 fn keyed() -> NewJob {
     let (key, on_duplicate) = (UniqueKey::given("k", "a"), OnDuplicate::default());
-    let unique = UniqueKey { key, scope: Scope::default(), on_duplicate, force: false };
+    let unique =
+        UniqueKey { key, scope: Scope::default(), on_duplicate, force: false, together: false };
     NewJob { unique: Some(unique), ..job() }
 }
 

@@ -34,6 +34,7 @@ async fn every_verb_works_through_a_pooler_by_two_stores_at_once() {
             scope: Scope::Unfinished,
             on_duplicate: OnDuplicate::Join,
             force: false,
+            together: false,
         };
         let keyed = NewJob { unique: Some(unique), ..job() };
         other.enqueue(vec![job(), job(), keyed]).await.unwrap();

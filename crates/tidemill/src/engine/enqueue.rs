@@ -45,6 +45,19 @@ impl Tidemill {
         self.write(jobs).await
     }
 
+    /// Enqueues many jobs that have unique keys, as one: either none of the keys is held, or all are. A batch of
+    /// which some jobs are duplicates and others are not is another one than that which has the keys, and is refused
+    /// (`idempotency_key_reused`) without writing anything.
+    pub async fn enqueue_together<E: Into<Enqueue>>(
+        &self,
+        jobs: impl IntoIterator<Item = E>,
+    ) -> Result<Vec<Receipt>> {
+        self.know_rules().await;
+        let mut jobs = self.checked_many(jobs)?;
+        jobs.iter_mut().filter_map(|job| job.unique.as_mut()).for_each(|key| key.together = true);
+        self.write(jobs).await
+    }
+
     /// Enqueues in the caller's own transaction: roll back and there is no job, commit and there
     /// is. Nothing but one statement runs on the connection. Call [`wake`](Self::wake) after the
     /// commit to have it start at once; else it starts when a worker next looks, within a second.
