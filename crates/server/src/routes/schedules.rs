@@ -160,7 +160,7 @@ fn check_reach(caller: &Caller, known: &ScheduleView) -> Answer<()> {
 #[utoipa::path(put, path = "/v1/owners/{owner}/schedules", operation_id = "declare_schedules", tag = "schedules",
     params(("owner" = String, Path)),
     request_body(content = Declaration, example = json!({
-        "schedules": { "nightly": { "cron": "30 2 * * *", "job": { "kind": "report" } } },
+        "schedules": { "invoices": { "cron": "0 6 1 * *", "job": { "kind": "invoice_all" } } },
     })),
     responses((status = 200, body = Declared)))]
 async fn declare(
