@@ -214,7 +214,9 @@ async fn rates_hold_while_workers_are_killed(kit: Kit) {
     let gates = gates(&mill).await;
     assert_eq!(gates.len(), KEYS + 1);
     let soon = mill.store().now().await.unwrap() + Duration::from_micros(2 * OF_KEY.every_us());
-    assert!(gates.iter().all(|gate| gate.tat.is_some_and(|tat| tat < soon)), "{gates:?}");
+    // That of a key which its rate has caught up with may be forgotten by now.
+    assert!(gates.iter().all(|gate| gate.tat.is_none_or(|tat| tat < soon)), "{gates:?}");
+    assert!(gates[0].tat.is_some(), "{gates:?}");
 }
 
 /// No window, wherever it begins, has more starts than the burst and what the rate brings in its time.
