@@ -154,7 +154,8 @@ async fn cursors_that_were_not_given_here_are_refused(kit: Kit) {
     };
     for wrong in wrong("keys").iter().map(String::as_str).chain([of_rotation]) {
         let told = kit.get(&format!("/v1/keys?cursor={wrong}")).await;
-        told.refused(400, "request_invalid", "cursor");
+        let says = if wrong == "%00" { "U+0000" } else { "cursor" };
+        told.refused(400, "request_invalid", says);
     }
     for wrong in wrong("rotation").iter().map(String::as_str).chain([of_list]) {
         let told = kit.post("/v1/keys/rotate", json!({ "cursor": wrong })).await;

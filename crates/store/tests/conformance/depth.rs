@@ -170,10 +170,10 @@ async fn those_behind_another_of_their_line_count(kit: &Kit) {
 async fn plain_sql_is_counted(kit: &Kit) {
     let insert =
         "INSERT INTO tidemill_enqueue (kind, queue, tenant, unique_key, on_duplicate) VALUES ";
-    run(kit, &format!("{insert} ('k', 'q', 'a', NULL, 'reject'), ('k', 'q', NULL, 'u', 'reject')"))
+    run(kit, &format!("{insert} ('k', 'q', 'a', NULL, 'reject'), ('k', 'q', 'b', 'u', 'reject')"))
         .await
         .unwrap();
-    run(kit, &format!("{insert} ('k', 'q', 'b', 'u', 'replace'), ('k', 'q', NULL, 'u', 'reject')"))
+    run(kit, &format!("{insert} ('k', 'q', 'b', 'u', 'replace'), ('k', 'q', 'b', 'u', 'reject')"))
         .await
         .unwrap();
     assert!(
