@@ -9,16 +9,17 @@
 
 mod seed;
 
-use std::env;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use tidemill_testkit::{Binaries, Cluster, Process, Venv};
 
 use crate::report::Report;
-use crate::runner::Runner;
+use crate::runner::{Runner, built};
 use seed::Seed;
 
 const START_MAX: Duration = Duration::from_secs(30);
@@ -97,9 +98,34 @@ pub async fn check(root: &Path, runner: &mut Runner, postgres: &str, depth: Dept
         },
         trial("PostgreSQL, an admin asks", postgres.to_owned(), true, all, 3),
     ];
+    let program = venv.program("schemathesis");
+    // Two at a time: each makes up its requests one after the other, and has a server and a database of its own.
+    let (first, others) = trials.split_at(1);
+    let mut beside = runner.twin()?;
+    let (one, other) = tokio::join!(
+        run_all(root, runner, &program, first, depth),
+        run_all(root, &mut beside, &program, others, depth)
+    );
+    one.and(other)
+}
+
+/// Runs trials one after the other, and shows what each one printed when it has ended.
+async fn run_all(
+    root: &Path,
+    runner: &mut Runner,
+    program: &Path,
+    trials: &[Trial],
+    depth: Depth,
+) -> Result<()> {
     for trial in trials {
-        println!("\n-- {}", trial.name);
-        run(root, runner, &venv.program("schemathesis"), &trial, depth).await?;
+        let began = Instant::now();
+        let mut log = tempfile::tempfile()?;
+        let outcome = run(root, runner, program, trial, depth, &log).await;
+        let mut printed = String::new();
+        log.rewind()?;
+        log.read_to_string(&mut printed)?;
+        println!("\n-- {} ({:.0} s)\n{printed}", trial.name, began.elapsed().as_secs_f64());
+        outcome.with_context(|| trial.name)?;
     }
     Ok(())
 }
@@ -110,8 +136,9 @@ async fn run(
     program: &Path,
     trial: &Trial,
     depth: Depth,
+    log: &File,
 ) -> Result<()> {
-    let tidemill = built()?;
+    let tidemill = built("tidemill")?;
     let secret = trial.is_closed.then(|| token(&tidemill, &trial.store)).transpose()?;
     let (_server, address) = serve(&tidemill, trial)?;
     let seed = Seed::sow(&address, secret.as_deref())?;
@@ -139,14 +166,7 @@ async fn run(
     }
     // It leaves notes where it runs, for its next run; ours are all alike.
     let folder = tempfile::tempdir()?;
-    runner.watch(program, folder.path(), &arguments, &seed.variables()).await
-}
-
-/// Where cargo put the program: beside us, in the folder of the `dev` profile.
-fn built() -> Result<PathBuf> {
-    let ours = env::current_exe()?;
-    let target = ours.ancestors().nth(2).context("xtask does not run from cargo's folder")?;
-    Ok(target.join("debug/tidemill"))
+    runner.watch(program, folder.path(), &arguments, &seed.variables(), Some(log)).await
 }
 
 /// The secret of an admin.

@@ -6,14 +6,13 @@
 //!
 //! It refuses an example without an `.out` file, and one that runs for more than two minutes.
 
-use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::runner::Runner;
+use crate::runner::{Runner, built};
 
 const RUN_MAX: Duration = Duration::from_mins(2);
 
@@ -39,7 +38,8 @@ async fn check_one(folder: &Path, name: &str, runner: &mut Runner) -> Result<()>
         format!("there is no {name}.out\nhint: write what it prints to {name}.out beside it")
     })?;
     let place = tempfile::tempdir()?;
-    let output = runner.capture(&built(name)?, place.path(), RUN_MAX).await?;
+    let output =
+        runner.capture(&built(&format!("examples/{name}"))?, place.path(), RUN_MAX).await?;
     ensure!(output.status.success(), "it failed ({})", output.status);
     compare(&expected, &String::from_utf8_lossy(&output.stdout))
 }
@@ -58,13 +58,6 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     }
     names.sort();
     Ok(names)
-}
-
-/// Where cargo put the example: beside us, in the folder of the `dev` profile.
-fn built(name: &str) -> Result<PathBuf> {
-    let ours = env::current_exe()?;
-    let target = ours.ancestors().nth(2).context("xtask does not run from cargo's folder")?;
-    Ok(target.join("debug/examples").join(name))
 }
 
 fn compare(expected: &str, printed: &str) -> Result<()> {

@@ -8,6 +8,7 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::{Output, Stdio};
@@ -42,6 +43,11 @@ impl Runner {
         })
     }
 
+    /// Another one like it, for what runs beside its programs.
+    pub fn twin(&self) -> Result<Self> {
+        Ok(Self { variables: self.variables.clone(), ..Self::new(&self.root)? })
+    }
+
     /// Sets an environment variable for all programs run from now on.
     pub fn set(&mut self, name: &'static str, value: impl Into<String>) {
         self.variables.push((name, value.into()));
@@ -60,19 +66,23 @@ impl Runner {
         Ok(())
     }
 
-    /// Runs a program in `folder` to its end; what it prints goes to the terminal.
+    /// Runs a program in `folder` to its end; what it prints goes to the terminal, or to `log`.
     pub async fn watch(
         &mut self,
         program: &Path,
         folder: &Path,
         arguments: &[&str],
         variables: &[(&str, String)],
+        log: Option<&File>,
     ) -> Result<()> {
         let mut command = self.command(program);
         command
             .current_dir(folder)
             .args(arguments)
             .envs(variables.iter().map(|(name, value)| (name, value)));
+        if let Some(log) = log {
+            command.stdout(log.try_clone()?).stderr(log.try_clone()?);
+        }
         let shown = program.display();
         let mut child = command.spawn().with_context(|| format!("cannot run {shown}"))?;
         let group = group_of(&child)?;
@@ -125,6 +135,13 @@ impl Runner {
         let _ = killpg(group, Unix::SIGKILL);
         bail!("interrupted")
     }
+}
+
+/// Where cargo put a program of the workspace: beside us, in the folder of the `dev` profile.
+pub fn built(name: &str) -> Result<PathBuf> {
+    let ours = env::current_exe()?;
+    let target = ours.ancestors().nth(2).context("xtask does not run from cargo's folder")?;
+    Ok(target.join("debug").join(name))
 }
 
 fn group_of(child: &Child) -> Result<Pid> {

@@ -35,6 +35,11 @@ impl Mill {
         Self { url: databases::fresh_postgres_url(), folder }
     }
 
+    /// One that nobody has migrated.
+    pub fn empty_postgres() -> Self {
+        Self { url: databases::empty_postgres_url(), ..Self::sqlite() }
+    }
+
     pub fn url(&self) -> &str {
         &self.url
     }

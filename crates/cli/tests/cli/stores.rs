@@ -115,7 +115,7 @@ fn sqlite_is_migrated_examined_and_given_rules() {
 
 #[test]
 fn postgres_is_migrated_examined_and_given_rules() {
-    upkeep(&Mill::postgres());
+    upkeep(&Mill::empty_postgres());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 use tidemill_store::{Error, OpenOptions, open};
-use tidemill_testkit::databases::{fresh_postgres_url, fresh_sqlite_url};
+use tidemill_testkit::databases::{empty_postgres_url, fresh_sqlite_url};
 
 use super::kit::{Kit, job};
 
@@ -95,7 +95,7 @@ async fn sqlite_without_migrating_is_older() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_without_migrating_is_older() {
-    an_empty_database_is_not_touched_unasked(&fresh_postgres_url()).await;
+    an_empty_database_is_not_touched_unasked(&empty_postgres_url()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -106,5 +106,5 @@ async fn sqlite_opened_by_many_at_once_is_migrated_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn postgres_opened_by_many_at_once_is_migrated_once() {
-    many_may_open_at_once(fresh_postgres_url()).await;
+    many_may_open_at_once(empty_postgres_url()).await;
 }

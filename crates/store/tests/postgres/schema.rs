@@ -1,7 +1,7 @@
 //! The schema: whose it is, and where the view stands.
 
 use tidemill_store::{OpenOptions, open};
-use tidemill_testkit::databases::fresh_postgres_url;
+use tidemill_testkit::databases::{empty_postgres_url, fresh_postgres_url};
 
 use super::kit::{connect, store};
 
@@ -18,7 +18,7 @@ async fn a_migration_that_is_not_ours_is_refused() {
 
 #[tokio::test]
 async fn the_view_stands_where_the_search_path_begins() {
-    let url = fresh_postgres_url();
+    let url = empty_postgres_url();
     let client = connect(&url).await;
     client.batch_execute("create schema app").await.unwrap();
     let in_app = format!("{url}?options=-c%20search_path%3Dapp,public");
@@ -30,7 +30,7 @@ async fn the_view_stands_where_the_search_path_begins() {
 
 #[tokio::test]
 async fn who_may_not_create_in_the_first_schema_gets_the_view_beside_the_tables() {
-    let url = fresh_postgres_url();
+    let url = empty_postgres_url();
     let client = connect(&url).await;
     let role = format!("app_{:x}", std::process::id());
     let grant = format!(
