@@ -3,7 +3,7 @@
 //! The order is by price: what fails in a second comes before what fails in minutes. The database
 //! servers start once for the whole run, and end with it whether it passes, fails or is interrupted.
 //!
-//! Fresh databases of tests are copies of one that has its schema: each would else spend more time on that than on its test.
+//! Fresh databases of tests are copies of one that has its schema: to make it takes longer than most tests.
 //!
 //! It refuses to run without PostgreSQL and PgBouncer: half of the promises are about them.
 

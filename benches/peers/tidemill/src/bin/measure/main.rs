@@ -1,6 +1,6 @@
 //! How Tidemill's verbs cost and how they grow: with the backlog, with history, under a held xmin.
 //!
-//! `measure verbs|backlog|history|held|memory|latency|tenants|limits|slots|lines|due|crowd|flows|http|workflows
+//! `measure verbs|backlog|history|held|memory|latency|tenants|noisy|limits|slots|lines|due|crowd|flows|http|workflows
 //! [--store URL] [--jobs N] [--seconds N] [--large] [--keys]`. Without a store it starts a PostgreSQL of its own, or
 //! with `--store sqlite` uses a file of its own. It only reports; nothing here passes or fails.
 
@@ -15,6 +15,7 @@ mod limits;
 mod lines;
 mod load;
 mod memory;
+mod noisy;
 mod slots;
 mod tenants;
 mod verbs;
@@ -99,6 +100,7 @@ async fn main() -> Res<()> {
             crowd::measure(&mill, options.number("jobs", 1_000_000), with_keys).await?;
         }
         "tenants" => tenants::measure(&mill).await?,
+        "noisy" => noisy::measure(&mill, options.number("jobs", 1_000_000)).await?,
         "slots" => slots::measure(&mill, options.number("seconds", 3)).await?,
         "flows" => {
             let is_large = options.0.contains_key("large");
