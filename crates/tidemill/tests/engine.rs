@@ -42,6 +42,7 @@ mod engine {
     mod result;
     mod retention;
     pub mod saga_kills;
+    pub mod saga_worker_kills;
     mod schedule;
     pub mod schedule_kills;
     mod share;
@@ -79,6 +80,7 @@ fn role() {
     engine::limit_kills::run();
     engine::pace_kills::run();
     engine::saga_kills::run();
+    engine::saga_worker_kills::run();
     engine::schedule_kills::run();
     engine::workflow_kills::run();
 }
