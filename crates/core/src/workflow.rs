@@ -19,7 +19,7 @@ pub mod undo;
 use jiff::Timestamp;
 
 pub use amend::{ActWord, Amend, Amendment};
-pub use entry::{Began, ChildEnd, Ending, Entry, StepUndo};
+pub use entry::{Began, ChildEnd, Ending, Entry, Outputs, StepUndo, put_outputs_back};
 pub use fork::{Forked, Origin, drawn_from, fork};
 pub use key::{Keys, draw, hash, whole_key};
 pub use mail::{Content, Mail, Mailbox};
@@ -44,6 +44,8 @@ pub const JOURNAL_ENTRIES_LAST: u32 = 1_000_000;
 pub const ENTRY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// What a step returned stands beside its entry from so many bytes on, so that a journal is read quickly.
 pub const ASIDE_BYTES_MIN: usize = 64 * 1024;
+/// What children returned is written with the ends of so many of them as make so many bytes; one at least.
+pub const JOINED_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes that a step may return.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Steps of one run that can be undone, at most, unless it has come past its pivot: they are the steps of one saga.

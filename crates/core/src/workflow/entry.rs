@@ -125,12 +125,18 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         later: bool,
     },
-    /// Children have ended, all of a call.
+    /// Children have ended, all of a call. What many of them returned is told by several entries.
     Joined {
         /// Of which call.
         key: String,
         /// How, in the order of their start.
         ends: Vec<ChildEnd>,
+        /// Others of the call are told by entries that come later.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        more: bool,
+        /// What they returned is large: it stands beside the entry, and is read when the code asks for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        aside: Option<Outputs>,
     },
     /// A value that must stay the same: the time, a version of the code.
     Noted {
@@ -188,6 +194,15 @@ pub enum Ending {
     },
 }
 
+/// What children returned, beside the entry that tells of their ends: as an array, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outputs {
+    /// The number of the entry.
+    pub number: u32,
+    /// How many bytes they have.
+    pub bytes: usize,
+}
+
 /// How a child ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildEnd {
@@ -225,8 +240,12 @@ impl Entry {
         }
     }
 
-    /// Takes what a step returned out of its entry, of this number, if it is large. It is to be written beside it.
+    /// Takes what a step or children returned out of its entry, of this number, if it is large. It is to be written
+    /// beside it.
     pub fn put_aside(&mut self, number: u32) -> Option<Payload> {
+        if let Self::Joined { ends, aside, .. } = self {
+            return put_outputs_aside(number, ends, aside);
+        }
         let Self::Ended { ending, .. } = self else { return None };
         let Ending::Ok(value) = ending else { return None };
         let bytes = value.as_str().len();
@@ -258,6 +277,40 @@ impl Entry {
             Self::Noted { .. } => "noted",
             Self::Pivot { .. } => "pivot",
         }
+    }
+}
+
+fn put_outputs_aside(
+    number: u32,
+    ends: &mut [ChildEnd],
+    aside: &mut Option<Outputs>,
+) -> Option<Payload> {
+    let bytes: usize = ends.iter().map(ChildEnd::bytes).sum();
+    if bytes < ASIDE_BYTES_MIN {
+        return None;
+    }
+    *aside = Some(Outputs { number, bytes });
+    let outputs = ends.iter_mut().map(|end| end.output.take());
+    let texts: Vec<String> =
+        outputs.map(|one| one.unwrap_or_else(Payload::null).as_str().to_owned()).collect();
+    Some(Payload::trusted(format!("[{}]", texts.join(","))))
+}
+
+/// Puts what children returned back to where they ended; `false` if it is not of them.
+#[must_use]
+pub fn put_outputs_back(ends: &mut [ChildEnd], outputs: &Payload) -> bool {
+    let Ok(outputs) = outputs.read::<Vec<Payload>>() else { return false };
+    let fits = outputs.len() == ends.len();
+    for (end, output) in ends.iter_mut().zip(outputs) {
+        end.output = (end.state == State::Done).then_some(output);
+    }
+    fits
+}
+
+impl ChildEnd {
+    /// How many bytes it returned.
+    pub fn bytes(&self) -> usize {
+        self.output.as_ref().map_or(0, |output| output.as_str().len())
     }
 }
 

@@ -82,8 +82,18 @@ impl<'a> Heard<'a> {
                 Entry::Ended { key, .. } | Entry::Recorded { key, .. } => {
                     heard.ended.insert(key);
                 }
-                Entry::Joined { ends, .. } => heard.joined.extend(ends.iter().map(|end| end.id)),
+                Entry::Joined { key, more: false, .. } => {
+                    heard.ended.insert(key);
+                }
                 _ => {}
+            }
+        }
+        // Of a join that was not told whole, the code has heard nothing.
+        for (_, entry) in journal {
+            if let Entry::Joined { key, ends, .. } = entry
+                && heard.ended.contains(key.as_str())
+            {
+                heard.joined.extend(ends.iter().map(|end| end.id));
             }
         }
         heard
@@ -97,7 +107,9 @@ impl<'a> Heard<'a> {
                 let stays = began.once || self.ended.contains(began.key.as_str());
                 stays.then(|| Entry::Began(Began { undo: None, ..began.clone() }))
             }
-            Entry::Failed { key, .. } => self.ended.contains(key.as_str()).then(|| entry.clone()),
+            Entry::Failed { key, .. } | Entry::Joined { key, .. } => {
+                self.ended.contains(key.as_str()).then(|| entry.clone())
+            }
             Entry::Started { ids, .. } => {
                 ids.iter().all(|id| self.joined.contains(id)).then(|| entry.clone())
             }
@@ -188,7 +200,7 @@ mod tests {
             began("b", false),
             began("c", true),
             started("d", first),
-            Entry::Joined { key: "d".into(), ends: vec![end] },
+            Entry::Joined { key: "d".into(), ends: vec![end], more: false, aside: None },
             signalled,
             started("e", second),
             ended("to"),

@@ -110,6 +110,16 @@ impl Mailbox {
         ends.collect::<Option<Vec<_>>>().map(|ends| ends.into_iter().max().unwrap_or_default())
     }
 
+    /// How many of these children, from the first on, returned no more bytes than this together; one at least.
+    pub fn page(&self, ids: &[JobId], bytes_max: usize) -> usize {
+        let mut bytes = 0;
+        let fits = ids.iter().take_while(|id| {
+            bytes += self.children.get(id).map_or(0, |(_, end)| end.bytes());
+            bytes <= bytes_max
+        });
+        fits.count().max(1).min(ids.len())
+    }
+
     /// How these children ended, in this order.
     pub fn ends(&self, ids: &[JobId]) -> Vec<ChildEnd> {
         ids.iter().filter_map(|id| self.children.get(id)).map(|(_, end)| end.clone()).collect()

@@ -12,6 +12,7 @@ mod died;
 mod differ;
 mod family;
 mod held;
+mod joined;
 mod noted;
 mod once;
 mod renew;
@@ -96,6 +97,8 @@ pub struct Replay {
     /// Who wants to begin or waits, in the order of asking.
     open: Vec<String>,
     mailbox: Mailbox,
+    /// Joins of which a part was written, or is not read yet.
+    pages: HashMap<String, joined::Pages>,
     /// Numbers of the entries of each key that may be forgotten once its scope has ended.
     numbers: BTreeMap<String, Vec<u32>>,
     /// Keys of the journal that the code has not come by.
@@ -219,10 +222,11 @@ impl Replay {
                 (kept.word, kept.ids) = ("children", Some(ids.clone()));
                 self.learn_started(&ids, outlives);
             }
-            Entry::Joined { ends, .. } => {
-                (kept.word, kept.ended) = ("children", true);
-                tell(Answer::Children(ends.clone()));
-                self.learn_joined(&ends);
+            Entry::Joined { ends, more, aside, .. } => {
+                (kept.word, kept.ended) = ("children", !more);
+                if let Some(answer) = self.learn_page(&key, ends, more, aside) {
+                    self.telling.push_back((number, key, answer));
+                }
             }
             Entry::Noted { value, .. } => (kept.word, kept.value) = ("value", Some(value)),
             Entry::Pivot { .. } => kept.word = "pivot",
@@ -465,7 +469,11 @@ impl Replay {
                 }
                 // What was read has come, whatever our clock says.
                 Op::Listening { name } => self.mailbox.first(name),
-                Op::Joining { ids, .. } => self.mailbox.all_ended(ids),
+                // A page is written alone, so not while something else is.
+                Op::Joining { ids, .. } => {
+                    let may = !self.in_flight || self.is_last_page(key, ids);
+                    self.mailbox.all_ended(ids).filter(|_| may)
+                }
                 _ => None,
             };
             at.map(|at| (at, key.clone()))
@@ -499,12 +507,7 @@ impl Replay {
                 self.push(Entry::Signalled { key, name, number, payload: carried });
                 Answer::Signal { number, payload }
             }
-            Op::Joining { ids, .. } => {
-                let ends = self.mailbox.ends(&ids);
-                self.learn_joined(&ends);
-                self.push(Entry::Joined { key: key.clone(), ends: ends.clone() });
-                Answer::Children(ends)
-            }
+            Op::Joining { ids, .. } => return Some(self.join(key, &ids)),
             _ => {
                 self.push(Entry::Woke { key: key.clone() });
                 Answer::Woke

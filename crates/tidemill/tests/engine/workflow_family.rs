@@ -1,6 +1,7 @@
 //! Children that outlive their run, and children that are started now and waited for later.
 
 use serde::{Deserialize, Serialize};
+use tidemill::core::workflow::ENTRY_BYTES_MAX;
 use tidemill::testing::{crash_at_every_write, drain};
 use tidemill::{
     Context, Fail, First, ForkAs, Job, JobFilter, JobId, Settings, Signal, State, Tidemill, Unique,
@@ -12,6 +13,7 @@ use super::workflow::{DAY, Flowing};
 
 over_both_stores!(
     a_child_that_returns_nothing_is_done,
+    a_join_of_more_than_an_entry_holds_is_told_and_told_again,
     a_child_whose_key_is_held_is_an_error_and_nobody_waits_for_it,
     a_child_that_outlives_its_run_goes_on_without_it,
     a_loser_of_a_race_that_outlives_is_not_called_off,
@@ -41,6 +43,47 @@ async fn a_child_that_returns_nothing_is_done(kit: Kit) {
     let id = enqueue(&mill).await;
     drain(parent(&mill, code).handle(|_: Quiet, _cx| async { Ok(()) })).await.unwrap();
     assert_eq!(output(&mill, id).await, "quiet");
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Large(usize);
+
+impl Job for Large {
+    const KIND: &'static str = "large";
+    type Output = String;
+}
+
+async fn a_join_of_more_than_an_entry_holds_is_told_and_told_again(kit: Kit) {
+    const CHILDREN: usize = 12;
+    const BYTES: usize = 700_000;
+    const { assert!(CHILDREN * BYTES > ENTRY_BYTES_MAX) };
+    let mill = kit.open_still().await;
+    let code = |cx: Context| async move {
+        let all = cx.children((0..CHILDREN).map(Large)).await?;
+        let heard: Vec<String> = all.into_iter().collect::<Result<_, _>>()?;
+        cx.sleep(DAY).await?;
+        let firsts: Vec<&str> = heard.iter().map(|one| one[..2].trim()).collect();
+        Ok(format!("{} of {}", heard.iter().map(String::len).sum::<usize>(), firsts.join(" ")))
+    };
+    let worker = || {
+        let large = |job: Large, _cx: Context| async move {
+            Ok(format!("{:<2}{}", job.0, "x".repeat(BYTES - 2)))
+        };
+        parent(&mill, code).handle(large)
+    };
+    let id = enqueue(&mill).await;
+    drain(worker()).await.unwrap();
+    let entries = mill.store().journal(id).await.unwrap().0;
+    let joined: Vec<_> = entries.iter().filter(|row| row.entry.contains("joined")).collect();
+    assert_eq!(joined.len(), CHILDREN, "no two of them fit together");
+    assert!(joined.iter().all(|row| row.entry.len() < 1000), "what they returned stands beside");
+    let history = mill.history(id).await.unwrap();
+    assert!(serde_json::to_string(&history).unwrap().len() > 2 * CHILDREN * BYTES);
+    kit.advance(DAY);
+    drain(worker()).await.unwrap();
+    let firsts: Vec<String> = (0..CHILDREN).map(|n| n.to_string()).collect();
+    let told = format!("{} of {}", CHILDREN * BYTES, firsts.join(" "));
+    assert_eq!(output(&mill, id).await, told);
 }
 
 #[derive(Debug, Serialize, Deserialize)]

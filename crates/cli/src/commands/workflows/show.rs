@@ -5,7 +5,7 @@ use std::time::Duration;
 use comfy_table::Cell;
 use serde::Serialize;
 use tidemill::core::workflow::{Ending, Entry};
-use tidemill::{FlowId, JobId, JobView, Recorded, RunActView, RunView, Timestamp};
+use tidemill::{FlowId, JobId, JobView, Recorded, RunActView, RunView, State, Timestamp};
 
 use super::advice;
 use super::list::{waits, word};
@@ -152,7 +152,7 @@ fn told(entry: &Entry) -> (String, Option<Duration>, Option<u16>, String) {
             (word, None, None, format!("{} of kind {kind}", ids.len()))
         }
         Entry::Joined { ends, .. } => {
-            let done = ends.iter().filter(|end| end.output.is_some()).count();
+            let done = ends.iter().filter(|end| end.state == State::Done).count();
             (word, None, None, format!("{done} of {} done", ends.len()))
         }
         Entry::Noted { value, .. } => (word, None, None, value.as_str().to_owned()),

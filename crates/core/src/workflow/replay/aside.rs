@@ -10,13 +10,21 @@ impl Replay {
     pub fn aside(&self, key: &str) -> Option<u32> {
         match self.ops.get(key)? {
             Op::Answered(Answer::Ended(Ending::Aside { number, .. })) => Some(*number),
+            Op::Answered(Answer::Children(_)) => {
+                self.pages.get(key)?.aside.front().map(|(outputs, ..)| outputs.number)
+            }
             _ => None,
         }
     }
 
-    /// What stands there.
-    pub fn fetched(&mut self, key: &str, value: Payload) {
+    /// What stands there; `false` if it cannot be of this key. There may be more of it.
+    #[must_use]
+    pub fn fetched(&mut self, key: &str, value: Payload) -> bool {
+        if matches!(self.ops.get(key), Some(Op::Answered(Answer::Children(_)))) {
+            return self.fetched_outputs(key, &value);
+        }
         let answer = Answer::Ended(Ending::Ok(value));
         self.ops.insert(key.to_owned(), Op::Answered(answer));
+        true
     }
 }

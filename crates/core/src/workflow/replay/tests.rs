@@ -1,7 +1,9 @@
 //! Runs are led along their journals, and never astray.
 
 use super::*;
-use crate::workflow::ASIDE_BYTES_MIN;
+use crate::job::state::State;
+use crate::workflow::entry::ChildEnd;
+use crate::workflow::{ASIDE_BYTES_MIN, JOINED_BYTES_MAX};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -203,8 +205,82 @@ fn what_stands_beside_an_entry_is_told_once_it_was_read() {
     replay.ask("a", step()).unwrap();
     assert_eq!(replay.rest(Timestamp::UNIX_EPOCH), Rest::Deliver("a".into()));
     assert_eq!((replay.aside("a"), replay.answer("a")), (Some(3), None));
-    replay.fetched("a", value.clone());
+    assert!(replay.fetched("a", value.clone()));
     assert_eq!(replay.answer("a"), Some(Answer::Ended(Ending::Ok(value))));
+}
+
+/// Three children that have returned more than one page can hold.
+fn family() -> (Vec<JobId>, Vec<ChildEnd>, Vec<crate::workflow::Mail>) {
+    let output =
+        |n: u8| Payload::trusted(format!("\"{}{n}\"", "x".repeat(JOINED_BYTES_MAX / 3 * 2)));
+    let end = |n: u8| {
+        let (state, output) =
+            if n == 1 { (State::Dead, None) } else { (State::Done, Some(output(n))) };
+        ChildEnd { id: JobId::new(), state, output, error: (n == 1).then(|| "no".to_owned()) }
+    };
+    let ends: Vec<ChildEnd> = (0..4).map(end).collect();
+    let mail = (1..).zip(&ends).map(|(number, end)| {
+        let content = crate::workflow::Content::Child(end.clone());
+        crate::workflow::Mail { number, at: NOW, content }
+    });
+    (ends.iter().map(|end| end.id).collect(), ends.clone(), mail.collect())
+}
+
+#[test]
+fn a_join_of_much_is_written_page_by_page_and_goes_on_where_it_was() {
+    let (ids, ends, mail) = family();
+    let ask = || Ask::Children { kind: "k".into(), ids: ids.clone(), outlives: false };
+    let mut replay = Replay::default();
+    replay.ask("c", ask()).unwrap();
+    assert!(matches!(replay.rest(NOW), Rest::Wait(_)));
+    let mut journal = replay.take().entries;
+    replay.read(mail.clone());
+    for page in 1..=2 {
+        assert_eq!(replay.rest(NOW), Rest::Flush);
+        journal.extend(replay.take().entries);
+        replay.flies();
+        if page == 1 {
+            assert_eq!(replay.rest(NOW), Rest::Busy { until: None, mail: false });
+        }
+        replay.written();
+        // Whoever is lost here has written so much, and another goes on.
+        let mut other = Replay::new(journal.clone());
+        other.ask("c", ask()).unwrap();
+        other.read(mail.clone());
+        let mut pages = journal.len() - 1;
+        while other.rest(NOW) == Rest::Flush {
+            other.take();
+            pages += 1;
+        }
+        assert_eq!(pages, 2, "each is written once");
+        assert_eq!(other.answer("c"), Some(Answer::Children(ends.clone())));
+    }
+    assert_eq!(replay.rest(NOW), Rest::Deliver("c".into()));
+    assert_eq!(replay.answer("c"), Some(Answer::Children(ends.clone())));
+    journal.extend(replay.take().entries);
+    let told = |entry: &Entry| match entry {
+        Entry::Joined { ends, more, .. } => Some((ends.len(), *more)),
+        _ => None,
+    };
+    let pages: Vec<_> = journal.iter().filter_map(|(_, entry)| told(entry)).collect();
+    assert_eq!(pages, [(2, true), (1, true), (1, false)]);
+    // Read again, what they returned stands beside the entries.
+    let values: BTreeMap<u32, Payload> = journal
+        .iter_mut()
+        .filter_map(|(number, entry)| Some((*number, entry.put_aside(*number)?)))
+        .collect();
+    assert!(journal.iter_mut().all(|(number, entry)| entry.put_aside(*number).is_none()));
+    let mut again = Replay::new(journal);
+    again.ask("c", ask()).unwrap();
+    assert_eq!(again.rest(NOW), Rest::Deliver("c".into()));
+    let mut fetched = Vec::new();
+    while let Some(number) = again.aside("c") {
+        assert_eq!(again.answer("c"), None);
+        assert!(again.fetched("c", values[&number].clone()));
+        fetched.push(number);
+    }
+    assert_eq!(fetched, [1, 2, 3]);
+    assert_eq!(again.answer("c"), Some(Answer::Children(ends)));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tidemill_core::workflow::{Ending, Entry, Mail};
+use tidemill_core::workflow::{Ending, Entry, Mail, put_outputs_back};
 use tidemill_core::{Job, JobId, Payload};
 use tidemill_store::flow::Input;
 use tidemill_store::run::EntryRow;
@@ -69,6 +69,13 @@ impl Tidemill {
             && let Some(value) = self.0.store.value(id, *number).await?
         {
             *ending = Ending::Ok(value);
+        }
+        if let Entry::Joined { ends, aside, .. } = entry
+            && let Some(outputs) = aside
+            && let Some(value) = self.0.store.value(id, outputs.number).await?
+            && put_outputs_back(ends, &value)
+        {
+            *aside = None;
         }
         Ok(())
     }

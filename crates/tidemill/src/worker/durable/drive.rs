@@ -233,17 +233,27 @@ impl<'a> Driver<'a> {
         let Poll::Ready(fetched) = fetching.as_mut().poll(task) else { return Poll::Pending };
         let key = std::mem::take(key);
         self.fetching = None;
-        match (fetched, told.replay.as_mut()) {
+        let is_its = match (fetched, told.replay.as_mut()) {
             (Ok(Some(value)), Some(replay)) => replay.fetched(&key, value),
             (Err(error), _) => return over(self.unread(error)),
-            _ => {
-                let why = format!("what {key:?} returned is not in the journal any more");
-                let why = ParkCode::JournalUnreadable.because(why);
-                return over(Over::Waits(parked(self.cx, why)));
-            }
+            _ => false,
+        };
+        if !is_its {
+            let why = format!("what {key:?} returned is not in the journal any more");
+            let why = ParkCode::JournalUnreadable.because(why);
+            return over(Over::Waits(parked(self.cx, why)));
+        }
+        if let Some(number) = told.replay.as_ref().and_then(|replay| replay.aside(&key)) {
+            self.begin_fetching(key, number);
+            return Poll::Ready(Next::Again);
         }
         told.wake(&key);
         Poll::Ready(Next::Again)
+    }
+
+    fn begin_fetching(&mut self, key: String, number: u32) {
+        let (boss, id) = (self.cx.boss().clone(), self.cx.id());
+        self.fetching = Some((key, Box::pin(async move { boss.value(id, number).await })));
     }
 
     /// Looks whether a write has ended.
@@ -343,9 +353,7 @@ impl<'a> Driver<'a> {
             Rest::Deliver(key) => {
                 let number = told.replay.as_ref().and_then(|replay| replay.aside(&key));
                 if let Some(number) = number {
-                    let (boss, id) = (self.cx.boss().clone(), self.cx.id());
-                    let fetching = Box::pin(async move { boss.value(id, number).await });
-                    self.fetching = Some((key, fetching));
+                    self.begin_fetching(key, number);
                 } else {
                     told.wake(&key);
                 }
