@@ -38,6 +38,7 @@ use tidemill_core::{Payload, WorkerId};
 
 use crate::engine::Tidemill;
 use crate::engine::rules::look;
+use crate::engine::workflow::unlock::unlock;
 use crate::error::{Error, Result};
 use boss::Boss;
 use broker::Broker;
@@ -256,6 +257,9 @@ impl Worker {
             look(mill).await?;
         }
         shop.register().await?;
+        if let Boss::Here(mill) = &shop.boss {
+            unlock(mill, &shop.registry.kinds()).await;
+        }
         let id = shop.worker();
         tracing::info!(worker = %id, queues = ?shop.options.queues, "a worker started");
         Ok(Running { loops: Loops::start(shop) })

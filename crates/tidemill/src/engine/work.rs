@@ -23,6 +23,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use crate::engine::Tidemill;
+use crate::engine::workflow::unlock::unlock;
 use crate::error::{Error, Result};
 use crate::worker::durable::drive::mail_came;
 use crate::worker::job::Enqueue;
@@ -103,6 +104,7 @@ impl Work<'_> {
         let id = WorkerId::new();
         let Hand { name, queues, kinds, slots, slots_of, .. } = hand;
         let lease_ttl = Some(lease_ttl);
+        unlock(self.0, &kinds).await;
         let card = WorkerCard { id, name, queues, kinds, slots, slots_of, lease_ttl };
         self.0.0.store.register(card).await?;
         Ok(id)

@@ -3,6 +3,7 @@
 pub mod act;
 pub mod history;
 pub mod page;
+pub(crate) mod unlock;
 
 use std::time::Duration;
 

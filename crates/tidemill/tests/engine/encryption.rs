@@ -13,6 +13,7 @@ use tidemill::{
     Progress, Reach, Rotated, RunFilter, Schedule, Settings, Signal, State, Tidemill, Undo, Unique,
     Worker,
 };
+use tidemill_testkit::eventually::eventually;
 
 use super::kit::{Kit, SOON};
 
@@ -20,6 +21,7 @@ over_both_stores!(
     nothing_that_was_given_stands_in_the_database_and_all_comes_back,
     a_job_whose_key_is_missing_waits_and_runs_when_it_is_brought,
     a_run_whose_key_is_missing_is_parked_and_goes_on_when_it_is_resumed_with_it,
+    a_run_whose_key_is_missing_goes_on_when_a_worker_comes_that_has_it,
     what_was_written_before_stays_readable,
     keys_are_changed_through_a_crash_and_the_old_one_is_not_needed_any_more,
     a_walk_in_small_parts_comes_to_the_same_as_one_at_once,
@@ -333,6 +335,39 @@ async fn a_run_whose_key_is_missing_is_parked_and_goes_on_when_it_is_resumed_wit
     }
     plain.close().await;
     mill.close().await;
+}
+
+async fn a_run_whose_key_is_missing_goes_on_when_a_worker_comes_that_has_it(kit: Kit) {
+    let worker =
+        |mill: &Tidemill| mill.worker().handle_raw("remembers", Settings::default(), remembers);
+    let (plain, mill) = (open(&kit, &[]).await, open(&kit, &[OLD]).await);
+    let id = plain.enqueue(Enqueue::raw("remembers", "null")).await.unwrap().id();
+    drain(worker(&mill)).await.unwrap();
+    mill.signal(id, Signal::new("second", "two")).await.unwrap();
+    drain(worker(&plain)).await.unwrap();
+    // Neither one without the key lets it go on, nor one with another, nor one that has no handler for it.
+    let other = open(&kit, &[NEW]).await;
+    for mill in [&plain, &other] {
+        worker(mill).start().await.unwrap().stop().await;
+    }
+    let unmeant = mill.worker().handle_raw("other", Settings::default(), remembers);
+    unmeant.start().await.unwrap().stop().await;
+    let parked = mill.run(id).await.unwrap().unwrap().parked.unwrap();
+    assert_eq!(parked.code.code(), "parked_key_missing", "{parked}");
+    assert!(mill.run_acts(id).await.unwrap().is_empty());
+    let running = worker(&mill).start().await.unwrap();
+    eventually("the run to end", SOON, async || {
+        let view = mill.job(id).await.unwrap().unwrap();
+        (view.state == State::Done).then_some(())
+    })
+    .await;
+    running.stop().await;
+    assert_eq!(output(&mill, id).await, "\"one 100000 two\"");
+    let acts = mill.run_acts(id).await.unwrap();
+    assert_eq!((acts.len(), acts[0].by.as_str()), (1, "tidemill"));
+    for mill in [plain, other, mill] {
+        mill.close().await;
+    }
 }
 
 async fn what_was_written_before_stays_readable(kit: Kit) {
