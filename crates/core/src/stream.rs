@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::job::state::State;
 use crate::limit::{EPHEMERAL_BYTES_MAX, Limits};
 use crate::redact::Secrets;
+use crate::workflow::{ParkCode, Parked};
 
 /// How far a job has come. All that is not known is left out.
 ///
@@ -66,7 +67,7 @@ impl Progress {
     }
 }
 
-/// What a job says while it runs.
+/// What a job says while it runs, and what is said of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -82,6 +83,13 @@ pub enum Said {
     Text {
         /// The piece.
         text: String,
+    },
+    /// Its run waits until somebody has seen to it. Whoever settles it says so; no handler does.
+    Parked {
+        /// Why, for programs.
+        code: ParkCode,
+        /// The same in words.
+        why: String,
     },
 }
 
@@ -102,6 +110,7 @@ impl Said {
             Self::Progress(_) => "progress",
             Self::Log { .. } => "log",
             Self::Text { .. } => "text",
+            Self::Parked { .. } => "parked",
         }
     }
 
@@ -113,7 +122,9 @@ impl Said {
                 let texts = [status, tool, message].into_iter().flatten();
                 texts.for_each(|text| secrets.hide_in(text));
             }
-            Self::Log { message: text } | Self::Text { text } => secrets.hide_in(text),
+            Self::Log { message: text } | Self::Text { text } | Self::Parked { why: text, .. } => {
+                secrets.hide_in(text);
+            }
         }
         self
     }
@@ -130,6 +141,12 @@ impl Said {
         let bytes_max = if is_ephemeral { kept_max.min(EPHEMERAL_BYTES_MAX) } else { kept_max };
         let bytes = self.bytes();
         if bytes > bytes_max { Err(Error::ChunkTooLarge { bytes, bytes_max }) } else { Ok(bytes) }
+    }
+}
+
+impl From<&Parked> for Said {
+    fn from(parked: &Parked) -> Self {
+        Self::Parked { code: parked.code, why: parked.why.clone() }
     }
 }
 
@@ -174,7 +191,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The word for it: `progress`, `log`, `text` or `end`.
+    /// The word for it: `progress`, `log`, `text`, `parked` or `end`.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Chunk(chunk) => chunk.said.word(),
@@ -218,6 +235,11 @@ mod tests {
         assert_eq!(serde_json::from_str::<Chunk>(&written)?, chunk);
         let written = serde_json::to_string(&Said::from(Progress::of(1, 2)))?;
         assert_eq!(written, r#"{"event":"progress","step":1,"total":2}"#);
+        let parked = ParkCode::Differs.because("it differs");
+        assert_eq!(
+            serde_json::to_string(&Said::from(&parked))?,
+            r#"{"event":"parked","code":"parked_differs","why":"it differs"}"#
+        );
         let end = Event::End(End { state: State::Dead, error: Some("no".into()) });
         assert_eq!(serde_json::to_string(&end)?, r#"{"event":"end","state":"dead","error":"no"}"#);
         Ok(())

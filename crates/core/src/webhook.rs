@@ -1,7 +1,7 @@
-//! Webhooks: who is told, over HTTP, that jobs have ended; and what is told.
+//! Webhooks: who is told, over HTTP, that jobs have ended or do not go on by themselves; and what is told.
 //!
 //! A delivery is a job of its own, in the queue [`QUEUE`], with the webhook's id as its key: so it is retried, limited,
-//! circuit-broken and buried as every job is. The store writes it in the transaction that ends the job it tells of.
+//! circuit-broken and buried as every job is. The store writes it in the transaction that ends or parks the job it tells of.
 //!
 //! It refuses to tell of deliveries, which would never end.
 
@@ -24,6 +24,7 @@ use crate::name;
 use crate::payload::Payload;
 use crate::queue::matches;
 use crate::retry::{Backoff, Jitter, Retry};
+use crate::workflow::{ParkCode, Parked};
 
 /// Where deliveries wait.
 pub const QUEUE: &str = "tidemill:webhooks";
@@ -36,7 +37,7 @@ pub const NAMES_MAX: usize = 100;
 /// An output of more bytes is not told.
 pub const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 
-/// How a job ended, to a webhook.
+/// What became of a job, to a webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -47,24 +48,40 @@ pub enum Event {
     Cancelled,
     /// It gave up.
     Dead,
+    /// Its run waits until somebody has seen to it.
+    Parked,
 }
 
 impl Event {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Done, Self::Cancelled, Self::Dead];
+    pub const ALL: [Self; 4] = [Self::Done, Self::Cancelled, Self::Dead, Self::Parked];
 
-    /// The state it is the coming of.
+    /// The end in this state; none if it is none.
+    pub fn end_in(state: State) -> Option<Self> {
+        match state {
+            State::Done => Some(Self::Done),
+            State::Cancelled => Some(Self::Cancelled),
+            State::Dead => Some(Self::Dead),
+            State::Blocked | State::Scheduled | State::Ready | State::Running => None,
+        }
+    }
+
+    /// The state a job is in after it.
     pub fn state(self) -> State {
         match self {
             Self::Done => State::Done,
             Self::Cancelled => State::Cancelled,
             Self::Dead => State::Dead,
+            Self::Parked => State::Blocked,
         }
     }
 
     /// Its word.
     pub fn word(self) -> &'static str {
-        self.state().word()
+        match self {
+            Self::Done | Self::Cancelled | Self::Dead => self.state().word(),
+            Self::Parked => "parked",
+        }
     }
 }
 
@@ -74,34 +91,34 @@ impl std::str::FromStr for Event {
         Self::ALL.into_iter().find(|event| event.word() == word).ok_or_else(|| Error::WordUnknown {
             what: "event",
             value: word.to_owned(),
-            known: "done, cancelled, dead",
+            known: "done, cancelled, dead, parked",
         })
     }
 }
 
-/// What a job wishes to be told of its end, whatever the webhook itself means.
+/// What a job wishes to be told of it, whatever the webhook itself means.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Tell {
     /// The name of the webhook.
     pub to: String,
-    /// Of which ends; all of them when none is named.
+    /// Of which events; all of them when none is named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Event>,
 }
 
-/// The same as it is asked for: `"orders"` alone is told of all ends.
+/// The same as it is asked for: `"orders"` alone is told of all events.
 #[derive(Debug, Deserialize)]
 #[serde(
     untagged,
-    expecting = "it is the name of a webhook, or {\"to\": NAME, \"events\": [done, cancelled, dead]}"
+    expecting = "it is the name of a webhook, or {\"to\": NAME, \"events\": [done, cancelled, dead, parked]}"
 )]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum TellText {
     /// The name of the webhook.
     Name(String),
-    /// The name, and of which ends.
+    /// The name, and of which events.
     Whole(Tell),
 }
 
@@ -130,7 +147,7 @@ pub struct Webhook {
     /// Only jobs of this tenant.
     #[serde(default)]
     pub tenant: Option<String>,
-    /// Of which ends; all of them when none is named.
+    /// Of which events; all of them when none is named.
     #[serde(default)]
     pub events: Vec<Event>,
     /// Whether it is told of [built-in alerts](crate::alert), which are of the whole store, whatever else it means.
@@ -145,7 +162,7 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// One that is told of every end of the jobs that name it.
+    /// One that is told of every event of the jobs that name it.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -177,11 +194,9 @@ impl Webhook {
         self.tenant.iter().try_for_each(|tenant| name::check("tenant", tenant, NAME_BYTES_MAX))
     }
 
-    /// Whether it is told of this end of this job. `name` is its own.
-    pub fn means(&self, name: &str, job: &Job, state: State) -> bool {
-        let of = |events: &[Event]| {
-            events.is_empty() || events.iter().any(|event| event.state() == state)
-        };
+    /// Whether it is told of this event of this job. `name` is its own.
+    pub fn means(&self, name: &str, job: &Job, event: Event) -> bool {
+        let of = |events: &[Event]| events.is_empty() || events.contains(&event);
         let is_asked = || {
             let tell = job.options.webhook.as_ref().filter(|tell| tell.to == name);
             tell.is_some_and(|tell| of(&tell.events))
@@ -197,43 +212,56 @@ impl Webhook {
     }
 }
 
-/// The end of a job.
+/// What became of a job.
 #[derive(Debug, Clone, Copy)]
-pub struct Ended<'a> {
+pub struct Told<'a> {
     /// The job.
     pub job: &'a Job,
-    /// How it ended.
-    pub state: State,
+    /// That.
+    pub event: Event,
     /// Attempts spent.
     pub attempt: u16,
     /// What it came to, if it is done.
     pub output: Option<&'a str>,
     /// Why, if it is not.
     pub error: Option<&'a str>,
+    /// The code of that, if its run is parked.
+    pub code: Option<ParkCode>,
     /// When.
     pub at: Timestamp,
 }
 
+impl<'a> Told<'a> {
+    /// The job's run is parked.
+    pub fn parked(job: &'a Job, attempt: u16, parked: &'a Parked, at: Timestamp) -> Self {
+        let (error, code) = (Some(parked.why.as_str()), Some(parked.code));
+        Self { job, event: Event::Parked, attempt, output: None, error, code, at }
+    }
+}
+
 /// The job that delivers it to a webhook.
-pub fn delivery(webhook: Uuid, tells_output: bool, ended: &Ended<'_>) -> NewJob {
-    let (id, told) = (JobId::new(), tells_output.then_some(ended.output).flatten());
-    let told = told.filter(|output| output.len() <= OUTPUT_BYTES_MAX);
-    let data = json!({
-        "id": ended.job.id, "kind": ended.job.kind, "queue": ended.job.queue, "tenant": ended.job.tenant,
-        "key": ended.job.key, "state": ended.state.word(), "attempt": ended.attempt, "error": ended.error,
-        "output": told.and_then(|output| serde_json::from_str::<Value>(output).ok()),
+pub fn delivery(webhook: Uuid, tells_output: bool, told: &Told<'_>) -> NewJob {
+    let (id, Told { job, event, .. }) = (JobId::new(), *told);
+    let output = told.output.filter(|output| tells_output && output.len() <= OUTPUT_BYTES_MAX);
+    let mut data = json!({
+        "id": job.id, "kind": job.kind, "queue": job.queue, "tenant": job.tenant,
+        "key": job.key, "state": event.state().word(), "attempt": told.attempt, "error": told.error,
+        "output": output.and_then(|output| serde_json::from_str::<Value>(output).ok()),
     });
+    if let Some(code) = told.code {
+        data["code"] = code.code().into();
+    }
     let payload = json!({
-        "webhook": webhook, "message": id, "type": format!("job.{}", ended.state.word()),
-        "timestamp": ended.at, "data": data,
+        "webhook": webhook, "message": id, "type": format!("job.{}", event.word()),
+        "timestamp": told.at, "data": data,
     });
     NewJob {
         id,
         queue: QUEUE.to_owned(),
-        tenant: ended.job.tenant.clone(),
+        tenant: job.tenant.clone(),
         key: Some(webhook.to_string()),
         // Its spans are linked to whoever enqueued the job it tells of.
-        options: Options { trace: ended.job.options.trace.clone(), ..options() },
+        options: Options { trace: job.options.trace.clone(), ..options() },
         ..NewJob::new(KIND, Payload::trusted(payload.to_string()))
     }
 }
@@ -273,7 +301,7 @@ pub struct Message {
     pub webhook: Uuid,
     /// Names the message for ever, also when it is delivered again.
     pub message: Uuid,
-    /// What happened: `job.done`, `job.cancelled`, `job.dead`, `alert.began` or `alert.over`.
+    /// What happened: `job.done`, `job.cancelled`, `job.dead`, `job.parked`, `alert.began` or `alert.over`.
     #[serde(rename = "type")]
     pub event: String,
     /// When.
@@ -324,37 +352,41 @@ mod tests {
         };
         let tell = |events: &[Event]| Some(Tell { to: "w".into(), events: events.to_vec() });
         let plain = job("mail:eu", None, None);
-        for (hook, job, state, told) in [
-            (hook(&["mail:*"]), &plain, State::Done, true),
-            (hook(&["mail"]), &plain, State::Done, false),
-            (hook(&[]), &plain, State::Done, false),
-            (hook(&[]), &job("q", None, tell(&[])), State::Dead, true),
-            (hook(&[]), &job("q", None, tell(&[Event::Dead])), State::Done, false),
-            (Webhook { events: vec![Event::Dead], ..hook(&["*"]) }, &plain, State::Done, false),
-            (Webhook { kinds: vec!["other".into()], ..hook(&["*"]) }, &plain, State::Done, false),
-            (Webhook { paused: true, ..hook(&["*"]) }, &plain, State::Done, false),
-            (Webhook { tenant: Some("a".into()), ..hook(&["*"]) }, &plain, State::Done, false),
+        for (hook, job, event, told) in [
+            (hook(&["mail:*"]), &plain, Event::Done, true),
+            (hook(&["mail"]), &plain, Event::Done, false),
+            (hook(&[]), &plain, Event::Done, false),
+            (hook(&[]), &job("q", None, tell(&[])), Event::Dead, true),
+            (hook(&[]), &job("q", None, tell(&[Event::Dead])), Event::Done, false),
+            (Webhook { events: vec![Event::Dead], ..hook(&["*"]) }, &plain, Event::Done, false),
+            (Webhook { kinds: vec!["other".into()], ..hook(&["*"]) }, &plain, Event::Done, false),
+            (Webhook { paused: true, ..hook(&["*"]) }, &plain, Event::Done, false),
+            (Webhook { tenant: Some("a".into()), ..hook(&["*"]) }, &plain, Event::Done, false),
             (
                 Webhook { tenant: Some("a".into()), ..hook(&[]) },
                 &job("q", Some("b"), tell(&[])),
-                State::Done,
+                Event::Done,
                 false,
             ),
-            (hook(&["*"]), &job(QUEUE, None, tell(&[])), State::Dead, false),
+            (hook(&["*"]), &job(QUEUE, None, tell(&[])), Event::Dead, false),
+            (hook(&["*"]), &plain, Event::Parked, true),
+            (Webhook { events: vec![Event::Dead], ..hook(&["*"]) }, &plain, Event::Parked, false),
+            (hook(&[]), &job("q", None, tell(&[Event::Parked])), Event::Parked, true),
         ] {
-            assert_eq!(hook.means("w", job, state), told, "{hook:?} {job:?}");
+            assert_eq!(hook.means("w", job, event), told, "{hook:?} {job:?}");
         }
     }
 
     #[test]
     fn a_delivery_says_what_happened_and_keeps_its_id() {
         let job = job("q", Some("acme"), None);
-        let ended = Ended {
+        let ended = Told {
             job: &job,
-            state: State::Done,
+            event: Event::Done,
             attempt: 2,
             output: Some(r#"{"n":1}"#),
             error: None,
+            code: None,
             at: Timestamp::UNIX_EPOCH,
         };
         let new = delivery(Uuid::max(), true, &ended);
@@ -366,5 +398,21 @@ mod tests {
         assert_eq!(body["data"]["tenant"], "acme");
         let quiet = delivery(Uuid::max(), false, &ended);
         assert!(!quiet.payload.as_str().contains(r#""n":1"#));
+    }
+    #[test]
+    fn every_end_has_its_event_and_a_run_that_is_parked_says_why() {
+        for event in Event::ALL {
+            let is_end = event.state().is_final();
+            assert_eq!(Event::end_in(event.state()), is_end.then_some(event));
+            assert_eq!(event.word().parse::<Event>().unwrap(), event);
+        }
+        let (job, parked) = (job("q", None, None), ParkCode::JournalFull.because("too long"));
+        let told = Told::parked(&job, 1, &parked, Timestamp::UNIX_EPOCH);
+        let new = delivery(Uuid::max(), true, &told);
+        let message: Message = serde_json::from_str(new.payload.as_str()).unwrap();
+        assert_eq!(message.event, "job.parked");
+        assert_eq!(message.data["state"], "blocked");
+        assert_eq!(message.data["code"], "parked_journal_full");
+        assert_eq!(message.data["error"], "too long");
     }
 }

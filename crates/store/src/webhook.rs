@@ -1,13 +1,14 @@
 //! What the engine asks of a store about webhooks, and what it is answered.
 //!
-//! A store keeps them with their secrets, which signing needs; and whenever a job ends it writes the jobs that tell
-//! them of it, in the same transaction. Where there are no webhooks that is one look at an empty table.
+//! A store keeps them with their secrets, which signing needs; and whenever a job ends or is parked it writes the jobs
+//! that tell them of it, in the same transaction. Where there are no webhooks that is one look at an empty table.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use tidemill_core::NewJob;
 use tidemill_core::alert::book::Book;
-use tidemill_core::webhook::Webhook;
 use tidemill_core::webhook::sign::Secrets;
+use tidemill_core::webhook::{Told, Webhook, delivery};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -49,6 +50,12 @@ pub trait Webhooks {
 
     /// Writes that, one version on. `false`: it has another version by now, and nothing was changed.
     async fn set_alert_book(&self, version: u64, book: &Book) -> Result<bool>;
+}
+
+/// The jobs that tell those of them who mean it.
+pub(crate) fn deliveries(all: &[Kept], told: &Told<'_>) -> Vec<NewJob> {
+    let meant = all.iter().filter(|kept| kept.webhook.means(&kept.name, told.job, told.event));
+    meant.map(|kept| delivery(kept.id, kept.webhook.output, told)).collect()
 }
 
 /// What is kept of it as text: itself, its secrets, and how its deliveries are tried.

@@ -1,4 +1,4 @@
-//! `tidemill webhooks`: who is told of ended jobs, and what became of it.
+//! `tidemill webhooks`: who is told of ended jobs and parked runs, and what became of it.
 //!
 //! It refuses to show a secret twice; the one moment is when it is made.
 
@@ -76,7 +76,7 @@ struct Set {
     /// Only jobs of this tenant
     #[arg(long)]
     tenant: Option<String>,
-    /// Of this end: done, cancelled or dead; may be given more than once [default: all]
+    /// Of this: done, cancelled, dead or parked; may be given more than once [default: all]
     #[arg(long = "event", value_name = "EVENT")]
     events: Vec<String>,
     /// Tell of built-in alerts, too (`tidemill alerts`)

@@ -153,27 +153,41 @@ pub struct SaidItem {
     pub sent: Option<Uuid>,
     /// What is kept, in this order: all of it, or nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "strictly")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Saying>))]
     pub said: Vec<Said>,
     /// What reaches only who listens now.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "strictly")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Saying>))]
     pub ephemeral: Vec<Said>,
 }
 
-/// What may be said, to the letter: who follows a stream passes over what it does not know, who writes must not.
+/// What a worker may say, to the letter: who follows a stream passes over what it does not know, who writes must not.
+/// That a run is parked is said by whoever settles it.
 #[derive(Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 enum Saying {
+    /// How far the job has come. All that is not known is left out.
     Progress {
+        /// How many steps are done.
         step: Option<u64>,
+        /// How many there are.
         total: Option<u64>,
+        /// What it is at, in a word of its own: `thinking`, `uploading`.
         status: Option<String>,
+        /// Which tool it uses.
         tool: Option<String>,
+        /// A sentence for people.
         message: Option<String>,
     },
+    /// A line of its log.
     Log {
+        /// The line.
         message: String,
     },
+    /// A piece of the text that it writes: the tokens of a model. Pieces are joined without anything between them.
     Text {
+        /// The piece.
         text: String,
     },
 }

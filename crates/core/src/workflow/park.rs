@@ -21,7 +21,7 @@ pub struct Parked {
 }
 
 /// What parks a run. Its word is a stable code; `docs/errors/` has a page for each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum ParkCode {
     /// Its code differs from its journal.

@@ -1,4 +1,4 @@
-//! Webhooks: who is told of ended jobs, and what became of it.
+//! Webhooks: who is told of ended jobs and parked runs, and what became of it.
 //!
 //! A secret is in the answer that makes it, and in no other. A caller of one tenant has that tenant's webhooks alone;
 //! one that is limited to queues has those that mean no others.

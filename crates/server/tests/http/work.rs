@@ -16,6 +16,7 @@ over_both_stores!(
     a_workflow_is_run_by_its_journal,
     a_step_reads_what_came_before_it,
     what_a_worker_says_is_in_the_stream,
+    a_run_that_a_worker_parks_is_told_of,
     what_makes_no_sense_is_refused_and_changes_nothing,
     a_worker_takes_from_its_own_queues_alone,
 );
@@ -259,6 +260,34 @@ async fn what_a_worker_says_is_in_the_stream(kit: Kit) {
     let told = kit.get(&format!("/v1/jobs/{id}/stream")).await.is(200);
     let events = told.body.as_str().unwrap();
     assert!(events.contains("Hel") && !events.contains("\"no\""), "{events}");
+    kit.close().await;
+}
+
+async fn a_run_that_a_worker_parks_is_told_of(kit: Kit) {
+    let hook = json!({ "url": "https://example.com/in", "queues": ["*"], "events": ["parked"] });
+    let told = kit.send(Method::PUT, "/v1/webhooks/ops", &[], hook).await.is(201);
+    assert_eq!(told.body["events"], json!(["parked"]));
+    let hand = Hand::new(&kit).await;
+    let id = kit.enqueue(json!({ "kind": "order" })).await;
+    let (token, _) = hand.claim().await;
+    let said = json!([{ "event": "parked", "code": "parked_differs", "why": "no" }]);
+    let item = json!({ "id": id, "token": token, "said": said });
+    let told = hand.post("stream", json!({ "items": [item] })).await;
+    told.refused(400, "request_invalid", "parked");
+    let parks = json!({ "wait": { "parked": "no such tool", "read": 0 } });
+    for _ in 0..2 {
+        hand.accepted(&token, &json!(id), parks.clone()).await;
+    }
+    let told = kit.get("/v1/webhooks/ops/deliveries").await.is(200).body;
+    let told = told["deliveries"].as_array().unwrap();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!((&told[0]["event"], &told[0]["job"]), (&json!("job.parked"), &json!(id)));
+    kit.post(&format!("/v1/jobs/{id}/cancel"), json!({})).await.is(200);
+    let told = kit.get(&format!("/v1/jobs/{id}/stream")).await.is(200);
+    let events = told.body.as_str().unwrap();
+    let parked = r#""event":"parked","code":"parked_by_worker","why":"no such tool""#;
+    assert!(events.contains("event: parked\nid: 1\n") && events.contains(parked), "{events}");
+    assert_eq!(events.matches("event: parked").count(), 1, "{events}");
     kit.close().await;
 }
 

@@ -217,7 +217,9 @@ impl Keyring {
 fn words(said: &mut Said) -> Box<dyn Iterator<Item = &mut String> + '_> {
     match said {
         Said::Progress(progress) => Box::new(words_of(progress)),
-        Said::Log { message: word } | Said::Text { text: word } => Box::new(std::iter::once(word)),
+        Said::Log { message: word }
+        | Said::Text { text: word }
+        | Said::Parked { why: word, .. } => Box::new(std::iter::once(word)),
     }
 }
 

@@ -1,14 +1,18 @@
-//! Webhooks, as they are kept. Who ends jobs tells them, in its own statement: `tidemill.tell_webhooks`.
+//! Webhooks, as they are kept. Who ends jobs tells them, in its own statement: `tidemill.tell_webhooks`. Runs are parked
+//! rarely: who parks one reads the webhooks and decides by the rule itself.
 
 use async_trait::async_trait;
+use tidemill_core::NewJob;
 use tidemill_core::alert::book::Book;
+use tidemill_core::webhook::Told;
 use tokio_postgres::Row;
 
 use crate::error::Result;
 use crate::postgres::Postgres;
-use crate::postgres::error::Tries;
+use crate::postgres::connect::Conn;
+use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Statement, sql};
-use crate::webhook::{Kept, Webhooks, book_text, read, read_book, texts};
+use crate::webhook::{Kept, Webhooks, book_text, deliveries, read, read_book, texts};
 
 const LIST: Statement = sql!("select_webhooks");
 const SET: Statement = sql!("upsert_webhook", TIMESTAMPTZ, UUID, TEXT, TEXT, TEXT, TEXT, INT8);
@@ -61,6 +65,16 @@ impl Webhooks for Postgres {
             }
         }
     }
+}
+
+/// The jobs that tell of these, by the webhooks as this transaction sees them.
+pub(crate) async fn tell(conn: &Conn<'_>, told: &[Told<'_>]) -> Result<Vec<NewJob>, Fault> {
+    if told.is_empty() {
+        return Ok(Vec::new());
+    }
+    let all: Result<Vec<Kept>> = conn.query(&LIST, &[]).await?.iter().map(kept).collect();
+    let all = all.map_err(Fault::Refused)?;
+    Ok(told.iter().flat_map(|told| deliveries(&all, told)).collect())
 }
 
 fn book(row: &Row) -> Result<(u64, Book)> {

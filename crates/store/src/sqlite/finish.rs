@@ -56,7 +56,7 @@ pub(super) fn finish(turn: &mut Turn<'_>, job: &Job, end: &End<'_>) -> Result<()
         let_go(turn, job.id, key)?;
     }
     lines::end(turn, job, end.state)?;
-    webhooks::tell(turn, job, end)?;
+    webhooks::tell_end(turn, job, end)?;
     runs::ended(turn, job, end)
 }
 

@@ -9,6 +9,7 @@ use std::collections::btree_map::Entry;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use tidemill_core::clock::delay_us;
+use tidemill_core::webhook::Told;
 use tidemill_core::{Failure, JobId, NewJob, Settlement, State, Token, WorkerId};
 
 use crate::decided;
@@ -21,7 +22,9 @@ use crate::sqlite::flows;
 use crate::sqlite::gates::Leaving;
 use crate::sqlite::lease::{Held, Lease};
 use crate::sqlite::ready::{self, Waiting};
+use crate::sqlite::rows::time;
 use crate::sqlite::runs;
+use crate::sqlite::webhooks;
 use crate::sqlite::writer::Turn;
 
 /// Settles items; answers in their order.
@@ -122,9 +125,13 @@ pub(super) fn settle_one(
             let run_at = runs::wait(turn, item.job.id, item.token, waiting)?;
             write_attempt(turn, lease, item, None, Some(run_at))?;
             // It came as far as this: what it lost before does not count against it.
-            let waiting = Waiting { run_at, spent: waiting.spent, lost: 0 };
-            ready::insert(turn, &item.job, waiting)?;
+            let until = Waiting { run_at, spent: waiting.spent, lost: 0 };
+            ready::insert(turn, &item.job, until)?;
             turn.news.ready(&item.job.queue);
+            if let Some(parked) = &waiting.parked {
+                let told = Told::parked(&item.job, item.attempt, parked, time(turn.now));
+                webhooks::tell(turn, &told)?;
+            }
         }
         Settlement::Cancelled { reason } => {
             // Whoever called it off knows better why than the worker that was told.

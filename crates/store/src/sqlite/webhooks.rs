@@ -1,10 +1,10 @@
-//! Webhooks: kept, and told of ended jobs in the transaction that ends them.
+//! Webhooks: kept, and told of jobs in the transaction that ends or parks them.
 
 use async_trait::async_trait;
 use rusqlite::{Connection, Row, params};
 use tidemill_core::Job;
 use tidemill_core::alert::book::Book;
-use tidemill_core::webhook::{Ended, QUEUE, delivery};
+use tidemill_core::webhook::{Event, QUEUE, Told};
 use uuid::Uuid;
 
 use crate::error::Result;
@@ -13,7 +13,7 @@ use crate::sqlite::enqueue::enqueue;
 use crate::sqlite::finish::End;
 use crate::sqlite::rows::{count, time, time_at};
 use crate::sqlite::writer::Turn;
-use crate::webhook::{Kept, Webhooks, book_text, read, read_book, texts};
+use crate::webhook::{Kept, Webhooks, book_text, deliveries, read, read_book, texts};
 
 #[async_trait]
 impl Webhooks for Sqlite {
@@ -87,26 +87,20 @@ fn set(turn: &Turn<'_>, kept: &Kept) -> Result<bool> {
 }
 
 /// Writes the jobs that tell of this end.
-pub(super) fn tell(turn: &mut Turn<'_>, job: &Job, end: &End<'_>) -> Result<()> {
-    if job.queue == QUEUE {
+pub(super) fn tell_end(turn: &mut Turn<'_>, job: &Job, end: &End<'_>) -> Result<()> {
+    let Some(event) = Event::end_in(end.state) else { return Ok(()) };
+    let End { attempt, output, error, .. } = *end;
+    tell(turn, &Told { job, event, attempt, output, error, code: None, at: time(turn.now) })
+}
+
+/// Writes the jobs that tell of it.
+pub(super) fn tell(turn: &mut Turn<'_>, told: &Told<'_>) -> Result<()> {
+    if told.job.queue == QUEUE {
         return Ok(());
     }
-    let mut told = Vec::new();
-    for kept in list(turn.conn)? {
-        if kept.webhook.means(&kept.name, job, end.state) {
-            let ended = Ended {
-                job,
-                state: end.state,
-                attempt: end.attempt,
-                output: end.output,
-                error: end.error,
-                at: time(turn.now),
-            };
-            told.push(delivery(kept.id, kept.webhook.output, &ended));
-        }
-    }
-    if !told.is_empty() {
-        enqueue(turn, &told)?;
+    let deliveries = deliveries(&list(turn.conn)?, told);
+    if !deliveries.is_empty() {
+        enqueue(turn, &deliveries)?;
     }
     Ok(())
 }

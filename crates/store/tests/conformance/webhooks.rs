@@ -1,12 +1,14 @@
-//! Webhooks: whoever means a job is told of its end by a job, written with that end or not at all.
+//! Webhooks: whoever means a job is told of its end, or that it is parked, by a job that is written with it or not at all.
 
 use tidemill_core::alert::book::{Book, Look};
 use tidemill_core::alert::{Alert, AlertKind};
+use tidemill_core::job::outcome::Waiting;
 use tidemill_core::webhook::sign::{Secrets, SigningSecret};
 use tidemill_core::webhook::{Event, KIND, Message, QUEUE, Tell, Webhook};
+use tidemill_core::workflow::{ParkCode, Waits};
 use tidemill_core::{ErrorClass, Failure, JobId, NewJob, Options, Payload, Settlement, State};
-use tidemill_store::JobFilter;
 use tidemill_store::webhook::Kept;
+use tidemill_store::{JobFilter, Settled};
 use uuid::Uuid;
 
 use super::kit::{Kit, TTL, ask, done, item, job, retry, rules};
@@ -16,6 +18,7 @@ over_both_stores!(
     many_ends_of_one_settle_are_all_told,
     a_settle_that_is_stale_or_sent_again_tells_nothing_twice,
     what_is_called_off_or_lost_too_often_is_told,
+    a_run_that_is_parked_is_told_of_once,
     a_job_may_ask_to_be_told_of,
     the_output_is_told_by_choice,
     deliveries_are_not_told_of,
@@ -149,6 +152,44 @@ async fn what_is_called_off_or_lost_too_often_is_told(kit: &Kit) {
     let page = kit.store.jobs(&filter).await.unwrap();
     let message: Message = serde_json::from_str(page.jobs[0].job.payload.as_str()).unwrap();
     assert_eq!((page.jobs.len(), message.event.as_str()), (2, "job.dead"));
+}
+
+async fn a_run_that_is_parked_is_told_of_once(kit: &Kit) {
+    let all = set(kit, "all", of(&["*"])).await;
+    let ends = vec![Event::Done, Event::Cancelled, Event::Dead];
+    let of_ends = set(kit, "ends", Webhook { events: ends, ..of(&["*"]) }).await;
+    let only = set(kit, "parked", Webhook { events: vec![Event::Parked], ..of(&["*"]) }).await;
+    let wait = |parked| {
+        let waiting = Waiting { waits: Waits::default(), read: 0, spent: 0, parked };
+        Settlement::Wait(Box::new(waiting))
+    };
+    let parks = || wait(Some(ParkCode::JournalFull.because("it is too long")));
+    kit.finish(job("waits"), wait(None)).await;
+    let id = kit.put(NewJob { tenant: Some("acme".into()), ..job("parks") }).await;
+    let worker = kit.worker().await;
+    let claim = kit.take_one(worker).await;
+    for _ in 0..2 {
+        assert_eq!(kit.settle(worker, &claim, parks()).await, Settled::Accepted);
+    }
+    for webhook in [all, only] {
+        assert_eq!(events(kit, webhook).await, ["job.parked"]);
+    }
+    assert!(events(kit, of_ends).await.is_empty());
+    let (_, message) = told(kit).await.pop().unwrap();
+    let data = &message.data;
+    assert_eq!((&data["id"], &data["kind"]), (&id.to_string().into(), &"parks".into()));
+    assert_eq!((&data["state"], &data["attempt"]), (&"blocked".into(), &1.into()));
+    assert_eq!(data["state"], kit.state(id).await.word());
+    assert_eq!((&data["tenant"], &data["output"]), (&"acme".into(), &serde_json::Value::Null));
+    assert_eq!(data["code"], "parked_journal_full");
+    assert_eq!(data["error"], "it is too long");
+    // One that was called off meanwhile is not parked.
+    let id = kit.put(job("parks")).await;
+    let claim = kit.take_one(worker).await;
+    kit.store.cancel(vec![id], "enough").await.unwrap();
+    assert_eq!(kit.settle(worker, &claim, parks()).await, Settled::Cancelled);
+    assert_eq!(events(kit, only).await, ["job.parked"]);
+    assert_eq!(events(kit, of_ends).await, ["job.cancelled"]);
 }
 
 async fn a_job_may_ask_to_be_told_of(kit: &Kit) {

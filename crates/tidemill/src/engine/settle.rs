@@ -1,7 +1,10 @@
 //! Settles attempts, so that one which the store cannot write takes no others with it.
 
+use tidemill_core::stream::Said;
 use tidemill_core::{ErrorClass, Failure, Settlement, WorkerId};
+use tidemill_store::stream::StreamItem;
 use tidemill_store::{Error, Result, SettleItem, Settled};
+use uuid::Uuid;
 
 use crate::engine::Tidemill;
 use crate::engine::telemetry::verb;
@@ -12,6 +15,7 @@ pub(crate) async fn settle(
     worker: WorkerId,
     items: Vec<SettleItem>,
 ) -> Result<Vec<Settled>> {
+    say_parked(mill, worker, &items).await;
     let settling = mill.0.store.settle(worker, items.clone());
     match verb("settle", items.len(), settling).await {
         Ok(answers) => {
@@ -64,6 +68,25 @@ fn instead(item: &SettleItem, error: &Error) -> Option<SettleItem> {
                 run
             });
             Some(SettleItem { settlement: Settlement::Dead { failure }, run, ..item.clone() })
+        }
+    }
+}
+
+/// Says in the streams of runs that are to be parked that they are, before it can be seen: under the lease, as all that
+/// is said. A stream that is full, or cannot be written now, parks nobody later for it.
+async fn say_parked(mill: &Tidemill, worker: WorkerId, items: &[SettleItem]) {
+    let parked = items.iter().filter_map(|item| match &item.settlement {
+        Settlement::Wait(waiting) => Some((item, waiting.parked.as_ref()?)),
+        _ => None,
+    });
+    for (item, parked) in parked {
+        let (job, token) = (item.job.id, item.token);
+        // The same however often it is settled: it is said once.
+        let sent = Uuid::from_u128(job.0.as_u128() ^ token.0 as u128);
+        let said = vec![Said::from(parked)];
+        let item = StreamItem { job, token, sent, said, ephemeral: Vec::new() };
+        if let Err(error) = mill.append_stream(worker, vec![item]).await {
+            tracing::debug!(id = %job, %error, "that a run is parked is not in its stream");
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Runs that are parked, and what lets them go on.
 
+use tidemill::core::stream::Chunk;
+use tidemill::core::webhook::{Event as Told, Webhook};
 use tidemill::core::why::Gate;
 use tidemill::core::workflow::{ActWord, Ending, ParkCode};
 use tidemill::testing::drain;
 use tidemill::{
-    Backoff, Context, Enqueue, Fail, Job, JobId, Payload, Retry, Settings, Signal, State, Tidemill,
-    Worker,
+    Backoff, Context, Enqueue, Event, Fail, Job, JobId, Payload, Retry, Said, Settings, Signal,
+    State, Tidemill, Worker,
 };
 
 use super::kit::Kit;
@@ -15,6 +17,7 @@ over_both_stores!(
     a_look_at_a_journal_that_cannot_be_read_parks_the_run_and_changes_nothing,
     a_run_whose_journal_is_full_goes_on_with_a_larger_limit,
     each_way_to_be_parked_has_its_code,
+    who_follows_a_run_hears_that_it_is_parked_and_goes_on,
 );
 
 fn worker<F, Fut>(mill: &Tidemill, code: F) -> Worker
@@ -113,6 +116,41 @@ async fn a_run_whose_journal_is_full_goes_on_with_a_larger_limit(kit: Kit) {
     let act = acts.iter().find(|act| act.became.is_some()).unwrap();
     let allowed = Some(Ending::Ok(Payload::trusted("200000".to_owned())));
     assert_eq!((act.act, &act.became), (ActWord::Resumed, &allowed));
+}
+
+async fn who_follows_a_run_hears_that_it_is_parked_and_goes_on(kit: Kit) {
+    let mill = kit.open_still().await;
+    let only = Webhook { events: vec![Told::Parked], queues: vec!["*".into()], ..hook() };
+    mill.webhooks().set("parked", only).await.unwrap();
+    let code = |cx: Context| async move {
+        cx.log("begins").await?;
+        cx.signal("go").await
+    };
+    let id = enqueue(&mill).await;
+    let mut stream = mill.stream(id, 0).await.unwrap();
+    mill.signal(id, Signal::new("go", "a word")).await.unwrap();
+    drain(worker(&mill, code)).await.unwrap();
+    let why = parked(&mill, id).await;
+    mill.edit_step(id, "go", &7, "ann", "").await.unwrap();
+    drain(worker(&mill, code)).await.unwrap();
+    let mut heard = Vec::new();
+    while let Some(event) = stream.next().await.unwrap() {
+        heard.push(match event {
+            Event::Chunk(Chunk { said: Said::Parked { code, why }, number, .. }) => {
+                format!("{} {}: {why}", number.unwrap(), code.code())
+            }
+            Event::Chunk(chunk) => format!("{} {}", chunk.number.unwrap(), chunk.said.word()),
+            Event::End(end) => end.state.word().to_owned(),
+        });
+    }
+    assert_eq!(heard, ["1 log", &format!("2 {why}"), "3 log", "done"]);
+    let (told, _) = mill.webhooks().deliveries("parked", None, None, 9).await.unwrap();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].job, Some(id.to_string()));
+}
+
+fn hook() -> Webhook {
+    Webhook::new("https://example.com/in")
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]

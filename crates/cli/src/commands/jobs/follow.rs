@@ -76,6 +76,12 @@ impl Shown {
                     self.bar.suspend(|| output::line(message));
                 }
                 Said::Text { text } => self.text(text),
+                Said::Parked { code, why } => {
+                    self.end_line();
+                    let yellow = Paint::stderr().yellow("parked");
+                    let line = format!("{yellow}[{}]: {why}", code.code());
+                    self.bar.suspend(|| eprintln!("{line}"));
+                }
             },
             Event::End(end) => {
                 self.end_line();

@@ -242,6 +242,11 @@ pub(crate) async fn locked(
 }
 
 impl Locked {
+    /// When it was locked, by the store's clock.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
     /// After how long a run that is about to wait goes on by itself: at once, if what wakes it has come meanwhile.
     pub fn due_in_us(&self, waiting: &Waiting) -> i64 {
         let is_held = self.paused || waiting.parked.is_some();

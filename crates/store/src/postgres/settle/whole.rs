@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tidemill_core::job::outcome::Waiting;
 use tidemill_core::workflow::ChildEnd;
-use tidemill_core::{Job, JobId, Line, NewJob, Settlement, State, Token, WorkerId};
+use tidemill_core::{Job, JobId, Line, NewJob, Settlement, State, Token, WorkerId, webhook};
 use uuid::Uuid;
 
 use super::{decided, settled_before};
@@ -16,7 +16,7 @@ use crate::postgres::error::{Fault, Tries};
 use crate::postgres::record::{Back, Body, End, Record, Told, lock_keys};
 use crate::postgres::statement::{At, Statement, sql};
 use crate::postgres::unique::Depth;
-use crate::postgres::{Shared, enqueue, flows, lines, runs, unique};
+use crate::postgres::{Shared, enqueue, flows, lines, runs, unique, webhooks};
 use crate::request::{SettleItem, Settled};
 use crate::run::{RunWrites, turned_away};
 use crate::wake::Hint;
@@ -123,6 +123,8 @@ async fn write(
     let (grown, follow_ups): (Vec<&NewJob>, Vec<&NewJob>) =
         sorted.follow_ups.iter().copied().partition(|job| job.options.flow.is_some());
     queues.extend(beside.turn_away(conn, now).await?);
+    let deliveries = webhooks::tell(conn, &sorted.parked).await?;
+    let follow_ups: Vec<&NewJob> = follow_ups.into_iter().chain(&deliveries).collect();
     queues.extend(follow_up(shared, conn, &follow_ups).await?.queues);
     queues.extend(growth.grow(shared, conn, &grown).await?);
     come_out(conn, now, items, &sorted).await?;
@@ -165,6 +167,8 @@ struct Sorted<'a> {
     record: Record,
     follow_ups: Vec<&'a NewJob>,
     waiting: Vec<(JobId, Token, &'a Waiting)>,
+    /// What webhooks are told of those of them that do not go on by themselves.
+    parked: Vec<webhook::Told<'a>>,
     writes: Vec<(&'a Job, Token, &'a RunWrites)>,
     /// Jobs that their leases must not name any more.
     gone: Vec<(i64, Uuid)>,
@@ -225,6 +229,10 @@ impl<'a> Sorted<'a> {
                     .backs
                     .push(Back { lost: 0, ..back(item, worker, waiting.spent, due_in_us) });
                 self.waiting.push((item.job.id, item.token, waiting));
+                let parked = waiting.parked.as_ref();
+                self.parked.extend(parked.map(|parked| {
+                    webhook::Told::parked(&item.job, item.attempt, parked, run.now())
+                }));
             }
             Settlement::Cancelled { reason } => {
                 let reason = Some(reason.clone());
