@@ -136,8 +136,21 @@ impl Grant {
             ));
         }
         self.queues.iter().try_for_each(|queue| name::check("queue", queue, NAME_BYTES_MAX))?;
+        let is_odd = |queue: &&String| queue.strip_suffix('*').unwrap_or(queue).contains('*');
+        if let Some(queue) = self.queues.iter().find(is_odd) {
+            return refused(format!(
+                "{queue:?} is no pattern: a star stands at the end alone, as in mail:*, and means all that begins so"
+            ));
+        }
         if let Some(tenant) = &self.tenant {
             name::check("tenant", tenant, NAME_BYTES_MAX)?;
+            if self.role == Role::Worker {
+                return refused(
+                    "a worker takes jobs of all tenants of its queues, so that a tenant would keep it from working; \
+                     give the tenant queues of its own, and the worker those"
+                        .to_owned(),
+                );
+            }
         }
         if self.role == Role::Admin && (!self.queues.is_empty() || self.tenant.is_some()) {
             return refused(
@@ -313,11 +326,23 @@ mod tests {
         assert_eq!(code(many(GRANT_QUEUES_MAX + 1)), Some("credential_invalid"));
         assert_eq!(code(over(&[""])), Some("name_empty"));
         assert_eq!(code(over(&["a\nb"])), Some("name_invalid"));
+        for (pattern, expected) in [
+            ("*", None),
+            ("mail:*", None),
+            ("a*b", Some("credential_invalid")),
+            ("*:mail", Some("credential_invalid")),
+            ("mail:**", Some("credential_invalid")),
+        ] {
+            assert_eq!(code(over(&["pay", pattern])), expected, "{pattern}");
+        }
+        for role in Role::ALL {
+            let limited = Grant { tenant: Some("acme".into()), ..Grant::new(role) };
+            let is_refused = matches!(role, Role::Worker | Role::Admin);
+            assert_eq!(code(limited), is_refused.then_some("credential_invalid"), "{role:?}");
+        }
         let tenant = Some(String::new());
         assert_eq!(code(Grant { tenant, ..Grant::new(Role::Viewer) }), Some("name_empty"));
         let limited = Grant { role: Role::Admin, ..over(&["mail"]) };
-        assert_eq!(code(limited), Some("credential_invalid"));
-        let limited = Grant { tenant: Some("acme".into()), ..Grant::new(Role::Admin) };
         assert_eq!(code(limited), Some("credential_invalid"));
     }
 

@@ -11,10 +11,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use tidemill::{CredentialId, JobView, Verified};
+use tidemill::{CredentialId, Enqueue, JobView, Verified};
 use tidemill_core::access::Act;
 use tidemill_core::job::DEFAULT_QUEUE;
-use tidemill_core::{JobId, Wish};
+use tidemill_core::{JobId, Wish, WorkerId};
 
 use crate::api::App;
 use crate::audit;
@@ -308,6 +308,21 @@ impl Caller {
         Err(Refusal::new(StatusCode::FORBIDDEN, "queue_refused", detail))
     }
 
+    /// Refuses to act for a worker that another credential has registered. An admin may: to sign off what hangs, say.
+    pub(crate) fn check_worker(&self, worker: WorkerId) -> Answer<()> {
+        self.check_all_tenants()?;
+        let is_own =
+            |caller: &Arc<Verified>| worker.is_of(caller.id) || caller.grant.may(Act::Administer);
+        if self.0.as_ref().is_none_or(is_own) {
+            return Ok(());
+        }
+        let detail = format!(
+            "{:?} has not registered the worker {worker}; who works registers a worker of its own",
+            self.name()
+        );
+        Err(Refusal::new(StatusCode::FORBIDDEN, "worker_refused", detail))
+    }
+
     /// Refuses what is of all tenants together to a caller who is of one.
     pub(crate) fn check_all_tenants(&self) -> Answer<()> {
         let Some(tenant) = self.tenant() else { return Ok(()) };
@@ -333,6 +348,28 @@ impl Caller {
     pub(crate) fn check_wish(&self, wish: &mut Wish) -> Answer<()> {
         self.check_queue(wish.queue.as_deref().unwrap_or(DEFAULT_QUEUE))?;
         self.check_tenant(&mut wish.tenant)
+    }
+
+    /// The queues, by name or pattern, that the caller reaches; none means all.
+    pub(crate) fn queues(&self) -> &[String] {
+        self.0.as_ref().map_or(&[], |caller| &caller.grant.queues)
+    }
+
+    /// A job of the caller's. What holds its unique key must be theirs, too, which the store judges where it writes:
+    /// else nothing is changed.
+    pub(crate) fn bound(&self, job: Enqueue) -> Enqueue {
+        job.within(self.queues())
+    }
+
+    /// The same for one that is answered. What a full queue has sent elsewhere may stand for it: whether that one is
+    /// the same job is seen by the answer.
+    pub(crate) async fn bound_or_diverted(&self, app: &App, job: Enqueue) -> Enqueue {
+        let is_told = job.uniqueness().is_some_and(|unique| !unique.changes_holder());
+        if self.queues().is_empty() || !is_told {
+            return self.bound(job);
+        }
+        let overflow = app.mill.diverts_to(job.queue_name()).await;
+        job.within(self.queues().iter().cloned().chain(overflow))
     }
 
     /// Whether the caller may know of a job.

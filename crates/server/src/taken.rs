@@ -105,6 +105,15 @@ pub(crate) async fn check_answer(
     Err(if receipt.is_new() { id_taken(receipt.id()) } else { key_taken() })
 }
 
+/// What the store refused; of a batch, with the index of the job that holds the others up.
+pub(crate) fn refused(error: tidemill::Error, batch: &[JobId]) -> Refusal {
+    let tidemill::Error::Store(tidemill::store::Error::DuplicateUnreached { job }) = error else {
+        return error.into();
+    };
+    let index = batch.iter().position(|id| *id == job);
+    index.into_iter().fold(key_taken(), Refusal::at)
+}
+
 /// The id is the caller's own word, and all that is said.
 fn id_taken(id: JobId) -> Refusal {
     let detail = format!(

@@ -27,6 +27,7 @@ mod http {
     mod parts;
     mod plans;
     mod queues;
+    mod reach;
     mod schedules;
     mod stop;
     mod streams;

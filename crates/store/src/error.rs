@@ -110,6 +110,14 @@ pub enum Error {
         /// One that was there.
         job: JobId,
     },
+    /// Another job has the unique key, and is in none of the queues that it may be in.
+    #[error(
+        "{job} is a duplicate of a job that is out of reach, and nothing was enqueued; give it another unique key"
+    )]
+    DuplicateUnreached {
+        /// The one that was not enqueued.
+        job: JobId,
+    },
     /// The keys that were given cannot be read.
     #[error("the encryption keys cannot be used: {reason}")]
     KeysInvalid {
@@ -174,6 +182,7 @@ impl Error {
             Self::RulesOutdated => "rules_outdated",
             Self::QueueFull(_) => "queue_full",
             Self::BatchReused { .. } => "idempotency_key_reused",
+            Self::DuplicateUnreached { .. } => "duplicate_rejected",
             Self::KeysInvalid { .. } => "keys_invalid",
             Self::KeyMissing { .. } => "encryption_key_missing",
             Self::CiphertextInvalid { .. } => "ciphertext_invalid",

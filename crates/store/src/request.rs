@@ -10,6 +10,7 @@ use tidemill_core::{
     Breaker, Edition, Job, JobId, Priority, QueueLimit, Settlement, Token, WorkerId,
 };
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::run::RunWrites;
 
@@ -70,11 +71,20 @@ impl Receipt {
         matches!(self, Self::Enqueued { .. } | Self::Diverted { .. } | Self::Kept { .. })
     }
 
+    /// One that was rejected for a job that is not the asker's to know.
+    pub(crate) const UNREACHED: Self = Self::Rejected { id: JobId(Uuid::nil()) };
+
+    /// The job that stands for what was enqueued, if the asker may know it.
+    pub(crate) fn known(&self) -> Option<JobId> {
+        (*self != Self::UNREACHED).then(|| self.id())
+    }
+
     /// The word that SQL answers with.
     pub fn of_word(word: &str, id: JobId) -> Option<Self> {
         Some(match word {
             "enqueued" => Self::Enqueued { id },
             "rejected" => Self::Rejected { id },
+            "unreached" => Self::UNREACHED,
             "joined" => Self::Joined { id },
             "replaced" => Self::Replaced { id },
             "kept" => Self::Kept { id },

@@ -379,7 +379,9 @@ pub(crate) fn turned_away<'a>(
 ) -> Vec<(JobId, ChildEnd)> {
     let pairs = children.into_iter().zip(receipts).filter(|(job, receipt)| receipt.id() != job.id);
     let told = pairs.filter_map(|(job, receipt)| {
-        let error = format!("it was not started: it is a duplicate of {}", receipt.id());
+        let holder = receipt.known().map(|id| id.to_string());
+        let holder = holder.as_deref().unwrap_or("a job that is out of reach");
+        let error = format!("it was not started: it is a duplicate of {holder}");
         let (id, state, error) = (job.id, State::Cancelled, Some(error));
         Some((job.options.parent?, ChildEnd { id, state, output: None, error }))
     });

@@ -164,6 +164,7 @@ impl What {
         let is_of_schedule = key.is_some_and(|unique| schedule_of_key(&unique.key).is_some());
         match overlap {
             _ if receipts.iter().any(Receipt::is_new) => Self::Fired,
+            _ if receipts.contains(&Receipt::UNREACHED) => Self::Skipped,
             // Not the job before, but one that was replayed has not finished.
             Overlap::Skip if is_of_schedule => Self::Skipped,
             _ => Self::Joined,

@@ -67,6 +67,7 @@ mod conformance {
     mod unique;
     mod unique_kept;
     mod unique_many;
+    mod unique_within;
     mod watermarks;
     mod webhooks;
 }

@@ -131,11 +131,13 @@ pub struct Unique {
     scope: Scope,
     on_duplicate: OnDuplicate,
     force: bool,
+    within: Vec<String>,
 }
 
 impl Unique {
     fn new(by: By) -> Self {
-        Self { by, scope: Scope::default(), on_duplicate: OnDuplicate::default(), force: false }
+        let (scope, on_duplicate) = (Scope::default(), OnDuplicate::default());
+        Self { by, scope, on_duplicate, force: false, within: Vec::new() }
     }
 
     /// Same kind and same given key.
@@ -200,6 +202,23 @@ impl Unique {
         Self { force: true, ..self }
     }
 
+    /// Only jobs of these queues, by name or pattern, may stand for it or be changed by it; none means all. Where the
+    /// key is held by another, nothing is enqueued (`duplicate_rejected`; in a transaction of one's own, a receipt that
+    /// names nobody). For those who enqueue for others, who may not touch every queue.
+    #[must_use]
+    pub fn within<S: Into<String>>(self, queues: impl IntoIterator<Item = S>) -> Self {
+        Self { within: queues.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    /// Whether a job that holds the key may be another afterwards, or hold it no more.
+    pub fn changes_holder(&self) -> bool {
+        let changes_nothing = matches!(
+            self.on_duplicate,
+            OnDuplicate::Reject | OnDuplicate::Join | OnDuplicate::Throttle
+        );
+        self.force || !changes_nothing
+    }
+
     /// Makes the key for a job of this kind and tenant with this payload.
     pub fn resolve(
         &self,
@@ -238,7 +257,8 @@ impl Unique {
             key.push_str(tenant);
         }
         let Self { scope, on_duplicate, force, .. } = *self;
-        Ok(UniqueKey { key, scope, on_duplicate, force, together: false })
+        let within = self.within.clone();
+        Ok(UniqueKey { key, scope, on_duplicate, force, together: false, within })
     }
 }
 
@@ -257,6 +277,9 @@ pub struct UniqueKey {
     /// Of those of its batch that say so, all are duplicates or none is; else nothing of the batch is written.
     #[serde(skip)]
     pub together: bool,
+    /// Only jobs of these queues, by name or pattern, may stand for it or be changed by it; none means all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub within: Vec<String>,
 }
 
 impl UniqueKey {

@@ -89,7 +89,14 @@ impl Definition {
             _ => OnDuplicate::RunOnceMore,
         };
         let key = UniqueKey::given(KEY_KIND, &self.name);
-        UniqueKey { key, scope: Scope::Unfinished, on_duplicate, force: false, together: false }
+        UniqueKey {
+            key,
+            scope: Scope::Unfinished,
+            on_duplicate,
+            force: false,
+            together: false,
+            within: Vec::new(),
+        }
     }
 }
 

@@ -82,7 +82,9 @@ async fn enqueue(
     let unique = unique.transpose()?;
     let job = Enqueue::try_from(wish)?;
     let job = unique.into_iter().fold(job, Enqueue::unique);
-    let receipt = app.mill.enqueue(job).await?;
+    let job = caller.bound_or_diverted(&app, job).await;
+    let receipt = app.mill.enqueue(job).await;
+    let receipt = receipt.map_err(|error| taken::refused(error, &[]))?;
     let id = receipt.id();
     taken::check_answer(&app, &caller, &print, &receipt).await?;
     match receipt {
@@ -168,6 +170,7 @@ async fn enqueue_many(
     let key = idempotent::key(&headers)?;
     let mut prints = Vec::with_capacity(jobs.len());
     let mut checked = Vec::with_capacity(jobs.len());
+    let mut ids = Vec::with_capacity(jobs.len());
     for (index, mut wish) in jobs.into_iter().enumerate() {
         let at = |refusal: Refusal| refusal.at(index);
         caller.check_wish(&mut wish).map_err(at)?;
@@ -179,16 +182,18 @@ async fn enqueue_many(
         let job = Enqueue::try_from(wish).map_err(Refusal::from).map_err(at)?;
         let job = unique.into_iter().fold(job, Enqueue::unique);
         app.mill.check(&job).map_err(Refusal::from).map_err(at)?;
-        checked.push(job);
+        ids.push(job.job_id());
+        checked.push(caller.bound_or_diverted(&app, job).await);
     }
     taken::check_ids(&app, &prints).await.map_err(|(index, refusal)| refusal.at(index))?;
     // With a key all of them are new, or all were there, which the store judges before it commits: so what is refused
     // here afterwards has written nothing, and of two that come at once under one key and differ, one is.
     let receipts = if key.is_some() {
-        app.mill.enqueue_together(checked).await?
+        app.mill.enqueue_together(checked).await
     } else {
-        app.mill.enqueue_many(checked).await?
+        app.mill.enqueue_many(checked).await
     };
+    let receipts = receipts.map_err(|error| taken::refused(error, &ids))?;
     for (index, (print, receipt)) in prints.iter().zip(&receipts).enumerate() {
         let at = |refusal: Refusal| refusal.at(index);
         // One that is new has the id that its sender gave it, and says nothing else.

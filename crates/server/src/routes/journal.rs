@@ -100,6 +100,7 @@ async fn append(
     Named(worker): Named<WorkerId>,
     Body(AppendBody { id, token, writes }): Body<AppendBody>,
 ) -> Answer<StatusCode> {
+    caller.check_worker(worker)?;
     caller.check_job(&app, id).await?;
     if writes.renewal.is_some() || writes.object.is_some() {
         return Err(Refusal::request("a renewal and an object are written with a settle alone"));
@@ -128,6 +129,7 @@ async fn say(
         let most = tidemill::work::REPORTS_MAX;
         return Err(Refusal::request(format!("between 1 and {most} items are sent at once")));
     }
+    caller.check_worker(worker)?;
     let first = items[0].id;
     for item in &items {
         caller.check_job(&app, item.id).await?;

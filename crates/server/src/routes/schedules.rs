@@ -136,7 +136,8 @@ async fn set(
 ) -> Answer<Tagged> {
     caller.check_wish(&mut wish.job)?;
     wish.owner.get_or_insert_with(|| OWNER.to_owned());
-    let (schedule, version) = (wish.named(&name)?, version(&headers)?);
+    let schedule = wish.named(&name)?.within(caller.queues());
+    let version = version(&headers)?;
     let may = |known: &ScheduleView| check_reach(&caller, known);
     let view = app.mill.schedules().set_if(schedule, version, may).await?;
     Ok((etag::of(&view.version), Json(view)))
@@ -181,7 +182,7 @@ async fn declare(
         let detail = format!("{owner:?} has schedules that {:?} does not reach", caller.name());
         Err(Refusal::new(StatusCode::FORBIDDEN, "queue_refused", detail))
     };
-    let wanted = wanted.of(&owner)?;
+    let wanted = wanted.of(&owner)?.into_iter().map(|wish| wish.within(caller.queues()));
     Ok(Json(if dry_run {
         schedules.declare_preview_if(&owner, wanted, may).await?
     } else {

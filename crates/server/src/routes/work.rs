@@ -49,7 +49,8 @@ async fn register(
     let Card { name, queues, kinds, slots, slots_of, lease } = card;
     check_reach(&caller, &queues)?;
     let lease_ttl = lease.map(|Span(lease)| lease);
-    let hand = Hand { name, queues, kinds, slots, slots_of, lease_ttl };
+    let (_, owner) = caller.identity();
+    let hand = Hand { name, queues, kinds, slots, slots_of, lease_ttl, owner };
     let id = app.mill.work().register(hand).await?;
     Ok((StatusCode::CREATED, Json(Registered { id })))
 }
@@ -68,7 +69,7 @@ async fn sign_off(
     caller: Caller,
     Named(id): Named<WorkerId>,
 ) -> Answer<Json<SignedOff>> {
-    caller.check_all_tenants()?;
+    caller.check_worker(id)?;
     let rescued = app.mill.work().sign_off(id).await?;
     Ok(Json(SignedOff { given_back: rescued.ready }))
 }
@@ -86,7 +87,7 @@ async fn beat(
     Named(id): Named<WorkerId>,
     Body(Pulse { wait, tokens }): Body<Pulse>,
 ) -> Answer<Json<Beaten>> {
-    caller.check_all_tenants()?;
+    caller.check_worker(id)?;
     let (work, tokens) = (app.mill.work(), tokens.as_deref());
     let beaten = app.patiently(wait, |wait| work.beat(id, wait, tokens)).await?;
     let waited_ms = beaten.waited.as_millis() as u64;
@@ -113,6 +114,7 @@ async fn claim(
     Named(id): Named<WorkerId>,
     Body(Ask { queues, kinds, jobs_max, wait }): Body<Ask>,
 ) -> Answer<Json<Work>> {
+    caller.check_worker(id)?;
     check_reach(&caller, &queues)?;
     let jobs_max = usize::try_from(jobs_max).unwrap_or(usize::MAX);
     if !(1..=tidemill::work::CLAIM_JOBS_MAX).contains(&jobs_max) {
@@ -182,7 +184,7 @@ pub(crate) fn made(value: &RawValue) -> Answer<Payload> {
 pub(crate) fn enqueues(caller: &Caller, wishes: Vec<Wish>) -> Answer<Vec<Enqueue>> {
     let checked = wishes.into_iter().map(|mut wish| {
         caller.check_wish(&mut wish)?;
-        Ok(Enqueue::try_from(wish)?)
+        Ok(caller.bound(Enqueue::try_from(wish)?))
     });
     checked.collect()
 }
@@ -210,7 +212,7 @@ async fn settle(
     Named(worker): Named<WorkerId>,
     Body(Reports { reports }): Body<Reports>,
 ) -> Answer<Json<Answers>> {
-    caller.check_all_tenants()?;
+    caller.check_worker(worker)?;
     let first = reports.first().map(|report| report.id);
     let reports = reports
         .into_iter()

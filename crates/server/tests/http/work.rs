@@ -19,6 +19,7 @@ over_both_stores!(
     a_run_that_a_worker_parks_is_told_of,
     what_makes_no_sense_is_refused_and_changes_nothing,
     a_worker_takes_from_its_own_queues_alone,
+    a_worker_is_of_the_credential_that_has_registered_it,
 );
 
 struct Hand<'a> {
@@ -358,13 +359,61 @@ async fn a_worker_takes_from_its_own_queues_alone(kit: Kit) {
     let report =
         |outcome: Value| json!({ "reports": [{ "id": job, "token": token, "outcome": outcome }] });
     let settle = format!("{path}/settle");
-    post(&pay, &settle, report(json!({ "done": {} }))).await.refused(409, "lease_lost", "");
+    let pays = post(&pay, "/v1/workers", json!({ "name": "w", "queues": ["pay"] })).await.is(201);
+    let pays = format!("/v1/workers/{}/settle", pays.body["id"].as_str().unwrap());
+    post(&pay, &pays, report(json!({ "done": {} }))).await.refused(409, "lease_lost", "");
     let beyond = json!({ "done": { "follow_ups": [{ "kind": "k", "queue": "pay" }] } });
     post(&mail, &settle, report(beyond)).await.refused(403, "queue_refused", "pay");
     post(&mail, &settle, report(json!({ "done": {} }))).await.is(200);
-    let tenant = Grant { tenant: Some("acme".into()), ..Grant::new(Role::Worker) };
-    let tenant = kit.credential("acme", tenant).await;
-    let card = json!({ "name": "w", "queues": ["mail:eu"] });
-    post(&tenant, "/v1/workers", card).await.refused(403, "tenant_refused", "of all");
+    kit.close().await;
+}
+
+async fn a_worker_is_of_the_credential_that_has_registered_it(kit: Kit) {
+    let kit = kit.closed().await;
+    let node = kit.twin().await.closed().await;
+    let ada = kit.credential("ada", Grant::new(Role::Worker)).await;
+    let bob = kit.credential("bob", Grant::new(Role::Worker)).await;
+    let root = kit.credential("root", Grant::new(Role::Admin)).await;
+    let card = json!({ "name": "w", "queues": ["default"], "lease": "10m" });
+    let told = kit.ask(&ada, Method::POST, "/v1/workers", card.clone()).await.is(201);
+    let worker = told.body["id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/workers/{worker}");
+    let told = kit.ask(&ada, Method::POST, "/v1/jobs", json!({ "kind": "k" })).await.is(201);
+    let job = told.body["id"].clone();
+    let ask = json!({ "queues": ["default"], "wait": "30s" });
+    let claimed = node.ask(&ada, Method::POST, &format!("{path}/claim"), ask.clone()).await.is(200);
+    let token = &claimed.body["token"];
+    let said = json!({ "event": "log", "message": "hello" });
+    let acts = [
+        ("beat", json!({})),
+        ("claim", json!({ "queues": ["default"] })),
+        (
+            "settle",
+            json!({ "reports": [{ "id": job, "token": token, "outcome": { "give_back": {} } }] }),
+        ),
+        ("journal", json!({ "id": job, "token": token, "writes": { "begins": "v1" } })),
+        ("stream", json!({ "items": [{ "id": job, "token": token, "said": [said] }] })),
+    ];
+    for at in [&kit, &node] {
+        for (act, body) in &acts {
+            let told = at.ask(&bob, Method::POST, &format!("{path}/{act}"), body.clone()).await;
+            told.refused(403, "worker_refused", &worker);
+        }
+        let told = at.ask(&bob, Method::DELETE, &path, json!({})).await;
+        told.refused(403, "worker_refused", &worker);
+    }
+    let view =
+        kit.ask(&ada, Method::GET, &format!("/v1/jobs/{}", job.as_str().unwrap()), json!(null));
+    assert_eq!(view.await.is(200).body["state"], "running", "it is still hers");
+    // One that works beside the server, in a process that has the store, is nobody's.
+    let beside = tidemill::WorkerId::new();
+    let told = kit.ask(&bob, Method::DELETE, &format!("/v1/workers/{beside}"), json!({})).await;
+    told.refused(403, "worker_refused", "of its own");
+    node.ask(&ada, Method::POST, &format!("{path}/beat"), json!({})).await.is(200);
+    let told = kit.ask(&root, Method::DELETE, &path, json!({})).await.is(200);
+    assert_eq!(told.body["given_back"], 1, "an admin signs off what hangs");
+    let told = kit.ask(&ada, Method::POST, &format!("{path}/beat"), json!({})).await;
+    told.refused(409, "worker_lost", &worker);
+    node.close().await;
     kit.close().await;
 }

@@ -40,7 +40,7 @@ pub(crate) async fn enqueue(shared: &Arc<Shared>, jobs: Vec<NewJob>) -> Result<V
     let queues: BTreeSet<_> = jobs.iter().map(|job| job.queue.clone()).collect();
     if !jobs.iter().all(is_plain) {
         let receipts = if together::is_any(&jobs) {
-            unique::enqueue_together(&shared.db, &jobs).await?
+            unique::enqueue_judged(&shared.db, &jobs).await?
         } else {
             unique::enqueue(&shared.db, &jobs).await?
         };

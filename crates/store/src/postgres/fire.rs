@@ -159,7 +159,7 @@ async fn fire_slot(
     let receipts = enqueue(shared, conn, &slot.jobs).await?;
     done.queues.extend(slot.jobs.iter().map(|job| job.queue.clone()));
     let jobs = receipts.iter().filter(|receipt| receipt.is_new()).count() as u32;
-    let job = receipts.first().map(Receipt::id);
+    let job = receipts.first().and_then(Receipt::known);
     Ok(Fired { slot: slot.slot, what: What::of(&receipts, slot, ask.overlap), job, jobs })
 }
 

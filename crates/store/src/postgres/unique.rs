@@ -46,8 +46,8 @@ pub(crate) async fn enqueue<'a>(
     }
 }
 
-/// The same for a batch that is written once: it is judged before it is committed.
-pub(crate) async fn enqueue_together(db: &Db, jobs: &[NewJob]) -> Result<Vec<Receipt>> {
+/// The same for a batch that is judged before it is committed.
+pub(crate) async fn enqueue_judged(db: &Db, jobs: &[NewJob]) -> Result<Vec<Receipt>> {
     let text = lines(jobs)?;
     let mut tries = Tries::resend();
     loop {
@@ -113,6 +113,8 @@ struct Line<'a> {
     period_us: Option<i64>,
     on_duplicate: &'a str,
     force: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    within: Option<&'a [String]>,
     payload: &'a str,
     options: Option<&'a Options>,
 }
@@ -146,6 +148,7 @@ fn line(job: &NewJob) -> Line<'_> {
         },
         on_duplicate: unique.map_or("reject", |unique| unique.on_duplicate.word()),
         force: unique.is_some_and(|unique| unique.force),
+        within: unique.map(|unique| &*unique.within).filter(|within| !within.is_empty()),
         payload: job.payload.as_str(),
         options: (!job.options.is_default()).then_some(&job.options),
     }

@@ -90,7 +90,8 @@ pub(super) fn enqueue(
             unique.is_some_and(|unique| unique.force),
             now,
             receipt,
-            bounded
+            bounded,
+            wish.within
         ])?;
     }
     let mut take = conn.prepare_cached(include_str!("sql/take_receipts.sql"))?;
@@ -104,6 +105,7 @@ struct Wish {
     delay_ms: Option<i64>,
     period_ms: Option<i64>,
     options: Option<String>,
+    within: Option<String>,
 }
 
 impl Wish {
@@ -118,7 +120,9 @@ impl Wish {
         };
         let period_ms = job.unique.as_ref().and_then(|unique| unique.scope.period_ms());
         let period_ms = period_ms.map(|ms| ms.min(MS_MAX));
-        Self { run_at, delay_ms, period_ms, options: write_options(&job.options) }
+        let within = job.unique.as_ref().map(|unique| &unique.within).filter(|w| !w.is_empty());
+        let within = within.map(|within| serde_json::Value::from(within.as_slice()).to_string());
+        Self { run_at, delay_ms, period_ms, options: write_options(&job.options), within }
     }
 }
 
@@ -279,6 +283,7 @@ mod of_sqlx {
             "unique_period_ms": wish.period_ms,
             "on_duplicate": unique.map(|unique| unique.on_duplicate.word()),
             "force": unique.is_some_and(|unique| unique.force),
+            "within": wish.within,
         })
     }
 }

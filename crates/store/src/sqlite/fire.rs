@@ -8,6 +8,7 @@ use tidemill_core::JobId;
 use tidemill_core::schedule::Overlap;
 
 use crate::error::Result;
+use crate::request::Receipt;
 use crate::schedule::{
     CALLED_OFF, FireAnswer, FireRequest, Fired, HISTORY_MAX, LastJob, SlotJobs, What,
 };
@@ -86,7 +87,7 @@ fn fire_slot(
     }
     let receipts = enqueue(turn, &slot.jobs)?;
     let jobs = receipts.iter().filter(|receipt| receipt.is_new()).count() as u32;
-    let job = receipts.first().map(crate::request::Receipt::id);
+    let job = receipts.first().and_then(Receipt::known);
     Ok(Fired { slot: slot.slot, what: What::of(&receipts, slot, ask.overlap), job, jobs })
 }
 

@@ -214,6 +214,7 @@ pub fn unique(key: &str, scope: Scope, on_duplicate: OnDuplicate) -> NewJob {
         on_duplicate,
         force: false,
         together: false,
+        within: Vec::new(),
     };
     NewJob { unique: Some(key), ..job("k") }
 }

@@ -59,7 +59,14 @@ async fn plain_keyed_and_ordered_jobs_go_in_one_batch(kit: &Kit) {
     let unique = |n: u32| {
         let key = UniqueKey::given("k", &format!("u{n}"));
         let (scope, on_duplicate) = (Scope::Unfinished, OnDuplicate::Reject);
-        Some(UniqueKey { key, scope, on_duplicate, force: false, together: false })
+        Some(UniqueKey {
+            key,
+            scope,
+            on_duplicate,
+            force: false,
+            together: false,
+            within: Vec::new(),
+        })
     };
     let mut jobs = Vec::new();
     for n in 0..40 {

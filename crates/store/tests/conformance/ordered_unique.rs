@@ -29,6 +29,7 @@ fn both(key: &str, unique: &str, on_duplicate: OnDuplicate) -> NewJob {
         on_duplicate,
         force: false,
         together: false,
+        within: Vec::new(),
     };
     NewJob { unique: Some(key_of), ..ordered(key, OnDead::Block) }
 }

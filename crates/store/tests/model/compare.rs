@@ -220,6 +220,7 @@ impl Play {
                     on_duplicate: OnDuplicate::Reject,
                     force: false,
                     together: false,
+                    within: Vec::new(),
                 };
                 let unique = Some(unique);
                 let queue = "q0".to_owned();

@@ -240,6 +240,7 @@ pub(super) fn new_job(wish: &Wish) -> NewJob {
         on_duplicate: key.policy,
         force: key.force,
         together: false,
+        within: Vec::new(),
     });
     NewJob {
         queue: format!("q{}", wish.queue),

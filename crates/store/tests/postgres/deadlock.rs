@@ -20,6 +20,7 @@ fn keyed(key: &str) -> NewJob {
         on_duplicate,
         force: false,
         together: false,
+        within: Vec::new(),
     };
     NewJob { unique: Some(key), ..job() }
 }
@@ -127,6 +128,7 @@ fn replacing(key: &str, line: usize) -> NewJob {
         on_duplicate,
         force: false,
         together: false,
+        within: Vec::new(),
     };
     NewJob { unique: Some(key), ..ordered(line) }
 }

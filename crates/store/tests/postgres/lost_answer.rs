@@ -38,8 +38,14 @@ async fn an_enqueue_with_a_key_is_no_duplicate_of_itself() {
     let (proxy, lossy, store) = pair().await;
     for on_duplicate in OnDuplicate::ALL {
         let key = format!("k={}", on_duplicate.word());
-        let unique =
-            UniqueKey { key, scope: Scope::Forever, on_duplicate, force: false, together: false };
+        let unique = UniqueKey {
+            key,
+            scope: Scope::Forever,
+            on_duplicate,
+            force: false,
+            together: false,
+            within: Vec::new(),
+        };
         let job = NewJob { unique: Some(unique), ..job() };
         proxy.lose_answer_to("Writes a batch");
         let receipt = lossy.enqueue(vec![job.clone()]).await.unwrap()[0].clone();

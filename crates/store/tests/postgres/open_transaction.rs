@@ -14,8 +14,14 @@ const HELD: &str =
 
 fn keyed() -> NewJob {
     let (key, on_duplicate) = (UniqueKey::given("k", "a"), OnDuplicate::default());
-    let unique =
-        UniqueKey { key, scope: Scope::default(), on_duplicate, force: false, together: false };
+    let unique = UniqueKey {
+        key,
+        scope: Scope::default(),
+        on_duplicate,
+        force: false,
+        together: false,
+        within: Vec::new(),
+    };
     NewJob { unique: Some(unique), ..job() }
 }
 

@@ -35,6 +35,7 @@ async fn every_verb_works_through_a_pooler_by_two_stores_at_once() {
             on_duplicate: OnDuplicate::Join,
             force: false,
             together: false,
+            within: Vec::new(),
         };
         let keyed = NewJob { unique: Some(unique), ..job() };
         other.enqueue(vec![job(), job(), keyed]).await.unwrap();

@@ -14,7 +14,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tidemill_core::limit::NAME_BYTES_MAX;
 use tidemill_core::workflow::Mail;
-use tidemill_core::{Error as Invalid, JobId, NewJob, Token, WorkerId, name};
+use tidemill_core::{CredentialId, Error as Invalid, JobId, NewJob, Token, WorkerId, name};
 use tidemill_store::request::Rescued;
 use tidemill_store::run::Append;
 use tidemill_store::{Hint, WorkerCard};
@@ -67,6 +67,8 @@ pub struct Hand {
     pub slots_of: BTreeMap<String, u32>,
     /// How long after its last beat it is given up. Six seconds when not given.
     pub lease_ttl: Option<Duration>,
+    /// The credential it works with, if it has one: see [`WorkerId::of`].
+    pub owner: Option<CredentialId>,
 }
 
 /// What a beat brings back.
@@ -101,7 +103,7 @@ impl Work<'_> {
             );
             return Err(Invalid::WorkInvalid { reason }.into());
         }
-        let id = WorkerId::new();
+        let id = hand.owner.map_or_else(WorkerId::new, WorkerId::of);
         let Hand { name, queues, kinds, slots, slots_of, .. } = hand;
         let lease_ttl = Some(lease_ttl);
         unlock(self.0, &kinds).await;

@@ -189,6 +189,11 @@ impl Enqueue {
         Self { id, ..self }
     }
 
+    /// The id it will have.
+    pub fn job_id(&self) -> JobId {
+        self.id
+    }
+
     /// Where it waits.
     #[must_use]
     pub fn queue(self, queue: impl Into<String>) -> Self {
@@ -280,6 +285,17 @@ impl Enqueue {
     #[must_use]
     pub fn unique(self, unique: Unique) -> Self {
         Self { unique: Some(unique), ..self }
+    }
+
+    /// Only jobs of these queues may hold its unique key, if it has one: see [`Unique::within`].
+    #[must_use]
+    pub fn within<S: Into<String>>(self, queues: impl IntoIterator<Item = S>) -> Self {
+        Self { unique: self.unique.map(|unique| unique.within(queues)), ..self }
+    }
+
+    /// Its wish to be unique, if it has one.
+    pub fn uniqueness(&self) -> Option<&Unique> {
+        self.unique.as_ref()
     }
 
     /// How it is retried, before its kind's policy.

@@ -450,11 +450,14 @@ $$;
 -- Writes one job, obeying its unique key. A duplicate is an answer, never an error. Sent again under the
 -- same id it writes nothing. Who changes what the key stands for locks its row first, so that no two callers decide at
 -- once. Who only learns that it is held does not: the end of the holder would wait for the caller's transaction.
+-- `within`: names and patterns of the queues whose jobs it may be a duplicate of; one of others is not told of, and
+-- stays as it is.
 -- `lines_up`: the caller must still line up the job that is answered. It does so for a whole batch at once, because
 -- lines are locked in order, and behind all unique keys; `pending` are those of the batch that wait for it.
 create function tidemill.put(
     body tidemill.job, run_at timestamptz, scope int2, until timestamptz, on_duplicate text, forced boolean,
-    at timestamptz, pending uuid[], out id uuid, out answer text, out lines_up boolean, out is_new boolean
+    at timestamptz, pending uuid[], within text[],
+    out id uuid, out answer text, out lines_up boolean, out is_new boolean
 ) language plpgsql as $$
 declare
     held tidemill.unique_key;
@@ -492,6 +495,14 @@ begin
         exit when found;
     end loop;
     if held.id = body.id then
+        return;
+    end if;
+    if within is not null and not (held.scope = 1 and held.until <= put.at) and exists (
+        select from tidemill.job j
+        where j.id in (held.id, held.next_id)
+            and not exists (select from unnest(within) w(name) where tidemill.means(w.name, j.queue))
+    ) then
+        put.answer := 'unreached';
         return;
     end if;
     if put.forced or (held.scope = 1 and held.until <= put.at) then
@@ -804,10 +815,10 @@ begin
         select l.* from rows from (json_to_recordset(jobs::json) as (
             id uuid, kind text, queue text, priority int2, run_at timestamptz, delay_us int8, tenant text,
             key text, unique_key text, scope int2, period_us int8, on_duplicate text, force boolean,
-            payload text, options json
+            payload text, options json, within text[]
         )) with ordinality as l(
             id, kind, queue, priority, run_at, delay_us, tenant, key, unique_key, scope, period_us,
-            on_duplicate, force, payload, options, ord)
+            on_duplicate, force, payload, options, within, ord)
         order by l.unique_key collate "C" nulls first, l.ord
     loop
         ord := line.ord;
@@ -827,7 +838,7 @@ begin
                 body,
                 greatest(present, coalesce(line.run_at, present + line.delay_us * interval '1 us')),
                 line.scope, present + line.period_us * interval '1 us', line.on_duplicate, line.force, present,
-                up_ids) p;
+                up_ids, line.within) p;
             id := judged.id;
             answer := judged.answer;
             if judged.lines_up then
@@ -1111,7 +1122,7 @@ begin
     select p.* into answered from tidemill.put(
         body, due, (array_position(array['unfinished', 'period', 'forever'], wish.unique_scope) - 1)::int2,
         present + wish.unique_period_ms * interval '1 ms', wish.on_duplicate, coalesce(wish.force, false), present,
-        '{}') p;
+        '{}', null) p;
     if answered.lines_up then
         perform tidemill.line_up(array[answered.id], array[due], present);
     end if;

@@ -18,6 +18,7 @@ use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::postgres::unique::{self, Depth};
 use crate::request::Receipt;
 use crate::run::{Reply, Room, Signal, SignalAnswer, written};
+use crate::together;
 use crate::wake::Hint;
 
 const MAIL: Statement = sql!("select_mail", UUID, INT8);
@@ -83,7 +84,9 @@ async fn signal_in(
     let mut receipt = None;
     if let Some(job) = start {
         let text = unique::lines([job]).map_err(Fault::Refused)?;
-        receipt = unique::put(conn, now, &text, Depth::Bounded).await?.pop();
+        let mut receipts = unique::put(conn, now, &text, Depth::Bounded).await?;
+        together::check(std::slice::from_ref(job), &receipts).map_err(Fault::Refused)?;
+        receipt = receipts.pop();
         // It may be another one that stands for it.
         for signal in &mut signals {
             signal.to = receipt.as_ref().map_or(signal.to, Receipt::id);

@@ -232,12 +232,13 @@ create table tidemill_inbox (
     now integer not null,
     receipt text, -- a word of the library's, by which it finds its answers
     bounded integer not null, -- whether a full queue may refuse it
+    within text, -- JSON: the queues, by name or pattern, whose jobs it may be a duplicate of; null is all
     holder blob, -- who holds the key
     next_id blob, -- who is kept for after it
     due integer, -- where the holder waits, if it does
     spent integer,
     lost integer,
-    act text -- write, keep, replace, refresh, join, reject, again
+    act text -- write, keep, replace, refresh, join, reject, unreached, again
 );
 
 create view tidemill_enqueue as
@@ -245,7 +246,7 @@ select
     null as id, null as kind, null as payload, null as queue, null as priority, null as run_at,
     null as delay_ms, null as tenant, null as key, null as unique_key, null as unique_scope,
     null as unique_period_ms, null as on_duplicate, null as force, null as options, null as ordered,
-    null as whole_key, null as now_us, null as receipt, null as bounded
+    null as whole_key, null as now_us, null as receipt, null as bounded, null as within
 where 0;
 
 -- Checks and words: from what the caller wrote to what the store keeps. What the library sends, with
@@ -436,7 +437,7 @@ begin
 
     insert into tidemill_inbox (
         id, kind, queue, priority, tenant, key, unique_key, scope, until, on_duplicate, force,
-        run_at, payload, options, ordered, now, receipt, bounded
+        run_at, payload, options, ordered, now, receipt, bounded, within
     )
     select
         case
@@ -518,7 +519,8 @@ begin
             and coalesce(new.ordered, json_extract(new.options, '$.ordered')) is not null,
         at.now,
         new.receipt,
-        coalesce(new.bounded, 1)
+        coalesce(new.bounded, 1),
+        iif(new.receipt is null, null, new.within)
     from (
         select
             coalesce(
@@ -542,7 +544,20 @@ begin
             held.id, held.next_id, ready.run_at, ready.spent, ready.lost,
             case
                 when exists (select 1 from tidemill_job where id = new.id) then 'again'
-                when held.id is null or new.force then 'write'
+                when held.id is null then 'write'
+                -- Of a job that it may not be a duplicate of nothing is told, and it stays as it is.
+                when new.within is not null and exists (
+                    select 1 from tidemill_job as other
+                    where other.id in (held.id, held.next_id) and not exists (
+                        select 1 from json_each(new.within) as own
+                        where own.value = other.queue or (
+                            own.value like '%*'
+                            and substr(other.queue, 1, length(own.value) - 1)
+                                = substr(own.value, 1, length(own.value) - 1)
+                        )
+                    )
+                ) then 'unreached'
+                when new.force then 'write'
                 when new.on_duplicate = 'reject' then 'reject'
                 when outcome.id is not null then 'join'
                 when new.on_duplicate in ('join', 'throttle') then 'join'

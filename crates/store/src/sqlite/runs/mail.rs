@@ -15,6 +15,7 @@ use crate::sqlite::finish::End;
 use crate::sqlite::ready;
 use crate::sqlite::rows::time_at;
 use crate::sqlite::writer::Turn;
+use crate::together;
 
 /// The mail of a run after this number.
 pub(in crate::sqlite) fn mail(conn: &Connection, job: JobId, after: i64) -> Result<Vec<Mail>> {
@@ -49,7 +50,9 @@ pub(in crate::sqlite) fn signal(
     let mut receipt = None;
     if let Some(job) = start {
         let receipts = enqueue_bounded(turn, std::slice::from_ref(job))?;
-        receipt = receipts.map_err(Error::QueueFull)?.pop();
+        let mut receipts = receipts.map_err(Error::QueueFull)?;
+        together::check(std::slice::from_ref(job), &receipts)?;
+        receipt = receipts.pop();
     }
     let mut answers = Vec::with_capacity(signals.len());
     for Signal { to, name, payload, id } in signals {

@@ -54,6 +54,13 @@ impl Schedule {
         Self { definition: Definition::new(name, rule), job: job.into() }
     }
 
+    /// Only jobs of these queues may hold the unique key of its jobs, if they have one of their own: see
+    /// [`Unique::within`](crate::Unique::within). A slot whose job would be a duplicate of another is skipped.
+    #[must_use]
+    pub fn within<S: Into<String>>(self, queues: impl IntoIterator<Item = S>) -> Self {
+        Self { job: self.job.within(queues), ..self }
+    }
+
     /// Who declares it; another owner cannot change or delete it. Defaults to `app`.
     #[must_use]
     pub fn owner(mut self, owner: impl Into<String>) -> Self {

@@ -1,0 +1,170 @@
+//! What a credential of some queues reaches, and what of others it leaves as it was.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tidemill::{Enqueue, Grant, JobFilter, Role, State, Unique};
+
+use super::kit::{Kit, Told};
+
+over_both_stores!(
+    a_job_that_holds_a_unique_key_is_changed_by_nobody_who_does_not_reach_it,
+    a_batch_with_a_duplicate_that_is_out_of_reach_is_written_by_no_part,
+    what_a_full_queue_sent_elsewhere_is_joined_by_its_sender,
+    what_follows_a_job_changes_nothing_out_of_reach,
+    a_schedule_changes_nothing_out_of_reach,
+);
+
+const SECRET: &str = "tulips-and-roses";
+
+fn of(role: Role, queues: &[&str]) -> Grant {
+    Grant { queues: queues.iter().map(|queue| (*queue).to_owned()).collect(), ..Grant::new(role) }
+}
+
+fn id_of(told: &Told) -> String {
+    told.body["id"].as_str().unwrap().to_owned()
+}
+
+/// Nothing of the other's job.
+#[track_caller]
+fn says_nothing(told: &Told, id: &str) {
+    let text = format!("{} {:?}", told.body, told.headers);
+    assert!([SECRET, id].iter().all(|secret| !text.contains(secret)), "{text}");
+}
+
+/// A job of the queue `theirs` that holds the unique key `u`.
+async fn held(kit: &Kit) -> String {
+    let job = Enqueue::raw("echo", format!("{SECRET:?}")).queue("theirs");
+    let job = job.unique(Unique::by_key("u")).delay(std::time::Duration::from_secs(3600));
+    kit.mill.enqueue(job).await.unwrap().id().to_string()
+}
+
+/// It is as it was, and nobody is kept for after it.
+async fn is_untouched(kit: &Kit, id: &str) {
+    let view = kit.mill.job(id.parse().unwrap()).await.unwrap().unwrap();
+    assert_eq!(
+        (&*view.job.queue, view.job.payload.as_str()),
+        ("theirs", format!("{SECRET:?}").as_str())
+    );
+    assert_eq!(view.state, State::Scheduled);
+}
+
+async fn jobs_in(kit: &Kit, queue: &str) -> usize {
+    let filter = JobFilter { queue: Some(queue.to_owned()), ..JobFilter::default() };
+    kit.mill.jobs(&filter).await.unwrap().len()
+}
+
+async fn a_job_that_holds_a_unique_key_is_changed_by_nobody_who_does_not_reach_it(kit: Kit) {
+    let kit = kit.closed().await;
+    let some = kit.credential("some", of(Role::Producer, &["mine", "our:*"])).await;
+    let id = held(&kit).await;
+    for queue in ["mine", "our:own"] {
+        for (word, value) in [
+            ("on_duplicate", json!("replace")),
+            ("on_duplicate", json!("debounce")),
+            ("on_duplicate", json!("run_once_more")),
+            ("on_duplicate", json!("join")),
+            ("on_duplicate", json!("throttle")),
+            ("on_duplicate", json!("reject")),
+            ("force", json!(true)),
+        ] {
+            let mut wish = json!({ "kind": "echo", "queue": queue, "unique_key": "u" });
+            wish[word] = value;
+            if wish["on_duplicate"] == "throttle" {
+                wish["unique_scope"] = json!("1h");
+            }
+            let told = kit.ask(&some, Method::POST, "/v1/jobs", wish).await;
+            let told = told.refused(409, "duplicate_rejected", "does not reach");
+            says_nothing(&told, &id);
+            is_untouched(&kit, &id).await;
+            assert_eq!(jobs_in(&kit, queue).await, 0);
+        }
+    }
+    // Its own are replaced, from queue to queue.
+    let own = |queue: &str| json!({ "kind": "echo", "queue": queue, "unique_key": "own", "delay": "1h", "on_duplicate": "replace" });
+    let first = kit.ask(&some, Method::POST, "/v1/jobs", own("mine")).await.is(201);
+    let second = kit.ask(&some, Method::POST, "/v1/jobs", own("our:own")).await.is(201);
+    assert_eq!(second.body, json!({ "answer": "replaced", "id": first.body["id"] }));
+    kit.close().await;
+}
+
+async fn a_batch_with_a_duplicate_that_is_out_of_reach_is_written_by_no_part(kit: Kit) {
+    let kit = kit.closed().await;
+    let some = kit.credential("some", of(Role::Producer, &["mine"])).await;
+    let id = held(&kit).await;
+    for policy in ["replace", "run_once_more", "join", "reject"] {
+        let duplicate =
+            json!({ "kind": "echo", "queue": "mine", "unique_key": "u", "on_duplicate": policy });
+        let own = json!({ "kind": "echo", "queue": "mine" });
+        let keyed = json!({ "kind": "echo", "queue": "mine", "unique_key": "another" });
+        let jobs = json!({ "jobs": [own, keyed, duplicate, own] });
+        let told = kit.ask(&some, Method::POST, "/v1/jobs/batch", jobs).await;
+        let told = told.refused(409, "duplicate_rejected", "job 2");
+        assert_eq!(told.body["index"], 2);
+        says_nothing(&told, &id);
+        is_untouched(&kit, &id).await;
+        assert_eq!(jobs_in(&kit, "mine").await, 0, "{policy}");
+    }
+    kit.close().await;
+}
+
+async fn what_a_full_queue_sent_elsewhere_is_joined_by_its_sender(kit: Kit) {
+    let kit = kit.closed().await;
+    let admin = kit.credential("admin", of(Role::Admin, &[])).await;
+    let rules = json!({ "depth_max": 1, "overflow": { "policy": "divert", "queue": "elsewhere" } });
+    kit.ask(&admin, Method::PUT, "/v1/queues/mine/rules", rules).await.is(200);
+    let some = kit.credential("some", of(Role::Producer, &["mine"])).await;
+    let wish = |payload: u32| json!({ "kind": "echo", "queue": "mine", "payload": payload, "delay": "1h" });
+    kit.ask(&some, Method::POST, "/v1/jobs", wish(1)).await.is(201);
+    let bearer = format!("Bearer {some}");
+    let headers = [("authorization", bearer.as_str()), ("idempotency-key", "k")];
+    let send = async || kit.send(Method::POST, "/v1/jobs", &headers, wish(2)).await.is(201);
+    let first = send().await;
+    assert_eq!(first.body["queue"], "elsewhere");
+    assert_eq!(id_of(&send().await), id_of(&first));
+    kit.close().await;
+}
+
+async fn what_follows_a_job_changes_nothing_out_of_reach(kit: Kit) {
+    let kit = kit.closed().await;
+    let worker = kit.credential("worker", of(Role::Worker, &["mine"])).await;
+    let id = held(&kit).await;
+    let card = json!({ "queues": ["mine"], "kinds": ["echo"], "slots": 1 });
+    let me = id_of(&kit.ask(&worker, Method::POST, "/v1/workers", card).await.is(201));
+    for (number, policy) in ["replace", "debounce", "run_once_more"].into_iter().enumerate() {
+        let wish = json!({ "kind": "echo", "queue": "mine" });
+        kit.ask(&worker, Method::POST, "/v1/jobs", wish).await.is(201);
+        let ask = json!({ "queues": ["mine"], "kinds": ["echo"], "jobs_max": 1, "wait": "30s" });
+        let work = kit.ask(&worker, Method::POST, &format!("/v1/workers/{me}/claim"), ask).await;
+        let work = work.is(200).body;
+        let job = work["jobs"][0]["id"].clone();
+        let follow_up =
+            json!({ "kind": "echo", "queue": "mine", "unique_key": "u", "on_duplicate": policy });
+        let outcome = json!({ "done": { "follow_ups": [follow_up] } });
+        let report = json!({ "id": job, "token": work["token"], "outcome": outcome });
+        let path = format!("/v1/workers/{me}/settle");
+        let told = kit.ask(&worker, Method::POST, &path, json!({ "reports": [report] })).await;
+        assert_eq!(told.is(200).body["answers"], json!(["accepted"]));
+        is_untouched(&kit, &id).await;
+        assert_eq!(jobs_in(&kit, "mine").await, number + 1, "{policy}");
+    }
+    kit.close().await;
+}
+
+async fn a_schedule_changes_nothing_out_of_reach(kit: Kit) {
+    let kit = kit.closed().await;
+    let some = kit.credential("some", of(Role::Operator, &["mine"])).await;
+    let id = held(&kit).await;
+    let job =
+        json!({ "kind": "echo", "queue": "mine", "unique_key": "u", "on_duplicate": "replace" });
+    let wish = json!({ "cron": "0 0 1 1 *", "overlap": "allow", "job": job });
+    kit.ask(&some, Method::PUT, "/v1/schedules/one", wish.clone()).await.is(200);
+    let ran = kit.ask(&some, Method::POST, "/v1/schedules/one/run", json!({})).await.is(200).body;
+    assert_eq!((&ran["what"], &ran["job"]), (&json!("skipped"), &Value::Null));
+    is_untouched(&kit, &id).await;
+    let all = json!({ "schedules": { "two": wish } });
+    kit.ask(&some, Method::PUT, "/v1/owners/me/schedules", all).await.is(200);
+    kit.ask(&some, Method::POST, "/v1/schedules/two/run", json!({})).await.is(200);
+    is_untouched(&kit, &id).await;
+    assert_eq!(jobs_in(&kit, "mine").await, 0);
+    kit.close().await;
+}
