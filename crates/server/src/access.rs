@@ -374,9 +374,13 @@ impl Caller {
 
     /// Whether the caller may know of a job.
     pub(crate) fn sees(&self, view: &JobView) -> bool {
+        self.sees_place(&view.job.queue, view.job.tenant.as_deref())
+    }
+
+    /// Whether the caller may know of jobs of this queue and tenant.
+    pub(crate) fn sees_place(&self, queue: &str, tenant: Option<&str>) -> bool {
         let Some(caller) = &self.0 else { return true };
-        let tenant = view.job.tenant.as_deref();
-        caller.grant.may_queue(&view.job.queue) && caller.grant.may_tenant(tenant)
+        caller.grant.may_queue(queue) && caller.grant.may_tenant(tenant)
     }
 
     /// Refuses a job that is not the caller's, as one that is not there.

@@ -40,6 +40,7 @@ pub(crate) struct App {
     pub(crate) settings: Settings,
     pub(crate) health: health::Health,
     pub(crate) streams: streams::Streams,
+    pub(crate) flow_places: flows::Places,
     pub(crate) tls: Option<Arc<Tls>>,
     /// It stops: who waits for something is answered.
     pub(crate) stop: CancellationToken,

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, App};
 use crate::greeting::Greeted;
+use crate::routes::flows::Places;
 use crate::routes::health::Health;
 use crate::routes::streams::Streams;
 use crate::settings::{Access, Settings};
@@ -97,7 +98,9 @@ impl Server {
             tokio::spawn(stop.clone().run_until_cancelled_owned(watching));
         }
         let (health, stop_app) = (Health::default(), stop.clone());
-        let app = Arc::new(App { mill, settings, health, streams, tls, stop: stop_app });
+        let flow_places = Places::default();
+        let app = App { mill, settings, health, streams, flow_places, tls, stop: stop_app };
+        let app = Arc::new(app);
         let serving = tokio::spawn(serve(listener, app, services, stop.clone()));
         Ok(Self { address, stop, serving })
     }

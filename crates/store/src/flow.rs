@@ -351,6 +351,9 @@ pub trait Flows {
     /// A flow with its steps.
     async fn flow(&self, id: FlowId) -> Result<Option<FlowView>>;
 
+    /// The queues and tenants that its jobs are of, each once. Looks at every job of the flow.
+    async fn flow_places(&self, id: FlowId) -> Result<Vec<(String, Option<String>)>>;
+
     /// A page of flows, newest first.
     async fn flows(&self, filter: &FlowFilter) -> Result<Vec<FlowHead>>;
 

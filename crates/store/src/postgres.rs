@@ -61,20 +61,16 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
-use tidemill_core::flow::{Part, Plan};
 use tidemill_core::gate::GateView;
 use tidemill_core::job::edit::Edit;
 use tidemill_core::retention::Finished;
 use tidemill_core::why::LaneView;
 use tidemill_core::workflow::Mail;
-use tidemill_core::{FlowId, JobId, NewJob, Payload, RuleBook, WorkerId};
+use tidemill_core::{JobId, NewJob, Payload, RuleBook, WorkerId};
 use tokio::task::JoinHandle;
 pub use tokio_postgres;
 
 use crate::error::{Error, Result};
-use crate::flow::{
-    FlowAct, FlowAnswer, FlowFilter, FlowHead, FlowView, Flows, Input, Output, Start,
-};
 use crate::followed::Followed;
 use crate::open::OpenOptions;
 use crate::over::Over;
@@ -236,61 +232,6 @@ fn is_due(last: &Mutex<Option<Instant>>, every: Duration) -> bool {
         *last = Some(Instant::now());
     }
     due
-}
-
-#[async_trait]
-impl Flows for Postgres {
-    async fn start_flow(&self, plan: Plan, start: Start) -> Result<bool> {
-        flows::start(&self.shared, plan, start).await
-    }
-
-    async fn add_to_flow(
-        &self,
-        id: FlowId,
-        step: &str,
-        jobs: Vec<NewJob>,
-        part: Option<Part>,
-    ) -> Result<FlowAnswer> {
-        flows::add(&self.shared, id, step, &jobs, part.as_ref()).await
-    }
-
-    async fn begin_flow(&self, id: FlowId) -> Result<FlowAnswer> {
-        flows::begin(&self.shared, id).await
-    }
-
-    async fn change_flow(&self, id: FlowId, act: FlowAct) -> Result<FlowAnswer> {
-        flows::change(&self.shared, id, &act).await
-    }
-
-    async fn flow(&self, id: FlowId) -> Result<Option<FlowView>> {
-        flows::flow(&self.shared, id).await
-    }
-
-    async fn flows(&self, filter: &FlowFilter) -> Result<Vec<FlowHead>> {
-        flows::list(&self.shared, filter).await
-    }
-
-    async fn inputs(&self, places: &[(FlowId, u32)]) -> Result<Vec<Vec<Input>>> {
-        flows::inputs(&self.shared, places).await
-    }
-
-    async fn outputs(
-        &self,
-        id: FlowId,
-        step: u32,
-        after: Option<JobId>,
-        limit: usize,
-    ) -> Result<Vec<Output>> {
-        flows::outputs(&self.shared, id, step, after, limit).await
-    }
-
-    async fn tend_flows(&self) -> Result<bool> {
-        flows::tend(&self.shared).await
-    }
-
-    async fn rest_flows(&self) {
-        self.shared.arrivals.rest().await;
-    }
 }
 
 #[async_trait]

@@ -1,9 +1,10 @@
 //! Flows and sagas: start, look, wait for, call off, and let go on what is stuck.
 //!
 //! A flow is of the queues and tenants of its jobs: who is limited to some starts flows of those alone, and knows of a
-//! flow if all its steps are of those.
+//! flow if all its jobs are of those.
 
 mod parts;
+mod places;
 
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ use crate::api::App;
 use crate::cursor;
 use crate::extract::{Body, Named, Params};
 use crate::problem::{Answer, Problem, Refusal};
+
+pub(crate) use places::Places;
 
 const LIST: &str = "flows";
 const OUTPUTS: &str = "outputs";
@@ -143,12 +146,14 @@ async fn seen(app: &App, caller: &Caller, id: FlowId) -> Answer<FlowView> {
     let unknown = || Refusal::from(tidemill::Error::FlowUnknown { id });
     let view = app.mill.flow(id).await?.ok_or_else(unknown)?;
     if caller.is_limited() {
+        let places = app.flow_places.of(&app.mill, &view).await?;
+        let undos = view.steps.iter().filter_map(|step| step.undo.as_ref());
+        let undos = undos.map(|undo| (&undo.queue, &undo.tenant));
+        let mut all = places.iter().map(|(queue, tenant)| (queue, tenant)).chain(undos);
+        let is_seen = all.all(|(queue, tenant)| caller.sees_place(queue, tenant.as_deref()));
         // A flow without jobs is nobody's.
-        if view.steps.iter().all(|step| step.first.is_none()) {
+        if places.is_empty() || !is_seen {
             return Err(unknown());
-        }
-        for first in view.steps.iter().filter_map(|step| step.first) {
-            caller.check_job(app, first).await.map_err(|_| unknown())?;
         }
     }
     Ok(view)

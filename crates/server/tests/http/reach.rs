@@ -12,6 +12,7 @@ over_both_stores!(
     what_a_full_queue_sent_elsewhere_is_joined_by_its_sender,
     what_follows_a_job_changes_nothing_out_of_reach,
     a_schedule_changes_nothing_out_of_reach,
+    a_flow_is_known_to_who_reaches_all_of_its_jobs,
 );
 
 const SECRET: &str = "tulips-and-roses";
@@ -166,5 +167,52 @@ async fn a_schedule_changes_nothing_out_of_reach(kit: Kit) {
     kit.ask(&some, Method::POST, "/v1/schedules/two/run", json!({})).await.is(200);
     is_untouched(&kit, &id).await;
     assert_eq!(jobs_in(&kit, "mine").await, 0);
+    kit.close().await;
+}
+
+async fn a_flow_is_known_to_who_reaches_all_of_its_jobs(kit: Kit) {
+    let kit = kit.closed().await;
+    let all = kit.credential("all", of(Role::Operator, &[])).await;
+    let some = kit.credential("some", of(Role::Operator, &["mine"])).await;
+    let acme = Grant { tenant: Some("acme".to_owned()), ..of(Role::Operator, &[]) };
+    let acme = kit.credential("acme", acme).await;
+    let start = async |flow: Value| {
+        let told = kit.ask(&all, Method::POST, "/v1/flows", flow).await.is(201);
+        format!("/v1/flows/{}", told.body["id"].as_str().unwrap())
+    };
+    let job = |queue: &str, tenant: &str| json!({ "kind": "echo", "queue": queue, "tenant": tenant, "delay": "1h" });
+    let of_jobs = |jobs: Value| json!({ "name": "f", "steps": [{ "name": "a", "jobs": jobs }] });
+    let looks = async |who: &str, path: &str| {
+        let told = kit.ask(who, Method::GET, path, json!(null)).await;
+        let reason = json!({ "reason": "no" });
+        let cancel = kit.ask(who, Method::POST, &format!("{path}/cancel"), reason).await;
+        let outputs =
+            kit.ask(who, Method::GET, &format!("{path}/outputs?step=a"), json!(null)).await;
+        (told.status, outputs.status, cancel.status)
+    };
+    let (seen, hidden) = ((200, 200, 200), (404, 404, 404));
+    let own = of_jobs(json!([job("mine", "acme"), job("mine", "acme")]));
+    assert_eq!(looks(&some, &start(own.clone()).await).await, seen);
+    assert_eq!(looks(&acme, &start(own).await).await, seen);
+    // It is the last of them that is not theirs.
+    let path = start(of_jobs(json!([job("mine", "acme"), job("theirs", "acme")]))).await;
+    assert_eq!((looks(&some, &path).await, looks(&acme, &path).await), (hidden, seen));
+    let path = start(of_jobs(json!([job("mine", "acme"), job("mine", "other")]))).await;
+    assert_eq!((looks(&acme, &path).await, looks(&some, &path).await), (hidden, seen));
+    // One that undoes a step counts before it runs.
+    let undo = json!({ "kind": "echo", "queue": "theirs" });
+    let step = json!({ "name": "a", "kind": "echo", "queue": "mine", "undo": undo });
+    let path = start(json!({ "name": "f", "saga": true, "steps": [step] })).await;
+    assert_eq!(looks(&some, &path).await, hidden);
+    // What is added to it later counts, too, also where it was looked at before.
+    let jobs = json!([job("mine", "acme")]);
+    let step = json!({ "name": "a", "jobs": jobs });
+    let path = start(json!({ "name": "f", "building": true, "steps": [step] })).await;
+    kit.ask(&some, Method::GET, &path, json!(null)).await.is(200);
+    let mut more = job("theirs", "acme");
+    more["id"] = json!(tidemill::JobId::new());
+    let more = json!({ "step": "a", "jobs": [more] });
+    kit.ask(&all, Method::POST, &format!("{path}/jobs"), more).await.is(200);
+    assert_eq!(looks(&some, &path).await, hidden);
     kit.close().await;
 }

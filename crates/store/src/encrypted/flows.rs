@@ -69,6 +69,7 @@ passed_on! {
         }
     }
     async fn begin_flow(&self, id: FlowId) -> Result<FlowAnswer>;
+    async fn flow_places(&self, id: FlowId) -> Result<Vec<(String, Option<String>)>>;
     async fn flows(&self, filter: &FlowFilter) -> Result<Vec<FlowHead>>;
     async fn rest_flows(&self);
     async fn tend_flows(&self) -> Result<bool>;

@@ -14,6 +14,7 @@ mod rows;
 mod saga;
 mod start;
 mod tend;
+mod verbs;
 mod view;
 mod write;
 
@@ -32,7 +33,7 @@ pub(crate) use grow::Growth;
 pub(crate) use part::add;
 pub(crate) use start::Starts;
 pub(crate) use tend::tend;
-pub(crate) use view::{flow, inputs, list, outputs};
+pub(crate) use view::{flow, inputs, list, outputs, places};
 pub(crate) use write::start;
 
 #[derive(Debug, Default)]

@@ -12,6 +12,7 @@ mod rerun;
 mod rows;
 mod saga;
 mod tend;
+mod verbs;
 mod view;
 mod write;
 
@@ -19,5 +20,5 @@ pub(super) use act::{begin, change};
 pub(super) use part::add;
 pub(super) use plain::carry_on;
 pub(super) use tend::tend;
-pub(super) use view::{flow, inputs, list, outputs};
+pub(super) use view::{flow, inputs, list, outputs, places};
 pub(super) use write::{grow, start};

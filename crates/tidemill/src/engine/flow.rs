@@ -88,6 +88,11 @@ impl Tidemill {
         Ok(self.0.store.flow(id).await?)
     }
 
+    /// The queues and tenants that the jobs of a flow are of, each once. It looks at every job of it.
+    pub async fn flow_places(&self, id: FlowId) -> Result<Vec<(String, Option<String>)>> {
+        Ok(self.0.store.flow_places(id).await?)
+    }
+
     /// A page of flows, newest first.
     pub async fn flows(&self, filter: &FlowFilter) -> Result<Vec<FlowHead>> {
         Ok(self.0.store.flows(filter).await?)

@@ -17,6 +17,7 @@ use crate::postgres::statement::{At, Statement, sql};
 const FLOW: Statement = sql!("select_flow", UUID);
 const FLOWS: Statement = sql!("list_flows", INT2, TEXT, UUID, INT8);
 const STEPS: Statement = sql!("select_flow_steps", UUID);
+const PLACES: Statement = sql!("select_flow_places", UUID);
 const EDGES: Statement = sql!("select_flow_edges", UUID);
 const INPUTS: Statement = sql!("select_inputs", UUID_ARRAY, INT4_ARRAY, INT8);
 const OUTPUTS: Statement = sql!("select_outputs", UUID, INT4, UUID, INT8);
@@ -37,6 +38,12 @@ pub(crate) async fn flow(shared: &Shared, id: FlowId) -> Result<Option<FlowView>
     let rows = shared.db.read(&STEPS, &[&id.0]).await?;
     let steps = rows.iter().map(|row| step(row, &mut after)).collect::<Result<_>>()?;
     Ok(Some(FlowView { head, steps }))
+}
+
+/// The queues and tenants of a flow's jobs.
+pub(crate) async fn places(shared: &Shared, id: FlowId) -> Result<Vec<(String, Option<String>)>> {
+    let rows = shared.db.read(&PLACES, &[&id.0]).await?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 
 /// A page of flows, newest first.

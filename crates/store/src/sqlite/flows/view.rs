@@ -39,6 +39,16 @@ pub(in crate::sqlite) fn flow(conn: &Connection, id: FlowId) -> Result<Option<Fl
     Ok(Some(FlowView { head, steps }))
 }
 
+/// The queues and tenants of a flow's jobs.
+pub(in crate::sqlite) fn places(
+    conn: &Connection,
+    id: FlowId,
+) -> Result<Vec<(String, Option<String>)>> {
+    let mut select = conn.prepare_cached(include_str!("../sql/select_flow_places.sql"))?;
+    let places = select.query_map([id.0.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(places.collect::<rusqlite::Result<_>>()?)
+}
+
 /// A page of flows, newest first.
 pub(in crate::sqlite) fn list(conn: &Connection, filter: &FlowFilter) -> Result<Vec<FlowHead>> {
     let mut select = conn.prepare_cached(include_str!("../sql/list_flows.sql"))?;
