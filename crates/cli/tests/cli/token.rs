@@ -17,10 +17,10 @@ fn life(mill: &Mill) {
     assert!(tidemill_core::Secret::parse(secret).is_some() && !made.stderr.contains(secret));
     made.says("this is the token shop, producer of mail:*").says("good until 20");
     let made = mill.json(&[
-        "token", "create", "bot", "--role", "worker", "--tenant", "acme", "--queue", "a",
+        "token", "create", "bot", "--role", "operator", "--tenant", "acme", "--queue", "a",
         "--queue", "b", "--json",
     ]);
-    assert_eq!((&made["name"], &made["role"]), (&"bot".into(), &"worker".into()));
+    assert_eq!((&made["name"], &made["role"]), (&"bot".into(), &"operator".into()));
     assert_eq!(made["queues"], serde_json::json!(["a", "b"]));
     let (bot, id) = (made["secret"].as_str().unwrap(), made["id"].as_str().unwrap());
 
@@ -72,6 +72,8 @@ fn refusals(mill: &Mill) {
         (vec!["x", "--role", "viewer", "--expires", "0s"], 2, "credential_invalid"),
         (vec!["x", "--role", "viewer", "--expires", "9999w"], 2, "credential_invalid"),
         (vec!["x", "--role", "admin", "--queue", "mail"], 2, "credential_invalid"),
+        (vec!["x", "--role", "worker", "--tenant", "acme"], 2, "jobs of all tenants"),
+        (vec!["x", "--role", "viewer", "--queue", "a*b"], 2, "a star stands at the end alone"),
         (vec!["x", "--role", "viewer", "--queue", ""], 2, "name_empty"),
         (vec!["x", "--role", "viewer", "--tenant", ""], 2, "name_empty"),
         ([&["x", "--role", "viewer"], &many[..]].concat(), 2, "credential_invalid"),
