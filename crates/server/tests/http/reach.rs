@@ -81,7 +81,12 @@ async fn a_job_that_holds_a_unique_key_is_changed_by_nobody_who_does_not_reach_i
         }
     }
     // Its own are replaced, from queue to queue.
-    let own = |queue: &str| json!({ "kind": "echo", "queue": queue, "unique_key": "own", "delay": "1h", "on_duplicate": "replace" });
+    let own = |queue: &str| {
+        let mut wish =
+            json!({ "kind": "echo", "queue": queue, "unique_key": "own", "delay": "1h" });
+        wish["on_duplicate"] = json!("replace");
+        wish
+    };
     let first = kit.ask(&some, Method::POST, "/v1/jobs", own("mine")).await.is(201);
     let second = kit.ask(&some, Method::POST, "/v1/jobs", own("our:own")).await.is(201);
     assert_eq!(second.body, json!({ "answer": "replaced", "id": first.body["id"] }));

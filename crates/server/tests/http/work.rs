@@ -402,9 +402,9 @@ async fn a_worker_is_of_the_credential_that_has_registered_it(kit: Kit) {
         let told = at.ask(&bob, Method::DELETE, &path, json!({})).await;
         told.refused(403, "worker_refused", &worker);
     }
-    let view =
-        kit.ask(&ada, Method::GET, &format!("/v1/jobs/{}", job.as_str().unwrap()), json!(null));
-    assert_eq!(view.await.is(200).body["state"], "running", "it is still hers");
+    let view = format!("/v1/jobs/{}", job.as_str().unwrap());
+    let view = kit.ask(&ada, Method::GET, &view, json!(null)).await.is(200).body;
+    assert_eq!(view["state"], "running", "it is still hers");
     // One that works beside the server, in a process that has the store, is nobody's.
     let beside = tidemill::WorkerId::new();
     let told = kit.ask(&bob, Method::DELETE, &format!("/v1/workers/{beside}"), json!({})).await;
