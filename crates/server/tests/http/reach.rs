@@ -134,7 +134,7 @@ async fn what_follows_a_job_changes_nothing_out_of_reach(kit: Kit) {
     let kit = kit.closed().await;
     let worker = kit.credential("worker", of(Role::Worker, &["mine"])).await;
     let id = held(&kit).await;
-    let card = json!({ "queues": ["mine"], "kinds": ["echo"], "slots": 1 });
+    let card = json!({ "name": "w", "queues": ["mine"], "kinds": ["echo"], "slots": 1 });
     let me = id_of(&kit.ask(&worker, Method::POST, "/v1/workers", card).await.is(201));
     for (number, policy) in ["replace", "debounce", "run_once_more"].into_iter().enumerate() {
         let wish = json!({ "kind": "echo", "queue": "mine" });
