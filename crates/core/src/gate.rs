@@ -335,6 +335,16 @@ impl QueueLimit {
         }
     }
 
+    /// Whether it counts how many run at once, and workers that together may hold so many jobs cannot exceed it.
+    pub fn is_out_of_reach(&self, reach: u64) -> bool {
+        self.concurrency.is_some_and(|most| u64::from(most) >= reach)
+    }
+
+    /// Whether it asks nothing of anybody as long as it is out of reach: its gates have nothing else to remember.
+    pub fn only_counts(&self) -> bool {
+        self.concurrency.is_some() && self.rate.is_none() && self.breaker.is_none() && !self.hold
+    }
+
     /// How far ahead its gates may remember anything.
     pub fn horizon(&self) -> Horizon {
         let burst = |rate: Rate| Duration::from_micros(rate.every_us() * u64::from(rate.burst));
@@ -473,6 +483,22 @@ mod tests {
         let retry = per(Counts::Retry { percent: 20 });
         assert_eq!(retry.gate_of("charge", "", "", false), None);
         assert_eq!(retry.gate_of("charge", "", "", true), Some("*/stripe".into()));
+    }
+
+    #[test]
+    fn a_limit_is_out_of_reach_of_workers_that_hold_no_more() {
+        for (most, reach, expected) in
+            [(Some(20), 20, true), (Some(20), 21, false), (Some(1), 0, true), (None, 0, false)]
+        {
+            let limit = QueueLimit { concurrency: most, ..limit() };
+            assert_eq!(limit.is_out_of_reach(reach), expected, "{most:?} at {reach}");
+            assert_eq!(limit.only_counts(), most.is_some());
+            let rate = Some(Rate { jobs: 1, per_ms: 1, burst: 1 });
+            assert!(!QueueLimit { rate, ..limit.clone() }.only_counts());
+            let breaker = Some(Breaker::default());
+            assert!(!QueueLimit { breaker, ..limit.clone() }.only_counts());
+            assert!(!QueueLimit { hold: true, ..limit }.only_counts());
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The rules of queues: data, set for a queue or for all whose names match a pattern.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -198,10 +198,41 @@ impl RuleBook {
 
     /// Whether any rule limits how many run at once.
     pub fn counts(&self) -> bool {
-        let counts = |rules: &QueueRules| {
-            rules.concurrency.is_some() || rules.limits.values().any(|l| l.concurrency.is_some())
+        self.mosts().next().is_some()
+    }
+
+    /// Whether workers that together may hold so many jobs could exceed any limit on how many run at once.
+    pub fn is_within(&self, reach: u64) -> bool {
+        self.mosts().any(|most| most < reach)
+    }
+
+    /// Whether they could exceed one that they could not when they might hold fewer.
+    pub fn comes_within(&self, before: u64, reach: u64) -> bool {
+        self.mosts().any(|most| (before..reach).contains(&most))
+    }
+
+    /// The limits, by the names of their gates without tenant or key, that these gates are of and that workers which
+    /// together may hold so many jobs cannot exceed.
+    pub fn out_of_reach(&self, gates: &[String], reach: u64) -> Vec<String> {
+        // A name without its tenant or key means all gates of a limit: nobody is inside of that.
+        let named = gates.iter().filter(|gate| !gate.ends_with(gate::PART));
+        let bases: BTreeSet<&str> =
+            named.filter_map(|gate| gate.split(gate::PART).next()).collect();
+        let is_wide = |base: &str| {
+            let (rule, _) = gate::parts(base);
+            let limits = self.limits(rule);
+            limits.iter().any(|limit| limit.gate == base && limit.is_out_of_reach(reach))
         };
-        self.rules.values().any(counts)
+        bases.into_iter().filter(|base| is_wide(base)).map(str::to_owned).collect()
+    }
+
+    /// How many each limit lets run at once.
+    fn mosts(&self) -> impl Iterator<Item = u64> {
+        let of = |rules: &'_ QueueRules| {
+            let named = rules.limits.values().map(|limit| limit.concurrency);
+            named.chain([rules.concurrency]).flatten().map(u64::from).collect::<Vec<_>>()
+        };
+        self.rules.values().flat_map(of)
     }
 
     /// Whether any rule limits anything.

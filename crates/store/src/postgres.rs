@@ -37,6 +37,7 @@ mod notify;
 mod plans;
 mod query;
 mod queues;
+mod reach;
 mod record;
 mod rescue;
 mod runs;

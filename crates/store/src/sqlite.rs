@@ -38,6 +38,7 @@ mod open;
 mod plans;
 mod query;
 mod queues;
+mod reach;
 mod readers;
 mod ready;
 mod rescue;
@@ -423,7 +424,7 @@ impl Store for Sqlite {
 
     async fn gates(&self, names: &[String]) -> Result<Vec<GateView>> {
         let names = names.to_vec();
-        self.read(move |conn| names.iter().map(|name| gates::view(conn, name)).collect()).await
+        self.read(move |conn| gates::views(conn, &names)).await
     }
 
     async fn held_of(&self, queue: &str, gates: &[String]) -> Result<Vec<u64>> {

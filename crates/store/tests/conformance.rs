@@ -37,6 +37,7 @@ mod conformance {
     mod limits_change;
     mod limits_memory;
     mod limits_race;
+    mod limits_reach;
     mod limits_shared;
     mod limits_turns;
     mod mailbox;

@@ -22,6 +22,7 @@ use crate::postgres::doors;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::leases::Stray;
 use crate::postgres::marks::{Found, Plan};
+use crate::postgres::reach;
 use crate::postgres::statement::{At, Statement, sql};
 use crate::request::{Claim, ClaimRequest, ClaimedJob, Lane};
 
@@ -45,7 +46,6 @@ const CLAIM: Statement = sql!(
     INT8,
 );
 
-const RAISE: Statement = sql!("raise_reach", UUID, INT4);
 const BODIES: Statement = sql!("select_bodies", UUID_ARRAY);
 
 /// How often one claim looks again because others held what is due.
@@ -115,7 +115,7 @@ async fn look(shared: &Arc<Shared>, ask: &ClaimRequest, plan: &mut Plan) -> Resu
                     return Err(Error::RulesOutdated);
                 }
                 if let Some(beyond) = rows.first().and_then(|head| head.get::<_, Option<i32>>(26)) {
-                    shared.db.write(&RAISE, &[&ask.worker.0, &beyond]).await?;
+                    reach::raise(&shared.db, ask.worker, beyond).await?;
                     continue;
                 }
                 if let Some(stops) = rows.first().and_then(|head| head.get(23)) {

@@ -21,8 +21,8 @@ use crate::error::Error;
 use crate::postgres::Shared;
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
-use crate::postgres::queues;
 use crate::postgres::statement::{At, Param, Statement, sql};
+use crate::postgres::{queues, stowaways};
 use crate::request::SettleItem;
 use crate::wake::Hint;
 
@@ -45,7 +45,7 @@ const MEND: Statement =
 const TURN: Statement = sql!("take_turn", TEXT_ARRAY);
 const SPLIT: Statement = sql!("select_split_limits");
 const FORGET: Statement = sql!("forget_gates", TIMESTAMPTZ, TEXT, INT8);
-const VIEWS: Statement = sql!("select_gates", TEXT_ARRAY);
+const VIEWS: Statement = sql!("select_gates", TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT8_ARRAY);
 const HELD_OF: Statement = sql!("count_held_of", TEXT_ARRAY, TEXT);
 const LOOK_BACK: Statement = sql!("look_back", TIMESTAMPTZ, TEXT, TEXT_ARRAY);
 const UNSTICK: Statement = sql!("unstick_gates", TIMESTAMPTZ, TEXT_ARRAY, INT4_ARRAY);
@@ -303,7 +303,10 @@ pub(crate) async fn views(db: &Db, names: &[String]) -> Result<Vec<GateView>, Er
             held: row.get::<_, i64>(7) as u64,
         }
     };
-    Ok(db.read(&VIEWS, &[&names]).await?.iter().map(view).collect())
+    let (wide, inside) = stowaways::uncounted(db, names).await?;
+    let gates: Vec<&str> = inside.iter().map(|one| one.gate.as_str()).collect();
+    let tokens: Vec<i64> = inside.iter().map(|one| one.token.0).collect();
+    Ok(db.read(&VIEWS, &[&names, &wide, &gates, &tokens]).await?.iter().map(view).collect())
 }
 
 /// How many jobs of a queue are held at each of these gates.

@@ -11,7 +11,7 @@ use crate::over::Over;
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Param, Statement, sql};
-use crate::postgres::{Shared, doors, held, stowaways, workers};
+use crate::postgres::{Shared, doors, held, reach, stowaways, workers};
 use crate::view::{QueueRules, QueueView, WorkerView};
 use crate::wake::Hint;
 
@@ -104,6 +104,11 @@ pub(crate) async fn rules(db: &Db) -> Result<RuleBook> {
     book(&db.read(&RULES, &[]).await?)
 }
 
+/// The same, in a transaction.
+pub(crate) async fn book_of(conn: &Conn<'_>) -> Result<RuleBook, Fault> {
+    book(&conn.query(&RULES, &[]).await?).map_err(Fault::Refused)
+}
+
 fn book(rows: &[Row]) -> Result<RuleBook> {
     let edition = rows.first().map(|row| Edition(row.get::<_, i64>(0) as u64));
     let rule = |row: &Row| {
@@ -160,7 +165,7 @@ async fn change(
     over: Over,
 ) -> Result<bool, Fault> {
     conn.query(&LOCK, &[]).await?;
-    let before = book(&conn.query(&RULES, &[]).await?).map_err(Fault::Refused)?;
+    let before = book_of(conn).await?;
     let is_set = match rules {
         Some(rules) => upsert(conn, name, rules, over).await?,
         None if over.is(before.set_for(name)) => {
@@ -170,8 +175,9 @@ async fn change(
     };
     if is_set {
         conn.query(&NEXT, &[]).await?;
-        let book = book(&conn.query(&RULES, &[]).await?).map_err(Fault::Refused)?;
-        stowaways::find(conn, db.manual_now(), &book).await?;
+        let book = book_of(conn).await?;
+        let reach = reach::cover(conn, &book).await?;
+        stowaways::find(conn, db.manual_now(), &book, reach).await?;
         // What nobody heeded before is not heeded now.
         for book in [&before, &book] {
             doors::mend(conn, db.manual_now(), book, name).await?;

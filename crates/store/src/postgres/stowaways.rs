@@ -1,11 +1,11 @@
-//! Who runs inside of gates that it did not go through: what ran already when a limit was set.
+//! Who runs inside of gates that it did not go through: what ran already when a limit began to count.
 //!
-//! A change of rules writes them down, in its own transaction, while no claim is under way; they count as long as
-//! their lease has them. Their attempts name no such gate when they end, so nobody is told: claims look now and then,
+//! A change of rules writes them down, in its own transaction, while no claim is under way, and so does whoever brings a
+//! limit within the reach of workers (`reach.rs`); they count as long as their lease has them. Their attempts name no such gate when they end, so nobody is told: claims look now and then,
 //! as long as there are any (`tidemill.next_look`).
 
 use tidemill_core::queue::RuleBook;
-use tidemill_core::stowaway::{Running, inside};
+use tidemill_core::stowaway::{Inside, Running, inside};
 use tidemill_core::{JobId, Token};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::Fault;
 use crate::postgres::statement::{At, Statement, sql};
+use crate::postgres::{queues, reach};
 
 const CLEAR: Statement = sql!("clear_stowaways");
 const RUNNING: Statement = sql!("select_attributes");
@@ -29,14 +30,21 @@ const INSERT: Statement = sql!(
 );
 const SWEEP: Statement = sql!("sweep_stowaways");
 
-/// Finds who runs inside of gates by these rules, which are new, and went through none of them. No claim is under way.
-pub(crate) async fn find(conn: &Conn<'_>, now: Option<At>, book: &RuleBook) -> Result<(), Fault> {
+/// Finds who runs inside of gates by these rules and went through none of them, as far as workers that may hold so many
+/// jobs could exceed their limits. No claim is under way.
+pub(crate) async fn find(
+    conn: &Conn<'_>,
+    now: Option<At>,
+    book: &RuleBook,
+    reach: u64,
+) -> Result<(), Fault> {
     let held = conn.query(&CLEAR, &[]).await?;
     let held_bases: Vec<&str> = held.iter().map(|row| row.get(0)).collect();
     let held_gates: Vec<&str> = held.iter().map(|row| row.get(1)).collect();
-    let all = if book.counts() {
+    let all = if book.is_within(reach) {
         let rows = conn.query(&RUNNING, &[]).await?;
-        inside(book, &rows.iter().map(running).collect::<Vec<_>>())
+        let running = rows.iter().map(running).collect::<Vec<_>>();
+        inside(book, &running, |limit| !limit.is_out_of_reach(reach))
     } else {
         Vec::new()
     };
@@ -60,6 +68,21 @@ fn running(row: &Row) -> Running {
         tenant: row.get(4),
         key: row.get(5),
     }
+}
+
+/// Who runs inside of these gates whose limits are out of reach, with a permit or without: they are not written down. Also
+/// answers these limits.
+pub(crate) async fn uncounted(db: &Db, names: &[String]) -> Result<(Vec<String>, Vec<Inside>)> {
+    let (book, reach) = (queues::rules(db).await?, reach::read(db).await?);
+    let wide = book.out_of_reach(names, reach);
+    if wide.is_empty() {
+        return Ok((wide, Vec::new()));
+    }
+    let rows = db.read(&RUNNING, &[]).await?;
+    let running = rows.iter().map(running).collect::<Vec<_>>();
+    let mut all = inside(&book, &running, |limit| wide.contains(&limit.gate));
+    all.retain(|one| names.contains(&one.gate));
+    Ok((wide, all))
 }
 
 /// Forgets those whose attempts have ended.

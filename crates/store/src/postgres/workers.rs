@@ -16,12 +16,12 @@ use crate::postgres::batch::delay_us;
 use crate::postgres::connect::{Db, unnamed};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Param, Statement, sql};
-use crate::postgres::{Shared, rescue};
+use crate::postgres::{Shared, reach, rescue};
 use crate::request::{Beat, WorkerCard};
 use crate::view::WorkerView;
 
 const REGISTER: Statement =
-    sql!("insert_worker", TIMESTAMPTZ, UUID, TEXT, TEXT_ARRAY, TEXT_ARRAY, INT4, INT8, TEXT);
+    sql!("insert_worker", TIMESTAMPTZ, UUID, TEXT, TEXT_ARRAY, TEXT_ARRAY, INT4, INT8, TEXT, BOOL);
 const BEAT: Statement = sql!("update_beat", TIMESTAMPTZ, UUID);
 const LIST: Statement = sql!("select_workers");
 const LEASE_CLOSE: Statement = sql!("delete_lease", INT8_ARRAY);
@@ -47,21 +47,23 @@ impl Reserved {
     }
 }
 
-/// Announces a worker.
+/// Announces a worker. Where limits count, no claim is under way meanwhile.
 pub(crate) async fn register(db: &Db, card: WorkerCard) -> Result<()> {
     let slots = i32::try_from(card.slots).unwrap_or(i32::MAX);
     let (now, lease_us) = (db.manual_now(), card.lease_ttl.map(delay_us));
     let WorkerCard { id, name, queues, kinds, .. } = &card;
     let slots_of = serde_json::json!(card.slots_of).to_string();
-    let params: [Param<'_>; 8] = [&now, &id.0, name, queues, kinds, &slots, &lease_us, &slots_of];
+    let params = |alone| -> [Param<'_>; 9] {
+        [&now, &id.0, name, queues, kinds, &slots, &lease_us, &slots_of, alone]
+    };
     let mut tries = Tries::resend();
-    loop {
-        let written = db.query(&REGISTER, &params).await;
-        match written {
-            Ok(_) => return Ok(()),
+    let is_written = loop {
+        match db.query(&REGISTER, &params(&false)).await {
+            Ok(rows) => break rows.first().is_some_and(|row| row.get(0)),
             Err(fault) => tries.again(fault).await?,
         }
-    }
+    };
+    if is_written { Ok(()) } else { reach::grow(db, &REGISTER, &params(&true)).await }
 }
 
 /// Says that a worker lives.

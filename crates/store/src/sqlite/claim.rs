@@ -18,7 +18,7 @@ use crate::sqlite::held::Turns;
 use crate::sqlite::lease::{Held, Lease};
 use crate::sqlite::rows::{Body, job_id, time};
 use crate::sqlite::writer::Turn;
-use crate::sqlite::{tenants, workers};
+use crate::sqlite::{reach, tenants, workers};
 
 /// How many one claim may hold at gates; whoever asks again goes on.
 const HELD_MAX: usize = 5000;
@@ -41,7 +41,7 @@ pub(super) fn claim(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Claim> {
     if ask.edition.is_some_and(|own| own != edition) {
         return Err(Error::RulesOutdated);
     }
-    let mut doors = Doors::new(&ask.limits, now);
+    let mut doors = Doors::new(&ask.limits, reach(turn, ask)?, now);
     if !ask.limits.is_empty() {
         doors.let_through(conn, &turns(turn, ask))?;
     }
@@ -61,6 +61,16 @@ pub(super) fn claim(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Claim> {
     }
     claim.seen = Some(Seen { brought: turn.brought, next_due: claim.next_due });
     Ok(claim)
+}
+
+/// How many jobs all workers together may hold, this one what it asks for: a limit on as many counts nobody. Where nothing
+/// counts that is not asked; nor of a wish that follows no rules, because nobody looks for stowaways of its limits.
+fn reach(turn: &Turn<'_>, ask: &ClaimRequest) -> Result<u64> {
+    let counts = ask.limits.iter().any(|limit| limit.concurrency.is_some());
+    match ask.edition.filter(|_| counts) {
+        Some(_) => reach::extend(turn, ask.worker, ask.jobs_max),
+        None => Ok(u64::MAX),
+    }
 }
 
 /// How lanes take turns at gates.

@@ -55,6 +55,8 @@ struct Door<'a> {
 /// The gates of one claim.
 pub(super) struct Doors<'a> {
     limits: &'a [QueueLimit],
+    /// How many jobs all workers together may hold.
+    reach: u64,
     now: i64,
     all: Vec<Door<'a>>,
     /// Where each is, by name.
@@ -70,10 +72,10 @@ pub(super) struct Doors<'a> {
 }
 
 impl<'a> Doors<'a> {
-    pub fn new(limits: &'a [QueueLimit], now: i64) -> Self {
+    pub fn new(limits: &'a [QueueLimit], reach: u64, now: i64) -> Self {
         let (all, seen, of_all) = (Vec::new(), HashMap::new(), vec![None; limits.len()]);
         let (blank, has_stowaways, retries_are_free) = (Vec::new(), false, false);
-        Self { limits, now, all, seen, of_all, blank, has_stowaways, retries_are_free }
+        Self { limits, reach, now, all, seen, of_all, blank, has_stowaways, retries_are_free }
     }
 
     /// Whether a queue has limits at all.
@@ -81,9 +83,17 @@ impl<'a> Doors<'a> {
         self.limits.iter().any(|limit| limit.queue == queue)
     }
 
-    /// The limits of a queue, by number.
+    /// Whether a limit counts nobody, and does nothing else.
+    fn is_idle(&self, limit: &QueueLimit) -> bool {
+        limit.only_counts() && limit.is_out_of_reach(self.reach)
+    }
+
+    /// The limits of a queue that are judged, by number.
     pub fn limits_of(&self, queue: &str) -> Vec<usize> {
-        let is_of = |number: &usize| self.limits[*number].queue == queue;
+        let is_of = |number: &usize| {
+            let limit = &self.limits[*number];
+            limit.queue == queue && !self.is_idle(limit)
+        };
         (0..self.limits.len()).filter(is_of).collect()
     }
 
@@ -163,11 +173,14 @@ impl<'a> Doors<'a> {
             base if self.blank.contains(&base) => Gate::named(name),
             _ => Gate::load(conn, name)?,
         };
-        let mut room = room(conn, limit, &gate, self.now)?;
+        let is_idle = self.is_idle(limit);
+        let mut room = if is_idle { i64::MAX } else { room(conn, limit, &gate, self.now)? };
         let mut is_stowed = false;
         if let Some(most) = limit.concurrency.filter(|_| self.has_stowaways) {
-            let free = i64::from(most) - inside(conn, name)?;
-            room = room.min(free - stowaways::count(conn, &limit.gate, name, most)?);
+            if !is_idle {
+                let free = i64::from(most) - inside(conn, name)?;
+                room = room.min(free - stowaways::count(conn, &limit.gate, name, most)?);
+            }
             is_stowed = name == limit.gate && stowaways::are_at(conn, name)?;
         }
         let (at, name) = (self.all.len(), Arc::<str>::from(name));

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use tidemill_core::gate::{GateView, Horizon, PART};
-use tidemill_core::{Breaker, QueueLimit, RuleBook, Token};
+use tidemill_core::{Breaker, QueueLimit, RuleBook, Token, WorkerId};
 
 use crate::error::Result;
 use crate::request::SettleItem;
 use crate::sqlite::rows::{count, time, worker_id};
+use crate::sqlite::stowaways::Uncounted;
 use crate::sqlite::writer::Turn;
 use crate::sqlite::{held, queues};
 
@@ -343,15 +344,26 @@ pub(super) fn held_of(conn: &Connection, queue: &str, gates: &[String]) -> Resul
         .collect()
 }
 
+/// What is known of these gates.
+pub(super) fn views(conn: &Connection, names: &[String]) -> Result<Vec<GateView>> {
+    let uncounted = Uncounted::of(conn, names)?;
+    names.iter().map(|name| view(conn, name, &uncounted)).collect()
+}
+
 /// What is known of a gate: what it remembers, who is inside, by worker, and how many are held there.
-pub(super) fn view(conn: &Connection, name: &str) -> Result<GateView> {
+fn view(conn: &Connection, name: &str, uncounted: &Uncounted) -> Result<GateView> {
     let gate = Gate::load(conn, name)?;
+    let is_wide = uncounted.wide.iter().any(|wide| wide == base(name));
     let mut select = conn.prepare_cached(include_str!("sql/select_inside.sql"))?;
-    let inside = select
-        .query_map([base(name), name], |row| Ok((worker_id(row, 0)?, count::<i64>(row, 1)?)))?;
+    let asked = params![base(name), name, is_wide];
+    let counted = select.query_map(asked, |row| Ok((worker_id(row, 0)?, count::<i64>(row, 1)?)))?;
+    let mut inside: BTreeMap<WorkerId, u64> = counted.collect::<rusqlite::Result<_>>()?;
+    for (_, worker) in uncounted.inside.iter().filter(|(gate, _)| gate == name) {
+        *inside.entry(*worker).or_default() += 1;
+    }
     let mut held = conn.prepare_cached(include_str!("sql/count_held.sql"))?;
     Ok(GateView {
-        inside: inside.collect::<rusqlite::Result<_>>()?,
+        inside: inside.into_iter().collect(),
         tat: gate.tat.map(time),
         shut_until: gate.closed_until().map(time),
         is_broken: gate.probing > 0,

@@ -16,7 +16,7 @@ use crate::sqlite::held::Changed;
 use crate::sqlite::lease::Lease;
 use crate::sqlite::rows::{count, time, time_at, time_opt};
 use crate::sqlite::writer::Turn;
-use crate::sqlite::{gates, stowaways, workers};
+use crate::sqlite::{gates, reach, stowaways, workers};
 use crate::view::{QueueRules, QueueView, Unfinished};
 
 type Queues = BTreeMap<String, QueueView>;
@@ -151,7 +151,8 @@ pub(super) fn set_rules(
     if is_set {
         conn.prepare_cached(include_str!("sql/next_edition.sql"))?.execute([])?;
         let book = self::rules(conn)?;
-        stowaways::find(turn, &book)?;
+        let reach = reach::cover(turn, &book)?;
+        stowaways::find(turn, &book, reach)?;
         let changed = Changed::by(name);
         // What nobody heeded before is not heeded now.
         for book in [&before, &book] {

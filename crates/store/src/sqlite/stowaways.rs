@@ -1,33 +1,36 @@
-//! Who runs inside of gates that it did not go through: what ran already when a limit was set.
+//! Who runs inside of gates that it did not go through: what ran already when a limit began to count.
 //!
-//! A change of rules writes them down, in its own transaction; they count as long as their lease has them. Their
-//! attempts name no such gate when they end, so nobody is told: claims look now and then, as long as there are any.
+//! A change of rules writes them down, in its own transaction, and so does whoever brings a limit within the reach of
+//! workers (`reach.rs`); they count as long as their lease has them. Their attempts name no such gate when they end, so nobody is told: claims look now and then, as long as there are any.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{Connection, OptionalExtension, params};
-use tidemill_core::queue::RuleBook;
 use tidemill_core::stowaway::{Inside, Running, inside};
+use tidemill_core::{QueueLimit, RuleBook, Token, WorkerId};
 
 use crate::error::Result;
 use crate::sqlite::gates::Gate;
 use crate::sqlite::lease::Lease;
 use crate::sqlite::writer::Turn;
+use crate::sqlite::{queues, reach};
 
 /// When to look again at the gates of a limit that has stowaways.
 pub(super) const LOOK_US: i64 = 500_000;
 
-/// Finds who runs inside of gates by these rules, which are new, and went through none of them.
-pub(super) fn find(turn: &Turn<'_>, book: &RuleBook) -> Result<()> {
+/// Finds who runs inside of gates by these rules and went through none of them, as far as workers that may hold so many
+/// jobs could exceed their limits.
+pub(super) fn find(turn: &Turn<'_>, book: &RuleBook, reach: u64) -> Result<()> {
     let conn = turn.conn;
     open_all(turn)?;
     conn.prepare_cached(include_str!("sql/clear_stowaways.sql"))?.execute([])?;
-    if !book.counts() {
+    if !book.is_within(reach) {
         return Ok(());
     }
     let mut insert = conn.prepare_cached(include_str!("sql/insert_stowaways.sql"))?;
     let mut bases = BTreeSet::new();
-    for Inside { base, gate, token, id } in inside(book, &running(conn)?) {
+    let is_counted = |limit: &QueueLimit| !limit.is_out_of_reach(reach);
+    for Inside { base, gate, token, id } in inside(book, &running(conn)?, is_counted) {
         if insert.execute(params![base, gate, token.0, id.0.as_bytes()])? > 0 {
             bases.insert(base);
         }
@@ -67,6 +70,37 @@ fn running(conn: &Connection) -> Result<Vec<Running>> {
         }
     }
     Ok(running)
+}
+
+/// Limits that are out of reach, and who runs inside of their gates without a permit: they are not written down.
+#[derive(Debug, Default)]
+pub(super) struct Uncounted {
+    pub wide: Vec<String>,
+    pub inside: Vec<(String, WorkerId)>,
+}
+
+impl Uncounted {
+    /// As far as these gates are concerned.
+    pub fn of(conn: &Connection, names: &[String]) -> Result<Self> {
+        let wide = queues::rules(conn)?.out_of_reach(names, reach::sum(conn)?);
+        if wide.is_empty() {
+            return Ok(Self::default());
+        }
+        let workers: HashMap<Token, WorkerId> =
+            Lease::all(conn)?.iter().map(|lease| (lease.token, lease.worker)).collect();
+        let mut has_permit = conn.prepare_cached(include_str!("sql/has_permit.sql"))?;
+        let mut uncounted = Vec::new();
+        let is_wide = |limit: &QueueLimit| wide.contains(&limit.gate);
+        for Inside { gate, token, .. } in inside(&queues::rules(conn)?, &running(conn)?, is_wide) {
+            if names.contains(&gate)
+                && !has_permit.exists(params![gate, token.0])?
+                && let Some(worker) = workers.get(&token)
+            {
+                uncounted.push((gate, *worker));
+            }
+        }
+        Ok(Self { wide, inside: uncounted })
+    }
 }
 
 /// Whether there may be any, anywhere: one look for a claim where there are none.

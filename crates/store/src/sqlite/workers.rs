@@ -9,6 +9,7 @@ use tidemill_core::{Edition, WorkerId};
 
 use crate::error::Result;
 use crate::request::{Beat, WorkerCard};
+use crate::sqlite::reach;
 use crate::sqlite::rows::{count, job_id, time_at, worker_id};
 use crate::sqlite::writer::Turn;
 use crate::view::WorkerView;
@@ -30,6 +31,10 @@ pub(super) fn edition_for(conn: &Connection, worker: WorkerId) -> Result<Option<
 }
 
 pub(super) fn register(turn: &Turn<'_>, card: &WorkerCard) -> Result<()> {
+    reach::grow(turn, || insert(turn, card))
+}
+
+fn insert(turn: &Turn<'_>, card: &WorkerCard) -> Result<()> {
     let mut insert = turn.conn.prepare_cached(include_str!("sql/insert_worker.sql"))?;
     insert.execute(params![
         card.id.0.as_bytes(),

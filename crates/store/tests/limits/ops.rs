@@ -92,6 +92,15 @@ pub(super) enum Op {
     Beat {
         place: u8,
     },
+    /// A worker joins.
+    Join {
+        place: u8,
+    },
+    /// One joins while another, of the other process, claims.
+    JoinBeside {
+        place: u8,
+        jobs_max: u8,
+    },
     Deregister {
         place: u8,
     },
@@ -174,7 +183,9 @@ fn op() -> impl Strategy<Value = Op> {
         1 => any::<u16>().prop_map(|pick| Op::RunNow { pick }),
         5 => (0_u16..4000).prop_map(|ms| Op::Advance { ms }),
         3 => (0..PLACES).prop_map(|place| Op::Beat { place }),
-        1 => (0..PLACES).prop_map(|place| Op::Deregister { place }),
+        1 => (0..PLACES).prop_map(|place| Op::Join { place }),
+        2 => (0..PLACES, 1_u8..5).prop_map(|(place, jobs_max)| Op::JoinBeside { place, jobs_max }),
+        2 => (0..PLACES).prop_map(|place| Op::Deregister { place }),
         1 => (0..PLACES).prop_map(|place| Op::Kill { place }),
         2 => Just(Op::Rescue),
     ]
@@ -199,7 +210,7 @@ fn wish() -> impl Strategy<Value = Wish> {
 fn rules() -> impl Strategy<Value = QueueRules> {
     let limits = prop::collection::btree_map("[ab]", limit(), 0..3);
     let hold = prop::option::weighted(0.3, per());
-    let at_once = prop::option::weighted(0.4, 1_u32..4);
+    let at_once = prop::option::weighted(0.4, most());
     (prop::bool::weighted(0.1), at_once, prop::option::weighted(0.25, rate()), hold, limits)
         .prop_map(|(paused, concurrency, rate, hold, limits): (_, _, _, _, BTreeMap<_, _>)| {
             QueueRules { paused, concurrency, rate, hold, limits, ..QueueRules::default() }
@@ -209,9 +220,9 @@ fn rules() -> impl Strategy<Value = QueueRules> {
 fn limit() -> impl Strategy<Value = Limit> {
     let kind = prop::option::weighted(0.4, (0_u8..2).prop_map(|kind| format!("k{kind}")));
     let bounds = prop_oneof![
-        5 => (1_u32..3).prop_map(|most| (Some(most), None, false)),
+        5 => most().prop_map(|most| (Some(most), None, false)),
         2 => rate().prop_map(|rate| (None, Some(rate), false)),
-        2 => (1_u32..3, rate(), any::<bool>()).prop_map(|(most, rate, hold)| (Some(most), Some(rate), hold)),
+        2 => (most(), rate(), any::<bool>()).prop_map(|(most, rate, hold)| (Some(most), Some(rate), hold)),
         1 => Just((None, None, true)),
     ];
     (kind, per(), bounds).prop_map(|(kind, per, (concurrency, rate, hold))| Limit {
@@ -223,6 +234,11 @@ fn limit() -> impl Strategy<Value = Limit> {
         hold,
         breaker: None,
     })
+}
+
+/// Few; or as many as some workers together may hold, and others not.
+fn most() -> impl Strategy<Value = u32> {
+    prop_oneof![3 => 1_u32..3, 2 => 3_u32..14]
 }
 
 fn per() -> impl Strategy<Value = Per> {

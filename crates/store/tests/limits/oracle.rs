@@ -7,6 +7,8 @@ use jiff::Timestamp;
 use tidemill_core::gate::{Horizon, PART, QueueLimit, Rate};
 use tidemill_core::{JobId, NewJob, RuleBook, State, Token, WorkerId};
 
+use super::play::SLOTS_SAID;
+
 /// How long a worker may be silent.
 pub(super) const TTL: Duration = Duration::from_secs(8);
 /// How often a job may lose its worker.
@@ -25,7 +27,7 @@ pub(super) enum Place {
 pub(super) struct Inside {
     /// Those it went through.
     permits: Vec<String>,
-    /// Those whose limit was set, or began to count, while it ran.
+    /// Those whose limit was set, or began to count, while it ran, and those that counted nobody when it started.
     stowed: Vec<String>,
 }
 
@@ -60,7 +62,7 @@ pub(super) struct Oracle {
     starts: BTreeMap<String, Starts>,
     /// Every gate that somebody was inside of.
     pub(super) gates: BTreeSet<String>,
-    /// Those that had stowaways when the rules were set last: their end is told to nobody.
+    /// Those that somebody was inside of without a permit since the rules were set last: his end is told to nobody.
     pub(super) stowed: BTreeSet<String>,
 }
 
@@ -145,13 +147,14 @@ impl Oracle {
         None
     }
 
-    /// A job starts. Answers what is wrong with that.
+    /// A job starts, through these gates. Answers what is wrong with that.
     pub(super) fn start(
         &mut self,
         id: JobId,
         worker: WorkerId,
         token: Token,
         limits: &[QueueLimit],
+        through: &[String],
     ) -> Result<(), String> {
         let job = self.jobs[&id].new.clone();
         if let Some(stop) = self.stop(&job, limits) {
@@ -166,9 +169,20 @@ impl Oracle {
                 self.count_start(gate, rate)?;
             }
         }
-        let counted = gates.into_iter().filter(|(_, limit)| limit.concurrency.is_some());
+        // A gate may be left out that does nothing but count, and could not be exceeded by all workers together.
+        let least = self.beats.len() as u64 * u64::from(2 * SLOTS_SAID);
+        let (is_in, left_out): (Vec<_>, Vec<_>) =
+            gates.into_iter().partition(|(gate, _)| through.contains(gate));
+        for (gate, limit) in &left_out {
+            if !limit.only_counts() || !limit.is_out_of_reach(least) {
+                return Err(format!("{id} went by {gate:?}, which {least} may be inside of"));
+            }
+        }
+        let counted = is_in.into_iter().filter(|(_, limit)| limit.concurrency.is_some());
         let permits = counted.map(|(gate, _)| gate).collect();
-        let inside = Inside { permits, stowed: Vec::new() };
+        let stowed: Vec<_> = left_out.into_iter().map(|(gate, _)| gate).collect();
+        self.stowed.extend(stowed.iter().cloned());
+        let inside = Inside { permits, stowed };
         self.job(id).place = Place::Running { worker, token, called_off: false, inside };
         Ok(())
     }

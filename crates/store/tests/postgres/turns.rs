@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tidemill_core::Breaker;
-use tidemill_core::gate::{Counts, Per, QueueLimit};
+use tidemill_core::gate::{Counts, Per, QueueLimit, Rate};
+use tidemill_core::{Breaker, QueueRules};
 use tidemill_store::ClaimRequest;
 use tidemill_testkit::databases::fresh_postgres_url;
 use tidemill_testkit::eventually::eventually;
@@ -81,19 +81,32 @@ async fn a_claim_whose_bodies_cannot_be_read_is_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn who_counts_waits_for_those_who_could_not_exceed_a_limit_before() {
+async fn who_brings_a_limit_within_reach_waits_for_claims_under_way() {
     let url = fresh_postgres_url();
     let store = store(&url).await;
-    let mine = worker(&store).await;
-    store.enqueue(vec![job()]).await.unwrap();
+    let rules = QueueRules { concurrency: Some(30), ..QueueRules::default() };
+    assert!(store.set_queue("default", Some(rules)).await.unwrap());
     let (mut third, looking) = (connect(&url).await, connect(&url).await);
-    // As a claim does that is under way, and began when all workers together could not exceed the limit.
+    // As a claim does that is under way.
     let claiming = third.transaction().await.unwrap();
-    claiming.execute("select tidemill.go_free('{default/\u{1c}bank}')", &[]).await.unwrap();
-    let (limits, counting) = (one_at_once(None), Arc::clone(&store));
-    let counts =
-        tokio::spawn(async move { counting.claim(ClaimRequest { limits, ..ask(mine, 1) }).await });
+    claiming.execute("select tidemill.lock_rules(true)", &[]).await.unwrap();
+    let joining = Arc::clone(&store);
+    let joined = tokio::spawn(async move { worker(&joining).await });
     waiting(&looking, 1).await;
     claiming.commit().await.unwrap();
-    assert_eq!(counts.await.unwrap().unwrap().jobs.len(), 1);
+    joined.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn where_nothing_counts_who_registers_waits_for_no_claim() {
+    let url = fresh_postgres_url();
+    let store = store(&url).await;
+    let rate = Some(Rate { jobs: 1, per_ms: 1000, burst: 1 });
+    let rules = QueueRules { rate, ..QueueRules::default() };
+    assert!(store.set_queue("default", Some(rules)).await.unwrap());
+    let mut third = connect(&url).await;
+    let claiming = third.transaction().await.unwrap();
+    claiming.execute("select tidemill.lock_rules(true)", &[]).await.unwrap();
+    worker(&store).await;
+    claiming.commit().await.unwrap();
 }

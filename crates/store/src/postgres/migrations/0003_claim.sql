@@ -6,9 +6,10 @@
 --   one: whose row is in other hands stays in line, and is asked for again. So claims of one limit run side by side.
 -- - Gates for all, and limits with a rate, a breaker or a retry budget: claims of one limit take turns (an advisory lock).
 -- Both are held to the end of the transaction. Settles take no turn: they only give back.
--- A limit on more than all workers together may hold (`reach`) cannot be exceeded, and needs neither. Claims that go by
--- this share a lock, and look once more whether it is so when they have it; others wait until those have committed.
--- A worker that asks for more than its reach is told so, and has it raised by a transaction of its own first.
+-- A limit on as many as all workers together may hold (`reach`), or more, cannot be exceeded: it needs neither, and if it
+-- does nothing but count, claims leave it out, and write nothing down. A worker that asks for more than its reach is told
+-- so, and has it raised by a transaction of its own first. Whoever raises it, or registers, has the lock of the rules
+-- alone, as a change of them has, and writes down who runs inside of a limit that can be exceeded from then on.
 --
 -- So that nobody is forgotten, each side looks once more when it has committed: who came out, whether anybody is held
 -- there (`come_out`), and who held somebody, whether there is room by now (`look_back`). One of them sees the other.
@@ -112,39 +113,6 @@ begin
     end if;
 end $$;
 
--- Takes the lock of claims that go by limits which cannot be exceeded; held to the end of the transaction.
-create function tidemill.go_free(bases text[]) returns void language sql as $$
-    select pg_advisory_xact_lock_shared(t.lock) from (
-        select distinct hashtextextended('tidemill free ' || b, 0) as lock from unnest(bases) b order by 1) t
-$$;
-
--- Waits for all claims that took these limits for such; holds nothing.
-create function tidemill.await_free(bases text[]) returns void language plpgsql as $$
-declare
-    base text;
-begin
-    -- One after the other: whoever is waited for may wait for another of them.
-    foreach base in array bases loop
-        begin
-            perform pg_advisory_xact_lock(hashtextextended('tidemill free ' || base, 0));
-            -- Locks go with what is undone.
-            raise exception using errcode = 'TM002', message = 'nobody is there';
-        exception when sqlstate 'TM002' then
-            null;
-        end;
-    end loop;
-end $$;
-
--- How many jobs all workers together may hold. Who is inside of a gate without a permit may be beyond that: then no
--- limit is large enough.
-create function tidemill.all_reach() returns int8 language plpgsql as $$
-begin
-    if exists (select from tidemill.stowaway) then
-        return 9223372036854775807;
-    end if;
-    return (select sum(w.reach) from tidemill.worker w);
-end $$;
-
 -- Keeps the rules as they are to the end of the transaction (`shared`), or all claims out that would follow them.
 create function tidemill.lock_rules(shared boolean) returns void language plpgsql as $$
 begin
@@ -153,6 +121,31 @@ begin
     else
         perform pg_advisory_xact_lock(hashtextextended('tidemill rules', 0));
     end if;
+end $$;
+
+-- Announces a worker; announced again it beats, and says of itself what it says now. Where a limit counts who runs at once
+-- this does nothing, and says so (`false`), unless the caller has the lock of the rules `alone`.
+create function tidemill.register(
+    at timestamptz, of_id uuid, of_name text, of_queues text[], of_kinds text[], of_slots int4, of_lease_us int8,
+    of_slots_of text, alone boolean
+) returns boolean language plpgsql as $$
+begin
+    if not alone then
+        perform tidemill.lock_rules(true);
+        if exists (
+            select from tidemill.queue q where jsonb_path_exists(q.rules::jsonb, '$.**.concurrency ? (@ != null)')) then
+            return false;
+        end if;
+    end if;
+    insert into tidemill.worker as w (id, name, queues, kinds, slots, reach, slots_of, started_at, beat_at, lease_us)
+    select of_id, of_name, of_queues, of_kinds, of_slots, least(2 * of_slots::int8, 2147483647)::int4, of_slots_of,
+        p.now, p.now, of_lease_us
+    from (select coalesce(register.at, now()) as now) p
+    on conflict (id) do update
+    set name = excluded.name, queues = excluded.queues, kinds = excluded.kinds, slots = excluded.slots,
+        reach = greatest(w.reach, excluded.reach), slots_of = excluded.slots_of, beat_at = excluded.beat_at,
+        lease_us = excluded.lease_us;
+    return true;
 end $$;
 
 -- Which row of `turn` a gate shares with others.
@@ -965,7 +958,8 @@ end $$;
 -- somebody, to look back at); the others are its jobs, without their bodies where others wait for the turn to end.
 -- What a claim that took something from a mark left behind is not told: ask again. One that was made up by another
 -- edition of the rules than the present one (`by_edition`; null: by none) is `outdated`, and takes nothing; so does one
--- of a worker that would hold more than its reach: `beyond` says how many.
+-- of a worker that would hold more than its reach: `beyond` says how many. Only claims by an edition leave out limits that
+-- cannot be exceeded: nobody looks for stowaways of others than those set.
 create function tidemill.claim(
     at timestamptz, asker uuid, ask uuid, queues text[], bands int2[], weights int4[], lows timestamptz[],
     heads boolean, kinds text[], behinds text[], favoured text[], favours int4[], sheaves_max int4, jobs_max int4,
@@ -1002,7 +996,9 @@ declare
     dues timestamptz[];
     passed text[];
     -- Under limits:
-    limits tidemill.limit[];
+    rules tidemill.limit[]; -- all of them; those that are out of reach count nobody
+    limits tidemill.limit[]; -- those that are judged
+    rule tidemill.limit;
     fine tidemill.limit[];
     lease int8;
     counted tidemill.limit[];
@@ -1015,9 +1011,8 @@ declare
     rounds int4;
     over int4 := 0;
     before int4;
-    all_reach int8;
+    all_reach int8 := 9223372036854775807;
     own_reach int4;
-    free text[];
     is_news boolean := false;
     bound int4[] := '{}';
     full_lanes int4[] := '{}'; -- those of them whose room was all taken
@@ -1042,41 +1037,40 @@ begin
         return;
     end if;
     if under is not null then
-        limits := array(select l from json_populate_recordset(null::tidemill.limit, under) l);
-        are_retries_paid := exists (select from unnest(limits) l where l.per = 3);
-        -- One after the other: what a worker holds is seen by its next claim.
-        perform pg_advisory_xact_lock(hashtextextended('tidemill claims of ' || asker, 0));
-        claim.beyond := jobs_max + (
-            select coalesce(sum(cardinality(l.ids) - cardinality(l.gone)), 0) from tidemill.lease l
-            where l.worker = asker);
-        if claim.beyond > own_reach then
-            return next;
-            return;
-        end if;
-        claim.beyond := null;
-        all_reach := tidemill.all_reach();
-        free := array(select l.gate from unnest(limits) l where l.most >= all_reach);
-        if cardinality(free) > 0 then
-            perform tidemill.go_free(free);
-            all_reach := tidemill.all_reach();
-            if exists (select from unnest(limits) l where l.gate = any (free) and l.most < all_reach) then
-                claim.due := true;
+        rules := array(select l from json_populate_recordset(null::tidemill.limit, under) l);
+        if by_edition is not null and exists (select from unnest(rules) l where l.most is not null) then
+            -- One after the other: what a worker holds is seen by its next claim.
+            perform pg_advisory_xact_lock(hashtextextended('tidemill claims of ' || asker, 0));
+            claim.beyond := jobs_max + (
+                select coalesce(sum(cardinality(l.ids) - cardinality(l.gone)), 0) from tidemill.lease l
+                where l.worker = asker);
+            if claim.beyond > own_reach then
                 return next;
                 return;
             end if;
+            claim.beyond := null;
+            all_reach := (select sum(w.reach) from tidemill.worker w);
         end if;
-        perform tidemill.await_free(array(select l.gate from unnest(limits) l where l.most < all_reach))
-        where exists (select from unnest(limits) l where l.most < all_reach);
+        for place in 1..cardinality(rules) loop
+            rule := rules[place];
+            if rule.most >= all_reach and coalesce(rule.every_us, rule.probe_us) is null and not rule.holds then
+                rule.most := null;
+                rules[place] := rule;
+            else
+                limits := limits || rule;
+            end if;
+        end loop;
+        are_retries_paid := exists (select from unnest(limits) l where l.per = 3);
         counted := array(select l from unnest(limits) l where l.per in (1, 2) and l.most < all_reach);
         turns := array(
             select l.gate from unnest(limits) l
             where l.per not in (1, 2) and l.most < all_reach
                 or coalesce(l.every_us, l.probe_us, l.percent) is not null);
         perform tidemill.take_turn(turns, false);
-        perform tidemill.let_through(claim.present, limits, queues, bands, weights, behinds);
+        perform tidemill.let_through(claim.present, rules, queues, bands, weights, behinds);
     end if;
     loop
-        if limits is not null then
+        if rules is not null then
             lows := tidemill.lower(queues, bands, lows);
         end if;
         select coalesce(array_agg(d.lane), '{}'), array_agg(d.crowded) into claim.lanes, crowded
@@ -1259,18 +1253,18 @@ begin
                 order by r.run_at limit 1)
             ) n);
     end if;
-    if limits is not null then
+    if rules is not null then
         claim.due := claim.due or is_news;
         if exists (select from tidemill.gate g where g.opens_at <= claim.present
-            and g.base = any (array(select l.gate from unnest(limits) l))) then
-            perform tidemill.close_gates(claim.present, limits);
+            and g.base = any (array(select l.gate from unnest(rules) l))) then
+            perform tidemill.close_gates(claim.present, rules);
         end if;
         if missing > 0 then
-            perform tidemill.note_opening(claim.present, limits, array(select l.gate from unnest(limits) l
+            perform tidemill.note_opening(claim.present, rules, array(select l.gate from unnest(rules) l
                 where l.kind is null and l.per = 0 and l.queue = any (array(select queues[b] from unnest(bound) b))));
             claim.next_due := least(claim.next_due, (
                 select min(g.opens_at) from tidemill.gate g where g.opens_at is not null
-                    and g.base = any (array(select l.gate from unnest(limits) l))));
+                    and g.base = any (array(select l.gate from unnest(rules) l))));
         end if;
     end if;
     if taken is null then

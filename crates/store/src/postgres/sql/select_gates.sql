@@ -1,5 +1,6 @@
 -- What is known of these gates: what they remember, who is inside, by worker, with a permit or without, and how many are held there. A name that
--- ends in chr(31) means all gates of a limit by tenant or key, as to who is held. Those are counted up to 100,000.
+-- ends in chr(31) means all gates of a limit by tenant or key, as to who is held. Those are counted up to 100,000. Limits that are out of
+-- reach ($2) do not write down who has no permit: those who run inside of their gates ($3, by the lease $4) are known to the caller.
 select t.name, g.tat, greatest(g.shut_until, g.pause_until), coalesce(g.probing, 0) > 0, g.credit, i.workers, i.numbers,
     (select least(coalesce(sum(h.number), 0), 100000)::int8 from (
         select cardinality(r.ids) - r.taken as number from tidemill.ready r
@@ -17,6 +18,11 @@ left join tidemill.gate g on g.name = t.name, lateral (
             union all
             select s.token, 1 from tidemill.stowaway s
             where s.base = split_part(t.name, chr(31), 1) and s.gate = t.name and tidemill.is_aboard(s.token, s.id)
+                and s.base <> all ($2::text[])
+            union all
+            select u.token, 1 from unnest($3::text[], $4::int8[]) u(gate, token)
+            where u.gate = t.name
+                and not exists (select from tidemill.permit p where p.gate = u.gate and p.token = u.token)
         ) p join tidemill.lease l on l.token = p.token
         group by l.worker order by l.worker
     ) p

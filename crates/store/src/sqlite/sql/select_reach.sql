@@ -1,0 +1,2 @@
+-- How many jobs all workers together may hold.
+select coalesce(sum(reach), 0) from tidemill_worker
