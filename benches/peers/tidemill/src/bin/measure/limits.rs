@@ -1,12 +1,13 @@
 //! What limits cost: drain rate without one, under one that never binds, and with a thousand jobs of ten for
-//! each of ten thousand keys of which one may run at a time.
+//! each of ten thousand keys of which one may run at a time. A limit that never binds stands twice: one on more than all
+//! workers together may hold, which counts nobody, and one that is counted and never full.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use tidemill::Tidemill;
-use tidemill::core::gate::{Counts, Per, QueueLimit};
+use tidemill::core::QueueRules;
+use tidemill::core::gate::{Limit, Per};
 
 use crate::Res;
 use crate::load::{Hand, QUEUE, job, part};
@@ -19,28 +20,27 @@ const SAMPLES: usize = 5;
 struct Case {
     name: &'static str,
     has_keys: bool,
-    limits: Arc<Vec<QueueLimit>>,
+    limit: Option<Limit>,
 }
 
 fn cases() -> Vec<Case> {
-    let limit = |per, most| QueueLimit {
-        queue: QUEUE.into(),
-        gate: format!("{QUEUE}/{per:?}"),
-        kind: None,
-        counts: Counts::Per(per),
-        concurrency: Some(most),
-        rate: None,
-        hold: false,
-        breaker: None,
-    };
-    let case = |name, has_keys, limits| Case { name, has_keys, limits: Arc::new(limits) };
+    let limit = |per, most| Some(Limit { per, concurrency: Some(most), ..Limit::default() });
+    let case = |name, has_keys, limit| Case { name, has_keys, limit };
     vec![
-        case("no keys, no limit", false, vec![]),
-        case("no keys, a queue limit that never binds", false, vec![limit(Per::All, 1_000_000)]),
-        case("10,000 keys, no limit", true, vec![]),
-        case("10,000 keys, a key limit that never binds", true, vec![limit(Per::Key, 1000)]),
-        case("10,000 keys, one of each at a time", true, vec![limit(Per::Key, 1)]),
+        case("no keys, no limit", false, None),
+        case("no keys, a queue limit that cannot bind", false, limit(Per::All, 1_000_000)),
+        case("10,000 keys, no limit", true, None),
+        case("10,000 keys, a key limit that cannot bind", true, limit(Per::Key, 1_000_000)),
+        case("10,000 keys, a key limit, counted, never full", true, limit(Per::Key, 1000)),
+        case("10,000 keys, one of each at a time", true, limit(Per::Key, 1)),
     ]
+}
+
+async fn set(mill: &Tidemill, limit: Option<Limit>) -> Res<()> {
+    let limits = limit.into_iter().map(|limit| ("measured".to_owned(), limit)).collect();
+    let rules = QueueRules { limits, ..QueueRules::default() };
+    mill.store().set_queue(QUEUE, Some(rules)).await?;
+    Ok(())
 }
 
 /// Measures the cases in turn, round after round: the machine drifts.
@@ -49,14 +49,16 @@ pub async fn measure(mill: &Tidemill) -> Res<()> {
     let mut rates = vec![Vec::new(); cases.len()];
     for _ in 0..SAMPLES {
         for (case, rates) in cases.iter().zip(&mut rates) {
+            set(mill, case.limit.clone()).await?;
             fill(mill, case.has_keys).await?;
-            rates.push(drain(mill, &case.limits).await?);
+            rates.push(drain(mill).await?);
         }
     }
+    set(mill, None).await?;
     for (case, mut rates) in cases.into_iter().zip(rates) {
         rates.sort_by(|(one, ..), (other, ..)| one.total_cmp(other));
         let (rate, p50) = rates[SAMPLES / 2];
-        println!("{:<44} drain {rate:>7.0}/s, claim of 500 p50 {p50:.2} ms", case.name);
+        println!("{:<46} drain {rate:>7.0}/s, claim of 500 p50 {p50:.2} ms", case.name);
     }
     Ok(())
 }
@@ -74,9 +76,9 @@ async fn fill(mill: &Tidemill, has_keys: bool) -> Res<()> {
 }
 
 /// Two claimers, each settling one batch while it claims the next.
-async fn drain(mill: &Tidemill, limits: &Arc<Vec<QueueLimit>>) -> Res<(f64, f64)> {
+async fn drain(mill: &Tidemill) -> Res<(f64, f64)> {
     let (start, taken) = (Instant::now(), AtomicU64::new(0));
-    let (one, two) = tokio::join!(drain_one(mill, limits, &taken), drain_one(mill, limits, &taken));
+    let (one, two) = tokio::join!(drain_one(mill, &taken), drain_one(mill, &taken));
     let secs = start.elapsed().as_secs_f64();
     let mut times = one?;
     times.extend(two?);
@@ -84,12 +86,8 @@ async fn drain(mill: &Tidemill, limits: &Arc<Vec<QueueLimit>>) -> Res<(f64, f64)
     Ok((JOBS as f64 / secs, part(&times, 0.5)))
 }
 
-async fn drain_one(
-    mill: &Tidemill,
-    limits: &Arc<Vec<QueueLimit>>,
-    taken: &AtomicU64,
-) -> Res<Vec<std::time::Duration>> {
-    let hand = Hand::register(mill).await?.under(limits);
+async fn drain_one(mill: &Tidemill, taken: &AtomicU64) -> Res<Vec<std::time::Duration>> {
+    let hand = Hand::register(mill).await?.by_rules().await?;
     let (mut times, mut before) = (Vec::new(), None);
     while taken.load(Ordering::Relaxed) < JOBS {
         let claiming = async {
@@ -112,5 +110,6 @@ async fn drain_one(
     if let Some(claim) = before {
         hand.settle(claim).await?;
     }
+    hand.leave().await?;
     Ok(times)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidemill::core::{Payload, QueueLimit, Settlement};
+use tidemill::core::{Edition, Payload, QueueLimit, Settlement};
 use tidemill::store::request::GateEnd;
 use tidemill::store::{Claim, ClaimRequest, Lane, SettleItem, Share, WorkerCard};
 use tidemill::{Enqueue, Priority, Tidemill, Timestamp, WorkerId};
@@ -36,6 +36,7 @@ pub struct Hand<'a> {
     mill: &'a Tidemill,
     id: WorkerId,
     limits: Arc<Vec<QueueLimit>>,
+    edition: Option<Edition>,
 }
 
 impl<'a> Hand<'a> {
@@ -51,12 +52,24 @@ impl<'a> Hand<'a> {
             lease_ttl: None,
         };
         mill.store().register(card).await?;
-        Ok(Self { mill, id, limits: Arc::default() })
+        Ok(Self { mill, id, limits: Arc::default(), edition: None })
     }
 
     /// Claims under these limits from now on.
     pub fn under(self, limits: &Arc<Vec<QueueLimit>>) -> Self {
         Self { limits: Arc::clone(limits), ..self }
+    }
+
+    /// Claims by the rules that are set now.
+    pub async fn by_rules(self) -> Res<Self> {
+        let book = self.mill.store().queue_rules().await?;
+        let (limits, edition) = (Arc::new(book.limits(QUEUE)), Some(book.edition()));
+        Ok(Self { limits, edition, ..self })
+    }
+
+    pub async fn leave(self) -> Res<()> {
+        self.mill.store().deregister(self.id).await?;
+        Ok(())
     }
 
     pub async fn claim(&self, jobs_max: usize) -> Res<Claim> {
@@ -65,7 +78,7 @@ impl<'a> Hand<'a> {
         let share = Share::default();
         let limits = Arc::clone(&self.limits);
         let worker = self.id;
-        let (edition, kinds, stand) = (None, None, None);
+        let (edition, kinds, stand) = (self.edition, None, None);
         let ask = ClaimRequest { worker, lanes, share, limits, edition, kinds, jobs_max, stand };
         Ok(self.mill.store().claim(ask).await?)
     }
