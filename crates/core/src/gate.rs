@@ -493,10 +493,6 @@ mod tests {
             let limit = QueueLimit { concurrency: most, ..limit() };
             assert_eq!(limit.is_out_of_reach(reach), expected, "{most:?} at {reach}");
             assert_eq!(limit.only_counts(), most.is_some());
-            let rate = Some(Rate { jobs: 1, per_ms: 1, burst: 1 });
-            assert!(!QueueLimit { rate, ..limit.clone() }.only_counts());
-            let breaker = Some(Breaker::default());
-            assert!(!QueueLimit { breaker, ..limit.clone() }.only_counts());
             assert!(!QueueLimit { hold: true, ..limit }.only_counts());
         }
     }

@@ -1,9 +1,8 @@
 //! The SQLite backend: one file, one writer thread, readers beside it.
 //!
-//! Everything that writes goes through `writer`, which commits in groups; everything that only
-//! reads goes to `readers`. Each verb is a file of plain functions over a connection, and this
-//! one only hands them on. All tables are prefixed `tidemill_`, because they live in the user's
-//! own database.
+//! Everything that writes goes through `writer`, which commits in groups; everything that only reads goes to `readers`.
+//! Each verb is a file of plain functions over a connection, and this one only hands them on. All tables are prefixed
+//! `tidemill_`, because they live in the user's own database.
 
 pub mod adapter;
 mod audit;
