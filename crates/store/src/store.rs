@@ -80,7 +80,8 @@ pub trait Store:
     async fn claim(&self, ask: ClaimRequest) -> Result<Claim>;
 
     /// Records attempts that ended, with all their consequences, each only if its token still
-    /// holds. Answers stand in the order of the items. Leases whose last job is settled go away.
+    /// holds. Answers stand in the order of the items. Leases whose last job is settled go away. Nobody
+    /// gives an attempt twice in one call.
     async fn settle(&self, worker: WorkerId, items: Vec<SettleItem>) -> Result<Vec<Settled>>;
 
     /// Announces a worker; from now on it must beat.

@@ -112,7 +112,8 @@ impl Work<'_> {
         Ok(id)
     }
 
-    /// Beats for a worker once `wait` is over, or sooner if a job of it is called off; answers the jobs that are.
+    /// Beats for a worker once `wait` is over, or sooner if a job of it is called off; answers the jobs that are. At
+    /// once if one is already of which this process has not told it.
     ///
     /// With `tokens`, those it has: what was claimed for it a minute before it said so and is under none of them was
     /// lost on its way, and is given back.
@@ -130,17 +131,29 @@ impl Work<'_> {
             Some(tokens) => Some((tokens, store.now().await?)),
             None => None,
         };
-        self.called_off_within(worker, wait, hints).await;
-        let waited = if wait.is_zero() { Duration::ZERO } else { began.elapsed() };
-        let beat = store.beat(worker).await?;
+        let mut waited = Duration::ZERO;
+        let mut cancelled = self.live(worker).await?;
+        // What was called off before is no hint any more.
+        if !wait.is_zero() && !self.0.0.hands.is_news(worker, &cancelled) {
+            self.called_off_within(worker, wait, hints).await;
+            waited = began.elapsed();
+            cancelled = self.live(worker).await?;
+        }
+        self.0.0.hands.told(worker, &cancelled);
+        if let Some((tokens, at)) = said {
+            self.give_back_unheard(worker, tokens, at).await?;
+        }
+        Ok(Beaten { cancelled, waited })
+    }
+
+    /// Says that a worker lives; answers its jobs that are called off.
+    async fn live(&self, worker: WorkerId) -> Result<Vec<JobId>> {
+        let beat = self.0.0.store.beat(worker).await?;
         if beat.lost {
             self.0.0.hands.forget(worker);
             return Err(Error::WorkerLost { id: worker });
         }
-        if let Some((tokens, at)) = said {
-            self.give_back_unheard(worker, tokens, at).await?;
-        }
-        Ok(Beaten { cancelled: beat.cancelled, waited })
+        Ok(beat.cancelled)
     }
 
     /// Signs a worker off; what it still has is ready again, unspent.
@@ -196,9 +209,6 @@ impl Work<'_> {
     }
 
     async fn called_off_within(&self, worker: WorkerId, wait: Duration, mut hints: Receiver<Hint>) {
-        if wait.is_zero() {
-            return;
-        }
         let told = async {
             loop {
                 match hints.recv().await {

@@ -18,9 +18,11 @@ over_both_stores!(
     what_is_not_handed_over_is_given_back,
     what_a_worker_never_heard_of_is_given_back,
     what_was_claimed_while_a_beat_waits_is_kept,
+    what_was_called_off_before_a_beat_is_told_at_once_and_once,
     a_job_that_is_too_late_is_not_given,
     failures_follow_the_policy_of_the_kind_unless_the_job_has_one,
     a_job_that_is_out_of_reach_is_stale,
+    an_attempt_that_is_reported_twice_at_once_is_refused,
     patterns_are_served_beside_a_worker_of_this_process,
 );
 
@@ -213,6 +215,33 @@ async fn what_was_claimed_while_a_beat_waits_is_kept(kit: Kit) {
     mill.close().await;
 }
 
+/// A beat that waits is woken by a hint, and what was called off before it gives none any more.
+async fn what_was_called_off_before_a_beat_is_told_at_once_and_once(kit: Kit) {
+    let mill = kit.open_still().await;
+    let worker = hand(&mill).await;
+    let (first, second) = (enqueue(&mill, job()).await, enqueue(&mill, job()).await);
+    claim(&mill, worker).await;
+    let work = mill.work();
+    mill.cancel(first, "enough").await.unwrap();
+    let long = Duration::from_hours(1);
+    let beaten = tokio::time::timeout(SOON, work.beat(worker, long, None)).await;
+    let beaten = beaten.expect("it does not wait").unwrap();
+    assert_eq!((beaten.cancelled, beaten.waited), (vec![first], Duration::ZERO));
+    let beaten = work.beat(worker, Duration::from_millis(1), None).await.unwrap();
+    assert_eq!(beaten.cancelled, [first], "it is called off as before");
+    assert!(!beaten.waited.is_zero(), "of what it was told it is not told at once");
+    mill.cancel(second, "enough").await.unwrap();
+    let beaten = tokio::time::timeout(SOON, work.beat(worker, long, None)).await;
+    let mut cancelled = beaten.expect("there is more").unwrap().cancelled;
+    cancelled.sort();
+    assert_eq!(cancelled, [first, second]);
+    let twin = kit.open_still().await;
+    let elsewhere = tokio::time::timeout(SOON, twin.work().beat(worker, long, None)).await;
+    assert_eq!(elsewhere.expect("that one has told it nothing").unwrap().cancelled.len(), 2);
+    twin.close().await;
+    mill.close().await;
+}
+
 async fn a_job_that_is_too_late_is_not_given(kit: Kit) {
     let mill = kit.open_still().await;
     let worker = hand(&mill).await;
@@ -253,6 +282,31 @@ async fn a_job_that_is_out_of_reach_is_stale(kit: Kit) {
     let answers = mill.work().settle(worker, vec![report], |job| job.queue != "default").await;
     assert_eq!(answers.unwrap(), [Settled::Stale]);
     assert_eq!(state(&mill, id).await, State::Running);
+    mill.close().await;
+}
+
+async fn an_attempt_that_is_reported_twice_at_once_is_refused(kit: Kit) {
+    let mill = kit.open_still().await;
+    let worker = hand(&mill).await;
+    let (id, other) = (enqueue(&mill, job()).await, enqueue(&mill, job()).await);
+    let (token, _) = claim(&mill, worker).await;
+    let token = token.unwrap();
+    let reports = vec![
+        Report::new(other, token, done("fine")),
+        Report::new(id, token, done("well")),
+        Report::new(id, token, failed(ErrorClass::Permanent)),
+    ];
+    let refused = mill.work().settle(worker, reports.clone(), |_| true).await.unwrap_err();
+    assert_eq!(refused.code(), "work_invalid");
+    assert!(refused.to_string().contains(&id.to_string()), "{refused}");
+    assert_eq!(
+        (state(&mill, id).await, state(&mill, other).await),
+        (State::Running, State::Running)
+    );
+    let old = Report::new(id, Token(token.0 - 1), done("of another claim"));
+    let reports = vec![old, Report::new(id, token, done("well"))];
+    let settled = mill.work().settle(worker, reports, |_| true).await.unwrap();
+    assert_eq!(settled, [Settled::Stale, Settled::Accepted], "each claim is another attempt");
     mill.close().await;
 }
 

@@ -3,7 +3,7 @@
 //! Only so that nobody need be asked again: whatever is forgotten is looked up. Payloads are not kept, unless fields of
 //! them are hidden: what is hidden must be known where a worker says something.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -36,14 +36,16 @@ struct Remembered {
     heard: Instant,
     turns: Turns<Lane>,
     jobs: HashMap<(Token, JobId), ClaimedJob>,
+    /// Jobs of it that are called off, and of which it was told so.
+    told: HashSet<JobId>,
     /// What it takes from. A worker that keeps slots for a queue asks for these and for the others apart.
     wanted: VecDeque<Wanted>,
 }
 
 impl Default for Remembered {
     fn default() -> Self {
-        let (turns, jobs) = (Turns::default(), HashMap::new());
-        Self { heard: Instant::now(), turns, jobs, wanted: VecDeque::new() }
+        let (turns, jobs, told) = (Turns::default(), HashMap::new(), HashSet::new());
+        Self { heard: Instant::now(), turns, jobs, told, wanted: VecDeque::new() }
     }
 }
 
@@ -93,6 +95,8 @@ impl Hands {
         let one = all.entry(worker).or_default();
         lanes.took(claim, &mut one.turns);
         let Some(token) = claim.token else { return };
+        // Called off once more, that is news once more.
+        one.told.retain(|id| claim.jobs.iter().all(|job| job.job.id != *id));
         one.jobs.extend(claim.jobs.iter().map(|job| ((token, job.job.id), self.kept(job))));
     }
 
@@ -112,6 +116,7 @@ impl Hands {
     pub(crate) fn settled(&self, worker: WorkerId, done: impl Iterator<Item = (Token, JobId)>) {
         if let Some(one) = locked(&self.all).get_mut(&worker) {
             for key in done {
+                one.told.remove(&key.1);
                 one.jobs.remove(&key);
             }
         }
@@ -120,6 +125,25 @@ impl Hands {
     /// Whether a worker was given something that it has not settled here.
     pub(crate) fn has_jobs(&self, worker: WorkerId) -> bool {
         locked(&self.all).get(&worker).is_some_and(|one| !one.jobs.is_empty())
+    }
+
+    /// Whether any of these, which are called off, is one of which a worker was not told.
+    pub(crate) fn is_news(&self, worker: WorkerId, cancelled: &[JobId]) -> bool {
+        let all = locked(&self.all);
+        let told = all.get(&worker).map(|one| &one.told);
+        cancelled.iter().any(|id| told.is_none_or(|told| !told.contains(id)))
+    }
+
+    /// Remembers that a worker is told of these.
+    pub(crate) fn told(&self, worker: WorkerId, cancelled: &[JobId]) {
+        let mut all = locked(&self.all);
+        if let Some(one) = all.get_mut(&worker) {
+            one.heard = Instant::now();
+            one.told = cancelled.iter().copied().collect();
+        } else if !cancelled.is_empty() {
+            let told = cancelled.iter().copied().collect();
+            all.insert(worker, Remembered { told, ..Remembered::default() });
+        }
     }
 
     pub(crate) fn forget(&self, worker: WorkerId) {

@@ -1,5 +1,6 @@
 //! Reports of how attempts ended, and what is settled for them.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -98,7 +99,8 @@ impl Report {
 impl Work<'_> {
     /// Settles attempts by what a worker reports, in one transaction; answers in their order. A report whose lease is
     /// lost is answered `Stale` and changes nothing; sent again, one is answered as before. So is one of a job that
-    /// whoever reports does not reach.
+    /// whoever reports does not reach. Two reports of one attempt are refused, and all others with them: which of them
+    /// would count?
     pub async fn settle(
         &self,
         worker: WorkerId,
@@ -109,6 +111,11 @@ impl Work<'_> {
             return Err(
                 Invalid::BatchTooLarge { jobs: reports.len(), jobs_max: REPORTS_MAX }.into()
             );
+        }
+        let mut seen = HashSet::with_capacity(reports.len());
+        if let Some(twice) = reports.iter().find(|report| !seen.insert((report.token, report.id))) {
+            let reason = format!("the job {} is reported twice; an attempt ends once", twice.id);
+            return Err(Invalid::WorkInvalid { reason }.into());
         }
         let (mill, mut answers) = (self.0, vec![Settled::Stale; reports.len()]);
         let held = self.held(worker, &reports).await?;
