@@ -42,6 +42,10 @@ pub struct Passed {
     pub now: Sample,
     /// Until about a minute ago, or as long as is known.
     pub before: Option<Sample>,
+    /// Jobs that came and were dropped until now, to make room for newer ones. They are in neither of the other
+    /// numbers, so what came in can be less than it was, and never this and that together.
+    #[serde(default)]
+    pub dropped: u64,
 }
 
 /// A figure of the database's health.

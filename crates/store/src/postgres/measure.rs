@@ -64,6 +64,7 @@ impl Measured for Postgres {
                 queue: row.get(1),
                 now: Sample { at: row.get::<_, At>(0).0, came: count(2), went: count(3) },
                 before: before.map(|at| Sample { at: at.0, came: count(5), went: count(6) }),
+                dropped: count(7),
             }
         };
         Ok(rows.iter().map(passed).collect())

@@ -60,7 +60,8 @@ fn passed(conn: &Connection, now: i64) -> Result<Vec<Passed>> {
     let rows = select.query_map([now], |row| {
         let (came, went) = (count::<i64>(row, 1)?, count::<i64>(row, 2)?);
         let now = Sample { at: time(now), came, went };
-        Ok(Passed { queue: row.get(0)?, now, before: sample(row, 3)? })
+        let dropped = count::<i64>(row, 6)?;
+        Ok(Passed { queue: row.get(0)?, now, before: sample(row, 3)?, dropped })
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }

@@ -36,7 +36,7 @@ over_both_stores!(
     plain_sql_meets_the_same_bounds,
 );
 
-async fn bound(kit: &Kit, queue: &str, depth_max: u64, overflow: Overflow) {
+pub async fn bound(kit: &Kit, queue: &str, depth_max: u64, overflow: Overflow) {
     let rules = QueueRules { depth_max: Some(depth_max), overflow, ..QueueRules::default() };
     rules.check_for(queue).unwrap();
     assert!(kit.store.set_queue(queue, Some(rules)).await.unwrap());

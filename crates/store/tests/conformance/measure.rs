@@ -1,13 +1,15 @@
 //! What a store says of itself in numbers.
 
-use tidemill_core::NewJob;
 use tidemill_core::flow::FlowState;
+use tidemill_core::{NewJob, OnDead, Options, Overflow};
 
+use super::bounds::bound;
 use super::flows::{start, step};
 use super::kit::{Kit, SECOND, ask, dead, item, job};
 
 over_both_stores!(
     what_came_and_went_is_counted_for_every_queue,
+    what_ever_came_or_went_never_becomes_less,
     the_oldest_of_those_that_run_and_died_are_known,
     flows_are_counted_by_state,
     the_way_to_the_database_is_measured,
@@ -31,6 +33,31 @@ async fn what_came_and_went_is_counted_for_every_queue(kit: &Kit) {
     let passed = kit.store.passed().await.unwrap();
     let before = passed[0].before.expect("a sample was taken");
     assert_eq!((before.came, before.went, passed[0].now.came), (2, 2, 3));
+}
+
+async fn what_ever_came_or_went_never_becomes_less(kit: &Kit) {
+    let ever = async || {
+        let passed = kit.store.passed().await.unwrap().remove(0);
+        (passed.now.came + passed.dropped, passed.now.went + passed.dropped)
+    };
+    bound(kit, "default", 5, Overflow::DropOldest).await;
+    kit.store.enqueue((0..5).map(|_| job("k")).collect()).await.unwrap();
+    assert_eq!(ever().await, (5, 0));
+    kit.clock.advance(SECOND);
+    bound(kit, "default", 2, Overflow::DropOldest).await;
+    kit.put(job("k")).await;
+    assert_eq!(ever().await, (6, 4), "four went to make room under the lower bound");
+    kit.store.depths(&[]).await.unwrap();
+    assert_eq!(ever().await, (6, 4), "also once it is written down");
+    kit.store.set_queue("default", None).await.unwrap();
+    let options = Options { ordered: Some(OnDead::Skip), ..Options::default() };
+    let lined = || NewJob { key: Some("a".into()), options: options.clone(), ..job("k") };
+    let jobs = [lined(), lined()];
+    let behind = jobs[1].id;
+    kit.store.enqueue(jobs.to_vec()).await.unwrap();
+    assert_eq!(ever().await, (8, 4));
+    kit.store.cancel(vec![behind], "no").await.unwrap();
+    assert_eq!(ever().await, (8, 5), "one that waited behind another of its line left");
 }
 
 async fn the_oldest_of_those_that_run_and_died_are_known(kit: &Kit) {

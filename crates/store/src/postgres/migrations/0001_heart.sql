@@ -333,7 +333,12 @@ declare
     following tidemill.line_waiting;
 begin
     perform tidemill.lock_lines_of(ids);
-    delete from tidemill.line_waiting w where w.id = any (ids);
+    -- They count as having come and gone. Only one that comes to the head of its line has not come anew.
+    with gone as (
+        delete from tidemill.line_waiting w where w.id = any (ids) returning w.queue
+    )
+    insert into tidemill.depth_delta (queue, tenant, came, went)
+    select g.queue, '', count(*), count(*) from gone g group by g.queue;
     for line in
         select l.* from (
             select distinct j.queue, j.key

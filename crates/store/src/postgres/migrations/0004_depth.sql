@@ -15,11 +15,13 @@ alter table tidemill.queue
     add column low_water int8;
 create index queue_bounded on tidemill.queue (name) where depth_max is not null;
 
--- Jobs that ever came into a queue and went out of it; `above_since`: when its high watermark was reached.
+-- Jobs that ever came into a queue and went out of it, and those that were dropped, which are in neither number any
+-- more; `above_since`: when its high watermark was reached.
 create table tidemill.depth (
     queue text collate "C" primary key,
     came int8 not null,
     went int8 not null,
+    dropped int8 not null default 0,
     above_since timestamptz
 ) with (fillfactor = 50);
 
@@ -34,7 +36,8 @@ create table tidemill.depth_delta (
     queue text collate "C" not null,
     tenant text collate "C" not null,
     came int8 not null,
-    went int8 not null
+    went int8 not null,
+    dropped int8 not null default 0
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, vacuum_truncate = off);
 
 -- What a queue had counted at a moment, taken when that has changed: for its rates.
@@ -225,8 +228,8 @@ begin
             group by j.flow, j.step;
             perform tidemill.release(keys, victims, present);
             -- Nobody worked them off: it is as if they had not come, or the queue would seem to empty faster than it does.
-            insert into tidemill.depth_delta (queue, tenant, came, went)
-            values (of_queue, '', -cardinality(victims), -cardinality(victims));
+            insert into tidemill.depth_delta (queue, tenant, came, went, dropped)
+            values (of_queue, '', -cardinality(victims), -cardinality(victims), cardinality(victims));
             missing := missing - cardinality(victims);
         end loop;
         exit when missing <= 0;
@@ -290,9 +293,10 @@ begin
         group by d.queue, d.tenant having sum(d.came - d.went) <> 0
         on conflict (queue, tenant) do update set depth = t.depth + excluded.depth
     )
-    insert into tidemill.depth as c (queue, came, went)
-    select d.queue, sum(d.came), sum(d.went) from delta d group by d.queue
-    on conflict (queue) do update set came = c.came + excluded.came, went = c.went + excluded.went;
+    insert into tidemill.depth as c (queue, came, went, dropped)
+    select d.queue, sum(d.came), sum(d.went), sum(d.dropped) from delta d group by d.queue
+    on conflict (queue) do update
+    set came = c.came + excluded.came, went = c.went + excluded.went, dropped = c.dropped + excluded.dropped;
     if not exists (select from tidemill.depth_sample s where s.at > present - interval '10 seconds') then
         perform tidemill.sample_depth(present);
     end if;

@@ -1,11 +1,12 @@
--- What came into every queue and went out of it, exact by one snapshot; and what had about a minute ago.
-select p.now, n.queue, n.came, n.went, s.at, s.came, s.went
+-- What came into every queue and went out of it, exact by one snapshot; what had about a minute ago, and what
+-- was dropped.
+select p.now, n.queue, n.came, n.went, s.at, s.came, s.went, n.dropped
 from (select coalesce($1::timestamptz, now()) as now) p, (
-    select n.queue, sum(n.came)::int8 as came, sum(n.went)::int8 as went
+    select n.queue, sum(n.came)::int8 as came, sum(n.went)::int8 as went, sum(n.dropped)::int8 as dropped
     from (
-        select c.queue, c.came, c.went from tidemill.depth c
+        select c.queue, c.came, c.went, c.dropped from tidemill.depth c
         union all
-        select d.queue, d.came, d.went from tidemill.depth_delta d
+        select d.queue, d.came, d.went, d.dropped from tidemill.depth_delta d
     ) n
     group by n.queue
 ) n

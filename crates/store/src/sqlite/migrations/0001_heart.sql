@@ -634,6 +634,9 @@ end;
 create view tidemill_leave as select null as id, null as now where 0;
 create trigger tidemill_leave_insert instead of insert on tidemill_leave
 begin
+    -- It counts as one that came and went. Only one that comes to the head of its line has not come anew.
+    insert into tidemill_count (queue, tenant, came, went)
+    select queue, '', 1, 1 from tidemill_line_waiting where id = new.id;
     delete from tidemill_line_waiting where id = new.id;
     delete from tidemill_line
     where head = new.id

@@ -14,11 +14,13 @@ alter table tidemill_queue add column low_water integer;
 create index tidemill_queue_bounded on tidemill_queue (name) where depth_max is not null;
 create index tidemill_queue_watched on tidemill_queue (name) where high_water is not null;
 
--- Jobs that ever came into a queue and went out of it; `above_since`: when its high watermark was reached.
+-- Jobs that ever came into a queue and went out of it, and those that were dropped, which are in neither number any
+-- more; `above_since`: when its high watermark was reached.
 create table tidemill_depth (
     queue text not null primary key,
     came integer not null,
     went integer not null,
+    dropped integer not null default 0,
     above_since integer
 ) without rowid;
 create index tidemill_depth_above on tidemill_depth (queue) where above_since is not null;
@@ -197,6 +199,7 @@ begin
     );
     -- Nobody worked them off: it is as if they had not come, or the queue would seem to empty faster than it does.
     insert into tidemill_count (queue, tenant, came, went) select queue, tenant, -1, 0 from tidemill_dropped;
+    update tidemill_depth set dropped = dropped + (select count(*) from tidemill_dropped) where queue = new.queue;
 
     -- Their keys go to those who are kept for afterwards, or are free.
     insert into tidemill_start (id, now)

@@ -84,7 +84,7 @@ metrics! {
     QUEUE_IN = Counter "tidemill_queue_in_total" ["queue"]
         "Jobs that came to wait in a queue, in the whole store; those that came back included.";
     QUEUE_OUT = Counter "tidemill_queue_out_total" ["queue"]
-        "Jobs that left a queue: claimed, cancelled or moved, in the whole store.";
+        "Jobs that left a queue: claimed, cancelled, dropped or moved, in the whole store.";
     QUEUE_PAUSED = Gauge "tidemill_queue_paused" ["queue"]
         "1 while a queue is paused.";
     QUEUE_DEPTH_MAX = Gauge "tidemill_queue_depth_max" ["queue"]

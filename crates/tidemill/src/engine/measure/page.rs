@@ -233,9 +233,10 @@ fn shown(overview: &Overview) -> BTreeMap<&str, Shown> {
     for queue in &overview.queues {
         shown.entry(label(&queue.name)).or_default().add(queue, overview.now);
     }
-    for Passed { queue, now, .. } in &overview.passed {
+    for Passed { queue, now, dropped, .. } in &overview.passed {
         let (came, went) = shown.entry(label(queue)).or_default().passed.get_or_insert((0, 0));
-        (*came, *went) = (*came + now.came, *went + now.went);
+        // What was dropped came and went: counters never go down.
+        (*came, *went) = (*came + now.came + dropped, *went + now.went + dropped);
     }
     shown
 }
