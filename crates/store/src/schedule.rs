@@ -21,7 +21,8 @@ pub struct ScheduleView {
     /// What was set.
     #[serde(flatten)]
     pub definition: Definition,
-    /// Grows with every change; a firing is no change.
+    /// Grows with every change; a firing is no change. It begins with the time (in microseconds), so that no other
+    /// schedule that ever had the name had it.
     pub version: i64,
     /// Whether it rests.
     pub paused: bool,

@@ -42,8 +42,9 @@ pub trait Webhooks {
     /// there already, or has another version or id by now, and nothing was changed.
     async fn set_webhook(&self, kept: &Kept) -> Result<bool>;
 
-    /// Takes a webhook away. Nothing is told to it from the commit on. `false`: there is none of this name.
-    async fn delete_webhook(&self, name: &str) -> Result<bool>;
+    /// Takes a webhook away, if it is this one and has this version. Nothing is told to it from the commit on. `false`:
+    /// it is not there, or not as it was.
+    async fn delete_webhook(&self, id: Uuid, version: u64) -> Result<bool>;
 
     /// Which alerts webhooks were told of, with its version; 0 before it is written first.
     async fn alert_book(&self) -> Result<(u64, Book)>;

@@ -45,6 +45,7 @@ mod engine {
     pub mod saga_worker_kills;
     mod schedule;
     pub mod schedule_kills;
+    mod schedule_passes;
     mod share;
     mod stop;
     mod streams;

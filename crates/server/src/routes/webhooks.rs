@@ -125,8 +125,8 @@ async fn delete(
     caller: Caller,
     Named(name): Named<String>,
 ) -> Answer<StatusCode> {
-    found(&app, &caller, &name).await?;
-    app.mill.webhooks().delete(&name).await?;
+    let may = |known: &Webhook| check_reach(&caller, &name, known);
+    app.mill.webhooks().delete_if(&name, may).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -152,9 +152,9 @@ async fn rotate(
     if overlap_s > OVERLAP_MAX_S {
         return Err(Refusal::request(format!("an overlap has {OVERLAP_MAX_S} seconds at most")));
     }
-    found(&app, &caller, &name).await?;
-    let overlap = Duration::from_secs(overlap_s);
-    let (webhook, secret) = app.mill.webhooks().rotate(&name, overlap).await?;
+    let (overlap, may) =
+        (Duration::from_secs(overlap_s), |known: &Webhook| check_reach(&caller, &name, known));
+    let (webhook, secret) = app.mill.webhooks().rotate_if(&name, overlap, may).await?;
     Ok(Json(Made { webhook, secret: Some(secret.reveal().to_owned()) }))
 }
 

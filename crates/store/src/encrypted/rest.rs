@@ -86,7 +86,7 @@ passed_on! {
     Webhooks {}
     async fn webhooks(&self) -> Result<Vec<Kept>>;
     async fn set_webhook(&self, kept: &Kept) -> Result<bool>;
-    async fn delete_webhook(&self, name: &str) -> Result<bool>;
+    async fn delete_webhook(&self, id: uuid::Uuid, version: u64) -> Result<bool>;
     async fn alert_book(&self) -> Result<(u64, Book)>;
     async fn set_alert_book(&self, version: u64, book: &Book) -> Result<bool>;
 }

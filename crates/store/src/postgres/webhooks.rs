@@ -6,6 +6,7 @@ use tidemill_core::NewJob;
 use tidemill_core::alert::book::Book;
 use tidemill_core::webhook::Told;
 use tokio_postgres::Row;
+use uuid::Uuid;
 
 use crate::error::Result;
 use crate::postgres::Postgres;
@@ -16,7 +17,7 @@ use crate::webhook::{Kept, Webhooks, book_text, deliveries, read, read_book, tex
 
 const LIST: Statement = sql!("select_webhooks");
 const SET: Statement = sql!("upsert_webhook", TIMESTAMPTZ, UUID, TEXT, TEXT, TEXT, TEXT, INT8);
-const DELETE: Statement = sql!("delete_webhook", TEXT);
+const DELETE: Statement = sql!("delete_webhook", UUID, INT8);
 const BOOK: Statement = sql!("select_alert_book");
 const SET_BOOK: Statement = sql!("upsert_alert_book", INT8, TEXT);
 
@@ -40,10 +41,10 @@ impl Webhooks for Postgres {
         }
     }
 
-    async fn delete_webhook(&self, name: &str) -> Result<bool> {
-        let (db, mut tries) = (&self.shared.db, Tries::once());
+    async fn delete_webhook(&self, id: Uuid, version: u64) -> Result<bool> {
+        let (db, version, mut tries) = (&self.shared.db, version as i64, Tries::once());
         loop {
-            match db.query(&DELETE, &[&name]).await {
+            match db.query(&DELETE, &[&id, &version]).await {
                 Ok(rows) => return Ok(!rows.is_empty()),
                 Err(fault) => tries.again(fault).await?,
             }

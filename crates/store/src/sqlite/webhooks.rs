@@ -26,10 +26,13 @@ impl Webhooks for Sqlite {
         self.write(move |turn| set(turn, &kept)).await
     }
 
-    async fn delete_webhook(&self, name: &str) -> Result<bool> {
-        let name = name.to_owned();
+    async fn delete_webhook(&self, id: Uuid, version: u64) -> Result<bool> {
         let delete = include_str!("sql/delete_webhook.sql");
-        self.write(move |turn| Ok(turn.conn.prepare_cached(delete)?.execute([&name])? == 1)).await
+        self.write(move |turn| {
+            let mut delete = turn.conn.prepare_cached(delete)?;
+            Ok(delete.execute(params![id.as_bytes(), version as i64])? == 1)
+        })
+        .await
     }
 
     async fn alert_book(&self) -> Result<(u64, Book)> {

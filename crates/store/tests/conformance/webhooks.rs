@@ -275,13 +275,16 @@ async fn a_webhook_is_set_by_one_at_a_time(kit: &Kit) {
     let read = kit.store.webhooks().await.unwrap();
     assert_eq!((read[0].version, read[0].id), (2, first.id));
     assert_eq!(read[0].changed_at, kit.clock.now());
-    assert!(kit.store.delete_webhook("w").await.unwrap());
-    assert!(!kit.store.delete_webhook("w").await.unwrap());
+    assert!(!kit.store.delete_webhook(first.id, 1).await.unwrap(), "it has another version by now");
+    assert!(kit.store.delete_webhook(first.id, 2).await.unwrap());
+    assert!(!kit.store.delete_webhook(first.id, 2).await.unwrap());
     assert!(!kit.store.set_webhook(&next).await.unwrap(), "it is gone");
     set(kit, "w", of(&["d"])).await;
     let gone = Kept { version: 1, ..next };
     assert!(!kit.store.set_webhook(&gone).await.unwrap(), "this is another of its name");
-    assert!(kit.store.delete_webhook("w").await.unwrap());
+    assert!(!kit.store.delete_webhook(gone.id, 1).await.unwrap(), "this, too");
+    let other = kit.store.webhooks().await.unwrap().remove(0);
+    assert!(kit.store.delete_webhook(other.id, other.version).await.unwrap());
     kit.finish(NewJob { id: JobId::new(), ..job("k") }, done()).await;
     assert!(told(kit).await.is_empty());
 }

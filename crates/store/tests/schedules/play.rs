@@ -126,7 +126,8 @@ impl Play {
                 let (last_slot, last_job, fired) = (None, None, BTreeSet::new());
                 *none = Some(Rest {
                     wish,
-                    version: 1,
+                    // The clock stands still between whole seconds.
+                    version: now * 1_000_000,
                     paused: false,
                     next,
                     last_slot,
@@ -160,7 +161,7 @@ impl Play {
 
     async fn delete(&mut self, name: usize) -> Verdict {
         let Some(rest) = self.oracle.schedules[name].take() else { return Ok(()) };
-        // Another of the same name is another schedule; its versions begin anew.
+        // Another of the same name is another schedule, though one that is made in the same moment has its versions.
         for plan in &mut self.plans {
             *plan = plan.take().filter(|plan| plan.name != name);
         }

@@ -130,7 +130,19 @@ impl Schedules<'_> {
 
     /// The same, only if the schedule has this version.
     pub async fn delete_of(&self, name: &str, owner: &str, version: Option<i64>) -> Result<()> {
-        self.changing(name, |view, _| {
+        self.delete_if(name, owner, version, |_| Ok::<_, Error>(())).await
+    }
+
+    /// The same, if `may` lets it be: it is asked of the schedule that is there, and nothing but that one is deleted,
+    /// also if its name passes to another meanwhile.
+    pub async fn delete_if<E: From<Error>>(
+        &self,
+        name: &str,
+        owner: &str,
+        version: Option<i64>,
+        may: impl Fn(&ScheduleView) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        self.changing(name, may, |view, _| {
             owned(&view, owner)?;
             is_of(name, Some(&view), version)?;
             Ok(Some(ScheduleChange::Delete { name: name.to_owned(), version: view.version }))
@@ -140,7 +152,16 @@ impl Schedules<'_> {
 
     /// Lets a schedule rest: no slot fires until it is resumed.
     pub async fn pause(&self, name: &str) -> Result<()> {
-        self.changing(name, |view, _| {
+        self.pause_if(name, |_| Ok::<_, Error>(())).await
+    }
+
+    /// The same, if `may` lets it be, as for [`delete_if`](Self::delete_if).
+    pub async fn pause_if<E: From<Error>>(
+        &self,
+        name: &str,
+        may: impl Fn(&ScheduleView) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        self.changing(name, may, |view, _| {
             let next_at = NextAt::Keep;
             Ok((!view.paused).then(|| ScheduleChange::Put {
                 version: view.version,
@@ -155,7 +176,16 @@ impl Schedules<'_> {
     /// Ends a pause. What would have fired meanwhile is not caught up: see
     /// [`backfill`](Self::backfill). The next slot is the first from now.
     pub async fn resume(&self, name: &str) -> Result<()> {
-        self.changing(name, |view, now| {
+        self.resume_if(name, |_| Ok::<_, Error>(())).await
+    }
+
+    /// The same, if `may` lets it be, as for [`delete_if`](Self::delete_if).
+    pub async fn resume_if<E: From<Error>>(
+        &self,
+        name: &str,
+        may: impl Fn(&ScheduleView) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        self.changing(name, may, |view, now| {
             let slots = Slots::of(&view.definition)?;
             let next_at = NextAt::At(slots.next(now));
             Ok(view.paused.then(|| ScheduleChange::Put {
@@ -211,20 +241,22 @@ impl Schedules<'_> {
         Ok(verb(what, n, self.0.0.store.change_schedules(changes)).await?)
     }
 
-    /// Changes a schedule that is there; looks again when somebody else was faster.
-    async fn changing(
+    /// Changes a schedule that is there, if `may` lets it be; looks and asks again when somebody else was faster.
+    async fn changing<E: From<Error>>(
         &self,
         name: &str,
+        may: impl Fn(&ScheduleView) -> std::result::Result<(), E>,
         decide: impl Fn(ScheduleView, Timestamp) -> Result<Option<ScheduleChange>>,
-    ) -> Result<()> {
+    ) -> std::result::Result<(), E> {
         for _ in 0..LOOKS_MAX {
             let view = self.get(name).await?;
+            may(&view)?;
             let Some(change) = decide(view, self.0.now().await?)? else { return Ok(()) };
             if self.change("change_schedule", vec![change]).await? {
                 return Ok(());
             }
         }
-        Err(busy(name))
+        Err(busy(name).into())
     }
 }
 

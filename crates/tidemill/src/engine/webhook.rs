@@ -234,27 +234,70 @@ impl Webhooks<'_> {
         name: &str,
         overlap: Duration,
     ) -> Result<(WebhookView, SigningSecret)> {
+        self.rotate_if(name, overlap, |_| Ok::<_, Error>(())).await
+    }
+
+    /// The same, if `may` lets it be, as for [`delete_if`](Self::delete_if).
+    pub async fn rotate_if<E: From<Error>>(
+        &self,
+        name: &str,
+        overlap: Duration,
+        may: impl Fn(&Webhook) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(WebhookView, SigningSecret), E> {
         for _ in 0..LOOKS_MAX {
-            let (kept, now) = (self.kept(name).await?, self.0.now().await?);
-            let until = now.checked_add(overlap).map_err(|error| {
-                let reason = format!("the overlap {overlap:?} is none: {error}");
-                Invalid::WebhookInvalid { reason }
-            })?;
-            let secret = random_secret()?;
-            let secrets = kept.secrets.rotated(secret.clone(), now, until);
-            if self.0.0.store.set_webhook(&Kept { secrets, ..kept }).await? {
-                return Ok((self.get(name).await?, secret));
+            let kept = self.kept(name).await?;
+            may(&kept.webhook)?;
+            if let Some(rotated) = self.rotated(kept, overlap).await? {
+                return Ok(rotated);
             }
         }
-        Err(busy(name))
+        Err(busy(name).into())
+    }
+
+    /// Gives this one a new secret; nothing, if it is not as it was any more.
+    async fn rotated(
+        &self,
+        kept: Kept,
+        overlap: Duration,
+    ) -> Result<Option<(WebhookView, SigningSecret)>> {
+        let now = self.0.now().await?;
+        let until = now.checked_add(overlap).map_err(|error| {
+            let reason = format!("the overlap {overlap:?} is none: {error}");
+            Invalid::WebhookInvalid { reason }
+        })?;
+        let secret = random_secret()?;
+        let secrets = kept.secrets.rotated(secret.clone(), now, until);
+        let rotated = Kept { secrets, ..kept };
+        if !self.0.0.store.set_webhook(&rotated).await? {
+            return Ok(None);
+        }
+        // By its id: its name may be another's by now.
+        let all = self.0.0.store.webhooks().await?;
+        let kept = all.into_iter().find(|kept| kept.id == rotated.id).unwrap_or(rotated);
+        Ok(self.views(vec![kept], now).await?.pop().map(|view| (view, secret)))
     }
 
     /// Takes it away. What was to be delivered to it is called off when its turn comes.
     pub async fn delete(&self, name: &str) -> Result<()> {
-        if self.0.0.store.delete_webhook(name).await? {
-            return Ok(());
+        self.delete_if(name, |_| Ok::<_, Error>(())).await
+    }
+
+    /// The same, if `may` lets it be: it is asked of the one that is there, and nothing but that one is deleted, also
+    /// if its name passes to another meanwhile.
+    pub async fn delete_if<E: From<Error>>(
+        &self,
+        name: &str,
+        may: impl Fn(&Webhook) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        for _ in 0..LOOKS_MAX {
+            let kept = self.kept(name).await?;
+            may(&kept.webhook)?;
+            let deleted = self.0.0.store.delete_webhook(kept.id, kept.version).await;
+            if deleted.map_err(Error::from)? {
+                return Ok(());
+            }
         }
-        Err(Error::WebhookUnknown { name: name.to_owned() })
+        Err(busy(name).into())
     }
 
     /// Its deliveries, newest first, at most `limit`, made before `before`; and where the next page begins.

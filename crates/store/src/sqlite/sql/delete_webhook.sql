@@ -1,2 +1,2 @@
--- Takes a webhook away.
-delete from tidemill_webhook where name = ?1
+-- Takes a webhook away, if it has this version.
+delete from tidemill_webhook where id = ?1 and version = ?2

@@ -12,7 +12,7 @@ use tidemill_store::schedule::{FireAnswer, FireRequest, Fired, HISTORY_MAX, How,
 use crate::engine::schedule::new::Schedule;
 use crate::engine::schedule::{LOOKS_MAX, Schedules, busy};
 use crate::engine::telemetry::verb;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The most slots of one backfill.
 pub const BACKFILL_SLOTS_MAX: usize = 1000;
@@ -113,8 +113,19 @@ impl Schedules<'_> {
 
     /// Makes its job now, beside its slots, also while it rests. The policy for overlaps holds.
     pub async fn run_now(&self, name: &str) -> Result<Ran> {
+        self.run_now_if(name, |_| Ok::<_, Error>(())).await
+    }
+
+    /// The same, if `may` lets it be: it is asked of the schedule that is there, and no other makes a job, also if its
+    /// name passes to another meanwhile.
+    pub async fn run_now_if<E: From<Error>>(
+        &self,
+        name: &str,
+        may: impl Fn(&ScheduleView) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Ran, E> {
         for _ in 0..LOOKS_MAX {
             let view = self.get(name).await?;
+            may(&view)?;
             let now = self.0.now().await?;
             let jobs = view.definition.jobs_of(Occasion::RunNow);
             let keys = if is_keyed(&view.definition) { due(&jobs, now) } else { Vec::new() };
@@ -126,7 +137,7 @@ impl Schedules<'_> {
                 return Ok(Ran { slot, what, job, jobs, keys });
             }
         }
-        Err(busy(name))
+        Err(busy(name).into())
     }
 
     /// What a backfill would do: every slot of the range, and whether it has fired.
@@ -151,8 +162,19 @@ impl Schedules<'_> {
     /// whatever the policy for overlaps says. Slots that the history knows to have fired are left
     /// alone, unless asked again. All or none; at most 1,000 slots.
     pub async fn backfill(&self, name: &str, range: Backfill) -> Result<Vec<Fired>> {
+        self.backfill_if(name, range, |_| Ok::<_, Error>(())).await
+    }
+
+    /// The same, if `may` lets it be, as for [`run_now_if`](Self::run_now_if).
+    pub async fn backfill_if<E: From<Error>>(
+        &self,
+        name: &str,
+        range: Backfill,
+        may: impl Fn(&ScheduleView) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Vec<Fired>, E> {
         for _ in 0..LOOKS_MAX {
             let view = self.get(name).await?;
+            may(&view)?;
             let (_, past) = self.past(&view, range).await?;
             let how = if range.again { How::Again } else { How::Backfill };
             // Each slot has its own job, which waits for no other.
@@ -170,14 +192,14 @@ impl Schedules<'_> {
             let jobs: usize = slots.iter().map(|slot| slot.jobs.len()).sum();
             let jobs_max = self.0.0.limits.batch_jobs_max;
             if jobs > jobs_max {
-                return Err(Invalid::BatchTooLarge { jobs, jobs_max }.into());
+                return Err(Error::from(Invalid::BatchTooLarge { jobs, jobs_max }).into());
             }
             let ask = asked(&view, how, slots);
             if let FireAnswer::Done(fired) = self.fire("backfill_schedule", ask).await? {
                 return Ok(fired);
             }
         }
-        Err(busy(name))
+        Err(busy(name).into())
     }
 
     /// The slots of a range of the past.
