@@ -13,6 +13,7 @@ over_both_stores!(
     a_flow_is_started_once_looked_at_and_its_outputs_are_paged,
     a_flow_that_failed_is_resolved_and_run_again,
     a_flow_is_called_off,
+    a_flow_for_a_full_queue_is_refused,
     what_is_wrong_with_a_flow_is_named,
     a_flow_is_of_the_tenant_of_its_jobs,
 );
@@ -96,6 +97,22 @@ async fn a_flow_is_called_off(kit: Kit) {
     let unknown = tidemill::FlowId::new();
     let path = format!("/v1/flows/{unknown}/cancel");
     kit.post(&path, json!({})).await.refused(404, "flow_unknown", &unknown.to_string());
+    kit.close().await;
+}
+
+async fn a_flow_for_a_full_queue_is_refused(kit: Kit) {
+    let rules = json!({ "depth_max": 1 });
+    kit.send(Method::PUT, "/v1/queues/mail/rules", &[], rules).await.is(200);
+    let flow = json!({ "name": "f", "steps": [
+        { "name": "a", "kind": "echo", "queue": "mail" },
+        { "name": "b", "kind": "echo", "queue": "mail", "after": ["a"] },
+    ] });
+    started(&kit, flow.clone()).await;
+    let told = kit.post("/v1/flows", flow).await;
+    assert!(told.header("retry-after").parse::<u64>().unwrap() >= 1);
+    told.refused(429, "queue_full", "mail");
+    let flows = kit.get("/v1/flows").await.is(200).body;
+    assert_eq!(flows["flows"].as_array().unwrap().len(), 1, "{flows}");
     kit.close().await;
 }
 

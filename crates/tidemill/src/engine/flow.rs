@@ -3,12 +3,14 @@
 pub mod building;
 pub mod json;
 pub mod new;
+mod room;
 mod same;
 mod watch;
 
 use std::time::Duration;
 
 use tidemill_core::flow::plan;
+use tidemill_core::job::outcome::clean;
 use tidemill_core::{Error as Invalid, FlowId, JobId, NewJob, Payload};
 use tidemill_store::Hint;
 use tidemill_store::flow::{
@@ -26,7 +28,8 @@ use new::Flow;
 
 impl Tidemill {
     /// Starts a flow: all of it is written in one transaction, or nothing. Sent twice under the same id, it is
-    /// started once. One that is [`building`](Flow::building) is written, and does not begin.
+    /// started once. One that is [`building`](Flow::building) is written, and does not begin. Its first jobs meet the
+    /// bounds of their queues: without room for them it is refused (`QueueFull`), or waits where the rule is to wait.
     pub async fn start(&self, flow: Flow) -> Result<FlowId> {
         self.start_once(flow).await.map(|(id, _)| id)
     }
@@ -40,6 +43,7 @@ impl Tidemill {
         let (name, start) = if plan.options.building {
             ("build_flow", Start::Later)
         } else {
+            self.let_in(&plan).await?;
             ("start_flow", Start::Now)
         };
         let sorts = self.0.measures.sorts(plan.jobs.iter().map(|planned| &planned.job));
@@ -114,14 +118,14 @@ impl Tidemill {
 
     /// Calls a flow off: what waits never starts, what runs is told, and it ends when that has ended.
     pub async fn cancel_flow(&self, id: FlowId, reason: &str) -> Result<u64> {
-        let act = FlowAct::Cancel { reason: reason.to_owned() };
+        let act = FlowAct::Cancel { reason: clean(reason.to_owned()) };
         acted(id, None, self.0.store.change_flow(id, act).await?)
     }
 
     /// Sends the dead jobs of a flow on their way again, or those of one step; what was skipped because of them
     /// waits again. Answers how many.
     pub async fn retry_flow(&self, id: FlowId, step: Option<&str>, by: &str) -> Result<u64> {
-        let act = FlowAct::Retry { step: step.map(str::to_owned), by: by.to_owned() };
+        let act = FlowAct::Retry { step: step.map(str::to_owned), by: clean(by.to_owned()) };
         acted(id, step, self.0.store.change_flow(id, act).await?)
     }
 
@@ -161,8 +165,8 @@ impl Tidemill {
         let act = FlowAct::Resolve {
             step: step.to_owned(),
             output,
-            by: by.to_owned(),
-            why: why.to_owned(),
+            by: clean(by.to_owned()),
+            why: clean(why.to_owned()),
         };
         acted(id, Some(step), self.0.store.change_flow(id, act).await?)
     }

@@ -26,7 +26,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 const LOOK_FIRST: Duration = Duration::from_secs(1);
 /// A store that is away keeps nobody longer than this; writing the jobs will say so.
 const LOOK_WITHIN: Duration = Duration::from_millis(500);
-const TRY_AGAIN: Duration = Duration::from_secs(1);
+pub(crate) const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// Those who take forget after a minute who waits; it is said anew well before.
 const WANT_AGAIN: Duration = Duration::from_secs(20);
 
@@ -190,7 +190,7 @@ impl Tidemill {
 }
 
 /// Completes when there may be room.
-async fn heard(hints: &mut Receiver<Hint>, queue: &str) {
+pub(crate) async fn heard(hints: &mut Receiver<Hint>, queue: &str) {
     loop {
         match hints.recv().await {
             Ok(Hint::Any | Hint::Rules) | Err(RecvError::Lagged(_)) => return,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use tidemill::core::why::{Holder, Trend};
 use tidemill::store::Error as StoreError;
-use tidemill::{Enqueue, Error, JobId, Overflow, Receipt, State, Tidemill, testing};
+use tidemill::{Enqueue, Error, Flow, JobId, Overflow, Receipt, State, Tidemill, testing};
 use tidemill_testkit::eventually::eventually;
 use tokio::time::timeout;
 
@@ -18,6 +18,7 @@ over_both_stores!(
     those_who_wait_are_all_served,
     a_wait_has_an_end,
     a_schedule_fires_into_a_full_queue,
+    a_flow_needs_room_for_what_is_first_in_it,
     diverted_jobs_run_from_where_they_are,
     dropped_jobs_are_seen_as_cancelled,
     a_watermark_is_told_in_another_process,
@@ -126,6 +127,46 @@ async fn a_wait_has_an_end(kit: Kit) {
     let calls = (0..3).map(|_| mill.enqueue(echo("q")));
     let answers = timeout(SOON, join_all(calls)).await.expect("they do not wait for ever");
     assert!(answers.iter().all(|answer| answer.as_ref().is_err_and(is_full)));
+}
+
+async fn a_flow_needs_room_for_what_is_first_in_it(kit: Kit) {
+    let mill = kit.open().await;
+    let flow = || {
+        let parts = Flow::new("f").fan_out("parts", (0..2).map(|_| echo("mail")));
+        parts.then("sum", echo("other"))
+    };
+    bound(&mill, "mail", 3, Overflow::Reject).await;
+    bound(&mill, "other", 1, Overflow::Reject).await;
+    mill.enqueue(echo("other")).await.unwrap();
+    let sent = flow();
+    let id = mill.start(sent.clone()).await.unwrap();
+    let full = mill.start(flow()).await.unwrap_err();
+    let Error::Store(StoreError::QueueFull(full)) = full else { panic!("{full}") };
+    assert_eq!((&*full.queue, full.depth, full.depth_max, full.jobs), ("mail", 2, 3, 2));
+    let flows = mill.flows(&tidemill::FlowFilter { limit: 9, ..Default::default() }).await.unwrap();
+    assert_eq!(flows.len(), 1, "nothing of it is written");
+    mill.enqueue(echo("mail")).await.unwrap();
+    assert_eq!(mill.start(sent).await.unwrap(), id, "sent again, it needs no room");
+    for overflow in [Overflow::Divert { queue: "spill".into() }, Overflow::Reject] {
+        bound(&mill, "mail", 3, overflow).await;
+        assert!(is_full(&mill.start(flow()).await.unwrap_err()));
+    }
+    bound(&mill, "mail", 3, Overflow::Wait { wait_ms: 60_000 }).await;
+    let room = async {
+        drain_one(&mill, "mail").await;
+        drain_one(&mill, "mail").await;
+    };
+    let (started, ()) =
+        timeout(SOON, async { tokio::join!(mill.start(flow()), room) }).await.unwrap();
+    started.unwrap();
+    bound(&mill, "mail", 3, Overflow::Wait { wait_ms: 1 }).await;
+    assert!(is_full(&mill.start(flow()).await.unwrap_err()), "a wait has an end");
+    bound(&mill, "mail", 3, Overflow::DropOldest).await;
+    mill.start(flow()).await.unwrap();
+    assert_eq!(mill.depth("mail").await.unwrap().depth(), 5);
+    mill.enqueue(echo("mail")).await.unwrap();
+    assert_eq!(mill.depth("mail").await.unwrap().depth(), 3, "what was too much is dropped");
+    mill.close().await;
 }
 
 async fn a_schedule_fires_into_a_full_queue(kit: Kit) {
