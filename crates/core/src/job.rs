@@ -10,7 +10,8 @@ pub mod unique;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::clock;
@@ -295,7 +296,7 @@ impl NewJob {
 }
 
 /// A job as it was written: the body, which no attempt changes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Job {
     /// Names it.
@@ -310,7 +311,7 @@ pub struct Job {
     pub tenant: Option<String>,
     /// What per-key limits and ordering count by.
     pub key: Option<String>,
-    /// The unique key it holds, as the store keeps it.
+    /// The unique key it holds: as the store keeps it, and in JSON as it was given.
     pub unique_key: Option<String>,
     /// What the handler gets.
     pub payload: Payload,
@@ -318,6 +319,33 @@ pub struct Job {
     pub options: Options,
     /// When it was enqueued, by the store's clock.
     pub created_at: Timestamp,
+}
+
+impl Job {
+    /// The unique key it holds as people know it.
+    pub fn shown_unique_key(&self) -> Option<String> {
+        let key = self.unique_key.as_deref()?;
+        Some(UniqueKey::shown(key, &self.kind, self.tenant.as_deref()))
+    }
+}
+
+impl Serialize for Job {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let Self { id, kind, queue, priority, tenant, key, payload, options, created_at, .. } =
+            self;
+        let mut fields = serializer.serialize_struct("Job", 10)?;
+        fields.serialize_field("id", id)?;
+        fields.serialize_field("kind", kind)?;
+        fields.serialize_field("queue", queue)?;
+        fields.serialize_field("priority", priority)?;
+        fields.serialize_field("tenant", tenant)?;
+        fields.serialize_field("key", key)?;
+        fields.serialize_field("unique_key", &self.shown_unique_key())?;
+        fields.serialize_field("payload", payload)?;
+        fields.serialize_field("options", options)?;
+        fields.serialize_field("created_at", created_at)?;
+        fields.end()
+    }
 }
 
 #[cfg(test)]

@@ -298,6 +298,20 @@ impl UniqueKey {
         key.split_at(key.find(APART).unwrap_or(key.len()))
     }
 
+    /// A key as it was given, for people: without the kind and the tenant, which stand beside it. One that was derived
+    /// is its print behind a `#`; of one that has parts, they stand one behind the other.
+    pub fn shown(key: &str, kind: &str, tenant: Option<&str>) -> String {
+        let of_all = tenant.and_then(|tenant| key.strip_suffix(tenant)?.strip_suffix(APART));
+        let key = of_all.unwrap_or(key);
+        let own = match key.strip_prefix(kind) {
+            Some(rest) if rest.starts_with('#') && is_print(&rest[1..]) => rest,
+            Some(rest) => rest.strip_prefix('=').unwrap_or(key),
+            None => key,
+        };
+        let parts: Vec<&str> = own.split(APART).filter(|part| !part.is_empty()).collect();
+        parts.join(" ")
+    }
+
     /// What it was made of, for a job of this kind.
     pub fn made(&self, kind: &str) -> Made<'_> {
         // Neither what is given nor a print has a character that stands before a tenant.
@@ -371,6 +385,25 @@ mod tests {
     fn key(unique: &Unique, kind: &str, payload: &str) -> String {
         let payload = Payload::parse(payload, &Limits::default()).unwrap();
         unique.resolve(kind, None, &payload).unwrap().key
+    }
+
+    #[test]
+    fn people_see_a_key_as_it_was_given() {
+        let payload = Payload::trusted("[1]".into());
+        let shown = |unique: Unique, tenant| {
+            let key = unique.resolve("k", tenant, &payload).unwrap().key;
+            let shown = UniqueKey::shown(&key, "k", tenant);
+            assert!(!shown.contains(char::is_control), "{shown:?}");
+            shown
+        };
+        for tenant in [None, Some("acme")] {
+            assert_eq!(shown(Unique::by_key("order:42"), tenant), "order:42");
+            assert_eq!(shown(Unique::by_key("acme"), tenant), "acme");
+            assert_eq!(shown(Unique::by_parts(["a", "", "b c"]), tenant), "a b c");
+            let print = shown(Unique::by_payload(), tenant);
+            assert!(print.starts_with('#') && is_print(&print[1..]), "{print}");
+        }
+        assert_eq!(UniqueKey::shown("order:42", "k", Some("acme")), "order:42", "shown already");
     }
 
     #[test]

@@ -238,6 +238,7 @@ async fn unique_keys_are_of_a_tenant(kit: Kit) {
         assert_eq!(told.body["answer"], "enqueued", "{policy}: {told:?}");
         let job = kit.mill.job(first.parse().unwrap()).await.unwrap().unwrap().job;
         assert_eq!(job.payload.as_str(), format!("{SECRET:?}"), "{policy}");
+        assert_eq!(json!(job)["unique_key"], key, "it is shown as it was given");
     }
     let told = kit.ask(&one, Method::POST, "/v1/jobs", held).await;
     assert_eq!(told.refused(409, "duplicate_rejected", &id).body["job"], id);

@@ -67,7 +67,7 @@ fn facts(view: &JobView, now: Timestamp) {
         ("tenant", job.tenant.clone()),
         ("flow", options.flow.as_ref().map(|place| format!("{}, step {}", place.id, place.name))),
         ("key", job.key.clone()),
-        ("unique key", job.unique_key.clone()),
+        ("unique key", job.shown_unique_key()),
         ("tags", (!options.tags.is_empty()).then(|| options.tags.join(" "))),
         ("retry", options.retry.as_ref().and_then(|retry| serde_json::to_string(retry).ok())),
         ("run timeout", options.run_timeout_ms.map(span)),
