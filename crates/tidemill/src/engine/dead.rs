@@ -63,20 +63,32 @@ impl Dead<'_> {
         if text.trim().is_empty() {
             return Err(Invalid::NameEmpty { what: "note" }.into());
         }
-        let text = clean(text.to_owned());
-        Ok(self.0.0.store.dead_note(ids, by, &text, None, None).await?)
+        self.noted(ids, by, text.to_owned(), None, None).await
     }
 
     /// Sets the triage of dead letters, with the reason.
     pub async fn triage(&self, ids: &[JobId], to: Triage, by: &str, why: &str) -> Result<u64> {
         let text = format!("{}: {why}", to.word());
-        Ok(self.0.0.store.dead_note(ids, by, &text, Some(to), None).await?)
+        self.noted(ids, by, text, Some(to), None).await
     }
 
     /// Puts dead letters aside: kept, but out of the way.
     pub async fn archive(&self, ids: &[JobId], by: &str, why: &str) -> Result<u64> {
         let text = format!("archived: {why}");
-        Ok(self.0.0.store.dead_note(ids, by, &text, None, Some(true)).await?)
+        self.noted(ids, by, text, None, Some(true)).await
+    }
+
+    /// Notes what people say, as every store can keep it.
+    async fn noted(
+        &self,
+        ids: &[JobId],
+        by: &str,
+        text: String,
+        to: Option<Triage>,
+        archived: Option<bool>,
+    ) -> Result<u64> {
+        let (by, text) = (clean(by.to_owned()), clean(text));
+        Ok(self.0.0.store.dead_note(ids, &by, &text, to, archived).await?)
     }
 
     /// Replays one dead letter, with another payload if given. `false` when it was not dead. A run that is undone, or

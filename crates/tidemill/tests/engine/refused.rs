@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
-use tidemill::{Enqueue, Limits, Tidemill, Timestamp, Unique};
+use tidemill::core::dead::plan::Act;
+use tidemill::{DeadFilter, Enqueue, Flow, Limits, Tidemill, Timestamp, Triage, Unique};
 
 use super::kit::{Echo, Kit};
 
-over_both_stores!(bad_input_is_refused_whole, limits_can_be_set, due_time_in_the_past_means_now);
+over_both_stores!(
+    bad_input_is_refused_whole,
+    limits_can_be_set,
+    due_time_in_the_past_means_now,
+    words_that_one_store_cannot_keep_are_kept_alike,
+);
 
 fn raw(payload: &str) -> Enqueue {
     Enqueue::raw("k", payload)
@@ -64,4 +70,22 @@ async fn due_time_in_the_past_means_now(kit: Kit) {
     let mill = kit.open_still().await;
     let id = mill.enqueue(raw("1").run_at(Timestamp::UNIX_EPOCH)).await.unwrap().id();
     assert_eq!(mill.job(id).await.unwrap().unwrap().due_at, Some(kit.clock.now()));
+}
+
+/// PostgreSQL has no U+0000 in text: what people say of their acts is kept without it, whichever store it is.
+async fn words_that_one_store_cannot_keep_are_kept_alike(kit: Kit) {
+    let mill = kit.open().await;
+    let id = mill.enqueue(raw("1")).await.unwrap().id();
+    mill.cancel(id, "no\0more").await.unwrap();
+    let view = mill.job(id).await.unwrap().unwrap();
+    assert_eq!(view.error.as_deref(), Some("no\u{FFFD}more"));
+    let flow = mill.start(Flow::new("f").step("s", raw("1"))).await.unwrap();
+    mill.cancel_flow(flow, "no\0more").await.unwrap();
+    let reason = mill.flow(flow).await.unwrap().unwrap().head.reason;
+    assert_eq!(reason.as_deref(), Some("no\u{FFFD}more"));
+    let triaged = mill.dead().triage(&[id], Triage::Investigated, "a\0", "b\0").await;
+    assert_eq!(triaged.unwrap(), 0);
+    let plan = mill.dead().plan(DeadFilter::default(), Act::Archive, "a\0", "b\0").await.unwrap();
+    assert_eq!(plan.by, "a\u{FFFD}");
+    mill.close().await;
 }

@@ -6,6 +6,7 @@
 use tidemill_core::PlanId;
 use tidemill_core::dead::DeadFilter;
 use tidemill_core::dead::plan::{self, Act, Stage};
+use tidemill_core::job::outcome::clean;
 use tidemill_store::plan::{NewPlan, PlanStep, PlanView, Planned};
 
 use crate::engine::dead::Dead;
@@ -26,9 +27,9 @@ impl Dead<'_> {
         self.check_search(&filter)?;
         let new = NewPlan {
             id: PlanId::new(),
-            by: by.to_owned(),
+            by: clean(by.to_owned()),
             act,
-            why: why.to_owned(),
+            why: clean(why.to_owned()),
             filter,
             apply_within: plan::APPLY_WITHIN,
             kept: plan::EXPIRED_KEPT,

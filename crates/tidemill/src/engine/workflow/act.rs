@@ -1,6 +1,7 @@
 //! What operators do with runs. Every act is kept: who did it, why and when.
 
 use serde::Serialize;
+use tidemill_core::job::outcome::clean;
 use tidemill_core::workflow::{
     Amend, ENTRY_BYTES_MAX, Ending, JOURNAL_ENTRIES_LAST, JOURNAL_ENTRIES_MAX,
 };
@@ -140,7 +141,7 @@ impl Tidemill {
     }
 
     async fn act_on_run(&self, id: JobId, act: RunAct, by: &str, why: &str) -> Result<RunAnswer> {
-        let order = RunOrder { act, by: by.to_owned(), why: why.to_owned() };
+        let order = RunOrder { act, by: clean(by.to_owned()), why: clean(why.to_owned()) };
         match self.0.store.change_run(id, order).await? {
             answer @ (RunAnswer::Acted | RunAnswer::Told) => Ok(answer),
             RunAnswer::NotNow => Err(Error::RunNotNow { id, why: self.why_not_now(id).await? }),
