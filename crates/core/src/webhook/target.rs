@@ -134,9 +134,7 @@ impl Policy {
         if !is_allowed && !target.is_secure {
             return refused("it is not https; allow the host, if nobody else is on the way".into());
         }
-        if !self.has_port(target.port) {
-            return refused(format!("port {} is not one of those that may be called", target.port));
-        }
+        self.check_port(target)?;
         if !is_allowed && !is_public(address) {
             let reason = format!("{address} is not an address of the public internet");
             return refused(format!("{reason}; allow it (--webhook-allow), if it is meant"));
@@ -157,7 +155,15 @@ impl Policy {
             let reason = "it is not https, and neither it nor any network is allowed".to_owned();
             return Err(Error::WebhookRefused { host: target.host.clone(), reason });
         }
-        Ok(())
+        self.check_port(target)
+    }
+
+    fn check_port(&self, target: &Target) -> Result<()> {
+        if self.has_port(target.port) {
+            return Ok(());
+        }
+        let reason = format!("port {} is not one of those that may be called", target.port);
+        Err(Error::WebhookRefused { host: target.host.clone(), reason })
     }
 
     fn has_port(&self, port: u16) -> bool {
@@ -279,10 +285,13 @@ mod tests {
         let strict = Policy::default();
         assert!(check(&strict, "https://example.com/") && !check(&strict, "http://example.com/"));
         assert!(!check(&strict, "https://10.0.0.1/"));
+        assert!(!check(&strict, "https://example.com:22/"), "a port is known before its name is");
+        assert!(check(&strict, "https://example.com:8443/"));
         let https = Target::parse("https://example.com:22/").unwrap();
         assert!(Policy::default().check(&https, "93.184.216.34".parse().unwrap()).is_err());
         let only = Policy { allow: Vec::new(), ports: vec![8443] };
         let https = Target::parse("https://example.com/").unwrap();
         assert!(only.check(&https, "93.184.216.34".parse().unwrap()).is_err());
+        assert!(!check(&only, "https://example.com/") && check(&only, "https://example.com:8443/"));
     }
 }

@@ -53,6 +53,7 @@ async fn a_url_that_cannot_be_is_refused(kit: Kit) {
     for (url, code) in [
         ("http://example.com/", "webhook_refused"),
         ("https://127.0.0.1/", "webhook_refused"),
+        ("https://example.com:22/", "webhook_refused"),
         ("https://[::ffff:169.254.169.254]/", "webhook_refused"),
         ("https://2130706433/", "webhook_refused"),
         ("https://a:b@example.com/", "webhook_invalid"),
