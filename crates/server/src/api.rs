@@ -7,13 +7,12 @@ use std::time::Duration;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use http::StatusCode;
 use tidemill::Tidemill;
 use tidemill_core::span::Span;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::timeout::RequestBodyTimeoutLayer;
 use utoipa::OpenApi;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
@@ -23,6 +22,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::access::{Need, admit, need};
 use crate::cors;
 use crate::docs;
+use crate::extract::Within;
 use crate::guard::guard;
 use crate::nul;
 use crate::problem::{Problem, Refusal};
@@ -183,6 +183,7 @@ fn refuse(operation: &mut Operation, missing: Option<&str>) {
         ("401", "Nobody knows who asks", true),
         ("403", "Who asks may not", true),
         ("404", missing.unwrap_or_default(), missing.is_some()),
+        ("408", "The body did not come in time", has_body),
         ("413", "The body has too many bytes", has_body),
         ("415", "The body is not JSON", has_body),
         ("500", "The server failed; its log has more", true),
@@ -218,7 +219,7 @@ pub(crate) fn service(app: Arc<App>) -> Router {
         .layer(from_fn(nul::check))
         .layer(from_fn_with_state(Arc::clone(&app), guard))
         .layer(DefaultBodyLimit::max(settings.body_bytes_max))
-        .layer(RequestBodyTimeoutLayer::new(settings.body_timeout))
+        .layer(Extension(Within(settings.body_timeout)))
         .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| {
             axum::response::IntoResponse::into_response(Refusal::internal(&"a handler panicked"))
         }))

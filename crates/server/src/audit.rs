@@ -128,7 +128,8 @@ fn kind_of(path: &str) -> &str {
     let words: Vec<&str> = path.split('/').skip(2).collect();
     let at = words.iter().position(|word| word.starts_with('{')).unwrap_or(1);
     let word = at.checked_sub(1).and_then(|at| words.get(at)).copied().unwrap_or_default();
-    word.strip_suffix('s').unwrap_or(word)
+    // Owners are known by their schedules alone, and those are meant.
+    if word == "owners" { "schedule" } else { word.strip_suffix('s').unwrap_or(word) }
 }
 
 #[cfg(test)]
@@ -142,6 +143,7 @@ mod tests {
             ("/v1/dead/notes", "dead"),
             ("/v1/dead/plans/{id}/apply", "plan"),
             ("/v1/queues/{name}/rules", "queue"),
+            ("/v1/owners/{owner}/schedules", "schedule"),
             ("/metrics", ""),
         ] {
             assert_eq!(kind_of(path), kind, "{path}");

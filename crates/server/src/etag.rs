@@ -1,37 +1,151 @@
 //! Entity tags: whoever changes what he has read says which version that was, and is refused when it is no more.
+//!
+//! As RFC 9110 has it: `If-Match` names one tag or several, of which one is enough, or `*` for whatever is there. Tags
+//! are compared strongly, so a weak one never matches.
 
-use http::{HeaderMap, HeaderName, header};
+use std::fmt::Display;
+use std::str::FromStr;
+
+use http::{HeaderMap, HeaderName, StatusCode, header};
 
 use crate::problem::{Answer, Refusal};
+
+/// Looks at what others keep changing, before it is given up.
+const LOOKS_MAX: usize = 20;
 
 /// The header that names a version.
 pub(crate) type Tag = [(HeaderName, String); 1];
 
 /// The header for this version.
-pub(crate) fn of(version: &impl std::fmt::Display) -> Tag {
+pub(crate) fn of(version: &impl Display) -> Tag {
     [(header::ETAG, format!("\"{version}\""))]
 }
 
-/// The one version that a request is for; `None`: whatever is there.
-pub(crate) fn wanted(headers: &HeaderMap) -> Answer<Option<String>> {
-    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
-    let text = value.to_str().unwrap_or_default().trim();
-    if text == "*" {
-        return Ok(None);
+/// Which versions a request is for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// It does not say; also if there is nothing.
+    Any,
+    /// Whatever is there, if something is.
+    There,
+    /// One of these. Weak tags are left out, so there may be none.
+    OneOf(Vec<String>),
+}
+
+/// What the headers of a request say of that.
+pub(crate) fn wanted(headers: &HeaderMap) -> Answer<Wanted> {
+    let mut lines = Vec::new();
+    for value in headers.get_all(header::IF_MATCH) {
+        lines.push(value.to_str().map_err(|_| unknown("(no text)"))?.trim());
     }
-    let tag = text.trim_start_matches("W/").strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
-    match tag.filter(|tag| !tag.is_empty() && !tag.contains('"')) {
-        Some(tag) => Ok(Some(tag.to_owned())),
-        None => Err(unknown(text)),
+    if lines.is_empty() {
+        return Ok(Wanted::Any);
+    }
+    let text = lines.join(",");
+    if text == "*" {
+        return Ok(Wanted::There);
+    }
+    read(&text).map(Wanted::OneOf).ok_or_else(|| unknown(&text))
+}
+
+/// The strong tags of a list; nothing, if it is none. Commas may stand in tags, too.
+fn read(text: &str) -> Option<Vec<String>> {
+    let (mut rest, mut strong, mut tags) = (text, Vec::new(), 0);
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', ',']);
+        if rest.is_empty() {
+            return (tags > 0).then_some(strong);
+        }
+        let weak = rest.strip_prefix("W/");
+        let (tag, after) = weak.unwrap_or(rest).strip_prefix('"')?.split_once('"')?;
+        let after = after.trim_start_matches([' ', '\t']);
+        if tag.contains([' ', '\t']) || !(after.is_empty() || after.starts_with(',')) {
+            return None;
+        }
+        if weak.is_none() {
+            strong.push(tag.to_owned());
+        }
+        (rest, tags) = (after, tags + 1);
     }
 }
 
-/// The same, of what is versioned by numbers.
-pub(crate) fn wanted_number(headers: &HeaderMap) -> Answer<Option<u64>> {
-    let tag = wanted(headers)?;
-    tag.map(|tag| tag.parse().map_err(|_| unknown(&tag))).transpose()
+impl Wanted {
+    /// Acts on the version that is meant; `None`: on whatever there is. Refused as `changed` if that is another than
+    /// the present one. An act is itself refused (412) when it comes too late for the version that it is given.
+    pub(crate) async fn met<V, T, Present, Act>(
+        self,
+        present: impl Fn() -> Present,
+        changed: impl Fn() -> Refusal,
+        act: impl Fn(Option<V>) -> Act,
+    ) -> Answer<T>
+    where
+        V: FromStr + Display,
+        Present: Future<Output = Answer<Option<V>>>,
+        Act: Future<Output = Answer<T>>,
+    {
+        match &self {
+            Self::Any => return act(None).await,
+            Self::OneOf(tags) if tags.len() == 1 => {
+                let version = tags[0].parse().map_err(|_| changed())?;
+                return act(Some(version)).await;
+            }
+            Self::There | Self::OneOf(_) => {}
+        }
+        for _ in 0..LOOKS_MAX {
+            let Some(version) = present().await?.filter(|version| self.means(version)) else {
+                return Err(changed());
+            };
+            match act(Some(version)).await {
+                Err(refusal) if refusal.is(StatusCode::PRECONDITION_FAILED) => {}
+                done => return done,
+            }
+        }
+        Err(changed())
+    }
+
+    fn means(&self, version: &impl Display) -> bool {
+        match self {
+            Self::Any | Self::There => true,
+            Self::OneOf(tags) => tags.contains(&version.to_string()),
+        }
+    }
 }
 
 fn unknown(text: &str) -> Refusal {
     Refusal::request(format!("If-Match {text:?} is no ETag that was given"))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn tags_are_read_as_the_standard_has_them() {
+        let of = |tags: &[&str]| Some(Wanted::OneOf(tags.iter().map(|&tag| tag.into()).collect()));
+        for (lines, expected) in [
+            (&[][..], Some(Wanted::Any)),
+            (&["*"], Some(Wanted::There)),
+            (&[" \"3\" "], of(&["3"])),
+            (&["\"2\", \"3\""], of(&["2", "3"])),
+            (&["\"2\"", "\"3\""], of(&["2", "3"])),
+            (&[", \"a,b\" ,, W/\"3\""], of(&["a,b"])),
+            (&["W/\"3\""], of(&[])),
+            (&["\"\""], of(&[""])),
+            (&["3"], None),
+            (&[""], None),
+            (&["\"3"], None),
+            (&["w/\"3\""], None),
+            (&["\"2\" \"3\""], None),
+            (&["*, \"3\""], None),
+            (&["\"a b\""], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(header::IF_MATCH, HeaderValue::from_static(line));
+            }
+            assert_eq!(wanted(&headers).ok(), expected, "{lines:?}");
+        }
+    }
 }

@@ -9,9 +9,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::nul::{self, Without};
 use crate::problem::{Answer, Refusal};
+
+/// How long a client may take to send a body, from its beginning to its end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Within(pub Duration);
 
 /// A body of JSON.
 pub(crate) struct Body<T>(pub T);
@@ -27,7 +32,13 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
                 "the body must be JSON; send the header Content-Type: application/json",
             ));
         }
-        let bytes = Bytes::from_request(request, state).await.map_err(unread)?;
+        let within = request.extensions().get::<Within>().copied();
+        let read = Bytes::from_request(request, state);
+        let bytes = match within {
+            Some(Within(time)) => tokio::time::timeout(time, read).await.map_err(|_| late(time))?,
+            None => read.await,
+        };
+        let bytes = bytes.map_err(unread)?;
         // Serde would take a list for the fields in their order.
         if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
             return Err(Refusal::request(
@@ -68,6 +79,11 @@ fn unread(rejection: BytesRejection) -> Refusal {
         }
         other => Refusal::request(format!("the body could not be read: {other}")),
     }
+}
+
+fn late(time: Duration) -> Refusal {
+    let detail = format!("the body did not come within {time:?}; send it faster, or in parts");
+    Refusal::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", detail)
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -9,6 +9,7 @@
 mod access;
 mod api;
 mod audit;
+mod bare;
 mod cors;
 mod cursor;
 mod docs;

@@ -47,6 +47,11 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, "request_invalid", detail)
     }
 
+    /// Whether this is its status.
+    pub(crate) fn is(&self, status: StatusCode) -> bool {
+        self.status == status
+    }
+
     /// Its code, and what it says.
     pub(crate) fn told(&self) -> (&'static str, &str) {
         (self.code, &self.detail)
@@ -81,6 +86,23 @@ impl Refusal {
         let detail = format!("the server failed; its log has more under {trace}");
         let refusal = Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail);
         Self { trace: Some(trace), ..refusal }
+    }
+
+    /// The document that tells it.
+    pub(crate) fn problem(self) -> Problem {
+        let trace = self.traced();
+        let Self { status, code, detail, job, index, unknown, .. } = self;
+        Problem {
+            uri: format!("urn:tidemill:{code}"),
+            title: status.canonical_reason().unwrap_or("Error").to_owned(),
+            status: status.as_u16(),
+            detail,
+            code: code.to_owned(),
+            job,
+            index,
+            unknown,
+            trace,
+        }
     }
 
     /// The id under which the log has more. Whatever is not the caller's fault has one, however it came to be told.
@@ -152,20 +174,8 @@ fn status_of(code: &str) -> Option<StatusCode> {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let trace = self.traced();
-        let Self { status, code, detail, job, index, unknown, retry_after_s: after, .. } = self;
-        let problem = Problem {
-            uri: format!("urn:tidemill:{code}"),
-            title: status.canonical_reason().unwrap_or("Error").to_owned(),
-            status: status.as_u16(),
-            detail,
-            code: code.to_owned(),
-            job,
-            index,
-            unknown,
-            trace,
-        };
-        let mut response = (status, Json(problem)).into_response();
+        let Self { status, code, retry_after_s: after, .. } = self;
+        let mut response = (status, Json(self.problem())).into_response();
         response.extensions_mut().insert(Code(code));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

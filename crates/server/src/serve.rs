@@ -21,6 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, App};
+use crate::bare::Clothed;
 use crate::greeting::Greeted;
 use crate::routes::flows::Places;
 use crate::routes::health::Health;
@@ -210,7 +211,7 @@ where
         .header_read_timeout(head_timeout)
         .max_buf_size(HEAD_BYTES_MAX);
     builder.http2().timer(TokioTimer::new()).max_header_list_size(HEAD_BYTES_MAX as u32);
-    let stream = TokioIo::new(Greeted::new(stream, head_timeout));
+    let stream = TokioIo::new(Clothed::new(Greeted::new(stream, head_timeout)));
     let connection =
         builder.serve_connection_with_upgrades(stream, TowerToHyperService::new(service));
     if let Err(error) = watcher.watch(connection.into_owned()).await {

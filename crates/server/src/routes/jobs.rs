@@ -310,8 +310,18 @@ async fn edit(
     let changes = serde_json::to_string(&fields).and_then(|text| serde_json::from_str(&text));
     let changes = changes
         .map_err(|error| Refusal::request(format!("the body is not as it should be: {error}")))?;
-    let edited = app.mill.edit(id, changes, etag::wanted(&headers)?).await;
-    edited.map_err(|error| Refusal::from(error).about(id))?;
+    let about = |error: tidemill::Error| Refusal::from(error).about(id);
+    let changes: Changes = changes;
+    let edit = |print: Option<String>| {
+        let edited = app.mill.edit(id, changes.clone(), print);
+        async move { edited.await.map_err(about) }
+    };
+    let changed = || about(tidemill::Error::JobChanged { id });
+    let present = || async {
+        let view = app.mill.job(id).await.map_err(about)?;
+        Ok(view.map(|view| view.job.print()))
+    };
+    etag::wanted(&headers)?.met(present, changed, edit).await?;
     let names: Vec<&str> = fields.keys().map(String::as_str).collect();
     Ok((detail(names.join(" ")), show(State(app), caller, Named(id)).await?))
 }

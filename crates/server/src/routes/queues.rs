@@ -103,12 +103,20 @@ async fn change(
     headers: &HeaderMap,
     rules: Option<QueueRules>,
 ) -> Answer<()> {
-    match etag::wanted_number(headers)? {
-        // Also "0", which says that there were none.
-        Some(was) => app.mill.replace_queue(name, was, rules).await?,
-        None => app.mill.set_queue(name, rules).await?,
-    }
-    Ok(())
+    let change = |was: Option<u64>| {
+        let rules = rules.clone();
+        async move {
+            match was {
+                // Also "0", which says that there were none.
+                Some(was) => app.mill.replace_queue(name, was, rules).await?,
+                None => app.mill.set_queue(name, rules).await?,
+            }
+            Ok(())
+        }
+    };
+    let changed = || tidemill_core::Error::RuleChanged { queue: name.to_owned() }.into();
+    let present = || async { Ok(Some(app.mill.queue_rules(name).await?.version)) };
+    etag::wanted(headers)?.met(present, changed, change).await
 }
 
 /// Takes the rules of a queue or pattern away.

@@ -90,8 +90,15 @@ fn sees(caller: &Caller, view: &ScheduleView) -> bool {
 /// A schedule that the caller may know of.
 async fn seen(app: &App, caller: &Caller, name: &str) -> Answer<ScheduleView> {
     let view = app.mill.schedules().get(name).await?;
-    let unknown = || tidemill::Error::ScheduleUnknown { name: name.to_owned() };
-    Some(view).filter(|view| sees(caller, view)).ok_or_else(|| unknown().into())
+    is_seen(caller, &view)?;
+    Ok(view)
+}
+
+/// Refuses a schedule that the caller may not know of, as one that is not there. Asked where something is done with it:
+/// its name may have passed to another tenant meanwhile.
+fn is_seen(caller: &Caller, view: &ScheduleView) -> Answer<()> {
+    let unknown = || tidemill::Error::ScheduleUnknown { name: view.definition.name.clone() };
+    sees(caller, view).then_some(()).ok_or_else(|| unknown().into())
 }
 
 async fn tagged(app: &App, caller: &Caller, name: &str) -> Answer<Tagged> {
@@ -137,9 +144,10 @@ async fn set(
     caller.check_wish(&mut wish.job)?;
     wish.owner.get_or_insert_with(|| OWNER.to_owned());
     let schedule = wish.named(&name)?.within(caller.queues());
-    let version = version(&headers)?;
     let may = |known: &ScheduleView| check_reach(&caller, known);
-    let view = app.mill.schedules().set_if(schedule, version, may).await?;
+    let (schedules, may) = (app.mill.schedules(), &may);
+    let set = |version| schedules.set_if(schedule.clone(), version, may);
+    let view = of_version(&app, &name, &headers, set).await?;
     Ok((etag::of(&view.version), Json(view)))
 }
 
@@ -190,8 +198,22 @@ async fn declare(
     }))
 }
 
-fn version(headers: &HeaderMap) -> Answer<Option<i64>> {
-    Ok(etag::wanted_number(headers)?.map(|number| i64::try_from(number).unwrap_or(i64::MAX)))
+/// Does something with the schedule of a version that the request is for.
+async fn of_version<T, Act: Future<Output = Answer<T>>>(
+    app: &App,
+    name: &str,
+    headers: &HeaderMap,
+    act: impl Fn(Option<i64>) -> Act,
+) -> Answer<T> {
+    let changed = || tidemill::Error::ScheduleChanged { name: name.to_owned() }.into();
+    let present = || async {
+        match app.mill.schedules().get(name).await {
+            Ok(view) => Ok(Some(view.version)),
+            Err(tidemill::Error::ScheduleUnknown { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    };
+    etag::wanted(headers)?.met(present, changed, act).await
 }
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -221,9 +243,12 @@ async fn delete(
     Params(Whose { owner }): Params<Whose>,
     headers: HeaderMap,
 ) -> Answer<StatusCode> {
-    seen(&app, &caller, &name).await?;
     let owner = owner.as_deref().unwrap_or(OWNER);
-    app.mill.schedules().delete_of(&name, owner, version(&headers)?).await?;
+    let may = |view: &ScheduleView| is_seen(&caller, view);
+    let (schedules, may) = (app.mill.schedules(), &may);
+    let delete = |version| schedules.delete_if(&name, owner, version, may);
+    seen(&app, &caller, &name).await?;
+    of_version(&app, &name, &headers, delete).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -238,8 +263,7 @@ async fn pause(
     caller: Caller,
     Named(name): Named<String>,
 ) -> Answer<Tagged> {
-    seen(&app, &caller, &name).await?;
-    app.mill.schedules().pause(&name).await?;
+    app.mill.schedules().pause_if(&name, |view| is_seen(&caller, view)).await?;
     tagged(&app, &caller, &name).await
 }
 
@@ -254,8 +278,7 @@ async fn resume(
     caller: Caller,
     Named(name): Named<String>,
 ) -> Answer<Tagged> {
-    seen(&app, &caller, &name).await?;
-    app.mill.schedules().resume(&name).await?;
+    app.mill.schedules().resume_if(&name, |view| is_seen(&caller, view)).await?;
     tagged(&app, &caller, &name).await
 }
 
@@ -270,8 +293,7 @@ async fn run(
     caller: Caller,
     Named(name): Named<String>,
 ) -> Answer<Json<Ran>> {
-    seen(&app, &caller, &name).await?;
-    Ok(Json(app.mill.schedules().run_now(&name).await?))
+    Ok(Json(app.mill.schedules().run_now_if(&name, |view| is_seen(&caller, view)).await?))
 }
 
 /// Slots of the past that are to be fired.
@@ -315,13 +337,13 @@ async fn backfill(
     Named(name): Named<String>,
     Body(Fill { from, to, again, dry_run }): Body<Fill>,
 ) -> Answer<Json<Filled>> {
-    seen(&app, &caller, &name).await?;
     let (schedules, range) = (app.mill.schedules(), Backfill { from, to, again });
     if dry_run {
+        seen(&app, &caller, &name).await?;
         let slots = schedules.backfill_preview(&name, range).await?;
         return Ok(Json(Filled { fired: Vec::new(), slots }));
     }
-    let fired = schedules.backfill(&name, range).await?;
+    let fired = schedules.backfill_if(&name, range, |view| is_seen(&caller, view)).await?;
     Ok(Json(Filled { fired, slots: Vec::new() }))
 }
 

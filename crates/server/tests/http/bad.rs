@@ -1,5 +1,7 @@
 //! Bad input: a problem document of the 400s, whatever it is, and nothing is written.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidemill_server::{Access, Error, Server, Settings};
@@ -17,6 +19,8 @@ over_both_stores!(
     ids_that_were_used_or_forged_change_nothing,
     bytes_that_are_no_text_are_refused,
     heads_that_are_too_large_are_refused,
+    heads_that_cannot_be_read_are_refused,
+    bodies_that_do_not_come_in_time_are_refused,
     strangers_are_refused,
     times_beyond_all_databases_are_times,
     nobody_brings_jobs_where_webhooks_are_signed,
@@ -208,6 +212,7 @@ async fn heads_that_are_too_large_are_refused(kit: Kit) {
         let answer = tokio::task::spawn_blocking(move || said(address, request.as_bytes()));
         let answer = answer.await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 431 "), "{answer:?}");
+        assert_eq!(problem(&answer)["code"], "head_too_large");
     }
     kit.get("/v1/jobs").await.is(200);
     kit.close().await;
@@ -218,9 +223,54 @@ fn said(address: std::net::SocketAddr, bytes: &[u8]) -> String {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     let _ = stream.write_all(bytes);
-    let mut answer = [0; 64];
-    let length = stream.read(&mut answer).unwrap_or_default();
-    String::from_utf8_lossy(&answer[..length]).into_owned()
+    let mut answer = Vec::new();
+    let mut some = [0; 1024];
+    // A connection may be reset once it has said everything.
+    while let Ok(length @ 1..) = stream.read(&mut some) {
+        answer.extend_from_slice(&some[..length]);
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// The document of an answer that has one.
+fn problem(answer: &str) -> Value {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("content-type: application/problem+json"), "{head}");
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
+}
+
+async fn heads_that_cannot_be_read_are_refused(kit: Kit) {
+    let address = kit.server.address();
+    for (request, status) in [
+        ("BAD\r\n\r\n".to_owned(), 400),
+        ("G\u{1}T / HTTP/1.1\r\n\r\n".to_owned(), 400),
+        ("GET / HTTP/7.1\r\n\r\n".to_owned(), 400),
+        (format!("GET /v1/jobs HTTP/1.1\r\nhost: {address}\r\nx y: z\r\n\r\n"), 400),
+        (format!("GET /{} HTTP/1.1\r\nhost: {address}\r\n\r\n", "x".repeat(65_535)), 431),
+    ] {
+        let short = request.chars().take(60).collect::<String>();
+        let answer = tokio::task::spawn_blocking(move || said(address, request.as_bytes()));
+        let answer = answer.await.unwrap();
+        assert_eq!(problem(&answer)["status"], status, "{short:?}: {answer}");
+    }
+    kit.close().await;
+}
+
+async fn bodies_that_do_not_come_in_time_are_refused(kit: Kit) {
+    let hurried = Settings { body_timeout: Duration::from_millis(50), ..settings() };
+    let server = Server::start(kit.mill.clone(), hurried).await.unwrap();
+    let address = server.address();
+    let head = format!(
+        "POST /v1/jobs HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n"
+    );
+    let request = format!("{head}{{\"kind\":\"k\",");
+    let answer = tokio::task::spawn_blocking(move || said(address, request.as_bytes()));
+    let answer = answer.await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer:?}");
+    assert_eq!(problem(&answer)["code"], "body_too_slow");
+    server.stop().await;
+    assert_eq!(kit.get("/v1/jobs").await.is(200).body["jobs"], json!([]));
+    kit.close().await;
 }
 
 async fn strangers_are_refused(kit: Kit) {

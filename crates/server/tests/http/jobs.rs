@@ -220,6 +220,10 @@ async fn a_job_that_waits_is_changed_and_what_stays_is_named(kit: Kit) {
     assert_ne!(told.header("etag"), tag);
     edit(&tag, json!({ "payload": 3 })).await.refused(412, "job_changed", &id);
     edit("x", json!({})).await.refused(400, "request_invalid", "ETag");
+    let now = told.header("etag").to_owned();
+    edit(&format!("W/{now}"), json!({ "payload": 3 })).await.refused(412, "job_changed", &id);
+    edit(&format!("{tag}, {now}"), json!({ "priority": "urgent" })).await.is(200);
+    edit("*", json!({ "priority": "urgent" })).await.is(200);
     for fixed in ["kind", "queue", "tenant", "key", "run_at", "unique_key"] {
         let told = edit("", json!({ fixed: "x" })).await;
         told.refused(400, "request_invalid", &format!("{fixed} cannot be changed"));

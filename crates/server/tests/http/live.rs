@@ -9,7 +9,8 @@ use tidemill::{Fail, Grant, Payload, Role};
 use tidemill_server::{Server, Settings};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
+use tokio_tungstenite::tungstenite::protocol::frame::{Frame, FrameHeader};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
@@ -24,6 +25,7 @@ over_both_stores!(
     each_message_is_for_those_its_operation_is_for,
     a_credential_that_has_ended_acts_no_more_over_an_open_socket,
     a_socket_is_closed_when_the_server_stops,
+    what_is_no_message_closes_the_socket_with_the_code_for_it,
 );
 
 struct Socket(WebSocketStream<MaybeTlsStream<TcpStream>>);
@@ -283,5 +285,28 @@ async fn a_socket_is_closed_when_the_server_stops(kit: Kit) {
     assert!(matches!(socket.message().await, Message::Ping(_)), "there is a sign of life");
     let (code, ()) = tokio::join!(socket.closed(), server.stop());
     assert_eq!(code, CloseCode::Restart, "it is told to come again");
+    kit.close().await;
+}
+
+async fn what_is_no_message_closes_the_socket_with_the_code_for_it(kit: Kit) {
+    let id = kit.enqueue(json!({ "kind": "k" })).await;
+    let text = OpCode::Data(Data::Text);
+    let large = vec![b' '; 1024 * 1024 + 1];
+    let reserved = Frame::message("{}", text, true);
+    let reserved = Frame::from_payload(
+        FrameHeader { rsv1: true, ..reserved.header().clone() },
+        reserved.into_payload(),
+    );
+    for (frame, code) in [
+        (Frame::message(&b"\xff\xfe"[..], text, true), CloseCode::Invalid),
+        (Frame::message(large, text, true), CloseCode::Size),
+        (Frame::message("{}", OpCode::Data(Data::Continue), true), CloseCode::Protocol),
+        (reserved, CloseCode::Protocol),
+        (Frame::message("{}", OpCode::Data(Data::Binary), true), CloseCode::Unsupported),
+    ] {
+        let mut socket = Socket::live(&kit.server, &id).await;
+        socket.0.send(Message::Frame(frame)).await.unwrap();
+        assert_eq!(socket.closed().await, code);
+    }
     kit.close().await;
 }

@@ -32,7 +32,13 @@ async fn rules_that_somebody_else_has_set_meanwhile_are_not_overwritten(kit: Kit
     put(&tag, 6).await.is(200);
     put(&tag, 7).await.refused(412, "rule_changed", "mail");
     put("soon", 7).await.refused(400, "request_invalid", "soon");
+    for unmet in ["W/\"2\"", "\"1\", W/\"2\"", "\"soon\"", "\"\""] {
+        put(unmet, 7).await.refused(412, "rule_changed", "mail");
+    }
     assert_eq!(kit.get(path).await.is(200).body["concurrency"], 6);
+    put("\"7\", \"2\"", 6).await.is(200);
+    put("*", 6).await.is(200);
+    assert_eq!(kit.get(path).await.is(200).header("etag"), "\"4\"");
     let gone = kit.request(Method::DELETE, path).send().await.unwrap();
     assert_eq!(gone.status().as_u16(), 204);
     assert_eq!(kit.get(path).await.is(200).body["concurrency"], json!(null));

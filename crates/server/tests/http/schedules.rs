@@ -27,7 +27,9 @@ async fn a_schedule_is_set_looked_at_paused_run_and_deleted(kit: Kit) {
         let headers = [("if-match", tag)];
         kit.send(Method::PUT, path, &headers[..usize::from(!tag.is_empty())], body).await
     };
-    put("\"7\"", nightly("a")).await.refused(412, "schedule_changed", "nightly report");
+    for none in ["\"7\"", "*", "\"7\", \"8\""] {
+        put(none, nightly("a")).await.refused(412, "schedule_changed", "nightly report");
+    }
     let set = put("", nightly("a")).await.is(200);
     let tag = set.header("etag").to_owned();
     assert_eq!(
@@ -37,6 +39,10 @@ async fn a_schedule_is_set_looked_at_paused_run_and_deleted(kit: Kit) {
     assert_eq!(put("", nightly("a")).await.is(200).header("etag"), tag, "nothing has changed");
     put(&tag, nightly("b")).await.is(200);
     put(&tag, nightly("c")).await.refused(412, "schedule_changed", "look at it again");
+    put("*", nightly("c")).await.is(200);
+    let now = put("", nightly("b")).await.is(200).header("etag").to_owned();
+    put(&format!("W/{now}"), nightly("c")).await.refused(412, "schedule_changed", "");
+    put(&format!("{tag}, {now}"), nightly("b")).await.is(200);
     assert_eq!(kit.get(path).await.is(200).body["job"]["kind"], "b");
 
     let coming = kit.get(&format!("{path}/preview?slots=3")).await.is(200).body;

@@ -15,6 +15,7 @@ use tidemill::audit::AuditEnd;
 use tidemill::{CancelAnswer, Event, Follow, JobId, Priority, Signal};
 use tidemill_core::access::Act;
 use tokio::time::Instant;
+use tokio_tungstenite::tungstenite::Error as Broken;
 
 use super::{From, Place, begin};
 use crate::access::Caller;
@@ -158,7 +159,11 @@ impl Live {
                 message = self.socket.recv() => match message {
                     Some(message) => {
                         self.heard_at = Instant::now();
-                        match message? {
+                        let message = match message {
+                            Ok(message) => message,
+                            Err(error) => return self.break_off(error).await,
+                        };
+                        match message {
                             Message::Text(text) => {
                                 if let Some(code) = self.take(&text).await? {
                                     return self.close(close_code::POLICY, code).await;
@@ -236,6 +241,21 @@ impl Live {
     async fn send(&mut self, message: Message) -> Result<(), axum::Error> {
         let sent = tokio::time::timeout(STALL_MAX, self.socket.send(message)).await;
         sent.map_err(axum::Error::new)?
+    }
+
+    /// Closes a connection of which nothing more can be read, and says why if that is the client's doing.
+    async fn break_off(mut self, error: axum::Error) -> Result<(), axum::Error> {
+        let inner = error.into_inner();
+        let (code, reason) = match inner.downcast_ref::<Broken>() {
+            Some(Broken::Capacity(_)) => (close_code::SIZE, "a message has 1 MiB at most"),
+            Some(Broken::Utf8(_)) => (close_code::INVALID, "messages are UTF-8"),
+            Some(Broken::Protocol(_)) => (close_code::PROTOCOL, "this is no WebSocket any more"),
+            _ => return Err(axum::Error::new(inner)),
+        };
+        self.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await?;
+        // The rest is not read, so the connection will be reset: not before the client could read why.
+        tokio::time::sleep(FAREWELL_MAX).await;
+        Ok(())
     }
 
     async fn close(mut self, code: u16, reason: &str) -> Result<(), axum::Error> {
