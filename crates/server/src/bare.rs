@@ -1,8 +1,8 @@
 //! What hyper answers by itself is told as a problem document, too.
 //!
 //! A request whose head cannot be read never comes to our code: hyper answers it with a status and no body, and ends
-//! the connection. Nothing of ours answers 4xx without a body, so such an answer is known by its bytes on their way out,
-//! and gets one. It refuses to touch anything else: what it does not know for certain goes out as it is.
+//! the connection. Nothing of ours answers 4xx without a body, so such an answer is known by its bytes on their way
+//! out, and gets one. It refuses to touch anything else: what it does not know for certain goes out as it is.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
