@@ -41,8 +41,8 @@ pub struct Inside {
     pub id: JobId,
 }
 
-/// The gates that those who run are inside of, by the limits of these rules that are meant, if those count how many that
-/// are. Who went in by one has a permit there; the others have none.
+/// The gates that those who run are inside of, by the limits of these rules that are meant, if those count how many
+/// that are. Who went in by one has a permit there; the others have none.
 pub fn inside(
     book: &RuleBook,
     running: &[Running],

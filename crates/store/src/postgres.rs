@@ -1,8 +1,8 @@
 //! The Postgres backend: the schema `tidemill` of a database that others may use too.
 //!
-//! Bodies are written once; what waits is kept in sheaves of up to a hundred ids; a claim is one lease row whose key is the
-//! token; a finished job is one outcome row (`migrations/0001_heart.sql` tells the story, `research` measured it).
-//! Connections: a pool for the verbs, one for heartbeats, one that listens and one that notifies. Losing any loses no job.
+//! Bodies are written once; what waits is kept in sheaves of up to a hundred ids; a claim is one lease row whose key
+//! is the token; a finished job is one outcome row (`migrations/0001_heart.sql` tells the story). Connections: a pool
+//! for the verbs, one for heartbeats, one that listens, one that notifies. Losing any, or the server, loses no job.
 
 pub mod adapter;
 mod audit;

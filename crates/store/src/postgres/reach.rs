@@ -1,8 +1,8 @@
 //! How many jobs workers may hold: what limits are measured by that cannot be exceeded.
 //!
-//! A limit that all workers together cannot exceed counts nobody. So whoever registers where something counts, or is to
-//! hold more than before, has the lock of the rules alone, as a change of them has: no claim is under way. If a limit can be
-//! exceeded from then on, who runs inside of it is written down as a stowaway, in the same transaction.
+//! A limit that all workers together cannot exceed counts nobody. So whoever registers where something counts, or is
+//! to hold more than before, has the lock of the rules alone, as a change of them has: no claim is under way. If a
+//! limit can be exceeded from then on, who runs inside of it is written down as a stowaway, in the same transaction.
 
 use tidemill_core::{RuleBook, WorkerId};
 

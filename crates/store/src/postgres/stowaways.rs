@@ -1,8 +1,9 @@
 //! Who runs inside of gates that it did not go through: what ran already when a limit began to count.
 //!
-//! A change of rules writes them down, in its own transaction, while no claim is under way, and so does whoever brings a
-//! limit within the reach of workers (`reach.rs`); they count as long as their lease has them. Their attempts name no such gate when they end, so nobody is told: claims look now and then,
-//! as long as there are any (`tidemill.next_look`).
+//! A change of rules writes them down, in its own transaction, while no claim is under way, and so does whoever brings
+//! a limit within the reach of workers (`reach.rs`); they count as long as their lease has them. Their attempts name
+//! no such gate when they end, so nobody is told: claims look now and then, as long as there are any
+//! (`tidemill.next_look`).
 
 use tidemill_core::queue::RuleBook;
 use tidemill_core::stowaway::{Inside, Running, inside};
@@ -70,8 +71,8 @@ fn running(row: &Row) -> Running {
     }
 }
 
-/// Who runs inside of these gates whose limits are out of reach, with a permit or without: they are not written down. Also
-/// answers these limits.
+/// Who runs inside of these gates whose limits are out of reach, with a permit or without: they are not written down.
+/// Also answers these limits.
 pub(crate) async fn uncounted(db: &Db, names: &[String]) -> Result<(Vec<String>, Vec<Inside>)> {
     let (book, reach) = (queues::rules(db).await?, reach::read(db).await?);
     let wide = book.out_of_reach(names, reach);

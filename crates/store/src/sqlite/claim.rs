@@ -63,8 +63,9 @@ pub(super) fn claim(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Claim> {
     Ok(claim)
 }
 
-/// How many jobs all workers together may hold, this one what it asks for: a limit on as many counts nobody. Where nothing
-/// counts that is not asked; nor of a wish that follows no rules, because nobody looks for stowaways of its limits.
+/// How many jobs all workers together may hold, this one what it asks for: a limit on as many counts nobody. Where
+/// nothing counts that is not asked; nor of a wish that follows no rules, because nobody looks for stowaways of its
+/// limits.
 fn reach(turn: &Turn<'_>, ask: &ClaimRequest) -> Result<u64> {
     let counts = ask.limits.iter().any(|limit| limit.concurrency.is_some());
     match ask.edition.filter(|_| counts) {

@@ -1,7 +1,8 @@
 //! How many jobs workers may hold: what limits are measured by that cannot be exceeded.
 //!
 //! A limit that all workers together cannot exceed counts nobody. When a worker registers, or is to hold more than
-//! before, a limit may come within their reach: then who runs inside of it is written down as a stowaway, in the same turn.
+//! before, a limit may come within their reach: then who runs inside of it is written down as a stowaway, in the same
+//! turn.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use tidemill_core::{RuleBook, WorkerId};

@@ -1,7 +1,8 @@
 //! Who runs inside of gates that it did not go through: what ran already when a limit began to count.
 //!
 //! A change of rules writes them down, in its own transaction, and so does whoever brings a limit within the reach of
-//! workers (`reach.rs`); they count as long as their lease has them. Their attempts name no such gate when they end, so nobody is told: claims look now and then, as long as there are any.
+//! workers (`reach.rs`); they count as long as their lease has them. Their attempts name no such gate when they end,
+//! so nobody is told: claims look now and then, as long as there are any.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,5 +1,5 @@
-//! Limits that all workers together cannot exceed: they count nobody, and everybody from the moment on at which they can
-//! be exceeded.
+//! Limits that all workers together cannot exceed: they count nobody, and everybody from the moment on at which they
+//! can be exceeded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

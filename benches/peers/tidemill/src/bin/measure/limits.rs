@@ -1,5 +1,5 @@
-//! What limits cost: drain rate without one, under one that never binds, and with a thousand jobs of ten for
-//! each of ten thousand keys of which one may run at a time. A limit that never binds stands twice: one on more than all
+//! What limits cost: drain rate without one, under one that never binds, and with a thousand jobs of ten for each of
+//! ten thousand keys of which one may run at a time. A limit that never binds stands twice: one on more than all
 //! workers together may hold, which counts nobody, and one that is counted and never full.
 
 use std::sync::atomic::{AtomicU64, Ordering};
