@@ -1,7 +1,7 @@
 //! Webhooks: who is told, over HTTP, that jobs have ended or do not go on by themselves; and what is told.
 //!
 //! A delivery is a job of its own, in the queue [`QUEUE`], with the webhook's id as its key: so it is retried, limited,
-//! circuit-broken and buried as every job is. The store writes it in the transaction that ends or parks the job it tells of.
+//! circuit-broken and buried as every job is. The store writes it where the job it tells of is ended or parked.
 //!
 //! It refuses to tell of deliveries, which would never end.
 

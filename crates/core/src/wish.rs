@@ -96,7 +96,7 @@ pub struct Wish {
     /// W3C trace context (`traceparent`) to carry along.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
-    /// The webhook that is to hear of its end, or that it is parked: its name, or an object that also says of which of these.
+    /// The webhook that hears of its end, or that it is parked: its name, or an object that says of which of these.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "tell")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<TellText>))]
     pub webhook: Option<Tell>,

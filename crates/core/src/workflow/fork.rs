@@ -79,10 +79,9 @@ impl<'a> Heard<'a> {
         let mut heard = Self { ended: HashSet::new(), joined: HashSet::new() };
         for (_, entry) in journal {
             match entry {
-                Entry::Ended { key, .. } | Entry::Recorded { key, .. } => {
-                    heard.ended.insert(key);
-                }
-                Entry::Joined { key, more: false, .. } => {
+                Entry::Ended { key, .. }
+                | Entry::Recorded { key, .. }
+                | Entry::Joined { key, more: false, .. } => {
                     heard.ended.insert(key);
                 }
                 _ => {}

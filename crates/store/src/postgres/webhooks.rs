@@ -1,5 +1,5 @@
-//! Webhooks, as they are kept. Who ends jobs tells them, in its own statement: `tidemill.tell_webhooks`. Runs are parked
-//! rarely: who parks one reads the webhooks and decides by the rule itself.
+//! Webhooks, as they are kept. Who ends jobs tells them, in its own statement: `tidemill.tell_webhooks`. Runs are
+//! parked rarely: who parks one reads the webhooks and decides by the rule itself.
 
 use async_trait::async_trait;
 use tidemill_core::NewJob;

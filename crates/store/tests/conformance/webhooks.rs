@@ -1,4 +1,4 @@
-//! Webhooks: whoever means a job is told of its end, or that it is parked, by a job that is written with it or not at all.
+//! Webhooks: whoever means a job is told of its end, or that it is parked, by a job written with it or not at all.
 
 use tidemill_core::alert::book::{Book, Look};
 use tidemill_core::alert::{Alert, AlertKind};
