@@ -74,9 +74,8 @@ fn clothed(bytes: &[u8]) -> Option<Vec<u8>> {
         answer.push_str(line);
         answer.push_str("\r\n");
     }
-    answer.push_str("content-type: application/problem+json\r\n");
-    answer.push_str(&format!("content-length: {length}\r\n\r\n{problem}"));
-    Some(answer.into_bytes())
+    answer += "content-type: application/problem+json\r\n";
+    Some(format!("{answer}content-length: {length}\r\n\r\n{problem}").into_bytes())
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Clothed<T> {

@@ -307,21 +307,20 @@ async fn edit(
         );
         return Err(Refusal::request(detail).about(id));
     }
-    let changes = serde_json::to_string(&fields).and_then(|text| serde_json::from_str(&text));
-    let changes = changes
-        .map_err(|error| Refusal::request(format!("the body is not as it should be: {error}")))?;
+    let wrong = |error| Refusal::request(format!("the body is not as it should be: {error}"));
+    let read = serde_json::to_string(&fields).and_then(|text| serde_json::from_str(&text));
+    let changes: Changes = read.map_err(wrong)?;
     let about = |error: tidemill::Error| Refusal::from(error).about(id);
-    let changes: Changes = changes;
     let edit = |print: Option<String>| {
         let edited = app.mill.edit(id, changes.clone(), print);
         async move { edited.await.map_err(about) }
     };
-    let changed = || about(tidemill::Error::JobChanged { id });
+    let differs = || about(tidemill::Error::JobChanged { id });
     let present = || async {
         let view = app.mill.job(id).await.map_err(about)?;
         Ok(view.map(|view| view.job.print()))
     };
-    etag::wanted(&headers)?.met(present, changed, edit).await?;
+    etag::wanted(&headers)?.met(present, differs, edit).await?;
     let names: Vec<&str> = fields.keys().map(String::as_str).collect();
     Ok((detail(names.join(" ")), show(State(app), caller, Named(id)).await?))
 }

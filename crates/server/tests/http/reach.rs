@@ -35,7 +35,7 @@ fn says_nothing(told: &Told, id: &str) {
 /// A job of the queue `theirs` that holds the unique key `u`.
 async fn held(kit: &Kit) -> String {
     let job = Enqueue::raw("echo", format!("{SECRET:?}")).queue("theirs");
-    let job = job.unique(Unique::by_key("u")).delay(std::time::Duration::from_secs(3600));
+    let job = job.unique(Unique::by_key("u")).delay(std::time::Duration::from_hours(1));
     kit.mill.enqueue(job).await.unwrap().id().to_string()
 }
 

@@ -17,9 +17,12 @@ const FLOWS_MAX: usize = 1000;
 /// A queue, and a tenant if there is one.
 type Place = (String, Option<String>);
 
-/// What was found: of a flow with so many jobs, their queues and tenants.
+/// What was found of a flow with so many jobs.
+type Found = (u64, Arc<[Place]>);
+
+/// Of each flow, the queues and tenants of its jobs.
 #[derive(Debug, Default)]
-pub(crate) struct Places(Mutex<HashMap<FlowId, (u64, Arc<[Place]>)>>);
+pub(crate) struct Places(Mutex<HashMap<FlowId, Found>>);
 
 impl Places {
     /// The queues and tenants of the jobs of a flow.

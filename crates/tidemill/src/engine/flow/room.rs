@@ -75,7 +75,9 @@ fn first(plan: &Plan) -> BTreeMap<&str, u64> {
         *first.entry(&planned.job.queue).or_default() += 1;
     }
     let at_once = plan.options.at_once.map_or(u64::MAX, u64::from);
-    first.values_mut().for_each(|jobs| *jobs = (*jobs).min(at_once));
+    for jobs in first.values_mut() {
+        *jobs = (*jobs).min(at_once);
+    }
     first
 }
 
