@@ -106,7 +106,8 @@ impl Broker for Server {
         let wait = pulse.wait.map_or(Duration::ZERO, |Span(wait)| wait);
         match self.0.work().beat(worker, wait, pulse.tokens).await {
             Ok(beaten) => Ok(Some(beaten)),
-            Err(error) if error.code() == "worker_lost" => Ok(None),
+            // Either way it is none of ours any more, and another can be registered.
+            Err(error) if matches!(error.code(), "worker_lost" | "worker_refused") => Ok(None),
             Err(error) => Err(told(error)),
         }
     }

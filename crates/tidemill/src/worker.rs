@@ -258,7 +258,7 @@ impl Worker {
         }
         shop.register().await?;
         if let Boss::Here(mill) = &shop.boss {
-            unlock(mill, &shop.registry.kinds()).await;
+            unlock(mill, shop.registry.kinds());
         }
         let id = shop.worker();
         tracing::info!(worker = %id, queues = ?shop.options.queues, "a worker started");

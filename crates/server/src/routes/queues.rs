@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 
 use crate::access::Caller;
 use crate::api::App;
-use crate::etag;
+use crate::etag::{self, Wanted};
 use crate::extract::{Body, Named, Params, understood};
 use crate::prefer::Patience;
 use crate::problem::{Answer, Problem};
@@ -115,8 +115,14 @@ async fn change(
         }
     };
     let changed = || tidemill_core::Error::RuleChanged { queue: name.to_owned() }.into();
-    let present = || async { Ok(Some(app.mill.queue_rules(name).await?.version)) };
-    etag::wanted(headers)?.met(present, changed, change).await
+    let wanted = etag::wanted(headers)?;
+    // "0" may be asked for by its name; it is nothing that is there.
+    let least = u64::from(wanted == Wanted::There);
+    let present = || async {
+        let version = app.mill.queue_rules(name).await?.version;
+        Ok(Some(version).filter(|version| *version >= least))
+    };
+    wanted.met(present, changed, change).await
 }
 
 /// Takes the rules of a queue or pattern away.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use tidemill_core::flow::StepState;
-use tidemill_core::gate::GateView;
+use tidemill_core::gate::{Counts, GateView};
 use tidemill_core::queue::{RuleBook, matches};
 use tidemill_core::why::{COUNTED_MAX, Gate, KeyHolder, LaneView, Why};
 use tidemill_core::{JobId, QueueLimit, State};
@@ -154,8 +154,12 @@ async fn limited(store: &dyn Store, book: &RuleBook, view: &JobView) -> Result<V
     }
     let now = store.now().await?;
     let gates = store.gates(&names).await?.into_iter().zip(limits);
-    let held = |(view, limit): (GateView, QueueLimit)| {
-        Some(Held { gate: view.holds(&limit, now)?, limit, view })
+    let held = |(gate, limit): (GateView, QueueLimit)| {
+        // A slot that nobody else wants is free for retries, whatever is paid for: only a claim knows.
+        let is_free = matches!(limit.counts, Counts::Retry { .. })
+            && view.gate.as_deref() != Some(gate.name.as_str());
+        let holds = gate.holds(&limit, now).filter(|_| !is_free)?;
+        Some(Held { gate: holds, limit, view: gate })
     };
     Ok(gates.filter_map(held).collect())
 }

@@ -95,6 +95,15 @@ async fn a_spent_retry_budget_is_named_alone(kit: Kit) {
     assert!(!other.to_string().contains("retry budget"), "{other}");
     go.add_permits(2);
     mill.result::<Echo>(retried, SOON).await.unwrap();
+    // Nor is a retry that no claim has met: there may be a slot for it that nobody else wants.
+    let later = mill.enqueue(echo("fail")).await.unwrap().id();
+    let at = eventually("it to have failed", SOON, async || {
+        let view = mill.job(later).await.unwrap().unwrap();
+        (view.state == State::Scheduled).then_some(view.due_at).flatten()
+    })
+    .await;
+    let why = mill.why(later).await.unwrap();
+    assert_eq!((why.gates, why.expected_at), (vec![Gate::Due { at, attempt: 1 }], Some(at)));
     worker.stop().await;
 }
 

@@ -37,6 +37,7 @@ pub fn normal(text: &str, side: &Side) -> String {
                 true => "SPAN",
                 false if is_lease(&out) => "LEASE",
                 false if out.ends_with("try again in ") => "SPAN",
+                false if is_version(&word) => "VERSION",
                 false => &word,
             });
             at += word.chars().count();
@@ -69,6 +70,11 @@ fn is_lease(before: &str) -> bool {
         .strip_suffix(' ')
         .is_some_and(|first| !first.is_empty() && first.chars().all(|c| c.is_ascii_digit()));
     line == "token " || line.ends_with("\"token\":") || is_second
+}
+
+/// Versions of schedules begin with the microsecond in which they were made.
+fn is_version(word: &str) -> bool {
+    word.len() >= 16 && word.chars().all(|c| c.is_ascii_digit())
 }
 
 fn is_id(chars: &[char]) -> bool {

@@ -1,6 +1,6 @@
 //! Lets runs go on that are parked for want of a key, when a worker comes whose process has it.
 //!
-//! It looks once for every worker that starts. A run that one without the key claims then is parked again until the
+//! It looks once for every worker that starts, beside its work: there may be many runs. A run that one without the key claims then is parked again until the
 //! next one comes: no two processes hand it to and fro for ever.
 
 use tidemill_core::JobId;
@@ -14,17 +14,20 @@ const BY: &str = "tidemill";
 const WHY: &str = "a worker has come that has its key";
 const PAGE_RUNS: usize = 1000;
 
-/// Resumes what a worker of these kinds can read; none means all kinds. It works all the same if that fails.
-pub(crate) async fn unlock(mill: &Tidemill, kinds: &[String]) {
+/// Resumes what a worker of these kinds can read; none means all kinds. Does not wait for that.
+pub(crate) fn unlock(mill: &Tidemill, kinds: Vec<String>) {
     if mill.0.keys.is_empty() {
         return;
     }
-    let all = || kinds.is_empty().then_some(None).into_iter();
-    for kind in kinds.iter().cloned().map(Some).chain(all()) {
-        if let Err(error) = unlock_kind(mill, kind).await {
-            tracing::warn!(%error, "runs that are parked for want of a key could not be looked at");
+    let mill = mill.clone();
+    tokio::spawn(async move {
+        let all = kinds.is_empty().then_some(None);
+        for kind in kinds.into_iter().map(Some).chain(all) {
+            if let Err(error) = unlock_kind(&mill, kind).await {
+                tracing::warn!(%error, "runs that are parked for want of a key could not be looked at");
+            }
         }
-    }
+    });
 }
 
 async fn unlock_kind(mill: &Tidemill, kind: Option<String>) -> Result<()> {
