@@ -552,7 +552,7 @@ begin
                     where other.id in (held.id, held.next_id) and not exists (
                         select 1 from json_each(new.within) as own
                         where own.value = other.queue or (
-                            own.value like '%*'
+                            substr(own.value, -1) = '*'
                             and substr(other.queue, 1, length(own.value) - 1)
                                 = substr(own.value, 1, length(own.value) - 1)
                         )
