@@ -1,7 +1,7 @@
 //! Lets runs go on that are parked for want of a key, when a worker comes whose process has it.
 //!
-//! It looks once for every worker that starts, beside its work: there may be many runs. A run that one without the key claims then is parked again until the
-//! next one comes: no two processes hand it to and fro for ever.
+//! It looks once for every worker that starts, beside its work: there may be many runs. A run that one without the key
+//! claims then is parked again until the next one comes: no two processes hand it to and fro for ever.
 
 use tidemill_core::JobId;
 use tidemill_core::workflow::ParkCode;
