@@ -15,6 +15,7 @@ over_both_stores!(
     mail_that_came_before_the_wait_ends_it_at_once,
     signals_are_numbered_in_their_order_and_sent_once,
     the_end_of_a_child_reaches_its_parent,
+    the_end_of_a_child_reaches_its_parent_that_is_settled_with_it,
     a_child_whose_parent_is_forgotten_ends_in_peace,
     a_run_that_ends_badly_is_noted_if_it_owes_something,
     a_claim_says_whether_something_is_kept_of_a_run,
@@ -168,6 +169,33 @@ async fn the_end_of_a_child_reaches_its_parent(kit: &Kit) {
         states.collect::<Vec<_>>(),
         [(State::Done, seven), (State::Dead, None), (State::Cancelled, None)]
     );
+}
+
+async fn the_end_of_a_child_reaches_its_parent_that_is_settled_with_it(kit: &Kit) {
+    let worker = kit.worker().await;
+    for is_child_first in [true, false] {
+        let id = kit.put(job("parent")).await;
+        let claim = kit.take(worker, 1).await;
+        let child = NewJob { options: adopted(id), ..job("child") };
+        let mut parent = item(&claim, 0, waits(1, 0));
+        parent.run =
+            Some(Box::new(RunWrites { children: vec![child], owes: true, ..entries([0]) }));
+        kit.store.settle(worker, vec![parent]).await.unwrap();
+        let of_child = kit.take(worker, 1).await;
+        kit.store.signal(None, vec![signal(id, "x", None)], Room::default()).await.unwrap();
+        let of_parent = kit.take(worker, 1).await;
+        assert_eq!(of_parent.jobs[0].job.id, id);
+        let mut items = vec![item(&of_child, 0, done()), item(&of_parent, 0, waits(1, 1))];
+        if !is_child_first {
+            items.reverse();
+        }
+        let settled = kit.store.settle(worker, items).await.unwrap();
+        assert_eq!(settled, [Settled::Accepted, Settled::Accepted]);
+        let again = kit.take(worker, 1).await;
+        let woken = again.jobs.iter().map(|taken| taken.job.id);
+        assert_eq!(woken.collect::<Vec<_>>(), [id], "child first: {is_child_first}");
+        kit.store.settle(worker, vec![item(&again, 0, done())]).await.unwrap();
+    }
 }
 
 async fn a_child_whose_parent_is_forgotten_ends_in_peace(kit: &Kit) {

@@ -86,13 +86,25 @@ begin
     ) r;
 end $$;
 
+-- Lets those of these runs, which are locked, go on that wait for mail they have; answers their queues.
+create function tidemill.wake_runs(jobs uuid[], at timestamptz) returns setof text language plpgsql as $$
+declare
+    woken uuid;
+begin
+    for woken in
+        update tidemill.run r set wake_at = null
+        where r.job = any (wake_runs.jobs) and r.wake_at <= r.mail and r.parked is null and not r.paused
+        returning r.job
+    loop
+        return next tidemill.run_now(woken, wake_runs.at);
+    end loop;
+end $$;
+
 -- Puts mail into the boxes of runs, in this order, each piece once, and wakes those that waited for it. Signals, which
 -- are those that have bytes, are refused where a box has no room for them. Answers the queues of those that wake, and
 -- the places of those that are refused.
 create function tidemill.deliver(jobs uuid[], sents text[], contents text[], bytes int8[], unread_max int8,
     unread_bytes_max int8, at timestamptz) returns table (queue text, refused int8) language plpgsql as $$
-declare
-    woken uuid;
 begin
     perform tidemill.lock_runs(deliver.jobs, deliver.at);
     -- Only now: whoever held the locks before us is visible to this statement.
@@ -130,15 +142,7 @@ begin
         where r.job = p.job
     )
     select null::text, w.place from weighed w where w.is_over;
-    for woken in
-        update tidemill.run r set wake_at = null
-        where r.job = any (deliver.jobs) and r.wake_at <= r.mail and r.parked is null and not r.paused
-        returning r.job
-    loop
-        queue := tidemill.run_now(woken, deliver.at);
-        refused := null;
-        return next;
-    end loop;
+    return query select w, null::int8 from tidemill.wake_runs(deliver.jobs, deliver.at) w;
 end $$;
 
 -- Lets a job that waits for a slot or the clock wait until another time; answers its queue, or null when it does not

@@ -1,6 +1,6 @@
 //! Mail of runs: signals, ends of children, and the waits they end.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -26,6 +26,7 @@ const REPLY: Statement = sql!("select_reply", UUID, TEXT);
 const DELIVER: Statement =
     sql!("deliver", TIMESTAMPTZ, UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT8_ARRAY, INT8, INT8,);
 const LOCK: Statement = sql!("lock_runs", TIMESTAMPTZ, UUID_ARRAY);
+const WAKE: Statement = sql!("wake_runs", TIMESTAMPTZ, UUID_ARRAY);
 const WAITS: Statement =
     sql!("update_waits", UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT8_ARRAY);
 const DEBTS: Statement = sql!("insert_debts", UUID_ARRAY);
@@ -262,13 +263,16 @@ impl Locked {
     }
 }
 
-/// Notes what these runs, which are locked, wait for.
+/// Notes what these runs, which are locked, wait for. Those of them that have been `mailed` since they were locked, in the
+/// same transaction, may have what they wait for; answers the queues in which such ones go on.
 pub(crate) async fn wait(
     conn: &Conn<'_>,
+    now: Option<At>,
     waiting: &[(JobId, Token, &Waiting)],
-) -> Result<(), Fault> {
+    mailed: &HashSet<JobId>,
+) -> Result<Vec<String>, Fault> {
     if waiting.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let jobs: Vec<Uuid> = waiting.iter().map(|(job, ..)| job.0).collect();
     let wake_ats: Vec<Option<i64>> = waiting.iter().map(|(_, _, w)| w.wake_at()).collect();
@@ -281,5 +285,10 @@ pub(crate) async fn wait(
         .map_err(Fault::Refused)?;
     let tokens: Vec<i64> = waiting.iter().map(|(_, token, _)| token.0).collect();
     conn.query(&WAITS, &[&jobs, &wake_ats, &waits, &parked, &tokens]).await?;
-    Ok(())
+    let mailed: Vec<Uuid> = jobs.into_iter().filter(|job| mailed.contains(&JobId(*job))).collect();
+    if mailed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = conn.query(&WAKE, &[&now, &mailed]).await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
 }

@@ -119,7 +119,9 @@ async fn write(
     }
     let mut beside = runs::write_with(shared, conn, worker, &sorted.writes).await?;
     let Told { mut queues, flows, runs } = sorted.record.write(conn, now).await?;
-    runs::wait(conn, &sorted.waiting).await?;
+    // Told of in this very transaction: what was locked does not say so.
+    let mailed = items.iter().filter_map(|item| item.job.options.parent).collect();
+    queues.extend(runs::wait(conn, now, &sorted.waiting, &mailed).await?);
     let (grown, follow_ups): (Vec<&NewJob>, Vec<&NewJob>) =
         sorted.follow_ups.iter().copied().partition(|job| job.options.flow.is_some());
     queues.extend(beside.turn_away(conn, now).await?);
