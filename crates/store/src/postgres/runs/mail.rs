@@ -263,8 +263,8 @@ impl Locked {
     }
 }
 
-/// Notes what these runs, which are locked, wait for. Those of them that have been `mailed` since they were locked, in the
-/// same transaction, may have what they wait for; answers the queues in which such ones go on.
+/// Notes what these runs, which are locked, wait for. Those of them that were `mailed` since, in the same transaction, may
+/// have what they wait for; answers the queues in which such ones go on.
 pub(crate) async fn wait(
     conn: &Conn<'_>,
     now: Option<At>,
