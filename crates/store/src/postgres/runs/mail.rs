@@ -263,7 +263,7 @@ impl Locked {
     }
 }
 
-/// Notes what these runs, which are locked, wait for. Those of them that were `mailed` since, in the same transaction, may
+/// Notes what these runs, which are locked, wait for. Those of them that were `mailed` since, in this transaction, may
 /// have what they wait for; answers the queues in which such ones go on.
 pub(crate) async fn wait(
     conn: &Conn<'_>,
