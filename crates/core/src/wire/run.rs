@@ -193,7 +193,16 @@ enum Saying {
 }
 
 fn strictly<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Said>, D::Error> {
-    let said = Vec::<Saying>::deserialize(deserializer)?.into_iter().map(|saying| match saying {
+    let sayings = Vec::<Saying>::deserialize(deserializer)?;
+    // As it is described: an int64, which readers in other languages can have.
+    let is_over = |saying: &Saying| match saying {
+        Saying::Progress { step, total, .. } => (*step).max(*total) > Some(i64::MAX.unsigned_abs()),
+        Saying::Log { .. } | Saying::Text { .. } => false,
+    };
+    if sayings.iter().any(is_over) {
+        return Err(serde::de::Error::custom("step and total are at most 9223372036854775807"));
+    }
+    let said = sayings.into_iter().map(|saying| match saying {
         Saying::Progress { step, total, status, tool, message } => {
             Said::Progress(Progress { step, total, status, tool, message })
         }
