@@ -176,8 +176,11 @@ async fn change(
     if is_set {
         conn.query(&NEXT, &[]).await?;
         let book = book_of(conn).await?;
-        let reach = reach::cover(conn, &book).await?;
-        stowaways::find(conn, db.manual_now(), &book, reach).await?;
+        let reach = reach::covered(conn, &book).await?;
+        let found = stowaways::find(conn, &book, reach).await?;
+        // Only now: beats of workers wait for it.
+        reach::cover(conn, &book).await?;
+        found.open(conn, db.manual_now()).await?;
         // What nobody heeded before is not heeded now.
         for book in [&before, &book] {
             doors::mend(conn, db.manual_now(), book, name).await?;

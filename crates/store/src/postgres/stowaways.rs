@@ -19,29 +19,22 @@ use crate::postgres::{queues, reach};
 
 const CLEAR: Statement = sql!("clear_stowaways");
 const RUNNING: Statement = sql!("select_attributes");
-const INSERT: Statement = sql!(
-    "insert_stowaways",
-    TIMESTAMPTZ,
-    TEXT_ARRAY,
-    TEXT_ARRAY,
-    INT8_ARRAY,
-    UUID_ARRAY,
-    TEXT_ARRAY,
-    TEXT_ARRAY
-);
+const INSERT: Statement = sql!("insert_stowaways", TEXT_ARRAY, TEXT_ARRAY, INT8_ARRAY, UUID_ARRAY);
+const OPEN: Statement = sql!("open_stowed", TIMESTAMPTZ, TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY);
 const SWEEP: Statement = sql!("sweep_stowaways");
+
+/// The gates that are to be looked at, because stowaways are or were inside of them. Their rows come after those of
+/// workers.
+#[must_use]
+pub(crate) struct Found {
+    stowed: Vec<String>,
+    held_bases: Vec<String>,
+    held_gates: Vec<String>,
+}
 
 /// Finds who runs inside of gates by these rules and went through none of them, as far as workers that may hold so many
 /// jobs could exceed their limits. No claim is under way.
-pub(crate) async fn find(
-    conn: &Conn<'_>,
-    now: Option<At>,
-    book: &RuleBook,
-    reach: u64,
-) -> Result<(), Fault> {
-    let held = conn.query(&CLEAR, &[]).await?;
-    let held_bases: Vec<&str> = held.iter().map(|row| row.get(0)).collect();
-    let held_gates: Vec<&str> = held.iter().map(|row| row.get(1)).collect();
+pub(crate) async fn find(conn: &Conn<'_>, book: &RuleBook, reach: u64) -> Result<Found, Fault> {
     let all = if book.is_within(reach) {
         let rows = conn.query(&RUNNING, &[]).await?;
         let running = rows.iter().map(running).collect::<Vec<_>>();
@@ -49,15 +42,33 @@ pub(crate) async fn find(
     } else {
         Vec::new()
     };
-    if all.is_empty() && held.is_empty() {
-        return Ok(());
-    }
+    let held = conn.query(&CLEAR, &[]).await?;
+    let stowed = if all.is_empty() { Vec::new() } else { stow(conn, &all).await? };
+    Ok(Found {
+        stowed,
+        held_bases: held.iter().map(|row| row.get(0)).collect(),
+        held_gates: held.iter().map(|row| row.get(1)).collect(),
+    })
+}
+
+async fn stow(conn: &Conn<'_>, all: &[Inside]) -> Result<Vec<String>, Fault> {
     let bases: Vec<&str> = all.iter().map(|one| one.base.as_str()).collect();
     let gates: Vec<&str> = all.iter().map(|one| one.gate.as_str()).collect();
     let tokens: Vec<i64> = all.iter().map(|one| one.token.0).collect();
     let ids: Vec<Uuid> = all.iter().map(|one| one.id.0).collect();
-    conn.query(&INSERT, &[&now, &bases, &gates, &tokens, &ids, &held_bases, &held_gates]).await?;
-    Ok(())
+    let rows = conn.query(&INSERT, &[&bases, &gates, &tokens, &ids]).await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+impl Found {
+    /// Has them looked at.
+    pub async fn open(self, conn: &Conn<'_>, now: Option<At>) -> Result<(), Fault> {
+        let Self { stowed, held_bases, held_gates } = self;
+        if !stowed.is_empty() || !held_gates.is_empty() {
+            conn.query(&OPEN, &[&now, &stowed, &held_bases, &held_gates]).await?;
+        }
+        Ok(())
+    }
 }
 
 fn running(row: &Row) -> Running {

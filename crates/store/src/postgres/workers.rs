@@ -63,7 +63,11 @@ pub(crate) async fn register(db: &Db, card: WorkerCard) -> Result<()> {
             Err(fault) => tries.again(fault).await?,
         }
     };
-    if is_written { Ok(()) } else { reach::grow(db, &REGISTER, &params(&true)).await }
+    if is_written {
+        return Ok(());
+    }
+    let wanted = |own: Option<i32>| slots.saturating_mul(2).max(own.unwrap_or(0));
+    reach::grow(db, *id, wanted, &REGISTER, &params(&true)).await
 }
 
 /// Says that a worker lives.

@@ -21,6 +21,7 @@ over_both_stores!(
     a_limit_counts_all_once_a_worker_asks_for_more,
     a_limit_counts_nobody_once_a_worker_has_left,
     what_was_taken_without_a_limit_is_within_reach,
+    what_has_ended_brings_no_limit_within_reach,
     a_limit_that_does_more_than_count_lets_nobody_by,
     who_joins_beside_claims_exceeds_nothing,
 );
@@ -181,6 +182,26 @@ async fn what_was_taken_without_a_limit_is_within_reach(kit: &Kit) {
     set(kit, at_once(50)).await;
     assert_eq!(take(kit, other, 1).await.jobs.len(), 0, "60 run");
     assert_eq!(inside(kit, &job("k")).await, [[(one, 60)]]);
+}
+
+/// A lease that one job keeps open names many that have ended: they are held no more.
+async fn what_has_ended_brings_no_limit_within_reach(kit: &Kit) {
+    let worker = kit.worker().await;
+    fill(kit, &job("k"), 120).await;
+    let first = kit.take(worker, 60).await;
+    for at in 1..60 {
+        end(kit, worker, &first, at).await;
+    }
+    set(kit, at_once(REACH)).await;
+    let claim = take(kit, worker, 15).await;
+    assert_eq!((claim.jobs.len(), gates(&claim)), (15, 0), "as if it had held one");
+    for at in 0..15 {
+        end(kit, worker, &claim, at).await;
+    }
+    let claim = take(kit, worker, REACH as usize - 1).await;
+    assert_eq!((claim.jobs.len(), gates(&claim)), (REACH as usize - 1, 0), "it holds one");
+    let claim = take(kit, worker, 1).await;
+    assert_eq!((claim.jobs.len(), gates(&claim)), (0, 0), "the limit is full by those that run");
 }
 
 async fn a_limit_that_does_more_than_count_lets_nobody_by(kit: &Kit) {

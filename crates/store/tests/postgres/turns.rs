@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use tidemill_core::gate::{Counts, Per, QueueLimit, Rate};
-use tidemill_core::{Breaker, QueueRules};
-use tidemill_store::ClaimRequest;
+use tidemill_core::{Breaker, QueueRules, WorkerId};
+use tidemill_store::{ClaimRequest, Store};
 use tidemill_testkit::databases::fresh_postgres_url;
 use tidemill_testkit::eventually::eventually;
 
-use super::deadlock::waiting;
+use super::deadlock::{count, waiting};
 use super::kit::{SOON, ask, connect, done, ids, items, job, store, worker};
 
 fn one_at_once(breaker: Option<Breaker>) -> Arc<Vec<QueueLimit>> {
@@ -109,4 +109,59 @@ async fn where_nothing_counts_who_registers_waits_for_no_claim() {
     claiming.execute("select tidemill.lock_rules(true)", &[]).await.unwrap();
     worker(&store).await;
     claiming.commit().await.unwrap();
+}
+
+/// Beats of workers while somebody looks at all jobs that run: it stands before their bodies, and has written nothing
+/// that a beat would wait for.
+async fn beats_beside<T: Send + 'static>(
+    url: &str,
+    store: &Arc<dyn Store>,
+    mine: WorkerId,
+    look: impl Future<Output = T> + Send + 'static,
+) -> T {
+    let (mut third, looking) = (connect(url).await, connect(url).await);
+    let hiding = third.transaction().await.unwrap();
+    hiding.batch_execute("lock table tidemill.job in access exclusive mode").await.unwrap();
+    let look = tokio::spawn(look);
+    waiting(&looking, 1).await;
+    let beat = tokio::time::timeout(SOON, store.beat(mine)).await;
+    assert!(!beat.expect("a beat waits for nobody").unwrap().lost);
+    hiding.rollback().await.unwrap();
+    look.await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_worker_beats_while_a_change_of_rules_looks_at_all_jobs_that_run() {
+    let url = fresh_postgres_url();
+    let store = store(&url).await;
+    let mine = worker(&store).await;
+    store.enqueue((0..40).map(|_| job()).collect()).await.unwrap();
+    assert_eq!(store.claim(ask(mine, 30)).await.unwrap().jobs.len(), 30, "more than its reach");
+    let changing = Arc::clone(&store);
+    let change = async move {
+        let rules = QueueRules { concurrency: Some(20), ..QueueRules::default() };
+        changing.set_queue("default", Some(rules)).await.unwrap()
+    };
+    assert!(beats_beside(&url, &store, mine, change).await);
+    let third = connect(&url).await;
+    assert_eq!(count(&third, "select sum(reach) from tidemill.worker").await, 30);
+    assert_eq!(count(&third, "select count(*) from tidemill.stowaway").await, 30);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_worker_beats_while_it_is_to_hold_more_and_all_jobs_that_run_are_looked_at() {
+    let url = fresh_postgres_url();
+    let store = store(&url).await;
+    let mine = worker(&store).await;
+    let rules = QueueRules { concurrency: Some(20), ..QueueRules::default() };
+    assert!(store.set_queue("default", Some(rules)).await.unwrap());
+    store.enqueue((0..40).map(|_| job()).collect()).await.unwrap();
+    let book = store.queue_rules().await.unwrap();
+    let (limits, edition) = (Arc::new(book.limits("default")), Some(book.edition()));
+    let wish = ClaimRequest { limits, edition, ..ask(mine, 30) };
+    let claiming = Arc::clone(&store);
+    let claim = async move { claiming.claim(wish).await.unwrap().jobs.len() };
+    assert_eq!(beats_beside(&url, &store, mine, claim).await, 20);
+    let third = connect(&url).await;
+    assert_eq!(count(&third, "select sum(reach) from tidemill.worker").await, 30);
 }

@@ -148,6 +148,22 @@ begin
     return true;
 end $$;
 
+-- How many jobs a worker holds, if that is more than this; else so many at most. A lease that is not settled to the end
+-- still names those of its jobs that have ended: where they would make a difference, they are looked up.
+create function tidemill.held_by(of_worker uuid, more_than int4) returns int4 language plpgsql stable as $$
+declare
+    held int8 := (
+        select coalesce(sum(cardinality(l.ids) - cardinality(l.gone)), 0) from tidemill.lease l where l.worker = of_worker);
+begin
+    if held > more_than then
+        held := (
+            select count(*) from tidemill.lease l, unnest(l.ids) i(id)
+            where l.worker = of_worker and i.id <> all (l.gone)
+                and not exists (select from tidemill.outcome o where o.id = i.id offset 0));
+    end if;
+    return held;
+end $$;
+
 -- Which row of `turn` a gate shares with others.
 create function tidemill.turn_of(gate text) returns int4 language sql immutable as $$
     select (hashtextextended(gate, 0) & 16383)::int4
@@ -1041,9 +1057,7 @@ begin
         if by_edition is not null and exists (select from unnest(rules) l where l.most is not null) then
             -- One after the other: what a worker holds is seen by its next claim.
             perform pg_advisory_xact_lock(hashtextextended('tidemill claims of ' || asker, 0));
-            claim.beyond := jobs_max + (
-                select coalesce(sum(cardinality(l.ids) - cardinality(l.gone)), 0) from tidemill.lease l
-                where l.worker = asker);
+            claim.beyond := jobs_max + tidemill.held_by(asker, own_reach - jobs_max);
             if claim.beyond > own_reach then
                 return next;
                 return;
