@@ -63,6 +63,21 @@ async fn names_of_queues_are_found_without_looking_at_jobs() {
     assert!(!plan.contains(" on ready"), "{plan}");
 }
 
+/// A worker that starts looks at them, beside as many runs as there are.
+#[tokio::test]
+async fn parked_runs_are_found_by_an_index_of_their_own() {
+    let url = fresh_postgres_url();
+    store(&url).await.close().await;
+    let client = connect(&url).await;
+    client.batch_execute(FILL).await.unwrap();
+    for when in ["never analysed", "analysed"] {
+        let arguments = "gen_random_uuid(), 10, null, true";
+        let plan = plan(&client, "list_parked_runs.sql", arguments).await;
+        assert!(plan.contains("run_parked") && !plan.contains("Sort"), "{when}: {plan}");
+        client.batch_execute("analyze tidemill.run, tidemill.job").await.unwrap();
+    }
+}
+
 const SETTLE_ARGUMENTS: &str = "null, gen_random_uuid(), array[gen_random_uuid()], array['default'], \
      array[1], array[1]::int2[], array[0]::int2[], array['null'], array[1], array[2], '{}', array[0], '{}', '{}', \
      '{}', array[null]::uuid[], array[null]::int4[], '{}', '{}', '{}', '{}', '{}'";

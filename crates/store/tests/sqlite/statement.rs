@@ -26,6 +26,19 @@ async fn every_statement_prepares() {
     assert!(conn.prepare("select 1; select 2").is_err());
 }
 
+/// A worker that starts looks at them, beside as many runs as there are.
+#[tokio::test]
+async fn parked_runs_are_found_by_an_index_of_their_own() {
+    let place = Place::with_a_job().await;
+    let conn = place.connect();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite/sql/list_parked_runs.sql");
+    let sql = format!("explain query plan {}", fs::read_to_string(file).unwrap());
+    let mut explain = conn.prepare(&sql).unwrap();
+    let steps = explain.query_map((None::<i64>, 1, None::<i64>, true), |row| row.get(3)).unwrap();
+    let plan = steps.collect::<rusqlite::Result<Vec<String>>>().unwrap().join("\n");
+    assert!(plan.contains("tidemill_run_parked (job<?)") && !plan.contains("SORT"), "{plan}");
+}
+
 /// A trigger's text is looked into only when it runs; `explain` makes SQLite do so.
 #[tokio::test]
 async fn every_trigger_compiles() {

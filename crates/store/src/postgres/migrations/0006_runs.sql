@@ -23,6 +23,8 @@ create table tidemill.run (
     undone boolean not null default false, -- what it did is being undone, or is: it cannot go on
     journal_entries_max int4 -- how many entries its journal may have, if an operator has set that
 ) with (fillfactor = 50);
+-- Few among many: whoever starts or lists asks for them.
+create index run_parked on tidemill.run (job) where parked is not null;
 
 create table tidemill.journal (
     job uuid not null,

@@ -12,7 +12,8 @@ const JOURNAL: Statement = sql!("select_journal", UUID);
 const VALUE: Statement = sql!("select_value", UUID, INT4);
 const OBJECT: Statement = sql!("select_object", TEXT, TEXT);
 const RUNS: Statement = sql!("select_runs", UUID_ARRAY);
-const LIST: Statement = sql!("list_runs", UUID, INT8, TEXT, BOOL, BOOL);
+const LIST: Statement = sql!("list_runs", UUID, INT8, TEXT, BOOL);
+const PARKED: Statement = sql!("list_parked_runs", UUID, INT8, TEXT, BOOL);
 const DEBTS: Statement = sql!("select_debts", INT8);
 const PAID: Statement = sql!("delete_debts", UUID_ARRAY, BOOL_ARRAY);
 
@@ -63,8 +64,8 @@ pub(crate) async fn object(db: &Db, queue: &str, key: &str) -> Result<Option<Pay
 pub(crate) async fn list(db: &Db, filter: &RunFilter) -> Result<Vec<RunView>> {
     let before = filter.before.map_or(Uuid::max(), |id| id.0);
     let rows = filter.page_rows() as i64;
-    let (parked, unfinished) = (filter.parked, filter.unfinished);
-    let found = db.read(&LIST, &[&before, &rows, &filter.kind, &parked, &unfinished]).await?;
+    let list = if filter.parked { &PARKED } else { &LIST };
+    let found = db.read(list, &[&before, &rows, &filter.kind, &filter.unfinished]).await?;
     views(db, found.iter().map(|row| row.get(0)).collect()).await
 }
 

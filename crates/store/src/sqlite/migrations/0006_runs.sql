@@ -23,6 +23,8 @@ create table tidemill_run (
     undone integer not null default 0, -- what it did is being undone, or is: it cannot go on
     journal_entries_max integer -- how many entries its journal may have, if an operator has set that
 ) without rowid;
+-- Few among many: whoever starts or lists asks for them.
+create index tidemill_run_parked on tidemill_run (job) where parked is not null;
 
 create table tidemill_journal (
     job blob not null,

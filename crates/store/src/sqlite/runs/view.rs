@@ -96,15 +96,13 @@ pub(in crate::sqlite) fn object(
 /// A page of runs, newest first.
 pub(in crate::sqlite) fn list(conn: &Connection, filter: &RunFilter) -> Result<Vec<RunView>> {
     let before = filter.before.map_or(Uuid::max(), |id| id.0);
-    let mut select = conn.prepare_cached(include_str!("../sql/list_runs.sql"))?;
+    let list = match filter.parked {
+        true => include_str!("../sql/list_parked_runs.sql"),
+        false => include_str!("../sql/list_runs.sql"),
+    };
+    let mut select = conn.prepare_cached(list)?;
     let rows = select.query_map(
-        params![
-            before.as_bytes(),
-            filter.page_rows() as i64,
-            filter.kind,
-            filter.parked,
-            filter.unfinished
-        ],
+        params![before.as_bytes(), filter.page_rows() as i64, filter.kind, filter.unfinished],
         Read::of,
     )?;
     rows.map(|row| row?.view()).collect()

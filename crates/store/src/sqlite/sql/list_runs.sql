@@ -3,6 +3,5 @@ select r.job, r.began_at, r.version, r.waits, r.state, r.parked, r.paused, r.mai
     r.journal_entries_max, r.unread
 from tidemill_run r join tidemill_job j on j.id = r.job
 where r.job < ?1 and (?3 is null or j.kind = ?3)
-    and (not ?4 or r.parked is not null)
-    and (not ?5 or not exists (select 1 from tidemill_outcome o where o.id = r.job))
+    and (not ?4 or not exists (select 1 from tidemill_outcome o where o.id = r.job))
 order by r.job desc limit ?2
