@@ -4,8 +4,9 @@
 //! to hold more than before, has the lock of the rules alone, as a change of them has: no claim is under way. If a
 //! limit can be exceeded from then on, who runs inside of it is written down as a stowaway, in the same transaction.
 //!
-//! What is to be written to rows of workers is computed by a look at them, and written when everybody who runs was looked
-//! at: a beat waits for nobody who looks. Then come the gates, as in a rescue, which has deleted its workers before.
+//! What is to be written to rows of workers is computed by a look at them, and written when everybody who runs was
+//! looked at: a beat waits for nobody who looks. Then come the gates, as in a rescue, which has deleted its workers
+//! before.
 
 use tidemill_core::{RuleBook, WorkerId};
 
