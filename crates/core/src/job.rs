@@ -164,7 +164,7 @@ pub struct Options {
     /// Kept this long after it finished, before its queue's rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retain_ms: Option<u64>,
-    /// Jobs of its queue and key run one at a time, in the order of their enqueue; and what it does
+    /// Jobs of its queue, tenant and key run one at a time, in the order of their enqueue; and what it does
     /// to those behind it when it is dead. Needs a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered: Option<OnDead>,

@@ -48,7 +48,7 @@ pub enum Gate {
         /// That job; nothing when it has just finished.
         holder: Option<KeyHolder>,
     },
-    /// It waits for its turn among the jobs of its queue and key.
+    /// It waits for its turn among the jobs of its queue, tenant and key.
     Line {
         /// Its key.
         key: String,

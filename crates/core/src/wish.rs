@@ -51,7 +51,7 @@ pub struct Wish {
     /// What limits per key and ordering count by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Jobs of its queue and key run one at a time, in order; what a dead one does to those behind it.
+    /// Jobs of its queue, tenant and key run one at a time, in order; what a dead one does to those behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordered: Option<OnDead>,
     /// What makes two jobs of this kind the same.

@@ -117,7 +117,7 @@ pub trait Store:
     /// A page of jobs, newest first. Looks at no more jobs than the filter lets it, however few match.
     async fn jobs(&self, filter: &JobFilter) -> Result<JobPage>;
 
-    /// Where a job stands in the line of its queue and key, while others are before it.
+    /// Where a job stands in the line of its queue, tenant and key, while others are before it.
     async fn line(&self, id: JobId) -> Result<Option<LineView>>;
 
     /// The job that holds the unique key of one that is kept for when it has finished, or of one that had it before.

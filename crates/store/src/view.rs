@@ -62,7 +62,7 @@ impl JobView {
     }
 }
 
-/// Where a job stands in the line of its queue and key.
+/// Where a job stands in the line of its queue, tenant and key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineView {
     /// The key.

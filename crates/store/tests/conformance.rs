@@ -46,6 +46,7 @@ mod conformance {
     mod ordered;
     mod ordered_ends;
     mod ordered_many;
+    mod ordered_tenants;
     mod ordered_unique;
     mod plain_sql;
     mod plans;

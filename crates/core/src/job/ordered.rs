@@ -1,6 +1,6 @@
 //! Order among jobs of one key: who takes its turn in a line, and what a dead one does to those behind it.
 //!
-//! A line is made of a queue and a key. Its jobs run one at a time, in the order in which they were
+//! A line is made of a queue, a tenant and a key. Its jobs run one at a time, in the order in which they were
 //! enqueued. Refuses a job that asks for order and names no key: nobody could say whose turn it is.
 
 use serde::{Deserialize, Serialize};
@@ -46,21 +46,28 @@ impl std::str::FromStr for OnDead {
 pub struct Line<'a> {
     /// The queue.
     pub queue: &'a str,
+    /// The tenant. Jobs without one are in lines of their own.
+    pub tenant: Option<&'a str>,
     /// The key.
     pub key: &'a str,
 }
 
 impl<'a> Line<'a> {
-    fn of(queue: &'a str, key: Option<&'a str>, options: &Options) -> Option<Self> {
+    fn of(
+        queue: &'a str,
+        tenant: &'a Option<String>,
+        key: &'a Option<String>,
+        options: &Options,
+    ) -> Option<Self> {
         options.ordered?;
-        Some(Self { queue, key: key? })
+        Some(Self { queue, tenant: tenant.as_deref(), key: key.as_deref()? })
     }
 }
 
 impl NewJob {
     /// The line it takes its turn in, if it asks for one.
     pub fn line(&self) -> Option<Line<'_>> {
-        Line::of(&self.queue, self.key.as_deref(), &self.options)
+        Line::of(&self.queue, &self.tenant, &self.key, &self.options)
     }
 
     pub(super) fn check_order(&self) -> Result<()> {
@@ -74,7 +81,7 @@ impl NewJob {
 impl Job {
     /// The line it takes its turn in, if it asked for one.
     pub fn line(&self) -> Option<Line<'_>> {
-        Line::of(&self.queue, self.key.as_deref(), &self.options)
+        Line::of(&self.queue, &self.tenant, &self.key, &self.options)
     }
 }
 
@@ -92,11 +99,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_made_of_queue_and_key() {
+    fn a_line_is_made_of_queue_tenant_and_key() {
         let mut job = NewJob { key: Some("order:42".into()), ..NewJob::new("k", Payload::null()) };
         assert_eq!(job.line(), None, "a key alone asks for no order");
         job.options.ordered = Some(OnDead::Skip);
-        assert_eq!(job.line(), Some(Line { queue: "default", key: "order:42" }));
+        assert_eq!(job.line(), Some(Line { queue: "default", tenant: None, key: "order:42" }));
+        job.tenant = Some("acme".into());
+        assert_eq!(job.line().unwrap().tenant, Some("acme"));
         assert_eq!(job.check_order(), Ok(()));
         job.key = None;
         assert_eq!(job.check_order(), Err(Error::KeyMissing));

@@ -473,7 +473,8 @@ async fn why(
     caller.check_job(&app, id).await?;
     let mut why = app.mill.why(id).await?;
     for gate in &mut why.gates {
-        // A unique key may be held, and a line led, by a job that is not this caller's to know.
+        // A unique key may be held by a job of a queue that is not this caller's to know. Who leads a line is of the
+        // same queue and tenant; it is looked at all the same.
         match gate {
             Gate::Blocked { holder } => {
                 if let Some(KeyHolder { id, .. }) = *holder

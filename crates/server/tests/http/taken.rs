@@ -13,6 +13,7 @@ over_both_stores!(
     a_job_is_known_by_its_id_where_it_was_diverted_or_replaced,
     an_id_that_another_flow_has_is_refused,
     unique_keys_are_of_a_tenant,
+    lines_are_of_a_tenant,
     no_idempotency_key_is_that_of_another,
     a_flow_of_another_tenant_keeps_its_id,
 );
@@ -242,6 +243,43 @@ async fn unique_keys_are_of_a_tenant(kit: Kit) {
     }
     let told = kit.ask(&one, Method::POST, "/v1/jobs", held).await;
     assert_eq!(told.refused(409, "duplicate_rejected", &id).body["job"], id);
+    kit.close().await;
+}
+
+async fn lines_are_of_a_tenant(kit: Kit) {
+    let kit = kit.closed().await;
+    let of = |tenant: &str| Grant { tenant: Some(tenant.into()), ..Grant::new(Role::Operator) };
+    let one = kit.credential("one", of("one")).await;
+    let two = kit.credential("two", of("two")).await;
+    let put = async |secret: &str, kind: &str| {
+        let wish = json!({ "kind": kind, "key": "order:42", "ordered": "block" });
+        id_of(&kit.ask(secret, Method::POST, "/v1/jobs", wish).await.is(201))
+    };
+    let get =
+        async |secret: &str, path: String| kit.ask(secret, Method::GET, &path, json!({})).await;
+    let theirs = [put(&one, "fail").await, put(&one, "echo").await];
+    let own = [put(&two, "echo").await, put(&two, "echo").await];
+    let line = async |secret: &str, id: &str| {
+        let why = get(secret, format!("/v1/jobs/{id}/why")).await.is(200).body;
+        why["gates"][0].clone()
+    };
+    let gate = line(&two, &own[1]).await;
+    assert_eq!((&gate["ahead"], &gate["head"]), (&json!(1), &json!(own[0])), "of its own: {gate}");
+    let worker = kit.work().await;
+    for id in &own {
+        let told = get(&two, format!("/v1/jobs/{id}/wait?timeout=30s")).await.is(200);
+        assert_eq!(told.body["state"], "done", "nobody else's holds it up");
+    }
+    let dead = get(&one, format!("/v1/jobs/{}/wait?timeout=30s", theirs[0])).await.is(200);
+    assert_eq!(dead.body["state"], "dead");
+    let gate = line(&one, &theirs[1]).await;
+    assert_eq!((&gate["head"], &gate["dead"]), (&json!(theirs[0]), &json!(true)), "{gate}");
+    for id in &theirs {
+        get(&two, format!("/v1/jobs/{id}/why")).await.refused(404, "job_unknown", id);
+    }
+    let blocked = get(&two, "/v1/jobs?state=blocked".to_owned()).await.is(200).body;
+    assert_eq!(blocked["jobs"], json!([]));
+    worker.stop().await;
     kit.close().await;
 }
 

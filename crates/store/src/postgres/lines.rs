@@ -1,4 +1,4 @@
-//! Lines: jobs of one queue and key that run one at a time, in the order of their enqueue.
+//! Lines: jobs of one queue, tenant and key that run one at a time, in the order of their enqueue.
 //!
 //! What happens in a line is written down once, in functions of the database, which plain SQL uses as
 //! well; here they are called. Lines are locked behind unique keys and before sheaves and leases.
@@ -14,7 +14,7 @@ use crate::postgres::error::Fault;
 use crate::postgres::statement::{At, Statement, sql};
 use crate::view::LineView;
 
-const LOCK: Statement = sql!("lock_lines", TEXT_ARRAY, TEXT_ARRAY);
+const LOCK: Statement = sql!("lock_lines", TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY);
 const LOCK_OF_WORKERS: Statement = sql!("lock_lines_of_workers", UUID_ARRAY);
 const LEAVE: Statement = sql!("leave_line", UUID_ARRAY, TIMESTAMPTZ);
 const LET_PASS: Statement = sql!("let_pass", UUID_ARRAY, TIMESTAMPTZ);
@@ -24,9 +24,10 @@ const PLACE: Statement = sql!("select_line", UUID);
 /// Locks lines; behind unique keys, before any sheaf or lease.
 pub(crate) async fn lock(conn: &Conn<'_>, lines: &BTreeSet<Line<'_>>) -> Result<(), Fault> {
     if !lines.is_empty() {
-        let (queues, keys): (Vec<&str>, Vec<&str>) =
-            lines.iter().map(|line| (line.queue, line.key)).unzip();
-        conn.query(&LOCK, &[&queues, &keys]).await?;
+        let queues: Vec<&str> = lines.iter().map(|line| line.queue).collect();
+        let tenants: Vec<Option<&str>> = lines.iter().map(|line| line.tenant).collect();
+        let keys: Vec<&str> = lines.iter().map(|line| line.key).collect();
+        conn.query(&LOCK, &[&queues, &tenants, &keys]).await?;
     }
     Ok(())
 }

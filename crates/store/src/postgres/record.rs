@@ -110,7 +110,8 @@ impl Body {
     /// The line it takes its turn in.
     pub fn line(&self) -> Option<Line<'_>> {
         self.ordered?;
-        Some(Line { queue: &self.queue, key: self.key.as_deref()? })
+        let key = self.key.as_deref()?;
+        Some(Line { queue: &self.queue, tenant: self.tenant.as_deref(), key })
     }
 
     pub fn of(job: &Job) -> Self {

@@ -1,4 +1,4 @@
-//! Lines: jobs of one queue and key that run one at a time, in the order of their enqueue.
+//! Lines: jobs of one queue, tenant and key that run one at a time, in the order of their enqueue.
 //!
 //! What happens in a line is written down once, in the triggers that plain SQL uses as well; here it
 //! is called. Refuses nothing: a job that is in no line leaves none.

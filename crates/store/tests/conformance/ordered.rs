@@ -1,4 +1,4 @@
-//! Order: jobs of one queue and key start one after the other, whatever comes between.
+//! Order: jobs of one queue, tenant and key start one after the other, whatever comes between.
 
 use tidemill_core::{Due, JobId, NewJob, OnDead, State};
 use tidemill_store::{Hint, JobFilter, Receipt, Settled};

@@ -2,10 +2,10 @@
 //! takes or refuses it, with the same code, and nothing written when it is refused.
 
 use rusqlite::Connection;
-use tidemill_core::{JobId, Limits, OnDead, Payload, Priority, Retry, State};
+use tidemill_core::{JobId, Limits, NewJob, OnDead, Payload, Priority, Retry, State};
 use tidemill_store::JobFilter;
 
-use super::kit::{HOUR, Kit};
+use super::kit::{HOUR, Kit, ordered};
 
 over_both_stores!(
     payloads_are_judged_as_by_the_library,
@@ -15,6 +15,7 @@ over_both_stores!(
     a_bad_row_takes_the_good_rows_of_its_statement_with_it,
     every_column_is_a_wish,
     order_is_a_column_or_an_option,
+    a_line_is_of_a_tenant,
 );
 
 /// Runs a statement as a stranger would; answers what the database said if it said no.
@@ -237,6 +238,35 @@ async fn every_column_is_a_wish(kit: &Kit) {
     assert_eq!(job.unique_key.as_deref(), Some("k=u\u{1f}t"), "of its tenant");
     assert_eq!((job.payload.as_str(), job.options.retain_ms), (r#"{"a":1}"#, Some(5)));
     assert_eq!(job.options.tags, ["blue"]);
+}
+
+async fn a_line_is_of_a_tenant(kit: &Kit) {
+    for (kind, tenant) in
+        [("a1", "'a'"), ("b1", "'b'"), ("c1", "null"), ("a2", "'a'"), ("c2", "null")]
+    {
+        let values = format!("'{kind}', 'c:1', {tenant}, 'block'");
+        assert_eq!(insert(kit, "kind, key, tenant, ordered", &values).await, None);
+    }
+    let mut jobs = kit.store.jobs(&JobFilter::default()).await.unwrap().jobs;
+    jobs.sort_by(|a, b| a.job.kind.cmp(&b.job.kind));
+    let blocked: Vec<_> = jobs.iter().map(|view| view.state == State::Blocked).collect();
+    assert_eq!(blocked, [false, true, false, false, true]);
+    for behind in [1, 4] {
+        let line = kit.store.line(jobs[behind].job.id).await.unwrap().unwrap();
+        assert_eq!(line.head, jobs[behind - 1].job.id);
+    }
+    // One that comes by the library stands in the same line.
+    let late = NewJob { tenant: Some("b".into()), ..ordered("c:1", OnDead::Block) };
+    let late = kit.put(late).await;
+    assert_eq!(kit.store.line(late).await.unwrap().unwrap().head, jobs[2].job.id);
+    if kit.url.starts_with("postgres") {
+        let wish = r#"{"key": "c:1", "tenant": "b", "ordered": "block"}"#;
+        run(kit, &format!("select tidemill.enqueue('b3', 'null', '{wish}')")).await.unwrap();
+        let filter = JobFilter { kind: Some("b3".into()), ..JobFilter::default() };
+        let last = kit.store.jobs(&filter).await.unwrap().jobs.remove(0).job.id;
+        let line = kit.store.line(last).await.unwrap().unwrap();
+        assert_eq!((line.head, line.ahead), (jobs[2].job.id, 2));
+    }
 }
 
 async fn order_is_a_column_or_an_option(kit: &Kit) {

@@ -17,8 +17,9 @@ use super::play::{Lease, Play};
 use crate::games::{Verdict, fine};
 
 impl Play {
-    /// Claims, and judges what came: the right number, nothing that was not due, in order of lane
-    /// and due time. Which of several equals comes first is the store's affair.
+    /// Claims, and judges what came: the right number, nothing that was not due, in order of lane, and of
+    /// each tenant what was due first. Which of several equals comes first, and which tenant, is the store's
+    /// affair.
     pub(super) async fn claim(
         &mut self,
         worker: WorkerId,
@@ -44,7 +45,7 @@ impl Play {
             lanes.iter().position(|lane| (&lane.queue, lane.priority) == (&job.queue, job.priority))
         };
         let known = |job: &NewJob| kinds.as_ref().is_none_or(|kinds| kinds.contains(&job.kind));
-        let mut due_now: Vec<(usize, Timestamp)> = Vec::new();
+        let mut due_now: Vec<Due<'_>> = Vec::new();
         let (mut next, mut next_known) = (None, None);
         for job in self.memory.jobs.values() {
             let (Place::Waiting { due }, Some(lane)) = (&job.place, place(&job.new)) else {
@@ -56,7 +57,7 @@ impl Play {
                     next_known = Some(earlier(next_known, *due));
                 }
             } else if known(&job.new) {
-                due_now.push((lane, *due));
+                due_now.push((lane, &job.new.tenant, *due));
             }
         }
         if !self.memory.beats.contains_key(&worker) {
@@ -65,17 +66,12 @@ impl Play {
             return Ok(0);
         }
         due_now.sort_unstable();
-        due_now.truncate(jobs_max);
         let short = due_now.len() < jobs_max;
-        let came: Vec<_> = claim
-            .jobs
-            .iter()
-            .map(|taken| {
-                let job = &self.memory.jobs[&taken.job.id];
-                (place(&job.new).unwrap_or(usize::MAX), taken.due_at)
-            })
-            .collect();
-        prop_assert_eq!(came, due_now, "what came, by lane and due time");
+        let came = claim.jobs.iter().map(|taken| {
+            let job = &self.memory.jobs[&taken.job.id].new;
+            (place(job).unwrap_or(usize::MAX), &job.tenant, taken.due_at)
+        });
+        check_order(&came.collect::<Vec<_>>(), &due_now, jobs_max)?;
         if short {
             let right = claim.next_due == next || claim.next_due == next_known;
             prop_assert!(right, "next due {:?}, not {:?}", claim.next_due, next);
@@ -147,6 +143,7 @@ impl Play {
             );
             prop_assert_eq!(&view.job.payload, &job.new.payload, "payload of {}", id);
             prop_assert_eq!(&view.job.queue, &job.new.queue);
+            prop_assert_eq!(&view.job.tenant, &job.new.tenant);
             match job.place {
                 Place::Waiting { due } => {
                     prop_assert_eq!(view.due_at, Some(due), "due time of {}", id);
@@ -257,6 +254,23 @@ impl Play {
         prop_assert!(self.memory.order.iter().all(finished));
         self.compare_jobs().await
     }
+}
+
+/// Lane, tenant and due time of a job.
+type Due<'a> = (usize, &'a Option<String>, Timestamp);
+
+/// What came of what is due, which is sorted: the first lanes are emptied first, and of each tenant come the first.
+fn check_order(came: &[Due<'_>], due_now: &[Due<'_>], jobs_max: usize) -> Verdict {
+    let lanes_of = |jobs: &[Due<'_>]| jobs.iter().map(|job| job.0).collect::<Vec<_>>();
+    let wanted = &due_now[..jobs_max.min(due_now.len())];
+    prop_assert_eq!(lanes_of(came), lanes_of(wanted), "what came, by lane");
+    for job in came {
+        let is_beside = |other: &&Due<'_>| (other.0, other.1) == (job.0, job.1);
+        let mine: Vec<_> = came.iter().filter(is_beside).collect();
+        let first: Vec<_> = due_now.iter().filter(is_beside).take(mine.len()).collect();
+        prop_assert_eq!(mine, first, "what came of one lane and tenant, by due time");
+    }
+    Ok(())
 }
 
 fn earlier(one: Option<Timestamp>, two: Timestamp) -> Timestamp {

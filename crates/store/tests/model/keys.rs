@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use tidemill_core::{JobId, NewJob, OnDuplicate, Scope, UniqueKey};
 use tidemill_store::Receipt;
 
+use super::lines::line;
 use super::memory::{Holder, Memory, Place};
 use super::ops::Held;
 
@@ -57,7 +58,7 @@ impl Memory {
     /// place, unless it goes to another.
     fn replace(&mut self, id: JobId, new: NewJob) {
         let due = new.due.resolve(self.now);
-        let stays = self.jobs[&id].new.line() == new.line();
+        let stays = line(&self.jobs[&id].new) == line(&new);
         if !stays {
             self.leave(id);
         }
@@ -66,7 +67,7 @@ impl Memory {
         job.new = NewJob { id, unique, ..new };
         if stays && matches!(job.place, Place::Lined { .. }) {
             job.place = Place::Lined { due };
-        } else if stays || job.new.line().is_none() {
+        } else if stays || line(&job.new).is_none() {
             job.place = Place::Waiting { due };
         } else {
             (job.attempt, job.lost) = (0, 0);

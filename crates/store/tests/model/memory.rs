@@ -63,6 +63,9 @@ pub(super) struct Holder {
     pub(super) until: Option<Timestamp>,
 }
 
+/// Queue, tenant and key of a line.
+pub(super) type LineName = (String, Option<String>, String);
+
 /// Everything.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
@@ -71,8 +74,8 @@ pub(super) struct Memory {
     /// Jobs in the order they were written, for picks.
     pub(super) order: Vec<JobId>,
     pub(super) keys: BTreeMap<String, Holder>,
-    /// Who is in each line, by queue and key, the first first.
-    pub(super) lines: BTreeMap<(String, String), Vec<JobId>>,
+    /// Who is in each line, by queue, tenant and key, the first first.
+    pub(super) lines: BTreeMap<LineName, Vec<JobId>>,
     pub(super) beats: BTreeMap<WorkerId, Timestamp>,
     pub(super) last_token: Option<Token>,
 }

@@ -1,6 +1,6 @@
 //! The operations that are played, and how they are drawn.
 //!
-//! Few queues, kinds and keys, so that operations meet; picks are numbers that are folded into
+//! Few queues, tenants, kinds and keys, so that operations meet; picks are numbers that are folded into
 //! whatever exists when their turn comes, so that a shrunk sequence still means something.
 
 use proptest::prelude::*;
@@ -19,6 +19,7 @@ pub(super) enum Held {
 #[derive(Debug, Clone)]
 pub(super) struct Wish {
     pub(super) queue: u8,
+    pub(super) tenant: Option<u8>,
     pub(super) kind: u8,
     pub(super) priority: Priority,
     pub(super) delay_s: u8,
@@ -141,9 +142,11 @@ fn wish() -> impl Strategy<Value = Wish> {
     let priority = select(vec![Priority::Normal, Priority::High]);
     let delay_s = prop_oneof![3 => Just(0), 1 => 1_u8..20];
     let line = prop::option::weighted(0.4, (0_u8..2, select(OnDead::ALL.to_vec())));
-    (0_u8..2, 0_u8..2, priority, delay_s, any::<u8>(), unique, line).prop_map(
-        |(queue, kind, priority, delay_s, payload, unique, line)| Wish {
+    let place = (0_u8..2, prop::option::weighted(0.4, 0_u8..2));
+    (place, 0_u8..2, priority, delay_s, any::<u8>(), unique, line).prop_map(
+        |((queue, tenant), kind, priority, delay_s, payload, unique, line)| Wish {
             queue,
+            tenant,
             kind,
             priority,
             delay_s,

@@ -244,6 +244,7 @@ pub(super) fn new_job(wish: &Wish) -> NewJob {
     });
     NewJob {
         queue: format!("q{}", wish.queue),
+        tenant: wish.tenant.map(|tenant| format!("t{tenant}")),
         priority: wish.priority,
         due: Due::In(Duration::from_secs(wish.delay_s.into())),
         unique,

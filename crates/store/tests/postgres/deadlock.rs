@@ -149,7 +149,7 @@ async fn a_batch_that_replaces_jobs_of_a_line_locks_all_its_keys_first() {
     let looking = connect(&url).await;
     waiting(&looking, 1).await;
     // It waits for the key, and holds nothing that whoever has the key may want next: this would be a ring.
-    let lock = "select tidemill.lock_lines(array['default'], array['line 0'])";
+    let lock = "select tidemill.lock_lines(array['default'], array[null], array['line 0'])";
     holding.execute(lock, &[]).await.unwrap();
     holding.rollback().await.unwrap();
     assert_eq!(moving.await.unwrap().unwrap().len(), 2);

@@ -260,7 +260,7 @@ impl Enqueue {
         Self { key: Some(key.into()), ..self }
     }
 
-    /// Jobs of its queue and key that ask for order run one at a time, in the order of their enqueue.
+    /// Jobs of its queue, tenant and key that ask for order run one at a time, in the order of their enqueue.
     /// Needs a [`key`](Self::key). The policy says what happens to those behind it when it is dead.
     ///
     /// ```

@@ -33,7 +33,7 @@ pub struct Wishes {
     /// What per-key limits and ordering count by
     #[arg(long)]
     key: Option<String>,
-    /// Jobs of its queue and key run one at a time, in order; when it is dead, it blocks those behind
+    /// Jobs of its queue, tenant and key run one at a time, in order; when it is dead, it blocks those behind
     /// it, or lets them pass: block or skip [default: block]
     #[arg(
         long,

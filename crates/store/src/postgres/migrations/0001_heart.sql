@@ -122,24 +122,26 @@ create table tidemill.unique_key (
 create index unique_key_next on tidemill.unique_key (next_id) where next_id is not null;
 create index unique_key_until on tidemill.unique_key (until) where scope = 1;
 
--- Lines: jobs of one queue and key that run one at a time. The head waits for a slot or the clock, runs, or is dead
--- and blocks the others. Whoever enters or leaves a line locks its row first.
+-- Lines: jobs of one queue, tenant and key that run one at a time. The head waits for a slot or the clock, runs, or is
+-- dead and blocks the others. Whoever enters or leaves a line locks its row first.
 create table tidemill.line (
     queue text collate "C" not null,
+    tenant text collate "C" not null, -- '' if they have none
     key text collate "C" not null,
     head uuid not null,
-    primary key (queue, key)
+    primary key (queue, tenant, key)
 );
 
 -- Those behind the head, in order; they are in no sheaf. Numbers are given under the line's lock, so they grow in the
 -- order of commits.
 create table tidemill.line_waiting (
     queue text collate "C" not null,
+    tenant text collate "C" not null,
     key text collate "C" not null,
     number int8 generated always as identity,
     id uuid not null,
     due timestamptz not null,
-    primary key (queue, key, number)
+    primary key (queue, tenant, key, number)
 );
 create unique index line_waiting_id on tidemill.line_waiting (id);
 
@@ -264,19 +266,27 @@ begin
     return null;
 end $$;
 
--- Whether a job takes its turn in the line of its queue and key.
+-- Whether a job takes its turn in the line of its queue, tenant and key.
 create function tidemill.is_ordered(body tidemill.job) returns boolean language sql immutable as $$
     select ($1).key is not null and ($1).options ->> 'ordered' is not null
 $$;
 
--- Locks lines, in order, each by a look of its own: behind unique keys, before sheaves and leases.
-create function tidemill.lock_lines(queues text[], keys text[]) returns void language plpgsql as $$
+-- Whether two jobs take their turns in the same line.
+create function tidemill.is_same_line(one tidemill.job, two tidemill.job) returns boolean language sql immutable as $$
+    select tidemill.is_ordered($1) and tidemill.is_ordered($2) and ($1).queue = ($2).queue
+        and ($1).tenant is not distinct from ($2).tenant and ($1).key = ($2).key
+$$;
+
+-- Locks lines, in order, each by a look of its own: behind unique keys, before sheaves and leases. A tenant may be
+-- null.
+create function tidemill.lock_lines(queues text[], tenants text[], keys text[]) returns void language plpgsql as $$
 begin
     perform from (
-        select distinct l.queue collate "C" as queue, l.key collate "C" as key
-        from unnest(queues, keys) l(queue, key) order by 1, 2
+        select distinct l.queue collate "C" as queue, coalesce(l.tenant, '') collate "C" as tenant,
+            l.key collate "C" as key
+        from unnest(queues, tenants, keys) l(queue, tenant, key) order by 1, 2, 3
     ) i, lateral (
-        select from tidemill.line l where l.queue = i.queue and l.key = i.key for update
+        select from tidemill.line l where l.queue = i.queue and l.tenant = i.tenant and l.key = i.key for update
     ) l;
 end $$;
 
@@ -284,13 +294,14 @@ end $$;
 create function tidemill.lock_lines_of(ids uuid[]) returns void language plpgsql as $$
 declare
     queues text[];
+    tenants text[];
     keys text[];
 begin
-    select array_agg(j.queue), array_agg(j.key) into queues, keys
+    select array_agg(j.queue), array_agg(j.tenant), array_agg(j.key) into queues, tenants, keys
     from unnest(ids) i(id), lateral (select * from tidemill.job j where j.id = i.id limit 1) j
     where tidemill.is_ordered(j);
     if queues is not null then
-        perform tidemill.lock_lines(queues, keys);
+        perform tidemill.lock_lines(queues, tenants, keys);
     end if;
 end $$;
 
@@ -300,21 +311,23 @@ end $$;
 create function tidemill.line_up(ids uuid[], dues timestamptz[], at timestamptz) returns void language plpgsql as $$
 begin
     -- A line that is there is locked, and nothing else; so two batches wait for each other in one order.
-    insert into tidemill.line as l (queue, key, head)
-    select distinct on (j.queue collate "C", j.key collate "C") j.queue, j.key, j.id
+    insert into tidemill.line as l (queue, tenant, key, head)
+    select distinct on (j.queue collate "C", coalesce(j.tenant, '') collate "C", j.key collate "C")
+        j.queue, coalesce(j.tenant, ''), j.key, j.id
     from unnest(line_up.ids) with ordinality i(id, place), lateral (
         select * from tidemill.job j where j.id = i.id limit 1
     ) j
     where tidemill.is_ordered(j)
-    order by j.queue collate "C", j.key collate "C", i.place
+    order by j.queue collate "C", coalesce(j.tenant, '') collate "C", j.key collate "C", i.place
     on conflict on constraint line_pkey do update set head = l.head where false;
     -- Only now: those who held the locks before us are visible to these statements.
-    insert into tidemill.line_waiting (queue, key, id, due)
-    select j.queue, j.key, j.id, i.due
+    insert into tidemill.line_waiting (queue, tenant, key, id, due)
+    select j.queue, coalesce(j.tenant, ''), j.key, j.id, i.due
     from unnest(line_up.ids, line_up.dues) with ordinality i(id, due, place), lateral (
         select * from tidemill.job j where j.id = i.id limit 1
     ) j, lateral (
-        select l.head from tidemill.line l where l.queue = j.queue and l.key = j.key limit 1
+        select l.head from tidemill.line l
+        where l.queue = j.queue and l.tenant = coalesce(j.tenant, '') and l.key = j.key limit 1
     ) l
     where tidemill.is_ordered(j) and l.head <> j.id
     order by i.place;
@@ -323,7 +336,8 @@ begin
         select * from tidemill.job j where j.id = i.id limit 1
     ) j
     where not tidemill.is_ordered(j) or exists (
-        select from tidemill.line l where l.queue = j.queue and l.key = j.key and l.head = j.id);
+        select from tidemill.line l
+        where l.queue = j.queue and l.tenant = coalesce(j.tenant, '') and l.key = j.key and l.head = j.id);
 end $$;
 
 -- Takes jobs out of their lines; behind one that was the first, the next gets its turn. Answers the queues of those.
@@ -341,25 +355,29 @@ begin
     select g.queue, '', count(*), count(*) from gone g group by g.queue;
     for line in
         select l.* from (
-            select distinct j.queue, j.key
+            select distinct j.queue, coalesce(j.tenant, '') as tenant, j.key
             from unnest(ids) i(id), lateral (select * from tidemill.job j where j.id = i.id limit 1) j
             where tidemill.is_ordered(j)
         ) i, lateral (
-            select * from tidemill.line l where l.queue = i.queue and l.key = i.key limit 1
+            select * from tidemill.line l
+            where l.queue = i.queue and l.tenant = i.tenant and l.key = i.key limit 1
         ) l
         where l.head = any (ids)
     loop
         -- It waits for whoever replaces that one now, and sees its new due time.
         delete from tidemill.line_waiting w
-        where w.queue = line.queue and w.key = line.key and w.number = (
-            select n.number from tidemill.line_waiting n where n.queue = line.queue and n.key = line.key
+        where w.queue = line.queue and w.tenant = line.tenant and w.key = line.key and w.number = (
+            select n.number from tidemill.line_waiting n
+            where n.queue = line.queue and n.tenant = line.tenant and n.key = line.key
             order by n.number limit 1)
         returning w.* into following;
         if found then
-            update tidemill.line l set head = following.id where l.queue = line.queue and l.key = line.key;
+            update tidemill.line l set head = following.id
+            where l.queue = line.queue and l.tenant = line.tenant and l.key = line.key;
             return next tidemill.start(following.id, following.due, leave_lines.at);
         else
-            delete from tidemill.line l where l.queue = line.queue and l.key = line.key;
+            delete from tidemill.line l
+            where l.queue = line.queue and l.tenant = line.tenant and l.key = line.key;
         end if;
     end loop;
 end $$;
@@ -458,11 +476,12 @@ $$;
 -- `within`: names and patterns of the queues whose jobs it may be a duplicate of; one of others is not told of, and
 -- stays as it is.
 -- `lines_up`: the caller must still line up the job that is answered. It does so for a whole batch at once, because
--- lines are locked in order, and behind all unique keys; `pending` are those of the batch that wait for it.
+-- lines are locked in order, and behind all unique keys; `pending` are those of the batch that wait for it, `moves`
+-- says that one of them goes to another line.
 create function tidemill.put(
     body tidemill.job, run_at timestamptz, scope int2, until timestamptz, on_duplicate text, forced boolean,
     at timestamptz, pending uuid[], within text[],
-    out id uuid, out answer text, out lines_up boolean, out is_new boolean
+    out id uuid, out answer text, out lines_up boolean, out is_new boolean, out moves boolean
 ) language plpgsql as $$
 declare
     held tidemill.unique_key;
@@ -475,6 +494,7 @@ begin
     put.answer := 'enqueued';
     put.lines_up := false;
     put.is_new := false;
+    put.moves := false;
     if body.unique_key is null then
         put.is_new := not exists (select from tidemill.job j where j.id = body.id);
         put.lines_up := tidemill.write(body, put.run_at);
@@ -530,6 +550,8 @@ begin
     -- A job goes from its place in a line to a sheaf, and never back: it is looked for in this order.
     if held.id = any (pending) then
         if on_duplicate <> 'run_once_more' then
+            select j.* into former from tidemill.job j where j.id = held.id;
+            put.moves := not tidemill.is_same_line(former, body);
             update tidemill.job j
             set payload = body.payload, options = tidemill.rewish(body.options, j.options), queue = body.queue,
                 priority = body.priority, tenant = body.tenant, key = body.key
@@ -542,7 +564,7 @@ begin
         -- It must not start before the caller commits, or what the caller writes beside this is seen by nobody.
         select j.* into former from tidemill.job j where j.id = held.id;
         if tidemill.is_ordered(former) then
-            perform tidemill.lock_lines(array[former.queue], array[former.key]);
+            perform tidemill.lock_lines(array[former.queue], array[former.tenant], array[former.key]);
             perform from tidemill.line_waiting w where w.id = held.id;
             if found then
                 return;
@@ -556,11 +578,10 @@ begin
         end if;
     else
         select j.* into former from tidemill.job j where j.id = held.id;
-        stays := tidemill.is_ordered(former) and tidemill.is_ordered(body)
-            and former.queue = body.queue and former.key = body.key;
+        stays := tidemill.is_same_line(former, body);
         if tidemill.is_ordered(former) then
             if not stays then
-                perform tidemill.lock_lines(array[former.queue], array[former.key]);
+                perform tidemill.lock_lines(array[former.queue], array[former.tenant], array[former.key]);
             end if;
             update tidemill.line_waiting w set due = put.run_at where w.id = held.id;
             in_line := found;
@@ -838,7 +859,7 @@ begin
                 line.payload::json, line.options, present
             into body.id, body.kind, body.queue, body.priority, body.tenant, body.key, body.unique_key, body.sheaf,
                 body.payload, body.options, body.created_at;
-            select p.id, p.answer, p.lines_up, p.is_new into judged
+            select p.id, p.answer, p.lines_up, p.is_new, p.moves into judged
             from tidemill.put(
                 body,
                 greatest(present, coalesce(line.run_at, present + line.delay_us * interval '1 us')),
@@ -847,12 +868,12 @@ begin
             id := judged.id;
             answer := judged.answer;
             if judged.lines_up then
-                -- One that was replaced within the batch keeps its place.
+                -- One that was replaced within the batch keeps its place, unless it goes to another line.
                 place := coalesce(array_position(up_ids, enqueue_json.id), cardinality(up_ids) + 1);
                 up_ids[place] := enqueue_json.id;
                 up_dues[place] := greatest(present,
                     coalesce(line.run_at, present + line.delay_us * interval '1 us'));
-                up_ords[place] := coalesce(up_ords[place], line.ord);
+                up_ords[place] := case when judged.moves then line.ord else coalesce(up_ords[place], line.ord) end;
             end if;
             if judged.is_new and routes is not null then
                 new_queues := new_queues || line.queue;

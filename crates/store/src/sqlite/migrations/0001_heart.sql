@@ -113,23 +113,25 @@ create table tidemill_unique_key (
 create index tidemill_unique_key_next on tidemill_unique_key (next_id) where next_id is not null;
 create index tidemill_unique_key_until on tidemill_unique_key (until) where until is not null;
 
--- Lines: jobs of one queue and key that run one at a time. The head waits for a slot or the clock,
+-- Lines: jobs of one queue, tenant and key that run one at a time. The head waits for a slot or the clock,
 -- runs, or is dead and blocks the others.
 create table tidemill_line (
     queue text not null,
+    tenant text not null, -- '' if they have none
     key text not null,
     head blob not null,
-    primary key (queue, key)
+    primary key (queue, tenant, key)
 ) without rowid;
 
 -- Those behind the head, in order. They have no ready row.
 create table tidemill_line_waiting (
     number integer primary key,
     queue text not null,
+    tenant text not null,
     key text not null,
     id blob not null unique
 );
-create index tidemill_line_waiting_line on tidemill_line_waiting (queue, key, number);
+create index tidemill_line_waiting_line on tidemill_line_waiting (queue, tenant, key, number);
 
 create table tidemill_dead (
     id blob not null primary key,
@@ -229,7 +231,7 @@ create table tidemill_inbox (
     run_at integer not null,
     payload text not null,
     options text,
-    ordered integer not null, -- 1: it takes its turn in the line of its queue and key
+    ordered integer not null, -- 1: it takes its turn in the line of its queue, tenant and key
     now integer not null,
     receipt text, -- a word of the library's, by which it finds its answers
     bounded integer not null, -- whether a full queue may refuse it
@@ -595,16 +597,20 @@ end;
 create view tidemill_start as select null as id, null as now where 0;
 create trigger tidemill_start_insert instead of insert on tidemill_start
 begin
-    insert into tidemill_line (queue, key, head)
-    select job.queue, job.key, job.id
+    insert into tidemill_line (queue, tenant, key, head)
+    select job.queue, coalesce(job.tenant, ''), job.key, job.id
     from tidemill_job as job
     where job.id = new.id and job.key is not null
         and json_extract(job.options, '$.ordered') is not null
-        and not exists (select 1 from tidemill_line where queue = job.queue and key = job.key);
-    insert into tidemill_line_waiting (queue, key, id)
-    select line.queue, line.key, job.id
+        and not exists (
+            select 1 from tidemill_line
+            where queue = job.queue and tenant = coalesce(job.tenant, '') and key = job.key
+        );
+    insert into tidemill_line_waiting (queue, tenant, key, id)
+    select line.queue, line.tenant, line.key, job.id
     from tidemill_job as job
-    join tidemill_line as line on line.queue = job.queue and line.key = job.key
+    join tidemill_line as line
+        on line.queue = job.queue and line.tenant = coalesce(job.tenant, '') and line.key = job.key
     where job.id = new.id and line.head <> job.id
         and json_extract(job.options, '$.ordered') is not null;
     update tidemill_job set run_at = max(run_at, new.now) where id = new.id;
@@ -616,7 +622,8 @@ begin
     where job.id = new.id and not exists (
         select 1
         from tidemill_line_waiting as place
-        join tidemill_line as line on line.queue = place.queue and line.key = place.key
+        join tidemill_line as line
+            on line.queue = place.queue and line.tenant = place.tenant and line.key = place.key
         where place.id = job.id and line.head <> job.id
     );
     insert into tidemill_count (queue, tenant, came, went)
@@ -625,7 +632,8 @@ begin
     where job.id = new.id and not exists (
         select 1
         from tidemill_line_waiting as place
-        join tidemill_line as line on line.queue = place.queue and line.key = place.key
+        join tidemill_line as line
+            on line.queue = place.queue and line.tenant = place.tenant and line.key = place.key
         where place.id = job.id and line.head <> job.id
     );
 end;
@@ -640,31 +648,36 @@ begin
     delete from tidemill_line_waiting where id = new.id;
     delete from tidemill_line
     where head = new.id
-        and (queue, key) = (select queue, key from tidemill_job where id = new.id)
+        and (queue, tenant, key) = (select queue, coalesce(tenant, ''), key from tidemill_job where id = new.id)
         and not exists (
             select 1 from tidemill_line_waiting as next
-            where next.queue = tidemill_line.queue and next.key = tidemill_line.key
+            where next.queue = tidemill_line.queue and next.tenant = tidemill_line.tenant
+                and next.key = tidemill_line.key
         );
     update tidemill_line
     set head = (
         select next.id from tidemill_line_waiting as next
-        where next.queue = tidemill_line.queue and next.key = tidemill_line.key
+        where next.queue = tidemill_line.queue and next.tenant = tidemill_line.tenant
+            and next.key = tidemill_line.key
         order by next.number
         limit 1
     )
-    where head = new.id and (queue, key) = (select queue, key from tidemill_job where id = new.id);
+    where head = new.id
+        and (queue, tenant, key) = (select queue, coalesce(tenant, ''), key from tidemill_job where id = new.id);
     -- Only a new head still has the row by which it waited.
     insert into tidemill_start (id, now)
     select place.id, new.now
     from tidemill_job as job
-    join tidemill_line as line on line.queue = job.queue and line.key = job.key
+    join tidemill_line as line
+        on line.queue = job.queue and line.tenant = coalesce(job.tenant, '') and line.key = job.key
     join tidemill_line_waiting as place on place.id = line.head
     where job.id = new.id;
     delete from tidemill_line_waiting
     where id = (
         select line.head
         from tidemill_job as job
-        join tidemill_line as line on line.queue = job.queue and line.key = job.key
+        join tidemill_line as line
+            on line.queue = job.queue and line.tenant = coalesce(job.tenant, '') and line.key = job.key
         where job.id = new.id
     );
 end;
@@ -745,7 +758,9 @@ begin
     select job.id, new.now from tidemill_job as job
     where job.id = new.holder and job.key is not null
         and json_extract(job.options, '$.ordered') is not null
-        and not (new.ordered and job.queue = new.queue and job.key = new.key);
+        and not (
+            new.ordered and job.queue = new.queue and job.tenant is new.tenant and job.key = new.key
+        );
     update tidemill_job
     set kind = new.kind, queue = new.queue, priority = new.priority, tenant = new.tenant,
         key = new.key, run_at = new.run_at, payload = new.payload
@@ -760,13 +775,13 @@ begin
         new.spent, new.lost
     where new.due is not null and (not new.ordered or exists (
         select 1 from tidemill_line
-        where queue = new.queue and key = new.key and head = new.holder
+        where queue = new.queue and tenant = coalesce(new.tenant, '') and key = new.key and head = new.holder
     ));
     insert into tidemill_count (queue, tenant, came, went)
     select new.queue, coalesce(new.tenant, ''), 1, 0
     where new.due is not null and (not new.ordered or exists (
         select 1 from tidemill_line
-        where queue = new.queue and key = new.key and head = new.holder
+        where queue = new.queue and tenant = coalesce(new.tenant, '') and key = new.key and head = new.holder
     ));
     -- It came from a place in a line, or goes to one.
     insert into tidemill_start (id, now)
@@ -775,7 +790,7 @@ begin
         and not exists (select 1 from tidemill_line_waiting where id = new.holder)
         and not exists (
             select 1 from tidemill_line
-            where queue = new.queue and key = new.key and head = new.holder
+            where queue = new.queue and tenant = coalesce(new.tenant, '') and key = new.key and head = new.holder
         );
 end;
 

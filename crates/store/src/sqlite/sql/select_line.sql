@@ -4,12 +4,13 @@ select
     1 + (
         select count(*) from (
             select 1 from tidemill_line_waiting as before
-            where before.queue = place.queue and before.key = place.key and before.number < place.number
+            where before.queue = place.queue and before.tenant = place.tenant and before.key = place.key
+                and before.number < place.number
             limit 99999
         )
     ),
     line.head,
     exists (select 1 from tidemill_outcome as outcome where outcome.id = line.head and outcome.state = 6)
 from tidemill_line_waiting as place
-join tidemill_line as line on line.queue = place.queue and line.key = place.key
+join tidemill_line as line on line.queue = place.queue and line.tenant = place.tenant and line.key = place.key
 where place.id = ?1
