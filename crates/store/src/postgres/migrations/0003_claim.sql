@@ -1057,13 +1057,21 @@ begin
         if by_edition is not null and exists (select from unnest(rules) l where l.most is not null) then
             -- One after the other: what a worker holds is seen by its next claim.
             perform pg_advisory_xact_lock(hashtextextended('tidemill claims of ' || asker, 0));
-            claim.beyond := jobs_max + tidemill.held_by(asker, own_reach - jobs_max);
+            all_reach := (select sum(w.reach) from tidemill.worker w);
+            claim.beyond := jobs_max + tidemill.held_by(asker, 2147483647);
+            -- A look at what has ended has its price at each claim; to hold more is free where it brings no limit within
+            -- reach.
+            if claim.beyond > own_reach and exists (
+                select from unnest(rules) l
+                where l.most >= all_reach and l.most - all_reach < greatest(claim.beyond, 2 * own_reach::int8) - own_reach
+            ) then
+                claim.beyond := jobs_max + tidemill.held_by(asker, own_reach - jobs_max);
+            end if;
             if claim.beyond > own_reach then
                 return next;
                 return;
             end if;
             claim.beyond := null;
-            all_reach := (select sum(w.reach) from tidemill.worker w);
         end if;
         for place in 1..cardinality(rules) loop
             rule := rules[place];
