@@ -20,6 +20,8 @@ pub const PAGE_FLOWS_MAX: usize = 1000;
 pub enum Start {
     /// It begins at once.
     Now,
+    /// It begins at once, if its queues have room for what is first in it; else nothing is written (`queue_full`).
+    IfRoom,
     /// It begins when [`Flows::begin_flow`] says so; until then its steps may be given more jobs.
     Later,
 }
@@ -342,7 +344,8 @@ pub trait Flows {
         part: Option<Part>,
     ) -> Result<FlowAnswer>;
 
-    /// Lets a flow begin that was being built, if it could ever work. Says so again if it has begun.
+    /// Lets a flow begin that was being built, if it could ever work, and its queues have room for what is first in it
+    /// (else `queue_full`). Says so again if it has begun.
     async fn begin_flow(&self, id: FlowId) -> Result<FlowAnswer>;
 
     /// Acts on a flow.

@@ -41,6 +41,20 @@ impl Plan {
     pub fn is_first(&self, step: u32) -> bool {
         self.steps.get(step as usize).is_some_and(|step| step.parents_left == 0)
     }
+
+    /// How many jobs wait in each queue once it has begun.
+    pub fn first_jobs(&self) -> BTreeMap<String, u64> {
+        let mut first = BTreeMap::new();
+        for planned in self.jobs.iter().filter(|planned| self.is_first(planned.step)) {
+            match first.get_mut(&planned.job.queue) {
+                Some(jobs) => *jobs += 1,
+                None => drop(first.insert(planned.job.queue.clone(), 1)),
+            }
+        }
+        let at_once = self.options.at_once.map_or(u64::MAX, u64::from);
+        first.values_mut().for_each(|jobs| *jobs = at_once.min(*jobs));
+        first
+    }
 }
 
 /// A job and its step.

@@ -107,6 +107,23 @@ pub(super) fn enqueue_bounded(
     Ok(Ok(receipts))
 }
 
+/// The first of these queues that has no room for so many jobs of flows, of which nothing is diverted, and which drop
+/// nothing.
+pub(super) fn lacking(turn: &mut Turn<'_>, jobs: &BTreeMap<String, u64>) -> Result<Option<Full>> {
+    let (conn, now) = (turn.conn, turn.now);
+    if !is_any(conn)? {
+        return Ok(None);
+    }
+    turn.depths.write(conn, now)?;
+    for (queue, jobs) in jobs {
+        let bound = Bound::find(conn, queue, now)?.filter(|bound| !bound.drops);
+        if let Some(bound) = bound.filter(|bound| !bound.fits(*jobs)) {
+            return Ok(Some(bound.full(queue, *jobs)));
+        }
+    }
+    Ok(None)
+}
+
 /// What is to be done with a batch.
 pub(super) struct Judged<'a> {
     /// The jobs, those of full queues diverted.

@@ -16,7 +16,7 @@ mod verbs;
 mod view;
 mod write;
 
-pub(super) use act::{begin, change};
+pub(super) use act::{begin_if_room, change};
 pub(super) use part::add;
 pub(super) use plain::carry_on;
 pub(super) use tend::tend;

@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
+use tidemill_core::flow::Plan;
+use tidemill_core::retention::Retention;
 use tidemill_core::{
-    Due, JobId, NewJob, OnDead, OnDuplicate, Options, Overflow, Payload, Priority, QueueRules,
-    Scope, Settlement, State,
+    Due, JobId, Limits, NewJob, OnDead, OnDuplicate, Options, Overflow, Payload, Priority,
+    QueueRules, Scope, Settlement, State,
 };
+use tidemill_store::flow::{FlowAnswer, Start};
 use tidemill_store::{Error, Full, Receipt};
 use tidemill_testkit::eventually::eventually;
+use tokio::task::JoinSet;
 
 use super::depth::{depth, is_exact};
+use super::flows::{flow_of, many, step};
 use super::kit::{HOUR, Kit, SECOND, ask, dead, item, job, retry, unique};
 use super::plain_sql::run;
 
@@ -34,6 +39,9 @@ over_both_stores!(
     jobs_that_take_turns_are_neither_diverted_nor_dropped,
     what_waits_is_told_for_how_long_it_may,
     plain_sql_meets_the_same_bounds,
+    a_flow_is_judged_by_what_writes_it,
+    flows_that_start_at_once_are_judged_one_by_one,
+    a_flow_that_was_built_in_parts_is_judged_when_it_begins,
 );
 
 pub async fn bound(kit: &Kit, queue: &str, depth_max: u64, overflow: Overflow) {
@@ -383,4 +391,71 @@ async fn plain_sql_meets_the_same_bounds(kit: &Kit) {
         assert_eq!(depth(kit, queue).await.depth(), jobs, "{queue}");
     }
     is_exact(&kit.store).await;
+}
+
+/// A flow whose first step has so many jobs, of which so many may run at once.
+fn wide(jobs: usize, at_once: Option<u32>) -> Plan {
+    let mut flow = flow_of(vec![many("item", jobs, &[]), step("sum", &["item"])]);
+    flow.options.at_once = at_once;
+    flow.plan(&Limits::default(), Retention::default()).unwrap()
+}
+
+async fn start(kit: &Kit, plan: &Plan) -> Result<bool, Error> {
+    kit.store.start_flow(plan.clone(), Start::IfRoom).await
+}
+
+async fn a_flow_is_judged_by_what_writes_it(kit: &Kit) {
+    bound(kit, "default", 3, Overflow::Reject).await;
+    let first = wide(2, None);
+    assert!(start(kit, &first).await.unwrap());
+    for (jobs, at_once) in [(2, None), (2, Some(5)), (700, None)] {
+        let plan = wide(jobs, at_once);
+        let refused = start(kit, &plan).await;
+        let Err(Error::QueueFull(full)) = refused else { panic!("{jobs} jobs: {refused:?}") };
+        let told = (&*full.queue, full.depth, full.depth_max, full.jobs);
+        assert_eq!(told, ("default", 2, 3, jobs as u64));
+        assert!(kit.store.flow(plan.id).await.unwrap().is_none(), "nothing of it is written");
+    }
+    assert!(!start(kit, &first).await.unwrap(), "sent again, it needs no room");
+    assert!(start(kit, &wide(2, Some(1))).await.unwrap(), "one at a time fits");
+    assert_eq!(depth(kit, "default").await.depth(), 3);
+    let system = kit.store.start_flow(wide(2, None), Start::Now).await;
+    assert!(system.unwrap(), "what the system starts is never refused");
+    bound(kit, "default", 3, Overflow::DropOldest).await;
+    assert!(start(kit, &wide(2, None)).await.unwrap(), "it goes in");
+}
+
+async fn flows_that_start_at_once_are_judged_one_by_one(kit: &Kit) {
+    bound(kit, "default", 10, Overflow::Reject).await;
+    let mut tasks = JoinSet::new();
+    for _ in 0..40 {
+        let store = kit.store.clone();
+        tasks.spawn(async move { store.start_flow(wide(3, None), Start::IfRoom).await });
+    }
+    let answers = tasks.join_all().await;
+    let started = answers.iter().filter(|answer| matches!(answer, Ok(true))).count() as u64;
+    assert_eq!(depth(kit, "default").await.depth(), 3 * started);
+    // Where two commits are under way, neither sees the other.
+    assert!((3..=6).contains(&started), "{started} flows of 3 jobs within 10");
+    assert!(matches!(start(kit, &wide(3, None)).await, Err(Error::QueueFull(_))));
+}
+
+async fn a_flow_that_was_built_in_parts_is_judged_when_it_begins(kit: &Kit) {
+    let worker = kit.worker().await;
+    bound(kit, "default", 5, Overflow::Reject).await;
+    fill(kit, 2).await;
+    let plan = wide(2, None);
+    assert!(kit.store.start_flow(plan.clone(), Start::Later).await.unwrap());
+    let part = (0..2).map(|_| job("item")).collect();
+    let added = kit.store.add_to_flow(plan.id, "item", part, None).await.unwrap();
+    assert_eq!(added, FlowAnswer::Acted { jobs: 2 });
+    let refused = kit.store.begin_flow(plan.id).await;
+    let Err(Error::QueueFull(full)) = refused else { panic!("{refused:?}") };
+    assert_eq!((&*full.queue, full.depth, full.depth_max, full.jobs), ("default", 2, 5, 4));
+    assert_eq!(depth(kit, "default").await.depth(), 2, "it has not begun");
+    assert_eq!(kit.take(worker, 1).await.jobs.len(), 1);
+    let begun = kit.store.begin_flow(plan.id).await.unwrap();
+    assert_eq!(begun, FlowAnswer::Acted { jobs: 4 });
+    assert_eq!(depth(kit, "default").await.depth(), 5);
+    assert!(kit.store.begin_flow(plan.id).await.is_ok(), "sent again, it needs no room");
 }

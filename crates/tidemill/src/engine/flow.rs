@@ -40,14 +40,12 @@ impl Tidemill {
         self.know_rules().await;
         let plan = self.plan(flow)?;
         let (id, jobs) = (plan.id, plan.jobs.len());
-        let (name, start) = if plan.options.building {
-            ("build_flow", Start::Later)
-        } else {
-            self.let_in(&plan).await?;
-            ("start_flow", Start::Now)
-        };
         let sorts = self.0.measures.sorts(plan.jobs.iter().map(|planned| &planned.job));
-        let is_new = verb(name, jobs, self.0.store.start_flow(plan, start)).await?;
+        let is_new = if plan.options.building {
+            verb("build_flow", jobs, self.0.store.start_flow(plan, Start::Later)).await?
+        } else {
+            verb("start_flow", jobs, self.start_with_room(plan)).await?
+        };
         if is_new {
             sorts.each().for_each(|series| series.enqueued.add(1));
         }

@@ -86,6 +86,7 @@ async fn add(
         (status = 400, body = Problem, content_type = "application/problem+json",
             description = "It could never work; the step is named"),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "It was thrown away"),
+        (status = 429, body = Problem, content_type = "application/problem+json", description = "A queue is full"),
     ))]
 async fn begin(
     State(app): State<Arc<App>>,

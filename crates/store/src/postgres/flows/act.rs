@@ -2,11 +2,12 @@
 
 use tidemill_core::flow::{FlowState, StepState};
 use tidemill_core::{FlowId, Payload};
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::advance::{self, Done};
 use super::rerun::rerun;
-use super::tend;
+use super::{tend, write};
 use crate::error::Result;
 use crate::flow::{FlowAct, FlowAnswer};
 use crate::postgres::connect::Conn;
@@ -16,6 +17,7 @@ use crate::postgres::{Shared, dead, lines};
 use crate::wake::Hint;
 
 const REASON: Statement = sql!("set_flow_reason", UUID, TEXT);
+const FIRST: Statement = sql!("count_first", UUID);
 const RENEW: Statement = sql!("renew_steps", TIMESTAMPTZ, UUID_ARRAY, INT4_ARRAY);
 const STEP_NUMBER: Statement = sql!("select_step_number", UUID, TEXT);
 const RESOLVE: Statement = sql!("resolve_dead", UUID, INT4, TEXT, TIMESTAMPTZ, TEXT, TEXT);
@@ -47,7 +49,13 @@ pub(crate) async fn begin(shared: &Shared, id: FlowId) -> Result<FlowAnswer> {
 
 async fn renew(shared: &Shared, conn: &Conn<'_>, id: Uuid) -> Result<(), Fault> {
     let boards = advance::lock(conn, &[id]).await?;
-    if boards.first().is_some_and(|board| board.flow.state == FlowState::Building) {
+    let building = boards.first().filter(|board| board.flow.state == FlowState::Building);
+    if let Some(board) = building {
+        let at_once = board.flow.at_once.map_or(u64::MAX, u64::from);
+        let rows = conn.query(&FIRST, &[&id]).await?;
+        let jobs = |row: &Row| at_once.min(row.get::<_, i64>(1) as u64);
+        write::admit(shared, conn, rows.iter().map(|row| (row.get(0), jobs(row))).collect())
+            .await?;
         let now = shared.db.manual_now();
         conn.query(&RENEW, &[&now, &vec![id], &vec![None::<i32>]]).await?;
     }

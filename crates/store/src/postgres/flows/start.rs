@@ -15,14 +15,15 @@ use tidemill_core::flow::{Plan, StepRow};
 use uuid::Uuid;
 
 use super::advance::{Done, OPEN_AT_ONCE_MAX};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::flow::Start;
 use crate::flow::text::{Texts, texts_together};
 use crate::postgres::Shared;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::gather::{Call, Gather, refuse};
 use crate::postgres::statement::{Statement, sql};
 
-const START: Statement = sql!("start_flows", TIMESTAMPTZ, TEXT, TEXT);
+const START: Statement = sql!("start_flows", TIMESTAMPTZ, TEXT, TEXT, UUID_ARRAY);
 
 /// Flows with at most this many jobs share commits with others.
 const SMALL_JOBS_MAX: usize = 100;
@@ -30,7 +31,7 @@ const SMALL_JOBS_MAX: usize = 100;
 const BATCH_JOBS_MAX: usize = 1000;
 
 /// Where small flows wait for a commit.
-pub(crate) type Starts = Gather<Plan, bool>;
+pub(crate) type Starts = Gather<(Plan, Start), bool>;
 
 /// Whether all that is first in a flow can be opened at once.
 pub(super) fn is_plain(plan: &Plan) -> bool {
@@ -40,18 +41,19 @@ pub(super) fn is_plain(plan: &Plan) -> bool {
 }
 
 /// Writes a plain flow, and lets it begin; `false` if one of its id is there.
-pub(super) async fn start_plain(shared: &Arc<Shared>, plan: Plan) -> Result<bool> {
-    if plan.jobs.len() <= SMALL_JOBS_MAX {
-        return shared.starts.call(plan, |starts| fly(starts, Arc::clone(shared))).await;
+pub(super) async fn start_plain(shared: &Arc<Shared>, plan: Plan, when: Start) -> Result<bool> {
+    let given = (plan, when);
+    if given.0.jobs.len() <= SMALL_JOBS_MAX {
+        return shared.starts.call(given, |starts| fly(starts, Arc::clone(shared))).await;
     }
-    let fresh = write(shared, &[&plan]).await?;
-    Ok(fresh.contains(&plan.id.0))
+    let fresh = write(shared, &[&given]).await?;
+    Ok(fresh.contains(&given.0.id.0))
 }
 
 async fn fly(starts: Starts, shared: Arc<Shared>) {
     loop {
         let (mut jobs, mut ids) = (0, HashSet::<FlowId>::new());
-        let calls = starts.next(|plan| {
+        let calls = starts.next(|(plan, _)| {
             jobs += plan.jobs.len();
             jobs <= BATCH_JOBS_MAX && ids.insert(plan.id)
         });
@@ -62,21 +64,23 @@ async fn fly(starts: Starts, shared: Arc<Shared>) {
 
 /// Writes the flows of calls in one commit. One call cannot fail another: what is refused together is written call by
 /// call.
-async fn write_together(shared: &Shared, calls: Vec<Call<Plan, bool>>) {
-    let plans: Vec<&Plan> = calls.iter().map(|call| &call.given).collect();
+async fn write_together(shared: &Shared, calls: Vec<Call<(Plan, Start), bool>>) {
+    let plans: Vec<&(Plan, Start)> = calls.iter().map(|call| &call.given).collect();
     let is_alone = plans.len() == 1;
+    // Of those that a full queue refused together, some may fit.
+    let is_for_all = |error: &Error| error.is_temporary() && !matches!(error, Error::QueueFull(_));
     match write(shared, &plans).await {
         Ok(fresh) => {
             for call in calls {
-                let is_new = fresh.contains(&call.given.id.0);
+                let is_new = fresh.contains(&call.given.0.id.0);
                 call.answer(Ok(is_new));
             }
         }
-        Err(error) if is_alone || error.is_temporary() => refuse(calls, &error),
+        Err(error) if is_alone || is_for_all(&error) => refuse(calls, &error),
         Err(_) => {
             for call in calls {
                 let written = write(shared, &[&call.given]).await;
-                let is_new = written.map(|fresh| fresh.contains(&call.given.id.0));
+                let is_new = written.map(|fresh| fresh.contains(&call.given.0.id.0));
                 call.answer(is_new);
             }
         }
@@ -85,23 +89,31 @@ async fn write_together(shared: &Shared, calls: Vec<Call<Plan, bool>>) {
 
 /// Writes flows, and tells who waits for work; answers those that were not there. When an answer was lost, what is
 /// there may be its doing, and is answered too.
-async fn write(shared: &Shared, plans: &[&Plan]) -> Result<HashSet<Uuid>> {
-    let Texts { flow: given, jobs } = texts_together(plans)?;
+async fn write(shared: &Shared, flows: &[&(Plan, Start)]) -> Result<HashSet<Uuid>> {
+    let plans: Vec<&Plan> = flows.iter().map(|(plan, _)| plan).collect();
+    let judged = flows.iter().filter(|(_, when)| *when == Start::IfRoom);
+    let judged: Vec<Uuid> = judged.map(|(plan, _)| plan.id.0).collect();
+    let Texts { flow: given, jobs } = texts_together(&plans)?;
     let mut tries = Tries::resend();
     let fresh = loop {
-        match write_once(shared, &given, &jobs).await {
+        match write_once(shared, &given, &jobs, &judged).await {
             Ok(_) if tries.was_lost() => break plans.iter().map(|plan| plan.id.0).collect(),
             Ok(fresh) => break fresh,
             Err(fault) => tries.again(fault).await?,
         }
     };
-    Done::new(first_queues(plans).into_iter().collect(), Vec::new()).tell(shared);
+    Done::new(first_queues(&plans).into_iter().collect(), Vec::new()).tell(shared);
     Ok(fresh)
 }
 
-async fn write_once(shared: &Shared, given: &str, jobs: &str) -> Result<HashSet<Uuid>, Fault> {
+async fn write_once(
+    shared: &Shared,
+    given: &str,
+    jobs: &str,
+    judged: &[Uuid],
+) -> Result<HashSet<Uuid>, Fault> {
     let conn = shared.db.conn().await?;
-    let rows = conn.query(&START, &[&shared.db.manual_now(), &given, &jobs]).await?;
+    let rows = conn.query(&START, &[&shared.db.manual_now(), &given, &jobs, &judged]).await?;
     let fresh = rows.first().map(|row| row.get::<_, Vec<Uuid>>(0)).unwrap_or_default();
     Ok(fresh.into_iter().collect())
 }

@@ -237,6 +237,24 @@ begin
     return wanted - missing;
 end $$;
 
+-- Refuses so many jobs for a queue in which others wait, `depth` of them; with them everything the statement wrote.
+create function tidemill.refuse_full(of_queue text, depth int8, jobs int8, rule tidemill.queue, present timestamptz)
+returns void language plpgsql as $$
+begin
+    raise exception using
+        errcode = 'TM001',
+        message = case when jobs > rule.depth_max
+            then format('tidemill: queue_full: the batch has %s jobs for the queue %s, whose bound is %s: it never '
+                'fits; split it, or raise the bound', jobs, of_queue, rule.depth_max)
+            else format('tidemill: queue_full: the queue %s is full: %s jobs wait, its bound is %s; try again in %s s',
+                of_queue, depth, rule.depth_max,
+                ceil(tidemill.retry_after_ms(of_queue, depth + jobs - rule.depth_max, present) / 1000.0)::int8)
+        end,
+        detail = json_build_object('queue', of_queue, 'depth', depth, 'depth_max', rule.depth_max,
+            'jobs', jobs, 'wait_ms', rule.wait_ms,
+            'retry_after_ms', tidemill.retry_after_ms(of_queue, depth + jobs - rule.depth_max, present))::text;
+end $$;
+
 -- Judges jobs that were just written: `jobs` new ones of one queue, none of a lower band than `band`, in sheaves from
 -- `first` on. Makes room for them if the queue's rule says so; else, when it is deeper than its bound, refuses them,
 -- and with them everything the statement wrote.
@@ -257,18 +275,29 @@ begin
         of_queue, depth - rule.depth_max, band, first, present) >= depth - rule.depth_max then
         return;
     end if;
-    raise exception using
-        errcode = 'TM001',
-        message = case when jobs > rule.depth_max
-            then format('tidemill: queue_full: the batch has %s jobs for the queue %s, whose bound is %s: it never '
-                'fits; split it, or raise the bound', jobs, of_queue, rule.depth_max)
-            else format('tidemill: queue_full: the queue %s is full: %s jobs wait, its bound is %s; try again in %s s',
-                of_queue, depth - jobs, rule.depth_max,
-                ceil(tidemill.retry_after_ms(of_queue, depth - rule.depth_max, present) / 1000.0)::int8)
-        end,
-        detail = json_build_object('queue', of_queue, 'depth', depth - jobs, 'depth_max', rule.depth_max,
-            'jobs', jobs, 'wait_ms', rule.wait_ms,
-            'retry_after_ms', tidemill.retry_after_ms(of_queue, depth - rule.depth_max, present))::text;
+    perform tidemill.refuse_full(of_queue, depth - jobs, jobs, rule, present);
+end $$;
+
+-- Judges what is first in flows before it is let go: so many jobs of each of these queues, by the snapshot of the statement
+-- that writes them. Of flows nothing is diverted, and they drop nothing.
+create function tidemill.admit_flows(queues text[], jobs int8[], present timestamptz) returns boolean
+language plpgsql stable as $$
+declare
+    rule tidemill.queue;
+    depth int8;
+begin
+    if not tidemill.is_bounded(queues) then
+        return true;
+    end if;
+    for place in 1..cardinality(queues) loop
+        rule := tidemill.rule_of(queues[place]);
+        continue when rule.depth_max is null or rule.overflow = 'drop_oldest';
+        depth := tidemill.depth_of(queues[place]);
+        if depth + jobs[place] > rule.depth_max then
+            perform tidemill.refuse_full(queues[place], depth, jobs[place], rule, present);
+        end if;
+    end loop;
+    return true;
 end $$;
 
 -- Folds the deltas into the counters, takes samples, and crosses watermarks. One at a time; others go away at once,

@@ -1,5 +1,5 @@
 -- Writes flows whose first steps can be opened whole, and opens these: each flow all of it, or nothing if it is there.
--- Answers those that are new. What `core`'s rule would decide for them is the same for all: who waits for nobody is open.
+-- Answers those that are new. Some ($4) need room in their queues. What `core`'s rule would decide for them is the same for all: who waits for nobody is open.
 with present as materialized (
     select coalesce($1::timestamptz, now()) as now, nextval('tidemill.sheaf') as sheaf
 ), given as materialized (
@@ -51,4 +51,7 @@ with present as materialized (
 )
 select array(select n.id from fresh n),
     case when (select count(*) from body) <> (select count(*) from wanted) then tidemill.refuse(
-        'id_taken', 'a job of the flow has the id of another job; make the flow''s jobs anew') end;
+        'id_taken', 'a job of the flow has the id of another job; make the flow''s jobs anew') end,
+    (select tidemill.admit_flows(array_agg(f.queue), array_agg(f.jobs), min(p.now)) from present p, (
+        select w.queue, count(*) as jobs from wanted w where w.is_first and w.flow = any ($4::uuid[]) group by w.queue
+    ) f);

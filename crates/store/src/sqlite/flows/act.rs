@@ -8,11 +8,33 @@ use super::rerun::rerun;
 use super::{advance, carry_on, tend};
 use crate::error::Result;
 use crate::flow::{FlowAct, FlowAnswer};
-use crate::sqlite::rows::job_id;
+use crate::full::Full;
+use crate::sqlite::rows::{count, job_id};
 use crate::sqlite::writer::Turn;
-use crate::sqlite::{dead, ready};
+use crate::sqlite::{bound, dead, ready};
 
-/// Lets a flow begin that was being built.
+/// Lets a flow begin that was being built. A queue that has no room for what is first in it is an answer.
+pub(in crate::sqlite) fn begin_if_room(
+    turn: &mut Turn<'_>,
+    id: FlowId,
+) -> Result<Result<FlowAnswer, Full>> {
+    let board = advance::board(turn, id)?;
+    if let Some(board) = board.filter(|board| board.flow.state == FlowState::Building) {
+        let at_once = board.flow.at_once.map_or(u64::MAX, u64::from);
+        let mut select = turn.conn.prepare_cached(include_str!("../sql/count_first.sql"))?;
+        let first = select.query_map([id.0.as_bytes()], |row| {
+            Ok((row.get(0)?, at_once.min(count::<i64>(row, 1)?)))
+        })?;
+        let first = first.collect::<rusqlite::Result<_>>()?;
+        drop(select);
+        if let Some(full) = bound::lacking(turn, &first)? {
+            return Ok(Err(full));
+        }
+    }
+    begin(turn, id).map(Ok)
+}
+
+/// Lets a flow begin that was being built, or was just written.
 pub(in crate::sqlite) fn begin(turn: &mut Turn<'_>, id: FlowId) -> Result<FlowAnswer> {
     let Some(mut board) = advance::board(turn, id)? else { return Ok(FlowAnswer::Unknown) };
     advance::learn_all(turn, &mut board)?;

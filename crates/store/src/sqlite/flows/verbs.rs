@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use tidemill_core::flow::{Part, Plan};
 use tidemill_core::{FlowId, JobId, NewJob};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::flow::{
     FlowAct, FlowAnswer, FlowFilter, FlowHead, FlowView, Flows, Input, Output, Start,
 };
@@ -13,7 +13,7 @@ use crate::sqlite::{Sqlite, flows};
 #[async_trait]
 impl Flows for Sqlite {
     async fn start_flow(&self, plan: Plan, start: Start) -> Result<bool> {
-        self.write(move |turn| flows::start(turn, &plan, start)).await
+        self.write(move |turn| flows::start(turn, &plan, start)).await?.map_err(Error::QueueFull)
     }
 
     async fn add_to_flow(
@@ -28,7 +28,7 @@ impl Flows for Sqlite {
     }
 
     async fn begin_flow(&self, id: FlowId) -> Result<FlowAnswer> {
-        self.write(move |turn| flows::begin(turn, id)).await
+        self.write(move |turn| flows::begin_if_room(turn, id)).await?.map_err(Error::QueueFull)
     }
 
     async fn change_flow(&self, id: FlowId, act: FlowAct) -> Result<FlowAnswer> {

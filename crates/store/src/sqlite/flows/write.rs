@@ -12,12 +12,28 @@ use tidemill_core::{FlowId, NewJob};
 use super::{act, advance};
 use crate::error::{Error, Result};
 use crate::flow::Start;
-use crate::sqlite::ready;
+use crate::full::Full;
 use crate::sqlite::rows::{time, write_options};
 use crate::sqlite::writer::Turn;
+use crate::sqlite::{bound, ready};
 
-/// Writes a flow and, unless it is to be built further, lets it begin.
-pub(in crate::sqlite) fn start(turn: &mut Turn<'_>, plan: &Plan, when: Start) -> Result<bool> {
+/// Writes a flow and, unless it is to be built further, lets it begin. A queue that has no room for it is an answer,
+/// and nothing is written.
+pub(in crate::sqlite) fn start(
+    turn: &mut Turn<'_>,
+    plan: &Plan,
+    when: Start,
+) -> Result<Result<bool, Full>> {
+    if when == Start::IfRoom
+        && let Some(full) = bound::lacking(turn, &plan.first_jobs())?
+        && advance::board(turn, plan.id)?.is_none()
+    {
+        return Ok(Err(full));
+    }
+    start_anyhow(turn, plan, when).map(Ok)
+}
+
+fn start_anyhow(turn: &mut Turn<'_>, plan: &Plan, when: Start) -> Result<bool> {
     let (conn, now, flow) = (turn.conn, turn.now, plan.id.0.as_bytes());
     let kept = |default: u64| millis(plan.options.retain_ms.unwrap_or(default));
     let begun = Begun::of(plan, when, time(now));
@@ -53,7 +69,7 @@ pub(in crate::sqlite) fn start(turn: &mut Turn<'_>, plan: &Plan, when: Start) ->
     if written != plan.jobs.len() as u64 {
         return Err(Error::IdTaken);
     }
-    if when == Start::Now && begun.is_none() {
+    if when != Start::Later && begun.is_none() {
         act::begin(turn, plan.id)?;
     }
     Ok(true)

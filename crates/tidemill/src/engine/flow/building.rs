@@ -135,9 +135,10 @@ impl Building {
     }
 
     /// Lets it begin; again, if it has. Refused with `flow_invalid`, which names the culprit, if it could never work
-    /// with the jobs that it has, and with `flow_not_now` if it was called off.
+    /// with the jobs that it has, and with `flow_not_now` if it was called off. What is first in it meets the bounds of
+    /// its queues: without room it is refused (`QueueFull`) and stays as it is, or waits where the rule is to wait.
     pub async fn begin(self) -> Result<FlowId> {
-        let answer = verb("begin_flow", 1, self.mill.0.store.begin_flow(self.id)).await?;
+        let answer = verb("begin_flow", 1, self.mill.begin_with_room(self.id)).await?;
         acted(self.id, None, answer).map(|_| self.id)
     }
 

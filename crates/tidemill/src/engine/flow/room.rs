@@ -1,63 +1,76 @@
-//! Room for flows: what is first in a flow meets the bounds of its queues, before anything of it is written.
+//! Room for flows: what is first in a flow meets the bounds of its queues, in the transaction that lets it begin.
 //!
 //! What comes later is let go by the system, which is never refused. A flow is one piece of work, so nothing of it is
-//! diverted, and it drops nothing itself. It is judged by counters that are read before: of flows that start at the
-//! same moment each may find the room that there was.
+//! diverted, and it drops nothing itself. While it waits for room the counters are looked at, so that it is not sent
+//! each time that a job leaves.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidemill_core::depth::{Rates, retry_after};
 use tidemill_core::flow::Plan;
-use tidemill_core::{Overflow, QueueRules};
-use tidemill_store::{DepthView, Error, Full, Hint};
+use tidemill_core::{FlowId, Overflow, QueueRules};
+use tidemill_store::flow::{FlowAnswer, Start};
+use tidemill_store::{DepthView, Error, Full, Hint, Result};
+use tokio::sync::broadcast::Receiver;
 use tokio::time::{Instant, timeout_at};
 
 use crate::engine::Tidemill;
 use crate::engine::room::{TRY_AGAIN, heard};
-use crate::error::Result;
 
 impl Tidemill {
-    /// Waits for room for what is first in a flow, as long as the rule of a full queue allows; refuses it without any.
-    /// One that is sent again needs none.
-    pub(super) async fn let_in(&self, plan: &Plan) -> Result<()> {
-        let first = first(plan);
-        let mut hints = None;
-        let mut deadline = None;
-        while let Some(full) = self.lacks_room(&first).await? {
-            if self.0.store.flow(plan.id).await?.is_some() {
-                return Ok(());
-            }
-            let wait = full.wait_ms.filter(|_| full.fits_ever()).map(Duration::from_millis);
-            let now = Instant::now();
-            let until = *deadline.get_or_insert(now + wait.unwrap_or_default());
-            if wait.is_none() || now >= until {
-                return Err(Error::QueueFull(full).into());
-            }
-            let Some(hints) = &mut hints else {
-                // Heard from before the next look on, so that nothing can come in between.
-                hints = Some(self.0.store.wake().listen());
-                self.0.store.hint(Hint::Wanted { queue: full.queue });
-                continue;
-            };
-            let _ = timeout_at((now + TRY_AGAIN).min(until), heard(hints, &full.queue)).await;
+    /// Starts a flow; waits for room for what is first in it, as long as the rule of a full queue allows. One that is
+    /// sent again needs none.
+    pub(super) async fn start_with_room(&self, plan: Plan) -> Result<bool> {
+        let first = plan.first_jobs();
+        if !self.any_waits(&first) {
+            return self.0.store.start_flow(plan, Start::IfRoom).await;
         }
-        Ok(())
+        let mut waiter = Waiter::default();
+        loop {
+            let full = match self.0.store.start_flow(plan.clone(), Start::IfRoom).await {
+                Err(Error::QueueFull(full)) => full,
+                answer => return answer,
+            };
+            waiter.wait(self, full).await?;
+            while let Some(full) = self.lacks_room(&first).await? {
+                waiter.wait(self, full).await?;
+            }
+        }
+    }
+
+    /// The same for a flow that was being built.
+    pub(super) async fn begin_with_room(&self, id: FlowId) -> Result<FlowAnswer> {
+        let mut waiter = Waiter::default();
+        loop {
+            match self.0.store.begin_flow(id).await {
+                Err(Error::QueueFull(full)) => waiter.wait(self, full).await?,
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Whether a rule of these queues is to wait, as they are known here.
+    fn any_waits(&self, first: &BTreeMap<String, u64>) -> bool {
+        let book = self.0.rooms.book();
+        let waits =
+            |queue: &String| book.of(queue).is_some_and(|rules| rules.overflow.wait_ms().is_some());
+        first.keys().any(waits)
     }
 
     /// The first queue that has no room for so many jobs, by the rules as they are known here.
-    async fn lacks_room(&self, first: &BTreeMap<&str, u64>) -> Result<Option<Full>> {
+    async fn lacks_room(&self, first: &BTreeMap<String, u64>) -> Result<Option<Full>> {
         let book = self.0.rooms.book();
         let bound = |queue: &str| {
             let rules = book.of(queue).filter(|rules| rules.overflow != Overflow::DropOldest)?;
             Some((rules.depth_max?, rules))
         };
         let bounded: Vec<_> =
-            first.iter().filter_map(|(queue, jobs)| Some((*queue, *jobs, bound(queue)?))).collect();
+            first.iter().filter_map(|(queue, jobs)| Some((queue, *jobs, bound(queue)?))).collect();
         if bounded.is_empty() {
             return Ok(None);
         }
-        let queues: Vec<String> = bounded.iter().map(|(queue, ..)| (*queue).to_owned()).collect();
+        let queues: Vec<String> = bounded.iter().map(|(queue, ..)| (*queue).clone()).collect();
         let depths = self.0.store.depths(&queues).await?;
         let full =
             bounded.into_iter().zip(depths).find_map(|((_, jobs, (depth_max, rules)), view)| {
@@ -68,17 +81,31 @@ impl Tidemill {
     }
 }
 
-/// How many jobs of a flow wait in each queue once it has begun.
-fn first(plan: &Plan) -> BTreeMap<&str, u64> {
-    let mut first: BTreeMap<&str, u64> = BTreeMap::new();
-    for planned in plan.jobs.iter().filter(|planned| plan.is_first(planned.step)) {
-        *first.entry(&planned.job.queue).or_default() += 1;
+/// A flow that waits for room.
+#[derive(Default)]
+struct Waiter {
+    hints: Option<Receiver<Hint>>,
+    deadline: Option<Instant>,
+}
+
+impl Waiter {
+    /// Waits until there may be room; refuses when it has waited for as long as the rule allows.
+    async fn wait(&mut self, mill: &Tidemill, full: Full) -> Result<()> {
+        let wait = full.wait_ms.filter(|_| full.fits_ever()).map(Duration::from_millis);
+        let now = Instant::now();
+        let until = *self.deadline.get_or_insert(now + wait.unwrap_or_default());
+        if wait.is_none() || now >= until {
+            return Err(Error::QueueFull(full));
+        }
+        let Some(hints) = &mut self.hints else {
+            // Heard from before the next try on, so that nothing can come in between.
+            self.hints = Some(mill.0.store.wake().listen());
+            mill.0.store.hint(Hint::Wanted { queue: full.queue });
+            return Ok(());
+        };
+        let _ = timeout_at((now + TRY_AGAIN).min(until), heard(hints, &full.queue)).await;
+        Ok(())
     }
-    let at_once = plan.options.at_once.map_or(u64::MAX, u64::from);
-    for jobs in first.values_mut() {
-        *jobs = (*jobs).min(at_once);
-    }
-    first
 }
 
 fn full(view: DepthView, jobs: u64, depth_max: u64, rules: &QueueRules, excess: u64) -> Full {
