@@ -2,8 +2,9 @@
 //!
 //! It stands around every store that is opened, also without keys: then nothing is encrypted, but what others have
 //! encrypted is still told from what is not, so that no handler is given ciphertext. Each method of the store is
-//! written down here, as passed on or not, so that a new one cannot be forgotten. What the store below moves by itself
-//! (an output into the mail of a parent, a payload into a fork) it moves encrypted.
+//! written down here, as passed on or not, so that a new one cannot be forgotten. Here is also where the character
+//! U+0000 is refused in what is asked for (`nul.rs`). What the store below moves by itself (an output into the mail of
+//! a parent, a payload into a fork) it moves encrypted.
 //!
 //! A job that cannot be decrypted is not run, not lost, and spends no attempt: it is put off for a minute, and says
 //! why. Somebody may bring the key.
@@ -29,6 +30,7 @@ use tidemill_core::{
 
 use crate::error::{Error, Result};
 use crate::keyring::{Keyring, What};
+use crate::nul::{self, Texts};
 use crate::request::{
     Beat, CancelAnswer, Claim, ClaimRequest, ClaimedJob, EditAnswer, GateEnd, Receipt, RescueRules,
     Rescued, SettleItem, Settled, WorkerCard,
@@ -78,7 +80,7 @@ impl Encrypted {
 
     fn check_search(&self, filter: &DeadFilter) -> Result<()> {
         let is_inside = filter.payload_field.is_some() && !self.keys.is_empty();
-        if is_inside { Err(Error::SearchEncrypted) } else { Ok(()) }
+        if is_inside { Err(Error::SearchEncrypted) } else { filter.check_nul() }
     }
 
     /// A job of a list: one that cannot be decrypted does not keep the others from being seen.
@@ -177,6 +179,7 @@ passed_on! {
         }
 
         async fn jobs(&self, filter: &JobFilter) -> Result<JobPage> {
+            filter.check_nul()?;
             let mut page = self.inner.jobs(filter).await?;
             page.jobs.iter_mut().for_each(|view| self.show_listed(view));
             Ok(page)
@@ -203,6 +206,7 @@ passed_on! {
             by: &str,
             mut payload: Option<Payload>,
         ) -> Result<Vec<JobId>> {
+            nul::check("name", [by])?;
             // One payload for several jobs cannot be bound to one of them.
             let of = if let [id] = ids { Some(*id) } else { None };
             payload.iter_mut().try_for_each(|payload| self.keys.hide(What::Payload, of, payload))?;
@@ -210,6 +214,7 @@ passed_on! {
         }
 
         async fn schedules(&self, which: &Which) -> Result<Vec<ScheduleView>> {
+            which.check_nul()?;
             let mut views = self.inner.schedules(which).await?;
             let payloads = views.iter_mut().map(|view| &mut view.definition.job.payload);
             payloads.into_iter().try_for_each(|payload| self.keys.show(None, payload))?;
@@ -229,13 +234,72 @@ passed_on! {
             ask.slots.iter_mut().try_for_each(|slot| self.keys.hide_jobs(&mut slot.jobs))?;
             self.inner.fire(ask).await
         }
+
+        async fn cancel(&self, ids: Vec<JobId>, reason: &str) -> Result<Vec<CancelAnswer>> {
+            nul::check("reason", [reason])?;
+            self.inner.cancel(ids, reason).await
+        }
+
+        async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<bool> {
+            nul::check("queue", [name])?;
+            self.inner.set_queue(name, rules).await
+        }
+
+        async fn replace_queue(&self, name: &str, was: u64, rules: Option<QueueRules>) -> Result<bool> {
+            nul::check("queue", [name])?;
+            self.inner.replace_queue(name, was, rules).await
+        }
+
+        async fn gates(&self, names: &[String]) -> Result<Vec<GateView>> {
+            nul::check("gate", names.iter().map(String::as_str))?;
+            self.inner.gates(names).await
+        }
+
+        async fn held_of(&self, queue: &str, gates: &[String]) -> Result<Vec<u64>> {
+            nul::check("queue", [queue])?;
+            nul::check("gate", gates.iter().map(String::as_str))?;
+            self.inner.held_of(queue, gates).await
+        }
+
+        async fn depths(&self, queues: &[String]) -> Result<Vec<DepthView>> {
+            nul::check("queue", queues.iter().map(String::as_str))?;
+            self.inner.depths(queues).await
+        }
+
+        async fn dead_note(
+            &self,
+            ids: &[JobId],
+            by: &str,
+            text: &str,
+            triage: Option<Triage>,
+            archived: Option<bool>,
+        ) -> Result<u64> {
+            nul::check("name", [by])?;
+            nul::check("note", [text])?;
+            self.inner.dead_note(ids, by, text, triage, archived).await
+        }
+
+        async fn set_redrive_rule(&self, name: &str, rule: Option<RedriveRule>) -> Result<()> {
+            nul::check("name", [name])?;
+            rule.iter().try_for_each(Texts::check_nul)?;
+            self.inner.set_redrive_rule(name, rule).await
+        }
+
+        async fn fires(&self, name: &str, limit: usize) -> Result<Vec<FireView>> {
+            nul::check("name", [name])?;
+            self.inner.fires(name, limit).await
+        }
+
+        async fn take_duty(&self, name: &str, holder: WorkerId, ttl: Duration) -> Result<bool> {
+            nul::check("name", [name])?;
+            self.inner.take_duty(name, holder, ttl).await
+        }
     }
     async fn now(&self) -> Result<Timestamp>;
     async fn register(&self, card: WorkerCard) -> Result<()>;
     async fn beat(&self, worker: WorkerId) -> Result<Beat>;
     async fn deregister(&self, worker: WorkerId) -> Result<Rescued>;
     async fn rescue(&self, rules: RescueRules) -> Result<Rescued>;
-    async fn cancel(&self, ids: Vec<JobId>, reason: &str) -> Result<Vec<CancelAnswer>>;
     async fn run_now(&self, id: JobId) -> Result<bool>;
     async fn unfinished_of(&self, ids: Vec<JobId>) -> Result<HashSet<JobId>>;
     async fn line(&self, id: JobId) -> Result<Option<LineView>>;
@@ -246,24 +310,13 @@ passed_on! {
     async fn unfinished(&self) -> Result<Unfinished>;
     async fn queues(&self) -> Result<Vec<QueueView>>;
     async fn queue_rules(&self) -> Result<RuleBook>;
-    async fn set_queue(&self, name: &str, rules: Option<QueueRules>) -> Result<bool>;
-    async fn replace_queue(&self, name: &str, was: u64, rules: Option<QueueRules>) -> Result<bool>;
     async fn lacking(&self, lacks: &Lacks) -> Result<Option<Lacking>>;
     async fn queue_names(&self) -> Result<Vec<String>>;
-    async fn gates(&self, names: &[String]) -> Result<Vec<GateView>>;
-    async fn held_of(&self, queue: &str, gates: &[String]) -> Result<Vec<u64>>;
-    async fn depths(&self, queues: &[String]) -> Result<Vec<DepthView>>;
     async fn workers(&self) -> Result<Vec<WorkerView>>;
-    async fn dead_note(
-        &self, ids: &[JobId], by: &str, text: &str, triage: Option<Triage>, archived: Option<bool>
-    ) -> Result<u64>;
     async fn redrive_rules(&self) -> Result<Vec<RedriveRule>>;
-    async fn set_redrive_rule(&self, name: &str, rule: Option<RedriveRule>) -> Result<()>;
     async fn redrivable(&self, rule: &RedriveRule, limit: usize) -> Result<Vec<JobId>>;
-    async fn fires(&self, name: &str, limit: usize) -> Result<Vec<FireView>>;
     async fn finished_after(&self, after: Option<JobId>, limit: usize) -> Result<Vec<Finished>>;
     async fn purge(&self, ids: &[JobId]) -> Result<u64>;
-    async fn take_duty(&self, name: &str, holder: WorkerId, ttl: Duration) -> Result<bool>;
     async fn examine(&self) -> Result<Vec<Finding>>;
     async fn close(&self);
 }

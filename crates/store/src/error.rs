@@ -24,6 +24,14 @@ pub enum Error {
         /// What was given, without its password.
         url: String,
     },
+    /// A name or a text has the character U+0000, which not every database can be asked for.
+    #[error("the {what} {text:?} contains a control character")]
+    NulInvalid {
+        /// Which.
+        what: &'static str,
+        /// The text.
+        text: String,
+    },
     /// The database cannot be reached now; trying again later may work.
     #[error("the database cannot be reached: {reason}")]
     Unavailable {
@@ -170,6 +178,7 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Self::UrlUnknown { .. } => "store_url_unknown",
+            Self::NulInvalid { .. } => "name_invalid",
             Self::Unavailable { .. } => "store_unavailable",
             Self::TlsRefused { .. } => "store_tls_refused",
             Self::SchemaNewer { .. } => "schema_newer",

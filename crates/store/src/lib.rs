@@ -17,6 +17,7 @@ pub mod full;
 pub mod keyring;
 pub mod lease;
 pub mod measure;
+mod nul;
 mod open;
 mod options;
 mod over;

@@ -10,6 +10,7 @@ use crate::flow::{
     FlowAct, FlowAnswer, FlowFilter, FlowHead, FlowView, Flows, Input, Output, Start,
 };
 use crate::keyring::What;
+use crate::nul::{self, Texts};
 
 passed_on! {
     Flows {
@@ -25,16 +26,23 @@ passed_on! {
             mut jobs: Vec<NewJob>,
             part: Option<Part>,
         ) -> Result<FlowAnswer> {
+            nul::check("step", [step])?;
             self.keys.hide_jobs(&mut jobs)?;
             self.inner.add_to_flow(id, step, jobs, part).await
         }
 
         async fn change_flow(&self, id: FlowId, mut act: FlowAct) -> Result<FlowAnswer> {
+            act.check_nul()?;
             if let FlowAct::Resolve { output: Some(output), .. } = &mut act {
                 // Of whichever job of the step is dead.
                 self.keys.hide(What::Output, None, output)?;
             }
             self.inner.change_flow(id, act).await
+        }
+
+        async fn flows(&self, filter: &FlowFilter) -> Result<Vec<FlowHead>> {
+            filter.check_nul()?;
+            self.inner.flows(filter).await
         }
 
         async fn flow(&self, id: FlowId) -> Result<Option<FlowView>> {
@@ -70,7 +78,6 @@ passed_on! {
     }
     async fn begin_flow(&self, id: FlowId) -> Result<FlowAnswer>;
     async fn flow_places(&self, id: FlowId) -> Result<Vec<(String, Option<String>)>>;
-    async fn flows(&self, filter: &FlowFilter) -> Result<Vec<FlowHead>>;
     async fn rest_flows(&self);
     async fn tend_flows(&self) -> Result<bool>;
 }

@@ -14,6 +14,7 @@ use crate::credential::{Added, CredentialView, Credentials, Found, NewCredential
 use crate::error::Result;
 use crate::lease::{LeaseView, Leases};
 use crate::measure::{Figure, FlowCount, Measured, Passed, Way};
+use crate::nul::{self, Texts as _};
 use crate::plan::{NewPlan, PlanStep, PlanView, Planned, Plans};
 use crate::request::ClaimedJob;
 use crate::value::{Place, RowKey, Texts, ValueRow, Values};
@@ -55,24 +56,41 @@ passed_on! {
 }
 
 passed_on! {
-    Audits {}
-    async fn begin_audit(&self, new: NewAudit) -> Result<()>;
+    Audits {
+        async fn begin_audit(&self, new: NewAudit) -> Result<()> {
+            new.check_nul()?;
+            self.inner.begin_audit(new).await
+        }
+
+        async fn audit(&self, filter: &AuditFilter) -> Result<Vec<AuditView>> {
+            filter.check_nul()?;
+            self.inner.audit(filter).await
+        }
+    }
     async fn end_audit(&self, id: AuditId, end: AuditEnd) -> Result<()>;
-    async fn audit(&self, filter: &AuditFilter) -> Result<Vec<AuditView>>;
     async fn forget_audit(&self, kept: Duration, rows_max: usize) -> Result<bool>;
 }
 
 passed_on! {
     Plans {
         async fn add_plan(&self, new: NewPlan) -> Result<Planned> {
+            new.check_nul()?;
             self.check_search(&new.filter)?;
             self.inner.add_plan(new).await
+        }
+
+        async fn apply_plan(&self, id: PlanId, by: &str, batch: usize) -> Result<PlanStep> {
+            nul::check("name", [by])?;
+            self.inner.apply_plan(id, by, batch).await
+        }
+
+        async fn undo_plan(&self, id: PlanId, by: &str, batch: usize) -> Result<PlanStep> {
+            nul::check("name", [by])?;
+            self.inner.undo_plan(id, by, batch).await
         }
     }
     async fn plan(&self, id: PlanId) -> Result<Option<PlanView>>;
     async fn plans(&self, before: Option<PlanId>, limit: usize) -> Result<Vec<PlanView>>;
-    async fn apply_plan(&self, id: PlanId, by: &str, batch: usize) -> Result<PlanStep>;
-    async fn undo_plan(&self, id: PlanId, by: &str, batch: usize) -> Result<PlanStep>;
     async fn forget_plans(&self, plans_max: usize) -> Result<bool>;
 }
 

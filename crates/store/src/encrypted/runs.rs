@@ -10,6 +10,7 @@ use tidemill_core::{JobId, NewJob, Payload, WorkerId};
 use super::{Encrypted, passed_on};
 use crate::error::{Error, Result};
 use crate::keyring::What;
+use crate::nul::{self, Texts};
 use crate::request::Receipt;
 use crate::run::{
     Append, EntryRow, Reply, Room, RunAct, RunActView, RunAnswer, RunFilter, RunOrder, RunView,
@@ -75,6 +76,7 @@ passed_on! {
             mut signals: Vec<Signal>,
             room: Room,
         ) -> Result<(Option<Receipt>, Vec<SignalAnswer>)> {
+            signals.as_slice().check_nul()?;
             start.iter_mut().try_for_each(|job| self.keys.hide_job(job))?;
             for Signal { to, payload, .. } in &mut signals {
                 self.keys.hide(What::Run, Some(*to), payload)?;
@@ -83,6 +85,7 @@ passed_on! {
         }
 
         async fn reply(&self, job: JobId, sent: &str) -> Result<Reply> {
+            nul::check("signal", [sent])?;
             let mut reply = self.inner.reply(job, sent).await?;
             if let Reply::Given(ending) = &mut reply {
                 self.show_text(ending)?;
@@ -91,10 +94,13 @@ passed_on! {
         }
 
         async fn object(&self, queue: &str, key: &str) -> Result<Option<Payload>> {
+            nul::check("queue", [queue])?;
+            nul::check("key", [key])?;
             self.show_payload(self.inner.object(queue, key).await?)
         }
 
         async fn change_run(&self, job: JobId, mut order: RunOrder) -> Result<RunAnswer> {
+            order.check_nul()?;
             match &mut order.act {
                 RunAct::Amend(Amend::Skip { ending, .. }) => self.keys.hide_ending(job, ending)?,
                 RunAct::Amend(Amend::Edit { output, .. }) => {
@@ -119,6 +125,7 @@ passed_on! {
         }
 
         async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunView>> {
+            filter.check_nul()?;
             let mut runs = self.inner.runs(filter).await?;
             for run in &mut runs {
                 match self.show_run(run) {

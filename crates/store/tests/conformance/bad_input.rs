@@ -3,13 +3,20 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use tidemill_core::{JobId, NewJob, Payload};
+use tidemill_core::dead::DeadFilter;
+use tidemill_core::{FlowId, JobId, NewJob, Payload, PlanId};
+use tidemill_store::audit::AuditFilter;
+use tidemill_store::flow::{FlowAct, FlowFilter};
+use tidemill_store::run::{RunAct, RunFilter, RunOrder};
+use tidemill_store::schedule::Which;
+use tidemill_store::view::JobFilter;
 use tidemill_store::{OpenOptions, open};
 
 use super::kit::{Kit, ask, job};
 
 over_both_stores!(
     a_batch_with_a_bad_job_is_refused_whole,
+    the_character_nul_is_refused_in_what_is_asked_for,
     the_store_works_on_after_a_refusal,
     a_memory_of_health_can_be_asked_for,
     a_closed_store_answers_with_an_error_or_not_at_all,
@@ -111,4 +118,58 @@ async fn a_closed_store_answers_with_an_error_or_not_at_all(kit: &Kit) {
     let asked = tokio::time::timeout(Duration::from_secs(20), other.job(JobId::new())).await;
     assert!(asked.is_ok(), "it does not hang");
     assert_eq!(kit.store.unfinished().await.unwrap().waiting, 1, "others are not disturbed");
+}
+
+async fn the_character_nul_is_refused_in_what_is_asked_for(kit: &Kit) {
+    const BAD: &str = "a\0b";
+    let bad = || Some(BAD.to_owned());
+    let (store, id, flow) = (&kit.store, JobId::new(), FlowId::new());
+    let mut codes = Vec::new();
+    macro_rules! told {
+        ($($asked:expr),* $(,)?) => {
+            $(codes.push((stringify!($asked), $asked.await.map(|_| ()).err().map(|e| e.code())));)*
+        };
+    }
+    let jobs = |change: fn(&mut JobFilter)| {
+        let mut filter = JobFilter::default();
+        change(&mut filter);
+        filter
+    };
+    let dead = DeadFilter { error_contains: bad(), ..DeadFilter::default() };
+    let field = Some(("path".to_owned(), BAD.to_owned()));
+    let inside = DeadFilter { payload_field: field, ..DeadFilter::default() };
+    let flows = FlowFilter { name: bad(), ..FlowFilter::default() };
+    let runs = RunFilter { kind: bad(), ..RunFilter::default() };
+    let audit = AuditFilter { who: bad(), ..AuditFilter::default() };
+    let page = Which::Page { owner: bad(), after: None, limit: 1 };
+    let order = RunOrder { act: RunAct::Pause, by: BAD.into(), why: String::new() };
+    let retry = FlowAct::Retry { step: None, by: BAD.into() };
+    told![
+        store.jobs(&jobs(|filter| filter.kind = Some("a\0b".into()))),
+        store.jobs(&jobs(|filter| filter.tag = Some("a\0b".into()))),
+        store.dead(&dead, None, 10),
+        store.dead_groups(&inside),
+        store.dead_replay(&[id], BAD, None),
+        store.dead_note(&[id], "ada", BAD, None, None),
+        store.cancel(vec![id], BAD),
+        store.flows(&flows),
+        store.change_flow(flow, retry),
+        store.change_flow(flow, FlowAct::Cancel { reason: BAD.into() }),
+        store.runs(&runs),
+        store.change_run(id, order),
+        store.object("q", BAD),
+        store.reply(id, BAD),
+        store.audit(&audit),
+        store.apply_plan(PlanId::new(), BAD, 1),
+        store.schedules(&Which::Named(BAD.into())),
+        store.schedules(&page),
+        store.fires(BAD, 1),
+        store.depths(&[BAD.to_owned()]),
+        store.set_queue(BAD, None),
+        store.set_redrive_rule(BAD, None),
+    ];
+    for (asked, code) in codes {
+        assert_eq!(code, Some("name_invalid"), "{asked}");
+    }
+    kit.store.enqueue(vec![job("k")]).await.unwrap();
 }
