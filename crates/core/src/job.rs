@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::ser::SerializeStruct;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::clock;
@@ -296,7 +296,7 @@ impl NewJob {
 }
 
 /// A job as it was written: the body, which no attempt changes.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Job {
     /// Names it.
@@ -326,6 +326,43 @@ impl Job {
     pub fn shown_unique_key(&self) -> Option<String> {
         let key = self.unique_key.as_deref()?;
         Some(UniqueKey::shown(key, &self.kind, self.tenant.as_deref()))
+    }
+}
+
+/// In JSON its unique key is as it was given. Read from there it has the mark of its kind again, whatever it begins
+/// with, so that it is shown as it was.
+impl<'de> Deserialize<'de> for Job {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename = "Job")]
+        struct Told {
+            id: JobId,
+            kind: String,
+            queue: String,
+            priority: Priority,
+            tenant: Option<String>,
+            key: Option<String>,
+            unique_key: Option<String>,
+            payload: Payload,
+            options: Options,
+            created_at: Timestamp,
+        }
+        let told = Told::deserialize(deserializer)?;
+        let Told { id, kind, queue, priority, tenant, key, payload, options, created_at, .. } =
+            told;
+        let unique_key = told.unique_key.map(|shown| UniqueKey::given(&kind, &shown));
+        Ok(Self {
+            id,
+            kind,
+            queue,
+            priority,
+            tenant,
+            key,
+            unique_key,
+            payload,
+            options,
+            created_at,
+        })
     }
 }
 
@@ -376,6 +413,37 @@ mod tests {
             [("{}", false), (r#"{"retain_ms":5}"#, false), ("null", true), ("", true)]
         {
             assert_eq!(Options::read(text).1.is_some(), is_told, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_unique_key_is_shown_alike_near_and_far() {
+        let job = |key: &str, tenant: Option<&str>| Job {
+            id: JobId::new(),
+            kind: "k".into(),
+            queue: "q".into(),
+            priority: Priority::Normal,
+            tenant: tenant.map(str::to_owned),
+            key: None,
+            unique_key: Some(key.to_owned()),
+            payload: Payload::null(),
+            options: Options::default(),
+            created_at: Timestamp::UNIX_EPOCH,
+        };
+        for (key, shown) in [
+            (UniqueKey::given("k", "order:42"), "order:42"),
+            (UniqueKey::given("k", "k=42"), "k=42"),
+            (UniqueKey::given("k", "k=k=42"), "k=k=42"),
+            (UniqueKey::given("k", "#42"), "#42"),
+        ] {
+            for tenant in [None, Some("acme")] {
+                let near = job(&key, tenant);
+                assert_eq!(near.shown_unique_key().as_deref(), Some(shown));
+                let told = serde_json::to_string(&near).unwrap();
+                let far: Job = serde_json::from_str(&told).unwrap();
+                assert_eq!(far.shown_unique_key().as_deref(), Some(shown), "{tenant:?}");
+                assert_eq!(serde_json::to_string(&far).unwrap(), told);
+            }
         }
     }
 

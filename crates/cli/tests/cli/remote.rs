@@ -24,6 +24,9 @@ fn jobs(pair: &mut Pair) {
     pair.work("fail", "echo no such thing >&2; exit 100", &["{dead}"]);
     pair.run(&["enqueue", "greet", "null", "--unique-key", "u", "--delay", "2h"]);
     pair.run(&["enqueue", "greet", "null", "--unique-key", "u"]).code(5);
+    let keyed = ["enqueue", "greet", "null", "--unique-key", "greet=9", "--delay", "2h"];
+    pair.name("keyed", &keyed);
+    pair.run(&["jobs", "show", "{keyed}"]).says("greet=9");
     pair.run(&["enqueue", "", "null"]).code(2);
     pair.run(&["enqueue", "greet", "{"]).code(2);
     let lines = "{\"kind\":\"a\",\"delay\":\"1h\"}\n{\"kind\":\"b\",\"delay\":\"1h\"}\n";
