@@ -165,3 +165,41 @@ fn left_over(given: &Value, known: &Value) -> Option<String> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::response::IntoResponse;
+    use futures::StreamExt;
+    use tokio::time::{Instant, interval};
+
+    const EVERY: Duration = Duration::from_secs(1);
+    const WITHIN: Duration = Duration::from_secs(30);
+
+    /// A body that comes byte by byte, one a second, and never rests for longer.
+    async fn trickled(text: &'static str) -> Result<Value, Refusal> {
+        let bytes = futures::stream::unfold(interval(EVERY), |mut every| async {
+            every.tick().await;
+            Some(((), every))
+        });
+        let bytes = bytes.zip(futures::stream::iter(text.as_bytes().chunks(1)));
+        let bytes = bytes.map(|((), byte)| Ok::<_, std::io::Error>(Bytes::from_static(byte)));
+        let mut request = Request::new(axum::body::Body::from_stream(bytes));
+        request.headers_mut().insert(header::CONTENT_TYPE, "application/json".parse().unwrap());
+        request.extensions_mut().insert(Within(WITHIN));
+        Body::from_request(request, &()).await.map(|Body(value)| value)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_trickles_has_as_long_as_one_that_stands_still() {
+        let start = Instant::now();
+        assert_eq!(trickled(r#"{"kind":"k"}"#).await.unwrap()["kind"], "k");
+        assert!(start.elapsed() < WITHIN);
+        let start = Instant::now();
+        let slow = trickled(r#"{"kind":"k","payload":"far too much for half a minute"}"#).await;
+        let told = slow.unwrap_err();
+        assert!(format!("{told:?}").contains("body_too_slow"), "{told:?}");
+        assert_eq!(told.into_response().status(), StatusCode::REQUEST_TIMEOUT);
+        assert_eq!(start.elapsed(), WITHIN, "no byte gives it more time");
+    }
+}

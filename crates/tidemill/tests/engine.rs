@@ -50,6 +50,7 @@ mod engine {
     mod stop;
     mod streams;
     mod two_workers;
+    mod webhook_passes;
     mod why;
     mod why_limits;
     mod why_turns;
