@@ -77,7 +77,9 @@ async fn deliver(sender: &Sender, payload: &Payload, cx: &Context) -> Result<Pay
             tracing::info!(%job, webhook = %message.webhook, status, took_ms, "a webhook was not told");
             let fail = Fail::transient(format!("it answered {status} in {took_ms} ms"));
             Err(match (status, retry_after) {
-                (410, _) => Fail::permanent("it answered 410: it wants to hear no more"),
+                (410, _) => Fail::permanent(format!(
+                    "it answered 410 in {took_ms} ms: it wants to hear no more"
+                )),
                 (429 | 503, Some(after)) => Fail::rate_limited(after.min(RETRY_AFTER_MAX)),
                 _ => fail,
             })

@@ -157,7 +157,7 @@ fn stands(state: &LimitState, now: Timestamp) -> String {
         (Some(opens), true) => format!("broken; a job probes it {opens}"),
         (Some(opens), false) => format!("rests; opens {opens}"),
         (None, true) => "broken; a job probes it".to_owned(),
-        (None, false) => "open".to_owned(),
+        (None, false) => "lets pass".to_owned(),
     }
 }
 

@@ -8,9 +8,9 @@ mod places;
 
 use std::sync::Arc;
 
-use axum::Json;
+use axum::{Extension, Json};
 use axum::extract::State;
-use http::{HeaderName, StatusCode, header};
+use http::{HeaderMap, HeaderName, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidemill::core::flow::FlowState;
@@ -21,9 +21,11 @@ use utoipa_axum::routes;
 
 use crate::access::Caller;
 use crate::api::App;
+use crate::audit::{Detail, detail};
 use crate::cursor;
 use crate::extract::{Body, Named, Params};
 use crate::problem::{Answer, Problem, Refusal};
+use crate::trace;
 
 pub(crate) use places::Places;
 
@@ -65,9 +67,15 @@ struct FlowStarted {
 async fn start(
     State(app): State<Arc<App>>,
     caller: Caller,
+    headers: HeaderMap,
     Body(text): Body<Box<RawValue>>,
 ) -> Answer<(StatusCode, [(HeaderName, String); 1], Json<FlowStarted>)> {
-    let (id, is_new) = app.mill.start_once(allowed(&caller, text.get())?).await?;
+    let mut flow = allowed(&caller, text.get())?;
+    flow.each_job(|job| {
+        trace::follow_flow(&headers, job);
+        Ok::<_, Refusal>(())
+    })?;
+    let (id, is_new) = app.mill.start_once(flow).await?;
     if !is_new {
         let is_known = seen(&app, &caller, id).await.is_ok();
         if !is_known || !app.mill.is_same_flow(allowed(&caller, text.get())?).await? {
@@ -204,10 +212,19 @@ async fn cancel(
     caller: Caller,
     Named(id): Named<FlowId>,
     Body(FlowCancel { reason }): Body<FlowCancel>,
-) -> Answer<Json<FlowActed>> {
+) -> Answer<Acted> {
     seen(&app, &caller, id).await?;
     let jobs = app.mill.cancel_flow(id, reason.as_deref().unwrap_or("cancelled")).await?;
-    Ok(Json(FlowActed { jobs }))
+    Ok(acted(reason.as_deref(), jobs))
+}
+
+/// An act on a flow, with what the record says of it: where, or why.
+type Acted = (Extension<Detail>, Json<FlowActed>);
+
+fn acted(words: Option<&str>, jobs: u64) -> Acted {
+    let number = format!("{jobs} {}", if jobs == 1 { "job" } else { "jobs" });
+    let words = words.map_or(number.clone(), |words| format!("{words}; {number}"));
+    (detail(words), Json(FlowActed { jobs }))
 }
 
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -229,10 +246,10 @@ async fn retry(
     caller: Caller,
     Named(id): Named<FlowId>,
     Body(FlowRetry { step }): Body<FlowRetry>,
-) -> Answer<Json<FlowActed>> {
+) -> Answer<Acted> {
     seen(&app, &caller, id).await?;
     let jobs = app.mill.retry_flow(id, step.as_deref(), caller.name()).await?;
-    Ok(Json(FlowActed { jobs }))
+    Ok(acted(step.map(|step| format!("step {step:?}")).as_deref(), jobs))
 }
 
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -253,9 +270,10 @@ async fn rerun(
     caller: Caller,
     Named(id): Named<FlowId>,
     Body(FlowRerun { step }): Body<FlowRerun>,
-) -> Answer<Json<FlowActed>> {
+) -> Answer<Acted> {
     seen(&app, &caller, id).await?;
-    Ok(Json(FlowActed { jobs: app.mill.rerun_flow(id, &step).await? }))
+    let jobs = app.mill.rerun_flow(id, &step).await?;
+    Ok(acted(Some(&format!("from step {step:?}")), jobs))
 }
 
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -282,11 +300,11 @@ async fn resolve(
     caller: Caller,
     Named(id): Named<FlowId>,
     Body(Resolve { step, output, why }): Body<Resolve>,
-) -> Answer<Json<FlowActed>> {
+) -> Answer<Acted> {
     seen(&app, &caller, id).await?;
     let output = output.map(|raw| Payload::parse(raw.get(), &Limits::default())).transpose()?;
     let jobs = app.mill.resolve_step(id, &step, output, caller.name(), &why).await?;
-    Ok(Json(FlowActed { jobs }))
+    Ok(acted(Some(&format!("step {step:?}: {why}")), jobs))
 }
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]

@@ -83,6 +83,9 @@ async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
             tracing::warn!(%error, "not ready: the store cannot write");
             Err(unready("the store cannot write; the log says why"))
         }
-        Err(_) => Err(unready("the store takes too long to write")),
+        Err(_) => {
+            tracing::warn!(within = ?WRITE_MAX, "not ready: the store took no write in time");
+            Err(unready("the store took no write in time; the log says more"))
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::Json;
+use axum::{Extension, Json};
 use axum::extract::State;
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
@@ -15,6 +15,7 @@ use utoipa_axum::routes;
 
 use crate::access::Caller;
 use crate::api::App;
+use crate::audit::{Detail, detail};
 use crate::extract::{Body, Named, Params};
 use crate::problem::{Answer, Problem, Refusal};
 use crate::{cursor, etag};
@@ -23,6 +24,8 @@ const LIST: &str = "schedules";
 /// The owner of schedules that name none.
 const OWNER: &str = "http";
 const SLOTS_DEFAULT: u32 = 10;
+/// What the record says of those who only asked what would be.
+const DRY_RUN: &str = "dry run: nothing was changed";
 
 /// A schedule with its version as an entity tag.
 type Tagged = (etag::Tag, Json<ScheduleView>);
@@ -177,7 +180,7 @@ async fn declare(
     caller: Caller,
     Named(owner): Named<String>,
     Body(mut wanted): Body<Declaration>,
-) -> Answer<Json<Declared>> {
+) -> Answer<(Extension<Detail>, Json<Declared>)> {
     for (_, wish) in &mut wanted.schedules {
         caller.check_wish(&mut wish.job)?;
     }
@@ -191,11 +194,12 @@ async fn declare(
         Err(Refusal::new(StatusCode::FORBIDDEN, "queue_refused", detail))
     };
     let wanted = wanted.of(&owner)?.into_iter().map(|wish| wish.within(caller.queues()));
-    Ok(Json(if dry_run {
+    let declared = if dry_run {
         schedules.declare_preview_if(&owner, wanted, may).await?
     } else {
         schedules.declare_if(&owner, wanted, may).await?
-    }))
+    };
+    Ok((detail(if dry_run { DRY_RUN } else { "" }), Json(declared)))
 }
 
 /// Does something with the schedule of a version that the request is for.
@@ -336,15 +340,16 @@ async fn backfill(
     caller: Caller,
     Named(name): Named<String>,
     Body(Fill { from, to, again, dry_run }): Body<Fill>,
-) -> Answer<Json<Filled>> {
+) -> Answer<(Extension<Detail>, Json<Filled>)> {
     let (schedules, range) = (app.mill.schedules(), Backfill { from, to, again });
     if dry_run {
         seen(&app, &caller, &name).await?;
         let slots = schedules.backfill_preview(&name, range).await?;
-        return Ok(Json(Filled { fired: Vec::new(), slots }));
+        return Ok((detail(DRY_RUN), Json(Filled { fired: Vec::new(), slots })));
     }
     let fired = schedules.backfill_if(&name, range, |view| is_seen(&caller, view)).await?;
-    Ok(Json(Filled { fired, slots: Vec::new() }))
+    let words = detail(format!("{} slots from {from} to {to}", fired.len()));
+    Ok((words, Json(Filled { fired, slots: Vec::new() })))
 }
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]

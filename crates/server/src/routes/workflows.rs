@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::{Extension, Json};
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use tidemill::{CancelAnswer, ForkAs, RunActView, RunFilter, RunView, Signal};
 use tidemill_core::access::Act;
@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use crate::access::Caller;
 use crate::api::App;
+use crate::audit::{Detail, detail};
 use crate::cursor;
 use crate::extract::{Body, Named, Params};
 use crate::hidden::Whole;
@@ -169,6 +170,17 @@ enum Word {
     Cancel,
 }
 
+impl Word {
+    fn word(self) -> &'static str {
+        ["pause", "resume", "reset", "fork", "skip", "fail", "edit", "cancel"][self as usize]
+    }
+}
+
+/// What is given is given, also if it is null.
+fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(from).map(Some)
+}
+
 /// An act on a run, with who wants it and why kept.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -177,7 +189,7 @@ struct RunAct {
     /// Which step, by its key.
     #[serde(default)]
     step: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<serde_json::Value>)]
     output: Option<Box<RawValue>>,
     #[serde(default)]
@@ -197,6 +209,18 @@ impl RunAct {
     fn step(&self) -> Answer<&str> {
         let missing = || Refusal::request("this act is on a step; give `step`");
         self.step.as_deref().ok_or_else(missing)
+    }
+
+    fn output(&self) -> Answer<&RawValue> {
+        let missing = "this act says what a step returned; give `output`, also if it is null";
+        self.output.as_deref().ok_or_else(|| Refusal::request(missing))
+    }
+
+    /// What the record says of it.
+    fn words(&self) -> String {
+        let step = self.step.as_ref().map(|step| format!(" {step:?}")).unwrap_or_default();
+        let why = if self.why.is_empty() { String::new() } else { format!(": {}", self.why) };
+        format!("{}{step}{why}", self.act.word())
     }
 }
 
@@ -222,7 +246,7 @@ async fn act(
     caller: Caller,
     Named(id): Named<JobId>,
     Body(act): Body<RunAct>,
-) -> Answer<Json<RunActed>> {
+) -> Answer<(Extension<Detail>, Json<RunActed>)> {
     caller.check_job(&app, id).await?;
     let (mill, by, why) = (&app.mill, caller.name(), act.why.as_str());
     let (mut fork, mut cancel) = (None, None);
@@ -242,10 +266,10 @@ async fn act(
             let message = act.message.as_deref().unwrap_or("failed by an operator");
             mill.fail_step(id, act.step()?, message, by, why).await?;
         }
-        Word::Edit => mill.edit_step(id, act.step()?, &act.output, by, why).await?,
+        Word::Edit => mill.edit_step(id, act.step()?, act.output()?, by, why).await?,
         Word::Cancel => cancel = Some(mill.cancel_run(id, by, why).await?),
     }
-    Ok(Json(RunActed { fork, cancel }))
+    Ok((detail(act.words()), Json(RunActed { fork, cancel })))
 }
 
 /// A message to a run that asks for an answer.
@@ -291,7 +315,7 @@ async fn update(
     caller.check_job(&app, run).await?;
     // It may be asked twice below, and is one update.
     let id = id.unwrap_or_else(|| Uuid::now_v7().to_string());
-    let signal = Signal::new(name, &payload).id(id);
+    let signal = Signal::new(name, &payload).id(id.clone());
     let timeout = Patience { timeout }.time(&app.settings);
     let ask = |timeout| app.mill.update(run, signal.clone(), timeout);
     match app.patiently(Some(Span(timeout)), ask).await {
@@ -299,6 +323,13 @@ async fn update(
         Err(error @ tidemill::Error::UpdateRefused { .. }) => {
             let (status, code) = (StatusCode::UNPROCESSABLE_ENTITY, "update_refused");
             Err(Refusal::new(status, code, error.to_string()).about(run))
+        }
+        Err(error @ tidemill::Error::WaitTimeout { .. }) => {
+            let detail = format!(
+                "the run has not answered in time, and will find the update in its mailbox; send it again under the id \
+                 {id:?} to have the answer"
+            );
+            Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, error.code(), detail).about(run))
         }
         Err(error) => Err(error.into()),
     }

@@ -46,6 +46,13 @@ async fn acts_are_recorded_with_who_what_and_what_became_of_them(kit: Kit) {
     let plan = plan["id"].as_str().unwrap();
     let apply = format!("/v1/dead/plans/{plan}/apply");
     ask(&operator, Method::POST, &apply, json!({})).await.is(200);
+    let flow = json!({ "name": "order", "steps": [{ "name": "ship", "kind": "echo", "queue": "slow" }] });
+    let flow = ask(&operator, Method::POST, "/v1/flows", flow).await.is(201).body;
+    let flow = flow["id"].as_str().unwrap();
+    let why = json!({ "reason": "out of stock" });
+    ask(&operator, Method::POST, &format!("/v1/flows/{flow}/cancel"), why).await.is(200);
+    let preview = json!({ "schedules": {}, "dry_run": true });
+    ask(&operator, Method::PUT, "/v1/owners/billing/schedules", preview).await.is(200);
     // Nobody whom it knows, and nothing that changes.
     kit.post(&cancel, json!({})).await.refused(401, "credential_missing", "");
     ask(&operator, Method::GET, "/v1/dead", json!({})).await.is(200);
@@ -61,6 +68,8 @@ async fn acts_are_recorded_with_who_what_and_what_became_of_them(kit: Kit) {
         ("ada", "retry_job", "job", &nobody.to_string(), "job_unknown", ""),
         ("ada", "plan_dead", "plan", plan, "ok", "archive 1 letters"),
         ("ada", "apply_plan", "plan", plan, "ok", "archive 1 letters"),
+        ("ada", "cancel_flow", "flow", flow, "ok", "out of stock; 1 job"),
+        ("ada", "declare_schedules", "schedule", "billing", "ok", "dry run: nothing was changed"),
     ];
     assert_eq!(told.len(), expected.len(), "{page}");
     for (told, (who, act, kind, target, result, detail)) in told.iter().zip(expected) {

@@ -346,9 +346,16 @@ async fn a_job_travels_with_the_trace_of_its_request(kit: Kit) {
         let headers = [("traceparent", header)];
         let told = kit.send(Method::POST, "/v1/jobs", &headers, wish.clone()).await.is(201);
         assert_eq!(trace(told.body["id"].as_str().unwrap()).await, expected);
-        let batch = json!({ "jobs": [wish] });
+        let batch = json!({ "jobs": [wish.clone()] });
         let told = kit.send(Method::POST, "/v1/jobs/batch", &headers, batch).await.is(201);
         assert_eq!(trace(told.body["receipts"][0]["id"].as_str().unwrap()).await, expected);
+        let mut step = wish;
+        step["name"] = json!("only");
+        let flow = json!({ "name": "traced", "steps": [step] });
+        let told = kit.send(Method::POST, "/v1/flows", &headers, flow).await.is(201);
+        let flow = kit.get(&format!("/v1/flows/{}", told.body["id"].as_str().unwrap())).await;
+        let first = flow.is(200).body["steps"][0]["first"].clone();
+        assert_eq!(trace(first.as_str().unwrap()).await, expected);
     }
     kit.close().await;
 }

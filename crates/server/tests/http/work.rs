@@ -8,6 +8,7 @@ use super::kit::{Kit, Told};
 
 over_both_stores!(
     a_worker_claims_runs_and_settles,
+    an_attempt_started_no_sooner_than_it_was_claimed_and_no_later_than_it_ended,
     a_claim_stands_until_a_job_comes,
     another_node_settles_what_this_one_gave,
     a_token_that_does_not_hold_is_told_so,
@@ -73,6 +74,27 @@ async fn a_worker_claims_runs_and_settles(kit: Kit) {
     let told = kit.send(Method::DELETE, &format!("/v1/workers/{}", hand.id), &[], json!({})).await;
     assert_eq!(told.is(200).body, json!({ "given_back": 0 }));
     hand.post("beat", json!({})).await.refused(409, "worker_lost", "register anew");
+    kit.close().await;
+}
+
+async fn an_attempt_started_no_sooner_than_it_was_claimed_and_no_later_than_it_ended(kit: Kit) {
+    let hand = Hand::new(&kit).await;
+    for started_at in [json!(null), json!("1970-01-01T00:00:00Z"), json!("9999-01-01T00:00:00Z")] {
+        let id = kit.enqueue(json!({ "kind": "sum" })).await;
+        let (token, _) = hand.claim().await;
+        let outcome = json!({ "failed": { "class": "permanent", "message": "no" } });
+        let mut report = json!({ "id": id, "token": token, "outcome": outcome });
+        if !started_at.is_null() {
+            report["started_at"] = started_at;
+        }
+        hand.post("settle", json!({ "reports": [report] })).await.is(200);
+        let job = kit.get(&format!("/v1/jobs/{id}")).await.is(200).body;
+        let attempts = kit.get(&format!("/v1/jobs/{id}/attempts")).await.is(200).body;
+        let moment = |value: &Value| value.as_str().unwrap().parse::<tidemill::Timestamp>().unwrap();
+        let attempt = &attempts[0];
+        let (created, started) = (moment(&job["created_at"]), moment(&attempt["started_at"]));
+        assert!(created <= started && started <= moment(&attempt["ended_at"]), "{attempt}");
+    }
     kit.close().await;
 }
 

@@ -206,6 +206,7 @@ impl Search {
             lost,
             token: None,
             worker: None,
+            started_at: None,
             output: None,
             error: Some(reason.to_owned()),
             failure: None,

@@ -5,6 +5,7 @@
 //! may safely be run again is run again; the others are told that the result is unknown.
 
 use std::error::Error as _;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use deadpool_postgres::PoolError;
@@ -162,6 +163,18 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// Whether it is time to say that the database is away. All calls under way find that out, and one line is enough.
+fn is_to_be_said() -> bool {
+    static SAID: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_due = said.is_none_or(|said| said.elapsed() >= SAY_EVERY);
+    if is_due {
+        *said = Some(Instant::now());
+    }
+    is_due
+}
+
+const SAY_EVERY: Duration = Duration::from_secs(5);
 const CONFLICTS_MAX: u32 = 12;
 
 /// Decides whether a call is tried again, and waits before it is.
@@ -207,7 +220,7 @@ impl Tries {
                 Duration::from_micros(500) * 2_u32.pow(self.conflicts.min(8))
             }
             Fault::Lost(reason) | Fault::Away(reason) if self.has_patience() => {
-                if self.pauses == 0 {
+                if self.pauses == 0 && is_to_be_said() {
                     let patience = self.patience;
                     tracing::warn!(reason, ?patience, "the database is away; trying again");
                 }

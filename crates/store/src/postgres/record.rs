@@ -44,6 +44,7 @@ const DEAD_WRITE: Statement = sql!(
     TEXT_ARRAY,
     TEXT_ARRAY,
     INT2_ARRAY,
+    TIMESTAMPTZ_ARRAY,
 );
 const PUT_BACK: Statement = sql!(
     "insert_attempt",
@@ -139,6 +140,7 @@ pub(crate) struct End {
     pub lost: i16,
     pub token: Option<i64>,
     pub worker: Option<Uuid>,
+    pub started_at: Option<Timestamp>,
     pub output: Option<String>,
     pub error: Option<String>,
     /// What a dead letter says of it.
@@ -253,7 +255,8 @@ async fn write_ends(
 async fn write_dead(conn: &Conn<'_>, now: Option<At>, ends: &[End]) -> Result<(), Fault> {
     let letter = |end: &End| {
         let (Body { id, kind, queue, tenant, .. }, attempt) = (end.body.clone(), end.attempt);
-        Some(Letter { id, kind, queue, tenant, attempt, failure: end.failure.clone()? })
+        let (started_at, failure) = (end.started_at, end.failure.clone()?);
+        Some(Letter { id, kind, queue, tenant, attempt, started_at, failure })
     };
     let letters: Vec<Letter> = ends.iter().filter_map(letter).collect();
     write_letters(conn, now, &letters).await
@@ -266,6 +269,7 @@ pub(crate) struct Letter {
     pub queue: String,
     pub tenant: Option<String>,
     pub attempt: i16,
+    pub started_at: Option<Timestamp>,
     pub failure: Failure,
 }
 
@@ -283,6 +287,7 @@ pub(crate) async fn write_letters(
     let tenants: Vec<Option<&str>> =
         letters.iter().map(|letter| letter.tenant.as_deref()).collect();
     let attempts: Vec<i16> = letters.iter().map(|letter| letter.attempt).collect();
+    let started: Vec<Option<At>> = letters.iter().map(|letter| letter.started_at.map(At)).collect();
     conn.query(
         &DEAD_WRITE,
         &[
@@ -295,6 +300,7 @@ pub(crate) async fn write_letters(
             &texts(|letter| &letter.failure.message),
             &texts(|letter| &letter.failure.fingerprint),
             &attempts,
+            &started,
         ],
     )
     .await?;

@@ -257,6 +257,7 @@ fn sort(
         lost,
         token: None,
         worker: Some(lease.worker),
+        started_at: None,
         output: None,
         error: Some(error),
         failure,

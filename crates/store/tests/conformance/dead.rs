@@ -53,6 +53,7 @@ async fn a_letter_tells_its_story(kit: &Kit) {
     let attempts = kit.store.attempts(id).await.unwrap();
     let told: Vec<_> = attempts.iter().map(|one| (one.attempt, one.error.as_deref())).collect();
     assert_eq!(told, [(1, Some("user 42 is gone"))], "also of one that died at once");
+    assert_eq!(attempts[0].started_at, Some(kit.clock.now()));
 }
 
 async fn letters_come_latest_first_in_pages(kit: &Kit) {

@@ -210,6 +210,11 @@ impl Enqueue {
         self.tenant.as_deref()
     }
 
+    /// The trace context it will carry, if one was given to it.
+    pub fn trace_context(&self) -> Option<&str> {
+        self.options.trace.as_deref()
+    }
+
     /// In which band.
     #[must_use]
     pub fn priority(self, priority: Priority) -> Self {

@@ -63,6 +63,7 @@ async fn bury_called_off(shared: &Shared, conn: &Conn<'_>, board: &Board) -> Res
             queue: row.get(2),
             tenant: row.get(3),
             attempt: row.get(4),
+            started_at: None,
             failure,
         }
     };

@@ -154,6 +154,7 @@ create table tidemill.dead (
     error text not null,
     fingerprint text not null,
     attempt int2 not null,
+    started_at timestamptz, -- its last attempt
     died_at timestamptz not null,
     triage int2 not null default 0,
     redrives int2 not null default 0,
@@ -709,8 +710,8 @@ begin
     perform tidemill.lock_lines_of(replay.ids);
     for body in select j.* from tidemill.job j where j.id = any (replay.ids) order by j.unique_key, j.id loop
         -- The attempt that killed it stays known: whoever undoes it later must know that it may have taken effect.
-        insert into tidemill.attempt (id, token, attempt, worker, ended_at, class, error, sheaf)
-        select o.id, o.token, o.attempt, o.worker, o.finished_at, d.class, o.error, 0
+        insert into tidemill.attempt (id, token, attempt, worker, started_at, ended_at, class, error, sheaf)
+        select o.id, o.token, o.attempt, o.worker, d.started_at, o.finished_at, d.class, o.error, 0
         from tidemill.outcome o join tidemill.dead d on d.id = o.id
         where o.id = body.id and o.state = 6 and o.token is not null
         on conflict do nothing;

@@ -193,6 +193,7 @@ impl<'a> Sorted<'a> {
             lost: item.lost as i16,
             token: Some(item.token.0),
             worker: Some(worker.0),
+            started_at: Some(item.started_at),
             output: None,
             error,
             failure,

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tidemill_core::share::Turns;
 use tidemill_core::{Job, JobId, Payload, Token, WorkerId};
 use tidemill_store::{Claim, ClaimedJob, Lane};
@@ -31,11 +32,18 @@ pub(crate) struct Hands {
     open_since: Mutex<Option<Instant>>,
 }
 
+/// A job that a worker was given, and when if that is known.
+#[derive(Debug, Clone)]
+pub(crate) struct Given {
+    pub(crate) claimed: ClaimedJob,
+    pub(crate) at: Option<Timestamp>,
+}
+
 #[derive(Debug)]
 struct Remembered {
     heard: Instant,
     turns: Turns<Lane>,
-    jobs: HashMap<(Token, JobId), ClaimedJob>,
+    jobs: HashMap<(Token, JobId), Given>,
     /// Jobs of it that are called off, and of which it was told so.
     told: HashSet<JobId>,
     /// What it takes from. A worker that keeps slots for a queue asks for these and for the others apart.
@@ -97,7 +105,8 @@ impl Hands {
         let Some(token) = claim.token else { return };
         // Called off once more, that is news once more.
         one.told.retain(|id| claim.jobs.iter().all(|job| job.job.id != *id));
-        one.jobs.extend(claim.jobs.iter().map(|job| ((token, job.job.id), self.kept(job))));
+        let given = |job| Given { claimed: self.kept(job), at: Some(claim.now) };
+        one.jobs.extend(claim.jobs.iter().map(|job| ((token, job.job.id), given(job))));
     }
 
     /// What was given, as far as it is remembered, in the order asked.
@@ -106,6 +115,16 @@ impl Hands {
         worker: WorkerId,
         asked: impl Iterator<Item = (Token, JobId)>,
     ) -> Vec<Option<ClaimedJob>> {
+        let given = self.given(worker, asked).into_iter();
+        given.map(|given| given.map(|given| given.claimed)).collect()
+    }
+
+    /// The same, with when it was.
+    pub(crate) fn given(
+        &self,
+        worker: WorkerId,
+        asked: impl Iterator<Item = (Token, JobId)>,
+    ) -> Vec<Option<Given>> {
         let mut all = locked(&self.all);
         let Some(one) = all.get_mut(&worker) else { return asked.map(|_| None).collect() };
         one.heard = Instant::now();

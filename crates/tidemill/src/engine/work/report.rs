@@ -14,6 +14,7 @@ use tidemill_core::{
 use tidemill_store::run::RunWrites;
 use tidemill_store::{ClaimedJob, SettleItem, Settled};
 
+use super::hands::Given;
 use super::{REPORTS_MAX, Work};
 use crate::engine::judge::{come_out, gates_of, judge};
 use crate::engine::rules::renew;
@@ -120,9 +121,9 @@ impl Work<'_> {
         let (mill, mut answers) = (self.0, vec![Settled::Stale; reports.len()]);
         let held = self.held(worker, &reports).await?;
         let (mut items, mut places) = (Vec::with_capacity(reports.len()), Vec::new());
-        for (at, (report, claimed)) in reports.into_iter().zip(held).enumerate() {
-            if let Some(claimed) = claimed.filter(|claimed| reaches(&claimed.job)) {
-                items.push(self.item(report, claimed)?);
+        for (at, (report, given)) in reports.into_iter().zip(held).enumerate() {
+            if let Some(given) = given.filter(|given| reaches(&given.claimed.job)) {
+                items.push(self.item(report, given)?);
                 places.push(at);
             }
         }
@@ -138,9 +139,9 @@ impl Work<'_> {
     }
 
     /// The jobs that are reported on: as they are remembered, else as the store has them.
-    async fn held(&self, worker: WorkerId, reports: &[Report]) -> Result<Vec<Option<ClaimedJob>>> {
+    async fn held(&self, worker: WorkerId, reports: &[Report]) -> Result<Vec<Option<Given>>> {
         let asked = || reports.iter().map(|report| (report.token, report.id));
-        let mut held = self.0.0.hands.find(worker, asked());
+        let mut held = self.0.0.hands.given(worker, asked());
         let missing: Vec<_> =
             asked().zip(&held).filter(|(_, held)| held.is_none()).map(|(key, _)| key).collect();
         if missing.is_empty() {
@@ -155,15 +156,17 @@ impl Work<'_> {
         for place in held.iter_mut().filter(|held| held.is_none()) {
             *place = found.next().flatten().map(|claimed| {
                 let gates = gates_of(&known.book, &claimed);
-                ClaimedJob { gates, ..claimed }
+                Given { claimed: ClaimedJob { gates, ..claimed }, at: None }
             });
         }
         Ok(held)
     }
 
-    fn item(self, report: Report, claimed: ClaimedJob) -> Result<SettleItem> {
+    fn item(self, report: Report, given: Given) -> Result<SettleItem> {
         let mill = self.0;
+        let Given { claimed, at } = given;
         let Report { token, outcome, retry, started_at, run, .. } = report;
+        let started_at = self.started(at, started_at);
         let ended = match outcome {
             Outcome::Wait { waits, read, parked, anew } => {
                 let settlement = self.waiting(&claimed, waits, read, parked, anew);
@@ -182,6 +185,14 @@ impl Work<'_> {
         };
         let settlement = judge(mill, &claimed, &retry, ended);
         Ok(self.settled(claimed, token, started_at, settlement, run))
+    }
+
+    /// When an attempt started: as the worker says, whose clock may be wrong, but not before it was given the job nor
+    /// after now; else when it was given it.
+    fn started(self, given_at: Option<Timestamp>, said: Option<Timestamp>) -> Option<Timestamp> {
+        let now = self.0.0.clock.now();
+        let earliest = given_at.map_or(Timestamp::MIN, |at| at.min(now));
+        said.map(|said| said.clamp(earliest, now)).or(given_at)
     }
 
     fn settled(
