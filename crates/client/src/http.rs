@@ -21,6 +21,8 @@ pub(crate) use self::wire::{Answer, Request};
 use self::wire::{Reason, Wire};
 
 const AGENT: &str = concat!("tidemill-client/", env!("CARGO_PKG_VERSION"));
+/// How rustls words that nobody whom it trusts has signed a certificate.
+const UNTRUSTED: &str = "UnknownIssuer";
 /// How long an answer may take; what waits for something says how long, and has that besides.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// One request waits so long at most; a server may have less patience, and is asked again.
@@ -210,7 +212,13 @@ impl Client {
         self.unreachable("no answer in time".to_owned())
     }
 
-    pub(crate) fn unreachable(&self, reason: Reason) -> Error {
+    pub(crate) fn unreachable(&self, mut reason: Reason) -> Error {
+        if reason.contains(UNTRUSTED) {
+            reason.push_str(
+                " (its certificate is signed by nobody who is trusted here; name the file of the one who signed it: \
+                 --ca-file FILE, or `trust` of the client)",
+            );
+        }
         Error::Unreachable { url: self.0.url.clone(), reason }
     }
 }

@@ -86,7 +86,7 @@ async fn who_is_not_trusted_is_told_nothing() {
     let stranger = Client::builder(&format!("https://{address}")).token("tm_secret");
     let stranger = stranger.trust(Authority::new().unwrap().certificate).build().unwrap();
     let unsecured = Client::new(&format!("http://{address}")).unwrap();
-    for (client, reason) in [(stranger, "certificate"), (unsecured, "")] {
+    for (client, reason) in [(stranger, "--ca-file"), (unsecured, "")] {
         let error = client.enqueue(Enqueue::raw("k", "1")).await.unwrap_err();
         assert_eq!(error.code(), "server_unreachable");
         assert!(error.to_string().contains(reason), "{error}");
