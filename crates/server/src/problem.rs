@@ -165,7 +165,9 @@ fn status_of(code: &str) -> Option<StatusCode> {
         "word_unknown" | "kind_unknown" | "schedule_zone_unknown" => StatusCode::BAD_REQUEST,
         code if code.ends_with("_unknown") => StatusCode::NOT_FOUND,
         "lease_lost" | "worker_lost" | "run_finished" | "schedule_overlap" | "plan_expired"
-        | "encryption_off" | "id_taken" | "duplicate_rejected" => StatusCode::CONFLICT,
+        | "encryption_off" | "id_taken" | "duplicate_rejected" | "schedule_owned" => {
+            StatusCode::CONFLICT
+        }
         code if code.ends_with("_not_now") => StatusCode::CONFLICT,
         code if code.ends_with("_timeout") => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::BAD_REQUEST,

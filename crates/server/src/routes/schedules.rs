@@ -135,6 +135,7 @@ async fn show(
     request_body(content = ScheduleWish, example = json!({ "cron": "30 2 * * *", "job": { "kind": "report" } })),
     responses(
         (status = 200, body = ScheduleView, headers(("ETag" = String))),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "It is another owner's"),
         (status = 412, body = Problem, content_type = "application/problem+json", description = "It has changed"),
     ))]
 async fn set(
@@ -174,7 +175,11 @@ fn check_reach(caller: &Caller, known: &ScheduleView) -> Answer<()> {
     request_body(content = Declaration, example = json!({
         "schedules": { "invoices": { "cron": "0 6 1 * *", "job": { "kind": "invoice_all" } } },
     })),
-    responses((status = 200, body = Declared)))]
+    responses(
+        (status = 200, body = Declared),
+        (status = 409, body = Problem, content_type = "application/problem+json",
+            description = "One of them is another owner's"),
+    ))]
 async fn declare(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -238,6 +243,7 @@ struct Whose {
     responses(
         (status = 204, description = "It is no more"),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "There is none"),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "It is another owner's"),
         (status = 412, body = Problem, content_type = "application/problem+json", description = "It has changed"),
     ))]
 async fn delete(

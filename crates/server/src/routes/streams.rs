@@ -158,9 +158,12 @@ async fn begin(
 ) -> Answer<(Option<Follow>, Place)> {
     caller.check_job(app, id).await?;
     let place = app.streams.place(&app.settings)?;
-    if seen.is_some_and(|(_, is_end)| is_end) {
+    if let Some((number, true)) = seen {
         let view = app.mill.job(id).await?.ok_or(tidemill::Error::JobUnknown { id })?;
-        if view.state.is_final() {
+        // It may have been tried again meanwhile, and have said more.
+        if view.state.is_final()
+            && !matches!(app.mill.stream(id, number).await?.next().await, Ok(Some(Event::Chunk(_))))
+        {
             return Ok((None, place));
         }
     }

@@ -259,5 +259,21 @@ async fn names_of_queues_are_bounded(kit: Kit) {
     assert_eq!(page.sum("tidemill_queue_jobs", &[("queue", "other"), ("state", "ready")]), 100.0);
     assert_eq!(page.sum("tidemill_jobs_enqueued_total", &[]), 300.0);
     assert_eq!(page.sum("tidemill_jobs_enqueued_total", &[("queue", "other")]), 100.0);
+    // One of the others is the deepest of all now, and still one of them: what they came to never goes down.
+    let came = |page: &Scraped| page.sum("tidemill_queue_in_total", &[("queue", "other")]);
+    assert_eq!(came(&page), 100.0);
+    let is_other = |n: &usize| {
+        let queue = format!("q{n}");
+        page.find("tidemill_queue_in_total", &[("queue", &queue)]).is_none()
+    };
+    let other = (0..300).find(is_other).unwrap();
+    let jobs: Vec<Value> = (0..50).map(|_| job(other)).collect();
+    kit.post("/v1/jobs/batch", json!({ "jobs": jobs })).await.is(201);
+    eventually("the store to be looked at anew", SOON, async || {
+        let page = Scraped::of(&kit).await;
+        let all = page.find("tidemill_queue_jobs", &[("state", "ready")])?;
+        (all == 350.0 && came(&page) == 150.0).then_some(())
+    })
+    .await;
     kit.close().await;
 }

@@ -71,7 +71,7 @@ async fn a_schedule_is_set_looked_at_paused_run_and_deleted(kit: Kit) {
     let delete = async |query: &str| {
         kit.send(Method::DELETE, &format!("{path}{query}"), &[], json!({})).await
     };
-    delete("?owner=app").await.refused(400, "schedule_owned", "http");
+    delete("?owner=app").await.refused(409, "schedule_owned", "http");
     delete("").await.is(204);
     delete("").await.refused(404, "schedule_unknown", "nightly report");
     kit.close().await;
@@ -165,7 +165,7 @@ async fn the_schedules_of_an_owner_are_declared_whole(kit: Kit) {
     let told = declare(json!({ "schedules": wrong })).await;
     told.refused(400, "schedule_cron_invalid", "\"bad\"");
     let taken = declare(json!({ "schedules": { "z": nightly("z"), "alone": nightly("a") } })).await;
-    taken.refused(400, "schedule_owned", "alone");
+    taken.refused(409, "schedule_owned", "alone");
     let mut other = nightly("z");
     other["owner"] = "ops".into();
     let told = declare(json!({ "schedules": { "z": other } })).await;

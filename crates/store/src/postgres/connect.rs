@@ -38,6 +38,8 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 /// Whoever falls silent in the middle of a transaction (frozen, cut off) holds locks that the rescue of
 /// its jobs waits for; the server ends it. Only for this transaction: nothing stays in the session.
 const BEGIN: &str = "begin; set local idle_in_transaction_session_timeout = '2s'";
+/// The same for who has to think in the middle: a journal may have a million entries to decide on.
+const BEGIN_THOUGHTFUL: &str = "begin; set local idle_in_transaction_session_timeout = '30s'";
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// With fewer connections than this, none is kept for claims.
 const KEEP_MIN: usize = 4;
@@ -179,9 +181,18 @@ impl Db {
 
     /// A connection of the pool with a transaction begun on it.
     pub async fn begin(&self) -> Result<Conn<'_>, Fault> {
+        self.begin_by(BEGIN).await
+    }
+
+    /// The same for a transaction in which much is decided between two statements.
+    pub async fn begin_thoughtful(&self) -> Result<Conn<'_>, Fault> {
+        self.begin_by(BEGIN_THOUGHTFUL).await
+    }
+
+    async fn begin_by(&self, statements: &str) -> Result<Conn<'_>, Fault> {
         let mut conn = self.conn().await?;
         conn.in_transaction = true;
-        conn.batch(BEGIN).await?;
+        conn.batch(statements).await?;
         Ok(conn)
     }
 

@@ -11,7 +11,8 @@ pub mod overview;
 mod page;
 pub(crate) mod series;
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -49,6 +50,8 @@ pub(crate) struct Measures {
     /// How late the runtime wakes a task that sleeps.
     pub(crate) wakes_late: Histogram,
     pub(crate) overviews: Arc<Overviews>,
+    /// Queues whose counters were shown by themselves.
+    counted: Mutex<BTreeSet<String>>,
 }
 
 impl Default for Measures {
@@ -66,6 +69,7 @@ impl Default for Measures {
             slots_late: Histogram::new(TIMES_US),
             wakes_late: Histogram::new(SHORT_TIMES_US),
             overviews: Arc::default(),
+            counted: Mutex::default(),
         }
     }
 }

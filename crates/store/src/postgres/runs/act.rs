@@ -61,7 +61,7 @@ pub(crate) async fn change(shared: &Shared, job: JobId, order: &RunOrder) -> Res
     }
     let (mut tries, id) = (Tries::resend(), Uuid::now_v7());
     let came = loop {
-        let conn = shared.db.begin().await?;
+        let conn = shared.db.begin_thoughtful().await?;
         let acted = change_once(shared, &conn, (job, id), order, tries.was_lost()).await;
         if let Ok(Came { answer: answer @ (RunAnswer::NotNow | RunAnswer::Refused(_)), .. }) = acted
         {

@@ -3,7 +3,8 @@
 //! Labels are bounded: queues beyond the deepest 200 are added up under `other`, as are series beyond the first 200
 //! pairs of queue and kind.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -19,6 +20,7 @@ use super::overview::{Known, Overview};
 use super::series::{OTHER, Series};
 use crate::engine::Tidemill;
 use crate::engine::webhook::Sent;
+use crate::worker::shop::locked;
 
 /// Queues that are shown by themselves.
 const QUEUES_MAX: usize = 200;
@@ -58,7 +60,7 @@ impl Tidemill {
         one(&mut page, &n::LOOK_FAILURES, &[], failures as f64);
         if let Some(overview) = overview {
             one(&mut page, &n::LOOK_AGE, &[], age.as_secs_f64());
-            of_store(&mut page, &overview, backend);
+            of_store(&mut page, &overview, backend, &mut locked(&self.0.measures.counted));
         }
         page.into_text()
     }
@@ -147,8 +149,8 @@ fn one(page: &mut Page, metric: &Metric, labels: &[&str], value: f64) {
     page.value(metric, labels, value);
 }
 
-fn of_store(page: &mut Page, overview: &Overview, backend: &str) {
-    of_queues(page, overview);
+fn of_store(page: &mut Page, overview: &Overview, backend: &str, own: &mut BTreeSet<String>) {
+    of_queues(page, overview, own);
     of_limits(page, overview);
     one(page, &n::WORKERS, &[], overview.workers.len() as f64);
     let slots: u64 = overview.workers.iter().map(|worker| u64::from(worker.slots)).sum();
@@ -185,7 +187,6 @@ fn of_store(page: &mut Page, overview: &Overview, backend: &str) {
 struct Shown {
     jobs: [u64; 4],
     oldest: [Option<Duration>; 3],
-    passed: Option<(u64, u64)>,
     paused: bool,
     depth_max: Option<u64>,
     orphans: usize,
@@ -220,7 +221,6 @@ impl Shown {
 fn shown(overview: &Overview) -> BTreeMap<&str, Shown> {
     let mut names: Vec<(u64, &str)> =
         overview.queues.iter().map(|queue| (queue.depth + queue.running, &*queue.name)).collect();
-    names.extend(overview.passed.iter().map(|Passed { queue, .. }| (0, &**queue)));
     names.sort_by(|one, other| other.cmp(one));
     let mut own: Vec<&str> = Vec::new();
     for (_, name) in names {
@@ -233,15 +233,31 @@ fn shown(overview: &Overview) -> BTreeMap<&str, Shown> {
     for queue in &overview.queues {
         shown.entry(label(&queue.name)).or_default().add(queue, overview.now);
     }
-    for Passed { queue, now, dropped, .. } in &overview.passed {
-        let (came, went) = shown.entry(label(queue)).or_default().passed.get_or_insert((0, 0));
-        // What was dropped came and went: counters never go down.
-        (*came, *went) = (*came + now.came + dropped, *went + now.went + dropped);
-    }
     shown
 }
 
-fn of_queues(page: &mut Page, overview: &Overview) {
+/// What came and went, by queue. One that was shown by itself stays so, and none of the others joins them: a sum that
+/// somebody leaves would go down, and counters never do.
+fn passed<'a>(overview: &'a Overview, own: &mut BTreeSet<String>) -> BTreeMap<&'a str, (u64, u64)> {
+    if own.is_empty() {
+        let mut most: Vec<&Passed> = overview.passed.iter().collect();
+        most.sort_by_key(|passed| Reverse(passed.now.came));
+        own.extend(most.into_iter().take(QUEUES_MAX).map(|passed| passed.queue.clone()));
+    }
+    let mut all = BTreeMap::new();
+    for Passed { queue, now, dropped, .. } in &overview.passed {
+        if own.len() < QUEUES_MAX && !own.contains(queue) {
+            own.insert(queue.clone());
+        }
+        let label = if own.contains(queue) { queue } else { OTHER };
+        let (came, went) = all.entry(label).or_insert((0, 0));
+        // What was dropped came and went.
+        (*came, *went) = (*came + now.came + dropped, *went + now.went + dropped);
+    }
+    all
+}
+
+fn of_queues(page: &mut Page, overview: &Overview, own: &mut BTreeSet<String>) {
     let shown = shown(overview);
     page.begin(&n::QUEUE_JOBS);
     for (queue, seen) in &shown {
@@ -256,9 +272,16 @@ fn of_queues(page: &mut Page, overview: &Overview) {
             page.value(&n::QUEUE_OLDEST, &[queue, state], age);
         }
     }
-    let plain: [OfQueue; 5] = [
-        (&n::QUEUE_IN, |seen| seen.passed.map(|(came, _)| came as f64)),
-        (&n::QUEUE_OUT, |seen| seen.passed.map(|(_, went)| went as f64)),
+    let passed = passed(overview, own);
+    page.begin(&n::QUEUE_IN);
+    for (queue, (came, _)) in &passed {
+        page.value(&n::QUEUE_IN, &[queue], *came as f64);
+    }
+    page.begin(&n::QUEUE_OUT);
+    for (queue, (_, went)) in &passed {
+        page.value(&n::QUEUE_OUT, &[queue], *went as f64);
+    }
+    let plain: [OfQueue; 3] = [
         (&n::QUEUE_PAUSED, |seen| Some(f64::from(u8::from(seen.paused)))),
         (&n::QUEUE_DEPTH_MAX, |seen| seen.depth_max.map(|most| most as f64)),
         (&n::QUEUE_ORPHANS, |seen| Some(seen.orphans as f64)),
