@@ -135,7 +135,7 @@ async fn show(
     request_body(content = ScheduleWish, example = json!({ "cron": "30 2 * * *", "job": { "kind": "report" } })),
     responses(
         (status = 200, body = ScheduleView, headers(("ETag" = String))),
-        (status = 409, body = Problem, content_type = "application/problem+json", description = "It is another owner's"),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "Another owner's"),
         (status = 412, body = Problem, content_type = "application/problem+json", description = "It has changed"),
     ))]
 async fn set(
@@ -243,7 +243,7 @@ struct Whose {
     responses(
         (status = 204, description = "It is no more"),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "There is none"),
-        (status = 409, body = Problem, content_type = "application/problem+json", description = "It is another owner's"),
+        (status = 409, body = Problem, content_type = "application/problem+json", description = "Another owner's"),
         (status = 412, body = Problem, content_type = "application/problem+json", description = "It has changed"),
     ))]
 async fn delete(

@@ -15,6 +15,7 @@ use super::kit::{Kit, Told, settings};
 over_both_stores!(
     a_stream_is_followed_and_ends_with_the_job,
     a_stream_is_resumed_at_another_server_and_long_after,
+    who_has_seen_the_end_hears_what_was_said_after_it,
     who_listens_hears_a_heartbeat,
     what_is_ephemeral_has_no_number_and_is_not_kept,
     a_reader_that_stands_still_costs_nobody_anything,
@@ -28,6 +29,7 @@ pub enum Order {
     Text(String),
     Ephemeral(String),
     End,
+    Fail,
 }
 
 /// A job that says what it is told.
@@ -59,6 +61,7 @@ async fn talk(payload: Payload, cx: Context) -> Result<Payload, Fail> {
             Order::Text(text) => cx.text(text).await?,
             Order::Ephemeral(text) => cx.ephemeral(Said::text(text)).await?,
             Order::End => break,
+            Order::Fail => return Err(Fail::permanent("told to fail")),
         }
     }
     Ok(payload)
@@ -146,6 +149,28 @@ fn get(server: &Server, path: &str) -> reqwest::RequestBuilder {
 
 async fn enqueue(kit: &Kit) -> String {
     kit.enqueue(json!({ "kind": "talk" })).await
+}
+
+async fn who_has_seen_the_end_hears_what_was_said_after_it(kit: Kit) {
+    let id = enqueue(&kit).await;
+    let (talker, worker) = Talker::start(&kit.mill).await;
+    talker.say("first");
+    talker.0.send(Order::Fail).ok().unwrap();
+    let mut events = Events::of(&kit.server, &id, &[]).await;
+    assert_eq!(events.text(1).await, "first");
+    assert_eq!(events.end().await.id.as_deref(), Some("1.end"));
+    kit.post(&format!("/v1/jobs/{id}/retry"), json!({})).await.is(200);
+    talker.say("second");
+    talker.end();
+    kit.finished(&id).await;
+    let mut again = Events::of(&kit.server, &id, &[("last-event-id", "1.end")]).await;
+    assert_eq!(again.text(2).await, "second");
+    let end = again.end().await;
+    assert_eq!((end.id.as_deref(), &end.data["state"]), (Some("2.end"), &json!("done")));
+    let over = get(&kit.server, &format!("/v1/jobs/{id}/stream")).header("last-event-id", "2.end");
+    assert_eq!(over.send().await.unwrap().status(), 204);
+    worker.stop().await;
+    kit.close().await;
 }
 
 async fn a_stream_is_followed_and_ends_with_the_job(kit: Kit) {
