@@ -13,6 +13,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use tidemill::{CredentialId, Enqueue, JobView, Verified};
 use tidemill_core::access::Act;
+use tidemill_core::access::secret::PREFIX;
 use tidemill_core::job::DEFAULT_QUEUE;
 use tidemill_core::{JobId, Wish, WorkerId};
 
@@ -165,9 +166,11 @@ pub(crate) async fn admit(
     let Some(path) = path else { return next.run(request).await };
     let need = need(request.method().as_str(), path.as_str());
     let (caller, refusal) = match (need, app.settings.access) {
-        (Some(Need::Nothing), _) | (_, Access::Open) => (Caller(None), None),
+        (Some(Need::Nothing), _) => (Caller(None), None),
+        // Who shows a token is who it says, also where none is asked for: what it does there it does elsewhere.
+        (_, Access::Open) if !has_secret(request.headers()) => (Caller(None), None),
         (None, _) => return closed(&app, request, next).await,
-        (Some(Need::Act(act)), Access::Credentials) => {
+        (Some(Need::Act(act)), _) => {
             match verified(&app, request.headers()).await {
                 Ok(caller) => {
                     let refusal = (!caller.grant.may(act)).then(|| role_refused(&caller, act));
@@ -210,13 +213,20 @@ async fn closed(app: &App, request: Request, next: Next) -> Response {
     Refusal::new(StatusCode::FORBIDDEN, "role_refused", "nobody may do that").into_response()
 }
 
+/// What stands where a secret is shown.
+fn shown(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, secret) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
+}
+
+/// Whether a secret of ours is shown; what others put there for a proxy is not meant for us.
+fn has_secret(headers: &HeaderMap) -> bool {
+    shown(headers).is_some_and(|secret| secret.starts_with(PREFIX))
+}
+
 async fn verified(app: &App, headers: &HeaderMap) -> Answer<Arc<Verified>> {
-    let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let secret = value.and_then(|value| {
-        let (scheme, secret) = value.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
-    });
-    let Some(secret) = secret else {
+    let Some(secret) = shown(headers) else {
         let detail = "this server wants to know who asks: Authorization: Bearer tdm_…; `tidemill token create` makes \
                       one";
         return Err(Refusal::new(StatusCode::UNAUTHORIZED, "credential_missing", detail));

@@ -12,6 +12,7 @@ over_both_stores!(
     who_says_nothing_or_wrong_things_is_not_let_in,
     a_tenant_sees_and_brings_its_own_alone,
     a_queue_that_is_not_granted_is_out_of_reach,
+    a_token_counts_where_none_is_asked_for,
 );
 
 const LOOK: &[&str] = &[
@@ -317,5 +318,21 @@ async fn a_queue_that_is_not_granted_is_out_of_reach(kit: Kit) {
         "default",
     );
     ask(&secret, Method::PUT, "/v1/queues/*/rules", empty).await.refused(403, "queue_refused", "*");
+    kit.close().await;
+}
+
+async fn a_token_counts_where_none_is_asked_for(kit: Kit) {
+    let grant = Grant { tenant: Some("acme".into()), ..Grant::new(Role::Producer) };
+    let secret = kit.credential("shop", grant).await;
+    let job = json!({ "kind": "k" });
+    let told = kit.ask(&secret, Method::POST, "/v1/jobs", job.clone()).await.is(201);
+    let id = told.body["id"].as_str().unwrap();
+    assert_eq!(kit.get(&format!("/v1/jobs/{id}")).await.is(200).body["tenant"], "acme");
+    let told = kit.ask(&secret, Method::GET, "/v1/doctor", json!({})).await;
+    told.refused(403, "role_refused", "shop");
+    let told = kit.ask("tdm_wrong", Method::POST, "/v1/jobs", job.clone()).await;
+    told.refused(401, "credential_refused", "");
+    // What is not ours is not meant for us.
+    kit.ask("of-a-proxy", Method::POST, "/v1/jobs", job).await.is(201);
     kit.close().await;
 }
