@@ -375,6 +375,8 @@ pub struct GateView {
     pub shut_until: Option<Timestamp>,
     /// Whether it was shut because too much failed.
     pub is_broken: bool,
+    /// How many gates are so: of a limit by tenant or key that is asked for as a whole, any number.
+    pub broken: u64,
     /// Whether the probe that decides about that is out.
     pub is_probed: bool,
     /// Retries that are paid for.

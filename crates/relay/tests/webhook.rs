@@ -296,6 +296,17 @@ async fn an_endpoint_that_fails_is_spared(kit: Kit) {
     })
     .await;
     assert!(view.opens_at.is_some());
+    let limits = kit.mill.limit_states().await.unwrap();
+    let endpoint = limits.iter().find(|state| state.limit.queue == "tidemill:webhooks").unwrap();
+    assert_eq!((endpoint.is_broken, endpoint.broken), (true, 1));
+    let page = eventually("the store to be looked at anew", SOON, async || {
+        let page = kit.mill.metrics().await;
+        let mut circuits = page.lines().filter(|line| line.starts_with("tidemill_circuit{"));
+        let is_open = |line: &str| line.contains(r#"state="open""#) && line.ends_with(" 1");
+        circuits.any(is_open).then_some(page)
+    })
+    .await;
+    assert!(!page.contains(&view.id.to_string()), "no ids are labels");
     let told = kit.endpoint.told().len();
     assert!((5..40).contains(&told), "{told} were sent before it was spared");
     kit.stop().await;

@@ -153,6 +153,9 @@ impl Set {
 /// Whether anybody may pass, in a few words.
 fn stands(state: &LimitState, now: Timestamp) -> String {
     let opens = state.shut_until.filter(|until| *until > now).map(|until| relative(until, now));
+    if state.limit.limit.per != Per::All && state.broken > 0 {
+        return format!("{} broken", state.broken);
+    }
     match (opens, state.is_broken) {
         (Some(opens), true) => format!("broken; a job probes it {opens}"),
         (Some(opens), false) => format!("rests; opens {opens}"),

@@ -298,6 +298,7 @@ pub(crate) async fn views(db: &Db, names: &[String]) -> Result<Vec<GateView>, Er
             tat: row.get::<_, Option<At>>(1).map(|at| at.0),
             shut_until: row.get::<_, Option<At>>(2).map(|at| at.0),
             is_broken: row.get(3),
+            broken: row.get::<_, i64>(9) as u64,
             is_probed: row.get(8),
             credit: row.get(4),
             held: row.get::<_, i64>(7) as u64,

@@ -362,11 +362,13 @@ fn view(conn: &Connection, name: &str, uncounted: &Uncounted) -> Result<GateView
         *inside.entry(*worker).or_default() += 1;
     }
     let mut held = conn.prepare_cached(include_str!("sql/count_held.sql"))?;
+    let mut broken = conn.prepare_cached(include_str!("sql/count_broken.sql"))?;
     Ok(GateView {
         inside: inside.into_iter().collect(),
         tat: gate.tat.map(time),
         shut_until: gate.closed_until().map(time),
         is_broken: gate.probing > 0,
+        broken: broken.query_one([base(name), name], |row| count::<i64>(row, 0))?,
         is_probed: gate.probing == 2 && has_lease(conn, gate.probe)?,
         credit: gate.credit,
         held: held.query_one([name], |row| count::<i64>(row, 0))?,

@@ -41,8 +41,11 @@ pub struct LimitState {
     pub held: u64,
     /// Nobody passes before, because a handler or the breaker said so.
     pub shut_until: Option<Timestamp>,
-    /// Whether it was shut because too much failed.
+    /// Whether it was shut because too much failed; of a limit by tenant or key, whether any of its gates was.
     pub is_broken: bool,
+    /// How many of its gates were.
+    #[serde(default)]
+    pub broken: u64,
 }
 
 impl Tidemill {
@@ -60,7 +63,8 @@ impl Tidemill {
             inside: of_all(&limit).then(|| gate.inside.iter().map(|(_, jobs)| jobs).sum()),
             held: gate.held,
             shut_until: gate.shut_until,
-            is_broken: gate.is_broken,
+            is_broken: gate.broken > 0,
+            broken: gate.broken,
             limit,
         };
         Ok(limits.into_iter().zip(gates).map(state).collect())

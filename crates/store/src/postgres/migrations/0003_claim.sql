@@ -79,6 +79,7 @@ create table tidemill.gate (
 ) with (fillfactor = 70);
 -- Few, if any: whether somebody waits is asked after every settle.
 create index gate_waiters on tidemill.gate (name) where waiters <> '{}';
+create index gate_broken on tidemill.gate (name) where probing > 0;
 create index gate_base on tidemill.gate (base);
 create index gate_opens on tidemill.gate (base, opens_at) where opens_at is not null;
 

@@ -1,5 +1,5 @@
 -- What is known of these gates: what they remember, who is inside, by worker, with a permit or without, and how many are held there. A name that
--- ends in chr(31) means all gates of a limit by tenant or key, as to who is held. Those are counted up to 100,000. Limits that are out of
+-- ends in chr(31) means all gates of a limit by tenant or key, as to who is held and how many are broken. Those are counted up to 100,000. Limits that are out of
 -- reach ($2) do not write down who has no permit: those who run inside of their gates ($3, by the lease $4) are known to the caller.
 select t.name, g.tat, greatest(g.shut_until, g.pause_until), coalesce(g.probing, 0) > 0, g.credit, i.workers, i.numbers,
     (select least(coalesce(sum(h.number), 0), 100000)::int8 from (
@@ -8,7 +8,10 @@ select t.name, g.tat, greatest(g.shut_until, g.pause_until), coalesce(g.probing,
             when chr(31) then left(t.name, -1) || chr(32) else t.name || chr(1) end
         limit 100000
     ) h),
-    coalesce(g.probing, 0) = 2 and exists (select from tidemill.lease l where l.token = g.probe)
+    coalesce(g.probing, 0) = 2 and exists (select from tidemill.lease l where l.token = g.probe),
+    (select count(*) from tidemill.gate b
+        where b.probing > 0 and b.name >= t.name and b.name < case right(t.name, 1)
+            when chr(31) then left(t.name, -1) || chr(32) else t.name || chr(1) end)
 from unnest($1::text[]) with ordinality t(name, place)
 left join tidemill.gate g on g.name = t.name, lateral (
     select coalesce(array_agg(p.worker), '{}') as workers, coalesce(array_agg(p.number), '{}') as numbers from (

@@ -45,6 +45,7 @@ create table tidemill_gate (
     opens_at integer,
     primary key (base, name)
 ) without rowid;
+create index tidemill_gate_broken on tidemill_gate (base, name) where probing > 0;
 create index tidemill_gate_opens on tidemill_gate (base, opens_at) where opens_at is not null;
 
 -- Queues whose claims were turned away by a gate before they looked at any job.

@@ -98,7 +98,7 @@ metrics! {
     LIMIT_HELD = Gauge "tidemill_limit_held_jobs" ["queue", "limit"]
         "Jobs that a limit holds back, counted up to 100,000.";
     CIRCUIT = Gauge "tidemill_circuit" ["queue", "limit", "state"]
-        "1 for the state that a circuit is in: closed, open, half_open.";
+        "Circuits of a limit that are closed, open or half_open; of one by tenant or key, those that spare somebody.";
     WORKERS = Gauge "tidemill_workers" []
         "Workers that are alive, in every process.";
     SLOTS = Gauge "tidemill_worker_slots" []

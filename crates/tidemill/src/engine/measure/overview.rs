@@ -62,14 +62,17 @@ pub struct LimitView {
 }
 
 impl LimitView {
-    /// Where its circuit stands, if it has one that is known.
-    pub fn circuit(&self, now: Timestamp) -> Option<&'static str> {
-        let is_one = !matches!(self.limit.counts, gate::Counts::Per(Per::Tenant | Per::Key));
-        let _ = self.limit.breaker.filter(|_| is_one)?;
+    /// How many of its circuits are closed, open, half-open; if it has any. Of a limit by tenant or key those that spare
+    /// somebody are open, and nobody knows how many others there could be.
+    pub fn circuits(&self, now: Timestamp) -> Option<[u64; 3]> {
+        self.limit.breaker?;
+        if matches!(self.limit.counts, gate::Counts::Per(Per::Tenant | Per::Key)) {
+            return Some([0, self.gate.broken, 0]);
+        }
         Some(match self.gate.shut_until {
-            Some(until) if self.gate.is_broken && until > now => "open",
-            _ if self.gate.is_broken => "half_open",
-            _ => "closed",
+            Some(until) if self.gate.is_broken && until > now => [0, 1, 0],
+            _ if self.gate.is_broken => [0, 0, 1],
+            _ => [1, 0, 0],
         })
     }
 }

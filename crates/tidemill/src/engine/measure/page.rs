@@ -314,10 +314,9 @@ fn of_limits(page: &mut Page, overview: &Overview) {
     }
     page.begin(&n::CIRCUIT);
     for view in &overview.limits {
-        let Some(now) = view.circuit(overview.now) else { continue };
-        for state in ["closed", "open", "half_open"] {
-            let value = f64::from(u8::from(state == now));
-            page.value(&n::CIRCUIT, &[&view.queue, &view.name, state], value);
+        let Some(circuits) = view.circuits(overview.now) else { continue };
+        for (state, number) in ["closed", "open", "half_open"].iter().zip(circuits) {
+            page.value(&n::CIRCUIT, &[&view.queue, &view.name, state], number as f64);
         }
     }
 }
