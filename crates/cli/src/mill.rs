@@ -17,9 +17,9 @@ use tidemill::{
     Alert, Backfill, CancelAnswer, ComingSlot, CredentialId, CredentialView, DeadFilter, DeadPlace,
     Declared, Delivery, Enqueue, Event, Flow, FlowFilter, FlowHead, FlowId, FlowView, ForkAs,
     Glance, Grant, History, JobFilter, JobId, JobPage, JobView, KeyCount, Limit, LimitState,
-    PastSlot, Payload, PlanAct, PlanId, PlanView, Priority, QueueRules, Ran, Receipt, Recorded,
-    RedriveRule, ReplayPace, ReplayReport, Retried, Rotated, RunActView, RunFilter, RunPage,
-    RunView, Schedule, Secret, Signal, State, Tidemill, Timestamp, WebhookView, Worker,
+    ObjectKey, PastSlot, Payload, PlanAct, PlanId, PlanView, Priority, QueueRules, Ran, Receipt,
+    Recorded, RedriveRule, ReplayPace, ReplayReport, Retried, Rotated, RunActView, RunFilter,
+    RunPage, RunView, Schedule, Secret, Signal, State, Tidemill, Timestamp, WebhookView, Worker,
 };
 use tidemill_client::{Client, Result};
 
@@ -134,7 +134,7 @@ impl Mill {
         /// Asks a run, and waits for its answer.
         update(run: JobId, update: Signal, timeout: Duration) -> Box<RawValue>;
         /// What an object is.
-        object(name: &str, key: &str) -> Option<Box<RawValue>>;
+        object(name: &str, key: ObjectKey<'_>) -> Option<Box<RawValue>>;
         /// Lets a run rest.
         pause_run(id: JobId, by: &str, why: &str) -> ();
         /// Lets a run go on.

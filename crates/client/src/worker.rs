@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tidemill::core::wire::run::{AppendBody, SaidAnswer, SaidItem};
 use tidemill::core::wire::work::{Ask, Beaten, Card, Pulse, ReportBody, SettledBody, Work};
-use tidemill::core::workflow::Mail;
+use tidemill::core::workflow::{Mail, ObjectKey};
 use tidemill::core::{NewJob, span::Span};
 use tidemill::store::Error as StoreError;
 use tidemill::store::run::EntryRow;
@@ -20,6 +20,7 @@ use tidemill::{
 
 use crate::error::Error;
 use crate::http::{Client, path};
+use crate::workflows::of_object;
 
 type Told<T> = Result<T, StoreError>;
 
@@ -167,8 +168,8 @@ impl Broker for Server {
         Ok(outputs)
     }
 
-    async fn object(&self, name: &str, key: &str) -> Told<Option<Payload>> {
-        let found = self.0.get(&path(["objects", name]), &[("key", key)]).await;
+    async fn object(&self, name: &str, key: ObjectKey<'_>) -> Told<Option<Payload>> {
+        let found = self.0.get(&path(["objects", name]), &of_object(key)).await;
         Ok(or_none(found, "object_unknown")?.map(|Object { state }| state))
     }
 

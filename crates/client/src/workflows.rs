@@ -12,6 +12,7 @@ use tidemill::{
     RunView, Signal, State,
 };
 use tidemill_core::cursor;
+use tidemill_core::workflow::ObjectKey;
 use tokio::time::Instant;
 
 use crate::error::Result;
@@ -271,16 +272,28 @@ impl Client {
         }
     }
 
-    /// What an object is: what jobs of one name and key keep between them.
-    pub async fn object<S: DeserializeOwned>(&self, name: &str, key: &str) -> Result<Option<S>> {
-        let asked = self.get::<Object>(&path(["objects", name]), &[("key", key)]).await;
+    /// What an object is: what jobs of one name and key keep between them. Of jobs of a tenant,
+    /// `ObjectKey::new("user-7").tenant("acme")` is its key; a credential that is of a tenant asks for its own.
+    pub async fn object<'a, S: DeserializeOwned>(
+        &self,
+        name: &str,
+        key: impl Into<ObjectKey<'a>>,
+    ) -> Result<Option<S>> {
+        let key = key.into();
+        let asked = self.get::<Object>(&path(["objects", name]), &of_object(key)).await;
         let Some(object) = known(asked, "object_unknown")? else { return Ok(None) };
         let state = serde_json::from_str(object.state.get());
         state.map(Some).map_err(|error| {
-            let name = format!("{name}/{key}");
+            let name = format!("{name}/{}", key.key);
             tidemill::Error::ObjectUnreadable { name, reason: error.to_string() }.into()
         })
     }
+}
+
+/// How an object is asked for.
+pub(crate) fn of_object(key: ObjectKey<'_>) -> Vec<(&'static str, &str)> {
+    let tenant = key.tenant.map(|tenant| ("tenant", tenant));
+    [("key", key.key)].into_iter().chain(tenant).collect()
 }
 
 fn written<T: Serialize + ?Sized>(value: &T) -> Result<Raw> {

@@ -10,6 +10,7 @@ pub mod entry;
 pub mod fork;
 pub mod key;
 pub mod mail;
+pub mod object;
 pub mod park;
 pub mod replay;
 mod scope;
@@ -23,6 +24,7 @@ pub use entry::{Began, ChildEnd, Ending, Entry, Outputs, StepUndo, put_outputs_b
 pub use fork::{Forked, Origin, drawn_from, fork};
 pub use key::{Keys, draw, hash, whole_key};
 pub use mail::{Content, Mail, Mailbox};
+pub use object::ObjectKey;
 pub use park::{ParkCode, Parked};
 pub use replay::{Left, Replay, Writes};
 pub use talk::{Answer, Ask, Diff, Rest, Waits};

@@ -65,7 +65,7 @@ use tidemill_core::gate::GateView;
 use tidemill_core::job::edit::Edit;
 use tidemill_core::retention::Finished;
 use tidemill_core::why::LaneView;
-use tidemill_core::workflow::Mail;
+use tidemill_core::workflow::{Mail, ObjectKey};
 use tidemill_core::{JobId, NewJob, Payload, RuleBook, WorkerId};
 use tokio::task::JoinHandle;
 pub use tokio_postgres;
@@ -269,7 +269,7 @@ impl Runs for Postgres {
         runs::reply(&self.shared.db, job, sent).await
     }
 
-    async fn object(&self, queue: &str, key: &str) -> Result<Option<Payload>> {
+    async fn object(&self, queue: &str, key: ObjectKey<'_>) -> Result<Option<Payload>> {
         runs::object(&self.shared.db, queue, key).await
     }
 

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tidemill_core::workflow::{
-    ActWord, Amend, ChildEnd, Ending, Entry, Forked, Mail, Parked, Waits, fork,
+    ActWord, Amend, ChildEnd, Ending, Entry, Forked, Mail, ObjectKey, Parked, Waits, fork,
 };
 use tidemill_core::{
     JobId, Limits, NewJob, OnDuplicate, Payload, State, Token, UniqueKey, WorkerId,
@@ -545,7 +545,7 @@ pub trait Runs: Send + Sync {
     async fn reply(&self, job: JobId, sent: &str) -> Result<Reply>;
 
     /// What the object of this queue and key is.
-    async fn object(&self, queue: &str, key: &str) -> Result<Option<Payload>>;
+    async fn object(&self, queue: &str, key: ObjectKey<'_>) -> Result<Option<Payload>>;
 
     /// Acts on a run, and keeps who did it and why, in one transaction. A journal is read in the transaction that
     /// changes it, while no claim can get the run.

@@ -69,7 +69,7 @@ use tidemill_core::gate::GateView;
 use tidemill_core::job::edit::Edit;
 use tidemill_core::retention::Finished;
 use tidemill_core::why::LaneView;
-use tidemill_core::workflow::Mail;
+use tidemill_core::workflow::{Mail, ObjectKey};
 use tidemill_core::{Clock, JobId, NewJob, Payload, RuleBook, WorkerId};
 
 use crate::error::{Error, Result};
@@ -207,9 +207,13 @@ impl Runs for Sqlite {
         self.read(move |conn| runs::reply(conn, job, &sent)).await
     }
 
-    async fn object(&self, queue: &str, key: &str) -> Result<Option<Payload>> {
-        let (queue, key) = (queue.to_owned(), key.to_owned());
-        self.read(move |conn| runs::object(conn, &queue, &key)).await
+    async fn object(&self, queue: &str, key: ObjectKey<'_>) -> Result<Option<Payload>> {
+        let (queue, ObjectKey { key, tenant }) = (queue.to_owned(), key);
+        let (key, tenant) = (key.to_owned(), tenant.map(str::to_owned));
+        self.read(move |conn| {
+            runs::object(conn, &queue, ObjectKey::new(&key).tenant(tenant.as_deref()))
+        })
+        .await
     }
 
     async fn change_run(&self, job: JobId, order: RunOrder) -> Result<RunAnswer> {

@@ -95,7 +95,7 @@ impl RowKey {
     pub(crate) fn first(place: Place) -> Self {
         let id = match place {
             Place::Schedules | Place::RunActs => String::new(),
-            Place::Objects => '\u{1f}'.to_string(),
+            Place::Objects => "\u{1f}\u{1f}".to_owned(),
             _ => Uuid::nil().to_string(),
         };
         Self { id, number: -1 }
@@ -148,8 +148,10 @@ impl FromStr for Spot {
             let id = match place {
                 Place::RunActs => id.is_empty().then(String::new),
                 Place::Schedules => (!id.contains('\0')).then(|| id.to_owned()),
+                // Queue, tenant and key.
                 Place::Objects => {
-                    (id.contains('\u{1f}') && !id.contains('\0')).then(|| id.to_owned())
+                    let parts = id.split('\u{1f}').count();
+                    (parts == 3 && !id.contains('\0')).then(|| id.to_owned())
                 }
                 _ => Uuid::from_str(id).ok().map(|id| id.to_string()),
             };
@@ -211,7 +213,7 @@ mod tests {
             (spot, places) = (before.next_place(), places + 1);
         }
         assert_eq!(places, Place::ALL.len());
-        let object = RowKey { id: "cart/eu\u{1f}a/b".into(), number: 0 };
+        let object = RowKey { id: "cart/eu\u{1f}acme\u{1f}a/b".into(), number: 0 };
         let object = Spot { place: Place::Objects, after: object };
         assert_eq!(object.to_string().parse::<Spot>().unwrap(), object);
         // As SQLite writes ids, and as all take them.
@@ -226,6 +228,7 @@ mod tests {
             "nowhere/0/018f3a2e7c117bbb80005fd1e2a0c0de",
             "schedules/0/a\0",
             "objects/0/no key",
+            "objects/0/no\u{1f}tenant",
             "run_acts/1/x",
         ] {
             assert!(wrong.parse::<Spot>().is_err(), "{wrong:?}");

@@ -96,6 +96,7 @@ pub use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
 pub use tidemill_core::redact::{Redaction, Secrets};
 pub use tidemill_core::schedule::{Missed, Overlap, Rule, slot_of};
 pub use tidemill_core::stream::{Chunk, End, Event, Progress, Said};
+pub use tidemill_core::workflow::ObjectKey;
 pub use tidemill_core::{
     Act, Alert, AlertKind, AuditId, Backoff, Breaker, Clock, CredentialId, ErrorClass, FlowId,
     Grant, Jitter, JobId, Lacking, Limit, Limits, ManualClock, OnDead, OnDuplicate, Overflow,

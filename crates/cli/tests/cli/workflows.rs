@@ -79,6 +79,16 @@ fn answers(mill: &Mill) {
     update("21").ok().says("42");
     mill.run(&["jobs", "wait", &id]).ok().says("42");
     mill.run(&["workflows", "object", "doubles", "a"]).ok().says("42");
+    let of_tenant = ["workflows", "object", "doubles", "a", "--tenant", "acme"];
+    mill.run(&of_tenant).code(3).says("object_unknown").says("acme");
+    let other = runtime.block_on(async {
+        let job = Enqueue::from(Double).object("doubles", "a").tenant("acme");
+        tide.enqueue(job).await.unwrap().id().to_string()
+    });
+    mill.run(&["workflows", "update", &other, "double", "4", "--timeout", "30s"]).ok().says("8");
+    mill.run(&["jobs", "wait", &other]).ok();
+    mill.run(&of_tenant).ok().says("8");
+    mill.run(&["workflows", "object", "doubles", "a"]).ok().says("42");
     update("3").code(5).says("run_finished");
     runtime.block_on(async {
         running.stop().await;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidemill::{
-    Context, Enqueue, Fail, First, Job, JobFilter, Payload, Settings, Signal, State, Worker,
+    Context, Enqueue, Fail, First, Job, JobFilter, ObjectKey, Payload, Settings, Signal, State,
+    Worker,
 };
 use tidemill_testkit::eventually::eventually;
 
@@ -209,10 +210,17 @@ async fn objects_are_kept_from_job_to_job(kit: Kit, boss: Boss) {
     let worker = kit.worker(boss).queues(["cart"]);
     let worker = worker.handle_raw("add", Settings::default(), adding).start().await.unwrap();
     let add = |item: &str| Enqueue::raw("add", format!("{item:?}")).object("cart", "user/7");
+    let of_tenant = kit.mill.enqueue(add("lamp").tenant("a&b")).await.unwrap();
+    assert_eq!(kit.output::<u32>(of_tenant.id()).await, 1);
     let receipts = kit.mill.enqueue_many(["tea", "cup", "pot"].map(add)).await.unwrap();
     assert_eq!(kit.output::<u32>(receipts[2].id()).await, 3);
     let items: Option<Vec<String>> = kit.mill.object("cart", "user/7").await.unwrap();
     assert_eq!(items.unwrap(), ["tea", "cup", "pot"]);
+    let again = kit.mill.enqueue(add("oil").tenant("a&b")).await.unwrap();
+    assert_eq!(kit.output::<u32>(again.id()).await, 2, "it is another object");
+    let key = ObjectKey::new("user/7").tenant("a&b");
+    let items: Option<Vec<String>> = kit.mill.object("cart", key).await.unwrap();
+    assert_eq!(items.unwrap(), ["lamp", "oil"]);
     worker.stop().await;
     kit.close().await;
 }

@@ -8,7 +8,7 @@ use axum::{Extension, Json};
 use http::StatusCode;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
-use tidemill::{CancelAnswer, ForkAs, RunActView, RunFilter, RunView, Signal};
+use tidemill::{CancelAnswer, ForkAs, ObjectKey, RunActView, RunFilter, RunView, Signal};
 use tidemill_core::access::Act;
 use tidemill_core::span::Span;
 use tidemill_core::{JobId, State as JobState};
@@ -341,6 +341,8 @@ async fn update(
 struct OfKey {
     /// The key of the object.
     key: String,
+    /// The tenant of its jobs. By default that of the credential, or none.
+    tenant: Option<String>,
 }
 
 /// What an object is.
@@ -350,7 +352,7 @@ struct Object {
     state: Box<RawValue>,
 }
 
-/// What an object is: what jobs of one name (their queue) and key keep between them.
+/// What an object is: what jobs of one name (their queue), tenant and key keep between them.
 #[utoipa::path(get, path = "/v1/objects/{name}", operation_id = "show_object", tag = "workflows",
     params(("name" = String, Path), OfKey), responses(
         (status = 200, body = Object),
@@ -360,11 +362,12 @@ async fn object(
     State(app): State<Arc<App>>,
     caller: Caller,
     Named(name): Named<String>,
-    Params(OfKey { key }): Params<OfKey>,
+    Params(OfKey { key, mut tenant }): Params<OfKey>,
 ) -> Answer<Json<Object>> {
-    caller.check_all_tenants()?;
     caller.check_queue(&name)?;
-    let state = app.mill.object(&name, &key).await?.ok_or_else(|| {
+    caller.check_tenant(&mut tenant)?;
+    let meant = ObjectKey::new(&key).tenant(tenant.as_deref());
+    let state = app.mill.object(&name, meant).await?.ok_or_else(|| {
         let detail = format!("there is no object {name}/{key}");
         Refusal::new(StatusCode::NOT_FOUND, "object_unknown", detail)
     })?;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use reqwest::Method;
 use serde_json::{Value, json};
-use tidemill::{Context, Limits, Payload, Running, Settings};
+use tidemill::{Context, Grant, Limits, Payload, Role, Running, Settings};
 use tidemill_testkit::eventually::eventually;
 
 use super::kit::Kit;
@@ -16,6 +17,7 @@ over_both_stores!(
     a_run_is_paused_forked_and_called_off_and_that_is_kept,
     a_signal_that_cannot_be_read_is_passed_over,
     what_is_no_run_is_told,
+    an_object_is_of_a_tenant,
 );
 
 fn written(value: &Value) -> Payload {
@@ -173,5 +175,36 @@ async fn what_is_no_run_is_told(kit: Kit) {
     kit.get(&path).await.refused(404, "job_unknown", &unknown.to_string());
     kit.get("/v1/objects/cart?key=1").await.refused(404, "object_unknown", "cart/1");
     kit.get("/v1/objects/cart").await.refused(400, "request_invalid", "key");
+    kit.close().await;
+}
+
+async fn an_object_is_of_a_tenant(kit: Kit) {
+    let kit = kit.closed().await;
+    let keep = |item: Payload, cx: Context| async move {
+        cx.object::<Value>()?.set(&item.read()?)?;
+        Ok(Payload::null())
+    };
+    let worker = kit.mill.worker().queues(["cart"]);
+    let worker = worker.handle_raw("keep", Settings::default(), keep).start().await.unwrap();
+    let of = |tenant: &str| Grant { tenant: Some(tenant.into()), ..Grant::new(Role::Operator) };
+    let (one, two) =
+        (kit.credential("one", of("one")).await, kit.credential("two", of("two")).await);
+    let all = kit.credential("all", Grant::new(Role::Operator)).await;
+    let get = async |who: &str, path: &str| kit.ask(who, Method::GET, path, json!({})).await;
+    for (who, item) in [(&one, "tea"), (&all, "cup")] {
+        let wish = json!({ "kind": "keep", "payload": item, "queue": "cart", "key": "7", "ordered": "skip" });
+        let told = kit.ask(who, Method::POST, "/v1/jobs", wish).await.is(201);
+        let wait = format!("/v1/jobs/{}/wait?timeout=30s", told.body["id"].as_str().unwrap());
+        assert_eq!(get(who, &wait).await.is(200).body["state"], "done");
+    }
+    let state = async |who: &str, path: &str| get(who, path).await.is(200).body["state"].clone();
+    assert_eq!(state(&one, "/v1/objects/cart?key=7").await, "tea", "that of its tenant");
+    assert_eq!(state(&one, "/v1/objects/cart?key=7&tenant=one").await, "tea");
+    assert_eq!(state(&all, "/v1/objects/cart?key=7&tenant=one").await, "tea");
+    assert_eq!(state(&all, "/v1/objects/cart?key=7").await, "cup", "that of none");
+    get(&two, "/v1/objects/cart?key=7").await.refused(404, "object_unknown", "cart/7");
+    get(&all, "/v1/objects/cart?key=7&tenant=two").await.refused(404, "object_unknown", "cart/7");
+    get(&two, "/v1/objects/cart?key=7&tenant=one").await.refused(403, "tenant_refused", "one");
+    worker.stop().await;
     kit.close().await;
 }

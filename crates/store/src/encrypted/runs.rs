@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use async_trait::async_trait;
 use tidemill_core::stream::Chunk;
-use tidemill_core::workflow::{Amend, Mail};
+use tidemill_core::workflow::{Amend, Mail, ObjectKey};
 use tidemill_core::{JobId, NewJob, Payload, WorkerId};
 
 use super::{Encrypted, passed_on};
@@ -93,9 +93,10 @@ passed_on! {
             Ok(reply)
         }
 
-        async fn object(&self, queue: &str, key: &str) -> Result<Option<Payload>> {
+        async fn object(&self, queue: &str, key: ObjectKey<'_>) -> Result<Option<Payload>> {
             nul::check("queue", [queue])?;
-            nul::check("key", [key])?;
+            nul::check("tenant", key.tenant)?;
+            nul::check("key", [key.key])?;
             self.show_payload(self.inner.object(queue, key).await?)
         }
 

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use tidemill_core::dead::DeadFilter;
+use tidemill_core::workflow::ObjectKey;
 use tidemill_core::{FlowId, JobId, NewJob, Payload, PlanId};
 use tidemill_store::audit::AuditFilter;
 use tidemill_store::flow::{FlowAct, FlowFilter};
@@ -157,7 +158,8 @@ async fn the_character_nul_is_refused_in_what_is_asked_for(kit: &Kit) {
         store.change_flow(flow, FlowAct::Cancel { reason: BAD.into() }),
         store.runs(&runs),
         store.change_run(id, order),
-        store.object("q", BAD),
+        store.object("q", ObjectKey::new(BAD)),
+        store.object("q", ObjectKey::new("k").tenant(BAD)),
         store.reply(id, BAD),
         store.audit(&audit),
         store.apply_plan(PlanId::new(), BAD, 1),

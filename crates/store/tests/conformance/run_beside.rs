@@ -1,7 +1,7 @@
 //! What runs write beside their journals: places that are sealed, answers to mail, renewals, objects.
 
 use tidemill_core::job::outcome::Waiting;
-use tidemill_core::workflow::{Content, Origin, Waits};
+use tidemill_core::workflow::{Content, ObjectKey, Origin, Waits};
 use tidemill_core::{JobId, NewJob, OnDead, Options, Payload, Settlement};
 use tidemill_store::Claim;
 use tidemill_store::run::{Append, Keep, Renewal, Reply, Room, RunWrites, Seal, Signal};
@@ -133,25 +133,41 @@ async fn a_renewal_empties_the_journal_and_keeps_the_mail_that_nobody_took(kit: 
 
 async fn an_object_is_kept_with_the_end_of_its_job(kit: &Kit) {
     let worker = kit.worker().await;
-    let settle = async |key: &str, object: Option<Keep>| {
+    let settle = async |key: &str, tenant: Option<&str>, object: Option<Keep>| {
+        let tenant = tenant.map(str::to_owned);
         let options = Options { ordered: Some(OnDead::Skip), ..Options::default() };
         let key = Some(key.to_owned());
-        kit.put(NewJob { key, options, ..job("k") }).await;
+        kit.put(NewJob { key, tenant, options, ..job("k") }).await;
         let claim = kit.take(worker, 1).await;
         let mut item = item(&claim, 0, done());
         item.run = object
             .map(|object| Box::new(RunWrites { object: Some(object), ..RunWrites::default() }));
         kit.store.settle(worker, vec![item]).await.unwrap();
     };
-    let read = async |key| {
-        let object: Option<Payload> = kit.store.object("default", key).await.unwrap();
+    let read_of = async |key: &str, tenant: Option<&str>| {
+        let meant = ObjectKey { key, tenant };
+        let object: Option<Payload> = kit.store.object("default", meant).await.unwrap();
         object.map(|object| object.as_str().to_owned())
     };
-    settle("a", Some(Keep::This(json("[1]")))).await;
-    settle("b", Some(Keep::This(json("[2]")))).await;
-    settle("a", None).await;
+    let read = async |key: &str| read_of(key, None).await;
+    let this = |text| Some(Keep::This(json(text)));
+    settle("a", None, this("[1]")).await;
+    settle("b", None, this("[2]")).await;
+    settle("a", None, None).await;
     assert_eq!((read("a").await.as_deref(), read("c").await), (Some("[1]"), None));
-    settle("a", Some(Keep::This(json("[3]")))).await;
-    settle("b", Some(Keep::Nothing)).await;
+    settle("a", None, this("[3]")).await;
+    settle("b", None, Some(Keep::Nothing)).await;
     assert_eq!((read("a").await.as_deref(), read("b").await), (Some("[3]"), None));
+    // The same key of a tenant is another object.
+    assert_eq!(read_of("a", Some("acme")).await, None);
+    settle("a", Some("acme"), this("[4]")).await;
+    settle("a", Some("other"), this("[5]")).await;
+    let all = async || {
+        [read("a").await, read_of("a", Some("acme")).await, read_of("a", Some("other")).await]
+    };
+    let texts = |texts: [Option<&str>; 3]| texts.map(|text| text.map(str::to_owned));
+    assert_eq!(all().await, texts([Some("[3]"), Some("[4]"), Some("[5]")]));
+    settle("a", Some("acme"), Some(Keep::Nothing)).await;
+    settle("a", None, this("[6]")).await;
+    assert_eq!(all().await, texts([Some("[6]"), None, Some("[5]")]));
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidemill_core::workflow::Ending;
+use tidemill_core::workflow::{Ending, ObjectKey};
 use tidemill_core::{Error as Invalid, JobId, Limits, NewJob, Payload, name};
 use tidemill_store::run::{Reply, Room, RunFilter, RunView, Signal as Sent, SignalAnswer};
 use tidemill_store::{Hint, Receipt};
@@ -160,11 +160,17 @@ impl Tidemill {
         }
     }
 
-    /// What the object of this name and key is; `None`: nothing. See [`Enqueue::object`].
-    pub async fn object<S: DeserializeOwned>(&self, name: &str, key: &str) -> Result<Option<S>> {
+    /// What the object of this name and key is; `None`: nothing. See [`Enqueue::object`]. Of jobs of a tenant,
+    /// `ObjectKey::new("user-7").tenant("acme")` is its key.
+    pub async fn object<'a, S: DeserializeOwned>(
+        &self,
+        name: &str,
+        key: impl Into<ObjectKey<'a>>,
+    ) -> Result<Option<S>> {
+        let key = key.into();
         let Some(state) = self.0.store.object(name, key).await? else { return Ok(None) };
         let unreadable = |e: serde_json::Error| Error::ObjectUnreadable {
-            name: format!("{name}/{key}"),
+            name: format!("{name}/{}", key.key),
             reason: e.to_string(),
         };
         state.read().map(Some).map_err(unreadable)

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tidemill_core::flow::plan;
 use tidemill_core::wire::work::ReportBody;
-use tidemill_core::workflow::Mail;
+use tidemill_core::workflow::{Mail, ObjectKey};
 use tidemill_core::{
     Clock, Error as Invalid, Job, JobId, Limits, NewJob, Payload, Token, WorkerId,
 };
@@ -368,7 +368,7 @@ impl Boss {
     pub(crate) async fn object(
         &self,
         name: &str,
-        key: &str,
+        key: ObjectKey<'_>,
     ) -> tidemill_store::Result<Option<Payload>> {
         match self {
             Self::Here(mill) => mill.0.store.object(name, key).await,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tidemill_core::wire::run::{AppendBody, SaidAnswer, SaidItem};
 use tidemill_core::wire::work::{Ask, Beaten, Card, Pulse, ReportBody, SettledBody, Work};
-use tidemill_core::workflow::Mail;
+use tidemill_core::workflow::{Mail, ObjectKey};
 use tidemill_core::{JobId, NewJob, Payload, WorkerId};
 use tidemill_store::flow::{Input, Output};
 use tidemill_store::run::{EntryRow, RunFilter, RunView};
@@ -64,7 +64,7 @@ pub trait Broker: Send + Sync + 'static {
     async fn outputs(&self, job: JobId, step: &str, after: Option<JobId>) -> Result<Vec<Output>>;
 
     /// What an object is, if anything is kept under this name and key.
-    async fn object(&self, name: &str, key: &str) -> Result<Option<Payload>>;
+    async fn object(&self, name: &str, key: ObjectKey<'_>) -> Result<Option<Payload>>;
 
     /// A page of runs, newest first, for a replay: like [`register`](Self::register) it is asked for whoever starts the
     /// worker, so a refusal keeps its own code.

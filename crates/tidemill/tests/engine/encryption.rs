@@ -9,9 +9,9 @@ use tidemill::store::rusqlite;
 use tidemill::store::value::{Place, Spot};
 use tidemill::testing::{drain, tend};
 use tidemill::{
-    Clock, Context, DeadFilter, Enqueue, Event, Fail, Flow, Job, JobId, KeyCount, Keyring, Payload,
-    Progress, Reach, Rotated, RunFilter, Schedule, Settings, Signal, State, Tidemill, Undo, Unique,
-    Worker,
+    Clock, Context, DeadFilter, Enqueue, Event, Fail, Flow, Job, JobId, KeyCount, Keyring,
+    ObjectKey, Payload, Progress, Reach, Rotated, RunFilter, Schedule, Settings, Signal, State,
+    Tidemill, Undo, Unique, Worker,
 };
 use tidemill_testkit::eventually::eventually;
 
@@ -166,6 +166,7 @@ async fn everything(mill: &Tidemill, kit: &Kit) {
     let changes = serde_json::from_value(serde_json::json!({ "payload": [word("edited").0] }));
     mill.edit(waits, changes.unwrap(), None).await.unwrap();
     let kept = send(raw("keep", "object").object("book", "a")).await;
+    send(raw("keep", "of a tenant").object("book", "a").tenant("acme")).await;
     let spoke = send(Enqueue::raw("speak", format!("\"{MARKER}\""))).await;
     let run = send(Story(format!("{MARKER} run")).into()).await;
     let anew = send(Story("anew".to_owned()).into()).await;
@@ -204,6 +205,9 @@ async fn everything(mill: &Tidemill, kit: &Kit) {
     assert!(output(mill, anew).await.contains(&format!("{MARKER} again")));
     assert_eq!(mill.run_state::<Word>(run).await.unwrap().unwrap().0, word("state").0);
     assert_eq!(mill.object::<Word>("book", "a").await.unwrap().unwrap().0, word("object").0);
+    let of_tenant = ObjectKey::new("a").tenant("acme");
+    let object = mill.object::<Word>("book", of_tenant).await.unwrap().unwrap();
+    assert_eq!(object.0, word("of a tenant").0);
     assert!(output(mill, kept).await.contains(MARKER));
 
     let mut stream = mill.stream(spoke, 0).await.unwrap();

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tidemill::testing::{crash_at_every_write, drain, skip_time};
 use tidemill::{
-    Context, Enqueue, Fail, First, Job, JobId, Payload, Settings, Signal, State, Tidemill, Worker,
+    Context, Enqueue, Fail, First, Job, JobId, ObjectKey, Payload, Settings, Signal, State,
+    Tidemill, Worker,
 };
 
 use super::kit::{Echo, Kit, SOON};
@@ -20,6 +21,7 @@ over_both_stores!(
     undos_before_a_pivot_forbid_to_continue_anew,
     jobs_of_an_object_run_one_at_a_time_in_order_and_keep_its_state,
     a_job_that_fails_leaves_its_object_as_it_was,
+    the_same_key_of_two_tenants_is_two_objects,
     durable_calls_of_another_task_park_the_run,
     large_results_stand_beside_the_journal_and_keep_their_place,
 );
@@ -268,6 +270,32 @@ async fn a_job_that_fails_leaves_its_object_as_it_was(kit: Kit) {
     drain(writer(&mill)).await.unwrap();
     let words: Option<Vec<String>> = mill.object("book", "a").await.unwrap();
     assert_eq!(words.unwrap(), ["one", "two"]);
+}
+
+async fn the_same_key_of_two_tenants_is_two_objects(kit: Kit) {
+    let mill = kit.open_still().await;
+    let send = async |tenant: Option<&str>, word: &str| {
+        let job = Enqueue::from(Echo::new(word)).object("book", "a");
+        let job = tenant.into_iter().fold(job, Enqueue::tenant);
+        mill.enqueue(job).await.unwrap()
+    };
+    // That of one sleeps, and holds up those behind it; the others do not wait.
+    for (tenant, word) in [(Some("acme"), "nap"), (Some("other"), "one"), (None, "mine")] {
+        send(tenant, word).await;
+        send(tenant, "two").await;
+    }
+    drain(writer(&mill)).await.unwrap();
+    let read = async |tenant: Option<&str>| {
+        let key = ObjectKey::new("a").tenant(tenant);
+        mill.object::<Vec<String>>("book", key).await.unwrap().map(|words| words.join(" "))
+    };
+    let words = async || [read(Some("acme")).await, read(Some("other")).await, read(None).await];
+    assert_eq!(words().await, [None, Some("one two".to_owned()), Some("mine two".to_owned())]);
+    skip_time(&mill, &kit.clock, || writer(&mill)).await.unwrap();
+    assert_eq!(read(Some("acme")).await.unwrap(), "nap two");
+    send(Some("other"), "clear").await;
+    drain(writer(&mill)).await.unwrap();
+    assert_eq!(words().await, [Some("nap two".to_owned()), None, Some("mine two".to_owned())]);
 }
 
 async fn durable_calls_of_another_task_park_the_run(kit: Kit) {

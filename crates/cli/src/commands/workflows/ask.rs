@@ -1,5 +1,7 @@
 //! `tidemill workflows update` and `object`: what a run answers, and what an object is.
 
+use tidemill::ObjectKey;
+
 use super::act::{Signal, json_of};
 use crate::app::App;
 use crate::commands::jobs::wait::Patience;
@@ -23,6 +25,9 @@ pub struct Object {
     name: String,
     /// Its key
     key: String,
+    /// The tenant of its jobs [default: none, or that of the token]
+    #[arg(long)]
+    tenant: Option<String>,
 }
 
 /// Sends it and prints the answer.
@@ -41,12 +46,14 @@ pub async fn update(app: &App, args: Update) -> Outcome {
 }
 
 /// Prints what an object is.
-pub async fn object(app: &App, Object { name, key }: Object) -> Outcome {
+pub async fn object(app: &App, Object { name, key, tenant }: Object) -> Outcome {
     let mill = app.open_existing().await?;
-    let state = mill.object(&name, &key).await?;
+    let meant = ObjectKey::new(&key).tenant(tenant.as_deref());
+    let state = mill.object(&name, meant).await?;
     mill.close().await;
     let Some(state) = state else {
-        let message = format!("nothing is kept of the object {key:?} of {name:?}");
+        let whose = tenant.map(|tenant| format!(" of the tenant {tenant:?}")).unwrap_or_default();
+        let message = format!("nothing is kept of the object {key:?} of {name:?}{whose}");
         return Err(Failure::new(Exit::NotFound, "object_unknown", message));
     };
     output::line(output::shown(state.get()));

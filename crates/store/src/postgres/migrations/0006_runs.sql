@@ -62,13 +62,14 @@ create table tidemill.run_act (
 );
 create index run_act_job on tidemill.run_act (job);
 
--- What is kept under a queue and a key from one job of that line to the next.
+-- What is kept under a queue, a tenant and a key from one job of that line to the next.
 create table tidemill.object (
     queue text collate "C" not null,
+    tenant text collate "C" not null, -- '' if its jobs have none
     key text collate "C" not null,
     changed_at timestamptz not null,
     state json not null,
-    primary key (queue, key)
+    primary key (queue, tenant, key)
 );
 
 create table tidemill.debt (

@@ -1,7 +1,7 @@
 //! What runs write beside their journals, in the same transaction: children, answers to mail, what they continue with,
 //! and objects.
 
-use tidemill_core::workflow::ChildEnd;
+use tidemill_core::workflow::{ChildEnd, ObjectKey};
 use tidemill_core::{Job, JobId, NewJob, Payload, Token, WorkerId};
 use uuid::Uuid;
 
@@ -19,8 +19,9 @@ use crate::wake::Hint;
 const ANSWER: Statement = sql!("answer_mail", UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY);
 const VALUE: Statement = sql!("set_value", UUID, INT4, TEXT);
 const RENEW: Statement = sql!("renew_run", UUID, TEXT, TEXT, INT8_ARRAY);
-const KEEP: Statement = sql!("upsert_objects", TIMESTAMPTZ, TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY);
-const FORGET: Statement = sql!("delete_objects", TEXT_ARRAY, TEXT_ARRAY);
+const KEEP: Statement =
+    sql!("upsert_objects", TIMESTAMPTZ, TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY);
+const FORGET: Statement = sql!("delete_objects", TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY);
 
 /// Why children are called off that nobody waits for.
 const UNWANTED: &str = "its parent does not wait for it any more";
@@ -129,27 +130,37 @@ pub(crate) async fn write_with(
     Beside::write(shared, conn, runs.iter().map(|(job, _, writes)| (job.id, *writes))).await
 }
 
+/// Objects and what they are, column by column.
+#[derive(Default)]
+struct Changed<'a> {
+    queues: Vec<&'a str>,
+    tenants: Vec<Option<&'a str>>,
+    keys: Vec<&'a str>,
+    states: Vec<&'a str>,
+}
+
 async fn keep_objects(
     shared: &Shared,
     conn: &Conn<'_>,
     runs: &[(&Job, Token, &RunWrites)],
 ) -> Result<(), Fault> {
-    let changed = || {
-        runs.iter().filter_map(|(job, _, writes)| {
-            let state = writes.object.as_ref()?.state().map(Payload::as_str);
-            Some((job.queue.as_str(), job.key.as_deref()?, state))
-        })
-    };
-    let kept = changed().filter_map(|(queue, key, state)| Some((queue, (key, state?))));
-    let (queues, kept): (Vec<&str>, Vec<(&str, &str)>) = kept.unzip();
-    if !queues.is_empty() {
-        let (keys, states): (Vec<&str>, Vec<&str>) = kept.into_iter().unzip();
-        conn.query(&KEEP, &[&shared.db.manual_now(), &queues, &keys, &states]).await?;
+    let (mut kept, mut gone) = (Changed::default(), Changed::default());
+    for (job, _, writes) in runs {
+        let (Some(keep), Some(key)) = (&writes.object, ObjectKey::of(job)) else { continue };
+        let state = keep.state().map(Payload::as_str);
+        let changed = if state.is_some() { &mut kept } else { &mut gone };
+        changed.queues.push(&job.queue);
+        changed.tenants.push(key.tenant);
+        changed.keys.push(key.key);
+        changed.states.extend(state);
     }
-    let gone = changed().filter(|(_, _, state)| state.is_none());
-    let (queues, keys): (Vec<&str>, Vec<&str>) = gone.map(|(queue, key, _)| (queue, key)).unzip();
-    if !queues.is_empty() {
-        conn.query(&FORGET, &[&queues, &keys]).await?;
+    if !kept.keys.is_empty() {
+        let Changed { queues, tenants, keys, states } = kept;
+        let now = shared.db.manual_now();
+        conn.query(&KEEP, &[&now, &queues, &tenants, &keys, &states]).await?;
+    }
+    if !gone.keys.is_empty() {
+        conn.query(&FORGET, &[&gone.queues, &gone.tenants, &gone.keys]).await?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Runs as people see them.
 
+use tidemill_core::workflow::ObjectKey;
 use tidemill_core::{JobId, Payload};
 use uuid::Uuid;
 
@@ -10,7 +11,7 @@ use crate::run::{EntryRow, RunFilter, RunView, unwritten};
 
 const JOURNAL: Statement = sql!("select_journal", UUID);
 const VALUE: Statement = sql!("select_value", UUID, INT4);
-const OBJECT: Statement = sql!("select_object", TEXT, TEXT);
+const OBJECT: Statement = sql!("select_object", TEXT, TEXT, TEXT);
 const RUNS: Statement = sql!("select_runs", UUID_ARRAY);
 const LIST: Statement = sql!("list_runs", UUID, INT8, TEXT, BOOL);
 const PARKED: Statement = sql!("list_parked_runs", UUID, INT8, TEXT, BOOL);
@@ -55,8 +56,8 @@ pub(crate) async fn value(db: &Db, job: JobId, number: u32) -> Result<Option<Pay
 }
 
 /// What the object of this queue and key is.
-pub(crate) async fn object(db: &Db, queue: &str, key: &str) -> Result<Option<Payload>> {
-    let rows = db.read(&OBJECT, &[&queue, &key]).await?;
+pub(crate) async fn object(db: &Db, queue: &str, key: ObjectKey<'_>) -> Result<Option<Payload>> {
+    let rows = db.read(&OBJECT, &[&queue, &key.tenant, &key.key]).await?;
     Ok(rows.first().map(|row| Payload::trusted(row.get(0))))
 }
 

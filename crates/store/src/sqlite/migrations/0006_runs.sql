@@ -61,13 +61,14 @@ create table tidemill_run_act (
 );
 create index tidemill_run_act_job on tidemill_run_act (job);
 
--- What is kept under a queue and a key from one job of that line to the next.
+-- What is kept under a queue, a tenant and a key from one job of that line to the next.
 create table tidemill_object (
     queue text not null,
+    tenant text not null, -- '' if its jobs have none
     key text not null,
     changed_at integer not null,
     state text not null,
-    primary key (queue, key)
+    primary key (queue, tenant, key)
 ) without rowid;
 
 create table tidemill_debt (

@@ -1,6 +1,7 @@
 //! Writes to journals, each only while its lease names the run.
 
 use rusqlite::{Connection, OptionalExtension, params};
+use tidemill_core::workflow::ObjectKey;
 use tidemill_core::{Job, JobId, NewJob, Payload, WorkerId};
 
 use super::mail::child_ended;
@@ -136,13 +137,13 @@ fn renew(conn: &Connection, id: &[u8; 16], renewal: &Renewal) -> Result<()> {
 
 /// Writes what the object of a job, whose lease holds, is from now on.
 pub(in crate::sqlite) fn keep_object(turn: &Turn<'_>, job: &Job, writes: &RunWrites) -> Result<()> {
-    let (Some(keep), Some(key)) = (&writes.object, &job.key) else { return Ok(()) };
+    let (Some(keep), Some(key)) = (&writes.object, ObjectKey::of(job)) else { return Ok(()) };
     if let Some(state) = keep.state() {
         let mut keep = turn.conn.prepare_cached(include_str!("../sql/upsert_object.sql"))?;
-        keep.execute(params![job.queue, key, turn.now, state.as_str()])?;
+        keep.execute(params![job.queue, key.tenant, key.key, turn.now, state.as_str()])?;
     } else {
         let mut forget = turn.conn.prepare_cached(include_str!("../sql/delete_object.sql"))?;
-        forget.execute(params![job.queue, key])?;
+        forget.execute(params![job.queue, key.tenant, key.key])?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Runs as people see them.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use tidemill_core::workflow::ObjectKey;
 use tidemill_core::{JobId, Payload};
 use uuid::Uuid;
 
@@ -86,10 +87,11 @@ pub(in crate::sqlite) fn value(
 pub(in crate::sqlite) fn object(
     conn: &Connection,
     queue: &str,
-    key: &str,
+    key: ObjectKey<'_>,
 ) -> Result<Option<Payload>> {
     let mut select = conn.prepare_cached(include_str!("../sql/select_object.sql"))?;
-    let found = select.query_one([queue, key], |row| row.get(0)).optional()?;
+    let found =
+        select.query_one(params![queue, key.tenant, key.key], |row| row.get(0)).optional()?;
     Ok(found.map(Payload::trusted))
 }
 

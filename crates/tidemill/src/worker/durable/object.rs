@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tidemill_core::workflow::ObjectKey;
 use tidemill_store::run::Keep;
 
 use super::step::write;
@@ -17,13 +18,13 @@ use crate::worker::fail::Fail;
 #[derive(Debug)]
 pub struct Object<'a, S> {
     cx: &'a Context,
-    key: &'a str,
+    key: ObjectKey<'a>,
     of: PhantomData<S>,
 }
 
 impl Context {
     /// The object to which this job was enqueued by [`Enqueue::object`](crate::Enqueue::object). Its jobs run one at a
-    /// time, in the order in which they came.
+    /// time, in the order in which they came. The same key of two tenants is two objects.
     ///
     /// ```
     /// # use serde::{Deserialize, Serialize};
@@ -49,7 +50,7 @@ impl Context {
     /// ```
     pub fn object<S>(&self) -> Result<Object<'_, S>, Fail> {
         let job = self.job();
-        let key = job.key.as_deref().filter(|_| job.options.ordered.is_some());
+        let key = ObjectKey::of(job).filter(|_| job.options.ordered.is_some());
         let Some(key) = key else {
             return Err(Fail::permanent("this job was not enqueued to an object"));
         };
@@ -77,7 +78,7 @@ impl Drop for Looking<'_> {
 impl<S: Serialize + DeserializeOwned> Object<'_, S> {
     /// Its key.
     pub fn key(&self) -> &str {
-        self.key
+        self.key.key
     }
 
     /// What it is; `None`: nothing was kept under this key, or not any more.
@@ -90,7 +91,7 @@ impl<S: Serialize + DeserializeOwned> Object<'_, S> {
             self.cx.boss().object(&self.cx.job().queue, self.key).await?
         };
         let unreadable =
-            |e| Fail::permanent(format!("the object {:?} cannot be read: {e}", self.key));
+            |e| Fail::permanent(format!("the object {:?} cannot be read: {e}", self.key()));
         state.map(|state| state.read().map_err(unreadable)).transpose()
     }
 
@@ -98,7 +99,7 @@ impl<S: Serialize + DeserializeOwned> Object<'_, S> {
     pub fn set(&self, state: &S) -> Result<(), Fail> {
         let state = write(state);
         let state = state.map_err(|e| {
-            Fail::permanent(format!("the object {:?} cannot be kept: {e}", self.key))
+            Fail::permanent(format!("the object {:?} cannot be kept: {e}", self.key()))
         })?;
         self.put(Keep::This(state));
         Ok(())
