@@ -170,15 +170,13 @@ pub(crate) async fn admit(
         // Who shows a token is who it says, also where none is asked for: what it does there it does elsewhere.
         (_, Access::Open) if !has_secret(request.headers()) => (Caller(None), None),
         (None, _) => return closed(&app, request, next).await,
-        (Some(Need::Act(act)), _) => {
-            match verified(&app, request.headers()).await {
-                Ok(caller) => {
-                    let refusal = (!caller.grant.may(act)).then(|| role_refused(&caller, act));
-                    (Caller(Some(caller)), refusal)
-                }
-                Err(refusal) => return challenged(refusal),
+        (Some(Need::Act(act)), _) => match verified(&app, request.headers()).await {
+            Ok(caller) => {
+                let refusal = (!caller.grant.may(act)).then(|| role_refused(&caller, act));
+                (Caller(Some(caller)), refusal)
             }
-        }
+            Err(refusal) => return challenged(refusal),
+        },
     };
     request.extensions_mut().insert(caller.clone());
     let begun = if audit::is_audited(request.method(), need) {

@@ -52,7 +52,9 @@ impl Plan {
             }
         }
         let at_once = self.options.at_once.map_or(u64::MAX, u64::from);
-        first.values_mut().for_each(|jobs| *jobs = at_once.min(*jobs));
+        for jobs in first.values_mut() {
+            *jobs = at_once.min(*jobs);
+        }
         first
     }
 }

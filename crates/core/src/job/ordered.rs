@@ -55,19 +55,19 @@ pub struct Line<'a> {
 impl<'a> Line<'a> {
     fn of(
         queue: &'a str,
-        tenant: &'a Option<String>,
-        key: &'a Option<String>,
+        tenant: Option<&'a str>,
+        key: Option<&'a str>,
         options: &Options,
     ) -> Option<Self> {
         options.ordered?;
-        Some(Self { queue, tenant: tenant.as_deref(), key: key.as_deref()? })
+        Some(Self { queue, tenant, key: key? })
     }
 }
 
 impl NewJob {
     /// The line it takes its turn in, if it asks for one.
     pub fn line(&self) -> Option<Line<'_>> {
-        Line::of(&self.queue, &self.tenant, &self.key, &self.options)
+        Line::of(&self.queue, self.tenant.as_deref(), self.key.as_deref(), &self.options)
     }
 
     pub(super) fn check_order(&self) -> Result<()> {
@@ -81,7 +81,7 @@ impl NewJob {
 impl Job {
     /// The line it takes its turn in, if it asked for one.
     pub fn line(&self) -> Option<Line<'_>> {
-        Line::of(&self.queue, &self.tenant, &self.key, &self.options)
+        Line::of(&self.queue, self.tenant.as_deref(), self.key.as_deref(), &self.options)
     }
 }
 

@@ -8,8 +8,8 @@ mod places;
 
 use std::sync::Arc;
 
-use axum::{Extension, Json};
 use axum::extract::State;
+use axum::{Extension, Json};
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::{Extension, Json};
 use axum::extract::State;
+use axum::{Extension, Json};
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -46,7 +46,8 @@ async fn acts_are_recorded_with_who_what_and_what_became_of_them(kit: Kit) {
     let plan = plan["id"].as_str().unwrap();
     let apply = format!("/v1/dead/plans/{plan}/apply");
     ask(&operator, Method::POST, &apply, json!({})).await.is(200);
-    let flow = json!({ "name": "order", "steps": [{ "name": "ship", "kind": "echo", "queue": "slow" }] });
+    let flow =
+        json!({ "name": "order", "steps": [{ "name": "ship", "kind": "echo", "queue": "slow" }] });
     let flow = ask(&operator, Method::POST, "/v1/flows", flow).await.is(201).body;
     let flow = flow["id"].as_str().unwrap();
     let why = json!({ "reason": "out of stock" });

@@ -90,7 +90,8 @@ async fn an_attempt_started_no_sooner_than_it_was_claimed_and_no_later_than_it_e
         hand.post("settle", json!({ "reports": [report] })).await.is(200);
         let job = kit.get(&format!("/v1/jobs/{id}")).await.is(200).body;
         let attempts = kit.get(&format!("/v1/jobs/{id}/attempts")).await.is(200).body;
-        let moment = |value: &Value| value.as_str().unwrap().parse::<tidemill::Timestamp>().unwrap();
+        let moment =
+            |value: &Value| value.as_str().unwrap().parse::<tidemill::Timestamp>().unwrap();
         let attempt = &attempts[0];
         let (created, started) = (moment(&job["created_at"]), moment(&attempt["started_at"]));
         assert!(created <= started && started <= moment(&attempt["ended_at"]), "{attempt}");

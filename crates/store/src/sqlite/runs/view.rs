@@ -98,9 +98,10 @@ pub(in crate::sqlite) fn object(
 /// A page of runs, newest first.
 pub(in crate::sqlite) fn list(conn: &Connection, filter: &RunFilter) -> Result<Vec<RunView>> {
     let before = filter.before.map_or(Uuid::max(), |id| id.0);
-    let list = match filter.parked {
-        true => include_str!("../sql/list_parked_runs.sql"),
-        false => include_str!("../sql/list_runs.sql"),
+    let list = if filter.parked {
+        include_str!("../sql/list_parked_runs.sql")
+    } else {
+        include_str!("../sql/list_runs.sql")
     };
     let mut select = conn.prepare_cached(list)?;
     let rows = select.query_map(
