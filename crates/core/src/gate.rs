@@ -4,17 +4,18 @@
 //! one for all of them, or one for each tenant or key. A limit is written down in jobs and time, so
 //! that it can be checked before it is set, and explained when it holds somebody.
 
+mod view;
+
+pub use view::GateView;
+
 use std::fmt;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::id::WorkerId;
 use crate::limit::NAME_BYTES_MAX;
 use crate::name;
-use crate::why::Gate;
 
 /// The most jobs that a limit may let run at once, or start at once.
 pub const JOBS_MAX: u32 = 1_000_000;
@@ -362,67 +363,6 @@ impl QueueLimit {
     }
 }
 
-/// What a gate remembers, and who is inside.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct GateView {
-    /// Its name.
-    pub name: String,
-    /// Jobs inside, by worker.
-    pub inside: Vec<(WorkerId, u64)>,
-    /// When its rate has caught up.
-    pub tat: Option<Timestamp>,
-    /// Nobody passes before.
-    pub shut_until: Option<Timestamp>,
-    /// Whether it was shut because too much failed.
-    pub is_broken: bool,
-    /// How many gates are so: of a limit by tenant or key that is asked for as a whole, any number.
-    pub broken: u64,
-    /// Whether the probe that decides about that is out.
-    pub is_probed: bool,
-    /// Retries that are paid for.
-    pub credit: Option<f64>,
-    /// Jobs that are held at it, counted up to 100,000.
-    pub held: u64,
-}
-
-impl GateView {
-    /// What it says to a job that its limit means, unless it lets it pass.
-    pub fn holds(&self, limit: &QueueLimit, now: Timestamp) -> Option<Gate> {
-        let inside: u64 = self.inside.iter().map(|(_, jobs)| jobs).sum();
-        let next_cell = limit
-            .rate
-            .zip(self.tat)
-            .and_then(|(rate, tat)| tat.checked_sub(rate.after(u64::from(rate.burst) - 1)).ok());
-        let opens_at = self.shut_until.into_iter().chain(next_cell).max().filter(|at| *at > now);
-        let is_full = limit.concurrency.is_some_and(|most| inside >= u64::from(most));
-        let is_unpaid = matches!(limit.counts, Counts::Retry { .. })
-            && self.credit.is_some_and(|credit| credit < 1.0);
-        let is_probed = self.is_probed && limit.breaker.is_some();
-        let is_shut = is_full || is_unpaid || is_probed || opens_at.is_some();
-        is_shut.then(|| Gate::Limit {
-            limit: describe(&self.name),
-            inside,
-            most: limit.concurrency,
-            workers: self.inside.iter().map(|(worker, _)| *worker).collect(),
-            is_broken: self.is_broken,
-            opens_at,
-        })
-    }
-}
-
-impl GateView {
-    /// When a job starts that so many go before at this gate, if only the clock is in their way.
-    pub fn starts_at(&self, limit: &QueueLimit, ahead: u64) -> Option<Timestamp> {
-        let shut = self.shut_until;
-        let Some((rate, tat)) = limit.rate.zip(self.tat) else {
-            return shut.filter(|_| ahead == 0);
-        };
-        let first = tat.max(shut.unwrap_or(tat)).checked_sub(rate.after(u64::from(rate.burst) - 1));
-        let at = first.and_then(|first| first.checked_add(rate.after(ahead))).ok()?;
-        Some(at.max(shut.unwrap_or(at)))
-    }
-}
-
 /// The queue or pattern of a gate, and the name of its limit, which is empty for a queue's own.
 pub fn parts(gate: &str) -> (&str, &str) {
     let base = gate.split([PART, MEANING]).next().unwrap_or_default();
@@ -459,7 +399,7 @@ pub fn describe(gate: &str) -> String {
 mod tests {
     use super::*;
 
-    fn limit() -> QueueLimit {
+    pub(super) fn limit() -> QueueLimit {
         QueueLimit {
             queue: "q".into(),
             gate: "*/stripe".into(),
@@ -570,27 +510,6 @@ mod tests {
         }
         assert!(Limit { rate: rate(100, 1000, 5), ..Limit::default() }.check("stripe").is_ok());
         assert!(breaker(Breaker::default()).check("").is_err(), "a limit has a name");
-    }
-
-    #[test]
-    fn a_start_is_expected_by_what_goes_before() {
-        let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
-        let rated =
-            |burst| QueueLimit { rate: Some(Rate { jobs: 10, per_ms: 1000, burst }), ..limit() };
-        let gate = |tat, shut_until| GateView { tat, shut_until, ..GateView::default() };
-        for (burst, tat, shut, ahead, expected) in [
-            (1, Some(at(5000)), None, 0, Some(at(5000))),
-            (1, Some(at(5000)), None, 7, Some(at(5700))),
-            (3, Some(at(5000)), None, 0, Some(at(4800))),
-            (3, Some(at(5000)), None, 2, Some(at(5000))),
-            (3, Some(at(5000)), Some(at(9000)), 2, Some(at(9000))),
-            (3, Some(at(5000)), Some(at(9000)), 3, Some(at(9100))),
-            (1, None, Some(at(9000)), 0, Some(at(9000))),
-            (1, None, Some(at(9000)), 1, None),
-        ] {
-            let found = gate(tat, shut).starts_at(&rated(burst), ahead);
-            assert_eq!(found, expected, "burst {burst}, {tat:?} {shut:?} {ahead}");
-        }
     }
 
     #[test]

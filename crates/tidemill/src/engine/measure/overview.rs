@@ -62,8 +62,8 @@ pub struct LimitView {
 }
 
 impl LimitView {
-    /// How many of its circuits are closed, open, half-open; if it has any. Of a limit by tenant or key those that spare
-    /// somebody are open, and nobody knows how many others there could be.
+    /// How many of its circuits are closed, open, half-open; if it has any. Of a limit by tenant or key, those that
+    /// spare somebody are open, and nobody knows how many others there could be.
     pub fn circuits(&self, now: Timestamp) -> Option<[u64; 3]> {
         self.limit.breaker?;
         if matches!(self.limit.counts, gate::Counts::Per(Per::Tenant | Per::Key)) {
