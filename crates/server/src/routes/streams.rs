@@ -107,7 +107,7 @@ struct StreamEvent {
 ///
 /// Each event has the number of its chunk as its id, so a client that was cut off comes again with `Last-Event-ID` and
 /// misses nothing, at any server of the same store, as long as the job is kept. What is ephemeral has no id. The last
-/// event is `end`; who comes again after it is told 204, there is nothing more.
+/// event is `end`; who comes again after it is told 204, unless a later attempt has said more.
 #[utoipa::path(get, path = "/v1/jobs/{id}/stream", operation_id = "stream_job", tag = "jobs",
     params(
         ("id" = JobId, Path), From,
@@ -161,9 +161,7 @@ async fn begin(
     if let Some((number, true)) = seen {
         let view = app.mill.job(id).await?.ok_or(tidemill::Error::JobUnknown { id })?;
         // It may have been tried again meanwhile, and have said more.
-        if view.state.is_final()
-            && !matches!(app.mill.stream(id, number).await?.next().await, Ok(Some(Event::Chunk(_))))
-        {
+        if view.state.is_final() && !app.mill.has_said_more(id, number).await? {
             return Ok((None, place));
         }
     }

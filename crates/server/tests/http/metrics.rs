@@ -244,6 +244,11 @@ async fn counts_are_those_of_what_was_done(kit: Kit) {
 async fn names_of_queues_are_bounded(kit: Kit) {
     let job = |n: usize| json!({ "kind": format!("k{n}"), "queue": format!("q{n}") });
     let jobs: Vec<Value> = (0..300).map(job).collect();
+    // What the others had is counted from the first look on.
+    eventually("the store to be looked at", SOON, async || {
+        Scraped::of(&kit).await.find("tidemill_look_age_seconds", &[])
+    })
+    .await;
     kit.post("/v1/jobs/batch", json!({ "jobs": jobs })).await.is(201);
     let page = eventually("the store to be looked at anew", SOON, async || {
         let page = Scraped::of(&kit).await;

@@ -184,16 +184,21 @@ impl Tidemill {
 }
 
 fn counted(sorts: &Sorts, answer: std::result::Result<Vec<Receipt>, Full>) -> Result<Vec<Receipt>> {
-    let receipts = answer.map_err(|full| {
-        sorts.each().for_each(|series| series.refused.add(1));
-        Error::Store(tidemill_store::Error::QueueFull(full))
-    })?;
+    let receipts = let_in(sorts, answer)?;
     Measures::enqueued(sorts, &receipts);
     Ok(receipts)
 }
 
+/// What was let in; what a full queue refused is counted.
+pub(crate) fn let_in<T>(sorts: &Sorts, answer: std::result::Result<T, Full>) -> Result<T> {
+    answer.map_err(|full| {
+        sorts.each().for_each(|series| series.refused.add(1));
+        Error::Store(tidemill_store::Error::QueueFull(full))
+    })
+}
+
 /// A full queue is part of normal life: it is told to the caller, and not to the log.
-async fn full_is_no_failure<T>(
+pub(crate) async fn full_is_no_failure<T>(
     writing: impl Future<Output = tidemill_store::Result<T>>,
 ) -> tidemill_store::Result<std::result::Result<T, Full>> {
     match writing.await {

@@ -20,7 +20,7 @@ use tidemill_store::flow::{
 use tidemill_store::rusqlite::Connection;
 
 use crate::engine::Tidemill;
-use crate::engine::enqueue::Target;
+use crate::engine::enqueue::{Target, full_is_no_failure, let_in};
 use crate::engine::telemetry::verb;
 use crate::error::{Error, Result};
 use crate::worker::job::Enqueue;
@@ -44,7 +44,8 @@ impl Tidemill {
         let is_new = if plan.options.building {
             verb("build_flow", jobs, self.0.store.start_flow(plan, Start::Later)).await?
         } else {
-            verb("start_flow", jobs, self.start_with_room(plan)).await?
+            let starting = full_is_no_failure(self.start_with_room(plan));
+            let_in(&sorts, verb("start_flow", jobs, starting).await?)?
         };
         if is_new {
             sorts.each().for_each(|series| series.enqueued.add(1));

@@ -9,9 +9,9 @@ pub mod glance;
 pub mod names;
 pub mod overview;
 mod page;
+mod passing;
 pub(crate) mod series;
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use tidemill_store::{ClaimedJob, Receipt, SettleItem, Settled};
 use crate::engine::telemetry::Counts;
 use crate::engine::webhook::Sent;
 use overview::Overviews;
+use passing::Passing;
 use series::{AllSeries, Series, Sorts};
 
 /// What this process has measured.
@@ -50,8 +51,7 @@ pub(crate) struct Measures {
     /// How late the runtime wakes a task that sleeps.
     pub(crate) wakes_late: Histogram,
     pub(crate) overviews: Arc<Overviews>,
-    /// Queues whose counters were shown by themselves.
-    counted: Mutex<BTreeSet<String>>,
+    passing: Mutex<Passing>,
 }
 
 impl Default for Measures {
@@ -69,7 +69,7 @@ impl Default for Measures {
             slots_late: Histogram::new(TIMES_US),
             wakes_late: Histogram::new(SHORT_TIMES_US),
             overviews: Arc::default(),
-            counted: Mutex::default(),
+            passing: Mutex::default(),
         }
     }
 }

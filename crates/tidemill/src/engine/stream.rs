@@ -59,6 +59,12 @@ impl Tidemill {
         })
     }
 
+    /// Whether the stream of a job has more than was seen. It waits for nothing.
+    pub async fn has_said_more(&self, id: JobId, seen: u64) -> Result<bool> {
+        let pages = self.0.store.streams_after(vec![(id, seen)]).await?;
+        Ok(pages.first().is_some_and(|page| !page.chunks.is_empty()))
+    }
+
     /// Adds to the streams of jobs that this worker holds, as [`Context::text`](crate::Context::text) and its like do
     /// for handlers of this process: each item under its token, all of them in one transaction. Answers stand in the
     /// order of the items; a lost lease is one of them. Refused with `chunk_too_large`, and nothing is written, when a

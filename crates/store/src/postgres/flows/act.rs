@@ -48,9 +48,14 @@ pub(crate) async fn begin(shared: &Shared, id: FlowId) -> Result<FlowAnswer> {
 }
 
 async fn renew(shared: &Shared, conn: &Conn<'_>, id: Uuid) -> Result<(), Fault> {
-    let boards = advance::lock(conn, &[id]).await?;
-    let building = boards.first().filter(|board| board.flow.state == FlowState::Building);
+    let mut boards = advance::lock(conn, &[id]).await?;
+    let building = boards.first_mut().filter(|board| board.flow.state == FlowState::Building);
     if let Some(board) = building {
+        advance::learn_all(conn, &mut [&mut *board]).await?;
+        // One that could never work is told so, and not to wait for room.
+        if FlowAnswer::of_begin(board).is_some() {
+            return Ok(());
+        }
         let at_once = board.flow.at_once.map_or(u64::MAX, u64::from);
         let rows = conn.query(&FIRST, &[&id]).await?;
         let jobs = |row: &Row| at_once.min(row.get::<_, i64>(1) as u64);

@@ -22,7 +22,8 @@ with over as materialized (
     returning id, finished_at
 ), let_go as (
     update tidemill.lease l
-    set gone = l.gone || array(select i from unnest(l.ids) i where i = any (array(select id from results)))
+    set gone = l.gone || array(
+        select i from unnest(l.ids) i where i = any (array(select id from results)) and i <> all (l.gone))
     where l.claimed_at <= (select max(finished_at) from results) and l.ids && array(select id from results)
 ), attempts as (
     delete from tidemill.attempt where id = any (array(select id from over))

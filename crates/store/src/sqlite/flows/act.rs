@@ -19,7 +19,12 @@ pub(in crate::sqlite) fn begin_if_room(
     id: FlowId,
 ) -> Result<Result<FlowAnswer, Full>> {
     let board = advance::board(turn, id)?;
-    if let Some(board) = board.filter(|board| board.flow.state == FlowState::Building) {
+    if let Some(mut board) = board.filter(|board| board.flow.state == FlowState::Building) {
+        advance::learn_all(turn, &mut board)?;
+        // One that could never work is told so, and not to wait for room.
+        if let Some(answer) = FlowAnswer::of_begin(&board) {
+            return Ok(Ok(answer));
+        }
         let at_once = board.flow.at_once.map_or(u64::MAX, u64::from);
         let mut select = turn.conn.prepare_cached(include_str!("../sql/count_first.sql"))?;
         let first = select.query_map([id.0.as_bytes()], |row| {

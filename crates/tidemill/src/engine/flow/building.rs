@@ -5,11 +5,13 @@
 
 use tidemill_core::FlowId;
 use tidemill_core::flow::Part;
+use tidemill_store::Error as StoreError;
 use tidemill_store::flow::{FlowAct, FlowAnswer};
 
 use super::acted;
 use super::new::Flow;
 use crate::engine::Tidemill;
+use crate::engine::enqueue::full_is_no_failure;
 use crate::engine::telemetry::verb;
 use crate::error::Result;
 use crate::worker::job::Enqueue;
@@ -138,7 +140,8 @@ impl Building {
     /// with the jobs that it has, and with `flow_not_now` if it was called off. What is first in it meets the bounds of
     /// its queues: without room it is refused (`QueueFull`) and stays as it is, or waits where the rule is to wait.
     pub async fn begin(self) -> Result<FlowId> {
-        let answer = verb("begin_flow", 1, self.mill.begin_with_room(self.id)).await?;
+        let beginning = full_is_no_failure(self.mill.begin_with_room(self.id));
+        let answer = verb("begin_flow", 1, beginning).await?.map_err(StoreError::QueueFull)?;
         acted(self.id, None, answer).map(|_| self.id)
     }
 

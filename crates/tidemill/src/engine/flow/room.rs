@@ -44,7 +44,13 @@ impl Tidemill {
         let mut waiter = Waiter::default();
         loop {
             match self.0.store.begin_flow(id).await {
-                Err(Error::QueueFull(full)) => waiter.wait(self, full).await?,
+                Err(Error::QueueFull(full)) => {
+                    let first = BTreeMap::from([(full.queue.clone(), full.jobs)]);
+                    waiter.wait(self, full).await?;
+                    while let Some(full) = self.lacks_room(&first).await? {
+                        waiter.wait(self, full).await?;
+                    }
+                }
                 answer => return answer,
             }
         }

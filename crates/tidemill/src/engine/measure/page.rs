@@ -3,8 +3,7 @@
 //! Labels are bounded: queues beyond the deepest 200 are added up under `other`, as are series beyond the first 200
 //! pairs of queue and kind.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,10 +12,10 @@ use tidemill_core::flow::FlowState;
 use tidemill_core::measure::page::{Metric, Page};
 use tidemill_core::measure::{Count, Histogram};
 use tidemill_store::QueueView;
-use tidemill_store::measure::Passed;
 
 use super::names::{self as n, METRICS};
 use super::overview::{Known, Overview};
+use super::passing::{Passing, Way};
 use super::series::{OTHER, Series};
 use crate::engine::Tidemill;
 use crate::engine::webhook::Sent;
@@ -60,7 +59,9 @@ impl Tidemill {
         one(&mut page, &n::LOOK_FAILURES, &[], failures as f64);
         if let Some(overview) = overview {
             one(&mut page, &n::LOOK_AGE, &[], age.as_secs_f64());
-            of_store(&mut page, &overview, backend, &mut locked(&self.0.measures.counted));
+            let mut passing = locked(&self.0.measures.passing);
+            passing.look(overview.now, &overview.passed, QUEUES_MAX);
+            of_store(&mut page, &overview, backend, &passing);
         }
         page.into_text()
     }
@@ -149,8 +150,8 @@ fn one(page: &mut Page, metric: &Metric, labels: &[&str], value: f64) {
     page.value(metric, labels, value);
 }
 
-fn of_store(page: &mut Page, overview: &Overview, backend: &str, own: &mut BTreeSet<String>) {
-    of_queues(page, overview, own);
+fn of_store(page: &mut Page, overview: &Overview, backend: &str, passing: &Passing) {
+    of_queues(page, overview, passing);
     of_limits(page, overview);
     one(page, &n::WORKERS, &[], overview.workers.len() as f64);
     let slots: u64 = overview.workers.iter().map(|worker| u64::from(worker.slots)).sum();
@@ -236,28 +237,7 @@ fn shown(overview: &Overview) -> BTreeMap<&str, Shown> {
     shown
 }
 
-/// What came and went, by queue. One that was shown by itself stays so, and none of the others joins them: a sum that
-/// somebody leaves would go down, and counters never do.
-fn passed<'a>(overview: &'a Overview, own: &mut BTreeSet<String>) -> BTreeMap<&'a str, (u64, u64)> {
-    if own.is_empty() {
-        let mut most: Vec<&Passed> = overview.passed.iter().collect();
-        most.sort_by_key(|passed| Reverse(passed.now.came));
-        own.extend(most.into_iter().take(QUEUES_MAX).map(|passed| passed.queue.clone()));
-    }
-    let mut all = BTreeMap::new();
-    for Passed { queue, now, dropped, .. } in &overview.passed {
-        if own.len() < QUEUES_MAX && !own.contains(queue) {
-            own.insert(queue.clone());
-        }
-        let label = if own.contains(queue) { queue } else { OTHER };
-        let (came, went) = all.entry(label).or_insert((0, 0));
-        // What was dropped came and went.
-        (*came, *went) = (*came + now.came + dropped, *went + now.went + dropped);
-    }
-    all
-}
-
-fn of_queues(page: &mut Page, overview: &Overview, own: &mut BTreeSet<String>) {
+fn of_queues(page: &mut Page, overview: &Overview, passing: &Passing) {
     let shown = shown(overview);
     page.begin(&n::QUEUE_JOBS);
     for (queue, seen) in &shown {
@@ -272,14 +252,13 @@ fn of_queues(page: &mut Page, overview: &Overview, own: &mut BTreeSet<String>) {
             page.value(&n::QUEUE_OLDEST, &[queue, state], age);
         }
     }
-    let passed = passed(overview, own);
     page.begin(&n::QUEUE_IN);
-    for (queue, (came, _)) in &passed {
-        page.value(&n::QUEUE_IN, &[queue], *came as f64);
+    for (queue, Way { came, .. }) in passing.shown() {
+        page.value(&n::QUEUE_IN, &[queue], came as f64);
     }
     page.begin(&n::QUEUE_OUT);
-    for (queue, (_, went)) in &passed {
-        page.value(&n::QUEUE_OUT, &[queue], *went as f64);
+    for (queue, Way { went, .. }) in passing.shown() {
+        page.value(&n::QUEUE_OUT, &[queue], went as f64);
     }
     let plain: [OfQueue; 3] = [
         (&n::QUEUE_PAUSED, |seen| Some(f64::from(u8::from(seen.paused)))),
