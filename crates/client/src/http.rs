@@ -21,8 +21,8 @@ pub(crate) use self::wire::{Answer, Request};
 use self::wire::{Reason, Wire};
 
 const AGENT: &str = concat!("tidemill-client/", env!("CARGO_PKG_VERSION"));
-/// How rustls words that nobody whom it trusts has signed a certificate.
-const UNTRUSTED: &str = "UnknownIssuer";
+/// How rustls words that nobody whom it trusts has signed a certificate; another root may have the same name.
+const UNTRUSTED: [&str; 2] = ["UnknownIssuer", "BadSignature"];
 /// How long an answer may take; what waits for something says how long, and has that besides.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// One request waits so long at most; a server may have less patience, and is asked again.
@@ -213,7 +213,7 @@ impl Client {
     }
 
     pub(crate) fn unreachable(&self, mut reason: Reason) -> Error {
-        if reason.contains(UNTRUSTED) {
+        if UNTRUSTED.iter().any(|word| reason.contains(word)) {
             reason.push_str(
                 " (its certificate is signed by nobody who is trusted here; name the file of the one who signed it: \
                  --ca-file FILE, or `trust` of the client)",

@@ -215,7 +215,8 @@ async fn cancel(
 ) -> Answer<Acted> {
     seen(&app, &caller, id).await?;
     let jobs = app.mill.cancel_flow(id, reason.as_deref().unwrap_or("cancelled")).await?;
-    Ok(acted(reason.as_deref(), jobs))
+    // What waits or runs is called off behind this, and is not in the number.
+    Ok((detail(reason.unwrap_or_default()), Json(FlowActed { jobs })))
 }
 
 /// An act on a flow, with what the record says of it: where, or why.

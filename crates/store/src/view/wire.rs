@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use tidemill_core::job::Options;
 use tidemill_core::stream::Progress;
-use tidemill_core::{Job, JobId, Payload, Priority, State, Token, WorkerId};
+use tidemill_core::{Job, JobId, Payload, Priority, State, Token, UniqueKey, WorkerId};
 
 #[derive(Deserialize)]
 pub(super) struct JobView {
@@ -38,6 +38,8 @@ pub(super) struct JobView {
 impl From<JobView> for super::JobView {
     fn from(view: JobView) -> Self {
         let JobView { id, kind, queue, priority, tenant, key, unique_key, payload, .. } = view;
+        // As it was given: kept, it has the mark of its kind.
+        let unique_key = unique_key.map(|given| UniqueKey::given(&kind, &given));
         let (options, created_at) = (view.options, view.created_at);
         Self {
             job: Job {
