@@ -11,6 +11,7 @@ mod conformance {
     #[macro_use]
     pub mod kit;
 
+    mod aside;
     mod audit;
     mod bad_input;
     mod bounds;

@@ -89,6 +89,8 @@ struct DueLane<'a> {
     lane: &'a Lane,
     /// Whether it is (also) of tenants.
     crowded: bool,
+    /// Whether some of it was laid aside.
+    aside: bool,
     quota: usize,
 }
 
@@ -108,8 +110,12 @@ fn take_all<'a>(
         taken: Vec::new(),
         held: 0,
         full: Vec::new(),
+        laid: 0,
         is_cut: false,
     };
+    for lane in lanes.iter().filter(|lane| lane.aside) {
+        hand.is_cut |= !tenants::bring_back(hand.turn.conn, hand.turn.now, lane.lane)?;
+    }
     // By quota first; then what is left, in order.
     for lane in &lanes {
         hand.take_from(lane, lane.quota)?;
@@ -132,18 +138,18 @@ fn due_lanes<'a>(conn: &Connection, now: i64, ask: &'a ClaimRequest) -> Result<V
     let mut due = Vec::new();
     for queue in queues(&ask.lanes) {
         let rows = select.query_map(params![queue, now], |row| {
-            Ok((queue, row.get::<_, i16>(0)?, row.get::<_, bool>(1)?))
+            Ok((queue, row.get::<_, i16>(0)?, row.get::<_, bool>(1)?, row.get::<_, bool>(2)?))
         })?;
         for row in rows {
             due.push(row?);
         }
     }
     for (number, lane) in ask.lanes.iter().enumerate() {
-        let is_it = |(queue, band, _): &&(&str, i16, bool)| {
+        let is_it = |(queue, band, ..): &&(&str, i16, bool, bool)| {
             *queue == lane.queue && *band == lane.priority.band()
         };
-        if let Some((_, _, crowded)) = due.iter().find(is_it) {
-            lanes.push(DueLane { lane, crowded: *crowded, quota: 0 });
+        if let Some((_, _, crowded, aside)) = due.iter().find(is_it) {
+            lanes.push(DueLane { lane, crowded: *crowded, aside: *aside, quota: 0 });
             weights.extend(ask.share.weights.get(number));
         }
     }
@@ -171,6 +177,8 @@ struct Hand<'a, 'b, 'c> {
     held: usize,
     /// Queues of which nothing may pass.
     full: Vec<String>,
+    /// How many rows it laid aside.
+    laid: usize,
     is_cut: bool,
 }
 
@@ -220,6 +228,10 @@ impl Hand<'_, '_, '_> {
                 None => tenants::any(conn, &lane.queue)?,
             };
             let round = tenants::in_turn(conn, now, lane, &behind, visits_max)?;
+            if round.idle.len() > tenants::SPARE_VISITS {
+                let most = tenants::ASIDE_MAX - self.laid;
+                self.laid += tenants::lay_aside(conn, now, lane, &round.idle, most)?;
+            }
             let of = |name: &String| (lane.queue.clone(), name.clone());
             let weight = |name| self.ask.share.tenants.get(&of(name)).copied().unwrap_or(1);
             let shares = allot(wanted, &round.tenants.iter().map(weight).collect::<Vec<_>>());
@@ -417,7 +429,7 @@ fn next_due(conn: &Connection, now: i64, lanes: &[Lane]) -> Result<Option<i64>> 
 #[cfg(test)]
 mod tests {
     use rusqlite::StatementStatus;
-    use tidemill_core::{Clock, NewJob, Payload, Priority, WorkerId};
+    use tidemill_core::{Clock, Due, NewJob, Payload, Priority, WorkerId};
 
     use super::*;
     use crate::request::{Share, WorkerCard};
@@ -427,6 +439,53 @@ mod tests {
     use crate::sqlite::news::News;
     use crate::sqlite::open::{self, Place};
 
+    fn card(id: WorkerId, kinds: Vec<String>) -> WorkerCard {
+        let (name, queues) = ("w".to_owned(), vec!["default".to_owned()]);
+        let slots_of = std::collections::BTreeMap::new();
+        WorkerCard { id, name, queues, kinds, slots: 1, slots_of, lease_ttl: None }
+    }
+
+    fn ask(worker: WorkerId, kinds: Option<Vec<String>>) -> ClaimRequest {
+        let lane = Lane { queue: "default".into(), priority: Priority::Normal };
+        ClaimRequest {
+            worker,
+            lanes: vec![lane],
+            share: Share::default(),
+            limits: Arc::default(),
+            edition: None,
+            kinds: kinds.map(Arc::new),
+            jobs_max: 1,
+            stand: None,
+        }
+    }
+
+    #[test]
+    fn tenants_that_wait_for_the_clock_are_met_once() -> Result<()> {
+        let conn = open::writer(&Place::Memory)?;
+        migrate(&conn, true)?;
+        let (worker, now) = (WorkerId::new(), Clock::default().now().as_microsecond());
+        let (mut news, mut book) = (News::default(), Book::default());
+        let mut turn = book.turn(&conn, now, &mut news);
+        workers::register(&turn, &card(worker, vec![]))?;
+        let of = |tenant: String, due| {
+            let job = NewJob::new("k", Payload::null());
+            NewJob { tenant: Some(tenant), due, ..job }
+        };
+        let later = Due::In(std::time::Duration::from_hours(1));
+        let idle: Vec<_> = (0..900).map(|number| of(format!("idle {number}"), later)).collect();
+        adapter::enqueue(&conn, Some(now), &idle, false)?;
+        let mut looks = || -> Result<i32> {
+            adapter::enqueue(&conn, Some(now), &[of("busy".into(), Due::Now)], false)?;
+            assert_eq!(claim(&mut turn, &ask(worker, None))?.jobs.len(), 1);
+            let next = conn.prepare_cached(include_str!("sql/next_tenant.sql"))?;
+            Ok(next.reset_status(StatementStatus::Run))
+        };
+        let (first, _, third) = (looks()?, looks()?, looks()?);
+        let most = 2 * tenants::SPARE_VISITS as i32;
+        assert!(first > 0 && third <= most, "{third} looks, after {first} at first");
+        Ok(())
+    }
+
     #[test]
     fn unknown_kinds_at_the_head_are_walked_over_once() -> Result<()> {
         let conn = open::writer(&Place::Memory)?;
@@ -434,32 +493,12 @@ mod tests {
         let (worker, start) = (WorkerId::new(), Clock::default().now().as_microsecond());
         let (mut news, mut book) = (News::default(), Book::default());
         let mut turn = book.turn(&conn, start, &mut news);
-        let (queues, kinds) = (vec!["default".to_owned()], vec!["mine".to_owned()]);
-        let name = "w".to_owned();
-        let card = WorkerCard {
-            id: worker,
-            name,
-            queues,
-            kinds: kinds.clone(),
-            slots: 1,
-            slots_of: std::collections::BTreeMap::new(),
-            lease_ttl: None,
-        };
-        workers::register(&turn, &card)?;
+        let kinds = vec!["mine".to_owned()];
+        workers::register(&turn, &card(worker, kinds.clone()))?;
         let job = |kind| NewJob::new(kind, Payload::null());
         let others: Vec<_> = (0..1000).map(|_| job("other")).collect();
         adapter::enqueue(&conn, Some(start), &others, false)?;
-        let lanes = vec![Lane { queue: "default".into(), priority: Priority::Normal }];
-        let ask = ClaimRequest {
-            worker,
-            lanes,
-            share: Share::default(),
-            limits: Arc::default(),
-            edition: None,
-            kinds: Some(Arc::new(kinds)),
-            jobs_max: 1,
-            stand: None,
-        };
+        let ask = ask(worker, Some(kinds));
         let mut steps = |after_us| -> Result<(usize, i32)> {
             turn.now = start + after_us;
             let taken = claim(&mut turn, &ask)?.jobs.len();

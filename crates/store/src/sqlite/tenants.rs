@@ -2,6 +2,9 @@
 //!
 //! The tenants of a lane stand one after another in the key of the ready rows, so the next one is found
 //! by one look, however many jobs each has. A claim goes on behind the tenant that was served last.
+//!
+//! Tenants that have nothing but jobs that wait for the clock would be looked at in every round. Where a round meets many,
+//! what they have is laid aside: it stands in a band of its own until it is due.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -13,10 +16,16 @@ pub(super) const SPARE_VISITS: usize = 64;
 /// Looks in one claim: ten thousand tenants may only wait for the clock.
 pub(super) const VISITS_MAX: usize = 4000;
 
+/// Rows that one claim lays aside, and that it brings back of each lane.
+pub(super) const ASIDE_MAX: usize = 1000;
+
 /// A part of the tenants, in turn.
+#[derive(Default)]
 pub(super) struct Round {
     /// Those that have something due.
     pub tenants: Vec<String>,
+    /// Those that only wait for the clock.
+    pub idle: Vec<String>,
     /// The last one looked at.
     pub last: Option<String>,
     /// Whether all were looked at.
@@ -42,7 +51,7 @@ pub(super) fn in_turn(
     let mut next = conn.prepare_cached(include_str!("sql/next_tenant.sql"))?;
     let mut first = conn.prepare_cached(include_str!("sql/first_tenant.sql"))?;
     let read = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?));
-    let mut round = Round { tenants: Vec::new(), last: None, is_whole: false };
+    let mut round = Round::default();
     let (mut at, mut again) = (behind.to_owned(), false);
     for _ in 0..visits_max {
         let mut found = next.query_one(params![lane.queue, band, at], read).optional()?;
@@ -56,11 +65,43 @@ pub(super) fn in_turn(
             round.is_whole = true;
             break;
         };
-        if run_at <= now {
-            round.tenants.push(tenant.clone());
-        }
+        let met = if run_at <= now { &mut round.tenants } else { &mut round.idle };
+        met.push(tenant.clone());
         round.last = Some(tenant.clone());
         at = tenant;
     }
     Ok(round)
+}
+
+/// Lays aside what these tenants of a lane have waiting, at most so many rows; answers how many.
+pub(super) fn lay_aside(
+    conn: &Connection,
+    now: i64,
+    lane: &Lane,
+    idle: &[String],
+    most: usize,
+) -> Result<usize> {
+    let mut lay = conn.prepare_cached(include_str!("sql/lay_aside.sql"))?;
+    let mut laid = 0;
+    for tenant in idle {
+        if laid >= most {
+            break;
+        }
+        laid += lay.execute(params![
+            lane.queue,
+            lane.priority.band(),
+            tenant,
+            now,
+            (most - laid) as i64
+        ])?;
+    }
+    Ok(laid)
+}
+
+/// Brings back what is due by now of a lane; answers whether that was all.
+pub(super) fn bring_back(conn: &Connection, now: i64, lane: &Lane) -> Result<bool> {
+    let mut bring = conn.prepare_cached(include_str!("sql/bring_back.sql"))?;
+    let brought =
+        bring.execute(params![lane.queue, lane.priority.band(), now, ASIDE_MAX as i64])?;
+    Ok(brought < ASIDE_MAX)
 }

@@ -38,7 +38,7 @@ create table tidemill.ready (
     attempt int2 not null default 0,
     lost int2 not null default 0,
     taken int2 not null default 0,
-    line int2 not null default 0,
+    line int2 not null default 0, -- 0 in line, 1 let through a gate, 2 held at `gate`, 3 laid aside
     key text collate "C" not null default '',
     gate text collate "C" not null default '',
     ids uuid[] not null
@@ -50,6 +50,8 @@ create index ready_claim on tidemill.ready (queue, priority, tenant, run_at, (se
 create index ready_due on tidemill.ready (queue, priority, run_at) where tenant <> '' and line < 2;
 -- What was let through a gate comes back to where it stood, which claims may have passed by.
 create index ready_let_through on tidemill.ready (queue, priority, run_at) where line = 1;
+-- What turns of tenants pass by until it is due.
+create index ready_aside on tidemill.ready (queue, priority, run_at) where line = 3;
 create index ready_held on tidemill.ready (gate, queue, priority, tenant, run_at, (seq + 0)) where line = 2;
 
 create sequence tidemill.lease_token_seq;

@@ -769,11 +769,11 @@ returns table (lane int8, crowded boolean) language sql stable as $$
 $$;
 
 -- Tenants of a lane that have something due, in turn: those behind `behind` first, then from the beginning ('' is
--- who has no tenant). Looks at no more than `visits_max`, because ten thousand may only wait for the clock;
--- `last` is the last one looked at, `is_round` says that all were.
+-- who has no tenant). Looks at no more than `visits_max`, because ten thousand may only wait for the clock: those are
+-- `idle`. `last` is the last one looked at, `is_round` says that all were.
 create function tidemill.tenants_in_turn(
     at timestamptz, of_queue text, of_band int2, behind text, visits_max int4,
-    out tenants text[], out last text, out is_round boolean
+    out tenants text[], out last text, out is_round boolean, out idle text[]
 ) language sql stable as $$
     with recursive onward as (
         (select r.tenant, r.run_at from tidemill.ready r
@@ -805,9 +805,46 @@ create function tidemill.tenants_in_turn(
             select * from first_part union all select * from second_part) f
     )
     select coalesce(array_agg(v.tenant order by v.place) filter (where v.run_at <= at), '{}'),
-        (array_agg(v.tenant order by v.place desc))[1], count(*) < visits_max
+        (array_agg(v.tenant order by v.place desc))[1], count(*) < visits_max,
+        coalesce(array_agg(v.tenant order by v.place) filter (where v.run_at > at), '{}')
     from visit v
 $$;
+
+-- Lays aside what these tenants of a lane have waiting for the clock, at most so many sheaves: turns pass it by until it
+-- is due. Answers how many.
+create function tidemill.lay_aside(at timestamptz, of_queue text, of_band int2, idle text[], most int4) returns int4
+language plpgsql as $$
+declare
+    laid int4;
+begin
+    update tidemill.ready r set line = 3 where r.seq = any (array(
+        select s.seq from unnest(idle) t(tenant), lateral (
+            select r.seq from tidemill.ready r
+            where r.queue = of_queue and r.priority = of_band and r.tenant = t.tenant and r.line < 2
+                and r.run_at > lay_aside.at
+            order by r.run_at limit most
+            for update skip locked
+        ) s limit most));
+    get diagnostics laid = row_count;
+    return laid;
+end $$;
+
+-- Brings back what was laid aside in these lanes and is due by now, at most so many sheaves. Answers how many.
+create function tidemill.bring_back(at timestamptz, queues text[], bands int2[], most int4) returns int4
+language plpgsql as $$
+declare
+    brought int4;
+begin
+    update tidemill.ready r set line = 0 where r.seq = any (array(
+        select s.seq from unnest(queues, bands) l(queue, band), lateral (
+            select r.seq from tidemill.ready r
+            where r.queue = l.queue and r.priority = l.band and r.line = 3 and r.run_at <= bring_back.at
+            order by r.run_at limit most
+            for update skip locked
+        ) s limit most));
+    get diagnostics brought = row_count;
+    return brought;
+end $$;
 
 -- Takes what waits in one lane, as far as the limits of its queue let it pass; holds the others at their gates.
 -- Looks at no more than `found_max` sheaves of each tenant; `met` of them, with `ids`, were there. `counted` are the
@@ -1037,6 +1074,12 @@ declare
     due_here int4[];
     is_left boolean;
     is_cut boolean := false;
+    -- Tenants that wait for the clock:
+    spare_visits constant int4 := 64;
+    aside_max constant int4 := 1000;
+    idle text[];
+    laid int4 := 0;
+    brought int4 := 0;
 begin
     perform tidemill.lock_rules(true);
     claim.present := coalesce(claim.at, now());
@@ -1091,6 +1134,11 @@ begin
                 or coalesce(l.every_us, l.probe_us, l.percent) is not null);
         perform tidemill.take_turn(turns, false);
         perform tidemill.let_through(claim.present, rules, queues, bands, weights, behinds);
+    end if;
+    if exists (
+        select from unnest(queues, bands) l(queue, band), tidemill.ready r
+        where r.queue = l.queue and r.priority = l.band and r.line = 3 and r.run_at <= claim.present) then
+        brought := tidemill.bring_back(claim.present, queues, bands, aside_max);
     end if;
     loop
         if rules is not null then
@@ -1149,8 +1197,12 @@ begin
                     if claim.served[lane] is null then
                         claim.served[lane] := tidemill.any_tenant(queues[lane]);
                     end if;
-                    select t.* into tenants, last_visited, is_round from tidemill.tenants_in_turn(
-                        claim.present, queues[lane], bands[lane], claim.served[lane], wanted + 64) t;
+                    select t.* into tenants, last_visited, is_round, idle from tidemill.tenants_in_turn(
+                        claim.present, queues[lane], bands[lane], claim.served[lane], wanted + spare_visits) t;
+                    if cardinality(idle) > spare_visits and laid < aside_max then
+                        laid := laid + tidemill.lay_aside(
+                            claim.present, queues[lane], bands[lane], idle, aside_max - laid);
+                    end if;
                     shares := tidemill.allot(wanted, array(
                         select coalesce(favours[array_position(favoured, queues[lane] || chr(31) || t)], 1)
                         from unnest(tenants) t));
@@ -1232,7 +1284,7 @@ begin
                     claim.served[lane] := last_tenant;
                 else
                     claim.served[lane] := coalesce(last_visited, '');
-                    visits := visits + wanted + 64;
+                    visits := visits + wanted + spare_visits;
                     exit when is_round and found_here = 0;
                 end if;
                 -- What is in other hands is asked for again; others behind it need not wait for that.
@@ -1261,7 +1313,7 @@ begin
         exit when missing = 0;
     end loop;
     if missing > 0 and (claim.is_whole or taken is null) then
-        claim.due := exists (
+        claim.due := brought >= aside_max or exists (
             select from tidemill.due_lanes(claim.present, queues, bands, lows, kinds) d where d.lane <> all (bound));
         claim.next_due := (
             select min(n.run_at) from unnest(queues, bands) l(queue, band), lateral (
@@ -1273,6 +1325,10 @@ begin
                 (select r.run_at from tidemill.ready r
                 where r.queue = l.queue and r.priority = l.band and r.tenant <> '' and r.line < 2
                     and r.run_at > claim.present
+                order by r.run_at limit 1)
+                union all
+                (select r.run_at from tidemill.ready r
+                where r.queue = l.queue and r.priority = l.band and r.line = 3 and r.run_at > claim.present
                 order by r.run_at limit 1)
             ) n);
     end if;

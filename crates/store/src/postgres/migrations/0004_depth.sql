@@ -187,6 +187,10 @@ begin
                 (select r.seq, r.run_at from tidemill.ready r
                 where r.queue = of_queue and r.priority = lowest and r.tenant <> '' and r.line < 2 and r.seq < first
                 order by r.run_at limit missing + 16)
+                union all
+                (select r.seq, r.run_at from tidemill.ready r
+                where r.queue = of_queue and r.priority = lowest and r.line = 3 and r.seq < first
+                order by r.run_at limit missing + 16)
             ) c
             order by c.run_at, c.seq);
         if cardinality(places) < missing then

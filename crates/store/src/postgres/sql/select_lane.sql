@@ -5,7 +5,7 @@ with own as materialized (
     from tidemill.ready s where s.seq = tidemill.sheaf_of($2) and $2 = any (s.ids[s.taken + 1:])
 )
 select
-    least($4::int8, (case when o.line < 2 then o.before else 0 end + (
+    least($4::int8, (case when o.line <> 2 then o.before else 0 end + (
         select coalesce(sum(n.number), 0) from (
             select cardinality(r.ids) - r.taken as number from tidemill.ready r
             where r.queue = o.queue and r.priority = o.priority and r.tenant = '' and r.line < 2
@@ -17,12 +17,25 @@ select
             where r.queue = o.queue and r.priority = o.priority and r.tenant <> '' and r.line < 2
                 and r.run_at <= o.run_at and (r.run_at < o.run_at or r.seq < o.seq) limit $4
         ) n
+    ) + (
+        select coalesce(sum(n.number), 0) from (
+            select cardinality(r.ids) - r.taken as number from tidemill.ready r
+            where r.queue = o.queue and r.priority = o.priority and r.line = 3
+                and r.run_at <= o.run_at and (r.run_at < o.run_at or r.seq < o.seq) limit $4
+        ) n
     )))::int8,
-    least($4::int8, (case when o.line < 2 then o.before else 0 end + (
+    least($4::int8, (case when o.line <> 2 then o.before else 0 end + (
         select coalesce(sum(n.number), 0) from (
             select cardinality(r.ids) - r.taken as number from tidemill.ready r
             where r.queue = o.queue and r.priority = o.priority and r.tenant = o.tenant and r.line < 2
                 and (r.run_at, r.seq + 0) < (o.run_at, o.seq) limit $4
+        ) n
+    ) + (
+        -- One tenant's among those of all: read no further than this many.
+        select coalesce(sum(n.number) filter (where n.tenant = o.tenant), 0) from (
+            select r.tenant, cardinality(r.ids) - r.taken as number from tidemill.ready r
+            where r.queue = o.queue and r.priority = o.priority and r.line = 3
+                and r.run_at <= o.run_at and (r.run_at < o.run_at or r.seq < o.seq) limit $4
         ) n
     )))::int8,
     case when o.line = 2 then least($4::int8, (o.before + (
@@ -52,6 +65,11 @@ select
                 select cardinality(r.ids) - r.taken as number from tidemill.ready r
                 where r.queue = o.queue and r.priority = b.band and r.tenant <> '' and r.line < 2
                     and r.run_at <= o.present limit $4
+            ) n
+        ) + (
+            select coalesce(sum(n.number), 0) from (
+                select cardinality(r.ids) - r.taken as number from tidemill.ready r
+                where r.queue = o.queue and r.priority = b.band and r.line = 3 and r.run_at <= o.present limit $4
             ) n
         ) end))::int8
         from unnest('{0,1,2,3}'::int2[]) b(band) order by b.band

@@ -20,7 +20,8 @@ create table tidemill_job (
 ) without rowid;
 
 -- One row per job that waits for a slot or the clock. A claim deletes it. No tenant, and no key, is ''.
--- The band of a job that is held at a gate counts 10 more, so that no claim meets it.
+-- The band of a job that is held at a gate counts 10 more, so that no claim meets it; that of one which was laid aside
+-- until the clock gets there, 20 more.
 create table tidemill_ready (
     queue text not null,
     priority integer not null,
@@ -31,7 +32,7 @@ create table tidemill_ready (
     key text not null,
     spent integer not null, -- attempts spent
     lost integer not null, -- workers lost
-    line integer not null default 0, -- 0 in line, 1 let through a gate, 2 held at `gate`
+    line integer not null default 0, -- 0 in line, 1 let through a gate, 2 held at `gate`, 3 laid aside
     gate text not null default '',
     primary key (queue, priority, tenant, run_at, id)
 ) without rowid;
@@ -577,7 +578,7 @@ begin
         left join tidemill_outcome as outcome on outcome.id = held.id
         left join tidemill_job as job on job.id = held.id
         left join tidemill_ready as ready
-            on ready.queue = job.queue and ready.priority in (job.priority, job.priority + 10)
+            on ready.queue = job.queue and ready.priority in (job.priority, job.priority + 10, job.priority + 20)
             and ready.tenant = coalesce(job.tenant, '') and ready.id = job.id
             and ready.run_at = coalesce(
                 (select next_at from tidemill_attempt where id = job.id order by token desc limit 1),
@@ -751,6 +752,7 @@ begin
         and priority in (
             select priority from tidemill_job where id = new.holder
             union all select priority + 10 from tidemill_job where id = new.holder
+            union all select priority + 20 from tidemill_job where id = new.holder
         )
         and tenant = (select coalesce(tenant, '') from tidemill_job where id = new.holder)
         and run_at = new.due and id = new.holder;

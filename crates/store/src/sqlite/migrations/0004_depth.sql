@@ -100,7 +100,8 @@ create table tidemill_dropped (
 ) without rowid;
 
 -- Takes `wanted` jobs of one band that have been due longest out of a queue, or as many as there are that take no turns.
--- One that is held at a gate has 10 more for its band. Each part is read in the order of an index, and no further.
+-- One that is held at a gate has 10 more for its band, one that is laid aside 20. Each part is read in the order of an
+-- index, and no further.
 create view tidemill_drop as select null as queue, null as band, null as wanted where 0;
 create trigger tidemill_drop_insert instead of insert on tidemill_drop
 when new.wanted > 0
@@ -144,6 +145,17 @@ begin
         select * from (
             select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
             where queue = new.queue and priority = new.band + 10 and tenant <> '' and not exists (
+                select 1 from tidemill_job as job
+                where job.id = ready.id and job.key is not null
+                    and json_extract(job.options, '$.ordered') is not null
+            )
+            order by run_at
+            limit new.wanted
+        )
+        union all
+        select * from (
+            select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
+            where queue = new.queue and priority = new.band + 20 and tenant <> '' and not exists (
                 select 1 from tidemill_job as job
                 where job.id = ready.id and job.key is not null
                     and json_extract(job.options, '$.ordered') is not null

@@ -6,6 +6,7 @@ select
         )
     ) + (
         select count(*) from (
-            select 1 from tidemill_ready where queue = ?1 and priority = ?2 and tenant <> '' and run_at <= ?3 limit ?4
+            select 1 from tidemill_ready where queue = ?1 and priority in (?2, ?2 + 20) and tenant <> '' and run_at <= ?3
+            limit ?4
         )
     )

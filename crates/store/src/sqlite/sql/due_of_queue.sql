@@ -1,4 +1,4 @@
--- The bands of a queue of which something is due, and whether it is (also) of tenants.
+-- The bands of a queue of which something is due, whether it is (also) of tenants, and whether some of that was laid aside.
 with band (number) as (values (0), (1), (2), (3)), due as (
     select
         number,
@@ -9,7 +9,11 @@ with band (number) as (values (0), (1), (2), (3)), due as (
         exists (
             select 1 from tidemill_ready
             where queue = ?1 and priority = number and tenant <> '' and run_at <= ?2
-        ) as crowded
+        ) as crowded,
+        exists (
+            select 1 from tidemill_ready
+            where queue = ?1 and priority = number + 20 and tenant <> '' and run_at <= ?2
+        ) as aside
     from band
 )
-select number, crowded from due where open or crowded
+select number, crowded or aside, aside from due where open or crowded or aside

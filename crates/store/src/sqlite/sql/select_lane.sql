@@ -8,13 +8,15 @@ select
     ) + (
         select count(*) from (
             select 1 from tidemill_ready
-            where queue = ?1 and priority = ?2 and tenant <> '' and run_at <= ?4 and (run_at < ?4 or id < ?5) limit ?7
+            where queue = ?1 and priority in (?2, ?2 + 20) and tenant <> ''
+                and run_at <= ?4 and (run_at < ?4 or id < ?5)
+            limit ?7
         )
     ),
     (
         select count(*) from (
             select 1 from tidemill_ready
-            where queue = ?1 and priority = ?2 and tenant = ?3 and (run_at, id) < (?4, ?5) limit ?7
+            where queue = ?1 and priority in (?2, ?2 + 20) and tenant = ?3 and (run_at, id) < (?4, ?5) limit ?7
         )
     ),
     (

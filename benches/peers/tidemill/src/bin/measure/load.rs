@@ -11,6 +11,8 @@ use tidemill::{Enqueue, Priority, Tidemill, Timestamp, WorkerId};
 use crate::Res;
 
 pub const QUEUE: &str = "default";
+/// Claims in a row that come back empty.
+const IN_VAIN_MAX: usize = 1000;
 
 /// A job with a payload of a hundred bytes or so.
 pub fn job(n: u64) -> Enqueue {
@@ -130,7 +132,7 @@ pub async fn drain(mill: &Tidemill, n: u64, batch: usize) -> Res<(f64, Vec<Durat
 
 async fn drain_one(mill: &Tidemill, n: u64, batch: usize) -> Res<Vec<Duration>> {
     let hand = Hand::register(mill).await?;
-    let (mut times, mut taken, mut before) = (Vec::new(), 0, None);
+    let (mut times, mut taken, mut before, mut in_vain) = (Vec::new(), 0, None, 0);
     while taken < n {
         let ask = batch.min((n - taken) as usize);
         let claiming = async {
@@ -146,7 +148,9 @@ async fn drain_one(mill: &Tidemill, n: u64, batch: usize) -> Res<Vec<Duration>> 
         let (claimed, settled) = tokio::join!(claiming, settling);
         settled?;
         let (claim, took) = claimed?;
-        if claim.jobs.is_empty() {
+        // Others may hold what is due for a moment; without end, that is a store that ran dry.
+        in_vain = if claim.jobs.is_empty() { in_vain + 1 } else { 0 };
+        if in_vain > IN_VAIN_MAX {
             return Err("the store ran dry".into());
         }
         taken += claim.jobs.len() as u64;
