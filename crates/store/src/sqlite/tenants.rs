@@ -3,8 +3,8 @@
 //! The tenants of a lane stand one after another in the key of the ready rows, so the next one is found
 //! by one look, however many jobs each has. A claim goes on behind the tenant that was served last.
 //!
-//! Tenants that have nothing but jobs that wait for the clock would be looked at in every round. Where a round meets many,
-//! what they have is laid aside: it stands in a band of its own until it is due.
+//! Tenants that have nothing but jobs that wait for the clock would be looked at in every round. Where a round meets
+//! many, what they have is laid aside: it stands in a band of its own until it is due.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
