@@ -95,10 +95,15 @@ use statement::{At, Statement, sql};
 
 const NOW: Statement = sql!("now", TIMESTAMPTZ);
 
+/// How long the end of a process waits for its last hints to be on their way: without them, others find out by polling.
+const LAST_HINTS: Duration = Duration::from_secs(1);
+
 /// A store on Postgres.
 pub struct Postgres {
     shared: Arc<Shared>,
-    tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// Taken by whoever waits for its end.
+    sending: Mutex<Option<JoinHandle<()>>>,
+    listening: JoinHandle<()>,
 }
 
 /// What the verbs and the background tasks share.
@@ -139,6 +144,7 @@ impl Postgres {
         migrate::run(&db, options.migrate).await?;
         let (notifier, told) = notify::Notifier::new();
         let (process, told_at) = (notifier.process().to_owned(), notifier.told_at());
+        let last_call = notifier.last_call().clone();
         let shared = Arc::new(Shared {
             db: Arc::clone(&db),
             wake: Wake::default(),
@@ -159,16 +165,24 @@ impl Postgres {
             swept: Mutex::new(None),
             unstuck: Mutex::new(None),
         });
-        let sending =
-            tokio::spawn(async move { notify::send(&db, &process, &told_at, told).await });
+        let sending = tokio::spawn(async move {
+            notify::send(&db, &process, &told_at, &last_call, told).await;
+        });
         let listening = tokio::spawn(listen::listen(Arc::clone(&shared)));
-        Ok(Self { shared, tasks: Mutex::new(vec![sending, listening]) })
+        Ok(Self { shared, sending: Mutex::new(Some(sending)), listening })
+    }
+}
+
+impl Postgres {
+    fn take_sending(&self) -> Option<JoinHandle<()>> {
+        self.sending.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        let sending = self.take_sending();
+        for task in sending.iter().chain([&self.listening]) {
             task.abort();
         }
     }
@@ -529,11 +543,13 @@ impl Store for Postgres {
 
     async fn close(&self) {
         self.shared.arrivals.rest().await;
-        let tasks: Vec<_> =
-            self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
-        for task in tasks {
-            task.abort();
+        self.shared.notifier.last_call().cancel();
+        if let Some(mut sending) = self.take_sending()
+            && tokio::time::timeout(LAST_HINTS, &mut sending).await.is_err()
+        {
+            sending.abort();
         }
+        self.listening.abort();
         self.shared.listening.send_replace(false);
         self.shared.beats.close().await;
         self.shared.db.close();

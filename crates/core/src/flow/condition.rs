@@ -8,6 +8,8 @@
 //! They are judged while the store writes, on its one stack. So they are small, and what they cost does not grow with
 //! the output but for a look through one list or string: macros that walk over lists (`all`, `exists`, …) are refused.
 
+use std::collections::HashMap;
+
 use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use cel::{Context, Program, Value};
 
@@ -107,13 +109,34 @@ pub fn holds(when: &str, facts: &Facts) -> Result<bool, String> {
         Some(output) => output.read().map_err(|e| e.to_string())?,
         None => serde_json::Value::Null,
     };
-    context.add_variable("output", output).map_err(|e| e.to_string())?;
+    context.add_variable_from_value("output", value(output));
     context.add_variable_from_value("done", facts.done as i64);
     context.add_variable_from_value("failed", facts.failed as i64);
     match program.execute(&context) {
         Ok(Value::Bool(holds)) => Ok(holds),
         Ok(other) => Err(format!("it is neither true nor false but {:?}", other.type_of())),
         Err(error) => Err(one_line(&error.to_string())),
+    }
+}
+
+/// A value of an output. Whole numbers are of the kind that literals have, so that one can reckon with both: as their
+/// library reads them they would not be, unless they are below zero.
+fn value(json: serde_json::Value) -> Value {
+    use serde_json::Value as Json;
+    match json {
+        Json::Null => Value::Null,
+        Json::Bool(is_it) => Value::Bool(is_it),
+        Json::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+            (Some(number), ..) => Value::Int(number),
+            (None, Some(number), _) => Value::UInt(number),
+            (None, None, number) => number.map_or(Value::Null, Value::Float),
+        },
+        Json::String(text) => text.into(),
+        Json::Array(items) => items.into_iter().map(value).collect::<Vec<_>>().into(),
+        Json::Object(fields) => {
+            let fields = fields.into_iter().map(|(name, field)| (name, value(field)));
+            fields.collect::<HashMap<_, _>>().into()
+        }
     }
 }
 
@@ -142,6 +165,24 @@ mod tests {
         ] {
             assert_eq!(holds(when, &facts(output)), expected, "{when}");
         }
+    }
+
+    #[test]
+    fn one_can_reckon_with_numbers_of_outputs() {
+        for when in [
+            "output.total + 1 > 100 && output.total * 2 > 100 && output.total % 2 == 0 && output.total / 2 == 125",
+            "size(output.list) + output.a == 5 && -output.a < 0 && output.a - output.total < 0",
+            "output.total - done == 247 && failed + output.a == 4",
+            "double(output.total) * 1.19 > 100.0 && output.f * 2.0 > 1.0 && output.list[1] + 1 == 3",
+            "output.huge > 9223372036854775807 && output.huge == 18446744073709551615u && output.f > output.a - 3",
+            "output.nested.deep[0].n + output.n < 0",
+        ] {
+            let output = r#"{"total":250,"a":3,"f":0.75,"n":-7,"list":[1,2],"huge":18446744073709551615,
+                "nested":{"deep":[{"n":6}]}}"#;
+            assert_eq!(holds(when, &facts(output)), Ok(true), "{when}");
+        }
+        let mixed = holds("output * 1.5 > 1.0", &facts("2"));
+        assert!(mixed.is_err(), "as in every other CEL: {mixed:?}");
     }
 
     #[test]

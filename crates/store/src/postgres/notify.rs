@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use tidemill_core::{JobId, WorkerId};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio_util::sync::CancellationToken;
 
 use crate::postgres::connect::{Db, unnamed};
 use crate::postgres::statement::{Statement, sql};
@@ -37,6 +38,7 @@ pub(crate) struct Notifier {
     process: String,
     hints: UnboundedSender<Hint>,
     told_at: Arc<ToldAt>,
+    last_call: CancellationToken,
 }
 
 /// When other processes were last told something.
@@ -69,7 +71,13 @@ impl Notifier {
     pub fn new() -> (Self, UnboundedReceiver<Hint>) {
         let (hints, told) = unbounded_channel();
         let process = format!("{:08x}", fastrand::u32(..));
-        (Self { process, hints, told_at: Arc::default() }, told)
+        let (told_at, last_call) = (Arc::default(), CancellationToken::new());
+        (Self { process, hints, told_at, last_call }, told)
+    }
+
+    /// Whoever sends is to send what it was told, and to end.
+    pub fn last_call(&self) -> &CancellationToken {
+        &self.last_call
     }
 
     /// Passes a hint on.
@@ -104,15 +112,24 @@ impl Notifier {
     }
 }
 
-/// Sends what it is told, until nobody can tell it anything any more.
+/// Sends what it is told, to the last.
 pub(crate) async fn send(
     db: &Db,
     process: &str,
     told_at: &ToldAt,
+    last_call: &CancellationToken,
     mut told: UnboundedReceiver<Hint>,
 ) {
     let (connection, mut gathered) = (Reserved::default(), Vec::new());
-    while told.recv_many(&mut gathered, GATHERED_MAX).await > 0 {
+    loop {
+        let heard = tokio::select! {
+            biased;
+            heard = told.recv_many(&mut gathered, GATHERED_MAX) => heard,
+            () = last_call.cancelled() => 0,
+        };
+        if heard == 0 {
+            return;
+        }
         told_at.wait().await;
         while gathered.len() < GATHERED_MAX
             && let Ok(hint) = told.try_recv()

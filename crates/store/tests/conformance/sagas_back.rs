@@ -105,6 +105,10 @@ async fn nothing_that_was_turned_back_from_is_marked_done(kit: &Kit) {
     assert_eq!(answer, FlowAnswer::Acted { jobs: 1 });
     tend(kit).await;
     refused(FlowState::Undone).await;
+    let history = kit.store.attempts(undo.jobs[0].job.id).await.unwrap();
+    let last = history.last().expect("how it died is kept");
+    assert_eq!((last.error.as_deref(), last.attempt), (Some("closed"), 1), "{history:?}");
+    assert!(last.class.is_some() && last.started_at.is_some(), "{last:?}");
     assert!(kit.take(worker, 9).await.jobs.is_empty(), "nothing goes on");
 }
 

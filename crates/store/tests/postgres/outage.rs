@@ -3,6 +3,7 @@
 use tidemill_core::JobId;
 use tidemill_store::Hint;
 use tidemill_testkit::Cluster;
+use tidemill_testkit::databases::fresh_postgres_url;
 use tidemill_testkit::eventually::eventually;
 
 use super::kit::{SOON, ask, ids, job, store, worker};
@@ -34,6 +35,26 @@ async fn the_store_recovers_by_itself_after_a_crash_of_the_server() {
         store.hint(Hint::Ready { queue: "again".into() });
         let hint = tokio::time::timeout(std::time::Duration::from_millis(50), heard.recv()).await;
         matches!(hint, Ok(Ok(Hint::Ready { queue })) if queue == "again").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_process_tells_at_its_end_is_heard() {
+    let url = fresh_postgres_url();
+    let other = store(&url).await;
+    let mut heard = other.wake().listen();
+    // Until it listens, it can hear nothing.
+    eventually("a last hint of another process", SOON, async || {
+        let short_lived = store(&url).await;
+        short_lived.hint(Hint::Ready { queue: "at last".into() });
+        short_lived.close().await;
+        while let Ok(hint) = heard.try_recv() {
+            if matches!(hint, Hint::Ready { queue } if queue == "at last") {
+                return Some(());
+            }
+        }
+        None
     })
     .await;
 }
