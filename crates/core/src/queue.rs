@@ -188,12 +188,21 @@ impl RuleBook {
 
     /// The rules of a queue: those of its name, or else of the longest pattern that means it.
     pub fn of(&self, queue: &str) -> Option<&QueueRules> {
-        let meant = || {
-            let patterns =
-                self.rules.iter().filter(|(name, _)| is_pattern(name) && matches(name, queue));
-            patterns.max_by_key(|(name, _)| name.len()).map(|(_, rules)| rules)
-        };
-        self.rules.get(queue).or_else(meant)
+        self.rules.get(queue).or_else(|| self.meant(queue))
+    }
+
+    /// What a queue has while nothing is set for its name: the rules of the longest pattern that means it, or the default
+    /// ones. Limits that have a name are not among them, nor is a pause: those of a pattern hold beside whatever a queue
+    /// says of itself.
+    pub fn inherited(&self, queue: &str) -> QueueRules {
+        let rules = self.meant(queue).cloned().unwrap_or_default();
+        QueueRules { limits: BTreeMap::new(), paused: false, version: 0, ..rules }
+    }
+
+    fn meant(&self, queue: &str) -> Option<&QueueRules> {
+        let means = |name: &str| is_pattern(name) && name != queue && matches(name, queue);
+        let patterns = self.rules.iter().filter(|(name, _)| means(name));
+        patterns.max_by_key(|(name, _)| name.len()).map(|(_, rules)| rules)
     }
 
     /// Whether any rule limits how many run at once.

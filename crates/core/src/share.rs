@@ -2,7 +2,8 @@
 //!
 //! Two questions, two answers. Within one claim, [`allot`] divides the slots by weight among those that
 //! have work. From claim to claim, [`Turns`] remembers who has had least for its weight and lets it go
-//! first, so that also a worker with a single free slot keeps to the weights.
+//! first, so that also a worker with a single free slot keeps to the weights. Of tenants there may be ten thousand:
+//! they go round by name, and all that is remembered is [`Served`], who was last, and what is left of its turn.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -89,6 +90,24 @@ pub fn allot(slots: usize, weights: &[u32]) -> Vec<usize> {
     shares
 }
 
+/// Divides slots by turns, each of as many as the weight, `left` of the first one's if that is not 0. Turns are whole but for
+/// the last one; what is left of the slots when all have had as many goes round again.
+pub fn turns(slots: usize, weights: &[u32], left: u32) -> Vec<usize> {
+    let sum: usize = weights.iter().map(|weight| *weight as usize).sum();
+    if left == 0 && slots >= sum {
+        let rounds = slots / sum.max(1);
+        return weights.iter().map(|weight| *weight as usize * rounds).collect();
+    }
+    let mut free = slots;
+    let turn = |(at, weight): (usize, &u32)| {
+        let turn = if at == 0 && left > 0 { left } else { *weight } as usize;
+        let share = turn.min(free);
+        free -= share;
+        share
+    };
+    weights.iter().enumerate().map(turn).collect()
+}
+
 /// Who has had how much for its weight.
 ///
 /// Somebody who had no work meanwhile has not saved anything up: it goes on where the others are.
@@ -127,9 +146,111 @@ impl<K: Eq + Hash + Clone> Turns<K> {
     }
 }
 
+/// The tenant of a lane that was served last, and how many more jobs of it may start before it is the next one's turn.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Served {
+    tenant: String,
+    left: u32,
+}
+
+impl Served {
+    /// One whose turn is over.
+    pub fn whole(tenant: impl Into<String>) -> Self {
+        Self { tenant: tenant.into(), left: 0 }
+    }
+
+    /// So many jobs of this tenant, whose weight is this, were taken. As many as its weight are a turn.
+    pub fn took(&mut self, tenant: &str, weight: u32, jobs: usize) {
+        let weight = u64::from(weight.max(1));
+        let mut jobs = jobs as u64;
+        if self.tenant == tenant {
+            let of_turn = jobs.min(u64::from(self.left));
+            self.left -= of_turn as u32;
+            jobs -= of_turn;
+        } else {
+            tenant.clone_into(&mut self.tenant);
+            self.left = 0;
+        }
+        if jobs > 0 {
+            self.left = ((weight - jobs % weight) % weight) as u32;
+        }
+    }
+
+    /// How much of its turn this tenant has left, if it is the one whose turn it is.
+    pub fn left_of(&self, tenant: &str) -> u32 {
+        if self.tenant == tenant { self.left } else { 0 }
+    }
+
+    /// Who it is.
+    pub fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
+    /// Behind which name to go on: behind its own, or just before that while its turn lasts.
+    pub fn behind(&self) -> String {
+        let mut name = self.tenant.clone();
+        if self.left > 0
+            && let Some(last) = name.pop()
+            && let Some(before) = ('\0'..last).next_back().filter(|before| *before != '\0')
+        {
+            name.push(before);
+            name.push(char::MAX);
+        }
+        name
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn turns_are_whole_but_for_the_last() {
+        for (slots, weights, left, expected) in [
+            (10, vec![8, 1, 1], 0, vec![8, 1, 1]),
+            (25, vec![8, 1, 1], 0, vec![16, 2, 2]),
+            (2, vec![1, 8, 1], 0, vec![1, 1, 0]),
+            (2, vec![8, 1, 1], 1, vec![1, 1, 0]),
+            (12, vec![8, 1, 1], 3, vec![3, 1, 1]),
+            (3, vec![1, 1], 0, vec![1, 1]),
+            (0, vec![1], 0, vec![0]),
+            (5, vec![], 0, vec![]),
+        ] {
+            assert_eq!(turns(slots, &weights, left), expected, "{slots} {weights:?} {left}");
+        }
+    }
+
+    #[test]
+    fn a_turn_lasts_for_as_many_jobs_as_the_weight() {
+        let mut served = Served::whole("a");
+        let mut places = Vec::new();
+        for (tenant, weight, jobs) in
+            [("b", 9, 3), ("b", 9, 5), ("b", 9, 1), ("a", 1, 1), ("b", 9, 9), ("a", 1, 4)]
+        {
+            served.took(tenant, weight, jobs);
+            places.push((served.tenant.clone(), served.left));
+        }
+        let expected = [("b", 6), ("b", 1), ("b", 0), ("a", 0), ("b", 0), ("a", 0)];
+        assert_eq!(places, expected.map(|(tenant, left)| (tenant.to_owned(), left)));
+        served.took("b", 9, 12);
+        assert_eq!(served.left, 6, "a turn and a third");
+        served.took("b", 9, 8);
+        assert_eq!(served.left, 7, "what was left, and two of the next");
+    }
+
+    #[test]
+    fn while_its_turn_lasts_a_tenant_is_the_next_one() {
+        let names = ["", "a", "ab", "b", "b\u{1}", "b\u{1}c", "bé", "c"];
+        for tenant in names {
+            let mut served = Served::whole("somebody");
+            served.took(tenant, 1, 1);
+            assert_eq!(served.behind(), tenant, "its turn is over");
+            served.took(tenant, 2, 1);
+            let behind = served.behind();
+            let next = names.iter().find(|name| **name > behind.as_str());
+            assert!(tenant.is_empty() || next == Some(&tenant), "{tenant:?} behind {behind:?}");
+        }
+    }
 
     #[test]
     fn slots_are_divided_by_weight_and_the_rest_in_order() {

@@ -156,6 +156,16 @@ pub struct Share {
     pub tenants: Arc<BTreeMap<(String, String), u32>>,
 }
 
+impl Share {
+    /// The weight of a tenant in a queue.
+    pub fn of(&self, queue: &str, tenant: &str) -> u32 {
+        if self.tenants.is_empty() {
+            return 1;
+        }
+        self.tenants.get(&(queue.to_owned(), tenant.to_owned())).copied().unwrap_or(1)
+    }
+}
+
 /// A job with a lease on it.
 #[derive(Debug, Clone)]
 pub struct ClaimedJob {

@@ -68,6 +68,7 @@ use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
 use tidemill_core::gate::GateView;
 use tidemill_core::job::edit::Edit;
 use tidemill_core::retention::Finished;
+use tidemill_core::share::Served;
 use tidemill_core::why::LaneView;
 use tidemill_core::workflow::{Mail, ObjectKey};
 use tidemill_core::{Clock, JobId, NewJob, Payload, RuleBook, WorkerId};
@@ -383,7 +384,7 @@ impl Store for Sqlite {
             return Ok(None);
         };
         let (now, of) = (self.now_us(), place.lane.clone());
-        let served = move |turn: &mut Turn<'_>| Ok(turn.marks.served(&of));
+        let served = move |turn: &mut Turn<'_>| Ok(turn.marks.served(&of).map(Served::behind));
         let served = self.writer.write(Durability::Lazy, served).await?;
         self.read(move |conn| lane::look(conn, now, &place, served.as_deref().unwrap_or_default()))
             .await

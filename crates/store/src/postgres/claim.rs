@@ -40,6 +40,8 @@ const CLAIM: Statement = sql!(
     TEXT_ARRAY,
     TEXT_ARRAY,
     INT4_ARRAY,
+    TEXT_ARRAY,
+    INT4_ARRAY,
     INT4,
     INT4,
     TEXT,
@@ -156,6 +158,7 @@ async fn look_once(
     let favoured: Vec<String> =
         ask.share.tenants.keys().map(|(queue, tenant)| format!("{queue}\u{1f}{tenant}")).collect();
     let favours: Vec<i32> = ask.share.tenants.values().map(|weight| *weight as i32).collect();
+    let (holders, lefts) = plan.turns();
     let conn = shared.db.claimer().await?;
     conn.query(
         &CLAIM,
@@ -169,7 +172,9 @@ async fn look_once(
             &from,
             &shared.marks.heads_in(plan).is_zero(),
             &kinds,
-            &plan.served,
+            &plan.behinds(),
+            &holders,
+            &lefts,
             &favoured,
             &favours,
             &(plan.sheaves as i32),
@@ -235,9 +240,7 @@ fn read(shared: &Shared, ask: &ClaimRequest, plan: &mut Plan, answer: Answer<'_>
     if is_whole {
         plan.begin_at_heads();
     }
-    // Whose turn it is moves on in any case: a claim that only met tenants who wait for the clock
-    // must not meet the same ones again.
-    plan.served = head.get(7);
+    plan.serve(&ask.share, head.get(7), &claim.jobs);
     shared.marks.serve(plan);
     // What is due and in other hands may come back to where it was: nothing else is learned from that.
     if claim.token.is_some() || !due {

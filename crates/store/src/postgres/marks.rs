@@ -12,8 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use tidemill_core::share::Served;
 
-use crate::request::{ClaimRequest, Lane};
+use crate::request::{ClaimRequest, ClaimedJob, Lane, Share};
 
 /// Beyond this number of lanes all marks are forgotten: they come back with the next claims.
 const LANES_MAX: usize = 10_000;
@@ -33,8 +34,8 @@ struct Key {
 #[derive(Clone)]
 struct Mark {
     from: Option<Timestamp>,
-    /// The tenant that was served last, if one was.
-    served: Option<String>,
+    /// Who was served last, if anybody was.
+    served: Option<Served>,
     head_seen: Instant,
     head_cost: Duration,
     sheaf_ids: Option<f64>,
@@ -56,8 +57,8 @@ pub(crate) struct Plan {
     keys: Vec<Key>,
     /// Per lane, where to begin; `None` is its head.
     pub from: Vec<Option<Timestamp>>,
-    /// Per lane, the tenant that was served last; `None` begins with any.
-    pub served: Vec<Option<String>>,
+    /// Per lane, who was served last; `None` begins with any.
+    pub served: Vec<Option<Served>>,
     /// How many sheaves are likely to be enough.
     pub sheaves: usize,
 }
@@ -83,6 +84,40 @@ impl Found {
 }
 
 impl Plan {
+    /// Per lane, behind which tenant to go on.
+    pub fn behinds(&self) -> Vec<Option<String>> {
+        self.served.iter().map(|served| served.as_ref().map(Served::behind)).collect()
+    }
+
+    /// Per lane, whose turn lasts, and for how many jobs more.
+    pub fn turns(&self) -> (Vec<Option<&str>>, Vec<i32>) {
+        let turn = |served: &'_ Option<Served>| {
+            served.as_ref().map_or(0, |s| s.left_of(s.tenant()) as i32)
+        };
+        let holders = self.served.iter().map(|served| served.as_ref().map(Served::tenant));
+        (holders.collect(), self.served.iter().map(turn).collect())
+    }
+
+    /// Whose turn it is after a claim that went on behind these, and took these jobs. What was passed by or drawn by
+    /// chance it tells itself.
+    pub fn serve(&mut self, share: &Share, told: Vec<Option<String>>, jobs: &[ClaimedJob]) {
+        let behinds = self.behinds();
+        let lanes = self.keys.iter().zip(&mut self.served);
+        for (((key, served), told), behind) in lanes.zip(told).zip(behinds) {
+            if told != behind {
+                *served = told.map(Served::whole);
+            }
+            let is_here = |one: &&ClaimedJob| {
+                one.job.queue == key.lane.queue && one.job.priority == key.lane.priority
+            };
+            let Some(served) = served else { continue };
+            for one in jobs.iter().filter(is_here) {
+                let tenant = one.job.tenant.as_deref().unwrap_or_default();
+                served.took(tenant, share.of(&key.lane.queue, tenant), 1);
+            }
+        }
+    }
+
     /// The same lanes from their heads.
     pub fn begin_at_heads(&mut self) {
         self.from.fill(None);
@@ -119,11 +154,14 @@ impl Marks {
         waits.max().unwrap_or_default()
     }
 
-    /// The tenant of a lane that this process served last, whatever kinds it asked for.
+    /// Behind which tenant of a lane it is the next one's turn in this process, whatever kinds it asks for.
     pub fn served(&self, lane: &Lane) -> String {
         let marks = self.lock();
         let of_lane = marks.iter().filter(|(key, _)| key.lane == *lane);
-        of_lane.filter_map(|(_, mark)| mark.served.clone()).max().unwrap_or_default()
+        of_lane
+            .filter_map(|(_, mark)| Some(mark.served.as_ref()?.behind()))
+            .max()
+            .unwrap_or_default()
     }
 
     /// Remembers whom a claim by this plan served last.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, Row, params};
 use tidemill_core::JobId;
-use tidemill_core::share::allot;
+use tidemill_core::share::{self, Served, allot};
 
 use crate::error::{Error, Result};
 use crate::request::{Claim, ClaimRequest, ClaimedJob, Lane, Seen};
@@ -79,7 +79,7 @@ fn turns<'a>(turn: &Turn<'_>, ask: &'a ClaimRequest) -> Turns<'a> {
     let of_lane = |(number, lane): (usize, &'a Lane)| {
         // Without weights each lane is emptied before the next.
         let weight = ask.share.weights.get(number).copied().unwrap_or(0);
-        (lane, weight, turn.marks.served(lane).unwrap_or_default())
+        (lane, weight, turn.marks.served(lane).map(Served::behind).unwrap_or_default())
     };
     Turns(ask.lanes.iter().enumerate().map(of_lane).collect())
 }
@@ -220,36 +220,40 @@ impl Hand<'_, '_, '_> {
             return self.take(lane, "", most);
         }
         let (mut wanted, mut visits) = (most, 0);
+        let mut at = match self.turn.marks.served(lane) {
+            Some(served) => served.behind(),
+            None => tenants::any(self.turn.conn, &lane.queue)?,
+        };
         while wanted > 0 {
             let visits_max = wanted + tenants::SPARE_VISITS;
             let (conn, now) = (self.turn.conn, self.turn.now);
-            let behind = match self.turn.marks.served(lane) {
-                Some(tenant) => tenant,
-                None => tenants::any(conn, &lane.queue)?,
-            };
-            let round = tenants::in_turn(conn, now, lane, &behind, visits_max)?;
+            let round = tenants::in_turn(conn, now, lane, &at, visits_max)?;
             if round.idle.len() > tenants::SPARE_VISITS {
                 let most = tenants::ASIDE_MAX - self.laid;
                 self.laid += tenants::lay_aside(conn, now, lane, &round.idle, most)?;
             }
-            let of = |name: &String| (lane.queue.clone(), name.clone());
-            let weight = |name| self.ask.share.tenants.get(&of(name)).copied().unwrap_or(1);
-            let shares = allot(wanted, &round.tenants.iter().map(weight).collect::<Vec<_>>());
-            let (before, mut last) = (wanted, None);
-            for (tenant, share) in round.tenants.into_iter().zip(shares) {
-                wanted -= self.take(lane, &tenant, share.max(1).min(wanted))?;
-                last = Some(tenant);
+            let weights: Vec<u32> =
+                round.tenants.iter().map(|tenant| self.ask.share.of(&lane.queue, tenant)).collect();
+            let first = round.tenants.first().zip(self.turn.marks.served(lane));
+            let left = first.map_or(0, |(tenant, served)| served.left_of(tenant));
+            let (before, shares) = (wanted, share::turns(wanted, &weights, left));
+            for ((tenant, share), weight) in round.tenants.iter().zip(shares).zip(weights) {
+                let taken = self.take(lane, tenant, share.max(1).min(wanted))?;
+                if taken > 0 {
+                    self.turn.marks.took(lane, tenant, weight, taken);
+                }
+                wanted -= taken;
                 if wanted == 0 {
                     break;
                 }
             }
             visits += visits_max;
-            let served = if wanted == 0 { last } else { round.last };
-            self.turn.marks.serve(lane, served.unwrap_or_default());
             if (round.is_whole && wanted == before) || self.full.contains(&lane.queue) {
                 break;
             }
-            if visits > tenants::VISITS_MAX {
+            at = round.last.unwrap_or_default();
+            if wanted > 0 && visits > tenants::VISITS_MAX {
+                self.turn.marks.pass_by(lane, at);
                 self.is_cut = true;
                 break;
             }

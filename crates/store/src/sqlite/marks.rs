@@ -13,6 +13,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tidemill_core::share::Served;
+
 use crate::request::Lane;
 
 /// A transaction may have read the clock this long before it got the lock.
@@ -31,7 +33,7 @@ pub(super) struct Marks {
     latest: i64,
     mended: i64,
     begins: HashMap<(Lane, Kinds), i64>,
-    served: HashMap<Lane, String>,
+    served: HashMap<Lane, Served>,
 }
 
 impl Marks {
@@ -58,17 +60,33 @@ impl Marks {
         }
     }
 
-    /// The tenant of a lane that was served last, if one was.
-    pub fn served(&self, lane: &Lane) -> Option<String> {
-        self.served.get(lane).cloned()
+    /// Which tenant of a lane was served last, if one was.
+    pub fn served(&self, lane: &Lane) -> Option<&Served> {
+        self.served.get(lane)
     }
 
-    /// Remembers who was served last.
-    pub fn serve(&mut self, lane: &Lane, tenant: String) {
+    /// So many jobs of a tenant of this weight were taken.
+    pub fn took(&mut self, lane: &Lane, tenant: &str, weight: u32, jobs: usize) {
+        match self.served.get_mut(lane) {
+            Some(served) => served.took(tenant, weight, jobs),
+            None => {
+                let mut served = Served::whole(tenant);
+                served.took(tenant, weight, jobs);
+                self.keep(lane, served);
+            }
+        }
+    }
+
+    /// All tenants up to this one were looked at, and none of them had anything due.
+    pub fn pass_by(&mut self, lane: &Lane, tenant: String) {
+        self.keep(lane, Served::whole(tenant));
+    }
+
+    fn keep(&mut self, lane: &Lane, served: Served) {
         if self.served.len() > LANES_MAX {
             self.served.clear();
         }
-        self.served.insert(lane.clone(), tenant);
+        self.served.insert(lane.clone(), served);
     }
 
     /// Whether it is time to look for what a wrong clock left; also when it was put right.

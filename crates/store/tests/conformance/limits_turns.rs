@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use tidemill_core::gate::{Per, QueueLimit};
 use tidemill_core::{Job, NewJob, Priority, WorkerId};
+use tidemill_store::{ClaimRequest, Share};
 
-use super::kit::{Kit, done, item, job};
+use super::kit::{Kit, ask, done, item, job};
 use super::limits::{at_once, fill, take, take_soon};
 
 over_both_stores!(
     a_higher_band_is_not_behind_all_that_was_held_before,
     tenants_take_turns_at_a_limit,
     of_one_tenant_the_first_is_first,
+    tenants_take_turns_however_much_is_asked_for,
+    a_favoured_tenant_has_its_weight_at_a_limit,
 );
 
 fn of(tenant: &str, priority: Priority) -> NewJob {
@@ -78,4 +81,75 @@ async fn of_one_tenant_the_first_is_first(kit: &Kit) {
     let started = starts(kit, 4, Vec::new()).await;
     let ran: Vec<_> = started.iter().map(|job| job.id).collect();
     assert_eq!(ran, expected[2..]);
+}
+
+/// Asks for so many, each time one of those that run ends; answers who started, in order.
+async fn started(kit: &Kit, wish: &ClaimRequest, number: usize) -> Vec<String> {
+    let (mut running, mut started) = (VecDeque::new(), Vec::new());
+    while started.len() < number {
+        if let Some(ended) = running.pop_front() {
+            kit.store.settle(wish.worker, vec![ended]).await.unwrap();
+        }
+        let claim = kit.store.claim(wish.clone()).await.unwrap();
+        for at in 0..claim.jobs.len() {
+            started.push(claim.jobs[at].job.tenant.clone().unwrap_or_default());
+            running.push_back(item(&claim, at, done()));
+        }
+    }
+    started
+}
+
+fn of_aa(started: &[String]) -> usize {
+    started.iter().filter(|tenant| *tenant == "aa").count()
+}
+
+/// A limit on all of the queue, one on its kind, and one by a key that all have.
+fn three_at_once() -> [QueueLimit; 3] {
+    [
+        at_once(Per::All, 3),
+        QueueLimit { kind: Some("k".into()), ..at_once(Per::All, 3) },
+        at_once(Per::Key, 3),
+    ]
+}
+
+async fn tenants_take_turns_however_much_is_asked_for(kit: &Kit) {
+    for (number, limit) in three_at_once().into_iter().enumerate() {
+        let queue = format!("q{number}");
+        let gate = format!("{queue}/\u{1c}turns");
+        let limit = QueueLimit { queue: queue.clone(), gate, ..limit };
+        for tenant in ["aa", "bb"] {
+            let job = NewJob {
+                queue: queue.clone(),
+                key: Some("all".into()),
+                ..of(tenant, Priority::Normal)
+            };
+            fill(kit, &job, 60).await;
+        }
+        let limits = Arc::new(vec![limit]);
+        let wish = ClaimRequest { limits, ..ask(kit.worker().await, &queue, 10) };
+        let started = started(kit, &wish, 60).await;
+        assert!(of_aa(&started).abs_diff(30) <= 6, "{:?}: {started:?}", wish.limits);
+    }
+}
+
+async fn a_favoured_tenant_has_its_weight_at_a_limit(kit: &Kit) {
+    for (number, limit) in three_at_once().into_iter().enumerate() {
+        let queue = format!("q{number}");
+        let gate = format!("{queue}/\u{1c}turns");
+        let limit = QueueLimit { queue: queue.clone(), gate, ..limit };
+        for tenant in ["aa", "bb"] {
+            let job = NewJob {
+                queue: queue.clone(),
+                key: Some("all".into()),
+                ..of(tenant, Priority::Normal)
+            };
+            fill(kit, &job, 100).await;
+        }
+        let tenants = Arc::new([((queue.clone(), "bb".to_owned()), 9)].into());
+        let share = Share { tenants, ..Share::default() };
+        let limits = Arc::new(vec![limit]);
+        let wish = ClaimRequest { limits, share, ..ask(kit.worker().await, &queue, 10) };
+        let started = started(kit, &wish, 80).await;
+        assert!((5..=14).contains(&of_aa(&started)), "{:?}: {started:?}", wish.limits);
+    }
 }

@@ -16,6 +16,7 @@ over_both_stores!(
     processes_that_live_for_one_claim_are_fair_together,
     jobs_without_a_tenant_take_turns_with_the_others,
     a_favoured_tenant_gets_its_weight,
+    a_favoured_tenant_gets_its_weight_slot_by_slot,
     tenants_that_wait_for_the_clock_keep_nobody_waiting,
     behind_more_tenants_than_one_claim_visits_a_job_is_found_by_the_next_ones,
     a_lane_is_emptied_however_its_tenants_are_spread,
@@ -155,6 +156,27 @@ async fn a_favoured_tenant_gets_its_weight(kit: &Kit) {
     let there = ClaimRequest { share, ..ask(worker, "other", 40) };
     let number = by_tenant(&kit.store.claim(there).await.unwrap());
     assert_eq!(number, BTreeMap::from([("a".into(), 20), ("b".into(), 20)]), "only in its queue");
+}
+
+async fn a_favoured_tenant_gets_its_weight_slot_by_slot(kit: &Kit) {
+    let worker = kit.worker().await;
+    for slots in [1, 2, 7, 10] {
+        let queue = format!("by {slots}");
+        for tenant in ["a", "b", "c"] {
+            fill(kit, &NewJob { queue: queue.clone(), ..of(tenant) }, 120).await;
+        }
+        let tenants = Arc::new(BTreeMap::from([((queue.clone(), "b".to_owned()), 8)]));
+        let share = Share { tenants, ..Share::default() };
+        let mut served: BTreeMap<String, usize> = BTreeMap::new();
+        while served.values().sum::<usize>() < 100 {
+            let wish = ClaimRequest { share: share.clone(), ..ask(worker, &queue, slots) };
+            for (tenant, number) in by_tenant(&kit.store.claim(wish).await.unwrap()) {
+                *served.entry(tenant).or_default() += number;
+            }
+        }
+        assert!(served["b"].abs_diff(80) <= 8, "by {slots}: {served:?}");
+        assert!(served["a"].abs_diff(served["c"]) <= 4, "by {slots}: {served:?}");
+    }
 }
 
 async fn tenants_that_wait_for_the_clock_keep_nobody_waiting(kit: &Kit) {

@@ -84,7 +84,7 @@ const SETTLE_ARGUMENTS: &str = "null, gen_random_uuid(), array[gen_random_uuid()
 const WORKER: &str = "00000000-0000-7000-8000-000000000001";
 const CLAIM_ARGUMENTS: &str = "null, '00000000-0000-7000-8000-000000000001', gen_random_uuid(), \
      array['default','default'], array[1,2]::int2[], array[4,2], array[null,null]::timestamptz[], true, null, \
-     array['',''], '{}', '{}', 500, 500, null, null";
+     array['',''], array[null,null]::text[], array[0,0], '{}', '{}', 500, 500, null, null";
 
 /// How a session of the store plans.
 const AS_OURS: &str = "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; \

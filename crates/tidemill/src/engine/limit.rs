@@ -103,13 +103,15 @@ impl Tidemill {
         if let Some(limit) = &limit {
             limit.check(name)?;
         }
-        self.change_queue(queue, |rules| {
-            match limit.clone() {
-                Some(limit) => rules.limits.insert(name.to_owned(), limit),
-                None => rules.limits.remove(name),
-            };
-        })
-        .await
+        match limit {
+            Some(limit) => {
+                let set = |rules: &mut QueueRules| {
+                    drop(rules.limits.insert(name.to_owned(), limit.clone()))
+                };
+                self.change_queue(queue, set).await
+            }
+            None => self.change_back(queue, |rules| drop(rules.limits.remove(name))).await,
+        }
     }
 
     /// Refuses limits that would not count jobs which have not finished, for they lack the tenant or key. Only limits

@@ -13,10 +13,11 @@ impl Tidemill {
         Ok(self.0.store.queues().await?)
     }
 
-    /// The rules that were set for this very name or pattern, or the default ones.
+    /// The rules that were set for this very name or pattern or, as version 0, those that hold without: of the longest
+    /// pattern that means it, or the default ones.
     pub async fn queue_rules(&self, queue: &str) -> Result<QueueRules> {
         let book = self.0.store.queue_rules().await?;
-        Ok(book.set_for(queue).cloned().unwrap_or_default())
+        Ok(book.set_for(queue).cloned().unwrap_or_else(|| book.inherited(queue)))
     }
 
     /// Sets the rules of a queue, or of all queues that a pattern such as `mail:*` means and that
@@ -72,16 +73,46 @@ impl Tidemill {
 
     /// Lets the jobs of a queue start again.
     pub async fn resume(&self, queue: &str) -> Result<()> {
-        self.change_queue(queue, |rules| rules.paused = false).await
+        self.change_back(queue, |rules| rules.paused = false).await
     }
 
-    /// Changes the rules of a queue and nothing else of them, whoever else changes some.
+    /// Changes the rules of a queue and nothing else of them, whoever else changes some. What is set for a queue for the
+    /// first time begins as what its pattern gave it, so that it keeps the rest of that.
     pub async fn change_queue(&self, queue: &str, change: impl Fn(&mut QueueRules)) -> Result<()> {
+        self.change(queue, |rules, _| {
+            change(rules);
+            true
+        })
+        .await
+    }
+
+    /// The same for what takes something back: if nothing is left by which the queue differs from others of its
+    /// pattern, it has no rules of its own any more, and follows that of the pattern again.
+    pub(crate) async fn change_back(
+        &self,
+        queue: &str,
+        change: impl Fn(&mut QueueRules),
+    ) -> Result<()> {
+        self.change(queue, |rules, inherited| {
+            change(rules);
+            QueueRules { version: 0, ..rules.clone() } != *inherited
+        })
+        .await
+    }
+
+    /// Changes rules as long as others do; `change` answers whether they are to be kept.
+    async fn change(
+        &self,
+        queue: &str,
+        change: impl Fn(&mut QueueRules, &QueueRules) -> bool,
+    ) -> Result<()> {
         loop {
-            let mut rules = self.queue_rules(queue).await?;
+            let book = self.0.store.queue_rules().await?;
+            let inherited = book.inherited(queue);
+            let mut rules = book.set_for(queue).unwrap_or(&inherited).clone();
             let was = rules.version;
-            change(&mut rules);
-            match self.replace_queue(queue, was, Some(rules)).await {
+            let is_kept = change(&mut rules, &inherited);
+            match self.replace_queue(queue, was, is_kept.then_some(rules)).await {
                 Err(Error::Invalid(Invalid::RuleChanged { .. })) => {}
                 answer => return answer,
             }

@@ -12,7 +12,7 @@ use tidemill_core::Job;
 use tidemill_core::job::settle::Deadlines;
 use tidemill_core::queue::{RuleBook, is_pattern, matches};
 use tidemill_store::{Hint, Result};
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Tidemill;
@@ -129,11 +129,14 @@ pub(crate) async fn follow(mill: Tidemill, done: CancellationToken) {
             !known.names.contains(queue)
                 && queues.iter().any(|own| is_pattern(own) && matches(own, queue))
         };
+        let takes_from_patterns = queues.iter().any(|own| is_pattern(own));
         let told = async {
             loop {
                 match hints.recv().await {
                     Ok(Hint::Rules) | Err(RecvError::Lagged(_)) => return,
                     Ok(Hint::Ready { queue }) if is_new(&queue) => return,
+                    // It may be of a queue that a pattern means, and that had nothing waiting until now.
+                    Ok(Hint::Any) if takes_from_patterns => return,
                     Ok(_) => {}
                     Err(RecvError::Closed) => std::future::pending().await,
                 }
@@ -144,6 +147,8 @@ pub(crate) async fn follow(mill: Tidemill, done: CancellationToken) {
             _ = looks.tick() => {}
             () = told => {}
         }
+        // Whatever was told until now, the next look sees.
+        while !matches!(hints.try_recv(), Err(TryRecvError::Empty | TryRecvError::Closed)) {}
         // A store that is away is said elsewhere; until then the rules known last hold.
         let _ = renew(&mill).await;
     }

@@ -27,6 +27,7 @@ over_both_stores!(
     a_rate_says_when_it_opens,
     limits_are_listed_and_taken_away,
     bad_limits_are_refused_and_change_nothing,
+    what_is_set_for_a_queue_keeps_the_rest_of_what_its_pattern_gave_it,
 );
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -384,4 +385,35 @@ async fn bad_limits_are_refused_and_change_nothing(kit: Kit) {
     assert_eq!(mill.set_queue("q", Some(rules)).await.unwrap_err().code(), "rule_invalid");
     assert!(mill.limits().await.unwrap().is_empty());
     assert_eq!(mill.queue_rules("q").await.unwrap().version, 0);
+}
+
+async fn what_is_set_for_a_queue_keeps_the_rest_of_what_its_pattern_gave_it(kit: Kit) {
+    let mill = kit.open().await;
+    let of_pattern =
+        |rules: &mut QueueRules| (rules.concurrency, rules.depth_max) = (Some(1), Some(9));
+    mill.change_queue("p:*", of_pattern).await.unwrap();
+    mill.set_limit("p:*", "named", Some(at_once(3))).await.unwrap();
+    let own = async || mill.store().queue_rules().await.unwrap().set_for("p:a").cloned();
+    let holds = async || {
+        let rules = mill.queue_rules("p:a").await.unwrap();
+        (rules.concurrency, rules.depth_max, rules.limits.len(), rules.paused)
+    };
+    assert_eq!(
+        holds().await,
+        (Some(1), Some(9), 0, false),
+        "a named limit of the pattern holds beside it"
+    );
+    mill.pause("p:a").await.unwrap();
+    assert_eq!(holds().await, (Some(1), Some(9), 0, true));
+    mill.resume("p:a").await.unwrap();
+    assert_eq!(own().await, None, "it follows its pattern again");
+    mill.set_limit("p:a", "mine", Some(at_once(2))).await.unwrap();
+    assert_eq!(holds().await, (Some(1), Some(9), 1, false));
+    assert_eq!(mill.store().queue_rules().await.unwrap().limits("p:a").len(), 3);
+    mill.pause("p:*").await.unwrap();
+    mill.set_limit("p:a", "mine", None).await.unwrap();
+    assert_eq!(own().await, None);
+    mill.change_queue("p:a", |rules| rules.concurrency = Some(7)).await.unwrap();
+    mill.resume("p:*").await.unwrap();
+    assert_eq!(holds().await, (Some(7), Some(9), 0, false), "the pause was that of the pattern");
 }

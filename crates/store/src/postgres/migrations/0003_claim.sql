@@ -748,6 +748,24 @@ begin
     return shares;
 end $$;
 
+-- Divides slots by turns, each of as many as the weight, `left_of_first` of the first one's if that is not 0. The same as
+-- `turns` of `core`.
+create function tidemill.turns(slots int4, weights int4[], left_of_first int4) returns int4[] language plpgsql immutable as $$
+declare
+    sum int8 := (select coalesce(sum(w), 0) from unnest(weights) w);
+    free int4 := slots;
+    shares int4[] := '{}';
+begin
+    if left_of_first = 0 and slots >= sum then
+        return array(select (w * (slots / greatest(sum, 1)))::int4 from unnest(weights) w);
+    end if;
+    for i in 1..cardinality(weights) loop
+        shares[i] := least(free, case when i = 1 and left_of_first > 0 then left_of_first else weights[i] end);
+        free := free - shares[i];
+    end loop;
+    return shares;
+end $$;
+
 -- Lanes that have something due, by their numbers, and whether it is (also) of tenants. `lows` says where to
 -- begin to look for jobs without a tenant.
 create function tidemill.due_lanes(at timestamptz, queues text[], bands int2[], lows timestamptz[], kinds text[])
@@ -1005,19 +1023,19 @@ end $$;
 -- time. Lanes that have something due share `jobs_max` by `weights` (null: in their order), tenants share what their
 -- lane gets; what is left goes to the lanes in their order.
 -- `lows` says where in each lane to begin; where nothing is found so and `heads` allows it, a second look
--- begins at the heads. `behinds` are, per lane, the tenants served last (null: any); `favoured` ones (by queue and name) have
--- another weight than 1. `under` are the limits, from the finest to the coarsest. The first row tells about the claim
+-- begins at the heads. `behinds` are, per lane, those behind whom to go on (null: any); `holders` the tenants whose turns
+-- last, for `lefts` jobs more; `favoured` ones (by queue and name) have another weight than 1. `under` are the limits, from the finest to the coarsest. The first row tells about the claim
 -- (`is_whole`: it looked from the heads; `sheaves` with `ids` were found; `due`: something is due, but in the hands of
--- another; `served`: the tenants served last; `lanes`: those that had something due; `stops`: gates at which it held
--- somebody, to look back at); the others are its jobs, without their bodies where others wait for the turn to end.
+-- another; `served`: `behinds` or, where nobody was known, or so many had nothing due that it is to go on behind them, others;
+-- `lanes`: those that had something due; `stops`: gates at which it held somebody, to look back at); the others are its jobs, without their bodies where others wait for the turn to end.
 -- What a claim that took something from a mark left behind is not told: ask again. One that was made up by another
 -- edition of the rules than the present one (`by_edition`; null: by none) is `outdated`, and takes nothing; so does one
 -- of a worker that would hold more than its reach: `beyond` says how many. Only claims by an edition leave out limits that
 -- cannot be exceeded: nobody looks for stowaways of others than those set.
 create function tidemill.claim(
     at timestamptz, asker uuid, ask uuid, queues text[], bands int2[], weights int4[], lows timestamptz[],
-    heads boolean, kinds text[], behinds text[], favoured text[], favours int4[], sheaves_max int4, jobs_max int4,
-    under json, by_edition int8
+    heads boolean, kinds text[], behinds text[], holders text[], lefts int4[], favoured text[], favours int4[],
+    sheaves_max int4, jobs_max int4, under json, by_edition int8
 ) returns table (
     present timestamptz, token int8, is_whole boolean, sheaves int4, ids int4, due boolean, next_due timestamptz,
     served text[], lanes int4[], run_at timestamptz, attempt int2, lost int2, gates text, id uuid, kind text,
@@ -1076,6 +1094,8 @@ declare
     is_cut boolean := false;
     -- Tenants that wait for the clock:
     spare_visits constant int4 := 64;
+    visits_max constant int4 := 4 * jobs_max + 2000;
+    places text[] := behinds; -- per lane, the tenant that was met last
     aside_max constant int4 := 1000;
     idle text[];
     laid int4 := 0;
@@ -1194,18 +1214,20 @@ begin
             end if;
             while wanted > 0 loop
                 if crowded[at_lane] then
-                    if claim.served[lane] is null then
+                    if places[lane] is null then
                         claim.served[lane] := tidemill.any_tenant(queues[lane]);
+                        places[lane] := claim.served[lane];
                     end if;
                     select t.* into tenants, last_visited, is_round, idle from tidemill.tenants_in_turn(
-                        claim.present, queues[lane], bands[lane], claim.served[lane], wanted + spare_visits) t;
+                        claim.present, queues[lane], bands[lane], places[lane], wanted + spare_visits) t;
                     if cardinality(idle) > spare_visits and laid < aside_max then
                         laid := laid + tidemill.lay_aside(
                             claim.present, queues[lane], bands[lane], idle, aside_max - laid);
                     end if;
-                    shares := tidemill.allot(wanted, array(
+                    shares := tidemill.turns(wanted, array(
                         select coalesce(favours[array_position(favoured, queues[lane] || chr(31) || t)], 1)
-                        from unnest(tenants) t));
+                        from unnest(tenants) t), case when tenants[1] = holders[lane] then lefts[lane] else 0 end);
+                    lefts[lane] := 0;
                 else
                     tenants := '{""}';
                     shares := array[wanted];
@@ -1281,14 +1303,17 @@ begin
                 if not crowded[at_lane] then
                     exit when found_here = 0 or found_here < found_max and coalesce(cardinality(fine), 0) = 0;
                 elsif wanted = 0 then
-                    claim.served[lane] := last_tenant;
+                    places[lane] := last_tenant;
                 else
-                    claim.served[lane] := coalesce(last_visited, '');
+                    places[lane] := coalesce(last_visited, '');
                     visits := visits + wanted + spare_visits;
                     exit when is_round and found_here = 0;
+                    if visits > visits_max then
+                        claim.served[lane] := places[lane];
+                    end if;
                 end if;
                 -- What is in other hands is asked for again; others behind it need not wait for that.
-                is_left := wanted > 0 and (visits > 4 * jobs_max + 2000
+                is_left := wanted > 0 and (visits > visits_max
                     or limits is not null and (rounds >= 20 or over > 0 and (taken is not null or rounds >= 3)));
                 is_cut := is_cut or is_left;
                 exit when is_left;
@@ -1391,7 +1416,8 @@ begin
     -- Part of a sheaf, and then what is left of it, which is less than asked for.
     for jobs_max in 1..2 loop
         perform from tidemill.claim(now(), worker, tidemill.uuid7(), array[stage], array[2]::int2[], null,
-            array[null]::timestamptz[], true, array[stage], array[''], '{}', '{}', 10, jobs_max, null, null);
+            array[null]::timestamptz[], true, array[stage], array[''], array[null]::text[], array[0], '{}', '{}', 10, jobs_max,
+            null, null);
     end loop;
     raise exception using errcode = 'TM001', message = 'the rehearsal is over';
 exception when sqlstate 'TM001' then
