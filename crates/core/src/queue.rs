@@ -191,9 +191,9 @@ impl RuleBook {
         self.rules.get(queue).or_else(|| self.meant(queue))
     }
 
-    /// What a queue has while nothing is set for its name: the rules of the longest pattern that means it, or the default
-    /// ones. Limits that have a name are not among them, nor is a pause: those of a pattern hold beside whatever a queue
-    /// says of itself.
+    /// What a queue has while nothing is set for its name: the rules of the longest pattern that means it, or the
+    /// default ones. Limits that have a name are not among them, nor is a pause: those of a pattern hold beside
+    /// whatever a queue says of itself.
     pub fn inherited(&self, queue: &str) -> QueueRules {
         let rules = self.meant(queue).cloned().unwrap_or_default();
         QueueRules { limits: BTreeMap::new(), paused: false, version: 0, ..rules }

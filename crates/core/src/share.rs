@@ -90,8 +90,8 @@ pub fn allot(slots: usize, weights: &[u32]) -> Vec<usize> {
     shares
 }
 
-/// Divides slots by turns, each of as many as the weight, `left` of the first one's if that is not 0. Turns are whole but for
-/// the last one; what is left of the slots when all have had as many goes round again.
+/// Divides slots by turns, each of as many as the weight, `left` of the first one's if that is not 0. Turns are whole
+/// but for the last one; what is left of the slots when all have had as many goes round again.
 pub fn turns(slots: usize, weights: &[u32], left: u32) -> Vec<usize> {
     let sum: usize = weights.iter().map(|weight| *weight as usize).sum();
     if left == 0 && slots >= sum {

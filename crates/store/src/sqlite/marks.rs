@@ -67,14 +67,13 @@ impl Marks {
 
     /// So many jobs of a tenant of this weight were taken.
     pub fn took(&mut self, lane: &Lane, tenant: &str, weight: u32, jobs: usize) {
-        match self.served.get_mut(lane) {
-            Some(served) => served.took(tenant, weight, jobs),
-            None => {
-                let mut served = Served::whole(tenant);
-                served.took(tenant, weight, jobs);
-                self.keep(lane, served);
-            }
+        if let Some(served) = self.served.get_mut(lane) {
+            served.took(tenant, weight, jobs);
+            return;
         }
+        let mut served = Served::whole(tenant);
+        served.took(tenant, weight, jobs);
+        self.keep(lane, served);
     }
 
     /// All tenants up to this one were looked at, and none of them had anything due.

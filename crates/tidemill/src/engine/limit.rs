@@ -106,7 +106,7 @@ impl Tidemill {
         match limit {
             Some(limit) => {
                 let set = |rules: &mut QueueRules| {
-                    drop(rules.limits.insert(name.to_owned(), limit.clone()))
+                    rules.limits.insert(name.to_owned(), limit.clone());
                 };
                 self.change_queue(queue, set).await
             }

@@ -76,8 +76,8 @@ impl Tidemill {
         self.change_back(queue, |rules| rules.paused = false).await
     }
 
-    /// Changes the rules of a queue and nothing else of them, whoever else changes some. What is set for a queue for the
-    /// first time begins as what its pattern gave it, so that it keeps the rest of that.
+    /// Changes the rules of a queue and nothing else of them, whoever else changes some. What is set for a queue for
+    /// the first time begins as what its pattern gave it, so that it keeps the rest of that.
     pub async fn change_queue(&self, queue: &str, change: impl Fn(&mut QueueRules)) -> Result<()> {
         self.change(queue, |rules, _| {
             change(rules);
