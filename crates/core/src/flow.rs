@@ -8,6 +8,7 @@
 mod again;
 pub mod board;
 pub mod condition;
+mod nest;
 pub mod part;
 pub mod plan;
 pub mod rerun;
@@ -23,7 +24,7 @@ pub use part::{Part, Way};
 pub use plan::{Plan, PlannedJob};
 pub use rerun::Rerun;
 pub use saga::{Undo, UndoRule};
-pub use state::{FlowRow, FlowState, StepRow, StepState};
+pub use state::{FlowRow, FlowState, Lost, StepRow, StepState};
 
 /// Steps of one flow, at most.
 pub const STEPS_MAX: usize = 10_000;
@@ -136,7 +137,7 @@ pub enum On {
     Success,
     /// With a job that is dead or was called off.
     Failure,
-    /// Either way; not when it was skipped.
+    /// Either way; not when it was not taken.
     Either,
 }
 
@@ -176,8 +177,15 @@ pub struct Join {
     pub rest: Rest,
 }
 
-/// For how much a join waits. Parents that were skipped, or whose condition does not hold, are
-/// not waited for; when no others are left, the step is skipped too.
+impl Join {
+    /// Whether it may be met although something failed.
+    pub fn bears(&self) -> bool {
+        self.need != Need::default()
+    }
+}
+
+/// For how much a join waits. Parents that were not taken are not waited for; when no others are left, the step is
+/// skipped too. Those that could not run because something failed count as failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

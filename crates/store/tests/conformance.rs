@@ -30,6 +30,7 @@ mod conformance {
     mod flows_parts;
     mod flows_race;
     mod flows_rerun;
+    mod flows_taken;
     mod flows_whole;
     mod lane;
     mod limits;

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::flow::board::{Board, Verdict, ended_as_wished, is_judged, judge, met};
-use crate::flow::state::{FlowState, StepRow, StepState};
+use crate::flow::board::{Board, Came, Verdict, came, count, is_judged, judge, met};
+use crate::flow::state::{FlowState, Lost, StepRow, StepState};
 use crate::flow::{Edge, On};
 
 impl Board {
@@ -38,16 +38,23 @@ impl Board {
             self.recount(*number, arriving.get(number).map_or(&[], Vec::as_slice));
         }
         for number in waiting {
-            let verdict = self.steps.get(&number).and_then(|step| judge(step, "another step"));
-            match verdict {
-                Some(Verdict::Skip(reason)) => {
+            match self.judge_anew(number, arriving.get(&number).map_or(&[], Vec::as_slice)) {
+                Some(Verdict::Skip(reason, lost)) => {
                     self.changes.revive.retain(|revived| *revived != number);
-                    self.skip(number, reason);
+                    self.skip(number, reason, lost);
                 }
                 Some(Verdict::Open) => self.open(number),
                 None => {}
             }
         }
+    }
+
+    /// Whether a step that waits may run, or never will, by all that it has heard by these edges.
+    pub(super) fn judge_anew(&self, number: u32, arriving: &[Edge]) -> Option<Verdict> {
+        let step = self.steps.get(&number).filter(|step| step.state == StepState::Waiting)?;
+        let parents = arriving.iter().filter(|edge| edge.on == On::Success);
+        let mut parents = parents.filter_map(|edge| self.steps.get(&edge.from));
+        judge(step, parents.find(|from| from.failures() > 0))
     }
 
     fn reopen(&mut self, number: u32, jobs: u64) {
@@ -74,6 +81,7 @@ impl Board {
                 match step.state {
                     StepState::Skipped => {
                         step.state = StepState::Waiting;
+                        step.lost = Lost::No;
                         step.reason = None;
                         self.changes.skip.retain(|skipped| *skipped != edge.to);
                         self.changes.revive.push(edge.to);
@@ -99,22 +107,38 @@ impl Board {
                 (edge, from, holds_it)
             })
             .collect();
+        let heard: Vec<_> = heard
+            .into_iter()
+            .map(|(edge, from, holds_it)| {
+                let is_over = from.state.is_final() && !holds_it;
+                let came = is_over.then(|| came_anew(edge, &from));
+                (edge, from, holds_it, came)
+            })
+            .collect();
+        let alarms = arriving.iter().filter(|edge| edge.on == On::Failure).count();
         let Some(step) = self.steps.get_mut(&number) else { return };
         (step.parents_left, step.came, step.met, step.missed) = (0, 0, 0, 0);
-        for (edge, from, holds_it) in heard {
-            step.parents_left += u32::from(holds_it || !from.state.is_final());
+        step.refused = false;
+        step.alarms = (alarms > 0).then_some(alarms as u32);
+        for (edge, from, holds_it, came) in heard {
+            step.parents_left += u32::from(came.is_none());
             if holds_it {
                 continue;
             }
-            let holds = ended_as_wished(edge.on, from.state)
-                && (!is_judged(edge, from.state) || edge.held == Some(true));
-            step.came += u32::from(holds);
             if edge.on == On::Success {
-                step.missed += from.failed;
+                step.missed += from.failures();
             }
-            if edge.when.is_none() || holds {
-                step.met += met(edge.on, from.ok, from.failed);
+            if edge.when.is_none() || came == Some(Came::Holds) {
+                step.met += met(edge.on, from.ok, from.failures());
+            }
+            if let Some(came) = came {
+                count(step, edge.on, came);
             }
         }
     }
+}
+
+/// What an edge came to, by what is kept of it.
+fn came_anew(edge: &Edge, from: &StepRow) -> Came {
+    came(edge.on, from, !is_judged(edge, from) || edge.held == Some(true))
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use jiff::Timestamp;
 
 use crate::flow::condition::{self, Facts};
-use crate::flow::state::{FlowRow, FlowState, StepRow, StepState};
+use crate::flow::state::{FlowRow, FlowState, Lost, StepRow, StepState};
 use crate::flow::{Edge, Need, On, Plan};
 use crate::payload::Payload;
 
@@ -200,14 +200,18 @@ impl Board {
             match to.state {
                 StepState::Waiting => {
                     to.parents_left += 1;
+                    if edge.on == On::Failure && to.alarms != Some(HAPPENED) {
+                        to.alarms = to.alarms.map(|left| left + 1);
+                    }
                     self.touched.insert(edge.to);
                 }
                 // It may wait again.
                 StepState::Skipped => {}
                 _ => continue,
             }
-            let (from, to) = (number, edge.to);
-            edges.push(Edge { from, to, on: On::Success, when: None, held: None });
+            // What was asked of an output is asked of the step that has one.
+            let (from, to, on) = (number, edge.to, edge.on);
+            edges.push(Edge { from, to, on, when: None, held: None });
         }
         let row = StepRow { grown: true, slow, ..StepRow::new(number, name, jobs) };
         self.steps.insert(number, row);
@@ -223,11 +227,13 @@ impl Board {
         }
         match step.join.need {
             Need::All { failures_max } if step.missed + left > u64::from(failures_max) => {
-                self.skip(number, format!("{left} of what it comes after did not end in time"));
+                let reason = format!("{left} of what it comes after did not end in time");
+                self.skip(number, reason, Lost::Late);
             }
             Need::Quorum { jobs } => {
                 let met = step.met;
-                self.skip(number, format!("{met} of the {jobs} it needs succeeded in time"));
+                let reason = format!("{met} of the {jobs} it needs succeeded in time");
+                self.skip(number, reason, Lost::Late);
             }
             Need::All { .. } | Need::Finished => self.open(number),
         }
@@ -243,7 +249,7 @@ impl Board {
             .map(|step| step.number)
             .collect();
         for step in waiting {
-            self.skip(step, reason.to_owned());
+            self.skip(step, reason.to_owned(), Lost::No);
         }
         self.news.clear();
     }
@@ -317,9 +323,12 @@ impl Board {
             return;
         }
         for edge in edges {
-            let holds = if news.ended { self.holds(&edge, &from) } else { Ok(false) };
+            let came = news.ended.then(|| self.came(&edge, &from));
             if news.ended && edge.when.is_some() {
-                let held = holds.as_ref().ok().copied().filter(|_| is_judged(&edge, from.state));
+                let held = match &came {
+                    Some(Ok(came)) if is_judged(&edge, &from) => Some(*came == Came::Holds),
+                    _ => None,
+                };
                 self.changes.held.push((edge.from, edge.to, held));
             }
             let Some(to) = self.steps.get_mut(&edge.to) else { continue };
@@ -327,21 +336,23 @@ impl Board {
                 continue;
             }
             self.touched.insert(edge.to);
-            hear(to, &edge, news, &from, holds);
-            match judge(to, &from.name) {
+            hear(to, &edge, news, &from, came);
+            match judge(to, Some(&from)) {
                 Some(Verdict::Open) => self.open(edge.to),
-                Some(Verdict::Skip(reason)) => self.skip(edge.to, reason),
+                Some(Verdict::Skip(reason, lost)) => self.skip(edge.to, reason, lost),
                 None => {}
             }
         }
     }
 
-    /// Whether an edge holds, now that the step it leaves has ended.
-    fn holds(&self, edge: &Edge, from: &StepRow) -> Result<bool, String> {
-        let when = edge.when.as_ref().filter(|_| is_judged(edge, from.state));
-        let Some(when) = when else { return Ok(ended_as_wished(edge.on, from.state)) };
+    /// What an edge comes to, now that the step it leaves has ended.
+    fn came(&self, edge: &Edge, from: &StepRow) -> Result<Came, String> {
+        let Some(when) = edge.when.as_ref().filter(|_| is_judged(edge, from)) else {
+            return Ok(came(edge.on, from, true));
+        };
         let output = self.outputs.get(&edge.from).cloned();
-        condition::holds(when, &Facts { output, done: from.ok, failed: from.failed })
+        let facts = Facts { output, done: from.ok, failed: from.failures() };
+        Ok(came(edge.on, from, condition::holds(when, &facts)?))
     }
 
     /// Whether the step's last job has ended; if so, it has.
@@ -382,33 +393,60 @@ impl Board {
         }
     }
 
-    pub(super) fn skip(&mut self, number: u32, reason: String) {
+    pub(super) fn skip(&mut self, number: u32, reason: String, lost: Lost) {
         let Some(step) = self.steps.get_mut(&number) else { return };
         step.state = StepState::Skipped;
+        step.lost = lost;
         step.reason = step.reason.take().or(Some(reason));
         self.touched.insert(number);
+        self.saw_failure |= lost == Lost::Late;
         if step.cancels_rest() && step.parents_left > 0 {
             self.changes.call_off.push(number);
         }
         if step.jobs > 0 {
             self.changes.skip.push(number);
         }
-        self.news.push_back(News { step: number, ok: 0, failed: 0, ended: true });
+        let failed = if lost == Lost::No { 0 } else { step.failures() };
+        self.news.push_back(News { step: number, ok: 0, failed, ended: true });
     }
 }
 
-/// Whether a step that ended so may be what an edge waits for. A failure where success is wished is: joins count it.
-pub(super) fn ended_as_wished(on: On, state: StepState) -> bool {
-    match on {
-        On::Failure => state == StepState::Failed,
-        On::Success | On::Either => matches!(state, StepState::Done | StepState::Failed),
+/// One of the failures that a step comes after has happened: others need not.
+pub(super) const HAPPENED: u32 = i32::MAX as u32;
+
+/// What an edge comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Came {
+    /// The step that it leaves was not taken: it is as if there were no such edge.
+    NotTaken,
+    /// It ended as wished, or failed where success was wished: joins count that.
+    Holds,
+    /// It ended otherwise, or its expression does not hold.
+    Refuses,
+}
+
+/// What an edge comes to once a step has ended, by whether its expression holds where that is asked.
+pub(super) fn came(on: On, from: &StepRow, holds: bool) -> Came {
+    let is_wished = match on {
+        On::Failure => from.has_failed(),
+        On::Success | On::Either => true,
+    };
+    match from.state {
+        StepState::Skipped if from.lost == Lost::No => Came::NotTaken,
+        _ if is_wished && holds => Came::Holds,
+        _ => Came::Refuses,
     }
 }
 
-/// Whether the expression on an edge is asked, now that the step it leaves has ended so.
-pub(super) fn is_judged(edge: &Edge, state: StepState) -> bool {
-    let is_borne = edge.on == On::Success && state == StepState::Failed;
-    edge.when.is_some() && ended_as_wished(edge.on, state) && !is_borne
+/// Whether the expression on an edge is asked, now that the step it leaves has ended.
+pub(super) fn is_judged(edge: &Edge, from: &StepRow) -> bool {
+    let is_taken = from.state != StepState::Skipped || from.lost != Lost::No;
+    let is_asked = match edge.on {
+        On::Success => !from.has_failed(),
+        On::Failure => from.has_failed(),
+        On::Either => true,
+    };
+    edge.when.is_some() && is_taken && is_asked
 }
 
 /// Jobs that ended as an edge wishes, of so many.
@@ -421,52 +459,76 @@ pub(super) fn met(on: On, ok: u64, failed: u64) -> u64 {
 }
 
 /// What a step that waits makes of the news of one it comes after. Jobs behind an expression count when that holds.
-fn hear(to: &mut StepRow, edge: &Edge, news: News, from: &StepRow, holds: Result<bool, String>) {
+fn hear(
+    to: &mut StepRow,
+    edge: &Edge,
+    news: News,
+    from: &StepRow,
+    came: Option<Result<Came, String>>,
+) {
     if edge.on == On::Success {
         to.missed += news.failed;
     }
     if edge.when.is_none() {
         to.met += met(edge.on, news.ok, news.failed);
     }
-    if !news.ended {
+    let Some(came) = came else { return };
+    to.parents_left = to.parents_left.saturating_sub(1);
+    let came = came.unwrap_or_else(|why| {
+        to.reason = Some(format!("the condition after {} cannot be judged: {why}", from.name));
+        Came::Refuses
+    });
+    if came == Came::Holds && edge.when.is_some() {
+        to.met += met(edge.on, from.ok, from.failures());
+    }
+    count(to, edge.on, came);
+}
+
+/// Counts an edge of a step that waits, by what it came to.
+pub(super) fn count(step: &mut StepRow, on: On, came: Came) {
+    step.came += u32::from(came == Came::Holds);
+    if on != On::Failure {
+        step.refused |= came == Came::Refuses;
         return;
     }
-    to.parents_left = to.parents_left.saturating_sub(1);
-    match holds {
-        Ok(true) => {
-            to.came += 1;
-            if edge.when.is_some() {
-                to.met += met(edge.on, from.ok, from.failed);
-            }
-        }
-        Ok(false) => {}
-        Err(why) => {
-            to.reason = Some(format!("the condition after {} cannot be judged: {why}", from.name));
-        }
-    }
+    step.alarms = match step.alarms {
+        Some(_) if came == Came::Holds => Some(HAPPENED),
+        Some(HAPPENED) | None => step.alarms,
+        Some(left) => Some(left.saturating_sub(1)),
+    };
 }
 
 pub(super) enum Verdict {
     Open,
-    Skip(String),
+    Skip(String, Lost),
 }
 
-/// Whether a step that waits may run, or never will.
-pub(super) fn judge(step: &StepRow, heard_of: &str) -> Option<Verdict> {
+/// Whether a step that waits may run, or never will. What failed is heard before all has ended, and goes before
+/// whatever else may keep it from running: so it does not matter who ends first.
+pub(super) fn judge(step: &StepRow, heard_of: Option<&StepRow>) -> Option<Verdict> {
     let is_complete = step.parents_left == 0;
-    let skip = |reason: String| Some(Verdict::Skip(reason));
+    let missing = if step.guarded { Lost::No } else { Lost::Behind };
+    let skip = |reason: String, lost| Some(Verdict::Skip(reason, lost));
+    let skip_for = |reason: &str| skip(reason.to_owned(), Lost::No);
     match step.join.need {
         Need::All { failures_max } if step.missed > u64::from(failures_max) => {
-            skip(format!("{heard_of} failed"))
+            let name = heard_of.map_or("another step", |heard_of| &heard_of.name);
+            let is_lost = heard_of.is_some_and(|heard_of| heard_of.lost != Lost::No);
+            skip(format!("{name} {}", if is_lost { "could not run" } else { "failed" }), missing)
         }
         Need::Quorum { jobs } if step.met >= u64::from(jobs) => Some(Verdict::Open),
-        Need::Quorum { jobs } if is_complete => {
-            skip(format!("{} of the {jobs} it needs succeeded", step.met))
+        _ if !is_complete => None,
+        Need::Quorum { jobs } => {
+            let lost = if step.missed > 0 { missing } else { Lost::No };
+            skip(format!("{} of the {jobs} it needs succeeded", step.met), lost)
         }
-        Need::All { .. } | Need::Finished if is_complete && step.came > 0 => Some(Verdict::Open),
-        Need::All { .. } | Need::Finished if is_complete => {
-            skip("nothing that it comes after ran, or no condition holds".to_owned())
+        Need::All { .. } | Need::Finished if step.refused => skip_for("a condition does not hold"),
+        Need::All { .. } | Need::Finished if step.alarms == Some(0) => {
+            skip_for("nothing failed that it is for")
         }
-        _ => None,
+        Need::All { .. } | Need::Finished if step.came == 0 => {
+            skip_for("nothing that it comes after ran")
+        }
+        Need::All { .. } | Need::Finished => Some(Verdict::Open),
     }
 }

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::error::{Error, Result};
 use crate::flow::{
-    After, EDGES_MAX, Edge, Flow, FlowOptions, Join, NESTING_MAX, Need, Place, SAGA_STEPS_MAX,
-    STEPS_MAX, Step, StepRow, UndoRule, WHEN_BYTES_MAX, Way, Work, condition, part,
+    After, EDGES_MAX, Edge, Flow, FlowOptions, Join, Need, On, Place, SAGA_STEPS_MAX, StepRow,
+    UndoRule, WHEN_BYTES_MAX, Way, condition, nest, part,
 };
 use crate::id::FlowId;
 use crate::job::{Due, NewJob};
@@ -75,7 +75,7 @@ impl Flow {
         if self.options.at_once == Some(0) {
             return Err(invalid(&self.name, "at_once is 0, so no job of it could ever start"));
         }
-        let mut steps = flatten(self.steps)?;
+        let mut steps = nest::flatten(self.steps)?;
         if steps.is_empty() {
             return Err(invalid(&self.name, "it has no steps"));
         }
@@ -89,8 +89,9 @@ impl Flow {
         for step in &steps {
             step.jobs.iter().try_for_each(|job| check_member(&step.name, job))?;
         }
-        let rows: Vec<StepRow> =
+        let mut rows: Vec<StepRow> =
             steps.iter().zip(0..).map(|(step, number)| step.row(number)).collect();
+        guard(&mut rows, &edges);
         check_joins(&steps, &rows)?;
         let beyond = check_undos(&self.name, &steps, &edges, self.options.saga)?;
         if !self.options.building {
@@ -178,13 +179,13 @@ pub fn grow(
 }
 
 /// A step that is no flow.
-struct Flat {
-    name: String,
-    jobs: Vec<NewJob>,
-    after: Vec<After>,
-    join: Join,
-    undo: UndoRule,
-    pivot: bool,
+pub(super) struct Flat {
+    pub name: String,
+    pub jobs: Vec<NewJob>,
+    pub after: Vec<After>,
+    pub join: Join,
+    pub undo: UndoRule,
+    pub pivot: bool,
 }
 
 impl Flat {
@@ -194,10 +195,14 @@ impl Flat {
             UndoRule::Job(undo) => Some(undo.clone()),
             UndoRule::Missing | UndoRule::Nothing => None,
         };
+        let alarms = self.after.iter().filter(|edge| edge.on == On::Failure).count();
+        let is_quorum = matches!(self.join.need, Need::Quorum { .. });
         StepRow {
             join: self.join,
             // Each edge was checked to be there once.
             parents_left: u32::try_from(self.after.len()).unwrap_or(u32::MAX),
+            alarms: (alarms > 0).then_some(alarms as u32),
+            early: alarms > 0 || is_quorum || self.after.iter().any(|edge| edge.when.is_some()),
             undo,
             pivot: self.pivot,
             slow: self.jobs.iter().any(is_slow),
@@ -215,115 +220,6 @@ fn place_all(flow: FlowId, step: Flat, number: u32, way: Way) -> impl Iterator<I
 
 pub(super) fn invalid(step: &str, reason: impl Into<String>) -> Error {
     Error::FlowInvalid { step: step.to_owned(), reason: reason.into() }
-}
-
-/// Takes nested flows apart: their steps are named after the step that they are.
-fn flatten(steps: Vec<Step>) -> Result<Vec<Flat>> {
-    let mut flat = Vec::new();
-    let mut ends: HashMap<String, Vec<String>> = HashMap::new();
-    unfold(steps, "", &Before::default(), &mut flat, &mut ends, 0)?;
-    for step in &mut flat {
-        let after = std::mem::take(&mut step.after);
-        for edge in after {
-            let last = last_steps(&ends, &edge.step);
-            step.after.extend(last.into_iter().map(|step| After { step, ..edge.clone() }));
-        }
-    }
-    Ok(flat)
-}
-
-/// The steps that come last in a step: itself or, if it is a flow, those that come last in its last ones.
-fn last_steps(ends: &HashMap<String, Vec<String>>, name: &str) -> Vec<String> {
-    let (mut found, mut next) = (Vec::new(), vec![name]);
-    while let Some(name) = next.pop() {
-        match ends.get(name) {
-            Some(last) => next.extend(last.iter().rev().map(String::as_str)),
-            None => found.push(name.to_owned()),
-        }
-    }
-    found
-}
-
-/// What comes before the first steps of a flow within a flow, and for how much of it they wait.
-#[derive(Default)]
-struct Before {
-    after: Vec<After>,
-    join: Join,
-}
-
-fn unfold(
-    steps: Vec<Step>,
-    prefix: &str,
-    before: &Before,
-    flat: &mut Vec<Flat>,
-    ends: &mut HashMap<String, Vec<String>>,
-    depth: usize,
-) -> Result<()> {
-    let inner: BTreeSet<String> = steps.iter().map(|step| step.name.clone()).collect();
-    for step in steps {
-        name::check("step", &step.name, NAME_BYTES_MAX)?;
-        if step.name.contains('/') {
-            return Err(invalid(
-                &step.name,
-                "its name has a slash, which nested flows are named with",
-            ));
-        }
-        let name = format!("{prefix}{}", step.name);
-        if flat.len() >= STEPS_MAX {
-            return Err(Error::FlowTooLarge {
-                what: "steps",
-                number: flat.len() + 1,
-                max: STEPS_MAX,
-            });
-        }
-        let mut after = step.after;
-        for edge in &mut after {
-            if inner.contains(&edge.step) {
-                edge.step = format!("{prefix}{}", edge.step);
-            }
-        }
-        let mut join = step.join;
-        if after.is_empty() {
-            after.clone_from(&before.after);
-            if join == Join::default() {
-                join = before.join;
-            }
-        }
-        match step.work {
-            Work::Jobs(jobs) => {
-                let Step { undo, pivot, .. } = step;
-                flat.push(Flat { name, jobs, after, join, undo, pivot });
-            }
-            Work::Flow(_) if depth == NESTING_MAX => {
-                return Err(Error::FlowTooLarge {
-                    what: "levels",
-                    number: depth + 1,
-                    max: NESTING_MAX,
-                });
-            }
-            Work::Flow(_) if step.pivot || step.undo != UndoRule::Missing => {
-                return Err(invalid(&name, "it is a flow: its steps say how they are undone"));
-            }
-            Work::Flow(inner) if inner.is_empty() => {
-                return Err(invalid(&name, "the flow within has no steps"));
-            }
-            Work::Flow(inner) => {
-                let last = last_of(&inner).into_iter().map(|last| format!("{name}/{last}"));
-                ends.insert(name.clone(), last.collect());
-                let before = Before { after, join };
-                unfold(inner, &format!("{name}/"), &before, flat, ends, depth + 1)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The steps that nobody of the same flow comes after.
-fn last_of(steps: &[Step]) -> Vec<String> {
-    let waited: BTreeSet<&str> =
-        steps.iter().flat_map(|step| &step.after).map(|edge| edge.step.as_str()).collect();
-    let last = steps.iter().map(|step| &step.name).filter(|name| !waited.contains(name.as_str()));
-    last.cloned().collect()
 }
 
 fn number(steps: &[Flat]) -> Result<HashMap<String, u32>> {
@@ -462,6 +358,48 @@ pub(super) fn reached<E: Iterator<Item = u32>>(
     found
 }
 
+/// Marks the steps that want the success only of others whose failure has a branch of its own.
+fn guard(rows: &mut [StepRow], edges: &[Edge]) {
+    let answers = |edge: &&Edge| edge.on == On::Failure && edge.when.is_none();
+    let answered: BTreeSet<u32> = edges.iter().filter(answers).map(|edge| edge.from).collect();
+    let mut guarded = vec![true; rows.len()];
+    for edge in edges.iter().filter(|edge| edge.on == On::Success) {
+        guarded[edge.to as usize] &= answered.contains(&edge.from);
+    }
+    for (row, guarded) in rows.iter_mut().zip(guarded) {
+        row.guarded = guarded;
+    }
+}
+
+/// The point of no return, and all steps that cannot run unless it is done.
+fn beyond(steps: &[Flat], edges: &[Edge], pivots: impl Iterator<Item = u32>) -> BTreeSet<u32> {
+    let arriving = |to: u32| edges.iter().filter(move |edge| edge.to == to);
+    let is_asked = |edge: &Edge| edge.when.is_some() || edge.on == On::Failure;
+    let optional = edges.iter().filter(|edge| is_asked(edge)).map(|edge| edge.to);
+    let leaving = |at: u32| edges.iter().filter(move |edge| edge.from == at).map(|edge| edge.to);
+    // Those that may be passed over: with a condition, or behind one that has.
+    let optional = reached(optional, leaving);
+    let mut beyond: BTreeSet<u32> = pivots.collect();
+    let needs_it = |step: u32, beyond: &BTreeSet<u32>| {
+        let is_of_it = |edge: &&Edge| edge.on == On::Success && beyond.contains(&edge.from);
+        let all = arriving(step).all(|edge| is_of_it(&edge));
+        let any_sure = arriving(step).filter(is_of_it).any(|edge| !optional.contains(&edge.from));
+        match steps.get(step as usize).map(|step| step.join.need) {
+            Some(Need::All { failures_max: 0 }) => all || any_sure,
+            Some(Need::Quorum { .. }) => all,
+            _ => false,
+        }
+    };
+    let mut next: Vec<u32> = beyond.iter().flat_map(|pivot| leaving(*pivot)).collect();
+    while let Some(step) = next.pop() {
+        if !beyond.contains(&step) && needs_it(step, &beyond) {
+            beyond.insert(step);
+            next.extend(leaving(step));
+        }
+    }
+    beyond
+}
+
 /// Every step of a saga that can be turned back from says how it is undone. Answers the steps from the point of
 /// no return on.
 fn check_undos(flow: &str, steps: &[Flat], edges: &[Edge], is_saga: bool) -> Result<BTreeSet<u32>> {
@@ -482,14 +420,13 @@ fn check_undos(flow: &str, steps: &[Flat], edges: &[Edge], is_saga: bool) -> Res
     if pivots().count() > 1 {
         return Err(invalid(flow, "it has more than one point of no return"));
     }
-    let leaving = |at: u32| edges.iter().filter(move |edge| edge.from == at).map(|edge| edge.to);
-    let beyond = reached(pivots(), leaving);
+    let beyond = beyond(steps, edges, pivots());
     for (step, number) in steps.iter().zip(0..) {
         if step.undo == UndoRule::Missing && !beyond.contains(&number) {
             return Err(invalid(
                 &step.name,
                 "it does not say how it is undone; give it an undo, or say that there is nothing to \
-                 undo, or put it after the point of no return",
+                 undo, or put it after the point of no return, so that it cannot run without that",
             ));
         }
     }
@@ -499,7 +436,7 @@ fn check_undos(flow: &str, steps: &[Flat], edges: &[Edge], is_saga: bool) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::Need;
+    use crate::flow::{Step, Work};
     use crate::payload::Payload;
 
     fn step(name: &str, after: &[&str]) -> Step {
@@ -508,48 +445,67 @@ mod tests {
         Step { after, ..Step::new(name, work) }
     }
 
-    fn within(name: &str, after: &[&str], steps: Vec<Step>) -> Step {
-        Step { work: Work::Flow(steps), ..step(name, after) }
-    }
-
     fn plan(steps: Vec<Step>) -> Plan {
         let options = FlowOptions::default();
         let flow = Flow { id: FlowId::new(), name: "test".to_owned(), steps, options };
         flow.plan(&Limits::default(), Retention::default()).unwrap()
     }
 
-    fn edges(plan: &Plan) -> Vec<(&str, &str)> {
-        let name = |number: u32| plan.steps[number as usize].name.as_str();
-        plan.edges.iter().map(|edge| (name(edge.from), name(edge.to))).collect()
+    fn saga(steps: Vec<Step>) -> Result<Plan> {
+        let options = FlowOptions { saga: true, ..FlowOptions::default() };
+        let flow = Flow { id: FlowId::new(), name: "test".to_owned(), steps, options };
+        flow.plan(&Limits::default(), Retention::default())
     }
 
     #[test]
-    fn what_comes_after_a_flow_waits_for_all_that_come_last_however_deep() {
-        let b = within("b", &[], vec![step("c", &[]), step("d", &[])]);
-        let plan = plan(vec![within("a", &[], vec![b, step("e", &[])]), step("end", &["a"])]);
-        assert_eq!(edges(&plan), [("a/b/c", "end"), ("a/b/d", "end"), ("a/e", "end")]);
+    fn only_what_cannot_run_without_the_pivot_needs_no_undo() {
+        let safe = |name, after: &[&str]| Step { undo: UndoRule::Nothing, ..step(name, after) };
+        let pivot = || Step { pivot: true, ..step("pay", &["a"]) };
+        let on = |on, when: Option<&str>| {
+            vec![After { on, when: when.map(str::to_owned), ..After::success("pay") }]
+        };
+        let begin = || vec![safe("a", &[]), safe("b", &[]), pivot()];
+        let with = |last: Step| saga(begin().into_iter().chain([last]).collect());
+        let quorum = Join { need: Need::Quorum { jobs: 1 }, ..Join::default() };
+        assert!(with(step("m", &["pay"])).is_ok());
+        assert!(with(step("m", &["b", "pay"])).is_ok());
+        assert!(with(Step { join: quorum, ..step("m", &["pay"]) }).is_ok());
+        assert!(
+            with(Step { after: on(On::Success, Some("output > 1")), ..step("m", &[]) }).is_ok()
+        );
+        let refused = [
+            step("m", &["b"]),
+            Step { after: on(On::Failure, None), ..step("m", &[]) },
+            Step { after: on(On::Either, None), ..step("m", &[]) },
+            Step { join: quorum, ..step("m", &["b", "pay"]) },
+            Step { join: Join { need: Need::Finished, ..Join::default() }, ..step("m", &["pay"]) },
+        ];
+        for last in refused {
+            let why = format!("{:?} {:?}", last.after, last.join);
+            assert_eq!(with(last).map(|_| ()).unwrap_err().code(), "flow_invalid", "{why}");
+        }
+        // A pivot that may be passed over is not before what also comes after another.
+        let mut steps = begin();
+        let when = Some("output > 1".to_owned());
+        steps[2].after = vec![After { when, ..After::success("a") }];
+        let both = saga(steps.iter().cloned().chain([step("m", &["a", "pay"])]).collect());
+        assert!(both.is_err());
+        assert!(saga(steps.into_iter().chain([step("m", &["pay"])]).collect()).is_ok());
     }
 
     #[test]
-    fn the_first_steps_of_a_flow_wait_by_its_join() {
-        let own = Join { need: Need::Finished, ..Join::default() };
-        let steps = vec![
-            step("x", &[]),
-            Step { join: own, ..step("y", &[]) },
-            step("z", &["x"]),
-            within("deep", &[], vec![step("w", &[])]),
-        ];
-        let join = Join { need: Need::Quorum { jobs: 1 }, ..Join::default() };
-        let outer = Step { join, ..within("in", &["a", "b"], steps) };
-        let plan = plan(vec![step("a", &[]), step("b", &[]), outer]);
-        let joins: Vec<(&str, Need)> =
-            plan.steps[2..].iter().map(|step| (step.name.as_str(), step.join.need)).collect();
-        let expected = [
-            ("in/x", join.need),
-            ("in/y", Need::Finished),
-            ("in/z", Need::default()),
-            ("in/deep/w", join.need),
-        ];
-        assert_eq!(joins, expected);
+    fn a_step_is_guarded_where_failures_have_branches_of_their_own() {
+        let release = After { on: On::Failure, ..After::success("pay") };
+        let plan = plan(vec![
+            step("pay", &[]),
+            step("ship", &["pay"]),
+            Step { after: vec![release], ..step("release", &[]) },
+            step("tell", &["ship", "release"]),
+        ]);
+        let guarded: Vec<bool> = plan.steps.iter().map(|step| step.guarded).collect();
+        assert_eq!(guarded, [true, true, true, false]);
+        let early: Vec<bool> = plan.steps.iter().map(|step| step.early).collect();
+        assert_eq!(early, [false, false, true, false]);
+        assert_eq!(plan.steps[2].alarms, Some(1));
     }
 }

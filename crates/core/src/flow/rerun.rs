@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::flow::board::{Board, Verdict, judge};
-use crate::flow::state::{FlowState, StepRow, StepState};
+use crate::flow::board::{Board, Verdict};
+use crate::flow::state::{FlowState, Lost, StepRow, StepState};
 use crate::flow::{Edge, Place, STEPS_MAX, plan};
 use crate::job::{Job, NewJob};
 
@@ -60,8 +60,9 @@ impl Board {
         }
         for step in copied {
             let number = numbers[&step.number];
-            let StepRow { name, jobs, join, grown, slow, .. } = step;
-            let row = StepRow { join, grown, slow, ..StepRow::new(number, name, jobs) };
+            let StepRow { name, jobs, join, grown, slow, early, guarded, .. } = step;
+            let fresh = StepRow::new(number, name, jobs);
+            let row = StepRow { join, early, guarded, grown, slow, ..fresh };
             rerun.fresh.push((step.number, row.clone()));
             self.steps.insert(number, row);
             self.leaving.entry(number).or_default();
@@ -84,11 +85,11 @@ impl Board {
         }
         self.open(root);
         for (_, row) in rerun.fresh.iter().filter(|(_, row)| row.number != root) {
-            let waits = |step: &&StepRow| step.state == StepState::Waiting;
-            let verdict = self.steps.get(&row.number).filter(waits);
-            match verdict.and_then(|step| judge(step, "another step")) {
+            let arriving: Vec<Edge> =
+                rerun.edges.iter().filter(|edge| edge.to == row.number).cloned().collect();
+            match self.judge_anew(row.number, &arriving) {
                 Some(Verdict::Open) => self.open(row.number),
-                Some(Verdict::Skip(reason)) => self.skip(row.number, reason),
+                Some(Verdict::Skip(reason, lost)) => self.skip(row.number, reason, lost),
                 None => {}
             }
         }
@@ -123,7 +124,7 @@ impl Board {
         if root.superseded {
             return Err(format!("{:?} is history: it has been run again", root.name));
         }
-        if root.state == StepState::Skipped {
+        if root.state == StepState::Skipped && root.lost != Lost::Late {
             return Err(format!("{:?} was skipped: there is nothing to run again", root.name));
         }
         if let Some(step) = steps.iter().find(|step| !step.state.is_final()) {

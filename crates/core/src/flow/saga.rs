@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::flow::board::Board;
 use crate::flow::plan::is_slow;
-use crate::flow::state::{FlowState, StepRow, StepState};
+use crate::flow::state::{FlowState, Lost, StepRow, StepState};
 use crate::flow::{Edge, On, next_step};
 use crate::job::outcome::{ErrorClass, Failure};
 use crate::job::{NewJob, Options, Priority};
@@ -120,25 +120,32 @@ impl Board {
         self.flow.saga && (step.undoes.is_some() || !self.is_answered(step.number))
     }
 
+    /// Whether something may run although a step failed: what comes after that, or a join that bears it.
     fn is_answered(&self, number: u32) -> bool {
-        let edges = self.leaving.get(&number);
-        edges.is_some_and(|edges| edges.iter().any(|edge| edge.on != On::Success))
+        let answers = |edge: &Edge| {
+            edge.on != On::Success || self.step(edge.to).is_some_and(|to| to.join.bears())
+        };
+        self.leaving.get(&number).is_some_and(|edges| edges.iter().any(answers))
     }
 
     /// Steps that failed and that nobody sees to: they hold those behind them or, when all has ended, nothing of what
     /// was to answer them has run. The board must know the whole flow.
     fn unseen(&self) -> Vec<&StepRow> {
         let is_over = self.steps().all(|step| step.state.is_final());
-        let failed = self.steps().filter(|step| step.state == StepState::Failed);
+        let is_failure =
+            |step: &&StepRow| step.state == StepState::Failed || step.lost == Lost::Late;
+        let failed = self.steps().filter(is_failure);
         let is_left = |step: &StepRow| is_over && self.flow.saga && !self.has_run_behind(step);
         failed.filter(|step| self.holds_behind(step) || is_left(step)).collect()
     }
 
-    /// Whether something that comes after a step has run, but for steps that jobs of it added.
+    /// Whether something that comes after a step has run, or after one that was lost for it, but for steps that jobs of
+    /// it added.
     fn has_run_behind(&self, step: &StepRow) -> bool {
         let ran = |step: &StepRow| {
             let is_idle = matches!(step.state, StepState::Waiting | StepState::Skipped);
-            !is_idle && !step.grown && !step.superseded
+            let is_lost = step.lost == Lost::Behind && !step.superseded;
+            !is_idle && !step.grown && !step.superseded || is_lost && self.has_run_behind(step)
         };
         let behind = self.leaving.get(&step.number).into_iter().flatten();
         step.superseded || behind.filter_map(|edge| self.step(edge.to)).any(ran)
@@ -200,7 +207,7 @@ impl Board {
             self.steps().map(|step| (step.number, step.state)).collect();
         for (number, state) in steps {
             match state {
-                StepState::Waiting => self.skip(number, reason.to_owned()),
+                StepState::Waiting => self.skip(number, reason.to_owned(), Lost::No),
                 StepState::Opening | StepState::Open => self.changes.stop.push(number),
                 StepState::Done | StepState::Failed | StepState::Skipped => {}
             }

@@ -138,6 +138,34 @@ impl StepState {
     }
 }
 
+/// Whether a step that was skipped counts as one that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lost {
+    /// It was not taken, or was not skipped at all: nobody misses it.
+    #[default]
+    No,
+    /// Something before it failed that nobody answers.
+    Behind,
+    /// It waited for longer than it may: a failure of its own.
+    Late,
+}
+
+impl Lost {
+    /// All of them, by their numbers.
+    pub const ALL: [Self; 3] = [Self::No, Self::Behind, Self::Late];
+
+    /// The number the store keeps.
+    pub fn number(self) -> i16 {
+        self as i16
+    }
+
+    /// The one of a number the store kept; unknown ones are not lost.
+    pub fn of_number(number: i16) -> Self {
+        Self::ALL.get(number as usize).copied().unwrap_or_default()
+    }
+}
+
 /// What is kept of a flow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowRow {
@@ -185,6 +213,18 @@ pub struct StepRow {
     pub met: u64,
     /// Jobs of its parents that failed where success was wished.
     pub missed: u64,
+    /// An edge to it came to nothing, though what it leaves has ended: it will not run.
+    pub refused: bool,
+    /// Of a step that comes after failures: how many of them may still happen; the largest number, once one has.
+    /// `None` of others.
+    pub alarms: Option<u32>,
+    /// It may be decided by more than that all it comes after succeeded, or before that: edges ask for something, or
+    /// some jobs are enough.
+    pub early: bool,
+    /// Whatever it wants the success of has a branch for its failure: when that is taken, this one is not.
+    pub guarded: bool,
+    /// Whether it counts as failed although it was skipped.
+    pub lost: Lost,
     /// Why it was skipped.
     pub reason: Option<String>,
     /// How it is undone.
@@ -217,6 +257,11 @@ impl StepRow {
             came: 0,
             met: 0,
             missed: 0,
+            refused: false,
+            alarms: None,
+            early: false,
+            guarded: false,
+            lost: Lost::No,
             reason: None,
             undo: None,
             undoes: None,
@@ -227,9 +272,19 @@ impl StepRow {
         }
     }
 
-    /// Whether it may be decided to run before all that it comes after has ended.
-    pub fn is_early(&self) -> bool {
+    /// Whether it waits for so many jobs only.
+    pub fn is_quorum(&self) -> bool {
         matches!(self.join.need, Need::Quorum { .. })
+    }
+
+    /// Whether it failed, or counts as if it had.
+    pub fn has_failed(&self) -> bool {
+        self.state == StepState::Failed || self.lost != Lost::No
+    }
+
+    /// How many of its jobs failed; those of one that was lost all did, and it is one failure at least.
+    pub fn failures(&self) -> u64 {
+        if self.lost == Lost::No { self.failed } else { self.jobs.max(1) }
     }
 
     /// Whether its parents that have not ended are to be called off once it is decided.

@@ -41,6 +41,7 @@ struct FlowIn<'a> {
 }
 
 #[derive(Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "a row as it is written: each says one thing")]
 struct StepIn<'a> {
     number: u32,
     name: &'a str,
@@ -49,6 +50,8 @@ struct StepIn<'a> {
     parents: u32,
     slow: bool,
     early: bool,
+    alarms: Option<u32>,
+    guarded: bool,
     undo: Option<&'a Undo>,
     pivot: bool,
 }
@@ -132,7 +135,9 @@ fn flow_in(plan: &Plan) -> FlowIn<'_> {
         joined: &step.join,
         parents: step.parents_left,
         slow: step.slow,
-        early: step.is_early(),
+        early: step.early,
+        alarms: step.alarms,
+        guarded: step.guarded,
         undo: step.undo.as_deref(),
         pivot: step.pivot,
     });

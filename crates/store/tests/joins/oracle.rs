@@ -47,6 +47,8 @@ pub(super) struct Part {
     to_call_off: bool,
     /// It was added by a job of another: it answers no failure.
     is_grown: bool,
+    /// All that it wants the success of has somebody who answers its failure.
+    is_guarded: bool,
     /// It was run again: where it stood then, with its counts. Its jobs may be replayed; nobody hears of that.
     pub(super) history: Option<(StepState, u64, u64)>,
 }
@@ -63,6 +65,31 @@ impl Part {
 
     pub(super) fn failed(&self) -> u64 {
         self.history.map_or_else(|| self.count(Fate::has_failed), |(.., failed)| failed)
+    }
+}
+
+/// What an edge comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Came {
+    /// What it leaves was not taken, or has not ended.
+    NotTaken,
+    Holds,
+    Refuses,
+}
+
+/// Finds those that want the success only of others whose failure has a branch of its own.
+fn guard(parts: &mut [Part]) {
+    let is_answered = |at: usize| {
+        let mut edges = parts.iter().flat_map(|part| &part.after);
+        edges.any(|(from, on, when)| *from == at && *on == On::Failure && when.is_none())
+    };
+    let is_guarded = |part: &Part| {
+        let mut wanted = part.after.iter().filter(|edge| edge.1 == On::Success);
+        wanted.all(|edge| is_answered(edge.0))
+    };
+    let guarded: Vec<bool> = parts.iter().map(is_guarded).collect();
+    for (part, is_guarded) in parts.iter_mut().zip(guarded) {
+        part.is_guarded = is_guarded;
     }
 }
 
@@ -87,9 +114,11 @@ impl Oracle {
             is_decided: false,
             to_call_off: false,
             is_grown: false,
+            is_guarded: false,
             history: None,
         };
-        let parts = (0..graph.steps.len()).map(part).collect();
+        let mut parts: Vec<Part> = (0..graph.steps.len()).map(part).collect();
+        guard(&mut parts);
         let mut oracle = Self { id, parts, at_once: graph.at_once, is_called_off: false };
         oracle.go_on();
         oracle
@@ -111,63 +140,92 @@ impl Oracle {
         if part.is_shelved {
             return StepState::Skipped;
         }
-        self.verdict(at)
+        self.verdict(at).0
     }
 
-    /// Where a step that has not run stands by what it comes after; `Open` when it is to run.
-    fn verdict(&self, at: usize) -> StepState {
+    /// Whether a step was skipped because something failed, and counts as failed itself.
+    fn is_lost(&self, at: usize) -> bool {
+        let part = &self.parts[at];
+        part.history.is_none() && !part.has_run && !part.is_shelved && self.verdict(at).1
+    }
+
+    /// Where a step that has not run stands by what it comes after, `Open` when it is to run; and whether it is lost.
+    fn verdict(&self, at: usize) -> (StepState, bool) {
         let part = &self.parts[at];
         if part.after.is_empty() {
-            return StepState::Open;
+            return (StepState::Open, false);
         }
         let is_complete = part.after.iter().all(|edge| self.step(edge.0).is_final());
         let missed: u64 = part.after.iter().map(|edge| self.missed(edge)).sum();
         let met: u64 = part.after.iter().map(|edge| self.met(edge)).sum();
-        let has_one = part.after.iter().any(|edge| self.holds(edge));
         match part.join.need {
-            Need::All { failures_max } if missed > failures_max.into() => StepState::Skipped,
-            Need::Quorum { jobs } if met >= jobs.into() => StepState::Open,
-            Need::All { .. } | Need::Finished if is_complete && has_one => StepState::Open,
-            _ if is_complete => StepState::Skipped,
-            _ => StepState::Waiting,
+            Need::All { failures_max } if missed > failures_max.into() => {
+                (StepState::Skipped, !part.is_guarded)
+            }
+            Need::Quorum { jobs } if met >= jobs.into() => (StepState::Open, false),
+            _ if !is_complete => (StepState::Waiting, false),
+            Need::Quorum { .. } => (StepState::Skipped, missed > 0 && !part.is_guarded),
+            Need::All { .. } | Need::Finished if self.may_run(part) => (StepState::Open, false),
+            Need::All { .. } | Need::Finished => (StepState::Skipped, false),
         }
     }
 
+    /// Whether no edge but those of failures came to nothing, one of those did not if there are any, and one came.
+    fn may_run(&self, part: &Part) -> bool {
+        let came: Vec<(On, Came)> =
+            part.after.iter().map(|edge| (edge.1, self.came(edge))).collect();
+        let (alarms, others): (Vec<_>, Vec<_>) =
+            came.iter().partition(|(on, _)| *on == On::Failure);
+        let holds = |of: &[(On, Came)]| of.iter().any(|(_, came)| *came == Came::Holds);
+        let is_refused = others.iter().any(|(_, came)| *came == Came::Refuses);
+        !is_refused && (alarms.is_empty() || holds(&alarms)) && holds(&came)
+    }
+
+    /// Jobs of a step that failed; those of one that is lost all did, and it is one at least.
+    fn failures(&self, at: usize) -> u64 {
+        let part = &self.parts[at];
+        if self.is_lost(at) { part.jobs.len().max(1) as u64 } else { part.failed() }
+    }
+
     fn missed(&self, (from, on, _): &From) -> u64 {
-        if *on == On::Success { self.parts[*from].failed() } else { 0 }
+        if *on == On::Success { self.failures(*from) } else { 0 }
     }
 
     fn met(&self, edge: &From) -> u64 {
         let (from, on, when) = edge;
-        if when.is_some() && !self.holds(edge) {
+        if when.is_some() && self.came(edge) != Came::Holds {
             return 0;
         }
-        let part = &self.parts[*from];
+        let done = self.parts[*from].done();
         match on {
-            On::Success => part.done(),
-            On::Failure => part.failed(),
-            On::Either => part.done() + part.failed(),
+            On::Success => done,
+            On::Failure => self.failures(*from),
+            On::Either => done + self.failures(*from),
         }
     }
 
-    /// Whether what an edge leaves has ended as it wishes. A failure where success is wished is no wrong turn:
-    /// the join counts it.
-    fn holds(&self, (from, on, when): &From) -> bool {
+    /// What an edge comes to once the step that it leaves has ended. A failure where success is wished is no wrong
+    /// turn: the join counts it.
+    fn came(&self, (from, on, when): &From) -> Came {
         let (part, end) = (&self.parts[*from], self.step(*from));
-        let by_end = match on {
-            On::Failure => end == StepState::Failed,
-            On::Success | On::Either => matches!(end, StepState::Done | StepState::Failed),
+        let has_failed = end == StepState::Failed || self.is_lost(*from);
+        if !end.is_final() || end == StepState::Skipped && !has_failed {
+            return Came::NotTaken;
+        }
+        let (is_wished, is_asked) = match on {
+            On::Success => (true, !has_failed),
+            On::Failure => (has_failed, has_failed),
+            On::Either => (true, true),
         };
-        by_end
-            && match when {
-                Some(_) if *on == On::Success && end == StepState::Failed => true,
-                Some(When::OutputAbove(n)) => match part.jobs.as_slice() {
-                    [(_, Fate::Done(output))] => output > n,
-                    _ => false,
-                },
-                Some(When::FailedBelow(n)) => part.failed() < *n,
-                None => true,
-            }
+        let holds = match when.filter(|_| is_asked) {
+            Some(When::OutputAbove(n)) => match part.jobs.as_slice() {
+                [(_, Fate::Done(output))] => *output > n,
+                _ => false,
+            },
+            Some(When::FailedBelow(n)) => self.failures(*from) < n,
+            None => true,
+        };
+        if is_wished && holds { Came::Holds } else { Came::Refuses }
     }
 
     /// Lets run what may run, until nothing else may.
@@ -201,16 +259,23 @@ impl Oracle {
         if self.is_called_off {
             return FlowState::Cancelled;
         }
-        let answers = |part: &Part, at| {
-            let may = part.has_run && !part.is_grown && part.history.is_none();
-            may && part.after.iter().any(|edge| edge.0 == at)
-        };
-        let is_answered = |at: usize| self.parts.iter().any(|part| answers(part, at));
         let has_failed = all().any(|at| {
             let is_current = self.parts[at].history.is_none();
-            is_current && self.step(at) == StepState::Failed && !is_answered(at)
+            is_current && self.step(at) == StepState::Failed && !self.is_answered(at)
         });
         if has_failed { FlowState::Failed } else { FlowState::Done }
+    }
+
+    /// Whether something that comes after a step ran, or was lost for it and is answered.
+    fn is_answered(&self, at: usize) -> bool {
+        let answers = |(number, part): (usize, &Part)| {
+            let comes = part.after.iter().any(|edge| edge.0 == at);
+            comes
+                && part.history.is_none()
+                && (part.has_run && !part.is_grown
+                    || self.is_lost(number) && self.is_answered(number))
+        };
+        self.parts.iter().enumerate().any(answers)
     }
 
     pub(super) fn find(&self, id: JobId) -> Option<(usize, usize)> {
@@ -248,9 +313,8 @@ impl Oracle {
         let number = self.parts.len();
         let waits = |part: &&mut Part| !part.has_run && part.history.is_none();
         for part in self.parts.iter_mut().filter(waits) {
-            if part.after.iter().any(|edge| edge.0 == behind) {
-                part.after.push((number, On::Success, None));
-            }
+            let on = part.after.iter().find(|edge| edge.0 == behind).map(|edge| edge.1);
+            part.after.extend(on.map(|on| (number, on, None)));
         }
         self.parts.push(Part {
             name: name.to_owned(),
@@ -262,6 +326,7 @@ impl Oracle {
             is_decided: true,
             to_call_off: false,
             is_grown: true,
+            is_guarded: false,
             history: None,
         });
     }

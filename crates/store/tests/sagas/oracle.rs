@@ -77,15 +77,26 @@ impl Oracle {
     /// those whose answer never ran.
     pub(super) fn holding(&self) -> Vec<usize> {
         let is_over = (0..self.parts.len()).all(|at| self.step(at).is_final());
-        let ran_behind = |at: usize| {
-            let is_behind = |part: &&Part| part.after.iter().any(|(from, _)| *from == at);
-            self.parts.iter().filter(is_behind).any(|part| part.has_run)
-        };
         let holds = |at: &usize| {
-            let is_left = is_over && !self.turned_back && !ran_behind(*at);
+            let is_left = is_over && !self.turned_back && !self.ran_behind(*at);
             self.holds(*at) || is_left && self.step(*at) == StepState::Failed
         };
         (0..self.parts.len()).filter(holds).collect()
+    }
+
+    /// Whether something that comes after a step ran, or after one that was lost for it.
+    fn ran_behind(&self, at: usize) -> bool {
+        let ran = |(number, part): (usize, &Part)| {
+            let comes = part.after.iter().any(|(from, _)| *from == at);
+            comes && (part.has_run || self.is_lost(number) && self.ran_behind(number))
+        };
+        self.parts.iter().enumerate().any(ran)
+    }
+
+    /// Whether one was skipped because something failed, and counts as failed itself.
+    fn is_lost(&self, at: usize) -> bool {
+        let part = &self.parts[at];
+        !part.has_run && !part.is_shelved && self.verdict(at).1
     }
 
     fn holds(&self, at: usize) -> bool {
@@ -102,32 +113,30 @@ impl Oracle {
                 Fate::Held | Fate::Running { .. } => StepState::Open,
             };
         }
-        if part.is_shelved { StepState::Skipped } else { self.verdict(at) }
+        if part.is_shelved { StepState::Skipped } else { self.verdict(at).0 }
     }
 
-    /// Where one stands that has not run, by what it comes after.
-    fn verdict(&self, at: usize) -> StepState {
+    /// Where one stands that has not run, by what it comes after; and whether it is lost.
+    fn verdict(&self, at: usize) -> (StepState, bool) {
         let part = &self.parts[at];
         if part.after.is_empty() {
-            return StepState::Open;
+            return (StepState::Open, false);
         }
-        let ended = |from: usize| self.step(from).is_final() && !self.holds(from);
-        let (mut came, mut all) = (false, true);
-        for (from, on_failure) in &part.after {
-            let state = self.step(*from);
-            all &= ended(*from);
-            match (state, on_failure) {
-                _ if self.holds(*from) => {}
-                (StepState::Failed, false) => return StepState::Skipped,
-                (StepState::Done, false) | (StepState::Failed, true) => came = true,
-                _ => {}
-            }
+        let wanted = || part.after.iter().filter(|(_, on_failure)| !on_failure);
+        let is_guarded = wanted().all(|(from, _)| self.is_answered(*from));
+        let has_failed = |from: usize| self.step(from) == StepState::Failed || self.is_lost(from);
+        if wanted().any(|(from, _)| !self.holds(*from) && has_failed(*from)) {
+            return (StepState::Skipped, !is_guarded);
         }
-        match (all, came) {
-            (false, _) => StepState::Waiting,
-            (true, true) => StepState::Open,
-            (true, false) => StepState::Skipped,
+        if part.after.iter().any(|(from, _)| !self.step(*from).is_final() || self.holds(*from)) {
+            return (StepState::Waiting, false);
         }
+        let mut alarms = part.after.iter().filter(|(_, on_failure)| *on_failure).peekable();
+        let may_run = match alarms.peek() {
+            Some(_) => alarms.any(|(from, _)| has_failed(*from)),
+            None => wanted().any(|(from, _)| self.step(*from) == StepState::Done),
+        };
+        (if may_run { StepState::Open } else { StepState::Skipped }, false)
     }
 
     pub(super) fn state(&self) -> FlowState {

@@ -44,6 +44,9 @@ const UPDATE_STEPS: Statement = sql!(
     INT8_ARRAY,
     INT8_ARRAY,
     TEXT_ARRAY,
+    INT4_ARRAY,
+    INT2_ARRAY,
+    BOOL_ARRAY,
 );
 const UPDATE_FLOWS: Statement =
     sql!("update_flows", TIMESTAMPTZ, UUID_ARRAY, INT2_ARRAY, BOOL_ARRAY, INT8_ARRAY, BOOL_ARRAY,);
@@ -454,6 +457,10 @@ impl Written {
         let states: Vec<i16> = steps.iter().map(|(_, step)| step.state.number()).collect();
         let reasons: Vec<Option<&str>> =
             steps.iter().map(|(_, step)| step.reason.as_deref()).collect();
+        let alarms: Vec<Option<i32>> =
+            steps.iter().map(|(_, step)| step.alarms.map(|number| number as i32)).collect();
+        let refused: Vec<bool> = steps.iter().map(|(_, step)| step.refused).collect();
+        let lost: Vec<i16> = steps.iter().map(|(_, step)| step.lost.number()).collect();
         conn.query(
             &UPDATE_STEPS,
             &[
@@ -469,6 +476,9 @@ impl Written {
                 &large(|step| step.met),
                 &large(|step| step.missed),
                 &reasons,
+                &alarms,
+                &lost,
+                &refused,
             ],
         )
         .await?;

@@ -1,7 +1,7 @@
 //! Rows of flows, as the core knows them.
 
 use tidemill_core::FlowId;
-use tidemill_core::flow::{Edge, FlowRow, FlowState, On, StepRow, StepState, Undo};
+use tidemill_core::flow::{Edge, FlowRow, FlowState, Lost, On, StepRow, StepState, Undo};
 use tokio_postgres::Row;
 
 use crate::postgres::error::Fault;
@@ -44,17 +44,22 @@ pub(super) fn step(row: &Row) -> Result<StepRow, Fault> {
         grown: row.get(17),
         superseded: row.get(18),
         slow: row.get(19),
+        alarms: row.get::<_, Option<i32>>(20).map(|number| number as u32),
+        lost: Lost::of_number(row.get(21)),
+        refused: row.get(22),
+        early: row.get(23),
+        guarded: row.get(24),
     })
 }
 
 /// Reads the four columns of an edge behind the step it leads to.
 pub(super) fn edge(row: &Row) -> Edge {
     Edge {
-        from: row.get::<_, i32>(20) as u32,
+        from: row.get::<_, i32>(25) as u32,
         to: row.get::<_, i32>(1) as u32,
-        on: On::of_number(row.get(21)),
-        when: row.get(22),
-        held: row.get(23),
+        on: On::of_number(row.get(26)),
+        when: row.get(27),
+        held: row.get(28),
     }
 }
 

@@ -49,6 +49,10 @@ create table tidemill.flow_step (
     came int4 not null default 0,
     met int8 not null default 0,
     missed int8 not null default 0,
+    alarms int4, -- of a step that comes after failures: how many of them may still happen
+    refused boolean not null default false, -- an edge to it came to nothing
+    guarded boolean not null default false, -- whatever it wants the success of has a branch for its failure
+    lost int2 not null default 0, -- 1 skipped because something failed that nobody answers, 2 late
     slow boolean not null, -- its jobs wait for the clock or in a line
     early boolean not null, -- it may be decided before all that it comes after has ended
     call_off boolean not null default false, -- its jobs are to be called off
@@ -147,11 +151,11 @@ begin
         return false;
     end if;
     insert into tidemill.flow_step (flow, number, name, state, jobs, "left", joined, parents_left, slow, early, late_at,
-        late_look_at, undo, pivot)
+        late_look_at, undo, pivot, alarms, guarded)
     select of_flow, s.number, s.name, 0, s.jobs, s.jobs, s.joined, s.parents, s.slow, s.early, l.late_at, l.late_at,
-        s.undo, s.pivot
+        s.undo, s.pivot, s.alarms, s.guarded
     from json_to_recordset(given -> 'steps') s(number int4, name text, jobs int8, joined json, parents int4,
-        slow boolean, early boolean, undo json, pivot boolean), lateral (
+        slow boolean, early boolean, undo json, pivot boolean, alarms int4, guarded boolean), lateral (
         select at + (s.joined ->> 'within_ms')::int8 * interval '1 ms' as late_at
     ) l;
     insert into tidemill.flow_edge (flow, from_step, to_step, on_end, when_holds)
@@ -272,16 +276,23 @@ create function tidemill.skip_steps(flows uuid[], steps int4[], reasons text[], 
     on conflict (id) do nothing
 $$;
 
--- How a flow ends whose steps have all ended: 3, failed, if a step of it did and nothing that comes after that ran, but
--- for steps that jobs of it added; what was run again does not count. Else 2, done.
+-- How a flow ends whose steps have all ended: 3, failed, if a step of it did, or was late, and nothing that comes after
+-- that ran, but for steps that jobs of it added; what was run again does not count. Else 2, done. A step that was lost
+-- behind another answers that if it is answered itself.
 create function tidemill.end_of_flow(of_flow uuid) returns int2 language sql stable as $$
+    with recursive answered as (
+        select e.from_step as number from tidemill.flow_edge e, tidemill.flow_step t
+        where e.flow = of_flow and t.flow = of_flow and t.number = e.to_step and t.state between 1 and 4
+            and not t.grown and not t.superseded
+        union
+        select e.from_step from answered a, tidemill.flow_step l, tidemill.flow_edge e
+        where l.flow = of_flow and l.number = a.number and l.lost = 1 and not l.superseded
+            and e.flow = of_flow and e.to_step = l.number
+    )
     select case when exists (
         select from tidemill.flow_step s
-        where s.flow = of_flow and s.state = 4 and not s.superseded and not exists (
-            select from tidemill.flow_edge e
-            join tidemill.flow_step t on t.flow = e.flow and t.number = e.to_step and t.state between 1 and 4
-                and not t.grown and not t.superseded
-            where e.flow = s.flow and e.from_step = s.number)
+        where s.flow = of_flow and (s.state = 4 or s.lost = 2) and not s.superseded
+            and s.number not in (select a.number from answered a)
     ) then 3::int2 else 2::int2 end
 $$;
 
@@ -401,7 +412,7 @@ begin
             from unnest(ended) i(id), lateral (
                 select min(s.state) > 2 as is_over,
                     -- A call costs as much as all the rest: only where it matters.
-                    case when bool_or(s.state = 4) then tidemill.end_of_flow(i.id) else 2::int2 end as state
+                    case when bool_or(s.state = 4 or s.lost = 2) then tidemill.end_of_flow(i.id) else 2::int2 end as state
                 from tidemill.flow_step s where s.flow = i.id
             ) e
             where f.id = i.id and e.is_over

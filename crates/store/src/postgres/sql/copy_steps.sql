@@ -1,8 +1,9 @@
 -- Writes fresh copies of steps, without their jobs, and the edges that lead to them; their flow's lock is held.
 with step as (
     insert into tidemill.flow_step (flow, number, name, state, jobs, "left", joined, parents_left, slow, early, late_at,
-        late_look_at, grown)
-    select s.flow, i.number, i.name, 0, 0, 0, s.joined, 0, s.slow, s.early, l.late_at, l.late_at, s.grown
+        late_look_at, grown, guarded)
+    select s.flow, i.number, i.name, 0, 0, 0, s.joined, 0, s.slow, s.early, l.late_at, l.late_at, s.grown,
+        s.guarded
     from unnest($3::int4[], $4::int4[], $5::text[]) i(old, number, name)
     join tidemill.flow_step s on s.flow = $2::uuid and s.number = i.old, lateral (
         select coalesce($1::timestamptz, now()) + (s.joined ->> 'within_ms')::int8 * interval '1 ms' as late_at

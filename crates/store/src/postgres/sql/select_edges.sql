@@ -7,7 +7,8 @@ with recursive reached as (
     ) e where $3::boolean
 )
 select s.flow, s.number, s.name, s.state, s.jobs, s."left", s.ok, s.failed, s.joined::text, s.parents_left, s.came,
-    s.met, s.missed, s.reason, s.undo::text, s.undoes, s.pivot, s.grown, s.superseded, s.slow,
+    s.met, s.missed, s.reason, s.undo::text, s.undoes, s.pivot, s.grown, s.superseded, s.slow, s.alarms, s.lost, s.refused,
+    s.early, s.guarded,
     e.from_step, e.on_end, e.when_holds, e.held
 from reached r, lateral (
     select * from tidemill.flow_edge e where e.flow = r.flow and e.from_step = r.step

@@ -15,12 +15,12 @@ with present as materialized (
     returning id
 ), step as (
     insert into tidemill.flow_step (flow, number, name, state, jobs, "left", joined, parents_left, slow, early, late_at,
-        late_look_at, started_at, undo, pivot)
+        late_look_at, started_at, undo, pivot, alarms, guarded)
     select f.id, s.number, s.name, case when s.parents = 0 then 2 else 0 end, s.jobs, s.jobs, s.joined, s.parents, s.slow,
         s.early, l.late_at, case when s.parents > 0 then l.late_at end, case when s.parents = 0 then p.now end, s.undo,
-        s.pivot
+        s.pivot, s.alarms, s.guarded
     from present p, given f, json_to_recordset(f.steps) s(number int4, name text, jobs int8, joined json, parents int4,
-        slow boolean, early boolean, undo json, pivot boolean), lateral (
+        slow boolean, early boolean, undo json, pivot boolean, alarms int4, guarded boolean), lateral (
         select p.now + (s.joined ->> 'within_ms')::int8 * interval '1 ms' as late_at
     ) l
     where f.id in (select n.id from fresh n)

@@ -243,7 +243,10 @@ fn write_steps(turn: &Turn<'_>, board: &mut Board) -> Result<()> {
             step.came,
             millis(step.met),
             millis(step.missed),
-            step.reason
+            step.reason,
+            step.alarms,
+            step.lost.number(),
+            step.refused
         ])?;
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use rusqlite::Row;
 use tidemill_core::FlowId;
-use tidemill_core::flow::{Edge, FlowRow, FlowState, Join, On, StepRow, StepState, Undo};
+use tidemill_core::flow::{Edge, FlowRow, FlowState, Join, Lost, On, StepRow, StepState, Undo};
 use uuid::Uuid;
 
 use crate::sqlite::rows::{count, time_at};
@@ -46,14 +46,19 @@ pub(super) fn step(row: &Row<'_>) -> rusqlite::Result<StepRow> {
         grown: row.get(16)?,
         superseded: row.get(17)?,
         slow: row.get(18)?,
+        alarms: row.get(19)?,
+        lost: Lost::of_number(row.get(20)?),
+        refused: row.get(21)?,
+        early: row.get(22)?,
+        guarded: row.get(23)?,
     })
 }
 
 /// Reads the four columns of an edge behind the step it leads to, if it says one.
 pub(super) fn edge_ahead(row: &Row<'_>) -> rusqlite::Result<Option<Edge>> {
-    let Some(from) = row.get(19)? else { return Ok(None) };
-    let (to, on) = (row.get(0)?, On::of_number(row.get(20)?));
-    Ok(Some(Edge { from, to, on, when: row.get(21)?, held: row.get(22)? }))
+    let Some(from) = row.get(24)? else { return Ok(None) };
+    let (to, on) = (row.get(0)?, On::of_number(row.get(25)?));
+    Ok(Some(Edge { from, to, on, when: row.get(26)?, held: row.get(27)? }))
 }
 
 /// Reads `select_edges.sql`.

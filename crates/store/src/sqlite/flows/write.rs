@@ -166,8 +166,12 @@ pub(super) fn insert_step(turn: &Turn<'_>, flow: FlowId, step: &StepRow) -> Resu
         step.pivot,
         step.grown,
         step.slow,
-        step.is_early(),
-        turn.now
+        step.early,
+        turn.now,
+        step.alarms,
+        step.lost.number(),
+        step.refused,
+        step.guarded
     ])?;
     Ok(())
 }

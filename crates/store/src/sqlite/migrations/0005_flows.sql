@@ -46,6 +46,10 @@ create table tidemill_flow_step (
     came integer not null default 0,
     met integer not null default 0,
     missed integer not null default 0,
+    alarms integer, -- of a step that comes after failures: how many of them may still happen
+    refused integer not null default 0, -- an edge to it came to nothing
+    guarded integer not null default 0, -- whatever it wants the success of has a branch for its failure
+    lost integer not null default 0, -- 1 skipped because something failed that nobody answers, 2 late
     slow integer not null default 0, -- jobs of it wait for the clock or in a line
     early integer not null default 0, -- it may be decided before all that it comes after has ended
     call_off integer not null default 0, -- its jobs are to be called off
@@ -111,13 +115,15 @@ begin
         new.flow ->> 'retain_ms', new.flow ->> 'retain_failed_ms', new.flow ->> 'saga', 2
     );
     insert into tidemill_flow_step (
-        flow, number, name, state, jobs, left, joined, parents_left, slow, early, late_at, started_at, undo, pivot
+        flow, number, name, state, jobs, left, joined, parents_left, slow, early, late_at, started_at, undo, pivot,
+        alarms, guarded
     )
     select
         flow.id, step.value ->> 'number', step.value ->> 'name', (step.value ->> 'parents') = 0,
         step.value ->> 'jobs', step.value ->> 'jobs', step.value ->> 'joined', step.value ->> 'parents',
         step.value ->> 'slow', step.value ->> 'early', new.now_us + 1000 * (step.value ->> '$.joined.within_ms'),
-        iif((step.value ->> 'parents') = 0, new.now_us, null), step.value ->> 'undo', step.value ->> 'pivot'
+        iif((step.value ->> 'parents') = 0, new.now_us, null), step.value ->> 'undo', step.value ->> 'pivot',
+        step.value ->> 'alarms', step.value ->> 'guarded'
     from tidemill_flow as flow, json_each(new.flow, '$.steps') as step
     where flow.id = unhex(replace(new.flow ->> 'id', '-', '')) and flow.tend = 2;
     insert into tidemill_flow_edge (flow, from_step, to_step, on_end, when_holds)

@@ -1,0 +1,218 @@
+//! Flows within flows: taken apart before anything else is looked at.
+//!
+//! What comes first in one comes after what the outer step comes after; what comes after the outer step comes after
+//! all that come last in it. A branch at its end that is not taken is no end: then it is what comes before.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::error::{Error, Result};
+use crate::flow::plan::{Flat, invalid};
+use crate::flow::{After, Join, NESTING_MAX, On, STEPS_MAX, Step, UndoRule, Work};
+use crate::limit::NAME_BYTES_MAX;
+use crate::name;
+
+/// Takes nested flows apart: their steps are named after the step that they are.
+pub(super) fn flatten(steps: Vec<Step>) -> Result<Vec<Flat>> {
+    let mut flat = Vec::new();
+    let mut ends: HashMap<String, Vec<String>> = HashMap::new();
+    unfold(steps, "", &Before::default(), &mut flat, &mut ends, 0)?;
+    let is_optional =
+        |step: &Flat| step.after.iter().any(|edge| edge.when.is_some() || edge.on == On::Failure);
+    let before: HashMap<String, Vec<String>> = flat
+        .iter()
+        .filter(|step| is_optional(step))
+        .map(|step| (step.name.clone(), step.after.iter().map(|edge| edge.step.clone()).collect()))
+        .collect();
+    for step in &mut flat {
+        let after = std::mem::take(&mut step.after);
+        for edge in after {
+            let is_flow = ends.contains_key(&edge.step);
+            let mut last = last_steps(&ends, &edge.step);
+            if is_flow {
+                reach_back(&mut last, &format!("{}/", edge.step), &before, &ends);
+            }
+            for name in last {
+                // One that ends a flow in two ways is waited for once.
+                if !is_flow || step.after.iter().all(|other| other.step != name) {
+                    step.after.push(After { step: name, ..edge.clone() });
+                }
+            }
+        }
+    }
+    Ok(flat)
+}
+
+/// What comes last in a flow may be a branch that is not taken: then what it comes after is the end.
+fn reach_back(
+    last: &mut Vec<String>,
+    within: &str,
+    before: &HashMap<String, Vec<String>>,
+    ends: &HashMap<String, Vec<String>>,
+) {
+    let mut at = 0;
+    while at < last.len() {
+        let parents = before.get(&last[at]).into_iter().flatten();
+        let more: Vec<String> = parents
+            .flat_map(|parent| last_steps(ends, parent))
+            .filter(|parent| parent.starts_with(within) && !last.contains(parent))
+            .collect();
+        last.extend(more);
+        at += 1;
+    }
+}
+
+/// The steps that come last in a step: itself or, if it is a flow, those that come last in its last ones.
+fn last_steps(ends: &HashMap<String, Vec<String>>, name: &str) -> Vec<String> {
+    let (mut found, mut next) = (Vec::new(), vec![name]);
+    while let Some(name) = next.pop() {
+        match ends.get(name) {
+            Some(last) => next.extend(last.iter().rev().map(String::as_str)),
+            None => found.push(name.to_owned()),
+        }
+    }
+    found
+}
+
+/// What comes before the first steps of a flow within a flow, and for how much of it they wait.
+#[derive(Default)]
+struct Before {
+    after: Vec<After>,
+    join: Join,
+}
+
+fn unfold(
+    steps: Vec<Step>,
+    prefix: &str,
+    before: &Before,
+    flat: &mut Vec<Flat>,
+    ends: &mut HashMap<String, Vec<String>>,
+    depth: usize,
+) -> Result<()> {
+    let inner: BTreeSet<String> = steps.iter().map(|step| step.name.clone()).collect();
+    for step in steps {
+        name::check("step", &step.name, NAME_BYTES_MAX)?;
+        if step.name.contains('/') {
+            return Err(invalid(
+                &step.name,
+                "its name has a slash, which nested flows are named with",
+            ));
+        }
+        let name = format!("{prefix}{}", step.name);
+        if flat.len() >= STEPS_MAX {
+            return Err(Error::FlowTooLarge {
+                what: "steps",
+                number: flat.len() + 1,
+                max: STEPS_MAX,
+            });
+        }
+        let mut after = step.after;
+        for edge in &mut after {
+            if inner.contains(&edge.step) {
+                edge.step = format!("{prefix}{}", edge.step);
+            }
+        }
+        let mut join = step.join;
+        if after.is_empty() {
+            after.clone_from(&before.after);
+            if join == Join::default() {
+                join = before.join;
+            }
+        }
+        match step.work {
+            Work::Jobs(jobs) => {
+                let Step { undo, pivot, .. } = step;
+                flat.push(Flat { name, jobs, after, join, undo, pivot });
+            }
+            Work::Flow(_) if depth == NESTING_MAX => {
+                return Err(Error::FlowTooLarge {
+                    what: "levels",
+                    number: depth + 1,
+                    max: NESTING_MAX,
+                });
+            }
+            Work::Flow(_) if step.pivot || step.undo != UndoRule::Missing => {
+                return Err(invalid(&name, "it is a flow: its steps say how they are undone"));
+            }
+            Work::Flow(inner) if inner.is_empty() => {
+                return Err(invalid(&name, "the flow within has no steps"));
+            }
+            Work::Flow(inner) => {
+                let last = last_of(&inner).into_iter().map(|last| format!("{name}/{last}"));
+                ends.insert(name.clone(), last.collect());
+                let before = Before { after, join };
+                unfold(inner, &format!("{name}/"), &before, flat, ends, depth + 1)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The steps that nobody of the same flow comes after.
+fn last_of(steps: &[Step]) -> Vec<String> {
+    let waited: BTreeSet<&str> =
+        steps.iter().flat_map(|step| &step.after).map(|edge| edge.step.as_str()).collect();
+    let last = steps.iter().map(|step| &step.name).filter(|name| !waited.contains(name.as_str()));
+    last.cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{Flow, FlowOptions, Need, Plan};
+    use crate::id::FlowId;
+    use crate::job::NewJob;
+    use crate::limit::Limits;
+    use crate::payload::Payload;
+    use crate::retention::Retention;
+
+    fn step(name: &str, after: &[&str]) -> Step {
+        let work = Work::Jobs(vec![NewJob::new(name, Payload::null())]);
+        let after = after.iter().map(|name| After::success(*name)).collect();
+        Step { after, ..Step::new(name, work) }
+    }
+
+    fn within(name: &str, after: &[&str], steps: Vec<Step>) -> Step {
+        Step { work: Work::Flow(steps), ..step(name, after) }
+    }
+
+    fn plan(steps: Vec<Step>) -> Plan {
+        let options = FlowOptions::default();
+        let flow = Flow { id: FlowId::new(), name: "test".to_owned(), steps, options };
+        flow.plan(&Limits::default(), Retention::default()).unwrap()
+    }
+
+    fn edges(plan: &Plan) -> Vec<(&str, &str)> {
+        let name = |number: u32| plan.steps[number as usize].name.as_str();
+        plan.edges.iter().map(|edge| (name(edge.from), name(edge.to))).collect()
+    }
+
+    #[test]
+    fn what_comes_after_a_flow_waits_for_all_that_come_last_however_deep() {
+        let b = within("b", &[], vec![step("c", &[]), step("d", &[])]);
+        let plan = plan(vec![within("a", &[], vec![b, step("e", &[])]), step("end", &["a"])]);
+        assert_eq!(edges(&plan), [("a/b/c", "end"), ("a/b/d", "end"), ("a/e", "end")]);
+    }
+
+    #[test]
+    fn the_first_steps_of_a_flow_wait_by_its_join() {
+        let own = Join { need: Need::Finished, ..Join::default() };
+        let steps = vec![
+            step("x", &[]),
+            Step { join: own, ..step("y", &[]) },
+            step("z", &["x"]),
+            within("deep", &[], vec![step("w", &[])]),
+        ];
+        let join = Join { need: Need::Quorum { jobs: 1 }, ..Join::default() };
+        let outer = Step { join, ..within("in", &["a", "b"], steps) };
+        let plan = plan(vec![step("a", &[]), step("b", &[]), outer]);
+        let joins: Vec<(&str, Need)> =
+            plan.steps[2..].iter().map(|step| (step.name.as_str(), step.join.need)).collect();
+        let expected = [
+            ("in/x", join.need),
+            ("in/y", Need::Finished),
+            ("in/z", Need::default()),
+            ("in/deep/w", join.need),
+        ];
+        assert_eq!(joins, expected);
+    }
+}
