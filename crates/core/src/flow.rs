@@ -178,6 +178,11 @@ pub struct Join {
 }
 
 impl Join {
+    /// Whether it waits for so many jobs only.
+    pub fn is_quorum(&self) -> bool {
+        matches!(self.need, Need::Quorum { .. })
+    }
+
     /// Whether it may be met although something failed.
     pub fn bears(&self) -> bool {
         self.need != Need::default()

@@ -199,6 +199,11 @@ impl RuleBook {
         QueueRules { limits: BTreeMap::new(), paused: false, version: 0, ..rules }
     }
 
+    /// Whether a pattern means it.
+    pub fn has_pattern(&self, queue: &str) -> bool {
+        self.meant(queue).is_some()
+    }
+
     fn meant(&self, queue: &str) -> Option<&QueueRules> {
         let means = |name: &str| is_pattern(name) && name != queue && matches(name, queue);
         let patterns = self.rules.iter().filter(|(name, _)| means(name));

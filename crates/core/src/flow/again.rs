@@ -103,7 +103,8 @@ impl Board {
             .iter()
             .filter_map(|edge| Some((edge, self.steps.get(&edge.from)?.clone())))
             .map(|(edge, from)| {
-                let holds_it = from.failed > 0 && self.holds_behind(&from);
+                let is_skipped = from.state == StepState::Skipped;
+                let holds_it = from.failed > 0 && !is_skipped && self.holds_behind(&from);
                 (edge, from, holds_it)
             })
             .collect();

@@ -225,7 +225,12 @@ impl Board {
         if step.state != StepState::Waiting {
             return;
         }
+        // An empty step that has not ended is missed, too.
+        let left = if step.parents_left > 0 { left.max(1) } else { left };
         match step.join.need {
+            Need::All { .. } | Need::Finished if step.refused || step.alarms == Some(0) => {
+                self.skip(number, "a condition does not hold".to_owned(), Lost::No);
+            }
             Need::All { failures_max } if step.missed + left > u64::from(failures_max) => {
                 let reason = format!("{left} of what it comes after did not end in time");
                 self.skip(number, reason, Lost::Late);
@@ -319,7 +324,7 @@ impl Board {
     fn pass_on(&mut self, news: News) {
         let edges = self.leaving.get(&news.step).cloned().unwrap_or_default();
         let Some(from) = self.steps.get(&news.step).cloned() else { return };
-        if from.failed > 0 && self.holds_behind(&from) {
+        if from.failed > 0 && from.state != StepState::Skipped && self.holds_behind(&from) {
             return;
         }
         for edge in edges {
@@ -406,7 +411,9 @@ impl Board {
         if step.jobs > 0 {
             self.changes.skip.push(number);
         }
-        let failed = if lost == Lost::No { 0 } else { step.failures() };
+        // What was called off while it waited has been told.
+        let failed =
+            if lost == Lost::No { 0 } else { step.failures() - step.failed.min(step.jobs) };
         self.news.push_back(News { step: number, ok: 0, failed, ended: true });
     }
 }

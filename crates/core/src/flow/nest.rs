@@ -12,53 +12,70 @@ use crate::limit::NAME_BYTES_MAX;
 use crate::name;
 
 /// Takes nested flows apart: their steps are named after the step that they are.
-pub(super) fn flatten(steps: Vec<Step>) -> Result<Vec<Flat>> {
+pub(super) fn flatten(steps: Vec<Step>, is_saga: bool) -> Result<Vec<Flat>> {
     let mut flat = Vec::new();
     let mut ends: HashMap<String, Vec<String>> = HashMap::new();
     unfold(steps, "", &Before::default(), &mut flat, &mut ends, 0)?;
-    let is_optional =
-        |step: &Flat| step.after.iter().any(|edge| edge.when.is_some() || edge.on == On::Failure);
-    let before: HashMap<String, Vec<String>> = flat
-        .iter()
-        .filter(|step| is_optional(step))
-        .map(|step| (step.name.clone(), step.after.iter().map(|edge| edge.step.clone()).collect()))
-        .collect();
+    let optional = if is_saga { HashMap::new() } else { optional(&flat, &ends) };
     for step in &mut flat {
         let after = std::mem::take(&mut step.after);
+        let mut others: Vec<String> = Vec::new();
         for edge in after {
-            let is_flow = ends.contains_key(&edge.step);
-            let mut last = last_steps(&ends, &edge.step);
-            if is_flow {
-                reach_back(&mut last, &format!("{}/", edge.step), &before, &ends);
+            let last = last_steps(&ends, &edge.step);
+            if ends.contains_key(&edge.step) && edge.on != On::Failure && !step.join.is_quorum() {
+                others.extend(before(&last, &format!("{}/", edge.step), &optional));
             }
-            for name in last {
-                // One that ends a flow in two ways is waited for once.
-                if !is_flow || step.after.iter().all(|other| other.step != name) {
-                    step.after.push(After { step: name, ..edge.clone() });
-                }
+            step.after.extend(last.into_iter().map(|step| After { step, ..edge.clone() }));
+        }
+        for other in others {
+            if step.after.iter().all(|edge| edge.step != other) {
+                step.after.push(After { step: other, on: On::Either, when: None });
             }
         }
     }
     Ok(flat)
 }
 
-/// What comes last in a flow may be a branch that is not taken: then what it comes after is the end.
-fn reach_back(
-    last: &mut Vec<String>,
-    within: &str,
-    before: &HashMap<String, Vec<String>>,
-    ends: &HashMap<String, Vec<String>>,
-) {
-    let mut at = 0;
-    while at < last.len() {
-        let parents = before.get(&last[at]).into_iter().flatten();
-        let more: Vec<String> = parents
-            .flat_map(|parent| last_steps(ends, parent))
-            .filter(|parent| parent.starts_with(within) && !last.contains(parent))
-            .collect();
-        last.extend(more);
-        at += 1;
+/// Steps that may not be taken, with what they come after: those with a condition, those for failures, and those behind
+/// them.
+fn optional(flat: &[Flat], ends: &HashMap<String, Vec<String>>) -> HashMap<String, Vec<String>> {
+    let mut optional: HashMap<String, Vec<String>> = HashMap::new();
+    let parents = |step: &Flat| -> Vec<String> {
+        step.after.iter().flat_map(|edge| last_steps(ends, &edge.step)).collect()
+    };
+    let mut is_more = true;
+    while is_more {
+        is_more = false;
+        for step in flat.iter().filter(|step| !step.after.is_empty()) {
+            let is_asked = |edge: &After| edge.when.is_some() || edge.on == On::Failure;
+            let before = parents(step);
+            let is_optional = step.after.iter().any(is_asked)
+                || before.iter().any(|parent| optional.contains_key(parent));
+            if is_optional && !optional.contains_key(&step.name) {
+                optional.insert(step.name.clone(), before);
+                is_more = true;
+            }
+        }
     }
+    optional
+}
+
+/// What these ends of a flow come after, as far as they may not be taken: then it is that by which the whole has ended.
+/// It only has to have ended: whatever failed behind it tells of itself.
+fn before(
+    last: &[String],
+    within: &str,
+    optional: &HashMap<String, Vec<String>>,
+) -> BTreeSet<String> {
+    let (mut found, mut next) = (BTreeSet::new(), last.to_vec());
+    while let Some(step) = next.pop() {
+        for parent in optional.get(&step).into_iter().flatten() {
+            if parent.starts_with(within) && found.insert(parent.clone()) {
+                next.push(parent.clone());
+            }
+        }
+    }
+    found
 }
 
 /// The steps that come last in a step: itself or, if it is a flow, those that come last in its last ones.

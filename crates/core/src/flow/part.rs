@@ -148,11 +148,10 @@ impl Board {
         self.flow.saga && !is_pivot && self.is_from_return(step)
     }
 
-    /// Whether a step is the point of no return, or behind it.
+    /// Whether a step is the point of no return, or cannot run unless that is done.
     fn is_from_return(&self, step: u32) -> bool {
-        let pivots = self.steps().filter(|step| step.pivot).map(|step| step.number);
-        let edges = |at: u32| self.leaving.get(&at).into_iter().flatten().map(|edge| edge.to);
-        plan::reached(pivots, edges).contains(&step)
+        let edges: Vec<Edge> = self.leaving.values().flatten().cloned().collect();
+        plan::beyond(self.steps(), &edges).contains(&step)
     }
 }
 

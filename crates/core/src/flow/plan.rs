@@ -75,7 +75,7 @@ impl Flow {
         if self.options.at_once == Some(0) {
             return Err(invalid(&self.name, "at_once is 0, so no job of it could ever start"));
         }
-        let mut steps = nest::flatten(self.steps)?;
+        let mut steps = nest::flatten(self.steps, self.options.saga)?;
         if steps.is_empty() {
             return Err(invalid(&self.name, "it has no steps"));
         }
@@ -93,7 +93,7 @@ impl Flow {
             steps.iter().zip(0..).map(|(step, number)| step.row(number)).collect();
         guard(&mut rows, &edges);
         check_joins(&steps, &rows)?;
-        let beyond = check_undos(&self.name, &steps, &edges, self.options.saga)?;
+        let beyond = check_undos(&self.name, &steps, &rows, &edges, self.options.saga)?;
         if !self.options.building {
             part::check_numbers(rows.iter(), edges.iter())?;
         }
@@ -372,23 +372,25 @@ fn guard(rows: &mut [StepRow], edges: &[Edge]) {
 }
 
 /// The point of no return, and all steps that cannot run unless it is done.
-fn beyond(steps: &[Flat], edges: &[Edge], pivots: impl Iterator<Item = u32>) -> BTreeSet<u32> {
+pub(super) fn beyond<'a>(
+    steps: impl Iterator<Item = &'a StepRow>,
+    edges: &[Edge],
+) -> BTreeSet<u32> {
+    let steps: BTreeMap<u32, &StepRow> = steps.map(|step| (step.number, step)).collect();
     let arriving = |to: u32| edges.iter().filter(move |edge| edge.to == to);
-    let is_asked = |edge: &Edge| edge.when.is_some() || edge.on == On::Failure;
-    let optional = edges.iter().filter(|edge| is_asked(edge)).map(|edge| edge.to);
     let leaving = |at: u32| edges.iter().filter(move |edge| edge.from == at).map(|edge| edge.to);
-    // Those that may be passed over: with a condition, or behind one that has.
-    let optional = reached(optional, leaving);
-    let mut beyond: BTreeSet<u32> = pivots.collect();
+    let asked = edges.iter().filter(|edge| edge.when.is_some() || edge.on == On::Failure);
+    let guarded = edges.iter().filter(|edge| steps.get(&edge.to).is_some_and(|to| to.guarded));
+    // Those that may not be taken: with a condition, or another branch beside them, or behind one that has.
+    let optional = reached(asked.chain(guarded).map(|edge| edge.to), leaving);
+    let mut beyond: BTreeSet<u32> =
+        steps.values().filter(|step| step.pivot).map(|step| step.number).collect();
     let needs_it = |step: u32, beyond: &BTreeSet<u32>| {
         let is_of_it = |edge: &&Edge| edge.on == On::Success && beyond.contains(&edge.from);
         let all = arriving(step).all(|edge| is_of_it(&edge));
         let any_sure = arriving(step).filter(is_of_it).any(|edge| !optional.contains(&edge.from));
-        match steps.get(step as usize).map(|step| step.join.need) {
-            Some(Need::All { failures_max: 0 }) => all || any_sure,
-            Some(Need::Quorum { .. }) => all,
-            _ => false,
-        }
+        let wants_all = steps.get(&step).is_some_and(|step| step.join.need == Need::default());
+        wants_all && (all || any_sure)
     };
     let mut next: Vec<u32> = beyond.iter().flat_map(|pivot| leaving(*pivot)).collect();
     while let Some(step) = next.pop() {
@@ -402,7 +404,13 @@ fn beyond(steps: &[Flat], edges: &[Edge], pivots: impl Iterator<Item = u32>) -> 
 
 /// Every step of a saga that can be turned back from says how it is undone. Answers the steps from the point of
 /// no return on.
-fn check_undos(flow: &str, steps: &[Flat], edges: &[Edge], is_saga: bool) -> Result<BTreeSet<u32>> {
+fn check_undos(
+    flow: &str,
+    steps: &[Flat],
+    rows: &[StepRow],
+    edges: &[Edge],
+    is_saga: bool,
+) -> Result<BTreeSet<u32>> {
     if !is_saga {
         let odd = steps.iter().find(|step| step.pivot || step.undo != UndoRule::Missing);
         return match odd {
@@ -416,11 +424,10 @@ fn check_undos(flow: &str, steps: &[Flat], edges: &[Edge], is_saga: bool) -> Res
         let (number, max) = (steps.len(), SAGA_STEPS_MAX);
         return Err(Error::FlowTooLarge { what: "steps of a saga", number, max });
     }
-    let pivots = || steps.iter().zip(0..).filter(|(step, _)| step.pivot).map(|(_, number)| number);
-    if pivots().count() > 1 {
+    if steps.iter().filter(|step| step.pivot).count() > 1 {
         return Err(invalid(flow, "it has more than one point of no return"));
     }
-    let beyond = beyond(steps, edges, pivots());
+    let beyond = beyond(rows.iter(), edges);
     for (step, number) in steps.iter().zip(0..) {
         if step.undo == UndoRule::Missing && !beyond.contains(&number) {
             return Err(invalid(
@@ -469,7 +476,6 @@ mod tests {
         let quorum = Join { need: Need::Quorum { jobs: 1 }, ..Join::default() };
         assert!(with(step("m", &["pay"])).is_ok());
         assert!(with(step("m", &["b", "pay"])).is_ok());
-        assert!(with(Step { join: quorum, ..step("m", &["pay"]) }).is_ok());
         assert!(
             with(Step { after: on(On::Success, Some("output > 1")), ..step("m", &[]) }).is_ok()
         );
@@ -477,6 +483,7 @@ mod tests {
             step("m", &["b"]),
             Step { after: on(On::Failure, None), ..step("m", &[]) },
             Step { after: on(On::Either, None), ..step("m", &[]) },
+            Step { join: quorum, ..step("m", &["pay"]) },
             Step { join: quorum, ..step("m", &["b", "pay"]) },
             Step { join: Join { need: Need::Finished, ..Join::default() }, ..step("m", &["pay"]) },
         ];
@@ -490,6 +497,13 @@ mod tests {
         steps[2].after = vec![After { when, ..After::success("a") }];
         let both = saga(steps.iter().cloned().chain([step("m", &["a", "pay"])]).collect());
         assert!(both.is_err());
+        // Nor is one beside which another branch may be taken.
+        let refund = Step {
+            after: vec![After { on: On::Failure, ..After::success("a") }],
+            ..safe("c", &[])
+        };
+        let beside = [refund, step("m", &["pay", "b"])];
+        assert!(saga(begin().into_iter().chain(beside).collect()).is_err());
         assert!(saga(steps.into_iter().chain([step("m", &["pay"])]).collect()).is_ok());
     }
 

@@ -132,8 +132,11 @@ impl Board {
     /// was to answer them has run. The board must know the whole flow.
     fn unseen(&self) -> Vec<&StepRow> {
         let is_over = self.steps().all(|step| step.state.is_final());
-        let is_failure =
-            |step: &&StepRow| step.state == StepState::Failed || step.lost == Lost::Late;
+        // What is late past the point of no return cannot be put right: the flow ends as one that failed.
+        let is_back_open = !self.is_past_return();
+        let is_failure = |step: &&StepRow| {
+            step.state == StepState::Failed || step.lost == Lost::Late && is_back_open
+        };
         let failed = self.steps().filter(is_failure);
         let is_left = |step: &StepRow| is_over && self.flow.saga && !self.has_run_behind(step);
         failed.filter(|step| self.holds_behind(step) || is_left(step)).collect()
@@ -142,13 +145,20 @@ impl Board {
     /// Whether something that comes after a step has run, or after one that was lost for it, but for steps that jobs of
     /// it added.
     fn has_run_behind(&self, step: &StepRow) -> bool {
-        let ran = |step: &StepRow| {
-            let is_idle = matches!(step.state, StepState::Waiting | StepState::Skipped);
-            let is_lost = step.lost == Lost::Behind && !step.superseded;
-            !is_idle && !step.grown && !step.superseded || is_lost && self.has_run_behind(step)
-        };
-        let behind = self.leaving.get(&step.number).into_iter().flatten();
-        step.superseded || behind.filter_map(|edge| self.step(edge.to)).any(ran)
+        let (mut seen, mut next) = (BTreeSet::from([step.number]), vec![step.number]);
+        while let Some(at) = next.pop() {
+            for to in self.leaving.get(&at).into_iter().flatten() {
+                let behind = self.step(to.to).filter(|step| !step.superseded);
+                let Some(behind) = behind.filter(|_| seen.insert(to.to)) else { continue };
+                match behind.state {
+                    StepState::Skipped if behind.lost == Lost::Behind => next.push(to.to),
+                    StepState::Waiting | StepState::Skipped => {}
+                    _ if behind.grown => {}
+                    _ => return true,
+                }
+            }
+        }
+        step.superseded
     }
 
     /// The point of no return, while it is under way: it is not known yet whether there is a way back.

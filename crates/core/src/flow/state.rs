@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::flow::{Join, Need, Rest, Undo};
+use crate::flow::{Join, Rest, Undo};
 use crate::id::FlowId;
 
 /// Where a flow stands.
@@ -270,11 +270,6 @@ impl StepRow {
             superseded: false,
             slow: false,
         }
-    }
-
-    /// Whether it waits for so many jobs only.
-    pub fn is_quorum(&self) -> bool {
-        matches!(self.join.need, Need::Quorum { .. })
     }
 
     /// Whether it failed, or counts as if it had.

@@ -104,13 +104,15 @@ impl Plan {
         let behinds = self.behinds();
         let lanes = self.keys.iter().zip(&mut self.served);
         for (((key, served), told), behind) in lanes.zip(told).zip(behinds) {
-            if told != behind {
-                *served = told.map(Served::whole);
+            let is_told = told != behind;
+            if is_told {
+                *served = told.clone().map(Served::whole);
             }
             let is_here = |one: &&ClaimedJob| {
                 one.job.queue == key.lane.queue && one.job.priority == key.lane.priority
             };
-            let Some(served) = served else { continue };
+            // Whoever was passed by is behind.
+            let (false, Some(served)) = (is_told && behind.is_some(), served) else { continue };
             for one in jobs.iter().filter(is_here) {
                 let tenant = one.job.tenant.as_deref().unwrap_or_default();
                 served.took(tenant, share.of(&key.lane.queue, tenant), 1);

@@ -24,7 +24,7 @@ pub(super) const ASIDE_MAX: usize = 1000;
 pub(super) struct Round {
     /// Those that have something due.
     pub tenants: Vec<String>,
-    /// Those that only wait for the clock.
+    /// Those that only wait for the clock. Who has no tenant is not among them: that is one at the most.
     pub idle: Vec<String>,
     /// The last one looked at.
     pub last: Option<String>,
@@ -65,8 +65,11 @@ pub(super) fn in_turn(
             round.is_whole = true;
             break;
         };
-        let met = if run_at <= now { &mut round.tenants } else { &mut round.idle };
-        met.push(tenant.clone());
+        if run_at <= now {
+            round.tenants.push(tenant.clone());
+        } else if !tenant.is_empty() {
+            round.idle.push(tenant.clone());
+        }
         round.last = Some(tenant.clone());
         at = tenant;
     }

@@ -15,6 +15,7 @@ over_both_stores!(
     what_was_laid_aside_comes_back_when_it_is_due,
     more_than_one_claim_brings_back_is_taken_to_the_last,
     retries_of_many_tenants_are_laid_aside_and_come_back,
+    what_has_no_tenant_is_not_laid_aside,
     it_can_be_cancelled_and_run_now,
     it_moves_to_another_band_and_back,
     it_is_replaced_by_another_of_its_key,
@@ -138,6 +139,19 @@ async fn retries_of_many_tenants_are_laid_aside_and_come_back(kit: &Kit) {
     let again = kit.take(worker, IDLE).await;
     assert_eq!(again.jobs.len(), IDLE);
     assert!(again.jobs.iter().all(|taken| taken.attempt == 2));
+}
+
+async fn what_has_no_tenant_is_not_laid_aside(kit: &Kit) {
+    let alone = kit.put(NewJob { due: Due::In(HOUR), ..job("k") }).await;
+    kit.store.enqueue((0..IDLE).map(later).collect()).await.unwrap();
+    pass_by(kit, Priority::Normal, "%", IDLE - LEFT).await;
+    assert_eq!(laid_aside(kit, "").await, 0);
+    let worker = kit.worker().await;
+    assert!(kit.take(worker, 1000).await.jobs.is_empty());
+    kit.clock.advance(HOUR);
+    let claim = kit.take(worker, 1000).await;
+    assert_eq!(claim.jobs.len(), IDLE + 1);
+    assert!(ids(&claim).contains(&alone));
 }
 
 async fn it_can_be_cancelled_and_run_now(kit: &Kit) {

@@ -19,9 +19,12 @@ over_both_stores!(
     what_comes_after_a_lost_step_can_answer,
     a_flow_within_tells_of_its_failure,
     a_flow_within_goes_on_without_its_optional_end,
+    a_flow_within_that_answers_its_own_failure_is_well,
     a_join_that_is_late_is_a_failure,
     a_saga_bears_what_its_joins_bear,
     a_saga_turns_back_when_a_join_is_late,
+    a_join_that_is_late_past_the_pivot_leaves_the_saga_failed,
+    a_job_called_off_in_a_branch_that_is_not_taken_holds_up_nobody,
 );
 
 fn after(name: &str, edges: &[(&str, On, Option<&str>)]) -> Step {
@@ -169,6 +172,25 @@ async fn a_flow_within_goes_on_without_its_optional_end(kit: &Kit) {
     }
 }
 
+async fn a_flow_within_that_answers_its_own_failure_is_well(kit: &Kit) {
+    let worker = kit.worker().await;
+    let release = || after("release", &[("pay", On::Failure, None)]);
+    let inner = || vec![step("pay", &[]), step("ship", &["pay"]), release()];
+    for (how, ran) in [(dead("no"), ["pay", "release", "tell"]), (done(), ["pay", "ship", "tell"])]
+    {
+        let id = start(kit, vec![within("in", &[], inner()), step("tell", &["in"])]).await;
+        assert_eq!(run(kit, worker, &[("pay", how)]).await, ran);
+        assert_eq!(state(kit, id).await, FlowState::Done);
+    }
+    let only = || vec![step("pay", &[]), release(), step("note", &["release"])];
+    for (how, ran) in
+        [(dead("no"), vec!["pay", "release", "note", "tell"]), (done(), vec!["pay", "tell"])]
+    {
+        start(kit, vec![within("in", &[], only()), step("tell", &["in"])]).await;
+        assert_eq!(run(kit, worker, &[("pay", how)]).await, ran);
+    }
+}
+
 async fn a_join_that_is_late_is_a_failure(kit: &Kit) {
     let worker = kit.worker().await;
     let id = start(kit, vec![step("a", &[]), soon(step("b", &["a"])), step("c", &["b"])]).await;
@@ -229,4 +251,41 @@ async fn a_saga_turns_back_when_a_join_is_late(kit: &Kit) {
     tend(kit).await;
     assert_eq!(run(kit, worker, &[]).await, ["undo-hotel"]);
     assert_eq!(state(kit, id).await, FlowState::Undone);
+}
+
+async fn a_join_that_is_late_past_the_pivot_leaves_the_saga_failed(kit: &Kit) {
+    let worker = kit.worker().await;
+    let pay = Step { pivot: true, ..step("pay", &[]) };
+    let id =
+        sagas::start(kit, vec![pay, step("pack", &["pay"]), soon(step("ship", &["pack"]))]).await;
+    let claim = kit.take_one(worker).await;
+    kit.settle(worker, &claim, done()).await;
+    tend(kit).await;
+    let pack = kit.take_one(worker).await;
+    kit.clock.advance(Duration::from_secs(61));
+    tend(kit).await;
+    kit.store.beat(worker).await.unwrap();
+    assert_eq!(state(kit, id).await, FlowState::Running, "what runs goes on");
+    kit.settle(worker, &pack, done()).await;
+    tend(kit).await;
+    assert_eq!(state(kit, id).await, FlowState::Failed);
+    assert_eq!(states(kit, id).await["ship"], StepState::Skipped);
+}
+
+async fn a_job_called_off_in_a_branch_that_is_not_taken_holds_up_nobody(kit: &Kit) {
+    let worker = kit.worker().await;
+    let approve = Step {
+        undo: harmless("x", &[]).undo,
+        ..after("approve", &[("price", On::Success, Some("output > 100"))])
+    };
+    let notify = harmless("notify", &["approve"]);
+    let id = sagas::start(kit, vec![harmless("price", &[]), approve, notify]).await;
+    let price = kit.take_one(worker).await;
+    let job = super::flows::first_job(kit, id, "approve").await;
+    kit.store.cancel(vec![job], "not needed").await.unwrap();
+    tend(kit).await;
+    kit.settle(worker, &price, output("50")).await;
+    tend(kit).await;
+    assert_eq!(states(kit, id).await["notify"], StepState::Skipped);
+    assert_eq!(state(kit, id).await, FlowState::Done);
 }

@@ -111,7 +111,8 @@ impl Tidemill {
             let inherited = book.inherited(queue);
             let mut rules = book.set_for(queue).unwrap_or(&inherited).clone();
             let was = rules.version;
-            let is_kept = change(&mut rules, &inherited);
+            // Without a pattern, rules that say nothing are still set: somebody wanted them so.
+            let is_kept = change(&mut rules, &inherited) || !book.has_pattern(queue);
             match self.replace_queue(queue, was, is_kept.then_some(rules)).await {
                 Err(Error::Invalid(Invalid::RuleChanged { .. })) => {}
                 answer => return answer,

@@ -12,13 +12,17 @@ use tidemill_core::Job;
 use tidemill_core::job::settle::Deadlines;
 use tidemill_core::queue::{RuleBook, is_pattern, matches};
 use tidemill_store::{Hint, Result};
-use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Tidemill;
 use crate::worker::shop::locked;
 
 const LOOK_EVERY: Duration = Duration::from_millis(900);
+/// Between looks because anything may have changed: on SQLite every commit of another process is told so, and so is
+/// what a look itself has found.
+const ANY_PAUSE: Duration = Duration::from_millis(20);
 
 /// What is known of queues.
 #[derive(Debug, Default, PartialEq)]
@@ -123,6 +127,7 @@ pub(crate) async fn follow(mill: Tidemill, done: CancellationToken) {
     let mut hints = mill.0.store.wake().listen();
     let mut looks = tokio::time::interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut looked_at = Instant::now();
     loop {
         let (known, queues) = (mill.0.rules.known(), mill.0.rules.wanted());
         let is_new = |queue: &String| {
@@ -136,7 +141,9 @@ pub(crate) async fn follow(mill: Tidemill, done: CancellationToken) {
                     Ok(Hint::Rules) | Err(RecvError::Lagged(_)) => return,
                     Ok(Hint::Ready { queue }) if is_new(&queue) => return,
                     // It may be of a queue that a pattern means, and that had nothing waiting until now.
-                    Ok(Hint::Any) if takes_from_patterns => return,
+                    Ok(Hint::Any) if takes_from_patterns => {
+                        return tokio::time::sleep_until(looked_at + ANY_PAUSE).await;
+                    }
                     Ok(_) => {}
                     Err(RecvError::Closed) => std::future::pending().await,
                 }
@@ -147,10 +154,9 @@ pub(crate) async fn follow(mill: Tidemill, done: CancellationToken) {
             _ = looks.tick() => {}
             () = told => {}
         }
-        // Whatever was told until now, the next look sees.
-        while !matches!(hints.try_recv(), Err(TryRecvError::Empty | TryRecvError::Closed)) {}
         // A store that is away is said elsewhere; until then the rules known last hold.
         let _ = renew(&mill).await;
+        looked_at = Instant::now();
     }
 }
 

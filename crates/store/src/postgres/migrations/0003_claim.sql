@@ -824,7 +824,7 @@ create function tidemill.tenants_in_turn(
     )
     select coalesce(array_agg(v.tenant order by v.place) filter (where v.run_at <= at), '{}'),
         (array_agg(v.tenant order by v.place desc))[1], count(*) < visits_max,
-        coalesce(array_agg(v.tenant order by v.place) filter (where v.run_at > at), '{}')
+        coalesce(array_agg(v.tenant order by v.place) filter (where v.run_at > at and v.tenant <> ''), '{}')
     from visit v
 $$;
 
@@ -1338,7 +1338,10 @@ begin
         exit when missing = 0;
     end loop;
     if missing > 0 and (claim.is_whole or taken is null) then
-        claim.due := brought >= aside_max or exists (
+        claim.due := exists (
+            select from unnest(queues, bands) l(queue, band), tidemill.ready r
+            where r.queue = l.queue and r.priority = l.band and r.line = 3 and r.run_at <= claim.present
+        ) or exists (
             select from tidemill.due_lanes(claim.present, queues, bands, lows, kinds) d where d.lane <> all (bound));
         claim.next_due := (
             select min(n.run_at) from unnest(queues, bands) l(queue, band), lateral (
