@@ -181,9 +181,9 @@ impl Served {
         if self.tenant == tenant { self.left } else { 0 }
     }
 
-    /// Who it is.
-    pub fn tenant(&self) -> &str {
-        &self.tenant
+    /// Who it is, and what is left of its turn.
+    pub fn turn(&self) -> (&str, u32) {
+        (&self.tenant, self.left)
     }
 
     /// Behind which name to go on: behind its own, or just before that while its turn lasts.

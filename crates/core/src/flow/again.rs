@@ -108,24 +108,18 @@ impl Board {
                 (edge, from, holds_it)
             })
             .collect();
-        let heard: Vec<_> = heard
-            .into_iter()
-            .map(|(edge, from, holds_it)| {
-                let is_over = from.state.is_final() && !holds_it;
-                let came = is_over.then(|| came_anew(edge, &from));
-                (edge, from, holds_it, came)
-            })
-            .collect();
         let alarms = arriving.iter().filter(|edge| edge.on == On::Failure).count();
         let Some(step) = self.steps.get_mut(&number) else { return };
         (step.parents_left, step.came, step.met, step.missed) = (0, 0, 0, 0);
         step.refused = false;
         step.alarms = (alarms > 0).then_some(alarms as u32);
-        for (edge, from, holds_it, came) in heard {
-            step.parents_left += u32::from(came.is_none());
+        for (edge, from, holds_it) in heard {
+            let is_over = from.state.is_final() && !holds_it;
+            step.parents_left += u32::from(!is_over);
             if holds_it {
                 continue;
             }
+            let came = is_over.then(|| came_anew(edge, &from));
             if edge.on == On::Success {
                 step.missed += from.failures();
             }

@@ -37,24 +37,25 @@ pub(super) fn flatten(steps: Vec<Step>, is_saga: bool) -> Result<Vec<Flat>> {
 }
 
 /// Steps that may not be taken, with what they come after: those with a condition, those for failures, and those behind
-/// them.
+/// them. Nobody asks where no flow is within.
 fn optional(flat: &[Flat], ends: &HashMap<String, Vec<String>>) -> HashMap<String, Vec<String>> {
-    let mut optional: HashMap<String, Vec<String>> = HashMap::new();
+    let (mut optional, mut behind) = (HashMap::new(), HashMap::<String, Vec<&Flat>>::new());
+    if ends.is_empty() {
+        return optional;
+    }
     let parents = |step: &Flat| -> Vec<String> {
         step.after.iter().flat_map(|edge| last_steps(ends, &edge.step)).collect()
     };
-    let mut is_more = true;
-    while is_more {
-        is_more = false;
-        for step in flat.iter().filter(|step| !step.after.is_empty()) {
-            let is_asked = |edge: &After| edge.when.is_some() || edge.on == On::Failure;
-            let before = parents(step);
-            let is_optional = step.after.iter().any(is_asked)
-                || before.iter().any(|parent| optional.contains_key(parent));
-            if is_optional && !optional.contains_key(&step.name) {
-                optional.insert(step.name.clone(), before);
-                is_more = true;
-            }
+    for step in flat {
+        for parent in parents(step) {
+            behind.entry(parent).or_default().push(step);
+        }
+    }
+    let is_asked = |edge: &After| edge.when.is_some() || edge.on == On::Failure;
+    let mut next: Vec<&Flat> = flat.iter().filter(|step| step.after.iter().any(is_asked)).collect();
+    while let Some(step) = next.pop() {
+        if optional.insert(step.name.clone(), parents(step)).is_none() {
+            next.extend(behind.get(&step.name).into_iter().flatten());
         }
     }
     optional
@@ -175,27 +176,11 @@ fn last_of(steps: &[Step]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::{Flow, FlowOptions, Need, Plan};
-    use crate::id::FlowId;
-    use crate::job::NewJob;
-    use crate::limit::Limits;
-    use crate::payload::Payload;
-    use crate::retention::Retention;
-
-    fn step(name: &str, after: &[&str]) -> Step {
-        let work = Work::Jobs(vec![NewJob::new(name, Payload::null())]);
-        let after = after.iter().map(|name| After::success(*name)).collect();
-        Step { after, ..Step::new(name, work) }
-    }
+    use crate::flow::plan::tests::{plan, step};
+    use crate::flow::{Need, Plan};
 
     fn within(name: &str, after: &[&str], steps: Vec<Step>) -> Step {
         Step { work: Work::Flow(steps), ..step(name, after) }
-    }
-
-    fn plan(steps: Vec<Step>) -> Plan {
-        let options = FlowOptions::default();
-        let flow = Flow { id: FlowId::new(), name: "test".to_owned(), steps, options };
-        flow.plan(&Limits::default(), Retention::default()).unwrap()
     }
 
     fn edges(plan: &Plan) -> Vec<(&str, &str)> {

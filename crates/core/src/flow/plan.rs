@@ -196,13 +196,14 @@ impl Flat {
             UndoRule::Missing | UndoRule::Nothing => None,
         };
         let alarms = self.after.iter().filter(|edge| edge.on == On::Failure).count();
-        let is_quorum = matches!(self.join.need, Need::Quorum { .. });
         StepRow {
             join: self.join,
             // Each edge was checked to be there once.
             parents_left: u32::try_from(self.after.len()).unwrap_or(u32::MAX),
             alarms: (alarms > 0).then_some(alarms as u32),
-            early: alarms > 0 || is_quorum || self.after.iter().any(|edge| edge.when.is_some()),
+            early: alarms > 0
+                || self.join.is_quorum()
+                || self.after.iter().any(|edge| edge.when.is_some()),
             undo,
             pivot: self.pivot,
             slow: self.jobs.iter().any(is_slow),
@@ -441,18 +442,18 @@ fn check_undos(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::flow::{Step, Work};
     use crate::payload::Payload;
 
-    fn step(name: &str, after: &[&str]) -> Step {
+    pub(in crate::flow) fn step(name: &str, after: &[&str]) -> Step {
         let work = Work::Jobs(vec![NewJob::new(name, Payload::null())]);
         let after = after.iter().map(|name| After::success(*name)).collect();
         Step { after, ..Step::new(name, work) }
     }
 
-    fn plan(steps: Vec<Step>) -> Plan {
+    pub(in crate::flow) fn plan(steps: Vec<Step>) -> Plan {
         let options = FlowOptions::default();
         let flow = Flow { id: FlowId::new(), name: "test".to_owned(), steps, options };
         flow.plan(&Limits::default(), Retention::default()).unwrap()

@@ -27,6 +27,13 @@ pub struct Rerun {
     pub edges: Vec<Edge>,
 }
 
+impl Rerun {
+    /// The edges that lead to a fresh step.
+    fn arriving(&self, number: u32) -> Vec<Edge> {
+        self.edges.iter().filter(|edge| edge.to == number).cloned().collect()
+    }
+}
+
 /// A job of a step that is run again, for the copy of that step.
 pub fn again(job: Job, step: u32) -> Option<NewJob> {
     let Job { kind, queue, priority, tenant, key, payload, options, .. } = job;
@@ -79,15 +86,11 @@ impl Board {
     /// The first one starts; the others count what they have heard from those that are not run again.
     fn set_off(&mut self, root: u32, rerun: &Rerun) {
         for (_, row) in &rerun.fresh {
-            let arriving: Vec<Edge> =
-                rerun.edges.iter().filter(|edge| edge.to == row.number).cloned().collect();
-            self.recount(row.number, &arriving);
+            self.recount(row.number, &rerun.arriving(row.number));
         }
         self.open(root);
         for (_, row) in rerun.fresh.iter().filter(|(_, row)| row.number != root) {
-            let arriving: Vec<Edge> =
-                rerun.edges.iter().filter(|edge| edge.to == row.number).cloned().collect();
-            match self.judge_anew(row.number, &arriving) {
+            match self.judge_anew(row.number, &rerun.arriving(row.number)) {
                 Some(Verdict::Open) => self.open(row.number),
                 Some(Verdict::Skip(reason, lost)) => self.skip(row.number, reason, lost),
                 None => {}

@@ -91,11 +91,11 @@ impl Plan {
 
     /// Per lane, whose turn lasts, and for how many jobs more.
     pub fn turns(&self) -> (Vec<Option<&str>>, Vec<i32>) {
-        let turn = |served: &'_ Option<Served>| {
-            served.as_ref().map_or(0, |s| s.left_of(s.tenant()) as i32)
-        };
-        let holders = self.served.iter().map(|served| served.as_ref().map(Served::tenant));
-        (holders.collect(), self.served.iter().map(turn).collect())
+        let turns = self.served.iter().map(|served| match served.as_ref().map(Served::turn) {
+            Some((tenant, left)) => (Some(tenant), left as i32),
+            None => (None, 0),
+        });
+        turns.unzip()
     }
 
     /// Whose turn it is after a claim that went on behind these, and took these jobs. What was passed by or drawn by

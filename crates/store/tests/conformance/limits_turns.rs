@@ -112,43 +112,36 @@ fn three_at_once() -> [QueueLimit; 3] {
     ]
 }
 
-async fn tenants_take_turns_however_much_is_asked_for(kit: &Kit) {
+/// Claims of ten from a queue of two tenants with so many jobs each, under each of these limits.
+async fn wishes(kit: &Kit, jobs: usize) -> Vec<ClaimRequest> {
+    let mut wishes = Vec::new();
     for (number, limit) in three_at_once().into_iter().enumerate() {
         let queue = format!("q{number}");
         let gate = format!("{queue}/\u{1c}turns");
         let limit = QueueLimit { queue: queue.clone(), gate, ..limit };
         for tenant in ["aa", "bb"] {
-            let job = NewJob {
-                queue: queue.clone(),
-                key: Some("all".into()),
-                ..of(tenant, Priority::Normal)
-            };
-            fill(kit, &job, 60).await;
+            let (queue, key) = (queue.clone(), Some("all".into()));
+            fill(kit, &NewJob { queue, key, ..of(tenant, Priority::Normal) }, jobs).await;
         }
         let limits = Arc::new(vec![limit]);
-        let wish = ClaimRequest { limits, ..ask(kit.worker().await, &queue, 10) };
+        wishes.push(ClaimRequest { limits, ..ask(kit.worker().await, &queue, 10) });
+    }
+    wishes
+}
+
+async fn tenants_take_turns_however_much_is_asked_for(kit: &Kit) {
+    for wish in wishes(kit, 60).await {
         let started = started(kit, &wish, 60).await;
         assert!(of_aa(&started).abs_diff(30) <= 6, "{:?}: {started:?}", wish.limits);
     }
 }
 
 async fn a_favoured_tenant_has_its_weight_at_a_limit(kit: &Kit) {
-    for (number, limit) in three_at_once().into_iter().enumerate() {
-        let queue = format!("q{number}");
-        let gate = format!("{queue}/\u{1c}turns");
-        let limit = QueueLimit { queue: queue.clone(), gate, ..limit };
-        for tenant in ["aa", "bb"] {
-            let job = NewJob {
-                queue: queue.clone(),
-                key: Some("all".into()),
-                ..of(tenant, Priority::Normal)
-            };
-            fill(kit, &job, 100).await;
-        }
-        let tenants = Arc::new([((queue.clone(), "bb".to_owned()), 9)].into());
+    for wish in wishes(kit, 100).await {
+        let queue = wish.lanes[0].queue.clone();
+        let tenants = Arc::new([((queue, "bb".to_owned()), 9)].into());
         let share = Share { tenants, ..Share::default() };
-        let limits = Arc::new(vec![limit]);
-        let wish = ClaimRequest { limits, share, ..ask(kit.worker().await, &queue, 10) };
+        let wish = ClaimRequest { share, ..wish };
         let started = started(kit, &wish, 80).await;
         assert!((5..=14).contains(&of_aa(&started)), "{:?}: {started:?}", wish.limits);
     }

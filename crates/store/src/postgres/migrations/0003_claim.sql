@@ -847,11 +847,9 @@ begin
     return laid;
 end $$;
 
--- Brings back what was laid aside in these lanes and is due by now, at most so many sheaves. Answers how many.
-create function tidemill.bring_back(at timestamptz, queues text[], bands int2[], most int4) returns int4
+-- Brings back what was laid aside in these lanes and is due by now, at most so many sheaves.
+create function tidemill.bring_back(at timestamptz, queues text[], bands int2[], most int4) returns void
 language plpgsql as $$
-declare
-    brought int4;
 begin
     update tidemill.ready r set line = 0 where r.seq = any (array(
         select s.seq from unnest(queues, bands) l(queue, band), lateral (
@@ -860,8 +858,6 @@ begin
             order by r.run_at limit most
             for update skip locked
         ) s limit most));
-    get diagnostics brought = row_count;
-    return brought;
 end $$;
 
 -- Takes what waits in one lane, as far as the limits of its queue let it pass; holds the others at their gates.
@@ -1099,7 +1095,6 @@ declare
     aside_max constant int4 := 1000;
     idle text[];
     laid int4 := 0;
-    brought int4 := 0;
 begin
     perform tidemill.lock_rules(true);
     claim.present := coalesce(claim.at, now());
@@ -1158,7 +1153,7 @@ begin
     if exists (
         select from unnest(queues, bands) l(queue, band), tidemill.ready r
         where r.queue = l.queue and r.priority = l.band and r.line = 3 and r.run_at <= claim.present) then
-        brought := tidemill.bring_back(claim.present, queues, bands, aside_max);
+        perform tidemill.bring_back(claim.present, queues, bands, aside_max);
     end if;
     loop
         if rules is not null then
