@@ -13,6 +13,7 @@ mod bare;
 mod cors;
 mod cursor;
 mod docs;
+mod door;
 mod etag;
 mod extract;
 mod greeting;
@@ -30,6 +31,7 @@ mod taken;
 mod tls;
 mod trace;
 
+pub use door::Door;
 pub use problem::Problem;
 pub use serve::{Error, Server};
 pub use settings::{Access, Settings};

@@ -48,7 +48,7 @@ pub struct TlsInvalid {
 }
 
 /// What stood in the files, to see that it has changed.
-type Found = (Vec<u8>, Vec<u8>);
+pub(crate) type Found = (Vec<u8>, Vec<u8>);
 
 /// What is shown to new connections, and what became of the files since.
 pub(crate) struct Tls {
@@ -57,6 +57,12 @@ pub(crate) struct Tls {
     reloads: Count,
     handshakes_failed: Count,
     is_refused: AtomicBool,
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").field("files", &self.files).finish_non_exhaustive()
+    }
 }
 
 impl Tls {

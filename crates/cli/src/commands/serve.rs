@@ -8,7 +8,7 @@ use serde_json::json;
 use tidemill::core::webhook::target::{Allowed, Policy};
 use tidemill_relay::webhook;
 use tidemill_relay::webhook::send::Sender;
-use tidemill_server::{Access, Server, Settings, TlsFiles};
+use tidemill_server::{Access, Door, Server, Settings, TlsFiles};
 
 use crate::app::{App, interrupted};
 use crate::exit::{Exit, Failure, Outcome};
@@ -91,8 +91,8 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     if args.tls_cert.is_some() != args.tls_key.is_some() {
         return Err(Failure::usage("--tls-cert and --tls-key go together"));
     }
+    app.refuse_server(WHY_STORE)?;
     let stopped = interrupted();
-    let mill = app.open_patiently(WHY_STORE).await?;
     let Args { listen, require_token, hosts, origins, tls_cert, tls_key, .. } = args;
     let tls = tls_cert.zip(tls_key).map(|(certificate, key)| TlsFiles { certificate, key });
     let scheme = if tls.is_some() { "https" } else { "http" };
@@ -101,13 +101,11 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     let access = if require_token { Access::Credentials } else { Access::Open };
     let settings =
         Settings { listen, access, tls, hosts, origins, webhooks, ..Settings::default() };
-    let server = match Server::start(mill.clone(), settings).await {
-        Ok(server) => server,
-        Err(error) => {
-            mill.close().await;
-            return Err(Failure::new(Exit::Usage, error.code(), error.to_string()));
-        }
-    };
+    // Before the store is open: a server that waits for its database says so, instead of nothing.
+    let door = Door::open(settings).await;
+    let door = door.map_err(|error| Failure::new(Exit::Usage, error.code(), error.to_string()))?;
+    let mill = app.open_patiently(WHY_STORE).await?;
+    let server = door.serve(mill.clone());
     let relay = if args.no_webhooks { None } else { Some(webhook::start(&mill, sender).await?) };
     let url = format!("{scheme}://{}", server.address());
     if app.json {

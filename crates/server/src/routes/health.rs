@@ -51,12 +51,15 @@ async fn now(State(app): State<Arc<App>>) -> Answer<Json<Present>> {
 
 /// The process lives.
 #[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, body = str)))]
-async fn livez() -> &'static str {
+pub(crate) async fn livez() -> &'static str {
     "ok"
 }
 
-/// The server has started: it answers only once its store is open.
-#[utoipa::path(get, path = "/startupz", tag = "health", responses((status = 200, body = str)))]
+/// The server has started: its store is open. Until then everything but `/livez` is answered with `starting`.
+#[utoipa::path(get, path = "/startupz", tag = "health", responses(
+    (status = 200, body = str),
+    (status = 503, body = Problem, content_type = "application/problem+json"),
+))]
 async fn startupz() -> &'static str {
     "ok"
 }

@@ -1,4 +1,4 @@
-//! Health, and the end of a server.
+//! Health, and the beginning and the end of a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,13 +6,15 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::json;
 use tidemill::{JobId, Payload};
+use tidemill_server::Door;
 use tokio::sync::Notify;
 
-use super::kit::{Kit, Told};
+use super::kit::{Kit, Told, settings};
 
 over_both_stores!(
     who_waits_for_a_job_is_answered_before_the_server_ends,
     a_store_that_cannot_write_is_not_ready,
+    before_its_store_is_open_a_server_says_that_it_starts,
 );
 
 async fn who_waits_for_a_job_is_answered_before_the_server_ends(kit: Kit) {
@@ -54,4 +56,44 @@ async fn a_store_that_cannot_write_is_not_ready(kit: Kit) {
     assert_eq!(told.header("retry-after"), "1");
     kit.get("/livez").await.is(200);
     kit.server.stop().await;
+}
+
+async fn before_its_store_is_open_a_server_says_that_it_starts(kit: Kit) {
+    let door = Door::open(settings()).await.unwrap();
+    let (client, base) = (reqwest::Client::new(), format!("http://{}", door.address()));
+    let ask = async |method, path: &str| {
+        Told::of(client.request(method, format!("{base}{path}")).send().await.unwrap()).await
+    };
+    assert_eq!(ask(Method::GET, "/livez").await.is(200).body, "ok");
+    let asked = [
+        (Method::GET, "/startupz"),
+        (Method::GET, "/readyz"),
+        (Method::POST, "/v1/jobs"),
+        (Method::POST, "/livez"),
+        (Method::GET, "/nowhere"),
+    ];
+    for (method, path) in asked {
+        let told = ask(method, path).await.refused(503, "starting", "its store is not open yet");
+        assert_eq!(told.header("retry-after"), "1");
+    }
+    // The same client goes on: it was told to keep no connection, and its next one finds the server.
+    let server = door.serve(kit.mill.clone());
+    for path in ["/livez", "/startupz", "/readyz"] {
+        assert_eq!(ask(Method::GET, path).await.is(200).body, "ok");
+    }
+    assert_eq!(server.address().to_string(), base.trim_start_matches("http://"));
+    server.stop().await;
+    kit.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_door_that_never_opens_is_closed_with_its_owner() {
+    let door = Door::open(settings()).await.unwrap();
+    let url = format!("http://{}/livez", door.address());
+    reqwest::get(&url).await.unwrap();
+    drop(door);
+    // The listener goes when the one who told them to wait has heard of it.
+    while reqwest::get(&url).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
 }

@@ -1,0 +1,206 @@
+//! The door: the address is listened on before there is a store, so that probes and callers hear that it starts.
+//!
+//! Connections are bounded in number and time. A handshake of TLS counts as a part of the first head: it has as long,
+//! and a stop does not wait for it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::middleware::map_response;
+use axum::response::Response;
+use axum::routing::get;
+use http::{HeaderValue, StatusCode, header};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::service::TowerToHyperService;
+use tidemill::Tidemill;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::bare::Clothed;
+use crate::greeting::Greeted;
+use crate::problem::Refusal;
+use crate::routes::health;
+use crate::serve::{Error, Server};
+use crate::settings::{Access, Settings};
+use crate::tls::{Found, Tls};
+
+/// A client may not change its mind more often than that, nor send larger heads.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// How long to wait when no connection can be taken, for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// An address that is listened on, for a server whose store is not open yet. It answers that the process lives, and
+/// everything else with `starting`.
+#[derive(Debug)]
+pub struct Door {
+    pub(crate) address: SocketAddr,
+    pub(crate) settings: Settings,
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) found: Option<Found>,
+    /// Those who come before the store is open are told so until this is dropped.
+    pub(crate) starting: DropGuard,
+    /// Who tells them, and what they stand in.
+    pub(crate) hall: JoinHandle<Hall>,
+}
+
+impl Door {
+    /// Begins to listen.
+    pub async fn open(settings: Settings) -> Result<Self, Error> {
+        let listen = settings.listen;
+        if !listen.ip().is_loopback() && settings.access == Access::Open {
+            return Err(Error::BindRefused { listen });
+        }
+        let tls = settings.tls.clone().map(Tls::load).transpose()?;
+        let (tls, found) = tls.map(|(tls, found)| (Arc::new(tls), found)).unzip();
+        let failed = |source| Error::BindFailed { listen, source };
+        let listener = TcpListener::bind(listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let room = Arc::new(Semaphore::new(settings.connections_max));
+        let entry = Entry { tls: tls.clone(), head_timeout: settings.head_timeout };
+        let hall = Hall { listener, room, entry };
+        let opened = CancellationToken::new();
+        let hall = tokio::spawn(put_off(hall, settings.drain, opened.clone()));
+        Ok(Self { address, settings, tls, found, starting: opened.drop_guard(), hall })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves this store to all who come from now on, and runs its clockwork beside.
+    pub fn serve(self, mill: Tidemill) -> Server {
+        Server::behind(self, mill)
+    }
+}
+
+/// Answers those who come before the store is open.
+async fn put_off(hall: Hall, drain: Duration, opened: CancellationToken) -> Hall {
+    let starts = async || {
+        let detail = "the server starts: its store is not open yet; its log says what it waits for";
+        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "starting", detail).again_in(1)
+    };
+    let service = Router::new()
+        .route("/livez", get(health::livez))
+        .fallback(starts)
+        .method_not_allowed_fallback(starts)
+        // Nobody keeps a connection on which there will never be a server.
+        .layer(map_response(async |mut response: Response| {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            response
+        }));
+    let graceful = GracefulShutdown::new();
+    hall.let_in(&service, &graceful, &opened).await;
+    tokio::spawn(tokio::time::timeout(drain, graceful.shutdown()));
+    hall
+}
+
+/// Where connections come in, as many as there is room for.
+#[derive(Debug)]
+pub(crate) struct Hall {
+    listener: TcpListener,
+    room: Arc<Semaphore>,
+    entry: Entry,
+}
+
+impl Hall {
+    /// Lets connections in until it ends, and lets them talk to the service.
+    pub(crate) async fn let_in(
+        &self,
+        service: &Router,
+        graceful: &GracefulShutdown,
+        end: &CancellationToken,
+    ) {
+        loop {
+            let taken = tokio::select! {
+                taken = self.accept() => taken,
+                () = end.cancelled() => break,
+            };
+            if let Some((stream, permit)) = taken {
+                let (service, watcher) = (service.clone(), graceful.watcher());
+                let connected = self.entry.clone().connect(stream, service, watcher, end.clone());
+                tokio::spawn(async move {
+                    connected.await;
+                    drop(permit);
+                });
+            }
+        }
+    }
+
+    /// The next connection, once there is room for it.
+    async fn accept(&self) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+        let permit = Arc::clone(&self.room).acquire_owned().await.ok()?;
+        match self.listener.accept().await {
+            Ok((stream, _)) => Some((stream, permit)),
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be taken");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                None
+            }
+        }
+    }
+}
+
+/// How a connection comes in.
+#[derive(Debug, Clone)]
+struct Entry {
+    tls: Option<Arc<Tls>>,
+    head_timeout: Duration,
+}
+
+impl Entry {
+    /// Serves one connection until it ends.
+    async fn connect(
+        self,
+        stream: TcpStream,
+        service: Router,
+        watcher: Watcher,
+        end: CancellationToken,
+    ) {
+        // Answers are small and waited for.
+        let _ = stream.set_nodelay(true);
+        let head_timeout = self.head_timeout;
+        let Some(tls) = &self.tls else {
+            return converse(stream, service, head_timeout, watcher).await;
+        };
+        let shaken = tokio::time::timeout(head_timeout, tls.acceptor().accept(stream));
+        match end.run_until_cancelled(shaken).await {
+            Some(Ok(Ok(stream))) => converse(stream, service, head_timeout, watcher).await,
+            Some(Ok(Err(error))) => {
+                tls.handshake_failed();
+                tracing::debug!(%error, "a handshake failed");
+            }
+            Some(Err(_)) => {
+                tls.handshake_failed();
+                tracing::debug!(?head_timeout, "a handshake took too long");
+            }
+            None => {}
+        }
+    }
+}
+
+async fn converse<T>(stream: T, service: Router, head_timeout: Duration, watcher: Watcher)
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(head_timeout)
+        .max_buf_size(HEAD_BYTES_MAX);
+    builder.http2().timer(TokioTimer::new()).max_header_list_size(HEAD_BYTES_MAX as u32);
+    let stream = TokioIo::new(Clothed::new(Greeted::new(stream, head_timeout)));
+    let connection =
+        builder.serve_connection_with_upgrades(stream, TowerToHyperService::new(service));
+    if let Err(error) = watcher.watch(connection.into_owned()).await {
+        tracing::debug!(error, "a connection ended early");
+    }
+}
