@@ -1,10 +1,7 @@
 //! Ids and unique keys that another job has already.
 //!
-//! Who sends a job may choose its id and its unique key, and so may hit those of another job. It refuses an id that is
-//! not the same job's, which would be answered as enqueued though nothing was written, and it refuses to say anything
-//! of a job that the caller does not reach, whatever stands for what they sent.
-
-use std::collections::HashMap;
+//! Who sends a job may choose its id and its unique key, and so may hit those of another job. It refuses to say
+//! anything of a job that the caller does not reach, whatever stands for what they sent.
 
 use http::StatusCode;
 use tidemill::{Receipt, Tidemill};
@@ -24,8 +21,6 @@ pub(crate) struct Print {
     queue: String,
     tenant: Option<String>,
     payload: String,
-    /// Whether duplicates of it may have been merged with it.
-    is_unique: bool,
 }
 
 impl Print {
@@ -36,9 +31,6 @@ impl Print {
             queue: wish.queue.clone().unwrap_or_else(|| DEFAULT_QUEUE.to_owned()),
             tenant: wish.tenant.clone(),
             payload: wish.payload.as_ref().map_or("null", |raw| raw.get()).trim().to_owned(),
-            is_unique: wish.unique_key.is_some()
-                || !wish.unique_by.is_empty()
-                || wish.unique_print.is_some(),
         }
     }
 
@@ -61,33 +53,6 @@ fn same_json(one: &str, other: &str) -> bool {
     one == other || read(one) == read(other)
 }
 
-/// Refuses ids that other jobs have, before anything is written; says which of the jobs it is.
-pub(crate) async fn check_ids(app: &App, prints: &[Print]) -> Result<(), (usize, Refusal)> {
-    let mut chosen = HashMap::new();
-    for (index, print) in prints.iter().enumerate() {
-        let Some(id) = print.id else { continue };
-        let (_, first) = *chosen.entry(id).or_insert((index, print));
-        if first != print {
-            return Err((index, id_taken(id)));
-        }
-    }
-    if chosen.is_empty() {
-        return Ok(());
-    }
-    let there = app.mill.queues_of(chosen.keys().copied().collect()).await;
-    for id in there.map_err(|error| (0, error.into()))?.into_keys() {
-        let Some((index, print)) = chosen.remove(&id) else { continue };
-        let view = app.mill.job(id).await.map_err(|error| (index, error.into()))?;
-        let Some(job) = view.map(|view| view.job) else { continue };
-        // One that has a unique key may have the payload and the queue of a duplicate by now.
-        let is_merged = print.is_unique && job.unique_key.is_some() && print.is_akin(&job);
-        if !is_merged && !print.is(&app.mill, &job).await {
-            return Err((index, id_taken(id)));
-        }
-    }
-    Ok(())
-}
-
 /// Refuses to tell a caller of a job that stands for what they sent and is not theirs.
 pub(crate) async fn check_answer(
     app: &App,
@@ -107,11 +72,16 @@ pub(crate) async fn check_answer(
 
 /// What the store refused; of a batch, with the index of the job that holds the others up.
 pub(crate) fn refused(error: tidemill::Error, batch: &[JobId]) -> Refusal {
-    let tidemill::Error::Store(tidemill::store::Error::DuplicateUnreached { job }) = error else {
-        return error.into();
+    let (refusal, job) = match error {
+        tidemill::Error::Store(tidemill::store::Error::DuplicateUnreached { job }) => {
+            (key_taken(), job)
+        }
+        tidemill::Error::IdTaken { id } => (id_taken(id), id),
+        error => return error.into(),
     };
-    let index = batch.iter().position(|id| *id == job);
-    index.into_iter().fold(key_taken(), Refusal::at)
+    // Of two that have one id it is the second that is refused.
+    let index = batch.iter().rposition(|id| *id == job);
+    index.into_iter().fold(refusal, Refusal::at)
 }
 
 /// The id is the caller's own word, and all that is said.

@@ -178,6 +178,12 @@ passed_on! {
             Ok(view)
         }
 
+        async fn jobs_of(&self, ids: Vec<JobId>) -> Result<Vec<JobView>> {
+            let mut views = self.inner.jobs_of(ids).await?;
+            views.retain_mut(|view| self.keys.show_view(view).is_ok());
+            Ok(views)
+        }
+
         async fn jobs(&self, filter: &JobFilter) -> Result<JobPage> {
             filter.check_nul()?;
             let mut page = self.inner.jobs(filter).await?;

@@ -391,6 +391,10 @@ impl Store for Postgres {
         query::job(&self.shared.db, id).await
     }
 
+    async fn jobs_of(&self, ids: Vec<JobId>) -> Result<Vec<JobView>> {
+        query::jobs_of(&self.shared.db, &ids).await
+    }
+
     async fn unfinished_of(&self, ids: Vec<JobId>) -> Result<HashSet<JobId>> {
         query::unfinished_of(&self.shared.db, &ids).await
     }

@@ -358,6 +358,11 @@ impl Store for Sqlite {
         self.read(move |conn| query::job(conn, now, id)).await
     }
 
+    async fn jobs_of(&self, ids: Vec<JobId>) -> Result<Vec<JobView>> {
+        let now = self.now_us();
+        self.read(move |conn| query::jobs_of(conn, now, &ids)).await
+    }
+
     async fn unfinished_of(&self, ids: Vec<JobId>) -> Result<HashSet<JobId>> {
         self.read(move |conn| query::unfinished_of(conn, ids)).await
     }

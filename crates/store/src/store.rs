@@ -111,6 +111,9 @@ pub trait Store:
     /// One job, wherever it stands.
     async fn job(&self, id: JobId) -> Result<Option<JobView>>;
 
+    /// Those of these jobs that are there and can be shown.
+    async fn jobs_of(&self, ids: Vec<JobId>) -> Result<Vec<JobView>>;
+
     /// Which of these jobs are there and have not finished.
     async fn unfinished_of(&self, ids: Vec<JobId>) -> Result<HashSet<JobId>>;
 

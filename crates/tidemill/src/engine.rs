@@ -27,6 +27,7 @@ pub mod service;
 pub(crate) mod services;
 pub(crate) mod settle;
 pub mod stream;
+mod taken;
 pub mod telemetry;
 pub(crate) mod trace;
 mod wait;
@@ -74,7 +75,7 @@ pub(crate) struct Engine {
     pub(crate) rules: Arc<rules::Rules>,
     pub(crate) hands: work::hands::Hands,
     pub(crate) rooms: room::Rooms,
-    pub(crate) looks: look::Looks<JobId, ()>,
+    pub(crate) looks: look::Looks<JobId, look::Found>,
     pub(crate) hub: stream::hub::Hub,
     pub(crate) checks: credential::verify::Checks,
 }

@@ -34,6 +34,14 @@ pub enum Error {
         /// What is declared.
         known: String,
     },
+    /// The id that was chosen for a job is another one's.
+    #[error(
+        "another job has the id {id}, and nothing was enqueued; give this one an id of its own, or none"
+    )]
+    IdTaken {
+        /// Which id.
+        id: JobId,
+    },
     /// Two handlers for one kind.
     #[error("the kind {kind:?} has two handlers in one worker")]
     KindTwice {
@@ -67,7 +75,7 @@ pub enum Error {
         id: JobId,
     },
     /// The job did not finish in the time given.
-    #[error("the job {id} had not finished after {waited_ms} ms; it is {state:?}")]
+    #[error("the job {id} had not finished after {waited_ms} ms; it is {}", state.word())]
     WaitTimeout {
         /// Which job.
         id: JobId,
@@ -391,6 +399,7 @@ impl Error {
             Self::Store(error) => error.code(),
             Self::Local(error) => error.code(),
             Self::KindUnknown { .. } => "kind_unknown",
+            Self::IdTaken { .. } => "id_taken",
             Self::KindTwice { .. } => "kind_twice",
             Self::HandlerMissing { .. } => "handler_missing",
             Self::JobUnknown { .. } => "job_unknown",

@@ -203,6 +203,13 @@ impl Worker {
         self
     }
 
+    /// How long a handler that was told to end ([`Context::cancelled`]) may take for it. Defaults to 5 s.
+    #[must_use]
+    pub fn cancel_grace(mut self, grace: Duration) -> Self {
+        self.options.cancel_grace = grace;
+        self
+    }
+
     /// How long after its last heartbeat this worker is given up. Defaults to 6 s; it beats three
     /// times as often.
     #[must_use]

@@ -29,6 +29,9 @@ use crate::exit::{Exit, Failure, Outcome};
 use dedicated::Dedicated;
 use ticker::Ticker;
 
+/// How long a group that was killed may take to be gone.
+const KILLED: Duration = Duration::from_secs(2);
+
 const AFTER_HELP: &str = "\
 The command runs with `sh -c`, in an empty folder of its own, with the payload on stdin. Its
 environment is PATH, LANG, HOME (the folder), what --env names, and TIDEMILL_JOB_ID,
@@ -135,6 +138,14 @@ impl Args {
             let empty = "the command of --exec is empty; it would call every job done";
             return Err(Failure::usage(empty));
         }
+        if self.timeout.0.is_zero() {
+            let never = "--timeout 0s would end every attempt before it begins; give them longer";
+            return Err(Failure::usage(never));
+        }
+        if let Some(cwd) = self.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
+            let message = format!("--cwd {} is no folder; make it, or name another", cwd.display());
+            return Err(Failure::usage(message));
+        }
         for kind in &self.kinds {
             name::check("kind", kind, NAME_BYTES_MAX).map_err(tidemill::Error::from)?;
         }
@@ -169,6 +180,8 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         .queues(queues)
         .slots(slots)
         .run_timeout(args.timeout.0)
+        // The group is gone before its job is settled.
+        .cancel_grace(args.grace.0 + KILLED)
         .stop_as(Stop { drain: args.drain.0, ..Stop::default() });
     for own in &args.dedicated {
         worker = own.of(worker);

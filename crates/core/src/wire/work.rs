@@ -128,6 +128,9 @@ pub struct Assigned {
     /// How long the attempt may run, if the job or its queue says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_timeout_ms: Option<u64>,
+    /// When it must have finished, by the store's clock: an attempt that still runs then is to be stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finish_by: Option<Timestamp>,
     /// A journal or mail is kept for it: read that before you run it.
     pub has_run: bool,
 }
@@ -149,6 +152,8 @@ struct AssignedWire {
     lost: u16,
     #[serde(default)]
     run_timeout_ms: Option<u64>,
+    #[serde(default)]
+    finish_by: Option<Timestamp>,
     has_run: bool,
 }
 
@@ -172,6 +177,7 @@ impl From<AssignedWire> for Assigned {
             attempt: wire.attempt,
             lost: wire.lost,
             run_timeout_ms: wire.run_timeout_ms,
+            finish_by: wire.finish_by,
             has_run: wire.has_run,
         }
     }

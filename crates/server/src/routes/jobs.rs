@@ -1,7 +1,6 @@
 //! Jobs: enqueue one or many, look at them, wait for them, call them off, and ask why one is not running.
 
 use std::collections::BTreeMap;
-use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,7 +76,6 @@ async fn enqueue(
     trace::follow(&headers, &mut wish);
     let key = idempotent::key(&headers)?;
     let print = Print::of(&wish);
-    taken::check_ids(&app, slice::from_ref(&print)).await.map_err(|(_, refusal)| refusal)?;
     let unique = key.as_ref().map(|key| idempotent::unique(&wish, key, None, caller.tenant()));
     let unique = unique.transpose()?;
     let job = Enqueue::try_from(wish)?;
@@ -185,7 +183,6 @@ async fn enqueue_many(
         ids.push(job.job_id());
         checked.push(caller.bound_or_diverted(&app, job).await);
     }
-    taken::check_ids(&app, &prints).await.map_err(|(index, refusal)| refusal.at(index))?;
     // With a key all of them are new, or all were there, which the store judges before it commits: so what is refused
     // here afterwards has written nothing, and of two that come at once under one key and differ, one is.
     let receipts = if key.is_some() {

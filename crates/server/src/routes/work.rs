@@ -94,11 +94,11 @@ async fn beat(
     Ok(Json(Beaten { cancelled: beaten.cancelled, waited_ms }))
 }
 
-fn assigned(Given { claimed, run_timeout }: Given) -> Assigned {
+fn assigned(Given { claimed, run_timeout, finish_by }: Given) -> Assigned {
     let run_timeout_ms = run_timeout.map(|time| time.as_millis() as u64);
     let (attempt, lost, has_run) = (claimed.attempt, claimed.lost, claimed.has_run);
     let job = Arc::unwrap_or_clone(claimed.job);
-    Assigned { job, attempt, lost, run_timeout_ms, has_run }
+    Assigned { job, attempt, lost, run_timeout_ms, finish_by, has_run }
 }
 
 /// Claims jobs: answered as soon as there are some, or empty when the wait is over. Claim once at a time.

@@ -43,6 +43,12 @@ pub(crate) async fn job(db: &Db, id: JobId) -> Result<Option<JobView>> {
     Ok(views(db, &[id.0]).await?.pop())
 }
 
+/// Those of these jobs that are there.
+pub(crate) async fn jobs_of(db: &Db, ids: &[JobId]) -> Result<Vec<JobView>> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    views(db, &ids).await
+}
+
 /// Which of these jobs are there and have not finished.
 pub(crate) async fn unfinished_of(db: &Db, ids: &[JobId]) -> Result<HashSet<JobId>> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();

@@ -70,6 +70,8 @@ const PUT_BACK: Statement = sql!(
     TEXT_ARRAY,
 );
 const KEY_LOCK: Statement = sql!("lock_unique_keys", TEXT_ARRAY);
+const LOSSES_WRITE: Statement =
+    sql!("insert_losses", TIMESTAMPTZ, UUID_ARRAY, INT8_ARRAY, INT2_ARRAY, UUID_ARRAY);
 const KEY_RELEASE: Statement = sql!("release_unique_key", TEXT_ARRAY, UUID_ARRAY, TIMESTAMPTZ);
 
 /// What is needed of a job's body.
@@ -172,6 +174,15 @@ pub(crate) struct Back {
     pub error: Option<String>,
 }
 
+/// An attempt that lost its worker, of a job that is not tried again.
+#[derive(Debug)]
+pub(crate) struct Loss {
+    pub id: Uuid,
+    pub token: i64,
+    pub attempt: i16,
+    pub worker: Uuid,
+}
+
 /// Who is to hear of what was written.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
@@ -188,6 +199,7 @@ pub(crate) struct Told {
 pub(crate) struct Record {
     pub ends: Vec<End>,
     pub backs: Vec<Back>,
+    pub losses: Vec<Loss>,
 }
 
 impl Record {
@@ -195,6 +207,7 @@ impl Record {
     pub async fn write(&self, conn: &Conn<'_>, now: Option<At>) -> Result<Told, Fault> {
         let (flows, is_told) = write_ends(conn, now, &self.ends).await?;
         write_dead(conn, now, &self.ends).await?;
+        write_losses(conn, now, &self.losses).await?;
         for part in self.backs.chunks(STATEMENT_JOBS_MAX) {
             put_back(conn, now, part).await?;
         }
@@ -260,6 +273,18 @@ async fn write_dead(conn: &Conn<'_>, now: Option<At>, ends: &[End]) -> Result<()
     };
     let letters: Vec<Letter> = ends.iter().filter_map(letter).collect();
     write_letters(conn, now, &letters).await
+}
+
+async fn write_losses(conn: &Conn<'_>, now: Option<At>, losses: &[Loss]) -> Result<(), Fault> {
+    if losses.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = losses.iter().map(|loss| loss.id).collect();
+    let tokens: Vec<i64> = losses.iter().map(|loss| loss.token).collect();
+    let attempts: Vec<i16> = losses.iter().map(|loss| loss.attempt).collect();
+    let workers: Vec<Uuid> = losses.iter().map(|loss| loss.worker).collect();
+    conn.query(&LOSSES_WRITE, &[&now, &ids, &tokens, &attempts, &workers]).await?;
+    Ok(())
 }
 
 /// A dead letter, as it is written.

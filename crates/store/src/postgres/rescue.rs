@@ -23,7 +23,7 @@ use crate::postgres::doors;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::leases::Stray;
 use crate::postgres::lines;
-use crate::postgres::record::{Back, Body, End, Record, Told};
+use crate::postgres::record::{Back, Body, End, Loss, Record, Told};
 use crate::postgres::settle;
 use crate::postgres::statement::{At, Statement, sql};
 use crate::postgres::stowaways;
@@ -270,6 +270,8 @@ fn sort(
         let message = format!("it lost its worker {lost} times; it may be what kills them");
         let failure = Failure::new(&body.kind, ErrorClass::Poison, message);
         record.ends.push(end(State::Dead, failure.message.clone(), Some(failure)));
+        let (id, token, worker) = (body.id, lease.token, lease.worker);
+        record.losses.push(Loss { id, token, attempt: spent + 1, worker });
     } else {
         rescued.ready += 1;
         let is_loss = rules.is_some();

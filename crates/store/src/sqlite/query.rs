@@ -21,6 +21,11 @@ pub(super) fn job(conn: &Connection, now: i64, id: JobId) -> Result<Option<JobVi
     view(conn, now, id, |id| Running::find(conn, id))
 }
 
+/// Those of these jobs that are there.
+pub(super) fn jobs_of(conn: &Connection, now: i64, ids: &[JobId]) -> Result<Vec<JobView>> {
+    ids.iter().filter_map(|id| job(conn, now, *id).transpose()).collect()
+}
+
 /// Which of these jobs are there and have not finished.
 pub(super) fn unfinished_of(conn: &Connection, ids: Vec<JobId>) -> Result<HashSet<JobId>> {
     let mut select = conn.prepare_cached(include_str!("sql/select_unfinished_of.sql"))?;

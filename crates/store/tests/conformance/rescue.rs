@@ -95,9 +95,16 @@ async fn the_third_loss_is_poison(kit: &Kit) {
         assert_eq!(kit.view(id).await.lost, loss);
     }
     let worker = kit.worker().await;
-    kit.take_one(worker).await;
+    let last = kit.take_one(worker).await;
     let found = kit.lose_workers().await;
     assert_eq!(found, Rescued { workers: 1, poisoned: 1, ..Rescued::default() });
+    let attempts = kit.store.attempts(id).await.unwrap();
+    let lost: Vec<_> = attempts.iter().map(|a| (a.attempt, a.class)).collect();
+    assert_eq!(lost, [(1, Some(ErrorClass::Lost)); 3], "the last one, too");
+    assert_eq!(
+        attempts.last().map(|a| (Some(a.token), a.worker)),
+        Some((last.token, Some(worker)))
+    );
     let view = kit.view(id).await;
     assert_eq!((view.state, view.attempt, view.lost), (State::Dead, 0, 3));
     assert_eq!(view.finished_at, Some(kit.clock.now()));

@@ -1,9 +1,10 @@
 //! Enqueue: one, many, or in the caller's own transaction.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
 
-use tidemill_core::{Error as Invalid, NewJob};
+use tidemill_core::{Error as Invalid, JobId, NewJob};
 use tidemill_store::ask::{Answer, Ask};
 use tidemill_store::flow::text::Texts;
 #[cfg(feature = "sqlite")]
@@ -29,8 +30,11 @@ impl Tidemill {
     /// lets such jobs pass.
     pub async fn enqueue(&self, job: impl Into<Enqueue>) -> Result<Receipt> {
         self.know_rules().await;
-        let job = self.checked(job.into())?;
+        let job = job.into();
+        let chosen = job.chosen_id().into_iter().collect();
+        let job = self.checked(job)?;
         let id = job.id;
+        self.refuse_taken(&chosen, std::slice::from_ref(&job)).await?;
         let receipts = self.write(vec![job]).await?;
         Ok(receipts.into_iter().next().unwrap_or(Receipt::Enqueued { id }))
     }
@@ -41,7 +45,8 @@ impl Tidemill {
         jobs: impl IntoIterator<Item = E>,
     ) -> Result<Vec<Receipt>> {
         self.know_rules().await;
-        let jobs = self.checked_many(jobs)?;
+        let (jobs, chosen) = self.checked_many(jobs)?;
+        self.refuse_taken(&chosen, &jobs).await?;
         self.write(jobs).await
     }
 
@@ -53,7 +58,8 @@ impl Tidemill {
         jobs: impl IntoIterator<Item = E>,
     ) -> Result<Vec<Receipt>> {
         self.know_rules().await;
-        let mut jobs = self.checked_many(jobs)?;
+        let (mut jobs, chosen) = self.checked_many(jobs)?;
+        self.refuse_taken(&chosen, &jobs).await?;
         jobs.iter_mut().filter_map(|job| job.unique.as_mut()).for_each(|key| key.together = true);
         self.write(jobs).await
     }
@@ -68,8 +74,11 @@ impl Tidemill {
         job: impl Into<Enqueue>,
     ) -> Result<Receipt> {
         self.know_rules().await;
-        let job = self.checked(job.into())?;
+        let job = job.into();
+        let chosen = job.chosen_id().into_iter().collect();
+        let job = self.checked(job)?;
         let id = job.id;
+        self.refuse_taken(&chosen, std::slice::from_ref(&job)).await?;
         let receipts = self.write_in(target, vec![job]).await?;
         Ok(receipts.into_iter().next().unwrap_or(Receipt::Enqueued { id }))
     }
@@ -81,7 +90,8 @@ impl Tidemill {
         jobs: impl IntoIterator<Item = E>,
     ) -> Result<Vec<Receipt>> {
         self.know_rules().await;
-        let jobs = self.checked_many(jobs)?;
+        let (jobs, chosen) = self.checked_many(jobs)?;
+        self.refuse_taken(&chosen, &jobs).await?;
         self.write_in(target, jobs).await
     }
 
@@ -134,17 +144,23 @@ impl Tidemill {
         Ok(job)
     }
 
+    /// Answers also the ids that were chosen.
     fn checked_many<E: Into<Enqueue>>(
         &self,
         jobs: impl IntoIterator<Item = E>,
-    ) -> Result<Vec<NewJob>> {
-        let jobs: Vec<_> =
-            jobs.into_iter().map(|job| self.checked(job.into())).collect::<Result<_>>()?;
+    ) -> Result<(Vec<NewJob>, HashSet<JobId>)> {
+        let mut chosen = HashSet::new();
+        let check = |job: E| {
+            let job = job.into();
+            chosen.extend(job.chosen_id());
+            self.checked(job)
+        };
+        let jobs: Vec<_> = jobs.into_iter().map(check).collect::<Result<_>>()?;
         let jobs_max = self.0.limits.batch_jobs_max;
         if jobs.len() > jobs_max {
             return Err(Invalid::BatchTooLarge { jobs: jobs.len(), jobs_max }.into());
         }
-        Ok(jobs)
+        Ok((jobs, chosen))
     }
 
     async fn write(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>> {

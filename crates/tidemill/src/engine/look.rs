@@ -7,13 +7,15 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex};
 
 use tidemill_core::JobId;
-use tidemill_store::{Error, Result, Store};
+use tidemill_store::{Error, JobView, Result, Store};
 use tokio::sync::oneshot;
 
 use crate::worker::shop::locked;
 
 /// Questions of one look, at most.
 const LOOK_MAX: usize = 1000;
+/// Jobs that are shown whole by one look, at most: each may have a megabyte.
+const VIEWS_MAX: usize = 100;
 
 struct Asked<K, V> {
     key: K,
@@ -47,19 +49,35 @@ impl<K, V> Default for Looks<K, V> {
     }
 }
 
-impl Looks<JobId, ()> {
-    /// Whether this job is there and has not finished.
-    pub(crate) async fn goes_on(&self, store: &Arc<dyn Store>, id: JobId) -> Result<bool> {
+/// What somebody who waits for a job finds.
+#[derive(Debug, Clone)]
+pub(crate) enum Found {
+    GoesOn,
+    Ended(Arc<JobView>),
+}
+
+impl Looks<JobId, Found> {
+    /// Whether this job has ended, and how. `None`: there is none, or it cannot be shown.
+    pub(crate) async fn ended(&self, store: &Arc<dyn Store>, id: JobId) -> Result<Option<Found>> {
         let store = Arc::clone(store);
-        let look = move |ids| {
-            let store = Arc::clone(&store);
-            async move {
-                let unfinished = store.unfinished_of(ids).await?;
-                Ok(unfinished.into_iter().map(|id| (id, ())).collect())
-            }
-        };
-        Ok(self.ask(id, look).await?.is_some())
+        self.ask(id, move |ids| look_for_ends(Arc::clone(&store), ids)).await
     }
+}
+
+/// Most of those who wait wait on: only jobs that have ended are looked at whole.
+async fn look_for_ends(store: Arc<dyn Store>, ids: Vec<JobId>) -> Result<HashMap<JobId, Found>> {
+    let unfinished = store.unfinished_of(ids.clone()).await?;
+    let ended: Vec<JobId> = ids.into_iter().filter(|id| !unfinished.contains(id)).collect();
+    let mut found: HashMap<_, _> = unfinished.into_iter().map(|id| (id, Found::GoesOn)).collect();
+    for part in ended.chunks(VIEWS_MAX) {
+        let views = store.jobs_of(part.to_vec()).await?;
+        // It may have been sent on its way again between the two looks.
+        found.extend(views.into_iter().map(|view| match view.state.is_final() {
+            true => (view.job.id, Found::Ended(Arc::new(view))),
+            false => (view.job.id, Found::GoesOn),
+        }));
+    }
+    Ok(found)
 }
 
 impl<K, V> Looks<K, V>

@@ -3,6 +3,7 @@
 //! The one who waits says so (`Hint::Watch`), and whoever settles the job answers
 //! (`Hint::Finished`). Hints can be lost, so the store is also looked at, ever more rarely.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill_core::{JobId, State};
@@ -11,6 +12,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use crate::engine::Tidemill;
+use crate::engine::look::Found;
 use crate::error::{Error, Result};
 use crate::worker::job::Job;
 
@@ -32,8 +34,12 @@ impl Tidemill {
                 watched_until = Instant::now() + WATCH_AGAIN;
             }
             let is_late = Instant::now() >= deadline;
-            // Asked for together with what others wait for; only one that has ended is looked at whole.
-            if is_late || !self.0.looks.goes_on(&self.0.store, id).await? {
+            // Asked for together with what others wait for.
+            let found = self.0.looks.ended(&self.0.store, id).await?;
+            if let Some(Found::Ended(view)) = found {
+                return Ok(Arc::unwrap_or_clone(view));
+            }
+            if is_late || found.is_none() {
                 let view = self.job(id).await?.ok_or(Error::JobUnknown { id })?;
                 if view.state.is_final() {
                     return Ok(view);

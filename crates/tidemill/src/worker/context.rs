@@ -2,6 +2,7 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -61,6 +62,8 @@ struct Inner {
     attempt: u16,
     token: Token,
     cancel: CancellationToken,
+    /// Somebody waits to be told of that.
+    listens: AtomicBool,
     states: States,
     follow_ups: Mutex<Vec<NewJob>>,
     settling: Mutex<Settling>,
@@ -122,6 +125,7 @@ impl Context {
             attempt,
             token: live.token,
             cancel: live.cancel.clone(),
+            listens: AtomicBool::new(false),
             states,
             follow_ups: Mutex::default(),
             settling: Mutex::default(),
@@ -438,9 +442,17 @@ impl Context {
         self.0.cancel.is_cancelled()
     }
 
-    /// Completes when the job was called off, timed out, or the worker stops.
+    /// Completes when the job was called off, is over its time, or the worker stops. A handler that waits for this
+    /// has a [grace](crate::Worker::cancel_grace) to end in order; one that does not is dropped where it stands when
+    /// its time is over.
     pub async fn cancelled(&self) {
+        self.0.listens.store(true, Ordering::Relaxed);
         self.0.cancel.cancelled().await;
+    }
+
+    /// Whether the handler has asked to be told when it is to end.
+    pub(crate) fn listens(&self) -> bool {
+        self.0.listens.load(Ordering::Relaxed)
     }
 
     pub(crate) fn take_follow_ups(&self) -> Vec<NewJob> {

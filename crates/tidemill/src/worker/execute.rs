@@ -1,6 +1,7 @@
 //! One attempt of a job, as a pipeline: expired? → run → decide → hand over to be settled.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,10 +47,10 @@ pub(crate) async fn execute(
     slot: Slot,
 ) -> Option<SettleItem> {
     let (started_at, token) = (mill.0.clock.now(), lease.token);
-    let (settlement, more) = match too_late(mill, &claimed, lease.since) {
-        Some(failure) => (Settlement::Dead { failure }, More::default()),
-        None => decide(shop, mill, &claimed, lease, slot).await?,
-    };
+    if let Some(failure) = too_late(mill, &claimed, lease.since) {
+        return Some(unstarted(mill, claimed, token, Settlement::Dead { failure }));
+    }
+    let (settlement, more) = decide(shop, mill, &claimed, lease, slot).await?;
     let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
     let gates = come_out(&mill.0.rules.known().book, &job, gates, &settlement);
     let More { decided, run } = more;
@@ -65,7 +66,7 @@ pub(crate) fn unstarted(
 ) -> SettleItem {
     let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
     let gates = come_out(&mill.0.rules.known().book, &job, gates, &settlement);
-    let started_at = mill.0.clock.now();
+    let (started_at, attempt) = (mill.0.clock.now(), attempt.saturating_sub(1));
     let (decided, run) = (false, None);
     SettleItem { job, token, attempt, lost, started_at, gates, settlement, decided, run }
 }
@@ -86,9 +87,14 @@ async fn decide(
         return Some((again, More::default()));
     };
     let span = trace::attempt(job, claimed.attempt, lease.token.0);
-    let of_queue = || mill.0.rules.known().book.of(&job.queue).and_then(QueueRules::run_timeout);
-    let timeout = timeout_of(shop, claimed, handler, of_queue);
-    let attempt = attempt(shop, claimed, lease, handler, timeout, slot);
+    let known = mill.0.rules.known();
+    let left = known.deadlines(job).finish_by(job).map(|by| by.duration_since(mill.0.clock.now()));
+    let told = Told {
+        run_timeout: known.book.of(&job.queue).and_then(QueueRules::run_timeout),
+        left: left.map(|left| Duration::try_from(left).unwrap_or_default()),
+    };
+    let limit = Limit::of(shop, claimed, handler, told);
+    let attempt = attempt(shop, claimed, lease, handler, limit, slot);
     let (came, cx, decided) = attempt.instrument(span.clone()).await?;
     let settlement = match came {
         Came::Ended(ended) => judge(mill, claimed, &handler.settings.retry, ended),
@@ -110,7 +116,7 @@ pub(crate) async fn report(
     claimed: ClaimedJob,
     lease: Lease,
     slot: Slot,
-    of_queue: Option<Duration>,
+    told: Told,
 ) -> Option<ReportBody> {
     let (job, token, started_at) = (&claimed.job, lease.token, shop.boss.clock().now());
     // A claim takes only kinds that have a handler; another node will know this one.
@@ -118,8 +124,8 @@ pub(crate) async fn report(
         return Some(wire::report(job.id, token, OutcomeBody::GiveBack {}));
     };
     let span = trace::attempt(job, claimed.attempt, token.0);
-    let timeout = timeout_of(shop, &claimed, handler, || of_queue);
-    let attempt = attempt(shop, &claimed, lease, handler, timeout, slot);
+    let limit = Limit::of(shop, &claimed, handler, told);
+    let attempt = attempt(shop, &claimed, lease, handler, limit, slot);
     let (came, cx, _) = attempt.instrument(span.clone()).await?;
     let end = match &came {
         Came::Ended(Ended::Done { .. }) => End::Done,
@@ -176,7 +182,7 @@ async fn attempt(
     claimed: &ClaimedJob,
     lease: Lease,
     handler: &Handler,
-    timeout: Duration,
+    limit: Limit,
     slot: Slot,
 ) -> Option<(Came, Context, bool)> {
     let job = &claimed.job;
@@ -184,7 +190,7 @@ async fn attempt(
     let live = Live::new(token);
     shop.enter(job.id, worker, live.clone());
     let cx = Context::new(shop, claimed, since, &live, slot);
-    let came = run(shop, &cx, handler, &live, timeout).await;
+    let came = run(shop, &cx, handler, &live, limit).await;
     shop.leave(job.id, token);
     // What a transaction of the handler's own still writes is waited for.
     let decided = cx.end() || cx.run().is_recording();
@@ -197,14 +203,48 @@ async fn attempt(
     came.map(|came| (came, cx, decided))
 }
 
-fn timeout_of(
-    shop: &Shop,
-    claimed: &ClaimedJob,
-    handler: &Handler,
-    of_queue: impl FnOnce() -> Option<Duration>,
-) -> Duration {
-    let own = claimed.job.options.run_timeout_ms.map(Duration::from_millis);
-    own.or(handler.settings.run_timeout).or_else(of_queue).unwrap_or(shop.options.run_timeout)
+/// What is known of a job's time beside its own wishes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Told {
+    /// How long an attempt may run by the rules of its queue.
+    pub run_timeout: Option<Duration>,
+    /// Until it must have finished.
+    pub left: Option<Duration>,
+}
+
+impl Told {
+    /// The same after so long.
+    pub(crate) fn after(self, waited: Duration) -> Self {
+        Self { left: self.left.map(|left| left.saturating_sub(waited)), ..self }
+    }
+}
+
+/// How long an attempt may run: as one attempt, and until the whole job must have finished.
+#[derive(Debug, Clone, Copy)]
+struct Limit {
+    timeout: Duration,
+    left: Option<Duration>,
+}
+
+impl Limit {
+    fn of(shop: &Shop, claimed: &ClaimedJob, handler: &Handler, told: Told) -> Self {
+        let own = claimed.job.options.run_timeout_ms.map(Duration::from_millis);
+        let of_kind = own.or(handler.settings.run_timeout);
+        let timeout = of_kind.or(told.run_timeout).unwrap_or(shop.options.run_timeout);
+        Self { timeout, left: told.left.filter(|left| *left < timeout) }
+    }
+
+    /// Completes when the attempt is over its time; answers what is said of it.
+    async fn over(self) -> String {
+        // The one who judges must see that the deadline has passed: a timer may be early by less than this.
+        const SURELY: Duration = Duration::from_millis(2);
+        let Self { timeout, left } = self;
+        tokio::time::sleep(left.map_or(timeout, |left| left + SURELY)).await;
+        match left {
+            Some(_) => "it did not finish within its deadline, and was stopped".to_owned(),
+            None => format!("it ran longer than its limit of {timeout:?}"),
+        }
+    }
 }
 
 async fn run(
@@ -212,11 +252,11 @@ async fn run(
     cx: &Context,
     handler: &Handler,
     live: &Live,
-    timeout: Duration,
+    limit: Limit,
 ) -> Option<Came> {
     let next = Next { hooks: &shop.hooks, handler };
     let work = AssertUnwindSafe(next.run(cx)).catch_unwind();
-    let work = drive(cx, shop, work);
+    let mut work = pin!(drive(cx, shop, work));
     let grace = async {
         live.cancel.cancelled().await;
         // A stop has its own grace, counted by the one who stops.
@@ -228,7 +268,7 @@ async fn run(
     };
     let ended = tokio::select! {
         biased;
-        driven = work => match driven {
+        driven = &mut work => match driven {
             Driven::Ended(Ok(attempted)) => {
                 return match look(cx).await {
                     Ok(()) => ended(cx, live, attempted),
@@ -246,9 +286,16 @@ async fn run(
             Driven::Told => told(live).unwrap_or(Some(Ended::GivenBack)),
             Driven::Stale | Driven::Stands(_) => None,
         },
-        () = tokio::time::sleep(timeout) => {
+        message = limit.over() => {
             live.cancel.cancel();
-            let message = format!("it ran longer than its limit of {timeout:?}");
+            // Whoever listens can end in order, before another attempt begins. Others are dropped where they stand.
+            if cx.listens() {
+                tokio::select! {
+                    _ = &mut work => {}
+                    () = live.abandon.cancelled() => {}
+                    () = tokio::time::sleep(shop.options.cancel_grace) => {}
+                }
+            }
             Some(failed(ErrorClass::Ambiguous, message))
         }
         () = live.abandon.cancelled() => told(live).unwrap_or(Some(Ended::GivenBack)),

@@ -87,6 +87,7 @@ impl Default for Settings {
 #[derive(Debug, Clone)]
 pub struct Enqueue {
     id: JobId,
+    is_chosen: bool,
     kind: String,
     payload: Body,
     queue: String,
@@ -170,6 +171,7 @@ impl Enqueue {
     fn with(kind: String, payload: Body) -> Self {
         Self {
             id: JobId::new(),
+            is_chosen: false,
             kind,
             payload,
             queue: tidemill_core::job::DEFAULT_QUEUE.to_owned(),
@@ -186,7 +188,12 @@ impl Enqueue {
     /// The id it will have. Enqueueing the same id twice enqueues it once.
     #[must_use]
     pub fn id(self, id: JobId) -> Self {
-        Self { id, ..self }
+        Self { id, is_chosen: true, ..self }
+    }
+
+    /// Its id, if that is not one that was made for it.
+    pub(crate) fn chosen_id(&self) -> Option<JobId> {
+        self.is_chosen.then_some(self.id)
     }
 
     /// The id it will have.

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::engine::measure::series::{Series, Sorts};
 use crate::worker::boss::Boss;
-use crate::worker::execute::{Lease, execute, report, unstarted};
+use crate::worker::execute::{Lease, Told, execute, report, unstarted};
 use crate::worker::shop::{Shop, locked};
 use crate::worker::slots::Group;
 use crate::worker::wire;
@@ -31,8 +31,8 @@ struct AtHand {
     worker: WorkerId,
     /// Elsewhere it is measured there.
     series: Option<Arc<Series>>,
-    /// How long it may run by the rules of its queue, where these are told with it.
-    of_queue: Option<Duration>,
+    /// What was told of its time, elsewhere.
+    told: Told,
 }
 
 /// The jobs at hand of one group of slots.
@@ -49,8 +49,8 @@ impl Shelf {
         let Some(token) = claim.token else { return };
         let (now, since) = (claim.now, Instant::now());
         let at_hand = |(claimed, series): (_, &Arc<Series>)| {
-            let (series, of_queue) = (Some(Arc::clone(series)), None);
-            AtHand { claimed, token, now, since, worker, series, of_queue }
+            let (series, told) = (Some(Arc::clone(series)), Told::default());
+            AtHand { claimed, token, now, since, worker, series, told }
         };
         self.0.extend(claim.jobs.into_iter().zip(sorts.each()).map(at_hand));
     }
@@ -60,8 +60,8 @@ impl Shelf {
         let Some(token) = work.token else { return };
         let (now, since, series) = (work.now, Instant::now(), None);
         let at_hand = |assigned| {
-            let (claimed, of_queue) = wire::given(assigned, now);
-            AtHand { claimed, token, now, since, worker, series: series.clone(), of_queue }
+            let (claimed, told) = wire::given(assigned, now);
+            AtHand { claimed, token, now, since, worker, series: series.clone(), told }
         };
         self.0.extend(work.jobs.into_iter().map(at_hand));
     }
@@ -116,6 +116,7 @@ fn start(shop: &Arc<Shop>, group: &Arc<Group>, job: AtHand) {
     attempts.spawn(async move {
         let AtHand { worker, token, now: since, .. } = job;
         let (started, lease) = (Instant::now(), Lease { worker, token, since });
+        let waited = job.since.elapsed();
         let seen = |ran: Duration| {
             if let Some(series) = &job.series {
                 series.runs.see_time(ran);
@@ -131,7 +132,7 @@ fn start(shop: &Arc<Shop>, group: &Arc<Group>, job: AtHand) {
                 }
             }
             Boss::Elsewhere(boss) => {
-                let report = report(&shop, job.claimed, lease, slot, job.of_queue).await;
+                let report = report(&shop, job.claimed, lease, slot, job.told.after(waited)).await;
                 seen(started.elapsed());
                 match report {
                     Some(report) => shop.report(report),

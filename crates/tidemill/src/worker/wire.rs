@@ -22,12 +22,15 @@ use tidemill_store::run::{Append, Keep, Renewal, RunWrites};
 use tidemill_store::stream::{StreamAnswer, StreamItem};
 use tidemill_store::{ClaimedJob, Error, Result};
 
-/// A job that was given, and how long an attempt may run by the rules of its queue.
-pub(crate) fn given(assigned: Assigned, now: Timestamp) -> (ClaimedJob, Option<Duration>) {
-    let Assigned { job, attempt, lost, run_timeout_ms, has_run } = assigned;
+use crate::worker::execute::Told;
+
+/// A job that was given, and what was told with it of its time.
+pub(crate) fn given(assigned: Assigned, now: Timestamp) -> (ClaimedJob, Told) {
+    let Assigned { job, attempt, lost, run_timeout_ms, finish_by, has_run } = assigned;
     let (job, gates) = (Arc::new(job), Vec::new());
     let claimed = ClaimedJob { job, attempt, lost, due_at: now, gates, has_run };
-    (claimed, run_timeout_ms.map(Duration::from_millis))
+    let left = finish_by.map(|by| Duration::try_from(by.duration_since(now)).unwrap_or_default());
+    (claimed, Told { run_timeout: run_timeout_ms.map(Duration::from_millis), left })
 }
 
 /// A report that says nothing but how the attempt ended.

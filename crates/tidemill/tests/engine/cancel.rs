@@ -40,7 +40,7 @@ async fn cancel_reaches_a_handler_that_runs_in_another_process(kit: Kit) {
         async move {
             starts.notify_one();
             cx.cancelled().await;
-            Err(Fail::transient("told to end"))
+            Err(Fail::cancel("told to end"))
         }
     });
     let running = worker.start().await.unwrap();
@@ -48,7 +48,7 @@ async fn cancel_reaches_a_handler_that_runs_in_another_process(kit: Kit) {
     started.notified().await;
     assert_eq!(here.cancel(id, "enough").await.unwrap(), CancelAnswer::Requested);
     let view = here.wait(id, SOON).await.unwrap();
-    assert_eq!(view.state, State::Cancelled);
+    assert_eq!((view.state, view.error.as_deref()), (State::Cancelled, Some("enough")));
     running.stop().await;
     assert_eq!(there.counts().cancelled, 1);
 }

@@ -14,6 +14,8 @@ over_both_stores!(
     run_timeout_of_the_worker_holds_where_nobody_says_otherwise,
     job_that_started_too_late_is_dead_without_a_run,
     job_that_cannot_finish_in_time_is_dead,
+    an_attempt_that_runs_into_the_deadline_of_its_job_is_stopped,
+    a_handler_that_listens_ends_before_its_job_goes_on,
     deadlines_of_the_queue_hold_where_the_job_says_nothing,
 );
 
@@ -74,7 +76,7 @@ async fn job_that_started_too_late_is_dead_without_a_run(kit: Kit) {
     kit.advance(15 * SECOND);
     assert_eq!(drain(done(&mill)).await.unwrap().dead, 1);
     let view = view(&mill, late).await;
-    assert_eq!(view.state, State::Dead);
+    assert_eq!((view.state, view.attempt), (State::Dead, 0), "nothing was tried");
     assert_eq!(view.error.as_deref(), Some("it did not start within its deadline"));
 }
 
@@ -116,4 +118,42 @@ async fn job_that_cannot_finish_in_time_is_dead(kit: Kit) {
     assert_eq!(drain(done(&mill)).await.unwrap().dead, 1);
     let error = view(&mill, waited).await.error;
     assert_eq!(error.as_deref(), Some("it did not finish within its deadline"));
+}
+
+async fn an_attempt_that_runs_into_the_deadline_of_its_job_is_stopped(kit: Kit) {
+    let mill = kit.open().await;
+    let never = || mill.worker().handle(|_: Echo, _cx| std::future::pending());
+    let job = Enqueue::from(Echo::new("x")).finish_within(Duration::from_millis(200));
+    let own = mill.enqueue(job).await.unwrap().id();
+    assert_eq!(drain(never()).await.unwrap().dead, 1);
+    let ended = view(&mill, own).await;
+    assert_eq!((ended.state, ended.attempt), (State::Dead, 1));
+    let stopped = "it did not finish within its deadline, and was stopped";
+    assert_eq!(ended.error.as_deref(), Some(stopped));
+    mill.change_queue("default", |rules| rules.finish_within_ms = Some(200)).await.unwrap();
+    let of_queue = mill.enqueue(Echo::new("x")).await.unwrap().id();
+    assert_eq!(drain(never()).await.unwrap().dead, 1);
+    assert_eq!(view(&mill, of_queue).await.error.as_deref(), Some(stopped));
+}
+
+async fn a_handler_that_listens_ends_before_its_job_goes_on(kit: Kit) {
+    let mill = kit.open_still().await;
+    let ended = Arc::new(AtomicBool::new(false));
+    let inner = Arc::clone(&ended);
+    let worker = mill.worker().handle(move |_: Echo, cx| {
+        let ended = Arc::clone(&inner);
+        async move {
+            cx.cancelled().await;
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            ended.store(true, Ordering::Release);
+            Ok(String::new())
+        }
+    });
+    let job = Enqueue::from(Echo::new("x")).run_timeout(Duration::from_millis(5));
+    let id = mill.enqueue(job).await.unwrap().id();
+    assert_eq!(drain(worker).await.unwrap().again, 1, "what it returns then does not count");
+    assert!(ended.load(Ordering::Acquire));
+    assert_eq!(view(&mill, id).await.error.as_deref(), Some("it ran longer than its limit of 5ms"));
 }

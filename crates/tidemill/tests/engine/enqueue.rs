@@ -11,6 +11,7 @@ over_both_stores!(
     ten_thousand_jobs_are_answered_in_order,
     concurrent_enqueues_all_stand,
     same_id_is_enqueued_once,
+    an_id_that_another_job_has_is_refused,
     wishes_survive,
     jobs_that_are_far_between_are_found_by_several_looks,
     large_integers_stay_exact,
@@ -56,6 +57,29 @@ async fn same_id_is_enqueued_once(kit: Kit) {
     assert_eq!(mill.enqueue(job()).await.unwrap(), Receipt::Enqueued { id });
     assert_eq!(mill.enqueue_many([job(), job()]).await.unwrap().len(), 2);
     assert_eq!(mill.unfinished().await.unwrap().waiting, 1);
+}
+
+async fn an_id_that_another_job_has_is_refused(kit: Kit) {
+    let mill = kit.open().await;
+    let id = JobId::new();
+    let job = |text: &str| Enqueue::from(Echo::new(text)).id(id);
+    mill.enqueue(job("one")).await.unwrap();
+    let others = [job("two"), job("one").queue("other"), job("one").tenant("acme")];
+    for other in others {
+        let fresh = JobId::new();
+        let error = mill.enqueue(other.clone()).await.unwrap_err();
+        assert_eq!(error.code(), "id_taken");
+        assert!(error.to_string().contains(&id.to_string()), "{error}");
+        let many = [Enqueue::from(Echo::new("new")).id(fresh), other];
+        assert_eq!(mill.enqueue_many(many).await.unwrap_err().code(), "id_taken");
+        assert!(mill.job(fresh).await.unwrap().is_none(), "nothing of the batch is written");
+    }
+    let twice = JobId::new();
+    let both = ["one", "two"].map(|text| Enqueue::from(Echo::new(text)).id(twice));
+    assert_eq!(mill.enqueue_many(both).await.unwrap_err().code(), "id_taken");
+    assert!(mill.job(twice).await.unwrap().is_none());
+    mill.enqueue(job("one")).await.unwrap();
+    assert_eq!(mill.job(id).await.unwrap().unwrap().job.queue, "default");
 }
 
 async fn wishes_survive(kit: Kit) {

@@ -109,8 +109,8 @@ async fn many(app: &App, mill: &Mill, filter: &DeadFilter, by: &str, pace: &Repl
     let report = mill.dead().replay(filter, by, pace, progress).await?;
     drop(bar);
     tell(app, &report);
-    let again = format!("tidemill dead show ID{}", app.store_option());
     if let Some(id) = report.stopped_by {
+        let again = format!("tidemill dead show {id}{}", app.store_option());
         let message = format!("the canary {id} died of the same error again; the rest was left");
         return Err(Failure::new(Exit::Failed, "canary_died", message).hint(again));
     }

@@ -24,9 +24,10 @@ pub async fn run(app: &App, mill: &Mill, limits: &Limits) -> Outcome {
     let mut tally = Tally::default();
     let mut bar = Late::new("enqueueing", None);
     loop {
+        let from = lines.number() + 1;
         let (batch, end) = match batch(&mut lines, mill, limits).await {
             Ok(batch) => batch,
-            Err(failure) => return Err(tally.stopped(failure)),
+            Err(failure) => return Err(tally.stopped(failure, from)),
         };
         let first = lines.number() - batch.len().min(lines.number());
         let receipts = match mill.enqueue_many(batch).await {
@@ -59,11 +60,11 @@ impl Tally {
         }
     }
 
-    /// A line was bad.
-    fn stopped(&self, failure: Failure) -> Failure {
+    /// A line was bad; it stands in the batch that begins at `from`.
+    fn stopped(&self, failure: Failure, from: usize) -> Failure {
         let before = self.before();
         failure.hint(format!(
-            "{before}, nothing of this batch; mend the line and send it and the rest"
+            "{before}, nothing from line {from} on; mend the line and send all from line {from} on"
         ))
     }
 
@@ -115,9 +116,14 @@ async fn batch<R: AsyncBufRead + Unpin>(
 }
 
 fn parse(line: &[u8]) -> Outcome<Enqueue> {
-    let wish: Wish = serde_json::from_slice(line).map_err(|error| {
-        Failure::new(Exit::Usage, "line_invalid", format!("it is not a job: {error}"))
-    })?;
+    let invalid = |reason: &dyn std::fmt::Display| {
+        Failure::new(Exit::Usage, "line_invalid", format!("it is not a job: {reason}"))
+    };
+    // Serde would take a list for the fields in their order.
+    if line.trim_ascii_start().first() == Some(&b'[') {
+        return Err(invalid(&"it is a list, and not an object"));
+    }
+    let wish: Wish = serde_json::from_slice(line).map_err(|error| invalid(&error))?;
     Ok(Enqueue::try_from(wish)?)
 }
 
@@ -140,6 +146,7 @@ mod tests {
         for line in [
             "",
             "[]",
+            r#"["k",{"a":1},"q"]"#,
             "{}",
             r#"{"kind":"k","dealy":"5m"}"#,
             r#"{"kind":"k","delay":"5"}"#,

@@ -238,8 +238,9 @@ impl<'a> Sorted<'a> {
                 }));
             }
             Settlement::Cancelled { reason } => {
-                let reason = Some(reason.clone());
-                self.record.ends.push(end(State::Cancelled, attempt, reason, None));
+                // Whoever called it off from outside says why, not the handler that heard of it.
+                let reason = called_off.unwrap_or_else(|| reason.clone());
+                self.record.ends.push(end(State::Cancelled, attempt, Some(reason), None));
             }
             Settlement::Dead { failure } => {
                 let message = Some(failure.message.clone());

@@ -43,6 +43,8 @@ pub struct Given {
     pub claimed: ClaimedJob,
     /// How long the attempt may run, if the job or its queue says so.
     pub run_timeout: Option<Duration>,
+    /// When it must have finished, if the job or its queue says so.
+    pub finish_by: Option<Timestamp>,
 }
 
 /// What a claim took. Dropped before it was handed over, its jobs are given back.
@@ -167,6 +169,8 @@ async fn in_time(mill: Tidemill, worker: WorkerId, claim: Claim) -> Result<Taken
             let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
             let settlement = Settlement::Dead { failure };
             let gates = come_out(&known.book, &job, gates, &settlement);
+            // It was never begun.
+            let attempt = attempt.saturating_sub(1);
             let (started_at, decided, run) = (now, false, None);
             late.push(SettleItem {
                 job,
@@ -183,7 +187,8 @@ async fn in_time(mill: Tidemill, worker: WorkerId, claim: Claim) -> Result<Taken
         }
         let own = claimed.job.options.run_timeout_ms.map(Duration::from_millis);
         let of_queue = || known.book.of(&claimed.job.queue).and_then(QueueRules::run_timeout);
-        given.push(Given { run_timeout: own.or_else(of_queue), claimed });
+        let finish_by = known.deadlines(&claimed.job).finish_by(&claimed.job);
+        given.push(Given { run_timeout: own.or_else(of_queue), finish_by, claimed });
     }
     let taken = Taken { mill: mill.clone(), worker, token, now, jobs: given };
     if !late.is_empty() {
