@@ -14,12 +14,13 @@ use tidemill::store::{
     DeadGroup, DeadLetter, DepthView, FireView, QueueView, ScheduleView, WorkerView,
 };
 use tidemill::{
-    Alert, Backfill, CancelAnswer, ComingSlot, CredentialId, CredentialView, DeadFilter, DeadPlace,
-    Declared, Delivery, Enqueue, Event, Flow, FlowFilter, FlowHead, FlowId, FlowView, ForkAs,
-    Glance, Grant, History, JobFilter, JobId, JobPage, JobView, KeyCount, Limit, LimitState,
-    ObjectKey, PastSlot, Payload, PlanAct, PlanId, PlanView, Priority, QueueRules, Ran, Receipt,
-    Recorded, RedriveRule, ReplayPace, ReplayReport, Retried, Rotated, RunActView, RunFilter,
-    RunPage, RunView, Schedule, Secret, Signal, State, Tidemill, Timestamp, WebhookView, Worker,
+    Alert, Backfill, By, CancelAnswer, ComingSlot, CredentialId, CredentialView, DeadFilter,
+    DeadPlace, Declared, Delivery, Enqueue, Event, Flow, FlowFilter, FlowHead, FlowId, FlowView,
+    ForkAs, Glance, Grant, History, JobFilter, JobId, JobPage, JobView, KeyCount, Limit,
+    LimitState, ObjectKey, PastSlot, Payload, PlanAct, PlanId, PlanView, Priority, QueueRules, Ran,
+    Receipt, Recorded, RedriveRule, ReplayPace, ReplayReport, Retried, Rotated, RunActView,
+    RunFilter, RunPage, RunView, Schedule, Secret, Signal, State, Tidemill, Timestamp, WebhookView,
+    Worker,
 };
 use tidemill_client::{Client, Result};
 
@@ -68,7 +69,7 @@ impl Mill {
         /// Calls jobs off.
         cancel_many(ids: Vec<JobId>, reason: &str) -> Vec<CancelAnswer>;
         /// Lets a job start now.
-        retry(id: JobId, by: &str, payload: Option<&str>) -> Retried;
+        retry(id: JobId, by: By<'_>, payload: Option<&str>) -> Retried;
         /// Lets a job wait in another band.
         set_priority(id: JobId, priority: Priority) -> ();
         /// All queues.
@@ -112,7 +113,7 @@ impl Mill {
         /// Calls a flow off.
         cancel_flow(id: FlowId, reason: &str) -> u64;
         /// Sends dead jobs of a flow on their way again.
-        retry_flow(id: FlowId, step: Option<&str>, by: &str) -> u64;
+        retry_flow(id: FlowId, step: Option<&str>, by: By<'_>) -> u64;
         /// Lets a step, and what comes after it, run again.
         rerun_flow(id: FlowId, step: &str) -> u64;
         /// Lets the dead job of a step count as done.
@@ -429,7 +430,7 @@ impl Dead<'_> {
         /// Notes something on some.
         note(ids: &[JobId], by: &str, text: &str) -> u64;
         /// Sends one on its way again.
-        replay_one(id: JobId, by: &str, payload: Option<&str>) -> bool;
+        replay_one(id: JobId, by: By<'_>, payload: Option<&str>) -> bool;
         /// Makes a plan for all that match.
         plan(filter: DeadFilter, act: PlanAct, by: &str, why: &str) -> PlanView;
         /// A plan.
@@ -452,7 +453,7 @@ impl Dead<'_> {
     pub async fn replay(
         &self,
         filter: &DeadFilter,
-        by: &str,
+        by: By<'_>,
         pace: &ReplayPace,
         progress: impl FnMut(u64, u64),
     ) -> Result<ReplayReport> {

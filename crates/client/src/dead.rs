@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidemill::store::{DeadGroup, DeadLetter};
 use tidemill::{
-    DeadFilter, DeadPlace, JobId, ReplayPace, ReplayReport, Replaying, State, Timestamp, Triage,
+    By, DeadFilter, DeadPlace, JobId, ReplayPace, ReplayReport, Replaying, State, Timestamp, Triage,
 };
 use tidemill_core::cursor;
 
@@ -90,6 +90,8 @@ struct Wish<'a> {
     ids: &'a [JobId],
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Raw>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'a str>,
 }
 
 #[derive(Deserialize)]
@@ -176,19 +178,28 @@ impl Dead<'_> {
     }
 
     /// Replays one dead letter, with another payload if given. `false` when it was not dead.
-    pub async fn replay_one(&self, id: JobId, by: &str, payload: Option<&str>) -> Result<bool> {
-        let _ = by;
-        let wish = Wish { ids: &[id], payload: payload.map(raw).transpose()? };
+    pub async fn replay_one<'b>(
+        &self,
+        id: JobId,
+        by: impl Into<By<'b>>,
+        payload: Option<&str>,
+    ) -> Result<bool> {
+        let payload = payload.map(raw).transpose()?;
+        let wish = Wish { ids: &[id], payload, why: by.into().why };
         let sent: Sent = self.0.post(&path(["dead", "replay"]), &wish).await?;
         Ok(!sent.replayed.is_empty())
     }
 
     /// Replays these at once; answers those that were dead.
-    pub async fn replay_these(&self, ids: &[JobId], by: &str) -> Result<Vec<JobId>> {
-        let _ = by;
+    pub async fn replay_these<'b>(
+        &self,
+        ids: &[JobId],
+        by: impl Into<By<'b>>,
+    ) -> Result<Vec<JobId>> {
+        let why = by.into().why;
         let mut went = Vec::with_capacity(ids.len());
         for ids in ids.chunks(IDS_MAX) {
-            let wish = Wish { ids, payload: None };
+            let wish = Wish { ids, payload: None, why };
             let sent: Sent = self.0.post(&path(["dead", "replay"]), &wish).await?;
             went.extend(sent.replayed);
         }
@@ -196,14 +207,14 @@ impl Dead<'_> {
     }
 
     /// Replays all that match, at a pace. `progress` is told how many went and how many there are.
-    pub async fn replay(
+    pub async fn replay<'b>(
         &self,
         filter: &DeadFilter,
-        by: &str,
+        by: impl Into<By<'b>>,
         pace: &ReplayPace,
         progress: impl FnMut(u64, u64),
     ) -> Result<ReplayReport> {
-        tidemill::replay(self, filter, by, pace, progress).await
+        tidemill::replay(self, filter, by.into(), pace, progress).await
     }
 }
 
@@ -219,7 +230,7 @@ impl Replaying for Dead<'_> {
         self.list(filter, before, limit).await
     }
 
-    async fn send(&self, ids: &[JobId], by: &str) -> Result<Vec<JobId>> {
+    async fn send(&self, ids: &[JobId], by: By<'_>) -> Result<Vec<JobId>> {
         self.replay_these(ids, by).await
     }
 

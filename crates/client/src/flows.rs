@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Method;
 use serde::{Deserialize, Serialize};
 use tidemill::core::flow::FlowState;
-use tidemill::{Flow, FlowFilter, FlowHead, FlowId, FlowView, JobId, Output, Payload};
+use tidemill::{By, Flow, FlowFilter, FlowHead, FlowId, FlowView, JobId, Output, Payload};
 use tidemill_core::{Clock, cursor};
 use tokio::time::Instant;
 
@@ -48,6 +48,8 @@ pub(crate) struct Cancel<'a> {
 struct OfStep<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -114,14 +116,18 @@ impl Client {
 
     /// Sends the dead jobs of a flow, or of one step, on their way again. Who did it is whose credential it is,
     /// whatever `by` says.
-    pub async fn retry_flow(&self, id: FlowId, step: Option<&str>, by: &str) -> Result<u64> {
-        let _ = by;
-        self.act(id, "retry", &OfStep { step }).await
+    pub async fn retry_flow<'b>(
+        &self,
+        id: FlowId,
+        step: Option<&str>,
+        by: impl Into<By<'b>>,
+    ) -> Result<u64> {
+        self.act(id, "retry", &OfStep { step, why: by.into().why }).await
     }
 
     /// Lets a step and everything that comes after it run again.
     pub async fn rerun_flow(&self, id: FlowId, step: &str) -> Result<u64> {
-        self.act(id, "rerun", &OfStep { step: Some(step) }).await
+        self.act(id, "rerun", &OfStep { step: Some(step), why: None }).await
     }
 
     /// Lets the dead job of a step count as done. Who did it is whose credential it is, whatever `by` says.

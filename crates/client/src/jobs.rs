@@ -9,8 +9,8 @@ use tidemill::core::job::edit::Changes;
 use tidemill::core::why::Why;
 use tidemill::store::view::AttemptView;
 use tidemill::{
-    CancelAnswer, Enqueue, JobFilter, JobId, JobPage, JobView, Priority, Receipt, Retried, Signal,
-    State,
+    By, CancelAnswer, Enqueue, JobFilter, JobId, JobPage, JobView, Priority, Receipt, Retried,
+    Signal, State,
 };
 use tidemill_core::{Clock, Limits, NewJob, Wish};
 use tokio::time::Instant;
@@ -51,9 +51,11 @@ struct Cancelled {
 }
 
 #[derive(Serialize)]
-struct Payload {
+struct Again<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Raw>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'a str>,
 }
 
 #[derive(Deserialize)]
@@ -169,10 +171,14 @@ impl Client {
 
     /// Lets a job start now: a dead one again, with another payload if given; one that waits for the clock without
     /// waiting. Who did it is whose credential it is, whatever `by` says.
-    pub async fn retry(&self, id: JobId, by: &str, payload: Option<&str>) -> Result<Retried> {
-        let _ = by;
-        let payload = payload.map(raw).transpose()?;
-        let let_go: LetGo = self.post(&of(id, "retry"), &Payload { payload }).await?;
+    pub async fn retry<'b>(
+        &self,
+        id: JobId,
+        by: impl Into<By<'b>>,
+        payload: Option<&str>,
+    ) -> Result<Retried> {
+        let again = Again { payload: payload.map(raw).transpose()?, why: by.into().why };
+        let let_go: LetGo = self.post(&of(id, "retry"), &again).await?;
         Ok(let_go.retried)
     }
 

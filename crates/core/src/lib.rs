@@ -7,6 +7,7 @@
 pub mod access;
 pub mod alert;
 pub mod audit;
+pub mod by;
 pub mod clock;
 pub mod credit;
 pub mod cursor;
@@ -41,6 +42,7 @@ pub mod workflow;
 pub use access::secret::Secret;
 pub use access::{Act, Grant, Role};
 pub use alert::{Alert, AlertKind, Thresholds};
+pub use by::By;
 pub use clock::{Clock, ManualClock};
 pub use depth::Overflow;
 pub use error::{Error, Result};

@@ -25,7 +25,7 @@ use tidemill_core::job::edit::Edit;
 use tidemill_core::retention::Finished;
 use tidemill_core::why::LaneView;
 use tidemill_core::{
-    ErrorClass, Failure, JobId, NewJob, Payload, RuleBook, Settlement, Token, WorkerId,
+    By, ErrorClass, Failure, JobId, NewJob, Payload, RuleBook, Settlement, Token, WorkerId,
 };
 
 use crate::error::{Error, Result};
@@ -209,10 +209,11 @@ passed_on! {
         async fn dead_replay(
             &self,
             ids: &[JobId],
-            by: &str,
+            by: By<'_>,
             mut payload: Option<Payload>,
         ) -> Result<Vec<JobId>> {
-            nul::check("name", [by])?;
+            nul::check("name", [by.who])?;
+            nul::check("reason", by.why)?;
             // One payload for several jobs cannot be bound to one of them.
             let of = if let [id] = ids { Some(*id) } else { None };
             payload.iter_mut().try_for_each(|payload| self.keys.hide(What::Payload, of, payload))?;

@@ -45,6 +45,8 @@ pub enum FlowAct {
         step: Option<String>,
         /// Who wants it.
         by: String,
+        /// Why. Asked for if it is a saga that is stuck.
+        why: Option<String>,
     },
     /// Let a step and everything behind it run again, as fresh jobs; what has run stays as history.
     Rerun {
@@ -88,6 +90,8 @@ pub enum FlowAnswer {
         /// What is wrong with it.
         reason: String,
     },
+    /// It is a saga that is stuck, and nobody said why it is to go on.
+    WhyMissing,
     /// The flow has not such a step.
     StepUnknown,
     /// The flow stands where this cannot be done.
@@ -253,6 +257,16 @@ pub struct StepView {
 }
 
 impl FlowView {
+    /// The step that a step undoes, if it is an undo.
+    pub fn undoes(&self, step: u32) -> Option<u32> {
+        self.steps.iter().find(|known| known.number == step)?.undoes
+    }
+
+    /// Whether undos were planned: nothing but them goes on.
+    pub fn has_turned_back(&self) -> bool {
+        self.steps.iter().any(|step| step.undoes.is_some())
+    }
+
     /// What would be undone if the flow turned back now, in this order: steps that are done, latest first, behind those
     /// that run and may be done by then. While it turns back, and while it is stuck there: what is not undone yet.
     /// Empty once it is past its point of no return, or over.

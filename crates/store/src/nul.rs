@@ -85,9 +85,10 @@ impl Texts for FlowAct {
     fn check_nul(&self) -> Result<()> {
         match self {
             Self::Cancel { reason } | Self::Discard { reason } => check("reason", [&**reason]),
-            Self::Retry { step, by } => {
+            Self::Retry { step, by, why } => {
                 check("step", given([step]))?;
-                check("name", [&**by])
+                check("name", [&**by])?;
+                check("reason", given([why]))
             }
             Self::Rerun { step } => check("step", [&**step]),
             Self::Resolve { step, by, why, .. } => {

@@ -186,6 +186,11 @@ pub(crate) fn note(act: Act, why: &str, id: PlanId) -> String {
     format!("{word}: {why} (plan {id})")
 }
 
+/// Why a plan replays: what was said when it was made, if anything.
+pub(crate) fn why_replayed(plan: &PlanView) -> Option<String> {
+    (!plan.why.trim().is_empty()).then(|| format!("{} (plan {})", plan.why, plan.id))
+}
+
 pub(crate) fn unreadable(error: &dyn std::fmt::Display) -> Error {
     Error::Database { reason: format!("a plan cannot be read or written: {error}") }
 }

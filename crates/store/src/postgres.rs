@@ -66,7 +66,7 @@ use tidemill_core::job::edit::Edit;
 use tidemill_core::retention::Finished;
 use tidemill_core::why::LaneView;
 use tidemill_core::workflow::{Mail, ObjectKey};
-use tidemill_core::{JobId, NewJob, Payload, RuleBook, WorkerId};
+use tidemill_core::{By, JobId, NewJob, Payload, RuleBook, WorkerId};
 use tokio::task::JoinHandle;
 pub use tokio_postgres;
 
@@ -495,7 +495,7 @@ impl Store for Postgres {
     async fn dead_replay(
         &self,
         ids: &[JobId],
-        by: &str,
+        by: By<'_>,
         payload: Option<Payload>,
     ) -> Result<Vec<JobId>> {
         dead::replay(&self.shared, ids, by, payload).await

@@ -71,7 +71,7 @@ use tidemill_core::retention::Finished;
 use tidemill_core::share::Served;
 use tidemill_core::why::LaneView;
 use tidemill_core::workflow::{Mail, ObjectKey};
-use tidemill_core::{Clock, JobId, NewJob, Payload, RuleBook, WorkerId};
+use tidemill_core::{By, Clock, JobId, NewJob, Payload, RuleBook, WorkerId};
 
 use crate::error::{Error, Result};
 use crate::open::OpenOptions;
@@ -481,11 +481,15 @@ impl Store for Sqlite {
     async fn dead_replay(
         &self,
         ids: &[JobId],
-        by: &str,
+        by: By<'_>,
         payload: Option<Payload>,
     ) -> Result<Vec<JobId>> {
-        let (ids, by) = (ids.to_vec(), by.to_owned());
-        self.write(move |turn| dead::replay(turn, &ids, &by, payload.as_ref())).await
+        let (ids, who, why) = (ids.to_vec(), by.who.to_owned(), by.why.map(str::to_owned));
+        self.write(move |turn| {
+            let by = By { who: &who, why: why.as_deref() };
+            dead::replay(turn, &ids, by, payload.as_ref())
+        })
+        .await
     }
 
     async fn redrive_rules(&self) -> Result<Vec<RedriveRule>> {

@@ -11,7 +11,7 @@ use tidemill_core::gate::GateView;
 use tidemill_core::job::edit::Edit;
 use tidemill_core::retention::Finished;
 use tidemill_core::why::LaneView;
-use tidemill_core::{JobId, NewJob, Payload, RuleBook, WorkerId};
+use tidemill_core::{By, JobId, NewJob, Payload, RuleBook, WorkerId};
 
 use crate::audit::Audits;
 use crate::credential::Credentials;
@@ -205,11 +205,12 @@ pub trait Store:
 
     /// Sends dead letters on their way again: they are ready, with all attempts unspent, and keep
     /// all their wishes; with `payload` they get this one. Recorded as a note. Answers the ids that
-    /// were dead (not retrying already) and now are ready. A step of a saga that has turned back stays dead.
+    /// were dead (not retrying already) and now are ready. A step of a saga that has turned back stays dead; so does
+    /// what holds up one that is stuck, unless it is said why.
     async fn dead_replay(
         &self,
         ids: &[JobId],
-        by: &str,
+        by: By<'_>,
         payload: Option<Payload>,
     ) -> Result<Vec<JobId>>;
 

@@ -199,6 +199,12 @@ pub enum Error {
         /// What was asked for.
         step: String,
     },
+    /// What is done about a saga that is stuck is kept with who and why, and nobody said why.
+    #[error("the flow {id} is stuck, and what is done about it is kept with who and why: say why")]
+    WhyMissing {
+        /// Which flow.
+        id: FlowId,
+    },
     /// The flow stands where this cannot be done.
     #[error("the flow {id} does not allow that now: {why}")]
     FlowNotNow {
@@ -422,6 +428,7 @@ impl Error {
             Self::FlowUnknown { .. } => "flow_unknown",
             Self::StepUnknown { .. } => "step_unknown",
             Self::FlowNotNow { .. } => "flow_not_now",
+            Self::WhyMissing { .. } => "why_missing",
             Self::PartReused { .. } => "idempotency_key_reused",
             Self::FlowWaitTimeout { .. } => "flow_wait_timeout",
             Self::PlanUnknown { .. } => "plan_unknown",

@@ -98,7 +98,7 @@ pub use tidemill_core::schedule::{Missed, Overlap, Rule, slot_of};
 pub use tidemill_core::stream::{Chunk, End, Event, Progress, Said};
 pub use tidemill_core::workflow::ObjectKey;
 pub use tidemill_core::{
-    Act, Alert, AlertKind, AuditId, Backoff, Breaker, Clock, CredentialId, ErrorClass, FlowId,
+    Act, Alert, AlertKind, AuditId, Backoff, Breaker, By, Clock, CredentialId, ErrorClass, FlowId,
     Grant, Jitter, JobId, Lacking, Limit, Limits, ManualClock, OnDead, OnDuplicate, Overflow,
     Payload, Per, PlanId, Priority, QueueRules, Rate, Retention, Retry, Role, Scope, Secret, State,
     Thresholds, Token, Unique, WorkerId,

@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
 use crate::flow::board::Board;
-use crate::flow::plan::is_slow;
 use crate::flow::state::{FlowState, Lost, StepRow, StepState};
-use crate::flow::{Edge, On, next_step};
+use crate::flow::{Edge, On, next_step, plan};
 use crate::job::outcome::{ErrorClass, Failure};
 use crate::job::{NewJob, Options, Priority};
 use crate::payload::Payload;
@@ -298,7 +298,7 @@ impl Board {
             let undoes = Some(step.number);
             let Some(undo) = step.undo.as_deref() else { continue };
             let Some(job) = undo_job(&step.name, undo, became) else { continue };
-            let slow = is_slow(&job);
+            let slow = plan::is_slow(&job);
             let row = StepRow { undoes, slow, ..StepRow::new(number, name, 1) };
             self.learn_steps([row.clone()]);
             numbers.insert(step.number, number);
@@ -348,20 +348,49 @@ pub fn called_off(kind: &str, why: Option<&str>) -> Failure {
     Failure::new(kind, ErrorClass::Permanent, message)
 }
 
+/// What an undo is told: what was kept for it, and what became of the step.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Told {
+    step: String,
+    outcome: String,
+    payload: Payload,
+    output: Option<Payload>,
+}
+
+/// What an undo is told, with another payload: what became of its step stays. Whoever gives back all of it, as it was
+/// read, changes the payload within.
+pub fn told_anew(undo: &str, told: &Payload, given: Payload) -> Result<Payload> {
+    // One that does not read so was never told anything.
+    let Ok(told) = told.read::<Told>() else { return Ok(given) };
+    let payload = match given.read::<Told>() {
+        Ok(whole) => {
+            let json = |output: &Option<Payload>| output.as_ref().and_then(|o| o.read().ok());
+            let output: [Option<serde_json::Value>; 2] = [json(&told.output), json(&whole.output)];
+            if (&whole.step, &whole.outcome) != (&told.step, &told.outcome)
+                || output[0] != output[1]
+            {
+                let reason = "it is told what became of its step, and that cannot be changed; give what is to stand in \
+                              its payload";
+                return Err(plan::invalid(undo, reason));
+            }
+            whole.payload
+        }
+        Err(_) => given,
+    };
+    let text = serde_json::to_string(&Told { payload, ..told });
+    // Both were checked when they came in.
+    Ok(Payload::trusted(text.map_err(|e| Error::PayloadNotJson { reason: e.to_string() })?))
+}
+
 /// The job of an undo: what was kept for it, and what became of the step.
 pub(crate) fn undo_job(step: &str, undo: &Undo, became: &Became) -> Option<NewJob> {
-    #[derive(Serialize)]
-    struct Told<'a> {
-        step: &'a str,
-        outcome: &'static str,
-        payload: &'a Payload,
-        output: Option<&'a Payload>,
-    }
     let (outcome, output) = match became {
-        Became::Done(output) => ("done", Some(output)),
+        Became::Done(output) => ("done", Some(output.clone())),
         Became::Unknown | Became::Clean => ("unknown", None),
     };
-    let told = Told { step, outcome, payload: &undo.payload, output };
+    let (step, outcome) = (step.to_owned(), outcome.to_owned());
+    let told = Told { step, outcome, payload: undo.payload.clone(), output };
     // Both were checked when they came in.
     let payload = Payload::trusted(serde_json::to_string(&told).ok()?);
     Some(NewJob {
@@ -372,4 +401,33 @@ pub(crate) fn undo_job(step: &str, undo: &Undo, became: &Became) -> Option<NewJo
         options: undo.options.clone(),
         ..NewJob::new(undo.kind.clone(), payload)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_payload_of_an_undo_stands_where_the_first_did() {
+        let payload = |text: &str| Payload::trusted(text.to_owned());
+        let told = |inner: &str| {
+            payload(&format!(
+                r#"{{"step":"hotel","outcome":"done","payload":{inner},"output":42}}"#
+            ))
+        };
+        let anew = |given: &str| told_anew("undo hotel", &told("1"), payload(given));
+        assert_eq!(anew(r#"{"by":"phone"}"#).unwrap(), told(r#"{"by":"phone"}"#));
+        assert_eq!(anew("null").unwrap(), told("null"));
+        // As it was read, with another payload within.
+        assert_eq!(anew(told("2").as_str()).unwrap(), told("2"));
+        for other in [
+            r#"{"step":"car","outcome":"done","payload":2,"output":42}"#,
+            r#"{"step":"hotel","outcome":"unknown","payload":2,"output":null}"#,
+            r#"{"step":"hotel","outcome":"done","payload":2,"output":43}"#,
+        ] {
+            assert_eq!(anew(other).unwrap_err().code(), "flow_invalid", "{other}");
+        }
+        // Before, it may have been given something that is not told by a saga.
+        assert_eq!(told_anew("undo hotel", &payload("7"), payload("8")).unwrap(), payload("8"));
+    }
 }

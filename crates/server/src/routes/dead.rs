@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidemill::store::{DeadGroup, DeadLetter};
-use tidemill::{DeadFilter, Triage};
+use tidemill::{By, DeadFilter, Triage};
 use tidemill_core::JobId;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -221,13 +221,16 @@ struct ReplayWish {
     #[serde(default)]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Box<RawValue>>,
+    /// Why; noted on each. Those that hold up a saga stay dead without it.
+    #[serde(default)]
+    why: Option<String>,
 }
 
 /// Those that went.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 struct ReplaySent {
     /// They were dead, and are ready now. The others are on their way already, or have recovered, or are not there, or
-    /// are runs that are undone.
+    /// are runs that are undone, or hold up a saga and nobody said why they are to go.
     replayed: Vec<JobId>,
 }
 
@@ -235,6 +238,8 @@ struct ReplaySent {
 #[utoipa::path(post, path = "/v1/dead/replay", operation_id = "replay_dead", tag = "dead", request_body = ReplayWish,
     responses(
         (status = 200, body = ReplaySent),
+        (status = 400, body = Problem, content_type = "application/problem+json",
+            description = "The only one holds up a saga, and nobody said why it is to go"),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "One is not there"),
         (status = 409, body = Problem, content_type = "application/problem+json",
             description = "The only one is a run that is undone, or has something to be undone"),
@@ -242,13 +247,13 @@ struct ReplaySent {
 async fn replay(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Body(ReplayWish { ids, payload }): Body<ReplayWish>,
+    Body(ReplayWish { ids, payload, why }): Body<ReplayWish>,
 ) -> Answer<(Extension<Detail>, Json<ReplaySent>)> {
     check_number(&ids)?;
     for id in &ids {
         caller.check_job(&app, *id).await?;
     }
-    let (dead, by) = (app.mill.dead(), caller.name());
+    let (dead, by) = (app.mill.dead(), By::from(caller.name()).because(why.as_deref()));
     let replayed = match (&payload, &ids[..]) {
         (None, [id]) => dead.replay_one(*id, by, None).await?.then_some(*id).into_iter().collect(),
         (None, _) => dead.replay_these(&ids, by).await?,
@@ -259,5 +264,6 @@ async fn replay(
         },
         (Some(_), _) => return Err(Refusal::request("another payload is for one letter alone")),
     };
-    Ok((detail(format!("replayed {} letters", replayed.len())), Json(ReplaySent { replayed })))
+    let words = by.note(&format!("replayed {} letters", replayed.len()));
+    Ok((detail(words), Json(ReplaySent { replayed })))
 }

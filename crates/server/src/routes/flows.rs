@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidemill::core::flow::FlowState;
-use tidemill::{Enqueue, Flow, FlowFilter, FlowHead, FlowView, Limits, Output, Payload};
+use tidemill::{By, Enqueue, Flow, FlowFilter, FlowHead, FlowView, Limits, Output, Payload};
 use tidemill_core::{FlowId, JobId};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -234,23 +234,31 @@ struct FlowRetry {
     /// Those of this step only.
     #[serde(default)]
     step: Option<String>,
+    /// Why; noted on the dead letters. Asked for if the flow is a saga that is stuck.
+    #[serde(default)]
+    why: Option<String>,
 }
 
 /// Sends the dead jobs of a flow on their way again; what was skipped because of them waits again.
 #[utoipa::path(post, path = "/v1/flows/{id}/retry", operation_id = "retry_flow", tag = "flows",
     params(("id" = FlowId, Path)), request_body = FlowRetry, responses(
         (status = 200, body = FlowActed),
+        (status = 400, body = Problem, content_type = "application/problem+json",
+            description = "It is stuck, and nobody said why it is to go on"),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "It cannot now"),
     ))]
 async fn retry(
     State(app): State<Arc<App>>,
     caller: Caller,
     Named(id): Named<FlowId>,
-    Body(FlowRetry { step }): Body<FlowRetry>,
+    Body(FlowRetry { step, why }): Body<FlowRetry>,
 ) -> Answer<Acted> {
     seen(&app, &caller, id).await?;
-    let jobs = app.mill.retry_flow(id, step.as_deref(), caller.name()).await?;
-    Ok(acted(step.map(|step| format!("step {step:?}")).as_deref(), jobs))
+    let by = By::from(caller.name()).because(why.as_deref());
+    let jobs = app.mill.retry_flow(id, step.as_deref(), by).await?;
+    let words = [step.map(|step| format!("step {step:?}")), why];
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    Ok(acted((!words.is_empty()).then(|| words.join(": ")).as_deref(), jobs))
 }
 
 #[derive(Debug, Deserialize, utoipa::ToSchema)]

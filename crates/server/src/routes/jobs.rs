@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidemill::store::view::AttemptView;
-use tidemill::{CancelAnswer, Enqueue, JobFilter, JobView, Receipt, Retried, Signal};
+use tidemill::{By, CancelAnswer, Enqueue, JobFilter, JobView, Receipt, Retried, Signal};
 use tidemill_core::job::edit::{Changes, FIXED};
 use tidemill_core::span::Span;
 use tidemill_core::why::{Gate, KeyHolder, Why};
@@ -384,6 +384,9 @@ struct RetryBody {
     #[serde(default)]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Box<RawValue>>,
+    /// Why; noted on the dead letter. Asked for if it holds up a saga.
+    #[serde(default)]
+    why: Option<String>,
 }
 
 /// A job that was let go, and what that took.
@@ -404,11 +407,12 @@ async fn retry(
     State(app): State<Arc<App>>,
     caller: Caller,
     Named(id): Named<JobId>,
-    Body(RetryBody { payload }): Body<RetryBody>,
+    Body(RetryBody { payload, why }): Body<RetryBody>,
 ) -> Answer<(etag::Tag, Json<LetGo>)> {
     caller.check_job(&app, id).await?;
     let payload = payload.as_ref().map(|raw| raw.get());
-    let retried = app.mill.retry(id, caller.name(), payload).await;
+    let by = By::from(caller.name()).because(why.as_deref());
+    let retried = app.mill.retry(id, by, payload).await;
     let retried = retried.map_err(|error| Refusal::from(error).about(id))?;
     let (tag, Json(job)) = show(State(app), caller, Named(id)).await?;
     Ok((tag, Json(LetGo { job, retried })))

@@ -16,6 +16,7 @@ over_both_stores!(
     a_flow_for_a_full_queue_is_refused,
     what_is_wrong_with_a_flow_is_named,
     a_flow_is_of_the_tenant_of_its_jobs,
+    who_acts_on_a_stuck_saga_says_why,
 );
 
 async fn started(kit: &Kit, flow: Value) -> String {
@@ -153,5 +154,55 @@ async fn a_flow_is_of_the_tenant_of_its_jobs(kit: Kit) {
     let flow = json!({ "name": "f", "steps": [{ "name": "a", "kind": "echo", "tenant": "acme" }] });
     kit.ask(&other, Method::POST, "/v1/flows", flow).await.refused(403, "tenant_refused", "acme");
     kit.ask(&other, Method::GET, "/v1/flows", json!({})).await.refused(403, "tenant_refused", "");
+    kit.close().await;
+}
+
+async fn who_acts_on_a_stuck_saga_says_why(kit: Kit) {
+    let worker = kit.work().await;
+    let undo = json!({ "kind": "fail", "payload": { "booking": 7 } });
+    let flow = json!({ "name": "trip", "saga": true, "steps": [
+        { "name": "hotel", "kind": "echo", "undo": undo },
+        { "name": "card", "kind": "fail", "after": ["hotel"], "nothing_to_undo": true },
+    ] });
+    let id = started(&kit, flow).await;
+    let view = in_state(&kit, &id, "stuck").await;
+    let job = view["steps"][2]["first"].as_str().unwrap().to_owned();
+    let (retry, again) = (format!("/v1/flows/{id}/retry"), format!("/v1/jobs/{job}/retry"));
+    let resolve = format!("/v1/flows/{id}/resolve");
+    for blank in [json!({}), json!({ "why": " " })] {
+        kit.post(&retry, blank.clone()).await.refused(400, "why_missing", &id);
+        kit.post(&again, blank).await.refused(400, "why_missing", &id);
+    }
+    kit.post("/v1/dead/replay", json!({ "ids": [job] })).await.refused(400, "why_missing", &id);
+    let mended = json!({ "step": "undo hotel", "why": "" });
+    kit.post(&resolve, mended).await.refused(400, "why_missing", &id);
+    let mut expected = Vec::new();
+    for (path, body, note) in [
+        (&retry, json!({ "why": "it is back" }), "replayed: it is back"),
+        (
+            &again,
+            json!({ "why": "by phone", "payload": { "booking": 8 } }),
+            "replayed with another payload: by phone",
+        ),
+    ] {
+        kit.post(path, body).await.is(200);
+        expected.push(note);
+        let dead = format!("/v1/dead?ids={job}");
+        let notes = eventually("it is dead again", Duration::from_secs(30), async || {
+            in_state(&kit, &id, "stuck").await;
+            let letter = kit.get(&dead).await.is(200).body["letters"][0].clone();
+            Some(letter).filter(|letter| letter["triage"] == "new")
+        });
+        let letter = notes.await;
+        let notes: Vec<_> =
+            letter["notes"].as_array().unwrap().iter().map(|note| &note["text"]).collect();
+        assert_eq!(notes, expected);
+    }
+    let told = kit.get(&format!("/v1/jobs/{job}")).await.is(200).body;
+    let payload = json!({
+        "step": "hotel", "outcome": "done", "payload": { "booking": 8 }, "output": null,
+    });
+    assert_eq!(told["payload"], payload, "what it is told of its step stays");
+    worker.stop().await;
     kit.close().await;
 }

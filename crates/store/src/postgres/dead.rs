@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
-use tidemill_core::{ErrorClass, JobId, Payload};
+use tidemill_core::{By, ErrorClass, JobId, Payload};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -54,7 +54,8 @@ const GROUPS: Statement = sql!(
 const NOTES: Statement = sql!("select_notes", UUID_ARRAY);
 pub(crate) const NOTE: Statement =
     sql!("triage_dead", TIMESTAMPTZ, UUID_ARRAY, TEXT, TEXT, INT2, BOOL);
-pub(crate) const REPLAY: Statement = sql!("redrive_dead", TIMESTAMPTZ, UUID_ARRAY, TEXT, TEXT);
+pub(crate) const REPLAY: Statement =
+    sql!("redrive_dead", TIMESTAMPTZ, UUID_ARRAY, TEXT, TEXT, TEXT);
 const RULES: Statement = sql!("select_redrive_rules");
 const RULE_SET: Statement = sql!("upsert_redrive_rule", TEXT, TEXT);
 const RULE_UNSET: Statement = sql!("delete_redrive_rule", TEXT);
@@ -212,13 +213,13 @@ async fn give_up(db: &Db, ids: &[Uuid], note: &[Param<'_>]) -> Result<(u64, Vec<
 pub(crate) async fn replay(
     shared: &Shared,
     ids: &[JobId],
-    by: &str,
+    by: By<'_>,
     payload: Option<Payload>,
 ) -> Result<Vec<JobId>> {
     let db = &shared.db;
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let payload = payload.as_ref().map(Payload::as_str);
-    let rows = db.write(&REPLAY, &[&db.manual_now(), &ids, &by, &payload]).await?;
+    let rows = db.write(&REPLAY, &[&db.manual_now(), &ids, &by.who, &by.why, &payload]).await?;
     let queues: std::collections::BTreeSet<String> = rows.iter().map(|row| row.get(1)).collect();
     if rows.iter().any(|row| row.get(2)) {
         shared.hint(Hint::Flows);

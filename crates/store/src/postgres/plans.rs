@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::error::Result;
 use crate::plan::{
     EXAMPLES_MAX, Example, GROUPS_MAX, NewPlan, PlanStep, PlanView, Planned, Plans, groups, note,
-    unreadable,
+    unreadable, why_replayed,
 };
 use crate::postgres::batch::delay_us;
 use crate::postgres::cancel::Search;
@@ -301,7 +301,9 @@ impl<'a> Batch<'a> {
         let text = note(plan.act, &plan.why, plan.id);
         let (triage, archived) = match plan.act {
             Act::Replay => {
-                let rows = conn.query(&REPLAY, &[&now, &ids, &self.by, &None::<&str>]).await?;
+                let why = why_replayed(plan);
+                let params: [Param<'_>; 5] = [&now, &ids, &self.by, &why, &None::<&str>];
+                let rows = conn.query(&REPLAY, &params).await?;
                 self.queues.extend(rows.iter().map(|row| row.get::<_, String>(1)));
                 self.flows |= rows.iter().any(|row| row.get(2));
                 return Ok(rows.iter().map(|row| row.get(0)).collect());

@@ -6,7 +6,7 @@
 use rusqlite::{Connection, params};
 use tidemill_core::dead::{RedriveRule, Triage};
 use tidemill_core::flow::Arrival;
-use tidemill_core::{Failure, Job, JobId, Payload};
+use tidemill_core::{By, Failure, Job, JobId, Payload};
 
 use crate::error::Result;
 use crate::sqlite::finish::{is_excluded, take_back};
@@ -69,7 +69,7 @@ pub(super) fn write_note(turn: &Turn<'_>, id: JobId, by: &str, text: &str) -> Re
 pub(super) fn replay(
     turn: &mut Turn<'_>,
     ids: &[JobId],
-    by: &str,
+    by: By<'_>,
     payload: Option<&Payload>,
 ) -> Result<Vec<JobId>> {
     let mut replayed = Vec::with_capacity(ids.len());
@@ -85,10 +85,16 @@ pub(super) fn replay(
 pub(super) fn revive(
     turn: &mut Turn<'_>,
     id: JobId,
-    by: &str,
+    by: By<'_>,
     payload: Option<&Payload>,
 ) -> Result<bool> {
     let (conn, now) = (turn.conn, turn.now);
+    if by.why.is_none() {
+        let mut select = conn.prepare_cached(include_str!("sql/is_stuck.sql"))?;
+        if select.query_one([id.0.as_bytes()], |row| row.get(0))? {
+            return Ok(false);
+        }
+    }
     let mut select = conn.prepare_cached(include_str!("sql/is_turned_back.sql"))?;
     if select.query_one([id.0.as_bytes()], |row| row.get(0))? {
         return Ok(false);
@@ -112,7 +118,7 @@ pub(super) fn revive(
         replace.execute(params![id.0.as_bytes(), payload.as_str()])?;
     }
     let text = if payload.is_some() { "replayed with another payload" } else { "replayed" };
-    write_note(turn, id, by, text)?;
+    write_note(turn, id, by.who, &by.note(text))?;
     let Some(body) = ready::body(conn, id)? else { return Ok(true) };
     take_back(conn, &body.job)?;
     if let Some(place) = &body.job.options.flow {

@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use rusqlite::{OptionalExtension, Row, params, params_from_iter};
 use tidemill_core::dead::Triage;
 use tidemill_core::dead::plan::{Act, KEPT_DAYS, Stage, fate};
-use tidemill_core::{JobId, PlanId, State};
+use tidemill_core::{By, JobId, PlanId, State};
 use uuid::Uuid;
 
 use crate::error::Result;
 use crate::plan::{
     EXAMPLES_MAX, Example, GROUPS_MAX, NewPlan, PlanStep, PlanView, Planned, Plans, groups, note,
-    unreadable,
+    unreadable, why_replayed,
 };
 use crate::sqlite::finish::{End, finish};
 use crate::sqlite::rows::{count, job_id, time_at, time_opt};
@@ -181,7 +181,10 @@ fn apply(turn: &mut Turn<'_>, id: PlanId, by: &str, batch: usize) -> Result<Plan
 fn act(turn: &mut Turn<'_>, plan: &PlanView, ids: &[JobId], by: &str) -> Result<Vec<JobId>> {
     let text = note(plan.act, &plan.why, plan.id);
     match plan.act {
-        Act::Replay => return dead::replay(turn, ids, by, None),
+        Act::Replay => {
+            let why = why_replayed(plan);
+            return dead::replay(turn, ids, By { who: by, why: why.as_deref() }, None);
+        }
         Act::Triage(to) => drop(dead::note(turn, ids, by, &text, Some(to), None)?),
         Act::Archive => drop(dead::note(turn, ids, by, &text, None, Some(true))?),
         Act::Delete => {

@@ -144,13 +144,13 @@ async fn the_character_nul_is_refused_in_what_is_asked_for(kit: &Kit) {
     let audit = AuditFilter { who: bad(), ..AuditFilter::default() };
     let page = Which::Page { owner: bad(), after: None, limit: 1 };
     let order = RunOrder { act: RunAct::Pause, by: BAD.into(), why: String::new() };
-    let retry = FlowAct::Retry { step: None, by: BAD.into() };
+    let retry = FlowAct::Retry { step: None, by: BAD.into(), why: None };
     told![
         store.jobs(&jobs(|filter| filter.kind = Some("a\0b".into()))),
         store.jobs(&jobs(|filter| filter.tag = Some("a\0b".into()))),
         store.dead(&dead, None, 10),
         store.dead_groups(&inside),
-        store.dead_replay(&[id], BAD, None),
+        store.dead_replay(&[id], BAD.into(), None),
         store.dead_note(&[id], "ada", BAD, None, None),
         store.cancel(vec![id], BAD),
         store.flows(&flows),

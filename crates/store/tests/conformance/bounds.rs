@@ -163,7 +163,7 @@ async fn what_the_system_writes_is_never_refused(kit: &Kit) {
     assert_eq!(depth(kit, "default").await.depth(), 5, "a retry and two that follow");
     let claim = kit.take(worker, 1).await;
     kit.settle(worker, &claim, dead("it broke")).await;
-    kit.store.dead_replay(&[claim.jobs[0].job.id], "ada", None).await.unwrap();
+    kit.store.dead_replay(&[claim.jobs[0].job.id], "ada".into(), None).await.unwrap();
     kit.take(worker, 2).await;
     kit.lose_workers().await;
     assert_eq!(depth(kit, "default").await.depth(), 5, "replayed and rescued");

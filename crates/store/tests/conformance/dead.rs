@@ -184,7 +184,7 @@ async fn a_rule_redrives_after_its_delay_and_within_its_bound(kit: &Kit) {
         assert!(redrivable().await.is_empty(), "not before its delay");
         kit.clock.advance(Duration::from_mins(1));
         assert_eq!(redrivable().await, [id]);
-        assert_eq!(kit.store.dead_replay(&[id], "rule r", None).await.unwrap(), [id]);
+        assert_eq!(kit.store.dead_replay(&[id], "rule r".into(), None).await.unwrap(), [id]);
         assert!(redrivable().await.is_empty(), "it is on its way");
         kit.run_to(id, dead("x")).await;
         assert_eq!(letter(kit, id).await.redrives, redrives + 1);

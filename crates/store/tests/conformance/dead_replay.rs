@@ -28,7 +28,7 @@ async fn letter(kit: &Kit, id: JobId) -> DeadLetter {
 }
 
 async fn replay(kit: &Kit, id: JobId) -> Vec<JobId> {
-    kit.store.dead_replay(&[id], "ada", None).await.unwrap()
+    kit.store.dead_replay(&[id], "ada".into(), None).await.unwrap()
 }
 
 async fn a_replayed_job_is_ready_with_all_attempts(kit: &Kit) {
@@ -73,7 +73,7 @@ async fn a_replayed_job_keeps_its_wishes(kit: &Kit) {
 async fn a_payload_can_be_mended(kit: &Kit) {
     let id = kit.finish(NewJob { payload: json("\"broken\""), ..job("k") }, dead("x")).await;
     let mended = json(r#"{"n":9007199254740993}"#);
-    let replayed = kit.store.dead_replay(&[id], "ada", Some(mended.clone())).await.unwrap();
+    let replayed = kit.store.dead_replay(&[id], "ada".into(), Some(mended.clone())).await.unwrap();
     assert_eq!(replayed, [id]);
     assert_eq!(kit.view(id).await.job.payload, mended);
     let worker = kit.worker().await;
@@ -92,8 +92,10 @@ async fn replaying_twice_is_once(kit: &Kit) {
     let id = kit.finish(job("k"), dead("x")).await;
     let other = kit.neighbour().await;
     let both = [id];
-    let (one, two) =
-        tokio::join!(kit.store.dead_replay(&both, "a", None), other.dead_replay(&both, "b", None));
+    let (one, two) = tokio::join!(
+        kit.store.dead_replay(&both, "a".into(), None),
+        other.dead_replay(&both, "b".into(), None)
+    );
     assert_eq!(one.unwrap().len() + two.unwrap().len(), 1);
     assert_eq!(ids(&kit.take(worker, 9).await), [id]);
     other.close().await;
@@ -104,8 +106,8 @@ async fn only_the_dead_are_replayed(kit: &Kit) {
     let finished = kit.finish(job("k"), done()).await;
     let off = kit.finish(job("k"), super::kit::cancelled("y")).await;
     let all = [waiting, finished, off, JobId::new()];
-    assert!(kit.store.dead_replay(&all, "ada", None).await.unwrap().is_empty());
-    assert!(kit.store.dead_replay(&[], "ada", None).await.unwrap().is_empty());
+    assert!(kit.store.dead_replay(&all, "ada".into(), None).await.unwrap().is_empty());
+    assert!(kit.store.dead_replay(&[], "ada".into(), None).await.unwrap().is_empty());
     assert_eq!(kit.state(finished).await, State::Done);
     assert_eq!(kit.store.unfinished().await.unwrap().waiting, 1);
 }
@@ -116,7 +118,7 @@ async fn many_are_replayed_at_once(kit: &Kit) {
     let claim = kit.take(worker, 250).await;
     let items = (0..250).map(|at| super::kit::item(&claim, at, dead("x")));
     kit.store.settle(worker, items.collect()).await.unwrap();
-    let mut replayed = kit.store.dead_replay(&ids(&claim), "ada", None).await.unwrap();
+    let mut replayed = kit.store.dead_replay(&ids(&claim), "ada".into(), None).await.unwrap();
     replayed.sort();
     assert_eq!(replayed, ids(&claim));
     assert_eq!(kit.take(worker, 999).await.jobs.len(), 250);

@@ -94,7 +94,7 @@ async fn every_act_is_counted(kit: &Kit) {
     at(4, "made due").await;
     kit.store.settle(worker, vec![item(&claim, 1, dead("it broke"))]).await.unwrap();
     at(4, "dead").await;
-    kit.store.dead_replay(&[claim.jobs[1].job.id], "ada", None).await.unwrap();
+    kit.store.dead_replay(&[claim.jobs[1].job.id], "ada".into(), None).await.unwrap();
     at(5, "replayed").await;
     kit.lose_workers().await;
     at(6, "its worker was lost").await;

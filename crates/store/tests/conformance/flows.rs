@@ -373,7 +373,7 @@ async fn a_join_that_is_skipped_once_more_calls_off_what_was_replayed(kit: &Kit)
     tend(kit).await;
     assert_eq!(states(kit, id).await["part"], StepState::Failed, "the other is called off");
     let replayed = claim.jobs[0].job.id;
-    assert_eq!(kit.store.dead_replay(&[replayed], "ada", None).await.unwrap(), [replayed]);
+    assert_eq!(kit.store.dead_replay(&[replayed], "ada".into(), None).await.unwrap(), [replayed]);
     tend(kit).await;
     assert_eq!(kit.state(replayed).await, State::Cancelled, "the sum cannot come about any more");
     assert_eq!(states(kit, id).await["sum"], StepState::Skipped);
@@ -407,7 +407,7 @@ async fn a_dead_child_that_is_replayed_lets_the_join_run_after_all(kit: &Kit) {
     kit.store.settle(worker, items).await.unwrap();
     tend(kit).await;
     assert_eq!(state(kit, id).await, FlowState::Failed);
-    let act = FlowAct::Retry { step: None, by: "ada".into() };
+    let act = FlowAct::Retry { step: None, by: "ada".into(), why: None };
     assert_eq!(
         kit.store.change_flow(id, act.clone()).await.unwrap(),
         FlowAnswer::Acted { jobs: 1 }
@@ -435,7 +435,7 @@ async fn a_join_that_has_fired_does_not_fire_again(kit: &Kit) {
     kit.store.settle(worker, items).await.unwrap();
     tend(kit).await;
     assert_eq!(run(kit, worker, &[]).await, ["sum"]);
-    let sent = kit.store.dead_replay(&[claim.jobs[1].job.id], "ada", None).await.unwrap();
+    let sent = kit.store.dead_replay(&[claim.jobs[1].job.id], "ada".into(), None).await.unwrap();
     assert_eq!(sent.len(), 1);
     tend(kit).await;
     assert_eq!(run(kit, worker, &[]).await, ["part"], "the join has fired");

@@ -161,12 +161,12 @@ async fn history_does_not_come_back(kit: &Kit) {
     let old = first_job(kit, id, "b").await;
     rerun(kit, id, "b").await;
     run(kit, worker, &[("b", dead("no, again"))]).await;
-    assert_eq!(kit.store.dead_replay(&[old], "ada", None).await.unwrap(), [old]);
+    assert_eq!(kit.store.dead_replay(&[old], "ada".into(), None).await.unwrap(), [old]);
     tend(kit).await;
     assert_eq!(run(kit, worker, &[]).await, ["b"], "that job, and nothing behind it");
     assert_eq!(kit.state(old).await, State::Done);
     assert_eq!(state(kit, id).await, FlowState::Failed, "the flow goes by the one that ran last");
-    let retry = FlowAct::Retry { step: None, by: "ada".into() };
+    let retry = FlowAct::Retry { step: None, by: "ada".into(), why: None };
     assert_eq!(kit.store.change_flow(id, retry).await.unwrap(), jobs(1));
     tend(kit).await;
     assert_eq!(run(kit, worker, &[]).await, ["b", "d", "e"]);

@@ -101,7 +101,7 @@ async fn a_join_does_not_run_without_a_branch_that_died(kit: &Kit) {
     assert_eq!(state(kit, id).await, FlowState::Failed);
     let report = view(kit, id).await.steps.into_iter().find(|step| step.name == "report").unwrap();
     assert_eq!(report.reason.as_deref(), Some("parse could not run"));
-    let retry = FlowAct::Retry { step: None, by: "ada".into() };
+    let retry = FlowAct::Retry { step: None, by: "ada".into(), why: None };
     assert_eq!(kit.store.change_flow(id, retry).await.unwrap(), FlowAnswer::Acted { jobs: 1 });
     tend(kit).await;
     assert_eq!(run(kit, worker, &[]).await, ["fetch", "parse", "report", "send"]);

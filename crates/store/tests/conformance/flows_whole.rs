@@ -152,7 +152,7 @@ async fn a_flow_that_is_tried_again_has_its_time_anew(kit: &Kit) {
     for _ in 0..2 {
         kit.clock.advance(HOUR);
         kit.store.beat(worker).await.unwrap();
-        let retry = FlowAct::Retry { step: None, by: "ada".into() };
+        let retry = FlowAct::Retry { step: None, by: "ada".into(), why: None };
         assert_eq!(kit.store.change_flow(id, retry).await.unwrap(), FlowAnswer::Acted { jobs: 1 });
         tend(kit).await;
         assert_eq!(state(kit, id).await, FlowState::Running, "it is not called off at once");
@@ -164,7 +164,10 @@ async fn a_flow_that_is_tried_again_has_its_time_anew(kit: &Kit) {
     }
     kit.clock.advance(HOUR);
     kit.store.beat(worker).await.unwrap();
-    kit.store.change_flow(id, FlowAct::Retry { step: None, by: "ada".into() }).await.unwrap();
+    kit.store
+        .change_flow(id, FlowAct::Retry { step: None, by: "ada".into(), why: None })
+        .await
+        .unwrap();
     assert_eq!(run(kit, worker, &[]).await, ["a", "sum"]);
     assert_eq!(state(kit, id).await, FlowState::Done);
 }
@@ -363,7 +366,7 @@ async fn ten_thousand_steps_are_one_call(kit: &Kit) {
     assert_eq!((view.head.state, view.head.steps_all), (FlowState::Failed, 10_000));
     let skipped = view.steps.iter().filter(|step| step.state == StepState::Skipped);
     assert_eq!(skipped.count(), 9999);
-    let retry = FlowAct::Retry { step: None, by: "ada".into() };
+    let retry = FlowAct::Retry { step: None, by: "ada".into(), why: None };
     kit.store.change_flow(id, retry).await.unwrap();
     tend(kit).await;
     let claim = kit.take_one(worker).await;

@@ -62,7 +62,7 @@ async fn the_policy_is_that_of_the_dead_one(kit: &Kit) {
 async fn a_blocking_one_that_is_replayed_is_still_first(kit: &Kit) {
     let all = three(kit, OnDead::Block).await;
     kit.run_to(all[0], dead("no")).await;
-    assert_eq!(kit.store.dead_replay(&[all[0]], "ada", None).await.unwrap(), [all[0]]);
+    assert_eq!(kit.store.dead_replay(&[all[0]], "ada".into(), None).await.unwrap(), [all[0]]);
     assert_eq!(states(kit, all).await, [State::Ready, State::Blocked, State::Blocked]);
     for id in all {
         kit.run_to(id, done()).await;
@@ -74,7 +74,7 @@ async fn a_blocking_one_may_die_again(kit: &Kit) {
     for _ in 0..2 {
         kit.run_to(all[0], dead("no")).await;
         assert_eq!(states(kit, all).await, [State::Dead, State::Blocked, State::Blocked]);
-        kit.store.dead_replay(&[all[0]], "ada", None).await.unwrap();
+        kit.store.dead_replay(&[all[0]], "ada".into(), None).await.unwrap();
     }
     let answers = kit.store.cancel(vec![all[0]], "enough").await.unwrap();
     assert_eq!(answers, [CancelAnswer::Cancelled]);
@@ -86,7 +86,7 @@ async fn a_skipped_one_that_is_replayed_goes_to_the_end(kit: &Kit) {
     kit.run_to(all[0], dead("no")).await;
     let worker = kit.worker().await;
     let claim = kit.take_one(worker).await;
-    kit.store.dead_replay(&[all[0]], "ada", None).await.unwrap();
+    kit.store.dead_replay(&[all[0]], "ada".into(), None).await.unwrap();
     assert_eq!(states(kit, all).await, [State::Blocked, State::Running, State::Blocked]);
     assert_eq!(kit.store.line(all[0]).await.unwrap().unwrap().ahead, 2);
     kit.settle(worker, &claim, done()).await;
@@ -98,7 +98,7 @@ async fn a_skipped_one_that_is_replayed_goes_to_the_end(kit: &Kit) {
     kit.run_to(all[0], dead("again")).await;
     kit.run_to(last, done()).await;
     // Nobody is in the line any more: it goes on at once.
-    kit.store.dead_replay(&[all[0]], "ada", None).await.unwrap();
+    kit.store.dead_replay(&[all[0]], "ada".into(), None).await.unwrap();
     kit.run_to(all[0], done()).await;
 }
 
@@ -124,7 +124,7 @@ async fn giving_up_on_one_that_blocks_nobody_changes_nothing(kit: &Kit) {
     kit.store.dead_note(&[all[0]], "ada", "", given_up, Some(true)).await.unwrap();
     assert_eq!(states(kit, all).await, [State::Dead, State::Ready, State::Blocked]);
     // Replayed it is in line again, and not dead: a note on its letter does not take it out.
-    kit.store.dead_replay(&[all[0]], "ada", None).await.unwrap();
+    kit.store.dead_replay(&[all[0]], "ada".into(), None).await.unwrap();
     kit.store.dead_note(&[all[0]], "ada", "", given_up, Some(true)).await.unwrap();
     assert_eq!(states(kit, all).await, [State::Blocked, State::Ready, State::Blocked]);
     for id in [all[1], all[2], all[0]] {
@@ -136,7 +136,7 @@ async fn given_up_and_replayed_it_goes_to_the_end(kit: &Kit) {
     let all = three(kit, OnDead::Block).await;
     kit.run_to(all[0], dead("no")).await;
     kit.store.dead_note(&[all[0]], "ada", "", Some(Triage::Abandoned), None).await.unwrap();
-    kit.store.dead_replay(&[all[0]], "ada", None).await.unwrap();
+    kit.store.dead_replay(&[all[0]], "ada".into(), None).await.unwrap();
     for id in [all[1], all[2], all[0]] {
         kit.run_to(id, done()).await;
     }

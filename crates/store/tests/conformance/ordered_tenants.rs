@@ -82,7 +82,7 @@ async fn a_dead_one_blocks_only_its_tenant(kit: &Kit) {
     assert_eq!(kit.state(fresh).await, State::Ready);
     assert_eq!(kit.store.unfinished().await.unwrap().waiting, 5);
     kit.store.cancel(vec![none[1], b[1], late, fresh], "enough").await.unwrap();
-    kit.store.dead_replay(&[a[0]], "ada", None).await.unwrap();
+    kit.store.dead_replay(&[a[0]], "ada".into(), None).await.unwrap();
     kit.run_to(a[0], done()).await;
     kit.run_to(a[1], done()).await;
     assert_eq!(kit.store.unfinished().await.unwrap().waiting, 0);
@@ -106,7 +106,7 @@ async fn one_batch_makes_a_line_for_each_tenant(kit: &Kit) {
 
 async fn a_replayed_one_is_first_of_its_tenant_again(kit: &Kit) {
     let [none, a, b] = kill_that_of_a(kit, OnDead::Block).await;
-    kit.store.dead_replay(&[a[0]], "ada", None).await.unwrap();
+    kit.store.dead_replay(&[a[0]], "ada".into(), None).await.unwrap();
     let all = [a[0], a[1], none[1], b[1]];
     assert_eq!(states(kit, all).await, [State::Ready, State::Blocked, State::Ready, State::Ready]);
     kit.store.cancel(vec![none[1], b[1]], "enough").await.unwrap();
@@ -117,7 +117,7 @@ async fn a_replayed_one_is_first_of_its_tenant_again(kit: &Kit) {
 async fn a_skipped_one_goes_to_the_end_of_its_tenant(kit: &Kit) {
     let [none, a, b] = kill_that_of_a(kit, OnDead::Skip).await;
     assert_eq!(states(kit, [none[1], a[1], b[1]]).await, [State::Ready; 3]);
-    kit.store.dead_replay(&[a[0]], "ada", None).await.unwrap();
+    kit.store.dead_replay(&[a[0]], "ada".into(), None).await.unwrap();
     let line = kit.store.line(a[0]).await.unwrap().unwrap();
     assert_eq!((line.head, line.ahead), (a[1], 1));
     kit.store.cancel(vec![none[1], b[1]], "enough").await.unwrap();

@@ -145,7 +145,7 @@ async fn a_kept_one_enters_the_line_when_it_comes(kit: &Kit) {
     assert_eq!(kit.enqueue(next).await, Receipt::Kept { id: kept });
     kit.settle(worker, &claim, dead("no")).await;
     assert_eq!(states(kit, [first, kept]).await, [State::Dead, State::Blocked]);
-    kit.store.dead_replay(&[first], "ada", None).await.unwrap();
+    kit.store.dead_replay(&[first], "ada".into(), None).await.unwrap();
     kit.run_to(first, done()).await;
     kit.run_to(kept, done()).await;
 }

@@ -107,7 +107,7 @@ async fn a_plan_is_applied_to_what_it_named_and_nothing_else(kit: &Kit) {
     let later = bury(kit, &["a"]).await[0];
     // One was triaged since, one died anew, one is gone.
     kit.store.dead_note(&[ids[0]], "me", "", Some(Triage::Investigated), None).await.unwrap();
-    kit.store.dead_replay(&[ids[1]], "me", None).await.unwrap();
+    kit.store.dead_replay(&[ids[1]], "me".into(), None).await.unwrap();
     kit.run_to(ids[1], dead("again")).await;
     kit.store.purge(&[ids[2]]).await.unwrap();
     let applied = apply(kit, view.id).await;
@@ -286,7 +286,7 @@ async fn what_is_deleted_is_forgotten_and_stays_so(kit: &Kit) {
     let ids = bury(kit, &["a", "b"]).await;
     let view = plan(kit, Act::Delete).await;
     assert!(!view.undoable);
-    kit.store.dead_replay(&[ids[1]], "me", None).await.unwrap();
+    kit.store.dead_replay(&[ids[1]], "me".into(), None).await.unwrap();
     let applied = apply(kit, view.id).await;
     assert_eq!((applied.done, applied.passed), (1, 1));
     assert!(kit.store.job(ids[0]).await.unwrap().is_none());

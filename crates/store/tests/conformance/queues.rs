@@ -184,7 +184,7 @@ async fn dead_letters_count_until_archived_or_recovered(kit: &Kit) {
     assert_eq!(queue(kit, "default").await.unwrap().dead, 3, "a queue with only dead letters");
     kit.store.dead_note(&[one], "me", "seen", None, Some(true)).await.unwrap();
     assert_eq!(queue(kit, "default").await.unwrap().dead, 2);
-    kit.store.dead_replay(&[two], "me", None).await.unwrap();
+    kit.store.dead_replay(&[two], "me".into(), None).await.unwrap();
     kit.run_to(two, done()).await;
     assert_eq!(queue(kit, "default").await.unwrap().dead, 1);
 }

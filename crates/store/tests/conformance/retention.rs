@@ -100,7 +100,7 @@ async fn purging_spares_what_is_not_finished(kit: &Kit) {
 
 async fn purging_spares_a_replayed_job(kit: &Kit) {
     let id = kit.finish(job("k"), dead("x")).await;
-    kit.store.dead_replay(&[id], "ada", None).await.unwrap();
+    kit.store.dead_replay(&[id], "ada".into(), None).await.unwrap();
     assert!(kit.store.finished_after(None, 9).await.unwrap().is_empty(), "it is not finished");
     assert_eq!(kit.store.purge(&[id]).await.unwrap(), 0);
     kit.run_to(id, done()).await;
@@ -122,7 +122,7 @@ async fn a_purged_dead_letter_cannot_be_replayed(kit: &Kit) {
     let kept = kit.finish(keyed, dead("x")).await;
     let plain = kit.finish(job("k"), dead("x")).await;
     kit.store.purge(&[kept, plain]).await.unwrap();
-    let replayed = kit.store.dead_replay(&[kept, plain], "ada", None).await.unwrap();
+    let replayed = kit.store.dead_replay(&[kept, plain], "ada".into(), None).await.unwrap();
     assert!(replayed.is_empty(), "its payload is gone");
     assert_eq!(kit.state(kept).await, State::Dead);
 }

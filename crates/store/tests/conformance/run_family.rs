@@ -58,7 +58,7 @@ async fn a_dead_run_that_owes_something_is_not_replayed_before_that_is_seen_to(k
     for is_undone in [false, true] {
         let (worker, id, claim) = running(kit, paid()).await;
         kit.settle(worker, &claim, dead("no")).await;
-        let replay = async || kit.store.dead_replay(&[id], "op", None).await.unwrap();
+        let replay = async || kit.store.dead_replay(&[id], "op".into(), None).await.unwrap();
         assert!(replay().await.is_empty(), "what it did is about to be undone");
         assert_eq!(kit.state(id).await, State::Dead);
         kit.store.paid(&[(id, is_undone)]).await.unwrap();

@@ -6,7 +6,7 @@ use tidemill_core::dead::DeadFilter;
 use tidemill_core::flow::{After, FlowOptions, FlowState, On, Step, StepState, UndoRule};
 use tidemill_core::retention::Retention;
 use tidemill_core::{
-    ErrorClass, Failure, Flow, FlowId, JobId, Limits, Settlement, State, WorkerId,
+    By, ErrorClass, Failure, Flow, FlowId, JobId, Limits, Settlement, State, WorkerId,
 };
 use tidemill_store::CancelAnswer;
 use tidemill_store::flow::{FlowAct, FlowAnswer, Start};
@@ -36,6 +36,7 @@ over_both_stores!(
     a_deadline_past_the_pivot_calls_nothing_off,
     a_saga_with_a_cap_stays_stuck_while_it_is_tended,
     what_waits_behind_a_held_step_waits_until_all_of_it_is_seen_to,
+    who_sends_a_stuck_saga_on_says_why,
 );
 
 /// A step with an undo of kind `undo-NAME`, after these.
@@ -103,7 +104,11 @@ async fn a_saga_that_turns_back_says_what_is_left_to_undo(kit: &Kit) {
     assert_eq!(run(kit, worker, &ends).await.last().unwrap(), "undo-flight");
     assert_eq!(state(kit, id).await, FlowState::Stuck);
     assert_eq!(left().await, ["flight", "hotel"], "neither is undone");
-    let again = FlowAct::Retry { step: Some("undo flight".into()), by: "ada".into() };
+    let again = FlowAct::Retry {
+        step: Some("undo flight".into()),
+        by: "ada".into(),
+        why: Some("mended".into()),
+    };
     kit.store.change_flow(id, again).await.unwrap();
     tend(kit).await;
     let claim = kit.take_one(worker).await;
@@ -164,7 +169,14 @@ async fn branches_are_undone_on_their_own(kit: &Kit) {
     assert_eq!(state(kit, id).await, FlowState::Stuck);
     ends.pop();
     kit.store
-        .change_flow(id, FlowAct::Retry { step: Some("undo a2".into()), by: "ada".into() })
+        .change_flow(
+            id,
+            FlowAct::Retry {
+                step: Some("undo a2".into()),
+                by: "ada".into(),
+                why: Some("mended".into()),
+            },
+        )
         .await
         .unwrap();
     tend(kit).await;
@@ -300,7 +312,11 @@ async fn an_undo_that_is_called_off_can_be_sent_again(kit: &Kit) {
     let letters = kit.store.dead(&DeadFilter::default(), None, 10).await.unwrap();
     let letter = letters.iter().find(|letter| letter.id == undo).expect("it has a dead letter");
     assert_eq!(letter.error, "called off: enough");
-    let act = FlowAct::Retry { step: Some("undo flight".into()), by: "ada".into() };
+    let act = FlowAct::Retry {
+        step: Some("undo flight".into()),
+        by: "ada".into(),
+        why: Some("mended".into()),
+    };
     assert_eq!(kit.store.change_flow(id, act).await.unwrap(), FlowAnswer::Acted { jobs: 1 });
     tend(kit).await;
     assert_eq!(run(kit, worker, &[]).await, ["undo-flight", "undo-hotel"]);
@@ -316,7 +332,11 @@ async fn an_undo_that_is_called_off_can_be_sent_with_another_payload(kit: &Kit) 
     tend(kit).await;
     assert_eq!(state(kit, id).await, FlowState::Stuck);
     let other = json(r#"{"by":"phone"}"#);
-    let sent = kit.store.dead_replay(&[undo], "ada", Some(other.clone())).await.unwrap();
+    let sent = kit
+        .store
+        .dead_replay(&[undo], By::from("ada").because("mended"), Some(other.clone()))
+        .await
+        .unwrap();
     assert_eq!(sent, [undo]);
     tend(kit).await;
     let claim = kit.take_one(worker).await;
@@ -354,7 +374,13 @@ async fn what_is_called_off_after_the_pivot_can_be_sent_again(kit: &Kit) {
     assert_eq!(kit.store.cancel(vec![ship], "enough").await.unwrap(), [CancelAnswer::Cancelled]);
     tend(kit).await;
     assert_eq!(state(kit, id).await, FlowState::Stuck);
-    kit.store.change_flow(id, FlowAct::Retry { step: None, by: "ada".into() }).await.unwrap();
+    kit.store
+        .change_flow(
+            id,
+            FlowAct::Retry { step: None, by: "ada".into(), why: Some("mended".into()) },
+        )
+        .await
+        .unwrap();
     tend(kit).await;
     assert_eq!(run(kit, worker, &[]).await, ["ship"]);
     assert_eq!(state(kit, id).await, FlowState::Done);
@@ -376,7 +402,13 @@ async fn after_the_pivot_it_goes_forward_only(kit: &Kit) {
     let act = FlowAct::Cancel { reason: "no".into() };
     let answer = kit.store.change_flow(id, act).await.unwrap();
     assert!(matches!(answer, FlowAnswer::NotNow { .. }), "{answer:?}");
-    kit.store.change_flow(id, FlowAct::Retry { step: None, by: "ada".into() }).await.unwrap();
+    kit.store
+        .change_flow(
+            id,
+            FlowAct::Retry { step: None, by: "ada".into(), why: Some("mended".into()) },
+        )
+        .await
+        .unwrap();
     tend(kit).await;
     assert_eq!(run(kit, worker, &[]).await, ["ship", "mail"]);
     assert_eq!(state(kit, id).await, FlowState::Done);
@@ -465,12 +497,18 @@ async fn what_waits_behind_a_held_step_waits_until_all_of_it_is_seen_to(kit: &Ki
     kit.store.settle(worker, items).await.unwrap();
     tend(kit).await;
     assert_eq!(state(kit, id).await, FlowState::Stuck);
-    kit.store.dead_replay(&[claim.jobs[0].job.id], "ada", None).await.unwrap();
+    kit.store
+        .dead_replay(&[claim.jobs[0].job.id], By::from("ada").because("mended"), None)
+        .await
+        .unwrap();
     tend(kit).await;
     assert_eq!(states(kit, id).await["mail"], StepState::Waiting, "the other one is dead still");
     assert_eq!(run(kit, worker, &[]).await, ["ship"]);
     assert_eq!(state(kit, id).await, FlowState::Stuck);
-    kit.store.dead_replay(&[claim.jobs[1].job.id], "ada", None).await.unwrap();
+    kit.store
+        .dead_replay(&[claim.jobs[1].job.id], By::from("ada").because("mended"), None)
+        .await
+        .unwrap();
     tend(kit).await;
     assert_eq!(run(kit, worker, &[]).await, ["ship", "mail"]);
     assert_eq!(state(kit, id).await, FlowState::Done);
@@ -486,4 +524,47 @@ async fn a_saga_without_undos_is_refused(_kit: &Kit) {
     assert!(check(flow).contains("no saga"));
     let pivot = |name: &str| Step { pivot: true, ..step(name, &[]) };
     assert!(check(saga_of(vec![pivot("a"), pivot("b")])).contains("point of no return"));
+}
+
+async fn who_sends_a_stuck_saga_on_says_why(kit: &Kit) {
+    let worker = kit.worker().await;
+    let (id, undo) = with_undo(kit, worker).await;
+    let die = async || {
+        let claim = kit.take_one(worker).await;
+        kit.store.settle(worker, vec![item(&claim, 0, dead("closed"))]).await.unwrap();
+        tend(kit).await;
+        assert_eq!(state(kit, id).await, FlowState::Stuck);
+    };
+    let retry = |why: Option<&str>| FlowAct::Retry {
+        step: Some("undo flight".into()),
+        by: "ada".into(),
+        why: why.map(str::to_owned),
+    };
+    die().await;
+    assert_eq!(kit.store.change_flow(id, retry(None)).await.unwrap(), FlowAnswer::WhyMissing);
+    let by = By::from("ada");
+    assert!(kit.store.dead_replay(&[undo], by, None).await.unwrap().is_empty());
+    assert_eq!(state(kit, id).await, FlowState::Stuck);
+    let answer = kit.store.change_flow(id, retry(Some("it is back"))).await.unwrap();
+    assert_eq!(answer, FlowAnswer::Acted { jobs: 1 });
+    tend(kit).await;
+    die().await;
+    let because = by.because("by phone");
+    let sent = kit.store.dead_replay(&[undo], because, Some(json("1"))).await.unwrap();
+    assert_eq!(sent, [undo]);
+    tend(kit).await;
+    die().await;
+    let letters = kit.store.dead(&DeadFilter::default(), None, 10).await.unwrap();
+    let letter = letters.iter().find(|letter| letter.id == undo).unwrap();
+    let notes: Vec<_> = letter.notes.iter().map(|n| (n.by.as_str(), n.text.as_str())).collect();
+    let expected =
+        [("ada", "replayed: it is back"), ("ada", "replayed with another payload: by phone")];
+    assert_eq!(notes, expected);
+    // A flow that is not stuck asks nobody.
+    let plain = super::flows::start(kit, vec![step("alone", &[])]).await;
+    let claim = kit.take_one(worker).await;
+    kit.store.settle(worker, vec![item(&claim, 0, dead("no"))]).await.unwrap();
+    tend(kit).await;
+    let act = FlowAct::Retry { step: None, by: "ada".into(), why: None };
+    assert_eq!(kit.store.change_flow(plain, act).await.unwrap(), FlowAnswer::Acted { jobs: 1 });
 }

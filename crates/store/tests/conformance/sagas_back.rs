@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidemill_core::flow::{Flow, FlowState, Place, Step, StepState, Way};
 use tidemill_core::retention::Retention;
-use tidemill_core::{ErrorClass, Failure, FlowId, Limits, NewJob, Settlement, WorkerId};
+use tidemill_core::{By, ErrorClass, Failure, FlowId, Limits, NewJob, Settlement, WorkerId};
 use tidemill_store::Claim;
 use tidemill_store::flow::{FlowAct, FlowAnswer, Start};
 
@@ -144,7 +144,7 @@ async fn what_a_step_adds_to_a_stuck_saga_runs(kit: &Kit) {
     assert_eq!(run(kit, worker, &[]).await, ["parcel", "ship"], "the parcel is not dropped");
     assert_eq!(state(kit, id).await, FlowState::Stuck, "the bill is still to be seen to");
     let bill = first_job(kit, id, "bill").await;
-    kit.store.dead_replay(&[bill], "ada", None).await.unwrap();
+    kit.store.dead_replay(&[bill], By::from("ada").because("mended"), None).await.unwrap();
     tend(kit).await;
     assert_eq!(run(kit, worker, &[]).await, ["bill"]);
     assert_eq!(state(kit, id).await, FlowState::Done);
@@ -209,7 +209,8 @@ async fn a_pivot_that_runs_is_waited_for_and_decides(kit: &Kit) {
 
 async fn a_pivot_in_doubt_leaves_it_stuck_until_somebody_says(kit: &Kit) {
     let worker = kit.worker().await;
-    let retry = FlowAct::Retry { step: Some("card".into()), by: "ada".into() };
+    let retry =
+        FlowAct::Retry { step: Some("card".into()), by: "ada".into(), why: Some("mended".into()) };
     for (act, expected, end) in [
         (resolve("card"), vec!["mail"], FlowState::Done),
         (retry, vec!["card", "mail"], FlowState::Done),
@@ -274,7 +275,7 @@ async fn a_pivot_that_was_just_sent_again_is_under_way(kit: &Kit) {
     tend(kit).await;
     assert_eq!(state(kit, id).await, FlowState::Stuck);
     let card = claim.jobs[card].job.id;
-    kit.store.dead_replay(&[card], "ada", None).await.unwrap();
+    kit.store.dead_replay(&[card], By::from("ada").because("mended"), None).await.unwrap();
     let again = kit.take_one(worker).await;
     assert_eq!(again.jobs[0].job.id, card);
     // Nobody has counted yet that it runs again.

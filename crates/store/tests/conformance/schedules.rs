@@ -413,7 +413,8 @@ async fn a_job_that_is_replayed_excludes_others_of_its_schedule(kit: &Kit) {
         kit.settle(worker, &claim, done()).await;
         let one = ended(kit, worker, dead("x")).await;
         let two = ended(kit, worker, dead("x")).await;
-        let replay = async |ids: &[JobId]| kit.store.dead_replay(ids, "ada", None).await.unwrap();
+        let replay =
+            async |ids: &[JobId]| kit.store.dead_replay(ids, "ada".into(), None).await.unwrap();
 
         let three = next(kit).await.job.unwrap();
         let claim = kit.take_one(worker).await;

@@ -261,7 +261,7 @@ impl Play {
         self.look().await?;
         let dead: Vec<JobId> = self.dead(0).into_iter().chain(self.dead(1)).collect();
         let Some(at) = usize::from(pick).checked_rem(dead.len()) else { return Ok(()) };
-        let sent = fine(self.stores[store].dead_replay(&[dead[at]], "model", None).await)?;
+        let sent = fine(self.stores[store].dead_replay(&[dead[at]], "model".into(), None).await)?;
         prop_assert_eq!(sent, [dead[at]]);
         self.sent(&dead[at..=at])
     }
@@ -291,7 +291,7 @@ impl Play {
             self.oracles[flow].find(*id).is_some_and(|(step, _)| parts[step].history.is_none())
         };
         dead.retain(is_current);
-        let act = FlowAct::Retry { step: None, by: "model".into() };
+        let act = FlowAct::Retry { step: None, by: "model".into(), why: None };
         let answer = fine(self.stores[store].change_flow(id, act).await)?;
         match dead.len() as u64 {
             0 => prop_assert!(matches!(answer, FlowAnswer::NotNow { .. }), "{answer:?}"),

@@ -208,7 +208,7 @@ impl Play {
     async fn replay(&mut self, pick: u16) -> Verdict {
         let Some(id) = self.memory.pick(pick) else { return Ok(()) };
         let expected: Vec<_> = self.memory.replay(id).then_some(id).into_iter().collect();
-        let replayed = fine(self.store.dead_replay(&[id], "model", None).await)?;
+        let replayed = fine(self.store.dead_replay(&[id], "model".into(), None).await)?;
         prop_assert_eq!(replayed, expected, "replay");
         Ok(())
     }

@@ -78,7 +78,7 @@ async fn a_letter_that_is_purged_at_this_moment_is_not_replayed_and_keeps_no_key
     purger.query(purge, &[&vec![id.0]]).await.unwrap();
     let replay = tokio::spawn({
         let store = Arc::clone(&store);
-        async move { store.dead_replay(&[id], "me", None).await }
+        async move { store.dead_replay(&[id], "me".into(), None).await }
     });
     let looker = connect(&url).await;
     let waits = "select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";

@@ -7,8 +7,8 @@ use proptest::test_runner::TestCaseError;
 use proptest::{prop_assert, prop_assert_eq};
 use tidemill_core::retention::Retention;
 use tidemill_core::{
-    ErrorClass, Failure, FlowId, JobId, Limits, ManualClock, Payload, Priority, Settlement, State,
-    WorkerId,
+    By, ErrorClass, Failure, FlowId, JobId, Limits, ManualClock, Payload, Priority, Settlement,
+    State, WorkerId,
 };
 use tidemill_store::flow::{FlowAct, FlowAnswer, FlowView, Start};
 use tidemill_store::request::RescueRules;
@@ -189,7 +189,9 @@ impl Play {
         let Some(at) = usize::from(pick).checked_rem(dead.len()) else { return Ok(()) };
         let (at, may) = (dead[at], self.oracle.replayable().contains(&dead[at]));
         let Some(id) = self.oracle.parts[at].id else { return Ok(()) };
-        let sent = fine(self.stores[0].dead_replay(&[id], "model", None).await)?;
+        let sent = fine(
+            self.stores[0].dead_replay(&[id], By::from("model").because("mended"), None).await,
+        )?;
         prop_assert_eq!(sent.len(), usize::from(may), "replay {}", &self.oracle.parts[at].name);
         if may {
             self.oracle.replay(&[at]);
@@ -200,7 +202,7 @@ impl Play {
     async fn retry(&mut self) -> Verdict {
         self.look().await?;
         let again = self.oracle.replayable();
-        let act = FlowAct::Retry { step: None, by: "model".into() };
+        let act = FlowAct::Retry { step: None, by: "model".into(), why: Some("mended".into()) };
         let answer = fine(self.stores[1].change_flow(self.id, act).await)?;
         match again.len() as u64 {
             0 => prop_assert!(matches!(answer, FlowAnswer::NotNow { .. }), "{answer:?}"),

@@ -1,9 +1,10 @@
 //! Changes a job that waits, and lets one go that is dead or waits for the clock.
 
 use serde::{Deserialize, Serialize};
+use tidemill_core::flow::saga::told_anew;
 use tidemill_core::job::edit::{Changes, Edit};
 use tidemill_core::redact::HIDDEN;
-use tidemill_core::{Error as Invalid, JobId, Priority, State};
+use tidemill_core::{By, Error as Invalid, JobId, Payload, Priority, State};
 use tidemill_store::EditAnswer;
 
 use crate::engine::Tidemill;
@@ -32,7 +33,22 @@ impl Tidemill {
     /// up for, it is refused if somebody has changed it since ([`Error::JobChanged`]).
     pub async fn edit(&self, id: JobId, changes: Changes, of: Option<String>) -> Result<()> {
         changes.payload.iter().try_for_each(|payload| self.check_whole(payload.get()))?;
-        self.edited(id, &Edit::new(changes, &self.0.limits)?.only_of(of)).await
+        let mut edit = Edit::new(changes, &self.0.limits)?.only_of(of);
+        if let Some(payload) = edit.payload_mut() {
+            *payload = self.within_envelope(id, payload.clone()).await?;
+        }
+        self.edited(id, &edit).await
+    }
+
+    /// The payload that a job gets if it is given this one: what the undo of a step is told of that stays around it.
+    pub(crate) async fn within_envelope(&self, id: JobId, given: Payload) -> Result<Payload> {
+        let Some(view) = self.job(id).await? else { return Ok(given) };
+        let Some(place) = &view.job.options.flow else { return Ok(given) };
+        let undoes = self.flow(place.id).await?.and_then(|flow| flow.undoes(place.step));
+        match undoes {
+            Some(_) => Ok(told_anew(&place.name, &view.job.payload, given)?),
+            None => Ok(given),
+        }
     }
 
     /// Refuses a payload that was read where fields are hidden: what stood there would be lost.
@@ -58,8 +74,14 @@ impl Tidemill {
     }
 
     /// Lets a job start now: a dead one again, with another payload if given; one that waits for the clock without
-    /// waiting. All others are refused ([`Error::JobNotNow`]).
-    pub async fn retry(&self, id: JobId, by: &str, payload: Option<&str>) -> Result<Retried> {
+    /// waiting. All others are refused ([`Error::JobNotNow`]). Of one that holds up a saga it must be said why.
+    pub async fn retry<'b>(
+        &self,
+        id: JobId,
+        by: impl Into<By<'b>>,
+        payload: Option<&str>,
+    ) -> Result<Retried> {
+        let by = by.into();
         let view = self.job(id).await?.ok_or(Error::JobUnknown { id })?;
         let (is_done, retried) = match (view.state, payload) {
             (State::Dead, _) => (self.dead().replay_one(id, by, payload).await?, Retried::Replayed),

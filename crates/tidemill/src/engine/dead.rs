@@ -4,9 +4,10 @@ mod plan;
 pub mod replay;
 
 use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
+use tidemill_core::flow::FlowState;
 use tidemill_core::job::outcome::clean;
 use tidemill_core::schedule::schedule_of_key;
-use tidemill_core::{Error as Invalid, JobId, Payload, State, limit, name};
+use tidemill_core::{By, Error as Invalid, JobId, Payload, State, limit, name};
 use tidemill_store::{DeadGroup, DeadLetter, JobView};
 
 use crate::engine::Tidemill;
@@ -94,24 +95,42 @@ impl Dead<'_> {
     /// Replays one dead letter, with another payload if given. `false` when it was not dead. A run that is undone, or
     /// has something to be undone, is refused ([`Error::RunNotNow`](crate::Error::RunNotNow)), and so is a job of a
     /// schedule whose jobs do not run at once, while another has not finished
-    /// ([`Error::ScheduleOverlap`](crate::Error::ScheduleOverlap)).
-    pub async fn replay_one(&self, id: JobId, by: &str, payload: Option<&str>) -> Result<bool> {
+    /// ([`Error::ScheduleOverlap`](crate::Error::ScheduleOverlap)). Of one that holds up a saga it must be said why
+    /// ([`By::because`]); that is noted on it.
+    pub async fn replay_one<'b>(
+        &self,
+        id: JobId,
+        by: impl Into<By<'b>>,
+        payload: Option<&str>,
+    ) -> Result<bool> {
+        let by = by.into();
         let limits = &self.0.0.limits;
         payload.map_or(Ok(()), |payload| self.0.check_whole(payload))?;
-        let payload = payload.map(|text| Payload::parse(text, limits)).transpose()?;
-        let replayed = verb("replay", 1, self.0.0.store.dead_replay(&[id], by, payload)).await?;
+        let payload = match payload.map(|text| Payload::parse(text, limits)).transpose()? {
+            Some(payload) => Some(self.0.within_envelope(id, payload).await?),
+            None => None,
+        };
+        let replayed = self.send_these(&[id], by, payload).await?;
         if replayed.is_empty() {
             let view = self.0.job(id).await?;
             if let Some(view) = view.filter(|view| view.state == State::Dead) {
-                self.refuse(&view).await?;
+                self.refuse(&view, by).await?;
             }
         }
         Ok(!replayed.is_empty())
     }
 
-    /// Says why a dead job cannot go on: another of its schedule runs, or what it did as a run is undone, or may be.
-    async fn refuse(&self, view: &JobView) -> Result<()> {
+    /// Says why a dead job cannot go on: its saga is stuck and nobody said why it is to, another of its schedule runs, or
+    /// what it did as a run is undone, or may be.
+    async fn refuse(&self, view: &JobView, by: By<'_>) -> Result<()> {
         let id = view.job.id;
+        if let Some(place) = view.job.options.flow.as_ref().filter(|_| by.why.is_none())
+            && let Some(flow) = self.0.flow(place.id).await?
+            && flow.head.state == FlowState::Stuck
+            && (!flow.has_turned_back() || flow.undoes(place.step).is_some())
+        {
+            return Err(Error::WhyMissing { id: place.id });
+        }
         let schedule = view.job.unique_key.as_deref().and_then(schedule_of_key);
         let overlap = |schedule: &str, holder| {
             let schedule = schedule.to_owned();
@@ -135,20 +154,36 @@ impl Dead<'_> {
     }
 
     /// Replays these at once, at most a thousand; answers those that were dead. Runs that are undone, or have something
-    /// to be undone, stay dead, and so do jobs of a schedule that would run beside another of it.
-    pub async fn replay_these(&self, ids: &[JobId], by: &str) -> Result<Vec<JobId>> {
-        Ok(verb("replay", ids.len(), self.0.0.store.dead_replay(ids, by, None)).await?)
+    /// to be undone, stay dead, and so do jobs of a schedule that would run beside another of it, and those that hold up
+    /// a saga, unless it is said why.
+    pub async fn replay_these<'b>(
+        &self,
+        ids: &[JobId],
+        by: impl Into<By<'b>>,
+    ) -> Result<Vec<JobId>> {
+        self.send_these(ids, by.into(), None).await
+    }
+
+    async fn send_these(
+        &self,
+        ids: &[JobId],
+        by: By<'_>,
+        payload: Option<Payload>,
+    ) -> Result<Vec<JobId>> {
+        let (who, why) = (clean(by.who.to_owned()), by.why.map(|why| clean(why.to_owned())));
+        let by = By { who: &who, why: why.as_deref() };
+        Ok(verb("replay", ids.len(), self.0.0.store.dead_replay(ids, by, payload)).await?)
     }
 
     /// Replays all that match, at a pace. `progress` is told how many went and how many there are.
-    pub async fn replay(
+    pub async fn replay<'b>(
         &self,
         filter: &DeadFilter,
-        by: &str,
+        by: impl Into<By<'b>>,
         pace: &ReplayPace,
         progress: impl FnMut(u64, u64),
     ) -> Result<ReplayReport> {
-        replay::replay(self, filter, by, pace, progress).await
+        replay::replay(self, filter, by.into(), pace, progress).await
     }
 
     /// The rules that redrive by themselves.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tidemill_core::flow::plan;
 use tidemill_core::job::outcome::clean;
-use tidemill_core::{Error as Invalid, FlowId, JobId, NewJob, Payload};
+use tidemill_core::{By, Error as Invalid, FlowId, JobId, NewJob, Payload};
 use tidemill_store::Hint;
 use tidemill_store::flow::{
     FlowAct, FlowAnswer, FlowFilter, FlowHead, FlowView, Output, PAGE_FLOWS_MAX, Start, text,
@@ -122,9 +122,20 @@ impl Tidemill {
     }
 
     /// Sends the dead jobs of a flow on their way again, or those of one step; what was skipped because of them
-    /// waits again. Answers how many.
-    pub async fn retry_flow(&self, id: FlowId, step: Option<&str>, by: &str) -> Result<u64> {
-        let act = FlowAct::Retry { step: step.map(str::to_owned), by: clean(by.to_owned()) };
+    /// waits again. Answers how many. Of a saga that is stuck it must be said why ([`By::because`]); it is noted on the
+    /// dead letters.
+    pub async fn retry_flow<'b>(
+        &self,
+        id: FlowId,
+        step: Option<&str>,
+        by: impl Into<By<'b>>,
+    ) -> Result<u64> {
+        let By { who, why } = by.into();
+        let act = FlowAct::Retry {
+            step: step.map(str::to_owned),
+            by: clean(who.to_owned()),
+            why: why.map(|why| clean(why.to_owned())),
+        };
         acted(id, step, self.0.store.change_flow(id, act).await?)
     }
 
@@ -161,6 +172,9 @@ impl Tidemill {
         by: &str,
         why: &str,
     ) -> Result<u64> {
+        if why.trim().is_empty() {
+            return Err(Error::WhyMissing { id });
+        }
         let act = FlowAct::Resolve {
             step: step.to_owned(),
             output,
@@ -217,6 +231,7 @@ fn acted(id: FlowId, step: Option<&str>, answer: FlowAnswer) -> Result<u64> {
         FlowAnswer::PartReused => Err(Error::PartReused { id }),
         FlowAnswer::Invalid { step, reason } => Err(Invalid::FlowInvalid { step, reason }.into()),
         FlowAnswer::Unknown => Err(Error::FlowUnknown { id }),
+        FlowAnswer::WhyMissing => Err(Error::WhyMissing { id }),
         FlowAnswer::StepUnknown => {
             Err(Error::StepUnknown { id, step: step.unwrap_or_default().to_owned() })
         }

@@ -335,7 +335,7 @@ impl Webhooks<'_> {
                 Ok(delivery)
             }
             State::Dead => {
-                self.0.0.store.dead_replay(&[delivery], by, None).await?;
+                self.0.0.store.dead_replay(&[delivery], by.into(), None).await?;
                 Ok(delivery)
             }
             State::Done | State::Cancelled => {

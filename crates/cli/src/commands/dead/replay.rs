@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::process::Command;
 
-use tidemill::{DeadFilter, JobId, PlanAct, ReplayPace, ReplayReport};
+use tidemill::{By, DeadFilter, JobId, PlanAct, ReplayPace, ReplayReport};
 
 use super::plans;
 use super::target::Target;
@@ -49,6 +49,9 @@ pub struct Args {
     /// Only make a plan and show it; `dead apply` sends them all at once, `dead undo` takes back those that wait
     #[arg(long, conflicts_with_all = ["edit", "payload"])]
     plan: bool,
+    /// Why; kept with the dead letters. Those that hold up a saga need it
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
     /// Who replays [default: the user's name]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
@@ -62,7 +65,8 @@ pub async fn run(app: &App, args: Args) -> Outcome {
             Failure::usage("a new payload is for a single dead letter").hint("give exactly one id")
         );
     }
-    let by = args.by.unwrap_or_else(whoami);
+    let who = args.by.unwrap_or_else(whoami);
+    let by = By::from(&who).because(args.why.as_deref());
     let pace = ReplayPace {
         jobs_per_second: args.pace,
         canary: !args.no_canary,
@@ -71,7 +75,8 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     let mill = app.open_existing().await?;
     if args.plan {
         let filter = args.target.meant(&mill, "replay").await?.filter;
-        plans::show(app, &mill.dead().plan(filter, PlanAct::Replay, &by, "replay").await?);
+        let why = by.why.unwrap_or_default();
+        plans::show(app, &mill.dead().plan(filter, PlanAct::Replay, &who, why).await?);
         return Ok(Exit::Ok);
     }
     let Some(filter) = args.target.settle(&mill, "replay").await? else {
@@ -81,15 +86,15 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     let outcome = match single {
         Some(id) => {
             let edited = if args.edit { edit(&mill, id).await? } else { None };
-            one(app, &mill, id, &by, args.payload.or(edited)).await
+            one(app, &mill, id, by, args.payload.or(edited)).await
         }
-        None => many(app, &mill, &filter, &by, &pace).await,
+        None => many(app, &mill, &filter, by, &pace).await,
     };
     mill.close().await;
     outcome
 }
 
-async fn one(app: &App, mill: &Mill, id: JobId, by: &str, payload: Option<String>) -> Outcome {
+async fn one(app: &App, mill: &Mill, id: JobId, by: By<'_>, payload: Option<String>) -> Outcome {
     if !mill.dead().replay_one(id, by, payload.as_deref()).await? {
         let message = format!("the dead letter {id} is on its way already, or has recovered");
         return Err(Failure::new(Exit::Conflict, "not_dead", message)
@@ -99,7 +104,13 @@ async fn one(app: &App, mill: &Mill, id: JobId, by: &str, payload: Option<String
     Ok(Exit::Ok)
 }
 
-async fn many(app: &App, mill: &Mill, filter: &DeadFilter, by: &str, pace: &ReplayPace) -> Outcome {
+async fn many(
+    app: &App,
+    mill: &Mill,
+    filter: &DeadFilter,
+    by: By<'_>,
+    pace: &ReplayPace,
+) -> Outcome {
     let bar = std::cell::RefCell::new(Late::new("replaying", Some(0)));
     let progress = |sent, all| {
         let mut bar = bar.borrow_mut();

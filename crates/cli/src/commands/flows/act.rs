@@ -1,7 +1,7 @@
 //! `tidemill flows cancel`, `retry`, `rerun`, `resolve` and `wait`.
 
 use serde_json::json;
-use tidemill::{FlowId, Limits, Payload};
+use tidemill::{By, FlowId, Limits, Payload};
 
 use super::document::Document;
 use super::{draw, watch};
@@ -29,6 +29,9 @@ pub struct Retry {
     /// Only the dead jobs of this step
     #[arg(long)]
     step: Option<String>,
+    /// Why; kept with the dead letters. Needed if the saga is stuck
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
     /// Who asks [default: the user's name]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
@@ -88,7 +91,8 @@ pub async fn cancel(app: &App, args: Cancel) -> Outcome {
 pub async fn retry(app: &App, args: Retry) -> Outcome {
     let mill = app.open_existing().await?;
     let by = args.by.unwrap_or_else(whoami);
-    let jobs = mill.retry_flow(args.id, args.step.as_deref(), &by).await?;
+    let by = By::from(&by).because(args.why.as_deref());
+    let jobs = mill.retry_flow(args.id, args.step.as_deref(), by).await?;
     mill.close().await;
     let sentence = count(jobs, "job is on its way again", "jobs are on their way again");
     say(app, args.id, "retried", jobs, &sentence);

@@ -3,7 +3,7 @@
 //! The exit code is that of the worst answer: 3 for an unknown job, 5 for one that could not be.
 
 use serde_json::json;
-use tidemill::{CancelAnswer, JobId, Retried};
+use tidemill::{By, CancelAnswer, JobId, Retried};
 use tidemill_client::Error;
 
 use crate::app::{App, whoami};
@@ -28,6 +28,9 @@ pub struct Retry {
     /// The jobs
     #[arg(required = true)]
     ids: Vec<JobId>,
+    /// Why; kept with those that are dead. Needed for one that holds up a saga
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
     /// Who asks [default: the user's name]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
@@ -66,15 +69,16 @@ pub async fn cancel(app: &App, args: Cancel) -> Outcome {
 pub async fn retry(app: &App, args: Retry) -> Outcome {
     let mill = app.open_existing().await?;
     let by = args.by.unwrap_or_else(whoami);
+    let by = By::from(&by).because(args.why.as_deref());
     let mut worst = Exit::Ok;
     for id in args.ids {
-        worst = worst.max(retry_one(app, &mill, id, &by).await?);
+        worst = worst.max(retry_one(app, &mill, id, by).await?);
     }
     mill.close().await;
     Ok(worst)
 }
 
-async fn retry_one(app: &App, mill: &Mill, id: JobId, by: &str) -> Outcome {
+async fn retry_one(app: &App, mill: &Mill, id: JobId, by: By<'_>) -> Outcome {
     Ok(match mill.retry(id, by, None).await {
         Ok(Retried::Replayed) => say(app, id, "replayed", "was dead, is ready again", Exit::Ok),
         Ok(Retried::Due) => say(app, id, "due", "is due now", Exit::Ok),

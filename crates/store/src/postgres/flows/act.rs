@@ -1,7 +1,7 @@
 //! What is done with a whole flow: it begins, is called off, is tried again.
 
 use tidemill_core::flow::{FlowState, StepState};
-use tidemill_core::{FlowId, Payload};
+use tidemill_core::{By, FlowId, Payload};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -93,7 +93,9 @@ pub(crate) async fn change(shared: &Shared, id: FlowId, act: &FlowAct) -> Result
     match act {
         FlowAct::Cancel { reason } => cancel(shared, id, reason).await,
         FlowAct::Discard { reason } => discard(shared, id, reason).await,
-        FlowAct::Retry { step, by } => retry(shared, id, step.as_deref(), by).await,
+        FlowAct::Retry { step, by, why } => {
+            retry(shared, id, step.as_deref(), By { who: by, why: why.as_deref() }).await
+        }
         FlowAct::Rerun { step } => rerun(shared, id, step).await,
         FlowAct::Resolve { step, output, by, why } => {
             resolve(shared, id, step, output.as_ref(), by, why).await
@@ -199,10 +201,8 @@ async fn cancel_in(
 }
 
 /// Sends dead jobs on their way again; each tells its flow so.
-async fn retry(shared: &Shared, id: FlowId, step: Option<&str>, by: &str) -> Result<FlowAnswer> {
-    if super::flow(shared, id).await?.is_none() {
-        return Ok(FlowAnswer::Unknown);
-    }
+async fn retry(shared: &Shared, id: FlowId, step: Option<&str>, by: By<'_>) -> Result<FlowAnswer> {
+    let Some(flow) = super::flow(shared, id).await? else { return Ok(FlowAnswer::Unknown) };
     let number = match step {
         Some(step) => {
             let found = shared.db.read(&STEP_NUMBER, &[&id.0, &step]).await?;
@@ -211,6 +211,9 @@ async fn retry(shared: &Shared, id: FlowId, step: Option<&str>, by: &str) -> Res
         }
         None => None,
     };
+    if flow.head.state == FlowState::Stuck && by.why.is_none() {
+        return Ok(FlowAnswer::WhyMissing);
+    }
     let mut jobs = 0;
     loop {
         let rows = shared.db.read(&DEAD, &[&id.0, &number, &RETRY_PAGE_JOBS]).await?;

@@ -673,8 +673,9 @@ end $$;
 
 -- Sends dead letters on their way again, with all attempts unspent, and notes it. Answers those that were dead. One
 -- that blocks its line is still its first; one that did not goes to the end of its line. What a saga has turned back from
--- stays dead: only its undos can be sent again. So does a job of a schedule, while another that excludes it is unfinished.
-create function tidemill.replay(ids uuid[], by_whom text, payload json, at timestamptz)
+-- stays dead: only its undos can be sent again. So does what holds up a saga that is stuck, unless it is said why; and a
+-- job of a schedule, while another that excludes it is unfinished.
+create function tidemill.replay(ids uuid[], by_whom text, why text, payload json, at timestamptz)
 returns table (id uuid, queue text) language plpgsql as $$
 declare
     body tidemill.job;
@@ -698,7 +699,9 @@ begin
             join tidemill.flow f on f.id = j.flow and f.saga
             join tidemill.flow_step s on s.flow = j.flow and s.number = j.step and s.undoes is null
             where j.id = i.id and (f.state in (6, 7) or f.state = 8 and exists (
-                select from tidemill.flow_step u where u.flow = f.id and u.undoes is not null))));
+                select from tidemill.flow_step u where u.flow = f.id and u.undoes is not null)))
+            and (replay.why is not null or not exists (
+                select from tidemill.job j join tidemill.flow f on f.id = j.flow and f.state = 8 where j.id = i.id)));
     insert into tidemill.unique_key (key, id, scope)
     select j.unique_key, j.id, 0 from tidemill.job j
     where j.id = any (replay.ids) and j.unique_key is not null
@@ -732,7 +735,8 @@ begin
         end if;
         update tidemill.dead d set triage = 2, redrives = d.redrives + 1 where d.id = body.id;
         insert into tidemill.note (id, at, by_whom, text) values (body.id, replay.at, replay.by_whom,
-            case when replay.payload is null then 'replayed' else 'replayed with another payload' end);
+            case when replay.payload is null then 'replayed' else 'replayed with another payload' end
+            || coalesce(': ' || replay.why, ''));
         replay.id := body.id;
         replay.queue := body.queue;
         return next;

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use tidemill_core::workflow::{Amend, Ending, NEVER};
-use tidemill_core::{JobId, Payload};
+use tidemill_core::{By, JobId, Payload};
 use uuid::Uuid;
 
 use super::fork::fork;
@@ -11,7 +11,7 @@ use super::view::{entry_row, views};
 use crate::error::Result;
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
-use crate::postgres::statement::{At, Statement, sql};
+use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::postgres::{Shared, cancel};
 use crate::request::CancelAnswer;
 use crate::run::{
@@ -31,7 +31,7 @@ const ADD: Statement = sql!("insert_entry", TIMESTAMPTZ, UUID, INT4, TEXT);
 const KNOWN: Statement = sql!("select_known_jobs", UUID_ARRAY);
 const IS_DEAD: Statement = sql!("is_dead_run", UUID);
 const LOCK_FLOW: Statement = sql!("lock_flow_of_run", UUID);
-const REVIVE: Statement = sql!("redrive_dead", TIMESTAMPTZ, UUID_ARRAY, TEXT, TEXT);
+const REVIVE: Statement = sql!("redrive_dead", TIMESTAMPTZ, UUID_ARRAY, TEXT, TEXT, TEXT);
 const ACTS: Statement = sql!("select_run_acts", UUID);
 const HAS_ACT: Statement = sql!("has_run_act", UUID);
 const KEEP: Statement =
@@ -103,7 +103,10 @@ async fn change_once(
             let step = (to.as_str(), *into, *instead);
             (fork(shared, conn, job, step, order).await?, Endings::default())
         }
-        RunAct::Amend(amend) => amend_run(shared, conn, job, amend, &order.by).await?,
+        RunAct::Amend(amend) => {
+            let by = By::from(&order.by).because(order.why.as_str());
+            amend_run(shared, conn, job, amend, by).await?
+        }
         RunAct::Pause => (hold_or_let_go(conn, now, job, true).await?, Endings::default()),
         RunAct::Resume { journal_entries_max } => {
             let came = hold_or_let_go(conn, now, job, false).await?;
@@ -188,7 +191,7 @@ async fn amend_run(
     conn: &Conn<'_>,
     job: JobId,
     amend: &Amend,
-    by: &str,
+    by: By<'_>,
 ) -> Result<(Came, Endings), Fault> {
     let now = shared.db.manual_now();
     conn.query(&LOCK_FLOW, &[&job.0]).await?;
@@ -210,7 +213,8 @@ async fn amend_run(
     if !is_dead {
         return Ok((Came { called_off, ..let_go(conn, now, job).await? }, endings));
     }
-    let revived = conn.query(&REVIVE, &[&now, &[job.0].as_slice(), &by, &None::<&str>]).await?;
+    let params: [Param<'_>; 5] = [&now, &vec![job.0], &by.who, &by.why, &None::<&str>];
+    let revived = conn.query(&REVIVE, &params).await?;
     // Whoever replays a dead letter at the same time may have been first.
     let Some(row) = revived.first() else { return Ok((RunAnswer::NotNow.into(), endings)) };
     let (queue, flow) = (Some(row.get(1)), row.get(2));

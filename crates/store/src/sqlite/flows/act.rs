@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension, params};
 use tidemill_core::flow::{Arrival, FlowState, StepState};
-use tidemill_core::{FlowId, JobId, Payload};
+use tidemill_core::{By, FlowId, JobId, Payload};
 
 use super::rerun::rerun;
 use super::{advance, carry_on, tend};
@@ -65,7 +65,9 @@ pub(in crate::sqlite) fn change(
     match act {
         FlowAct::Cancel { reason } => cancel(turn, id, reason),
         FlowAct::Discard { reason } => discard(turn, id, reason),
-        FlowAct::Retry { step, by } => retry(turn, id, step.as_deref(), by),
+        FlowAct::Retry { step, by, why } => {
+            retry(turn, id, step.as_deref(), By { who: by, why: why.as_deref() })
+        }
         FlowAct::Rerun { step } => rerun(turn, id, step),
         FlowAct::Resolve { step, output, by, why } => {
             resolve(turn, id, step, output.as_ref(), by, why)
@@ -114,11 +116,15 @@ fn discard(turn: &mut Turn<'_>, id: FlowId, reason: &str) -> Result<FlowAnswer> 
 }
 
 /// Sends dead jobs on their way again; each tells the flow so.
-fn retry(turn: &mut Turn<'_>, id: FlowId, step: Option<&str>, by: &str) -> Result<FlowAnswer> {
+fn retry(turn: &mut Turn<'_>, id: FlowId, step: Option<&str>, by: By<'_>) -> Result<FlowAnswer> {
     let ids = match dead_of(turn, id, step)? {
         Ok(ids) => ids,
         Err(answer) => return Ok(answer),
     };
+    let flow = advance::board(turn, id)?.map(|board| board.flow.state);
+    if flow == Some(FlowState::Stuck) && by.why.is_none() {
+        return Ok(FlowAnswer::WhyMissing);
+    }
     let sent = dead::replay(turn, &ids, by, None)?;
     if sent.is_empty() {
         return Ok(FlowAnswer::NotNow {

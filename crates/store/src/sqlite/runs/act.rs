@@ -1,8 +1,8 @@
 //! What people do with runs: done in one turn of the writer, and kept with who did it and why.
 
 use rusqlite::{Connection, params};
-use tidemill_core::JobId;
 use tidemill_core::workflow::{Amend, Ending, NEVER};
+use tidemill_core::{By, JobId};
 use uuid::Uuid;
 
 use super::fork::fork;
@@ -56,13 +56,15 @@ pub(in crate::sqlite) fn change(
             run_now(turn, job)?;
             RunAnswer::Acted
         }
-        RunAct::Amend(amend) => match amended(turn, job, amend, &order.by)? {
-            Ok(done) => {
-                endings = done;
-                RunAnswer::Acted
+        RunAct::Amend(amend) => {
+            match amended(turn, job, amend, By::from(&order.by).because(order.why.as_str()))? {
+                Ok(done) => {
+                    endings = done;
+                    RunAnswer::Acted
+                }
+                Err(answer) => answer,
             }
-            Err(answer) => answer,
-        },
+        }
     };
     if matches!(answer, RunAnswer::Acted | RunAnswer::Told) {
         keep(turn, job, &Act { endings, ..Act::of(order) })?;
@@ -96,7 +98,7 @@ fn amended(
     turn: &mut Turn<'_>,
     job: JobId,
     amend: &Amend,
-    by: &str,
+    by: By<'_>,
 ) -> Result<std::result::Result<Endings, RunAnswer>> {
     let (conn, now, id) = (turn.conn, turn.now, job.0.as_bytes());
     let is_dead = is_finished(conn, job)?;

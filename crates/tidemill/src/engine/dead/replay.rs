@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidemill_core::dead::{DeadFilter, DeadPlace, Triage};
-use tidemill_core::{JobId, State};
+use tidemill_core::{By, JobId, State};
 use tidemill_store::DeadLetter;
 
 use crate::engine::dead::Dead;
@@ -61,7 +61,7 @@ pub trait Replaying {
     fn send(
         &self,
         ids: &[JobId],
-        by: &str,
+        by: By<'_>,
     ) -> impl Future<Output = Result<Vec<JobId>, Self::Error>> + Send;
 
     /// How a job has ended; `None`: it has not in this time.
@@ -84,7 +84,7 @@ impl Replaying for Dead<'_> {
         self.list(filter, before, limit).await
     }
 
-    async fn send(&self, ids: &[JobId], by: &str) -> Result<Vec<JobId>, Error> {
+    async fn send(&self, ids: &[JobId], by: By<'_>) -> Result<Vec<JobId>, Error> {
         self.replay_these(ids, by).await
     }
 
@@ -104,7 +104,7 @@ type Letter = (JobId, String);
 pub async fn replay<R: Replaying>(
     dead: &R,
     filter: &DeadFilter,
-    by: &str,
+    by: By<'_>,
     pace: &ReplayPace,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<ReplayReport, R::Error> {
@@ -143,7 +143,7 @@ async fn matching<R: Replaying>(dead: &R, filter: &DeadFilter) -> Result<Vec<Let
 async fn send<R: Replaying>(
     dead: &R,
     letters: &[Letter],
-    by: &str,
+    by: By<'_>,
     pace: &ReplayPace,
     report: &mut ReplayReport,
     progress: &mut impl FnMut(u64, u64),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tidemill_core::By;
 
 use crate::engine::Tidemill;
 use crate::engine::service::Service;
@@ -29,7 +30,8 @@ impl Service for Redrive {
             let ids = store.redrivable(&rule, REDRIVES_PER_TURN_MAX).await?;
             if !ids.is_empty() {
                 let by = format!("rule {}", rule.name);
-                let sent = store.dead_replay(&ids, &by, None).await?;
+                let by = By::from(&by).because("it matches the rule");
+                let sent = store.dead_replay(&ids, by, None).await?;
                 tracing::info!(rule = rule.name, jobs = sent.len(), "dead letters redriven");
             }
         }
