@@ -253,8 +253,16 @@ pub enum Error {
     /// A flow with a step that cannot be.
     #[error("the step {step:?} of the flow cannot be: {reason}")]
     FlowInvalid {
-        /// Which step, or the flow itself.
+        /// Which step.
         step: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A flow that cannot be as a whole.
+    #[error("the flow {flow:?} cannot be: {reason}")]
+    FlowWholeInvalid {
+        /// Its name.
+        flow: String,
         /// What is wrong with it.
         reason: String,
     },
@@ -409,7 +417,7 @@ impl Error {
             Self::KeyMissing | Self::CountedByMissing { .. } => "key_missing",
             Self::WorkInvalid { .. } => "work_invalid",
             Self::WishContradiction { .. } => "wish_contradiction",
-            Self::FlowInvalid { .. } => "flow_invalid",
+            Self::FlowInvalid { .. } | Self::FlowWholeInvalid { .. } => "flow_invalid",
             Self::FlowCycle { .. } => "flow_cycle",
             Self::FlowTooLarge { .. } => "flow_too_large",
             Self::ScheduleCronInvalid { .. } => "schedule_cron_invalid",

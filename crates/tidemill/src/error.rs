@@ -298,6 +298,16 @@ pub enum Error {
         /// Which schedule.
         name: String,
     },
+    /// What is in a step of a flow is refused, or what undoes it.
+    #[error("the {part} {step:?} of the flow: {error}")]
+    InStep {
+        /// Its job, or what undoes it.
+        part: &'static str,
+        /// Which step.
+        step: String,
+        /// Why.
+        error: Box<Self>,
+    },
     /// One of the schedules of a declaration is refused.
     #[error("the schedule {name:?}: {error}")]
     InSchedule {
@@ -390,6 +400,23 @@ pub enum Error {
 }
 
 impl Error {
+    /// The same of a job of a step, which is named.
+    pub(crate) fn in_step(self, step: &str) -> Self {
+        self.in_part("step", step)
+    }
+
+    /// The same of the job that undoes a step, which is named.
+    pub(crate) fn in_undo(self, step: &str) -> Self {
+        self.in_part("undo of the step", step)
+    }
+
+    fn in_part(self, part: &'static str, step: &str) -> Self {
+        match self {
+            Self::Invalid(tidemill_core::Error::FlowInvalid { .. }) | Self::InStep { .. } => self,
+            error => Self::InStep { part, step: step.to_owned(), error: Box::new(error) },
+        }
+    }
+
     /// When to try again, if a queue was full and can have room for the same call later.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -439,7 +466,7 @@ impl Error {
             Self::ScheduleOverlap { .. } => "schedule_overlap",
             Self::ScheduleOwned { .. } => "schedule_owned",
             Self::ScheduleTwice { .. } => "schedule_twice",
-            Self::InSchedule { error, .. } => error.code(),
+            Self::InStep { error, .. } | Self::InSchedule { error, .. } => error.code(),
             Self::CredentialTaken { .. } => "credential_taken",
             Self::CredentialUnknown { .. } => "credential_unknown",
             Self::WebhookUnknown { .. } => "webhook_unknown",

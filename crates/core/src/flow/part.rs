@@ -76,22 +76,40 @@ fn check_undo(step: &StepRow, jobs: u64) -> Result<()> {
     Ok(())
 }
 
-/// Refuses steps that could never work for the number of jobs there are: a quorum of more than it comes after, an undo
-/// of other than one job.
+/// Refuses steps that could never work for the number of jobs there are, or not as they say: a quorum of more than it
+/// comes after, more failures than there can be, an undo of other than one job.
 pub(super) fn check_numbers<'r>(
     steps: impl Iterator<Item = &'r StepRow> + Clone,
     edges: impl Iterator<Item = &'r Edge>,
 ) -> Result<()> {
     let jobs: HashMap<u32, u64> = steps.clone().map(|step| (step.number, step.jobs)).collect();
     let mut before: HashMap<u32, u64> = HashMap::new();
+    let mut failures: HashMap<u32, u64> = HashMap::new();
     for edge in edges {
-        *before.entry(edge.to).or_default() += jobs.get(&edge.from).copied().unwrap_or(0);
+        let there = jobs.get(&edge.from).copied().unwrap_or(0);
+        *before.entry(edge.to).or_default() += there;
+        *failures.entry(edge.to).or_default() += there.max(1);
     }
     for step in steps {
         if let Need::Quorum { jobs: wanted } = step.join.need {
             let there = before.get(&step.number).copied().unwrap_or(0);
             if u64::from(wanted) > there {
-                let why = format!("its quorum is {wanted}, but it comes after {there} jobs");
+                let why = format!(
+                    "its quorum is {wanted}, but it comes after {there} jobs; give {there} at most"
+                );
+                return Err(plan::invalid(&step.name, why));
+            }
+        }
+        if let Need::All { failures_max } = step.join.need
+            && failures_max > 0
+        {
+            // One of no jobs that is lost is a failure, too.
+            let there = failures.get(&step.number).copied().unwrap_or(0);
+            if u64::from(failures_max) > there {
+                let why = format!(
+                    "its failures_max is {failures_max}, but it comes after {there} jobs; give {there} at most, or wait \
+                     for all to be finished"
+                );
                 return Err(plan::invalid(&step.name, why));
             }
         }

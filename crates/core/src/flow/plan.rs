@@ -73,11 +73,14 @@ impl Flow {
     pub fn plan(self, limits: &Limits, retention: Retention) -> Result<Plan> {
         name::check("flow", &self.name, NAME_BYTES_MAX)?;
         if self.options.at_once == Some(0) {
-            return Err(invalid(&self.name, "at_once is 0, so no job of it could ever start"));
+            let reason =
+                "its at_once is 0, so no job of it could start; give 1 or more, or none".to_owned();
+            return Err(Error::FlowWholeInvalid { flow: self.name, reason });
         }
         let mut steps = nest::flatten(self.steps, self.options.saga)?;
         if steps.is_empty() {
-            return Err(invalid(&self.name, "it has no steps"));
+            let reason = "it has no steps; give it one at least".to_owned();
+            return Err(Error::FlowWholeInvalid { flow: self.name, reason });
         }
         let numbers = number(&steps)?;
         let edges = join_up(&steps, &numbers)?;
@@ -93,7 +96,7 @@ impl Flow {
             steps.iter().zip(0..).map(|(step, number)| step.row(number)).collect();
         guard(&mut rows, &edges);
         check_joins(&steps, &rows)?;
-        let beyond = check_undos(&self.name, &steps, &rows, &edges, self.options.saga)?;
+        let beyond = check_undos(&steps, &rows, &edges, self.options.saga)?;
         if !self.options.building {
             part::check_numbers(rows.iter(), edges.iter())?;
         }
@@ -329,6 +332,10 @@ fn check_joins(steps: &[Flat], rows: &[StepRow]) -> Result<()> {
         if step.join.need == (Need::Quorum { jobs: 0 }) {
             return Err(invalid(&step.name, "its quorum is 0; it is 1 at least"));
         }
+        if step.join.within_ms == Some(0) {
+            let why = "its join waits for 0 ms, so it would be late before anything could end; give 1 ms or more, or none";
+            return Err(invalid(&step.name, why));
+        }
     }
     Ok(())
 }
@@ -406,7 +413,6 @@ pub(super) fn beyond<'a>(
 /// Every step of a saga that can be turned back from says how it is undone. Answers the steps from the point of
 /// no return on.
 fn check_undos(
-    flow: &str,
     steps: &[Flat],
     rows: &[StepRow],
     edges: &[Edge],
@@ -425,8 +431,10 @@ fn check_undos(
         let (number, max) = (steps.len(), SAGA_STEPS_MAX);
         return Err(Error::FlowTooLarge { what: "steps of a saga", number, max });
     }
-    if steps.iter().filter(|step| step.pivot).count() > 1 {
-        return Err(invalid(flow, "it has more than one point of no return"));
+    let mut pivots = steps.iter().filter(|step| step.pivot);
+    if let (Some(first), Some(second)) = (pivots.next(), pivots.next()) {
+        let why = format!("it is a point of no return, and so is {:?}; a saga has one", first.name);
+        return Err(invalid(&second.name, why));
     }
     let beyond = beyond(rows.iter(), edges);
     for (step, number) in steps.iter().zip(0..) {
@@ -506,6 +514,20 @@ pub(super) mod tests {
         let beside = [refund, step("m", &["pay", "b"])];
         assert!(saga(begin().into_iter().chain(beside).collect()).is_err());
         assert!(saga(steps.into_iter().chain([step("m", &["pay"])]).collect()).is_ok());
+    }
+
+    #[test]
+    fn a_join_may_bear_as_many_failures_as_there_can_be() {
+        let bearing = |failures_max| {
+            let join = Join { need: Need::All { failures_max }, ..Join::default() };
+            let empty = Step::new("empty", Work::Jobs(Vec::new()));
+            let steps = vec![step("a", &[]), empty, Step { join, ..step("b", &["a", "empty"]) }];
+            let options = FlowOptions::default();
+            let flow = Flow { id: FlowId::new(), name: "test".to_owned(), steps, options };
+            flow.plan(&Limits::default(), Retention::default()).map(drop)
+        };
+        assert!(bearing(2).is_ok());
+        assert_eq!(bearing(3).unwrap_err().code(), "flow_invalid");
     }
 
     #[test]

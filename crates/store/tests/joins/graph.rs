@@ -66,6 +66,11 @@ impl Graph {
         let need = match need {
             Need::Quorum { .. } if there == 0 => Need::Finished,
             Need::Quorum { jobs } => Need::Quorum { jobs: (jobs - 1) % (there as u32) + 1 },
+            Need::All { failures_max } => {
+                // A step of no jobs that is lost is a failure, too.
+                let there: usize = edges.iter().map(|edge| self.steps[edge.0].jobs.max(1)).sum();
+                Need::All { failures_max: failures_max.min(there as u32) }
+            }
             other => other,
         };
         Join { need, within_ms: None, rest }

@@ -200,7 +200,7 @@ impl Tidemill {
         let plan = self.plan(flow)?;
         if plan.options.building {
             let reason = "it is built in parts, and cannot begin in a transaction".to_owned();
-            return Err(Invalid::FlowInvalid { step: plan.name, reason }.into());
+            return Err(Invalid::FlowWholeInvalid { flow: plan.name, reason }.into());
         }
         Ok(plan)
     }
@@ -211,14 +211,15 @@ impl Tidemill {
         jobs: impl IntoIterator<Item = E>,
     ) -> Result<Vec<NewJob>> {
         let jobs = jobs.into_iter().map(|job| {
-            let job = self.checked(job.into())?;
+            let job = self.checked(job.into()).map_err(|error| error.in_step(step))?;
             plan::check_member(step, &job)?;
             Ok(job)
         });
         let jobs: Vec<NewJob> = jobs.collect::<Result<_>>()?;
         let jobs_max = self.0.limits.batch_jobs_max;
         if jobs.len() > jobs_max {
-            return Err(Invalid::BatchTooLarge { jobs: jobs.len(), jobs_max }.into());
+            let error = Error::from(Invalid::BatchTooLarge { jobs: jobs.len(), jobs_max });
+            return Err(error.in_step(step));
         }
         Ok(jobs)
     }

@@ -109,14 +109,15 @@ impl Elsewhere {
 
     fn checked_jobs(&self, step: &str, jobs: impl Iterator<Item = Enqueue>) -> Result<Vec<NewJob>> {
         let checked = jobs.map(|job| {
-            let job = self.checked(job)?;
+            let job = self.checked(job).map_err(|error| error.in_step(step))?;
             plan::check_member(step, &job)?;
             Ok(job)
         });
         let jobs: Vec<NewJob> = checked.collect::<Result<_>>()?;
         let jobs_max = self.limits.batch_jobs_max;
         if jobs.len() > jobs_max {
-            return Err(Invalid::BatchTooLarge { jobs: jobs.len(), jobs_max }.into());
+            let error = Error::from(Invalid::BatchTooLarge { jobs: jobs.len(), jobs_max });
+            return Err(error.in_step(step));
         }
         Ok(jobs)
     }

@@ -137,7 +137,19 @@ async fn undeclared_kind_is_refused_where_kinds_are_declared(kit: Kit) {
     let batch = [Enqueue::from(Echo::new("x")), Enqueue::raw("ecko", "{}")];
     assert_eq!(mill.enqueue_many(batch).await.unwrap_err().code(), "kind_unknown");
     let saga = Flow::saga("s").step("a", Echo::new("x")).undo(Enqueue::raw("ecko", "{}"));
-    assert_eq!(mill.start(saga).await.unwrap_err().code(), "kind_unknown", "an undo is a job, too");
+    let error = mill.start(saga).await.unwrap_err();
+    assert_eq!(error.code(), "kind_unknown", "an undo is a job, too");
+    let says = error.to_string();
+    assert!(says.contains(r#"the undo of the step "a""#) && says.contains("ecko"), "{says}");
+    // As a server reads it, within another flow, and in a part.
+    let text = r#"{"name": "s", "saga": true, "steps": [{"name": "eu", "steps": [
+        {"name": "hotel", "kind": "echo", "undo": {"kind": "ecko"}}]}]}"#;
+    let error = mill.start(Flow::from_json(text).unwrap()).await.unwrap_err();
+    assert_eq!(error.code(), "kind_unknown");
+    assert!(error.to_string().contains(r#"the undo of the step "eu/hotel""#), "{error}");
+    let part = Flow::new("f").fan_out("mails", [Enqueue::raw("ecko", "{}")]).building();
+    let error = mill.start(part).await.unwrap_err();
+    assert!(error.to_string().contains(r#"the step "mails""#), "{error}");
     assert!(mill.flows(&FlowFilter::default()).await.unwrap().is_empty());
     assert_eq!(mill.unfinished().await.unwrap().waiting, 0);
     assert!(mill.enqueue(Echo::new("x")).await.unwrap().is_new());

@@ -132,6 +132,18 @@ async fn a_flow_from_json_is_the_same_flow(kit: Kit) {
     {
         assert_eq!(Flow::from_json(bad).unwrap_err().code(), "flow_invalid", "{bad}");
     }
+    for (bad, culprit) in [
+        (r#"{"name": "x", "stepps": []}"#, r#"the flow "x" cannot be"#),
+        (r#"{"name": "x", "steps": [{"name": "a", "kind": 7}]}"#, r#"the step "a""#),
+        (r#"{"name": "x", "steps": [{"kind": "k"}]}"#, r#"the step "number 1""#),
+        (
+            r#"{"name": "x", "steps": [{"name": "a", "steps": [{"name": "b"}]}]}"#,
+            r#"the step "a/b""#,
+        ),
+    ] {
+        let says = Flow::from_json(bad).unwrap_err().to_string();
+        assert!(says.contains(culprit), "{says} does not name {culprit}");
+    }
 }
 
 async fn nested_flows_are_steps_of_the_outer_one(kit: Kit) {
@@ -216,7 +228,8 @@ async fn a_failed_flow_is_tried_again_from_where_it_failed(kit: Kit) {
 async fn what_cannot_be_is_refused_before_anything_is_written(kit: Kit) {
     let mill = kit.open().await;
     let job = || add(1, &[]);
-    let flow = || Flow::new("bad");
+    let (flow, saga) = (|| Flow::new("bad"), || Flow::saga("bad"));
+    let huge = || format!("{:?}", "x".repeat(tidemill::Limits::default().payload_bytes_max));
     let unique = Enqueue::raw("k", "1").unique(tidemill::Unique::by_payload());
     let chained = |n: usize| (0..n).fold(flow(), |flow, at| flow.step(format!("s{at}"), job()));
     for (flow, code, culprit) in [
@@ -256,6 +269,32 @@ async fn what_cannot_be_is_refused_before_anything_is_written(kit: Kit) {
         (chained(10_001), "flow_too_large", "10001 steps"),
         (flow().fan_out("a", (0..10_001).map(|_| job())), "batch_too_large", "10001"),
         (flow().step("a", Enqueue::raw("k", "{")), "payload_not_json", "JSON"),
+        (flow().step("pay", Enqueue::raw("", "1")), "name_empty", "the step \"pay\""),
+        (
+            flow().nested("eu", flow().step("pay", Enqueue::raw("k", huge()))),
+            "payload_too_large",
+            "the step \"eu/pay\"",
+        ),
+        (
+            saga().step("a", job()).undo(Enqueue::raw("", "1")),
+            "name_empty",
+            "the undo of the step \"a\"",
+        ),
+        (
+            saga().step("a", job()).pivot().then("b", job()).pivot(),
+            "flow_invalid",
+            "the step \"b\" of the flow cannot be: it is a point of no return, and so is \"a\"",
+        ),
+        (
+            flow().fan_out("a", [job(), job()]).step("b", job()).after("a").bearing(3),
+            "flow_invalid",
+            "the step \"b\" of the flow cannot be: its failures_max is 3, but it comes after 2 jobs",
+        ),
+        (
+            flow().step("a", job()).step("b", job()).after("a").within(std::time::Duration::ZERO),
+            "flow_invalid",
+            "the step \"b\" of the flow cannot be: its join waits for 0 ms",
+        ),
     ] {
         let error = mill.start(flow).await.unwrap_err();
         assert_eq!(error.code(), code, "{error}");

@@ -11,7 +11,7 @@ use tidemill_core::{Error as Invalid, FlowId, JobId, Limits, OnDead, Priority, R
 
 use super::new::{Draft, DraftUndo, DraftWork, Flow};
 use crate::Timestamp;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::worker::job::Enqueue;
 
 #[derive(Deserialize)]
@@ -19,7 +19,7 @@ use crate::worker::job::Enqueue;
 struct FlowIn {
     id: Option<FlowId>,
     name: String,
-    steps: Vec<StepIn>,
+    steps: Vec<Box<RawValue>>,
     finish_within_ms: Option<u64>,
     retain_ms: Option<u64>,
     at_once: Option<u32>,
@@ -38,7 +38,7 @@ struct StepIn {
     #[serde(default)]
     join: Join,
     /// A step that is a flow.
-    steps: Option<Vec<StepIn>>,
+    steps: Option<Vec<Box<RawValue>>>,
     /// A step with these jobs, each with its own wishes.
     jobs: Option<Vec<Wish>>,
     kind: Option<String>,
@@ -101,8 +101,8 @@ impl Flow {
     /// # tidemill::Result::Ok(())
     /// ```
     pub fn from_json(text: &str) -> Result<Self> {
-        let given: FlowIn = serde_json::from_str(text).map_err(|e| Invalid::FlowInvalid {
-            step: "the flow".to_owned(),
+        let given: FlowIn = serde_json::from_str(text).map_err(|e| Invalid::FlowWholeInvalid {
+            flow: name_of(text).unwrap_or_default(),
             reason: format!("its JSON is not understood: {e}"),
         })?;
         let options = FlowOptions {
@@ -112,7 +112,7 @@ impl Flow {
             saga: given.saga,
             building: given.building,
         };
-        let steps = given.steps.into_iter().map(draft).collect::<Result<_>>()?;
+        let steps = drafts("", &given.steps)?;
         let id = given.id.unwrap_or_else(FlowId::new);
         Ok(Self { id, name: given.name, steps, options, astray: None })
     }
@@ -150,12 +150,11 @@ impl Flow {
     /// elsewhere. Its jobs are checked.
     pub fn to_json(&self, limits: &Limits, now: Timestamp) -> Result<String> {
         self.refuse_astray()?;
-        let check =
-            |job: &Enqueue| -> Result<Wish> { Ok(Wish::from(&job.clone().check(limits, now)?)) };
+        let check = |job: &Enqueue| Ok(Wish::from(&job.clone().check(limits, now)?));
         let out = FlowOut {
             id: self.id,
             name: &self.name,
-            steps: steps_out(&self.steps, &check)?,
+            steps: steps_out("", &self.steps, &check)?,
             finish_within_ms: self.options.finish_within_ms,
             retain_ms: self.options.retain_ms,
             at_once: self.options.at_once,
@@ -168,16 +167,21 @@ impl Flow {
 }
 
 fn steps_out<'a>(
+    outer: &str,
     steps: &'a [Draft],
     check: &impl Fn(&Enqueue) -> Result<Wish>,
 ) -> Result<Vec<StepOut<'a>>> {
     let out = |step: &'a Draft| {
+        let named = format!("{outer}{}", step.name);
         let (steps, jobs) = match &step.work {
-            DraftWork::Flow(steps) => (Some(steps_out(steps, check)?), None),
-            DraftWork::Jobs(jobs) => (None, Some(jobs.iter().map(check).collect::<Result<_>>()?)),
+            DraftWork::Flow(steps) => (Some(steps_out(&format!("{named}/"), steps, check)?), None),
+            DraftWork::Jobs(jobs) => {
+                let jobs = jobs.iter().map(check).collect::<Result<_>>();
+                (None, Some(jobs.map_err(|error| error.in_step(&named))?))
+            }
         };
         let undo_job = match &step.undo {
-            DraftUndo::Job(job) => Some(check(job)?),
+            DraftUndo::Job(job) => Some(check(job).map_err(|error| error.in_undo(&named))?),
             DraftUndo::Missing | DraftUndo::Nothing => None,
         };
         Ok(StepOut {
@@ -194,15 +198,38 @@ fn steps_out<'a>(
     steps.iter().map(out).collect()
 }
 
-fn draft(mut step: StepIn) -> Result<Draft> {
+/// What calls itself so, if it does.
+fn name_of(text: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+    }
+    serde_json::from_str(text).ok().map(|Named { name }| name)
+}
+
+/// The steps of a flow, or of one within another: `outer` is what their names begin with.
+fn drafts(outer: &str, steps: &[Box<RawValue>]) -> Result<Vec<Draft>> {
+    let read = |(raw, number): (&Box<RawValue>, u32)| {
+        let step: StepIn = serde_json::from_str(raw.get()).map_err(|e| {
+            let name = name_of(raw.get()).unwrap_or_else(|| format!("number {number}"));
+            let reason = format!("its JSON is not understood: {e}");
+            Invalid::FlowInvalid { step: format!("{outer}{name}"), reason }
+        })?;
+        draft(outer, step)
+    };
+    steps.iter().zip(1..).map(read).collect()
+}
+
+fn draft(outer: &str, mut step: StepIn) -> Result<Draft> {
     let after = std::mem::take(&mut step.after).into_iter().map(|after| match after {
         AfterIn::Name(name) => After::success(name),
         AfterIn::Edge(edge) => edge,
     });
     let (name, after, join) = (step.name.clone(), after.collect(), step.join);
+    let named = format!("{outer}{name}");
     let refuse = |reason: &str| {
         let reason = reason.to_owned();
-        Err(Invalid::FlowInvalid { step: name.clone(), reason }.into())
+        Err(Invalid::FlowInvalid { step: named.clone(), reason }.into())
     };
     let is_of_jobs = step.kind.is_some();
     if let Some(wish) = wish_of(&step).filter(|_| !is_of_jobs) {
@@ -219,11 +246,10 @@ fn draft(mut step: StepIn) -> Result<Draft> {
         }
         (None, None, None) => return refuse("it has neither a kind nor steps"),
         (None, None, Some(jobs)) => {
-            DraftWork::Jobs(jobs.into_iter().map(Enqueue::try_from).collect::<Result<_>>()?)
+            let jobs = jobs.into_iter().map(Enqueue::try_from).collect::<Result<_>>();
+            DraftWork::Jobs(jobs.map_err(|error| error.in_step(&named))?)
         }
-        (Some(steps), None, None) => {
-            DraftWork::Flow(steps.into_iter().map(draft).collect::<Result<_>>()?)
-        }
+        (Some(steps), None, None) => DraftWork::Flow(drafts(&format!("{named}/"), &steps)?),
         (None, Some(kind), None) => {
             let payloads = match (step.payload.take(), step.payloads.take()) {
                 (Some(_), Some(_)) => return refuse("it has both a payload and payloads"),
@@ -239,7 +265,9 @@ fn draft(mut step: StepIn) -> Result<Draft> {
     let undo = match (step.undo.take().map(undo_job), step.undo_job.take()) {
         (Some(_), Some(_)) => return refuse("it has an undo and an undo_job: it is one of them"),
         (undo, None) => undo,
-        (None, Some(wish)) => Some(Enqueue::try_from(wish)?),
+        (None, Some(wish)) => {
+            Some(Enqueue::try_from(wish).map_err(|error: Error| error.in_undo(&named))?)
+        }
     };
     let undo = match (undo, step.nothing_to_undo) {
         (Some(_), true) => return refuse("it has an undo, and says that there is nothing to undo"),

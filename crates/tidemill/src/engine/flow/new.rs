@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidemill_core::flow::{After, FlowOptions, Join, Need, On, Rest, Step, UndoRule, Work};
+use tidemill_core::flow::{After, FlowOptions, Join, Need, On, Rest, Step, UndoRule, Work, plan};
 use tidemill_core::{Error as Invalid, FlowId};
 
 use crate::engine::Tidemill;
@@ -298,30 +298,32 @@ impl Flow {
     pub(super) fn refuse_astray(&self) -> Result<()> {
         let Some(what) = self.astray else { return Ok(()) };
         let reason = format!("{what} was said before any step; say it after the step it is about");
-        Err(Invalid::FlowInvalid { step: self.name.clone(), reason }.into())
+        Err(Invalid::FlowWholeInvalid { flow: self.name.clone(), reason }.into())
     }
 
     /// Checks all jobs, and makes the flow that is planned.
     pub(super) fn resolve(self, mill: &Tidemill) -> Result<tidemill_core::Flow> {
         self.refuse_astray()?;
-        let steps = resolve_steps(mill, self.steps)?;
+        let steps = resolve_steps(mill, "", self.steps)?;
         Ok(tidemill_core::Flow { id: self.id, name: self.name, steps, options: self.options })
     }
 }
 
-fn resolve_steps(mill: &Tidemill, steps: Vec<Draft>) -> Result<Vec<Step>> {
+/// The steps of a flow, or of one within another: `outer` is what their names begin with.
+fn resolve_steps(mill: &Tidemill, outer: &str, steps: Vec<Draft>) -> Result<Vec<Step>> {
     let resolve = |step: Draft| {
+        let named = format!("{outer}{}", step.name);
         let work = match step.work {
-            DraftWork::Jobs(jobs) => Work::Jobs(mill.checked_jobs(&step.name, jobs)?),
-            DraftWork::Flow(steps) => Work::Flow(resolve_steps(mill, steps)?),
+            DraftWork::Jobs(jobs) => Work::Jobs(mill.checked_jobs(&named, jobs)?),
+            DraftWork::Flow(steps) => Work::Flow(resolve_steps(mill, &format!("{named}/"), steps)?),
         };
         let undo = match step.undo {
             DraftUndo::Missing => UndoRule::Missing,
             DraftUndo::Nothing => UndoRule::Nothing,
             DraftUndo::Job(job) => {
-                let jobs = mill.checked_jobs(&step.name, [*job])?;
-                let job = jobs.into_iter().next();
-                job.map_or(UndoRule::Missing, |job| UndoRule::Job(Box::new(job.into())))
+                let job = mill.checked(*job).map_err(|error| error.in_undo(&named))?;
+                plan::check_member(&named, &job)?;
+                UndoRule::Job(Box::new(job.into()))
             }
         };
         let Draft { name, after, join, pivot, .. } = step;
