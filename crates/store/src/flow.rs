@@ -1,5 +1,6 @@
 //! What the engine asks of a store about flows, and what it is answered.
 
+pub mod progress;
 pub mod text;
 
 use async_trait::async_trait;
@@ -9,6 +10,7 @@ use tidemill_core::flow::{Board, FlowState, Join, On, Part, Plan, StepState, Und
 use tidemill_core::{Error as Invalid, FlowId, JobId, NewJob, Payload};
 
 use crate::error::Result;
+pub use progress::Progress;
 
 /// Outputs up to this size are given with a job that waited for them; larger ones are asked for.
 pub const INLINE_BYTES_MAX: usize = 32 * 1024;
@@ -208,6 +210,9 @@ pub struct FlowView {
     /// The whole.
     #[serde(flatten)]
     pub head: FlowHead,
+    /// How far it is.
+    #[serde(default)]
+    pub progress: Progress,
     /// Its steps, in the order in which they were given.
     pub steps: Vec<StepView>,
 }

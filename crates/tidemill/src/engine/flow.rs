@@ -86,9 +86,10 @@ impl Tidemill {
         self.plan(flow).map(drop)
     }
 
-    /// A flow with its steps, wherever it stands.
+    /// A flow with its steps, wherever it stands, and how far it is.
     pub async fn flow(&self, id: FlowId) -> Result<Option<FlowView>> {
-        Ok(self.0.store.flow(id).await?)
+        let view = self.0.store.flow(id).await?;
+        Ok(view.map(|view| view.expected(self.0.clock.now())))
     }
 
     /// The queues and tenants that the jobs of a flow are of, each once. It looks at every job of it.

@@ -1,7 +1,7 @@
 //! A flow as one JSON document: the head and the steps side by side, each word once.
 
 use serde::Serialize;
-use tidemill::{FlowId, FlowView, StepView, Timestamp};
+use tidemill::{FlowId, FlowProgress, FlowView, StepView, Timestamp};
 use tidemill_core::flow::FlowState;
 
 /// What `--json` prints of a flow.
@@ -17,6 +17,7 @@ pub struct Document<'a> {
     jobs: u64,
     done: u64,
     failed: u64,
+    progress: FlowProgress,
     steps: &'a [StepView],
 }
 
@@ -34,6 +35,7 @@ impl<'a> From<&'a FlowView> for Document<'a> {
             jobs: head.jobs,
             done: head.done,
             failed: head.failed,
+            progress: view.progress,
             steps: &view.steps,
         }
     }

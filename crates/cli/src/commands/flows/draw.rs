@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use console::{Alignment, measure_text_width, pad_str, truncate_str};
-use tidemill::{FlowView, StepView, Timestamp};
+use tidemill::{FlowProgress, FlowView, StepView, Timestamp};
 use tidemill_core::flow::{FlowState, StepState};
 
 use super::layout::Row;
@@ -58,10 +58,8 @@ pub struct Share {
 impl Share {
     /// Of a whole flow.
     pub fn of(view: &FlowView) -> Self {
-        let skipped = view.steps.iter().filter(|step| step.state == StepState::Skipped);
-        let skipped = skipped.map(|step| step.jobs - (step.done + step.failed).min(step.jobs));
-        let head = &view.head;
-        Self { done: head.done, failed: head.failed, skipped: skipped.sum(), all: head.jobs }
+        let FlowProgress { jobs, done, failed, skipped, .. } = view.progress;
+        Self { done, failed, skipped, all: jobs }
     }
 
     /// How many are still to end.
@@ -86,7 +84,7 @@ fn head(view: &FlowView, now: Timestamp, paint: Paint) -> Vec<String> {
     if !head.state.is_final() && share.left() > 0 {
         counts.push(format!("{} left", grouped(share.left())));
     }
-    if let Some(rest) = expected(share, lasted).filter(|_| head.state == FlowState::Running) {
+    if let Some(rest) = view.progress.expected_end_at.map(|end| rest(end, now)) {
         counts.push(format!("about {} to go", short(rest)));
     }
     let mut lines = vec![
@@ -104,13 +102,11 @@ fn words(share: Share) -> impl Iterator<Item = String> {
     words.into_iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{} {word}", grouped(n)))
 }
 
-/// How long the rest takes, if it goes on as it went since the start.
-fn expected(share: Share, lasted: Duration) -> Option<Duration> {
-    let ended = share.all - share.left().min(share.all);
-    let rest = lasted.as_secs_f64() * share.left() as f64 / ended as f64;
-    let rest = Duration::try_from_secs_f64(rest).ok()?;
+/// How long the rest takes until the end that is expected.
+fn rest(end: Timestamp, now: Timestamp) -> Duration {
+    let rest = Duration::try_from(end.duration_since(now)).unwrap_or_default();
     // More than two units of time would pretend to know it exactly.
-    Some(if rest.as_secs() > 0 { Duration::from_secs(rest.as_secs()) } else { rest })
+    if rest.as_secs() > 0 { Duration::from_secs(rest.as_secs()) } else { rest }
 }
 
 /// A flow's state in its colour.

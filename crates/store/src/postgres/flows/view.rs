@@ -37,7 +37,7 @@ pub(crate) async fn flow(shared: &Shared, id: FlowId) -> Result<Option<FlowView>
     }
     let rows = shared.db.read(&STEPS, &[&id.0]).await?;
     let steps = rows.iter().map(|row| step(row, &mut after)).collect::<Result<_>>()?;
-    Ok(Some(FlowView { head, steps }))
+    Ok(Some(FlowView::new(head, steps)))
 }
 
 /// The queues and tenants of a flow's jobs.

@@ -36,7 +36,7 @@ pub(in crate::sqlite) fn flow(conn: &Connection, id: FlowId) -> Result<Option<Fl
     let mut select = conn.prepare_cached(include_str!("../sql/select_flow_steps.sql"))?;
     let steps = select.query_map([flow], |row| step(row, &mut after))?;
     let steps = steps.collect::<rusqlite::Result<_>>()?;
-    Ok(Some(FlowView { head, steps }))
+    Ok(Some(FlowView::new(head, steps)))
 }
 
 /// The queues and tenants of a flow's jobs.
