@@ -43,7 +43,7 @@ pub enum FlowAct {
     },
     /// Send its dead jobs on their way again; what was skipped because of them waits again.
     Retry {
-        /// Those of this step only.
+        /// Those of this step only, and with them those that were called off.
         step: Option<String>,
         /// Who wants it.
         by: String,
@@ -147,6 +147,9 @@ impl From<Invalid> for FlowAnswer {
         }
     }
 }
+
+/// Why nothing of a flow is sent again.
+pub(crate) const NONE_DEAD: &str = "none of its jobs is dead and can run again; what was called off is sent again if its step is named";
 
 /// Why a job is not taken into a flow.
 pub(crate) const ID_TAKEN: &str = "a job of it has the id of another job; make it anew";

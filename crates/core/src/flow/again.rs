@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::flow::board::{Board, Came, Verdict, came, count, is_judged, judge, met};
+use crate::flow::board::{Board, Came, Verdict, came, count, is_judged, judge, met, unjudged};
 use crate::flow::state::{FlowState, Lost, StepRow, StepState};
 use crate::flow::{Edge, On};
 
@@ -47,6 +47,19 @@ impl Board {
                 None => {}
             }
         }
+    }
+
+    /// The step of this name, if jobs of it may have been called off that can be sent again. Not of a saga: where one is
+    /// stuck they are dead, and where it has turned back they stay as they are. The board must know the whole flow.
+    pub fn called_off_at(&self, name: &str) -> Option<u32> {
+        let is_fit = !self.flow.saga && self.flow.state != FlowState::Cancelling;
+        let has_failed = |step: &&StepRow| {
+            step.name == name
+                && !step.superseded
+                && step.failed > 0
+                && step.state != StepState::Skipped
+        };
+        self.steps.values().filter(|_| is_fit).find(has_failed).map(|step| step.number)
     }
 
     /// Whether a step that waits may run, or never will, by all that it has heard by these edges.
@@ -112,6 +125,7 @@ impl Board {
         let Some(step) = self.steps.get_mut(&number) else { return };
         (step.parents_left, step.came, step.met, step.missed) = (0, 0, 0, 0);
         step.refused = false;
+        let reason = step.reason.take();
         step.alarms = (alarms > 0).then_some(alarms as u32);
         for (edge, from, holds_it) in heard {
             let is_over = from.state.is_final() && !holds_it;
@@ -128,6 +142,12 @@ impl Board {
             }
             if let Some(came) = came {
                 count(step, edge.on, came);
+                if is_judged(edge, &from) && edge.held.is_none() {
+                    // What kept it from being judged is known only if it was said before.
+                    let says = unjudged(&from.name);
+                    let said = reason.clone().filter(|reason| reason.starts_with(&says));
+                    step.reason = said.or(Some(says));
+                }
             }
         }
     }

@@ -482,13 +482,18 @@ fn hear(
     let Some(came) = came else { return };
     to.parents_left = to.parents_left.saturating_sub(1);
     let came = came.unwrap_or_else(|why| {
-        to.reason = Some(format!("the condition after {} cannot be judged: {why}", from.name));
+        to.reason = Some(format!("{}: {why}", unjudged(&from.name)));
         Came::Refuses
     });
     if came == Came::Holds && edge.when.is_some() {
         to.met += met(edge.on, from.ok, from.failures());
     }
     count(to, edge.on, came);
+}
+
+/// Why a step does not run if the expression on an edge has no answer.
+pub(super) fn unjudged(from: &str) -> String {
+    format!("the condition after {from} cannot be judged")
 }
 
 /// Counts an edge of a step that waits, by what it came to.

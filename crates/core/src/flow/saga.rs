@@ -341,7 +341,7 @@ impl Board {
     }
 }
 
-/// Why a job is dead that was called off, and that its saga cannot go on without.
+/// Why a job is dead that was called off: its saga cannot go on without it, or it is to run after all.
 pub fn called_off(kind: &str, why: Option<&str>) -> Failure {
     let message = format!("called off: {}", why.unwrap_or("nobody said why"));
     // Nothing sends it again by itself: somebody wanted it to stop.

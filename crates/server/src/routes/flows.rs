@@ -231,7 +231,7 @@ fn acted(words: Option<&str>, jobs: u64) -> Acted {
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 struct FlowRetry {
-    /// Those of this step only.
+    /// Those of this step only, and with them those that were called off.
     #[serde(default)]
     step: Option<String>,
     /// Why; noted on the dead letters. Asked for if the flow is a saga that is stuck.

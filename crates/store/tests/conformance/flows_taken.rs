@@ -25,6 +25,8 @@ over_both_stores!(
     a_saga_turns_back_when_a_join_is_late,
     a_join_that_is_late_past_the_pivot_leaves_the_saga_failed,
     a_job_called_off_in_a_branch_that_is_not_taken_holds_up_nobody,
+    what_kept_a_step_is_forgotten_when_it_is_asked_anew,
+    a_quorum_goes_by_its_count_alone,
 );
 
 fn after(name: &str, edges: &[(&str, On, Option<&str>)]) -> Step {
@@ -287,5 +289,43 @@ async fn a_job_called_off_in_a_branch_that_is_not_taken_holds_up_nobody(kit: &Ki
     kit.settle(worker, &price, output("50")).await;
     tend(kit).await;
     assert_eq!(states(kit, id).await["notify"], StepState::Skipped);
+    assert_eq!(state(kit, id).await, FlowState::Done);
+}
+
+async fn what_kept_a_step_is_forgotten_when_it_is_asked_anew(kit: &Kit) {
+    let steps = vec![
+        step("price", &[]),
+        step("stock", &[]),
+        after("book", &[("price", On::Either, Some("output.x > 1")), ("stock", On::Success, None)]),
+    ];
+    let (id, worker) = (start(kit, steps).await, kit.worker().await);
+    let claim = kit.take(worker, 2).await;
+    let at = |kind: &str| claim.jobs.iter().position(|taken| taken.job.kind == kind).unwrap();
+    let reason = async || view(kit, id).await.steps[2].reason.clone();
+    kit.store.settle(worker, vec![item(&claim, at("price"), dead("no"))]).await.unwrap();
+    tend(kit).await;
+    let says = reason().await.expect("it has no output to be judged by");
+    assert!(says.starts_with("the condition after price cannot be judged: "), "{says}");
+    let retry = FlowAct::Retry { step: Some("price".into()), by: "ada".into(), why: None };
+    assert_eq!(kit.store.change_flow(id, retry).await.unwrap(), FlowAnswer::Acted { jobs: 1 });
+    tend(kit).await;
+    assert_eq!(reason().await, None, "it waits for the price again");
+    kit.store.settle(worker, vec![item(&claim, at("stock"), done())]).await.unwrap();
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[("price", output(r#"{"x":2}"#))]).await, ["price", "book"]);
+    assert_eq!((reason().await, state(kit, id).await), (None, FlowState::Done));
+}
+
+async fn a_quorum_goes_by_its_count_alone(kit: &Kit) {
+    let edges = [
+        ("a", On::Success, Some("output > 9")),
+        ("b", On::Failure, None),
+        ("c", On::Success, None),
+    ];
+    let first = need(after("first", &edges), Need::Quorum { jobs: 1 });
+    let steps = vec![step("a", &[]), step("b", &[]), step("c", &[]), first];
+    let (id, worker) = (start(kit, steps).await, kit.worker().await);
+    let ran = run(kit, worker, &[("a", output("1"))]).await;
+    assert_eq!(ran.last().unwrap(), "first", "neither a nor b came as wished, and c is enough");
     assert_eq!(state(kit, id).await, FlowState::Done);
 }

@@ -9,7 +9,7 @@ use tidemill_store::flow::{FlowAct, FlowAnswer, FlowFilter, FlowView, Start};
 use super::flows::{
     first_job, flow_of, many, need, run, start, start_flow, state, step, tend, view,
 };
-use super::kit::{HOUR, Kit, SECOND, dead, done, item, job, json, ordered};
+use super::kit::{HOUR, Kit, SECOND, cancelled, dead, done, item, job, json, ordered};
 
 over_both_stores!(
     a_flow_is_started_once,
@@ -30,6 +30,8 @@ over_both_stores!(
     a_join_of_a_flow_that_is_being_built_is_not_late,
     a_store_that_is_closed_has_carried_its_flows_on,
     ten_thousand_steps_are_one_call,
+    what_was_called_off_runs_again_if_its_step_is_named,
+    jobs_that_are_called_off_with_their_flow_say_so,
 );
 
 async fn a_flow_is_started_once(kit: &Kit) {
@@ -113,7 +115,7 @@ async fn a_flow_is_called_off_with_all_its_jobs(kit: &Kit) {
     assert!(kit.take(worker, 10).await.jobs.is_empty(), "nothing of it starts any more");
     assert_eq!(state(kit, id).await, FlowState::Cancelling);
     assert!(kit.view(claim.jobs[0].job.id).await.cancel_requested);
-    let told = || super::kit::cancelled("told");
+    let told = || cancelled("told");
     let items = vec![item(&claim, 0, told()), item(&claim, 1, done())];
     kit.store.settle(worker, items).await.unwrap();
     tend(kit).await;
@@ -381,4 +383,52 @@ async fn ten_thousand_steps_are_one_call(kit: &Kit) {
 
 fn grown(follow_ups: Vec<NewJob>) -> Settlement {
     Settlement::Done { output: json("null"), follow_ups }
+}
+
+async fn what_was_called_off_runs_again_if_its_step_is_named(kit: &Kit) {
+    let id = start(kit, vec![many("part", 3, &[]), step("sum", &["part"])]).await;
+    let worker = kit.worker().await;
+    let part = first_job(kit, id, "part").await;
+    kit.store.cancel(vec![part], "by mistake").await.unwrap();
+    assert_eq!(run(kit, worker, &[]).await, ["part", "part"]);
+    assert_eq!(state(kit, id).await, FlowState::Failed);
+    let retry = |step: Option<&str>| FlowAct::Retry {
+        step: step.map(str::to_owned),
+        by: "ada".into(),
+        why: None,
+    };
+    let answer = kit.store.change_flow(id, retry(None)).await.unwrap();
+    assert!(matches!(answer, FlowAnswer::NotNow { .. }), "{answer:?}");
+    // What was skipped for it has jobs that were called off, too: they wait for their turn.
+    let answer = kit.store.change_flow(id, retry(Some("sum"))).await.unwrap();
+    assert!(matches!(answer, FlowAnswer::NotNow { .. }), "{answer:?}");
+    assert_eq!(kit.state(part).await, State::Cancelled);
+    let answer = kit.store.change_flow(id, retry(Some("part"))).await.unwrap();
+    assert_eq!(answer, FlowAnswer::Acted { jobs: 1 });
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[]).await, ["part", "sum"]);
+    let head = view(kit, id).await.head;
+    assert_eq!((head.state, head.done, head.failed), (FlowState::Done, 4, 0));
+}
+
+async fn jobs_that_are_called_off_with_their_flow_say_so(kit: &Kit) {
+    let steps = vec![step("runs", &[]), step("ready", &[]), step("waits", &["runs"])];
+    let id = start(kit, steps).await;
+    let worker = kit.worker().await;
+    let claim = kit.take(worker, 1).await;
+    let cancel = FlowAct::Cancel { reason: "enough".into() };
+    kit.store.change_flow(id, cancel).await.unwrap();
+    tend(kit).await;
+    kit.store.settle(worker, vec![item(&claim, 0, cancelled("told to stop"))]).await.unwrap();
+    tend(kit).await;
+    let mut said = Vec::new();
+    for name in ["runs", "ready", "waits"] {
+        let job = kit.view(first_job(kit, id, name).await).await;
+        assert_eq!(job.state, State::Cancelled, "{name}");
+        said.push(job.error.unwrap());
+    }
+    let with_it = "called off with its flow";
+    assert_eq!(said, [with_it, with_it, "skipped: enough"]);
+    let head = view(kit, id).await.head;
+    assert_eq!((head.state, head.reason.as_deref()), (FlowState::Cancelled, Some("enough")));
 }

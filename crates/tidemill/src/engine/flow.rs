@@ -122,8 +122,8 @@ impl Tidemill {
         acted(id, None, self.0.store.change_flow(id, act).await?)
     }
 
-    /// Sends the dead jobs of a flow on their way again, or those of one step; what was skipped because of them
-    /// waits again. Answers how many. Of a saga that is stuck it must be said why ([`By::because`]); it is noted on the
+    /// Sends the dead jobs of a flow on their way again, or those of one step and what was called off of it; what was
+    /// skipped because of them waits again. Answers how many. Of a saga that is stuck it must be said why ([`By::because`]); it is noted on the
     /// dead letters.
     pub async fn retry_flow<'b>(
         &self,

@@ -26,7 +26,7 @@ pub struct Cancel {
 pub struct Retry {
     /// The flow
     id: FlowId,
-    /// Only the dead jobs of this step
+    /// Only the dead jobs of this step, and those of it that were called off
     #[arg(long)]
     step: Option<String>,
     /// Why; kept with the dead letters. Needed if the saga is stuck

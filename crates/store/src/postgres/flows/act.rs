@@ -7,9 +7,9 @@ use uuid::Uuid;
 
 use super::advance::{self, Done};
 use super::rerun::rerun;
-use super::{tend, write};
+use super::{saga, tend, write};
 use crate::error::Result;
-use crate::flow::{FlowAct, FlowAnswer};
+use crate::flow::{FlowAct, FlowAnswer, NONE_DEAD};
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{Param, Statement, sql};
@@ -200,7 +200,7 @@ async fn cancel_in(
     Ok((CallOff::Answer(FlowAnswer::Acted { jobs }), done))
 }
 
-/// Sends dead jobs on their way again; each tells its flow so.
+/// Sends dead jobs on their way again, and what was called off of a step that is named; each tells its flow so.
 async fn retry(shared: &Shared, id: FlowId, step: Option<&str>, by: By<'_>) -> Result<FlowAnswer> {
     let Some(flow) = super::flow(shared, id).await? else { return Ok(FlowAnswer::Unknown) };
     let number = match step {
@@ -214,6 +214,9 @@ async fn retry(shared: &Shared, id: FlowId, step: Option<&str>, by: By<'_>) -> R
     if flow.head.state == FlowState::Stuck && by.why.is_none() {
         return Ok(FlowAnswer::WhyMissing);
     }
+    if let Some(step) = step {
+        bury_called_off(shared, id.0, step).await?;
+    }
     let mut jobs = 0;
     loop {
         let rows = shared.db.read(&DEAD, &[&id.0, &number, &RETRY_PAGE_JOBS]).await?;
@@ -225,12 +228,36 @@ async fn retry(shared: &Shared, id: FlowId, step: Option<&str>, by: By<'_>) -> R
         }
     }
     if jobs == 0 {
-        return Ok(FlowAnswer::NotNow {
-            why: "none of its jobs is dead and can run again".to_owned(),
-        });
+        return Ok(FlowAnswer::NotNow { why: NONE_DEAD.to_owned() });
     }
     advance::advance(shared, &[id.0]).await?;
     Ok(FlowAnswer::Acted { jobs })
+}
+
+/// Lets what was called off of a step be dead, so that it can be sent again. What has ended is counted first.
+async fn bury_called_off(shared: &Shared, id: Uuid, step: &str) -> Result<()> {
+    let mut tries = Tries::resend();
+    loop {
+        let conn = shared.db.begin().await?;
+        let acted = async {
+            let done = advance::advance_in(shared, &conn, &[id]).await?;
+            let mut boards = advance::lock(&conn, &[id]).await?;
+            let Some(board) = boards.first_mut() else { return Ok(done) };
+            advance::learn_all(&conn, &mut [&mut *board]).await?;
+            if let Some(step) = board.called_off_at(step) {
+                saga::bury_steps(shared, &conn, id, &[step as i32]).await?;
+            }
+            Ok(done)
+        };
+        let acted = acted.await;
+        match conn.end(acted).await {
+            Ok(done) => {
+                done.tell(shared);
+                return Ok(());
+            }
+            Err(fault) => tries.again(fault).await?,
+        }
+    }
 }
 
 /// Lets dead jobs of a step count as done, and tells the flow.

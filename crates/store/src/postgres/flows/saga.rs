@@ -54,6 +54,16 @@ async fn bury_called_off(shared: &Shared, conn: &Conn<'_>, board: &Board) -> Res
     if steps.is_empty() {
         return Ok(());
     }
+    bury_steps(shared, conn, board.flow.id.0, &steps).await
+}
+
+/// Gives what was called off of these steps a dead letter. The flow's lock is held.
+pub(super) async fn bury_steps(
+    shared: &Shared,
+    conn: &Conn<'_>,
+    flow: Uuid,
+    steps: &[i32],
+) -> Result<(), Fault> {
     let letter = |row: &tokio_postgres::Row| {
         let (kind, why): (String, Option<String>) = (row.get(1), row.get(5));
         let failure = called_off(&kind, why.as_deref());
@@ -67,7 +77,7 @@ async fn bury_called_off(shared: &Shared, conn: &Conn<'_>, board: &Board) -> Res
             failure,
         }
     };
-    let rows = conn.query(&BURY, &[&board.flow.id.0, &steps]).await?;
+    let rows = conn.query(&BURY, &[&flow, &steps]).await?;
     let letters: Vec<Letter> = rows.iter().map(letter).collect();
     write_letters(conn, shared.db.manual_now(), &letters).await
 }

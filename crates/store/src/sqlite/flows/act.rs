@@ -5,9 +5,9 @@ use tidemill_core::flow::{Arrival, FlowState, StepState};
 use tidemill_core::{By, FlowId, JobId, Payload};
 
 use super::rerun::rerun;
-use super::{advance, carry_on, tend};
+use super::{advance, carry_on, saga, tend};
 use crate::error::Result;
-use crate::flow::{FlowAct, FlowAnswer};
+use crate::flow::{FlowAct, FlowAnswer, NONE_DEAD};
 use crate::full::Full;
 use crate::sqlite::rows::{count, job_id};
 use crate::sqlite::writer::Turn;
@@ -115,8 +115,16 @@ fn discard(turn: &mut Turn<'_>, id: FlowId, reason: &str) -> Result<FlowAnswer> 
     cancel(turn, id, reason)
 }
 
-/// Sends dead jobs on their way again; each tells the flow so.
+/// Sends dead jobs on their way again, and what was called off of a step that is named; each tells the flow so.
 fn retry(turn: &mut Turn<'_>, id: FlowId, step: Option<&str>, by: By<'_>) -> Result<FlowAnswer> {
+    if let Some(step) = step
+        && let Some(mut board) = advance::board(turn, id)?
+    {
+        advance::learn_all(turn, &mut board)?;
+        if let Some(step) = board.called_off_at(step) {
+            saga::bury_called_off(turn, id, step)?;
+        }
+    }
     let ids = match dead_of(turn, id, step)? {
         Ok(ids) => ids,
         Err(answer) => return Ok(answer),
@@ -127,9 +135,7 @@ fn retry(turn: &mut Turn<'_>, id: FlowId, step: Option<&str>, by: By<'_>) -> Res
     }
     let sent = dead::replay(turn, &ids, by, None)?;
     if sent.is_empty() {
-        return Ok(FlowAnswer::NotNow {
-            why: "none of its jobs is dead and can run again".to_owned(),
-        });
+        return Ok(FlowAnswer::NotNow { why: NONE_DEAD.to_owned() });
     }
     Ok(FlowAnswer::Acted { jobs: sent.len() as u64 })
 }

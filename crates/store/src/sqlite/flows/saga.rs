@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use rusqlite::params;
-use tidemill_core::Payload;
 use tidemill_core::flow::saga::{Became, called_off};
 use tidemill_core::flow::{Board, Place, Way, plan};
+use tidemill_core::{FlowId, Payload};
 
 use super::advance;
 use super::write::{insert_edge, insert_step, write_job};
@@ -29,7 +29,7 @@ pub(super) fn go_on(turn: &mut Turn<'_>, board: &mut Board) -> Result<bool> {
     }
     board.judge_saga();
     for step in board.stuck_at() {
-        bury_called_off(turn, board, step)?;
+        bury_called_off(turn, board.flow.id, step)?;
     }
     if !board.wants_undos() {
         return Ok(board.flow.state != before || board.has_judged());
@@ -49,8 +49,8 @@ pub(super) fn go_on(turn: &mut Turn<'_>, board: &mut Board) -> Result<bool> {
 }
 
 /// Gives what was called off of a step a dead letter, so that somebody can send it again or see to it.
-fn bury_called_off(turn: &Turn<'_>, board: &Board, step: u32) -> Result<()> {
-    let of_step = params![board.flow.id.0.as_bytes(), step];
+pub(super) fn bury_called_off(turn: &Turn<'_>, flow: FlowId, step: u32) -> Result<()> {
+    let of_step = params![flow.0.as_bytes(), step];
     turn.conn.prepare_cached(include_str!("../sql/keep_called_off.sql"))?.execute(of_step)?;
     let mut bury = turn.conn.prepare_cached(include_str!("../sql/bury_called_off.sql"))?;
     let rows = bury.query_map(of_step, |row| {
