@@ -27,6 +27,7 @@ mod engine {
     mod handler;
     mod helpers;
     mod hidden;
+    pub mod join_processes;
     pub mod limit_kills;
     mod limits;
     mod limits_lacking;
@@ -76,6 +77,7 @@ mod engine {
 #[test]
 fn role() {
     engine::processes::run();
+    engine::join_processes::run();
     engine::depth_kills::run();
     engine::effect_kills::run();
     engine::flow_kills::run();
