@@ -239,7 +239,7 @@ struct ReplaySent {
     responses(
         (status = 200, body = ReplaySent),
         (status = 400, body = Problem, content_type = "application/problem+json",
-            description = "The only one holds up a saga, and nobody said why it is to go"),
+            description = "The request cannot be, or the only one holds up a saga and nobody said why it is to go"),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "One is not there"),
         (status = 409, body = Problem, content_type = "application/problem+json",
             description = "The only one is a run that is undone, or has something to be undone"),

@@ -244,7 +244,7 @@ struct FlowRetry {
     params(("id" = FlowId, Path)), request_body = FlowRetry, responses(
         (status = 200, body = FlowActed),
         (status = 400, body = Problem, content_type = "application/problem+json",
-            description = "It is stuck, and nobody said why it is to go on"),
+            description = "The request cannot be, or it is stuck and nobody said why it is to go on"),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "It cannot now"),
     ))]
 async fn retry(
