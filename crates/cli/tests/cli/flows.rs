@@ -74,7 +74,14 @@ fn life(mill: &Mill) {
     mill.run(&["flows", "rerun", &id, "ready"]).ok().says("1 job runs again");
     let ended = mill.json(&[&wait[..], &["--json"]].concat());
     assert_eq!((ended["state"].as_str(), ended["done"].as_u64()), (Some("done"), Some(6)));
-    mill.run(&["flows", "show", &id]).ok().says("ready (run 1)");
+    let progress = &ended["progress"];
+    let counts =
+        ["jobs", "done", "failed", "skipped", "remaining"].map(|word| progress[word].as_u64());
+    assert_eq!(counts, [7, 6, 0, 1, 0].map(Some), "of what is there now: {progress}");
+    mill.run(&["flows", "show", &id])
+        .ok()
+        .says("ready (run 1)")
+        .says("6 of 7 jobs done, 1 skipped");
     stop(worker);
 }
 
@@ -129,24 +136,43 @@ fn a_saga_that_turns_back_is_drawn_with_its_undos() {
 fn stuck(mill: &Mill) {
     let text = r#"{"name": "trip", "saga": true, "steps": [
         {"name": "hotel", "kind": "book", "undo": {"kind": "unbook_hotel"}},
-        {"name": "flight", "kind": "book", "after": ["hotel"], "undo": {"kind": "unbook_flight"}},
+        {"name": "flight", "kind": "book", "after": ["hotel"],
+         "undo": {"kind": "unbook_flight", "payload": {"seat": 7}}},
         {"name": "hold", "kind": "hold", "after": ["flight"], "nothing_to_undo": true},
         {"name": "pay", "kind": "pay", "after": ["hold"], "nothing_to_undo": true}
     ]}"#;
     let id = start(mill, text);
-    mill.run(&["flows", "undo", &id]).ok().says("1. hotel  by unbook_hotel  (it runs");
+    mill.run(&["flows", "undo", &id]).ok().says("1. hotel  by unbook_hotel null  (it runs");
     let booking = mill.work(&["--exec", "true", "--kind", "book"]);
     eventually_waits(mill, "hold");
     stop(booking);
     let undo = mill.run(&["flows", "undo", &id]).ok();
-    assert_eq!(undo.stdout, "1. flight  by unbook_flight\n2. hotel  by unbook_hotel\n");
-    assert_eq!(mill.rows(&["flows", "undo", &id, "--json"]).len(), 2);
+    let lacking = "  (no worker knows this kind)";
+    let list = |lacking: &str| {
+        format!(
+            "1. flight  by unbook_flight {{\"seat\": 7}}{lacking}\n2. hotel  by unbook_hotel null{lacking}\n"
+        )
+    };
+    assert_eq!(undo.stdout, list(lacking));
+    let rows = mill.rows(&["flows", "undo", &id, "--json"]);
+    assert_eq!((rows.len(), rows[0]["kind_known"].as_bool()), (2, Some(false)));
+    assert_eq!(rows[0]["undo"]["payload"]["seat"].as_u64(), Some(7));
     let exec = "case $TIDEMILL_KIND in pay|unbook_flight) exit 64;; esac";
     let worker = mill.work(&["--exec", exec, "--kind", "hold,pay,unbook_hotel,unbook_flight"]);
     mill.run(&["flows", "wait", &id, "--timeout", "30s"]).code(1).says("stuck");
     assert_eq!(mill.rows(&["flows", "list", "--state", "stuck", "--json"]).len(), 1);
     let left = mill.run(&["flows", "undo", &id]).ok().stdout;
-    assert_eq!(left, undo.stdout, "both are still to be undone");
+    assert_eq!(left, list(""), "both are still to be undone");
+    let dead = mill.rows(&["dead", "list", "--kind", "unbook_flight", "--json"]);
+    let letter = dead[0]["id"].as_str().unwrap();
+    mill.run(&["dead", "delete", letter]).code(5).says("letter_of_flow").says(&id);
+    let retry = ["flows", "retry", &*id, "--step", "undo flight"];
+    mill.run(&retry).code(2).says("why_missing");
+    mill.run(&["dead", "replay", letter]).code(2).says("why_missing");
+    mill.run(&["jobs", "retry", letter]).code(2).says("why_missing");
+    mill.run(&[&retry[..], &["--why", "once more"]].concat()).ok().says("1 job is on its way");
+    mill.run(&["flows", "wait", &id, "--timeout", "30s"]).code(1).says("stuck");
+    mill.run(&["dead", "show", letter]).ok().says("replayed: once more");
     let resolve =
         ["flows", "resolve", &id, "--step", "undo flight", "--why", "by phone", "--by", "ada"];
     mill.run(&resolve).ok().says("1 job counts as done");

@@ -9,7 +9,7 @@ use tidemill_store::DeadLetter;
 use super::plans;
 use super::target::Target;
 use crate::app::{App, whoami};
-use crate::exit::{Exit, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
 use crate::mill::Mill;
 use crate::output;
 
@@ -98,6 +98,20 @@ pub async fn delete(app: &App, args: Act) -> Outcome {
     planned(app, args, "delete", PlanAct::Delete).await
 }
 
+/// Says why none is deleted, if those that match are of flows.
+async fn refuse_of_flows(mill: &Mill, filter: &DeadFilter) -> Outcome<()> {
+    let Some(letter) = mill.dead().list(filter, None, 1).await?.into_iter().next() else {
+        return Ok(());
+    };
+    let job = mill.job(letter.id).await?.map(|view| view.job);
+    let Some(place) = job.and_then(|job| job.options.flow) else { return Ok(()) };
+    let id = letter.id;
+    let message =
+        format!("the dead letter {id} is of the flow {}, and is forgotten with it", place.id);
+    Err(Failure::new(Exit::Conflict, "letter_of_flow", message)
+        .hint(format!("`tidemill dead archive {id}` puts it aside until then")))
+}
+
 async fn planned(app: &App, args: Act, verb: &str, act: PlanAct) -> Outcome {
     let by = args.by.unwrap_or_else(whoami);
     let mill = app.open_existing().await?;
@@ -106,6 +120,9 @@ async fn planned(app: &App, args: Act, verb: &str, act: PlanAct) -> Outcome {
     if args.plan {
         plans::show(app, &view);
         return Ok(Exit::Ok);
+    }
+    if view.letters == 0 && act == PlanAct::Delete {
+        refuse_of_flows(&mill, &view.filter).await?;
     }
     if view.letters == 0 {
         eprintln!("no dead letter matches");

@@ -46,7 +46,8 @@ pub async fn add(app: &App, args: Add) -> Outcome {
             "{before} added before; sent again under the same --part they are added once"
         ))
     })?;
-    act::say(app, args.id, "added", jobs, &count(jobs, "job", "jobs"));
+    // They may have been there before: a part that is sent again is added once.
+    act::say(app, args.id, "added", jobs, &count(jobs, "job is in it", "jobs are in it"));
     Ok(Exit::Ok)
 }
 

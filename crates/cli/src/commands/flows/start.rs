@@ -97,7 +97,8 @@ async fn run_lines(app: &App, args: Args) -> Outcome {
     } else {
         output::line(id);
         let word = if is_building { "it does not begin yet" } else { "started" };
-        eprintln!("{word}: {} added", count(jobs, "job was", "jobs were"));
+        // They may have been there before: the same lines again add what is missing.
+        eprintln!("{word}: {} in it", count(jobs, "job of the lines is", "jobs of the lines are"));
     }
     Ok(Exit::Ok)
 }
