@@ -149,7 +149,8 @@ impl From<Invalid> for FlowAnswer {
 }
 
 /// Why nothing of a flow is sent again.
-pub(crate) const NONE_DEAD: &str = "none of its jobs is dead and can run again; what was called off is sent again if its step is named";
+pub(crate) const NONE_DEAD: &str = "none of its jobs is dead and can run again; what was called off is sent again \
+                                    if its step is named";
 
 /// Why a job is not taken into a flow.
 pub(crate) const ID_TAKEN: &str = "a job of it has the id of another job; make it anew";

@@ -199,8 +199,8 @@ pub enum Error {
         /// What was asked for.
         step: String,
     },
-    /// What is done about a saga that is stuck is kept with who and why, and nobody said why.
-    #[error("the flow {id} is stuck, and what is done about it is kept with who and why: say why")]
+    /// What is done about a saga that is stuck, or about a step of a flow, is kept with who and why; nobody said why.
+    #[error("what is done about the flow {id} is kept with who and why: say why")]
     WhyMissing {
         /// Which flow.
         id: FlowId,

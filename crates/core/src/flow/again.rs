@@ -49,8 +49,8 @@ impl Board {
         }
     }
 
-    /// The step of this name, if jobs of it may have been called off that can be sent again. Not of a saga: where one is
-    /// stuck they are dead, and where it has turned back they stay as they are. The board must know the whole flow.
+    /// The step of this name, if jobs of it may have been called off that can be sent again. Not of a saga: where one
+    /// is stuck they are dead, and where it has turned back they stay as they are. The board must know the whole flow.
     pub fn called_off_at(&self, name: &str) -> Option<u32> {
         let is_fit = !self.flow.saga && self.flow.state != FlowState::Cancelling;
         let has_failed = |step: &&StepRow| {

@@ -107,8 +107,8 @@ pub(super) fn check_numbers<'r>(
             let there = failures.get(&step.number).copied().unwrap_or(0);
             if u64::from(failures_max) > there {
                 let why = format!(
-                    "its failures_max is {failures_max}, but it comes after {there} jobs; give {there} at most, or wait \
-                     for all to be finished"
+                    "its failures_max is {failures_max}, but it comes after {there} jobs; give {there} at most, or \
+                     wait for all to be finished"
                 );
                 return Err(plan::invalid(&step.name, why));
             }

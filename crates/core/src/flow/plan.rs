@@ -333,7 +333,7 @@ fn check_joins(steps: &[Flat], rows: &[StepRow]) -> Result<()> {
             return Err(invalid(&step.name, "its quorum is 0; it is 1 at least"));
         }
         if step.join.within_ms == Some(0) {
-            let why = "its join waits for 0 ms, so it would be late before anything could end; give 1 ms or more, or none";
+            let why = "its join waits for 0 ms (within_ms), so it would be late at once; give 1 or more, or none";
             return Err(invalid(&step.name, why));
         }
     }

@@ -45,6 +45,8 @@ async fn a_flow_is_started_once_looked_at_and_its_outputs_are_paged(kit: Kit) {
     let worker = kit.work().await;
     let view = in_state(&kit, &id, "done").await;
     assert_eq!((&view["jobs"], &view["steps"][1]["name"]), (&json!(6), &json!("report")));
+    let counts = json!({ "jobs": 6, "done": 6, "failed": 0, "skipped": 0, "remaining": 0 });
+    assert_eq!(view["progress"], counts);
     let path = format!("/v1/flows/{id}/outputs?step=all&limit=2");
     let (mut outputs, mut next) = (Vec::new(), String::new());
     loop {

@@ -71,7 +71,7 @@ impl Graph {
                 let there: usize = edges.iter().map(|edge| self.steps[edge.0].jobs.max(1)).sum();
                 Need::All { failures_max: failures_max.min(there as u32) }
             }
-            other => other,
+            Need::Finished => Need::Finished,
         };
         Join { need, within_ms: None, rest }
     }

@@ -120,8 +120,8 @@ impl Dead<'_> {
         Ok(!replayed.is_empty())
     }
 
-    /// Says why a dead job cannot go on: its saga is stuck and nobody said why it is to, another of its schedule runs, or
-    /// what it did as a run is undone, or may be.
+    /// Says why a dead job cannot go on: its saga is stuck and nobody said why it is to, another of its schedule runs,
+    /// or what it did as a run is undone, or may be.
     async fn refuse(&self, view: &JobView, by: By<'_>) -> Result<()> {
         let id = view.job.id;
         if let Some(place) = view.job.options.flow.as_ref().filter(|_| by.why.is_none())
@@ -154,8 +154,8 @@ impl Dead<'_> {
     }
 
     /// Replays these at once, at most a thousand; answers those that were dead. Runs that are undone, or have something
-    /// to be undone, stay dead, and so do jobs of a schedule that would run beside another of it, and those that hold up
-    /// a saga, unless it is said why.
+    /// to be undone, stay dead, and so do jobs of a schedule that would run beside another of it, and those that hold
+    /// up a saga, unless it is said why.
     pub async fn replay_these<'b>(
         &self,
         ids: &[JobId],

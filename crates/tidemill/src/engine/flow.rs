@@ -123,8 +123,8 @@ impl Tidemill {
     }
 
     /// Sends the dead jobs of a flow on their way again, or those of one step and what was called off of it; what was
-    /// skipped because of them waits again. Answers how many. Of a saga that is stuck it must be said why ([`By::because`]); it is noted on the
-    /// dead letters.
+    /// skipped because of them waits again. Answers how many. Of a saga that is stuck it must be said why
+    /// ([`By::because`]); it is noted on the dead letters.
     pub async fn retry_flow<'b>(
         &self,
         id: FlowId,

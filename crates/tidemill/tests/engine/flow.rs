@@ -291,7 +291,7 @@ async fn what_cannot_be_is_refused_before_anything_is_written(kit: Kit) {
             "the step \"b\" of the flow cannot be: its failures_max is 3, but it comes after 2 jobs",
         ),
         (
-            flow().step("a", job()).step("b", job()).after("a").within(std::time::Duration::ZERO),
+            flow().step("a", job()).step("b", job()).after("a").within(Duration::ZERO),
             "flow_invalid",
             "the step \"b\" of the flow cannot be: its join waits for 0 ms",
         ),

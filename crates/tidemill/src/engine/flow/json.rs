@@ -209,7 +209,7 @@ fn name_of(text: &str) -> Option<String> {
 
 /// The steps of a flow, or of one within another: `outer` is what their names begin with.
 fn drafts(outer: &str, steps: &[Box<RawValue>]) -> Result<Vec<Draft>> {
-    let read = |(raw, number): (&Box<RawValue>, u32)| {
+    let read = |(raw, number): (&RawValue, u32)| {
         let step: StepIn = serde_json::from_str(raw.get()).map_err(|e| {
             let name = name_of(raw.get()).unwrap_or_else(|| format!("number {number}"));
             let reason = format!("its JSON is not understood: {e}");
@@ -217,7 +217,7 @@ fn drafts(outer: &str, steps: &[Box<RawValue>]) -> Result<Vec<Draft>> {
         })?;
         draft(outer, step)
     };
-    steps.iter().zip(1..).map(read).collect()
+    steps.iter().map(AsRef::as_ref).zip(1..).map(read).collect()
 }
 
 fn draft(outer: &str, mut step: StepIn) -> Result<Draft> {
