@@ -10,7 +10,7 @@ use tidemill_core::flow::{Board, FlowState, Join, On, Part, Plan, StepState, Und
 use tidemill_core::{Error as Invalid, FlowId, JobId, NewJob, Payload};
 
 use crate::error::Result;
-pub use progress::Progress;
+pub use progress::FlowProgress;
 
 /// Outputs up to this size are given with a job that waited for them; larger ones are asked for.
 pub const INLINE_BYTES_MAX: usize = 32 * 1024;
@@ -216,7 +216,7 @@ pub struct FlowView {
     pub head: FlowHead,
     /// How far it is.
     #[serde(default)]
-    pub progress: Progress,
+    pub progress: FlowProgress,
     /// Its steps, in the order in which they were given.
     pub steps: Vec<StepView>,
 }

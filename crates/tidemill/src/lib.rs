@@ -106,7 +106,7 @@ pub use tidemill_core::{
 pub use tidemill_store as store;
 pub use tidemill_store::audit;
 pub use tidemill_store::flow::{
-    FlowFilter, FlowHead, FlowView, Input, Output, Progress as FlowProgress, StepView,
+    FlowFilter, FlowHead, FlowProgress, FlowView, Input, Output, StepView,
 };
 pub use tidemill_store::plan::{PlanGroup, PlanView};
 pub use tidemill_store::run::{RunActView, RunFilter, RunView};

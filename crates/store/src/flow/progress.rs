@@ -10,8 +10,8 @@ use crate::flow::{FlowHead, FlowView, StepView};
 
 /// How far a flow is. Steps that were run again count as they run now, not as they ran before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = FlowProgress))]
-pub struct Progress {
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FlowProgress {
     /// How many jobs it has.
     pub jobs: u64,
     /// How many of them are done.
@@ -27,7 +27,7 @@ pub struct Progress {
     pub expected_end_at: Option<Timestamp>,
 }
 
-impl Progress {
+impl FlowProgress {
     /// Of a flow and its steps, without saying when it ends.
     pub(crate) fn of(head: &FlowHead, steps: &[StepView]) -> Self {
         let skipped = current(steps).filter(|step| step.state == StepState::Skipped);
@@ -46,13 +46,13 @@ fn current(steps: &[StepView]) -> impl Iterator<Item = &StepView> {
 impl FlowView {
     /// A flow with its steps.
     pub fn new(head: FlowHead, steps: Vec<StepView>) -> Self {
-        Self { progress: Progress::of(&head, &steps), head, steps }
+        Self { progress: FlowProgress::of(&head, &steps), head, steps }
     }
 
     /// The same, with the end that is expected now.
     #[must_use]
     pub fn expected(mut self, now: Timestamp) -> Self {
-        let Progress { jobs, remaining, .. } = self.progress;
+        let FlowProgress { jobs, remaining, .. } = self.progress;
         let ended = jobs - remaining.min(jobs);
         let is_asked = self.head.state == FlowState::Running && ended > 0 && remaining > 0;
         let rest = self.worked(now).as_secs_f64() * remaining as f64 / ended as f64;
@@ -137,7 +137,7 @@ mod tests {
             step(Open, 8, 4, (10, None)),
             StepView { started_at: None, ..step(Waiting, 1, 0, (0, None)) },
         ]);
-        let Progress { jobs, done, remaining, expected_end_at, .. } =
+        let FlowProgress { jobs, done, remaining, expected_end_at, .. } =
             view.expected(at(50)).progress;
         assert_eq!((jobs, done, remaining), (10, 5, 5));
         assert_eq!(expected_end_at, Some(at(100)));
@@ -155,7 +155,7 @@ mod tests {
             old(step(Skipped, 1, 0, (0, None))),
             step(Open, 1, 0, (day, None)),
         ]);
-        let Progress { jobs, done, skipped, remaining, expected_end_at, .. } =
+        let FlowProgress { jobs, done, skipped, remaining, expected_end_at, .. } =
             view.expected(at(day + 10)).progress;
         assert_eq!((jobs, done, skipped, remaining), (2, 1, 0, 1));
         assert_eq!(expected_end_at, Some(at(day + 30)));
