@@ -19,6 +19,7 @@ pub const DEPTH_MAX: u64 = 1_000_000_000_000;
 pub const WAIT_MS_MAX: u64 = 600_000;
 /// Rates are told over about this long.
 pub const RATE_WINDOW: Duration = Duration::from_mins(1);
+const RATE_WINDOW_MIN: Duration = Duration::from_secs(1);
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
 /// When nothing is known yet of how fast a queue drains.
@@ -184,9 +185,10 @@ impl Rates {
     pub fn between(sample: Option<Sample>, now: Sample) -> Option<Self> {
         let sample = sample?;
         let passed = Duration::try_from(now.at.duration_since(sample.at)).ok()?;
-        let seconds = passed.min(RATE_WINDOW).as_secs_f64();
+        // What comes at once is of no rate yet: it counts as if it had come within a second.
+        let seconds = passed.clamp(RATE_WINDOW_MIN, RATE_WINDOW).as_secs_f64();
         let per_s = |from: u64, to: u64| to.saturating_sub(from) as f64 / seconds;
-        (seconds > 0.0).then(|| Self {
+        (!passed.is_zero()).then(|| Self {
             in_per_s: per_s(sample.came, now.came),
             out_per_s: per_s(sample.went, now.went),
         })
@@ -255,6 +257,8 @@ mod tests {
         let rates = |from, to| Rates::between(Some(from), to).map(|r| (r.in_per_s, r.out_per_s));
         assert_eq!(rates(at(0, 10, 0), at(10, 40, 20)), Some((3.0, 2.0)));
         assert_eq!(rates(at(0, 0, 0), at(600, 60, 120)), Some((1.0, 2.0)));
+        let soon = Sample { at: Timestamp::from_millisecond(10).unwrap(), came: 60, went: 0 };
+        assert_eq!(rates(at(0, 0, 0), soon), Some((60.0, 0.0)), "a burst is no 6,000 per second");
         assert_eq!(rates(at(5, 0, 0), at(5, 60, 120)), None);
         assert_eq!(Rates::between(None, at(5, 60, 120)), None);
     }

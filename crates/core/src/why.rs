@@ -12,9 +12,10 @@ use crate::flow::FlowState;
 use crate::id::{FlowId, JobId, WorkerId};
 use crate::job::Priority;
 use crate::job::state::State;
+use crate::span::Span;
 use crate::workflow::Parked;
 pub use lane::{COUNTED_MAX, LaneView, TENANTS_MAX};
-pub use queue::{Holder, QueueWhy, TenantDepth, Trend, drains_at_most, drains_in_ms};
+pub use queue::{Holder, LINES_MAX, QueueWhy, TenantDepth, Trend, drains_at_most, drains_in_ms};
 
 /// What to do with a run that is parked.
 const PARKED_NEXT: &str = "`tidemill workflows diff` shows both sides; mend the code and `workflows resume` it, or \

@@ -38,8 +38,8 @@ use crate::request::{
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
 use crate::view::{
-    AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView, Lacking,
-    Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
+    AttemptView, Crowd, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView,
+    Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 
@@ -266,6 +266,11 @@ passed_on! {
             nul::check("queue", [queue])?;
             nul::check("gate", gates.iter().map(String::as_str))?;
             self.inner.held_of(queue, gates).await
+        }
+
+        async fn crowd(&self, queue: &str) -> Result<Crowd> {
+            nul::check("queue", [queue])?;
+            self.inner.crowd(queue).await
         }
 
         async fn depths(&self, queues: &[String]) -> Result<Vec<DepthView>> {

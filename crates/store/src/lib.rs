@@ -57,7 +57,8 @@ pub use schedule::{FireView, ScheduleView};
 pub use store::Store;
 pub use stream::Streams;
 pub use view::{
-    DeadGroup, DeadLetter, DepthView, JobFilter, JobPage, JobView, LineView, QueueView, WorkerView,
+    Crowd, DeadGroup, DeadLetter, DepthView, JobFilter, JobPage, JobView, LineView, QueueView,
+    WorkerView,
 };
 pub use wake::{Hint, Wake};
 pub use webhook::Webhooks;

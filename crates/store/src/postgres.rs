@@ -12,6 +12,7 @@ mod cancel;
 mod claim;
 mod connect;
 mod credentials;
+mod crowd;
 mod dead;
 mod depth;
 mod doors;
@@ -86,8 +87,8 @@ use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, Schedul
 use crate::store::Store;
 use crate::stream::{StreamAnswer, StreamItem, StreamPage, Streams};
 use crate::view::{
-    AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView, Lacking,
-    Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
+    AttemptView, Crowd, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView,
+    Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 use crate::wanted::Wanted;
@@ -458,6 +459,10 @@ impl Store for Postgres {
 
     async fn held_of(&self, queue: &str, gates: &[String]) -> Result<Vec<u64>> {
         doors::held_of(&self.shared.db, queue, gates).await
+    }
+
+    async fn crowd(&self, queue: &str) -> Result<Crowd> {
+        crowd::look(&self.shared.db, queue).await
     }
 
     async fn depths(&self, queues: &[String]) -> Result<Vec<DepthView>> {

@@ -10,6 +10,7 @@ mod bound;
 mod cancel;
 mod claim;
 mod credentials;
+mod crowd;
 mod dead;
 mod depth;
 mod doors;
@@ -89,8 +90,8 @@ use crate::store::Store;
 use crate::stream::{StreamAnswer, StreamItem, StreamPage, Streams, ephemeral};
 use crate::together;
 use crate::view::{
-    AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView, Lacking,
-    Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
+    AttemptView, Crowd, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView,
+    Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 use news::Listeners;
@@ -439,6 +440,11 @@ impl Store for Sqlite {
     async fn held_of(&self, queue: &str, gates: &[String]) -> Result<Vec<u64>> {
         let (queue, gates) = (queue.to_owned(), gates.to_vec());
         self.read(move |conn| gates::held_of(conn, &queue, &gates)).await
+    }
+
+    async fn crowd(&self, queue: &str) -> Result<Crowd> {
+        let (queue, now) = (queue.to_owned(), self.now_us());
+        self.read(move |conn| crowd::look(conn, now, &queue)).await
     }
 
     async fn depths(&self, queues: &[String]) -> Result<Vec<DepthView>> {

@@ -29,8 +29,8 @@ use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, Schedul
 use crate::stream::Streams;
 use crate::value::Values;
 use crate::view::{
-    AttemptView, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView, Lacking,
-    Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
+    AttemptView, Crowd, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView,
+    Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 use crate::webhook::Webhooks;
@@ -171,6 +171,9 @@ pub trait Store:
 
     /// How many jobs of a queue are held at each of these gates, counted up to 100,000.
     async fn held_of(&self, queue: &str, gates: &[String]) -> Result<Vec<u64>>;
+
+    /// What stands in a queue, and what its workers are busy with. Its cost is bounded, however many wait.
+    async fn crowd(&self, queue: &str) -> Result<Crowd>;
 
     /// What these queues have counted, in their order: exact, of one moment, without counting jobs.
     /// Without any, those that are above their high watermark.

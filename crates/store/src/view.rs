@@ -2,7 +2,7 @@
 
 mod wire;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -73,6 +73,34 @@ pub struct LineView {
     pub head: JobId,
     /// Whether that one is dead and blocks the others.
     pub dead: bool,
+}
+
+/// What stands in a queue. Jobs are counted up to [`COUNTED_MAX`] each, and at least that far; what gates hold is not
+/// among them.
+///
+/// [`COUNTED_MAX`]: tidemill_core::why::COUNTED_MAX
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Crowd {
+    /// Jobs that wait for a slot.
+    pub due: u64,
+    /// Jobs that wait for the clock.
+    pub later: u64,
+    /// When the first of these is due.
+    pub next_at: Option<Timestamp>,
+    /// When the last of these is due.
+    pub last_at: Option<Timestamp>,
+    /// Runs of workflows that wait for something that has no time.
+    pub asleep: u64,
+    /// Jobs that wait behind another of their line.
+    pub lined: u64,
+    /// Lines in which jobs wait behind a dead one, as far as was looked.
+    pub stuck: u64,
+    /// One of these: its key, and who is dead.
+    pub stuck_line: Option<(String, JobId)>,
+    /// The kinds of what waits for a slot or the clock, as far as was looked.
+    pub kinds: BTreeSet<String>,
+    /// How many jobs each worker holds, by queue: of all queues.
+    pub held: Vec<(WorkerId, String, u64)>,
 }
 
 /// One attempt that did not finish its job, or finished it after others.

@@ -54,6 +54,7 @@ mod engine {
     mod webhook_passes;
     mod why;
     mod why_limits;
+    mod why_queue;
     mod why_turns;
     mod work;
     mod workflow;

@@ -8,6 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::depth::Rates;
 use crate::gate::Rate;
+use crate::id::JobId;
+use crate::why::{COUNTED_MAX, DEAD_NEXT};
+
+/// Lines are looked at up to this number.
+pub const LINES_MAX: i64 = 1000;
 
 /// Rates that differ by less than this part of the larger one are the same.
 const STEADY_PART: f64 = 0.02;
@@ -84,6 +89,43 @@ pub enum Holder {
         /// The kinds.
         kinds: Vec<String>,
     },
+    /// The workers that know what is due are busy, with jobs of this queue or of others.
+    Busy {
+        /// How many workers.
+        workers: usize,
+        /// How many jobs of this queue they run at once.
+        slots: u64,
+    },
+    /// Jobs wait for the clock.
+    Clock {
+        /// How many, counted up to [`COUNTED_MAX`] or a little further.
+        jobs: u64,
+        /// Whether nothing else waits in it.
+        all: bool,
+        /// When the next of them is due.
+        next_at: Timestamp,
+        /// When the last of them is due.
+        last_at: Timestamp,
+    },
+    /// Runs of workflows wait for a signal, a child or an answer, however long that takes.
+    Asleep {
+        /// How many, counted up to [`COUNTED_MAX`] or a little further.
+        runs: u64,
+    },
+    /// Jobs wait behind another one of their key, which has not finished.
+    Lines {
+        /// How many, counted up to [`COUNTED_MAX`].
+        jobs: u64,
+    },
+    /// Jobs wait behind a dead one of their key, until that is replayed or given up.
+    DeadLines {
+        /// How many lines are blocked so, among the first [`LINES_MAX`] and those of the latest deaths.
+        lines: u64,
+        /// The key of one of them.
+        key: String,
+        /// The job that is dead.
+        head: JobId,
+    },
 }
 
 impl Trend {
@@ -106,6 +148,13 @@ impl Trend {
             Self::Shrinking => "shrinking",
             Self::Steady => "steady",
         }
+    }
+}
+
+impl Holder {
+    /// Whether it keeps all jobs of the queue where they are.
+    fn is_stop(&self) -> bool {
+        matches!(self, Self::Paused { .. } | Self::NoWorker)
     }
 }
 
@@ -139,6 +188,36 @@ impl fmt::Display for Holder {
             Self::KindUnknown { kinds } => {
                 write!(f, "no live worker of it knows {}", kinds.join(", "))
             }
+            Self::Busy { workers: 1, slots: 1 } => write!(f, "the slot of its one worker is taken"),
+            Self::Busy { workers: 1, slots } => {
+                write!(f, "all {} slots of its one worker are taken", grouped(*slots))
+            }
+            Self::Busy { workers, slots } => {
+                write!(f, "all {} slots of its {workers} workers are taken", grouped(*slots))
+            }
+            Self::Clock { jobs: 1, all: true, next_at, .. } => {
+                write!(f, "its job is not due before {next_at:.0}")
+            }
+            Self::Clock { jobs, all: true, next_at, .. } => {
+                write!(f, "all {} wait for the clock, the next until {next_at:.0}", counted(*jobs))
+            }
+            Self::Clock { jobs, next_at, .. } => {
+                write!(f, "{} for the clock, the next until {next_at:.0}", waiting(*jobs, "job"))
+            }
+            Self::Asleep { runs } => {
+                write!(f, "{} to be woken", waiting(*runs, "run"))
+            }
+            Self::Lines { jobs } => {
+                write!(f, "{} behind another of the same key", waiting(*jobs, "job"))
+            }
+            Self::DeadLines { lines: 1, key, head } => {
+                write!(f, "the line of key {key} is blocked by {head}, which is dead: {DEAD_NEXT}")
+            }
+            Self::DeadLines { lines, key, head } => write!(
+                f,
+                "{} lines are blocked by dead jobs, that of key {key} by {head}: {DEAD_NEXT}",
+                grouped(*lines)
+            ),
         }
     }
 }
@@ -159,12 +238,43 @@ impl fmt::Display for QueueWhy {
         for holder in &self.holders {
             write!(f, "; {holder}")?;
         }
-        match (self.depth, self.rates, self.drains_in_ms) {
-            (0, _, _) => write!(f, "; empty"),
-            (_, None, _) => write!(f, "; too new to tell its rates"),
-            (_, Some(_), None) => write!(f, "; drains never at this rate"),
-            (_, Some(_), Some(ms)) => write!(f, "; drains in {} at this rate", span(ms)),
+        if self.depth == 0 {
+            return write!(f, "; empty");
         }
+        let clock = self.holders.iter().find_map(|holder| match holder {
+            Holder::Clock { all, last_at, .. } => Some((*all, *last_at)),
+            _ => None,
+        });
+        let has = |wanted: fn(&Holder) -> bool| self.holders.iter().any(wanted);
+        match (clock, self.drains_in_ms) {
+            (_, Some(ms)) => write!(f, "; drains in {} at this rate", span(ms)),
+            _ if has(|holder| matches!(holder, Holder::DeadLines { .. })) => {
+                write!(f, "; drains never while a dead job blocks its line")
+            }
+            (Some((all, last_at)), None) if all || !has(Holder::is_stop) => {
+                write!(f, "; not empty before {last_at:.0}")
+            }
+            _ if self.rates.is_none() => write!(f, "; too new to tell its rates"),
+            _ if has(|holder| matches!(holder, Holder::Asleep { .. })) && !has(Holder::is_stop) => {
+                write!(f, "; not empty before all of them are woken")
+            }
+            _ => write!(f, "; drains never at this rate"),
+        }
+    }
+}
+
+/// A number of jobs that was counted up to a bound.
+fn counted(number: u64) -> String {
+    match number {
+        COUNTED_MAX.. => format!("{} or more", grouped(COUNTED_MAX)),
+        _ => grouped(number),
+    }
+}
+
+fn waiting(number: u64, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun} waits"),
+        _ => format!("{} {noun}s wait", counted(number)),
     }
 }
 
@@ -239,6 +349,52 @@ mod tests {
             (why(100, Some((0.0, 2.5))), "out 2.5/s; shrinking; drains in 40 s at this rate"),
         ] {
             assert!(why.to_string().ends_with(ends), "{why}");
+        }
+    }
+
+    #[test]
+    fn whatever_holds_jobs_is_named_and_no_end_told_that_cannot_be() {
+        let at = |s| Timestamp::from_second(s).unwrap();
+        let clock = |jobs, all| Holder::Clock { jobs, all, next_at: at(60), last_at: at(3600) };
+        let head = JobId::new();
+        let dead = |lines| Holder::DeadLines { lines, key: "a".to_owned(), head };
+        let never = "drains never while a dead job blocks its line";
+        for (holders, ends) in [
+            (
+                vec![clock(7, true)],
+                "all 7 wait for the clock, the next until 1970-01-01T00:01:00Z; \
+                 not empty before 1970-01-01T01:00:00Z"
+                    .to_owned(),
+            ),
+            (vec![clock(1, false)], "not empty before 1970-01-01T01:00:00Z".to_owned()),
+            (vec![Holder::NoWorker, clock(3, true)], "before 1970-01-01T01:00:00Z".to_owned()),
+            (vec![Holder::NoWorker, clock(3, false)], "drains never at this rate".to_owned()),
+            (
+                vec![Holder::Asleep { runs: 1 }],
+                "; 1 run waits to be woken; not empty before all of them are woken".to_owned(),
+            ),
+            (
+                vec![Holder::Busy { workers: 2, slots: 8 }, Holder::Lines { jobs: 12_000 }],
+                "; all 8 slots of its 2 workers are taken; \
+                 10,000 or more jobs wait behind another of the same key; drains never at this rate"
+                    .to_owned(),
+            ),
+            (
+                vec![dead(1), clock(3, false)],
+                format!(
+                    "; the line of key a is blocked by {head}, which is dead: {DEAD_NEXT}; 3 jobs wait for the clock, \
+                     the next until 1970-01-01T00:01:00Z; {never}"
+                ),
+            ),
+            (
+                vec![dead(3)],
+                format!(
+                    "; 3 lines are blocked by dead jobs, that of key a by {head}: {DEAD_NEXT}; {never}"
+                ),
+            ),
+        ] {
+            let why = QueueWhy { holders, ..why(7, Some((1.0, 0.0))) };
+            assert!(why.to_string().ends_with(&ends), "{why}");
         }
     }
 

@@ -74,7 +74,7 @@ impl Depths {
         let is_watched = is_watched(conn)?;
         for (queue, tenants) in std::mem::take(&mut self.counts) {
             for (tenant, Count { came, went }) in &tenants {
-                insert.execute(params![queue, tenant, came, went])?;
+                insert.execute(params![queue, tenant, came, went, now])?;
             }
             if is_watched {
                 self.cross(conn, now, Some(&queue))?;

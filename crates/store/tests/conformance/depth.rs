@@ -255,8 +255,9 @@ async fn what_is_rolled_back_was_never_counted(kit: &Kit) {
 async fn rates_are_told_by_samples(kit: &Kit) {
     assert_eq!(depth(kit, "default").await.before, None, "nothing is known of it");
     kit.store.enqueue((0..10).map(|_| job("k")).collect()).await.unwrap();
-    let first = depth(kit, "default").await.before.expect("taken now");
-    assert_eq!((first.came, first.at), (10, kit.clock.now()));
+    let first = depth(kit, "default").await.before.expect("from its first job on");
+    assert_eq!(first.came, 0, "what came first counts");
+    assert_eq!(kit.clock.now().duration_since(first.at).as_micros(), 1);
     for _ in 0..12 {
         kit.clock.advance(10 * SECOND);
         kit.put(job("k")).await;
@@ -267,6 +268,14 @@ async fn rates_are_told_by_samples(kit: &Kit) {
     let age = seen.now.at.duration_since(before.at).as_secs();
     assert!((60..=70).contains(&age), "of about a minute ago, not {age} s");
     assert_eq!(seen.now.came - before.came, age as u64 / 10);
+    // Nobody looks for an hour, then something comes, and nobody looks for two minutes.
+    kit.clock.advance(3600 * SECOND);
+    kit.put(job("k")).await;
+    let seen = depth(kit, "default").await;
+    assert!(seen.now.came > seen.before.expect("it was still").came);
+    kit.clock.advance(120 * SECOND);
+    let seen = depth(kit, "default").await;
+    assert_eq!(seen.now.came, seen.before.expect("it is still").came);
 }
 
 async fn a_queue_that_is_empty_and_still_is_forgotten(kit: &Kit) {

@@ -4,12 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tidemill_core::depth::Rates;
-use tidemill_core::gate::{self, Counts, GateView, PART, Per};
-use tidemill_core::queue::{is_pattern, matches};
-use tidemill_core::why::{Holder, QueueWhy, Trend, drains_at_most, drains_in_ms};
-use tidemill_core::{Error as Invalid, QueueLimit};
-use tidemill_store::{DepthView, Hint, Store};
+use tidemill_core::Error as Invalid;
+use tidemill_core::queue::is_pattern;
+use tidemill_store::{DepthView, Hint};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
@@ -74,70 +71,6 @@ impl Tidemill {
         let (above, crossed) = (BTreeMap::new(), VecDeque::new());
         Watermarks { mill: self.clone(), hints, above, crossed, is_first: true }
     }
-
-    /// Why a queue is as deep as it is: what comes and goes, what holds it, when it will be empty.
-    pub async fn why_queue(&self, queue: &str) -> Result<QueueWhy> {
-        let view = self.depth(queue).await?;
-        let book = self.0.store.queue_rules().await?;
-        let workers = self.workers().await?;
-        let paused = book.paused_by(queue).map(|rule| Holder::Paused { rule: rule.to_owned() });
-        let takes = |own: &String| matches(own, queue);
-        let is_served = workers.iter().any(|worker| worker.queues.iter().any(takes));
-        let unserved = (!is_served).then_some(Holder::NoWorker);
-        let limits = book.limits(queue);
-        let bound = bound_by(self.0.store.as_ref(), &view, &limits).await?;
-        let unknown = if is_served { self.unknown_kinds(queue).await? } else { None };
-        let rates = Rates::between(view.before, view.now);
-        // Nothing leaves, whatever left a while ago.
-        let is_still = view.depth() > 0 && (paused.is_some() || unserved.is_some());
-        let rates_now = rates.filter(|_| !is_still);
-        let drains_in = rates_now.and_then(|rates| drains_in_ms(view.depth(), rates));
-        let wide = limits.iter().filter(|limit| limit.is_wide()).filter_map(|limit| limit.rate);
-        Ok(QueueWhy {
-            queue: queue.to_owned(),
-            depth: view.depth(),
-            depth_max: book.of(queue).and_then(|rules| rules.depth_max),
-            above_since: view.above_since,
-            rates,
-            trend: rates.map(Trend::of),
-            drains_in_ms: drains_in.map(|ms| drains_at_most(ms, view.depth(), wide)),
-            holders: paused.into_iter().chain(unserved).chain(unknown).chain(bound).collect(),
-            tenants: view.tenants,
-        })
-    }
-
-    /// Kinds that wait in a queue and that none of its workers knows.
-    async fn unknown_kinds(&self, queue: &str) -> Result<Option<Holder>> {
-        let queues = self.queues().await?;
-        let kinds =
-            queues.into_iter().find(|view| view.name == queue).map(|view| view.orphan_kinds);
-        Ok(kinds.filter(|kinds| !kinds.is_empty()).map(|kinds| Holder::KindUnknown { kinds }))
-    }
-}
-
-/// The limits that hold jobs of a queue, or let none of those that wait in it pass now.
-async fn bound_by(
-    store: &dyn Store,
-    view: &DepthView,
-    limits: &[QueueLimit],
-) -> Result<Vec<Holder>> {
-    if limits.is_empty() || view.depth() == 0 {
-        return Ok(Vec::new());
-    }
-    // A limit by tenant or key has many gates; they are asked for together.
-    let name = |limit: &QueueLimit| match limit.counts {
-        Counts::Per(Per::Tenant | Per::Key) => format!("{}{PART}", limit.gate),
-        _ => limit.gate.clone(),
-    };
-    let now = store.now().await?;
-    let names: Vec<String> = limits.iter().map(name).collect();
-    let (gates, held) = (store.gates(&names).await?, store.held_of(&view.queue, &names).await?);
-    let holder = |((gate, held), limit): ((&GateView, u64), &QueueLimit)| {
-        // What a limit on some jobs lets not pass is held at it; one on the whole queue leaves it in line.
-        let is_bound = held > 0 || limit.is_wide() && gate.holds(limit, now).is_some();
-        is_bound.then(|| Holder::Limit { limit: gate::describe(&limit.gate), held })
-    };
-    Ok(gates.iter().zip(held).zip(limits).filter_map(holder).collect())
 }
 
 /// A watermark that a queue has crossed.

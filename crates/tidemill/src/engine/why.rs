@@ -1,5 +1,7 @@
 //! Why a job is not running: looks at every gate there is, and names those that hold it.
 
+mod queue;
+
 use jiff::Timestamp;
 use tidemill_core::flow::StepState;
 use tidemill_core::gate::{Counts, GateView};

@@ -16,13 +16,14 @@ alter table tidemill.queue
 create index queue_bounded on tidemill.queue (name) where depth_max is not null;
 
 -- Jobs that ever came into a queue and went out of it, and those that were dropped, which are in neither number any
--- more; `above_since`: when its high watermark was reached.
+-- more; `above_since`: when its high watermark was reached; `changed_at`: when a job came or went last.
 create table tidemill.depth (
     queue text collate "C" primary key,
     came int8 not null,
     went int8 not null,
     dropped int8 not null default 0,
-    above_since timestamptz
+    above_since timestamptz,
+    changed_at timestamptz
 ) with (fillfactor = 50);
 
 create table tidemill.tenant_depth (
@@ -37,7 +38,8 @@ create table tidemill.depth_delta (
     tenant text collate "C" not null,
     came int8 not null,
     went int8 not null,
-    dropped int8 not null default 0
+    dropped int8 not null default 0,
+    at timestamptz not null default now()
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, vacuum_truncate = off);
 
 -- What a queue had counted at a moment, taken when that has changed: for its rates.
@@ -325,12 +327,25 @@ begin
         select d.queue, d.tenant, sum(d.came - d.went) from delta d where d.tenant <> ''
         group by d.queue, d.tenant having sum(d.came - d.went) <> 0
         on conflict (queue, tenant) do update set depth = t.depth + excluded.depth
+    ), of_queue as (
+        select d.queue, sum(d.came) as came, sum(d.went) as went, sum(d.dropped) as dropped,
+            coalesce(tend_depth.at, min(d.at)) as since, coalesce(tend_depth.at, max(d.at)) as changed_at
+        from delta d group by d.queue
+    ), first as (
+        -- A queue that nobody knew had counted nothing just before: its first jobs are part of its rates.
+        insert into tidemill.depth_sample (queue, at, came, went)
+        select d.queue, d.since - interval '1 microsecond', 0, 0 from of_queue d
+        where not exists (select from tidemill.depth c where c.queue = d.queue)
+        on conflict do nothing
     )
-    insert into tidemill.depth as c (queue, came, went, dropped)
-    select d.queue, sum(d.came), sum(d.went), sum(d.dropped) from delta d group by d.queue
+    insert into tidemill.depth as c (queue, came, went, dropped, changed_at)
+    select d.queue, d.came, d.went, d.dropped, d.changed_at from of_queue d
     on conflict (queue) do update
-    set came = c.came + excluded.came, went = c.went + excluded.went, dropped = c.dropped + excluded.dropped;
-    if not exists (select from tidemill.depth_sample s where s.at > present - interval '10 seconds') then
+    set came = c.came + excluded.came, went = c.went + excluded.went, dropped = c.dropped + excluded.dropped,
+        changed_at = greatest(c.changed_at, excluded.changed_at);
+    -- What a new queue begins with is no sample that was taken.
+    if not exists (
+        select from tidemill.depth_sample s where s.at > present - interval '10 seconds' and s.came <> 0) then
         perform tidemill.sample_depth(present);
     end if;
     if not exists (select from tidemill.queue q where q.high_water is not null)

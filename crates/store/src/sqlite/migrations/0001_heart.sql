@@ -627,8 +627,8 @@ begin
             on line.queue = place.queue and line.tenant = place.tenant and line.key = place.key
         where place.id = job.id and line.head <> job.id
     );
-    insert into tidemill_count (queue, tenant, came, went)
-    select job.queue, coalesce(job.tenant, ''), 1, 0
+    insert into tidemill_count (queue, tenant, came, went, now)
+    select job.queue, coalesce(job.tenant, ''), 1, 0, new.now
     from tidemill_job as job
     where job.id = new.id and not exists (
         select 1
@@ -644,8 +644,8 @@ create view tidemill_leave as select null as id, null as now where 0;
 create trigger tidemill_leave_insert instead of insert on tidemill_leave
 begin
     -- It counts as one that came and went. Only one that comes to the head of its line has not come anew.
-    insert into tidemill_count (queue, tenant, came, went)
-    select queue, '', 1, 1 from tidemill_line_waiting where id = new.id;
+    insert into tidemill_count (queue, tenant, came, went, now)
+    select queue, '', 1, 1, new.now from tidemill_line_waiting where id = new.id;
     delete from tidemill_line_waiting where id = new.id;
     delete from tidemill_line
     where head = new.id
@@ -723,8 +723,8 @@ begin
     insert into tidemill_ready (queue, priority, tenant, run_at, id, kind, key, spent, lost)
     select new.queue, new.priority, coalesce(new.tenant, ''), new.run_at, new.id, new.kind, coalesce(new.key, ''), 0, 0
     where not new.ordered;
-    insert into tidemill_count (queue, tenant, came, went)
-    select new.queue, coalesce(new.tenant, ''), 1, 0 where not new.ordered;
+    insert into tidemill_count (queue, tenant, came, went, now)
+    select new.queue, coalesce(new.tenant, ''), 1, 0, new.now where not new.ordered;
     insert into tidemill_start (id, now) select new.id, new.now where new.ordered;
 end;
 
@@ -745,8 +745,9 @@ end;
 -- unless it goes to another.
 create trigger tidemill_inbox_replace after update of act on tidemill_inbox when new.act = 'replace'
 begin
-    insert into tidemill_count (queue, tenant, came, went)
-    select queue, coalesce(tenant, ''), 0, 1 from tidemill_job where id = new.holder and new.due is not null;
+    insert into tidemill_count (queue, tenant, came, went, now)
+    select queue, coalesce(tenant, ''), 0, 1, new.now from tidemill_job
+    where id = new.holder and new.due is not null;
     delete from tidemill_ready
     where queue = (select queue from tidemill_job where id = new.holder)
         and priority in (
@@ -779,8 +780,8 @@ begin
         select 1 from tidemill_line
         where queue = new.queue and tenant = coalesce(new.tenant, '') and key = new.key and head = new.holder
     ));
-    insert into tidemill_count (queue, tenant, came, went)
-    select new.queue, coalesce(new.tenant, ''), 1, 0
+    insert into tidemill_count (queue, tenant, came, went, now)
+    select new.queue, coalesce(new.tenant, ''), 1, 0, new.now
     where new.due is not null and (not new.ordered or exists (
         select 1 from tidemill_line
         where queue = new.queue and tenant = coalesce(new.tenant, '') and key = new.key and head = new.holder

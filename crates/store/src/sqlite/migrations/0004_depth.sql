@@ -15,13 +15,14 @@ create index tidemill_queue_bounded on tidemill_queue (name) where depth_max is 
 create index tidemill_queue_watched on tidemill_queue (name) where high_water is not null;
 
 -- Jobs that ever came into a queue and went out of it, and those that were dropped, which are in neither number any
--- more; `above_since`: when its high watermark was reached.
+-- more; `above_since`: when its high watermark was reached; `changed_at`: when a job came or went last.
 create table tidemill_depth (
     queue text not null primary key,
     came integer not null,
     went integer not null,
     dropped integer not null default 0,
-    above_since integer
+    above_since integer,
+    changed_at integer not null default 0
 ) without rowid;
 create index tidemill_depth_above on tidemill_depth (queue) where above_since is not null;
 
@@ -48,13 +49,25 @@ group by queue;
 insert into tidemill_tenant_depth (queue, tenant, depth)
 select queue, tenant, count(*) from tidemill_ready where tenant <> '' group by queue, tenant;
 
--- Where everything is counted.
-create view tidemill_count as select null as queue, null as tenant, null as came, null as went where 0;
+-- Where everything is counted; without `now`, as of this machine's clock.
+create view tidemill_count as select null as queue, null as tenant, null as came, null as went, null as now where 0;
 
 create trigger tidemill_count_insert instead of insert on tidemill_count
 begin
-    insert into tidemill_depth (queue, came, went) values (new.queue, new.came, new.went)
-    on conflict (queue) do update set came = came + excluded.came, went = went + excluded.went;
+    -- A queue that nobody knew had counted nothing just before: its first jobs are part of its rates.
+    insert or ignore into tidemill_depth_sample (queue, at, came, went)
+    select
+        new.queue,
+        coalesce(new.now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000) - 1,
+        0, 0
+    where not exists (select 1 from tidemill_depth where queue = new.queue);
+    insert into tidemill_depth (queue, came, went, changed_at)
+    values (
+        new.queue, new.came, new.went,
+        coalesce(new.now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000)
+    )
+    on conflict (queue) do update
+    set came = came + excluded.came, went = went + excluded.went, changed_at = max(changed_at, excluded.changed_at);
     insert into tidemill_tenant_depth (queue, tenant, depth)
     select new.queue, new.tenant, new.came - new.went where new.tenant <> ''
     on conflict (queue, tenant) do update set depth = depth + excluded.depth;
@@ -210,7 +223,8 @@ begin
         select queue, priority, tenant, run_at, id from tidemill_dropped
     );
     -- Nobody worked them off: it is as if they had not come, or the queue would seem to empty faster than it does.
-    insert into tidemill_count (queue, tenant, came, went) select queue, tenant, -1, 0 from tidemill_dropped;
+    insert into tidemill_count (queue, tenant, came, went, now)
+    select queue, tenant, -1, 0, new.now from tidemill_dropped;
     update tidemill_depth set dropped = dropped + (select count(*) from tidemill_dropped) where queue = new.queue;
 
     -- Their keys go to those who are kept for afterwards, or are free.
