@@ -4,6 +4,7 @@ mod lane;
 mod queue;
 
 use std::fmt;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -88,6 +89,11 @@ pub enum Gate {
         at: Timestamp,
         /// How many attempts are behind it: more than none is the pause before a retry.
         attempt: u16,
+    },
+    /// Once its step of a flow has let it go, it waits this long.
+    Delay {
+        /// How long, in ms.
+        delay_ms: u64,
     },
     /// Its queue is paused.
     Paused {
@@ -261,6 +267,10 @@ impl fmt::Display for Gate {
                     f,
                     "its attempt {attempt} failed or was put off, and the next is due at {at}"
                 )
+            }
+            Self::Delay { delay_ms } => {
+                let delay = Span(Duration::from_millis(*delay_ms));
+                write!(f, "once it is let go, it is to wait {delay}")
             }
             Self::Paused { queue, rule } if queue == rule => {
                 write!(f, "its queue {queue} is paused")

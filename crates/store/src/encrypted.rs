@@ -316,6 +316,7 @@ passed_on! {
     async fn unfinished_of(&self, ids: Vec<JobId>) -> Result<HashSet<JobId>>;
     async fn line(&self, id: JobId) -> Result<Option<LineView>>;
     async fn key_holder(&self, id: JobId) -> Result<Option<JobId>>;
+    async fn blocked_due(&self, id: JobId) -> Result<Option<Timestamp>>;
     async fn queues_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, String>>;
     async fn lane(&self, id: JobId) -> Result<Option<LaneView>>;
     async fn attempts(&self, id: JobId) -> Result<Vec<AttemptView>>;

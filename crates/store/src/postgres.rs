@@ -412,6 +412,10 @@ impl Store for Postgres {
         query::key_holder(&self.shared.db, id).await
     }
 
+    async fn blocked_due(&self, id: JobId) -> Result<Option<Timestamp>> {
+        query::blocked_due(&self.shared.db, id).await
+    }
+
     async fn queues_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, String>> {
         query::queues_of(&self.shared.db, &ids).await
     }

@@ -381,6 +381,10 @@ impl Store for Sqlite {
         self.read(move |conn| query::key_holder(conn, id)).await
     }
 
+    async fn blocked_due(&self, id: JobId) -> Result<Option<Timestamp>> {
+        self.read(move |conn| query::blocked_due(conn, id)).await
+    }
+
     async fn queues_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, String>> {
         self.read(move |conn| query::queues_of(conn, &ids)).await
     }

@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use jiff::Timestamp;
 use tidemill_core::{ErrorClass, JobId, State, Token, WorkerId};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -22,6 +23,7 @@ const READY_DEPTH: Statement = sql!("count_sheaves", INT8);
 
 const UNFINISHED_OF: Statement = sql!("select_unfinished_of", UUID_ARRAY);
 const QUEUES_OF: Statement = sql!("select_queues_of", UUID_ARRAY);
+const BLOCKED_DUE: Statement = sql!("select_blocked_due", UUID);
 const KEY_HOLDER: Statement = sql!("select_key_holder", UUID);
 const LOOK_END: Statement = sql!("look_end", UUID, INT8);
 const JOBS_ANY: Statement = sql!("list_jobs", UUID, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, UUID);
@@ -67,6 +69,12 @@ pub(crate) async fn queues_of(db: &Db, ids: &[JobId]) -> Result<HashMap<JobId, S
 pub(crate) async fn key_holder(db: &Db, id: JobId) -> Result<Option<JobId>> {
     let rows = db.read(&KEY_HOLDER, &[&id.0]).await?;
     Ok(rows.first().map(|row| JobId(row.get(0))))
+}
+
+/// When a job that waits behind others is due by itself.
+pub(crate) async fn blocked_due(db: &Db, id: JobId) -> Result<Option<Timestamp>> {
+    let rows = db.read(&BLOCKED_DUE, &[&id.0]).await?;
+    Ok(rows.first().map(|row| row.get::<_, At>(0).0))
 }
 
 /// A page of jobs, newest first.

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 use tidemill_core::{ErrorClass, JobId, Payload, State, Token, WorkerId};
 
@@ -54,6 +55,12 @@ pub(super) fn queues_of(conn: &Connection, ids: &[JobId]) -> Result<HashMap<JobI
 pub(super) fn key_holder(conn: &Connection, id: JobId) -> Result<Option<JobId>> {
     let mut select = conn.prepare_cached(include_str!("sql/select_key_holder.sql"))?;
     Ok(select.query_one([id.0.as_bytes()], |row| job_id(row, 0)).optional()?)
+}
+
+/// When a job that waits behind others is due by itself.
+pub(super) fn blocked_due(conn: &Connection, id: JobId) -> Result<Option<Timestamp>> {
+    let mut select = conn.prepare_cached(include_str!("sql/select_blocked_due.sql"))?;
+    Ok(select.query_one([id.0.as_bytes()], |row| time_at(row, 0)).optional()?)
 }
 
 fn view(

@@ -7,7 +7,8 @@ use tidemill_core::flow::StepState;
 use tidemill_core::gate::{Counts, GateView};
 use tidemill_core::queue::{RuleBook, matches};
 use tidemill_core::why::{COUNTED_MAX, Gate, KeyHolder, LaneView, Why};
-use tidemill_core::{JobId, QueueLimit, State};
+use tidemill_core::workflow::is_never;
+use tidemill_core::{Due, JobId, QueueLimit, State};
 use tidemill_store::flow::Input;
 use tidemill_store::{JobView, LineView, Store, WorkerView};
 
@@ -41,6 +42,9 @@ impl Tidemill {
         if let Some(gate) = gates.iter_mut().find(|gate| **gate == KEPT) {
             *gate = Gate::Blocked { holder: holder(store.as_ref(), id).await? };
         }
+        if view.state == State::Blocked {
+            gates.extend(own_time(store.as_ref(), &view).await?);
+        }
         let mut expected_at = None;
         if matches!(view.state, State::Scheduled | State::Ready | State::Blocked) {
             let book = store.queue_rules().await?;
@@ -70,6 +74,21 @@ async fn holder(store: &dyn Store, id: JobId) -> Result<Option<KeyHolder>> {
     let Some(id) = store.key_holder(id).await? else { return Ok(None) };
     let view = store.job(id).await?;
     Ok(view.map(|view| KeyHolder { id, state: view.state }))
+}
+
+/// The time that a job which is blocked has of its own, if that has not come.
+async fn own_time(store: &dyn Store, view: &JobView) -> Result<Option<Gate>> {
+    let now = store.now().await?;
+    let at = match view.job.options.flow.as_deref().and_then(|place| place.due) {
+        Some(Due::In(delay)) => {
+            return Ok(Some(Gate::Delay { delay_ms: delay.as_millis() as u64 }));
+        }
+        Some(Due::At(at)) => Some(at),
+        _ => store.blocked_due(view.job.id).await?,
+    };
+    Ok(at
+        .filter(|at| *at > now && !is_never(*at))
+        .map(|at| Gate::Due { at, attempt: view.attempt }))
 }
 
 /// Whose turn it is, by band and by tenant.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tidemill::core::why::{Gate, KeyHolder};
 use tidemill::{
-    Enqueue, Fail, JobId, OnDuplicate, Receipt, Running, Settings, State, Tidemill, Unique,
+    Enqueue, Fail, Flow, JobId, OnDead, OnDuplicate, Receipt, Running, Settings, State, Tidemill,
+    Unique,
 };
 use tidemill_testkit::eventually::eventually;
 use tokio::sync::Notify;
@@ -22,6 +23,7 @@ over_both_stores!(
     what_runs_or_has_finished_says_so,
     a_retry_says_what_it_waits_for,
     whoever_holds_the_unique_key_is_named,
+    what_is_blocked_says_its_own_time_too,
 );
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -189,4 +191,39 @@ async fn whoever_holds_the_unique_key_is_named(kit: Kit) {
     go.notify_one();
     mill.wait(next, SOON).await.unwrap();
     worker.stop().await;
+}
+
+async fn what_is_blocked_says_its_own_time_too(kit: Kit) {
+    let mill = kit.open_still().await;
+    let at = mill.store().now().await.unwrap() + HOUR;
+    let (unserved, due) = (Gate::NoWorker { queue: "q".into() }, Gate::Due { at, attempt: 0 });
+    let ordered = || echo("q").key("k").ordered(OnDead::Block);
+    let head = mill.enqueue(ordered()).await.unwrap().id();
+    let second = mill.enqueue(ordered().delay(HOUR)).await.unwrap().id();
+    let line = |ahead| Gate::Line { key: "k".into(), ahead, head: Some(head), dead: false };
+    let why = mill.why(second).await.unwrap();
+    assert_eq!(why.gates, [line(1), due.clone(), unserved.clone()], "{why}");
+    assert_eq!(why.expected_at, None, "the line decides too");
+    let third = mill.enqueue(ordered()).await.unwrap().id();
+    assert_eq!(gates(&mill, third).await, [line(2), unserved.clone()], "it has no time of its own");
+    let steps = |flow: Flow, due: fn(Enqueue) -> Enqueue| {
+        flow.then("first", echo("q")).then("second", due(echo("q")).id(JobId::new()))
+    };
+    for (due_in_flow, own) in [
+        ((|job| job.delay(HOUR)) as fn(Enqueue) -> Enqueue, Gate::Delay { delay_ms: 3_600_000 }),
+        (|job| job, unserved.clone()),
+    ] {
+        let id = mill.start(steps(Flow::new("f"), due_in_flow)).await.unwrap();
+        let filter = tidemill::store::JobFilter { limit: 50, ..Default::default() };
+        let page = mill.jobs(&filter).await.unwrap();
+        let is_second = |view: &&tidemill::store::JobView| {
+            let place = view.job.options.flow.as_deref();
+            place.is_some_and(|place| place.id == id && place.name == "second")
+        };
+        let second = page.iter().find(is_second).expect("it is there").job.id;
+        let why = mill.why(second).await.unwrap();
+        assert!(matches!(why.gates[0], Gate::Flow { .. }) && why.gates[1] == own, "{why}");
+    }
+    kit.advance(HOUR);
+    assert_eq!(gates(&mill, second).await, [line(1), unserved], "its time has come");
 }
