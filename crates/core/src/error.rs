@@ -341,7 +341,7 @@ pub enum Error {
     #[error("the schedule contradicts itself: {what}; {instead}")]
     ScheduleContradiction {
         /// What is wrong.
-        what: &'static str,
+        what: String,
         /// What would be right.
         instead: &'static str,
     },

@@ -22,6 +22,7 @@ use crate::limit::{Limits, NAME_BYTES_MAX, TRACE_BYTES_MAX};
 use crate::name;
 use crate::payload::Payload;
 use crate::retry::Retry;
+use crate::span::Span;
 use crate::webhook::Tell;
 use crate::workflow::Origin;
 use ordered::OnDead;
@@ -291,8 +292,36 @@ impl NewJob {
         }
         self.check_order()?;
         self.due.check(limits, now)?;
+        self.check_deadline(self.options.finish_within_ms, "its deadline to finish", now)?;
         self.options.check(limits)
     }
+
+    /// Refuses a job that is not due before this time to finish is over: it could only die. The time to start counts from
+    /// when it is due, and contradicts no delay.
+    pub fn check_deadline(
+        &self,
+        finish_within_ms: Option<u64>,
+        whose: &str,
+        now: Timestamp,
+    ) -> Result<()> {
+        let wait =
+            Duration::try_from(self.due.resolve(now).duration_since(now)).unwrap_or_default();
+        let within = finish_within_ms.map(Duration::from_millis);
+        match within.filter(|within| !wait.is_zero() && wait >= *within) {
+            Some(within) => Err(too_late("it is not due before", wait, whose, within)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A wait after which it would be too late to finish.
+pub fn too_late(what: &str, wait: Duration, whose: &str, within: Duration) -> Error {
+    let (wait, within) = (Span(wait), Span(within));
+    let reason = format!(
+        "{what} {wait}, and {whose}, which counts from its enqueue, is {within}: it could only die; wait less than \
+         {within}, or give it more than {wait} to finish"
+    );
+    Error::WishContradiction { reason }
 }
 
 /// A job as it was written: the body, which no attempt changes.

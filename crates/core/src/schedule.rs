@@ -13,6 +13,8 @@ mod occasion;
 pub mod slot;
 pub mod spread;
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,7 @@ use crate::job::unique::UniqueKey;
 use crate::job::{DEFAULT_QUEUE, Due, NewJob, Options, Priority};
 use crate::limit::{Limits, NAME_BYTES_MAX};
 use crate::payload::Payload;
+use crate::span::Span;
 use crate::{JobId, clock, name};
 pub use occasion::{Occasion, schedule_of_key, slot_of};
 use slot::Slots;
@@ -381,6 +384,7 @@ impl Definition {
             let (jobs, jobs_max) = (keys.len(), limits.batch_jobs_max);
             return Err(Error::BatchTooLarge { jobs, jobs_max });
         }
+        self.check_deadline()?;
         let unique = self.job.unique.is_some();
         for (is_wrong, what, instead) in [
             (
@@ -426,6 +430,25 @@ impl Definition {
         Ok(())
     }
 
+    /// Its jobs are written at their slots, and their time to finish counts from there.
+    fn check_deadline(&self) -> Result<()> {
+        let window_ms = self.spread.as_ref().map_or(0, |spread| spread.window_ms);
+        let wait_ms = self.jitter_ms.saturating_add(window_ms);
+        match self.job.options.finish_within_ms {
+            Some(within_ms) if wait_ms > within_ms => {
+                let span = |ms| Span(Duration::from_millis(ms));
+                let what = format!(
+                    "its jitter and spread put jobs off for up to {}, and they are to finish within {} of their slot",
+                    span(wait_ms),
+                    span(within_ms)
+                );
+                let instead = "spread them over less, or give them more time to finish";
+                Err(contradiction(what, instead))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether its time has passed: nothing will come of it any more.
     pub fn is_over(&self, now: Timestamp) -> bool {
         matches!(self.rule, Rule::Once(at) if at <= now)
@@ -442,7 +465,7 @@ impl Definition {
     /// When the job of a slot is due: the slot, its jitter, and its place in the window.
     pub fn due_at(&self, slot: Timestamp, key: Option<&str>) -> Timestamp {
         let jitter = spread::jitter(&self.name, slot, self.jitter_ms);
-        let place = self.spread.as_ref().map_or(std::time::Duration::ZERO, |spread| {
+        let place = self.spread.as_ref().map_or(Duration::ZERO, |spread| {
             let own = self.job.key.as_deref().or(self.job.tenant.as_deref());
             spread::place(key.or(own).unwrap_or(&self.name), spread.window_ms)
         });
@@ -450,8 +473,8 @@ impl Definition {
     }
 }
 
-fn contradiction(what: &'static str, instead: &'static str) -> Error {
-    Error::ScheduleContradiction { what, instead }
+fn contradiction(what: impl Into<String>, instead: &'static str) -> Error {
+    Error::ScheduleContradiction { what: what.into(), instead }
 }
 
 #[cfg(test)]
@@ -460,6 +483,11 @@ mod tests {
 
     fn daily() -> Definition {
         Definition::new("s", Rule::Cron("0 3 * * *".into()))
+    }
+
+    fn hasty(ms: u64) -> Template {
+        let options = Options { finish_within_ms: Some(ms), ..Options::default() };
+        Template { options, ..daily().job }
     }
 
     fn code(definition: &Definition) -> Option<&'static str> {
@@ -522,6 +550,19 @@ mod tests {
             (Definition { grace_ms: u64::MAX, ..daily() }, Some("schedule_contradiction")),
             (Definition { missed: Missed::All(0), ..daily() }, Some("schedule_contradiction")),
             (Definition { missed: Missed::All(1001), ..daily() }, Some("schedule_contradiction")),
+            (Definition { jitter_ms: 60_000, job: hasty(60_000), ..daily() }, None),
+            (
+                Definition { jitter_ms: 60_000, job: hasty(59_999), ..daily() },
+                Some("schedule_contradiction"),
+            ),
+            (
+                Definition {
+                    spread: Some(Spread { window_ms: 60_000, keys: Vec::new() }),
+                    job: hasty(59_999),
+                    ..daily()
+                },
+                Some("schedule_contradiction"),
+            ),
             (keyed(&["a", "b"]), None),
             (keyed(&["a", "a"]), Some("schedule_contradiction")),
             (keyed(&["a", ""]), Some("name_empty")),

@@ -137,6 +137,11 @@ async fn bad_rows_are_refused_with_their_code(kit: &Kit) {
         ("kind, run_at", "'k', 'someday'", "time_invalid"),
         ("kind, run_at", "'k', '2026-13-01T00:00:00Z'", "time_invalid"),
         ("kind, run_at", "'k', '2999-01-01T00:00:00Z'", "due_too_far"),
+        (
+            "kind, delay_ms, options",
+            "'k', 60000, '{\"finish_within_ms\":60000}'",
+            "wish_contradiction",
+        ),
         ("kind, options", "'k', '{'", "options_invalid"),
         ("kind, options", "'k', 'null'", "options_invalid"),
         ("kind, options", "'k', '[]'", "options_invalid"),

@@ -125,7 +125,13 @@ impl Tidemill {
     pub(crate) fn checked(&self, job: Enqueue) -> Result<NewJob> {
         let job = self.checked_alone(job)?;
         let (tenant, key) = (job.tenant.as_deref(), job.key.as_deref());
-        self.0.rooms.book().check_counted(&job.queue, &job.kind, tenant, key)?;
+        let book = self.0.rooms.book();
+        book.check_counted(&job.queue, &job.kind, tenant, key)?;
+        let rules = book.of(&job.queue).filter(|_| job.options.finish_within_ms.is_none());
+        if let Some(ms) = rules.and_then(|rules| rules.finish_within_ms) {
+            let whose = format!("the deadline to finish of the queue {:?}", job.queue);
+            job.check_deadline(Some(ms), &whose, self.0.clock.now())?;
+        }
         Ok(job)
     }
 

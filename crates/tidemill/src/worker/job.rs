@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tidemill_core::job::too_late;
 use tidemill_core::schedule::spread;
 use tidemill_core::webhook::Tell;
 use tidemill_core::{
@@ -378,6 +379,16 @@ impl Enqueue {
         };
         let tenant = self.tenant.as_deref();
         let unique = self.unique.map(|u| u.resolve(&self.kind, tenant, &payload)).transpose()?;
+        if let (Some(window), Some(ms)) = (self.spread, self.options.finish_within_ms) {
+            let due = self.due.later(window).resolve(now);
+            let wait = Duration::try_from(due.duration_since(now)).unwrap_or_default();
+            let within = Duration::from_millis(ms);
+            // Whichever place it has: another key would have another.
+            if wait > within {
+                let what = "it may not be due before";
+                return Err(too_late(what, wait, "its deadline to finish", within).into());
+            }
+        }
         let place = self.spread.map_or(Duration::ZERO, |window| {
             let key = self.key.as_deref().or(self.tenant.as_deref());
             spread::place(key.unwrap_or(payload.as_str()), millis(window))

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidemill::testing::drain;
-use tidemill::{Backoff, Enqueue, Fail, JobId, JobView, Retry, State, Tidemill, Worker};
+use tidemill::{
+    Backoff, Enqueue, Fail, Flow, JobId, JobView, Retry, Schedule, State, Tidemill, Worker,
+};
 
 use super::kit::{Echo, Kit};
 
@@ -17,6 +19,7 @@ over_both_stores!(
     an_attempt_that_runs_into_the_deadline_of_its_job_is_stopped,
     a_handler_that_listens_ends_before_its_job_goes_on,
     deadlines_of_the_queue_hold_where_the_job_says_nothing,
+    a_wait_that_leaves_no_time_to_finish_is_refused_on_every_way_in,
 );
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -156,4 +159,43 @@ async fn a_handler_that_listens_ends_before_its_job_goes_on(kit: Kit) {
     assert_eq!(drain(worker).await.unwrap().again, 1, "what it returns then does not count");
     assert!(ended.load(Ordering::Acquire));
     assert_eq!(view(&mill, id).await.error.as_deref(), Some("it ran longer than its limit of 5ms"));
+}
+
+async fn a_wait_that_leaves_no_time_to_finish_is_refused_on_every_way_in(kit: Kit) {
+    let mill = kit.open_still().await;
+    let hasty = || Enqueue::from(Echo::new("x")).finish_within(60 * SECOND);
+    let at = mill.store().now().await.unwrap() + 90 * SECOND;
+    for late in [
+        hasty().delay(60 * SECOND),
+        hasty().run_at(at),
+        hasty().spread(61 * SECOND),
+        hasty().delay(30 * SECOND).spread(31 * SECOND),
+    ] {
+        let refused = mill.enqueue(late.clone()).await.unwrap_err();
+        assert_eq!(refused.code(), "wish_contradiction");
+        let batch = mill.enqueue_many([hasty(), late.clone()]).await.unwrap_err();
+        assert_eq!(batch.code(), "wish_contradiction");
+        let flow = Flow::new("f").then("a", hasty()).then("b", late);
+        assert_eq!(mill.start(flow).await.unwrap_err().code(), "wish_contradiction");
+    }
+    let said = mill.enqueue(hasty().delay(90 * SECOND)).await.unwrap_err().to_string();
+    assert!(said.contains("1m30s") && said.contains("is 1m:"), "{said}");
+    let schedule = |jitter| Schedule::every("s", 3600 * SECOND, hasty()).jitter(jitter);
+    let refused = mill.schedules().set(schedule(61 * SECOND)).await.unwrap_err();
+    assert_eq!(refused.code(), "schedule_contradiction");
+    let said = refused.to_string();
+    assert!(said.contains("up to 1m1s") && said.contains("within 1m of"), "{said}");
+    mill.schedules().set(schedule(60 * SECOND)).await.expect("each has some time left");
+    // What leaves some time, or counts from the due time, is let in.
+    mill.enqueue(hasty().delay(59 * SECOND)).await.unwrap();
+    mill.enqueue(hasty().spread(60 * SECOND)).await.unwrap();
+    let start = Enqueue::from(Echo::new("x")).start_within(SECOND).delay(3600 * SECOND);
+    mill.enqueue(start).await.unwrap();
+    // A queue's deadline counts where the job has none of its own.
+    mill.change_queue("q", |rules| rules.finish_within_ms = Some(60_000)).await.unwrap();
+    let plain = || Enqueue::from(Echo::new("x")).queue("q").delay(60 * SECOND);
+    let refused = mill.enqueue(plain()).await.unwrap_err();
+    assert_eq!(refused.code(), "wish_contradiction");
+    assert!(refused.to_string().contains("of the queue \"q\""), "{refused}");
+    mill.enqueue(plain().finish_within(61 * SECOND)).await.unwrap();
 }

@@ -1137,6 +1137,12 @@ begin
     if due > present + interval '20 years' then
         perform tidemill.refuse('due_too_far', format('the due time %s is more than 20 years away', due));
     end if;
+    if due > present and (wish.options::json ->> 'finish_within_ms')::numeric
+        <= 1000 * extract(epoch from due - present) then
+        perform tidemill.refuse('wish_contradiction', format('the wishes of the job contradict each other: it is not due '
+            'before %s ms, and its deadline to finish, which counts from its enqueue, is %s ms: it could only die',
+            round(1000 * extract(epoch from due - present)), wish.options::json ->> 'finish_within_ms'));
+    end if;
     body.id := coalesce(wish.id, tidemill.uuid7());
     body.kind := wish.kind;
     body.queue := coalesce(wish.queue, 'default');

@@ -540,6 +540,9 @@ create trigger tidemill_inbox_insert after insert on tidemill_inbox
 begin
     select raise(abort, 'tidemill: due_too_far: the due time is more than 20 years away')
     where new.run_at > new.now + 632448000000000 and new.receipt is null;
+    select raise(abort, 'tidemill: wish_contradiction: the wishes of the job contradict each other: it is not due before its deadline to finish (finish_within_ms), which counts from its enqueue, is over, and could only die')
+    where new.receipt is null and new.run_at > new.now
+        and json_extract(new.options, '$.finish_within_ms') * 1000 <= new.run_at - new.now;
     -- The holder of the key has finished (it has an outcome), waits (it has a ready row, or a place in
     -- a line), or runs.
     update tidemill_inbox
