@@ -238,6 +238,16 @@ pub enum Error {
         /// The queue or pattern it was set for.
         rule: String,
     },
+    /// A job lacks what a limit counts by in the queue that a full one would divert it to.
+    #[error("the queue {queue:?} is full and would divert it to {to:?}, where {why}")]
+    DivertRefused {
+        /// The queue that it was for.
+        queue: String,
+        /// The one that would get it.
+        to: String,
+        /// What it lacks there.
+        why: Box<Error>,
+    },
     /// A worker asked for work in a way that cannot be.
     #[error("{reason}")]
     WorkInvalid {
@@ -414,7 +424,9 @@ impl Error {
             Self::WebhookInvalid { .. } => "webhook_invalid",
             Self::WebhookRefused { .. } => "webhook_refused",
             Self::UniqueFieldMissing { .. } => "unique_field_missing",
-            Self::KeyMissing | Self::CountedByMissing { .. } => "key_missing",
+            Self::KeyMissing | Self::CountedByMissing { .. } | Self::DivertRefused { .. } => {
+                "key_missing"
+            }
             Self::WorkInvalid { .. } => "work_invalid",
             Self::WishContradiction { .. } => "wish_contradiction",
             Self::FlowInvalid { .. } | Self::FlowWholeInvalid { .. } => "flow_invalid",

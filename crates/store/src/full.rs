@@ -20,6 +20,9 @@ pub struct Full {
     pub wait_ms: Option<u64>,
     /// When there may be room, judged by what went out of it in the last minute.
     pub retry_after_ms: u64,
+    /// The queue that is full as well and would have diverted the jobs to this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
 }
 
 impl Full {
@@ -36,7 +39,10 @@ impl Full {
 
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { queue, depth, depth_max, jobs, .. } = self;
+        let Self { queue, depth, depth_max, jobs, from, .. } = self;
+        if let Some(from) = from {
+            write!(f, "the queue {from:?} is full and diverts to {queue:?}: ")?;
+        }
         match self.retry_after() {
             None => write!(
                 f,
@@ -66,11 +72,17 @@ mod tests {
             jobs: 1,
             wait_ms: None,
             retry_after_ms: 1500,
+            from: None,
         };
         assert_eq!(
             full.to_string(),
             "the queue \"mail\" is full: 10 jobs wait, its bound is 10; try again in 2 s"
         );
+        let beyond = Full { from: Some("post".to_owned()), ..full.clone() };
+        let said = beyond.to_string();
+        assert!(said.starts_with(
+            "the queue \"post\" is full and diverts to \"mail\": the queue \"mail\" is"
+        ));
         let large = Full { jobs: 11, ..full };
         assert_eq!(large.retry_after(), None);
         assert!(large.to_string().contains("never fits"), "{large}");

@@ -74,6 +74,7 @@ impl Bound {
             jobs,
             wait_ms: self.wait_ms,
             retry_after_ms: after.as_millis() as u64,
+            from: None,
         }
     }
 }

@@ -174,9 +174,11 @@ impl Tidemill {
             return Ok(Vec::new());
         }
         self.check_told(&jobs).await?;
+        self.check_diverted(&jobs).await?;
         let (number, sorts) = (jobs.len(), self.0.measures.sorts(jobs.iter()));
         let may_divert = self.may_divert(&jobs);
         let answer = verb("enqueue", number, full_is_no_failure(self.put(jobs))).await?;
+        let answer = answer.map_err(|full| self.full_beyond(&may_divert, full));
         Ok(self.diverted(may_divert, counted(&sorts, answer)?).await)
     }
 
@@ -190,9 +192,12 @@ impl Tidemill {
             return Ok(Vec::new());
         }
         self.check_told(&jobs).await?;
+        self.check_diverted(&jobs).await?;
+        let may_divert = self.may_divert(&jobs);
         self.0.keys.hide_jobs(&mut jobs)?;
         let (number, sorts) = (jobs.len(), self.0.measures.sorts(jobs.iter()));
         let answer = verb("enqueue_in", number, full_is_no_failure(target.put(jobs))).await?;
+        let answer = answer.map_err(|full| self.full_beyond(&may_divert, full));
         counted(&sorts, answer)
     }
 

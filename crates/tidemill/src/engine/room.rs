@@ -4,12 +4,12 @@
 //! so (`Hint::Wanted`), and whoever takes from the queue answers (`Hint::Room`), in whichever process.
 //! Hints can be lost, so it also tries by itself, once a second.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use tidemill_core::{JobId, NewJob, Overflow, RuleBook};
+use tidemill_core::{Error as Invalid, JobId, NewJob, Overflow, RuleBook};
 use tidemill_store::{Error, Full, Hint, Receipt, Result};
 use tokio::sync::Mutex as Line;
 use tokio::sync::broadcast::Receiver;
@@ -84,6 +84,43 @@ impl Tidemill {
             |queue: &str| book.of(queue).is_some_and(|rules| rules.overflow.divert().is_some());
         let meant = jobs.iter().filter(|job| job.line().is_none() && diverts(&job.queue));
         meant.map(|job| (job.id, job.queue.clone())).collect()
+    }
+
+    /// Refuses jobs that a full queue would divert to one which refuses them.
+    pub(crate) async fn check_diverted(&self, jobs: &[NewJob]) -> crate::Result<()> {
+        if !self.0.rooms.diverts.load(Relaxed) {
+            return Ok(());
+        }
+        let book = self.0.rooms.book();
+        let mut looked = BTreeSet::new();
+        for job in jobs.iter().filter(|job| job.line().is_none()) {
+            let (queue, tenant, key) = (&job.queue, job.tenant.as_deref(), job.key.as_deref());
+            let Some(rules) = book.of(queue) else { continue };
+            let (Some(to), Some(depth_max)) = (rules.overflow.divert(), rules.depth_max) else {
+                continue;
+            };
+            let Err(why) = book.check_counted(to, &job.kind, tenant, key) else { continue };
+            if !looked.insert(queue.as_str()) {
+                continue;
+            }
+            let coming = jobs.iter().filter(|other| other.queue == *queue).count() as u64;
+            if self.depth(queue).await?.depth() + coming > depth_max {
+                let (queue, to, why) = (queue.clone(), to.to_owned(), Box::new(why));
+                return Err(Invalid::DivertRefused { queue, to, why }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Says which queue would have diverted jobs to one that is full itself.
+    pub(crate) fn full_beyond(&self, asked: &HashMap<JobId, String>, mut full: Full) -> Full {
+        let book = self.0.rooms.book();
+        let diverts = |queue: &&String| {
+            **queue != full.queue
+                && book.of(queue).and_then(|rules| rules.overflow.divert()) == Some(&full.queue)
+        };
+        full.from = asked.values().find(diverts).cloned();
+        full
     }
 
     /// Where a queue sends its jobs when it is full, by the rules as they are known here.

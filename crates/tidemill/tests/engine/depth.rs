@@ -5,7 +5,9 @@ use std::time::Duration;
 use futures::future::join_all;
 use tidemill::core::why::{Holder, Trend};
 use tidemill::store::Error as StoreError;
-use tidemill::{Enqueue, Error, Flow, JobId, Overflow, Receipt, State, Tidemill, testing};
+use tidemill::{
+    Enqueue, Error, Flow, JobId, Limit, Overflow, Per, Receipt, State, Tidemill, testing,
+};
 use tidemill_testkit::eventually::eventually;
 use tokio::time::timeout;
 
@@ -20,6 +22,7 @@ over_both_stores!(
     a_schedule_fires_into_a_full_queue,
     a_flow_needs_room_for_what_is_first_in_it,
     diverted_jobs_run_from_where_they_are,
+    nothing_is_diverted_to_where_it_would_be_refused,
     dropped_jobs_are_seen_as_cancelled,
     a_watermark_is_told_in_another_process,
     a_producer_pauses_and_goes_on,
@@ -198,6 +201,31 @@ async fn diverted_jobs_run_from_where_they_are(kit: Kit) {
     let running = worker.queues(["spill"]).start().await.unwrap();
     mill.result::<Echo>(diverted, SOON).await.unwrap();
     running.stop().await;
+}
+
+async fn nothing_is_diverted_to_where_it_would_be_refused(kit: Kit) {
+    let mill = kit.open().await;
+    let per = |per| Limit { per, concurrency: Some(1), ..Limit::default() };
+    mill.set_limit("spill", "each", Some(per(Per::Key))).await.unwrap();
+    bound(&mill, "q", 2, Overflow::Divert { queue: "spill".into() }).await;
+    mill.enqueue(echo("q")).await.expect("there is room, and nobody asks for a key here");
+    let told = mill.enqueue_many([echo("q").key("a"), echo("q")]).await.unwrap_err();
+    let direct = mill.enqueue(echo("spill")).await.unwrap_err();
+    assert_eq!((told.code(), direct.code()), ("key_missing", "key_missing"), "{told}");
+    let said = told.to_string();
+    let begins = "the queue \"q\" is full and would divert it to \"spill\", where ";
+    assert_eq!(said.strip_prefix(begins), Some(&*direct.to_string()), "{said}");
+    mill.enqueue(echo("q")).await.expect("there is room for one");
+    assert_eq!(mill.enqueue(echo("q")).await.unwrap_err().code(), "key_missing");
+    assert_eq!(mill.depth("spill").await.unwrap().depth(), 0, "nothing got in");
+    let receipt = mill.enqueue(echo("q").key("a")).await.unwrap();
+    assert!(matches!(receipt, Receipt::Diverted { .. }), "{receipt:?}");
+    // Full itself, the other one is named beside the first.
+    bound(&mill, "spill", 1, Overflow::Reject).await;
+    let error = mill.enqueue(echo("q").key("a")).await.unwrap_err();
+    let said = error.to_string();
+    assert!(is_full(&error), "{said}");
+    assert!(said.contains("the queue \"q\" is full and diverts to \"spill\""), "{said}");
 }
 
 async fn dropped_jobs_are_seen_as_cancelled(kit: Kit) {

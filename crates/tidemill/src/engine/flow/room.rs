@@ -118,5 +118,5 @@ fn full(view: DepthView, jobs: u64, depth_max: u64, rules: &QueueRules, excess: 
     let (depth, rates) = (view.depth(), Rates::between(view.before, view.now));
     let retry_after_ms = retry_after(excess, rates).as_millis() as u64;
     let wait_ms = rules.overflow.wait_ms();
-    Full { queue: view.queue, depth, depth_max, jobs, wait_ms, retry_after_ms }
+    Full { queue: view.queue, depth, depth_max, jobs, wait_ms, retry_after_ms, from: None }
 }
