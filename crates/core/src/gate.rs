@@ -92,15 +92,27 @@ impl Rate {
         Duration::from_micros(self.every_us().saturating_mul(starts))
     }
 
+    /// What to give in place of more jobs than can be counted.
+    fn shorter(&self) -> String {
+        let jobs = (u64::from(self.jobs) * 1000 / self.per_ms.max(1)).max(1) as u32;
+        let same = Self { jobs, per_ms: 1000, ..*self };
+        format!("more than {JOBS_MAX} jobs; give those of a shorter time, such as {same}")
+    }
+
     fn check(&self) -> Result<()> {
+        let shorter = self.shorter();
         let reason = if self.jobs == 0 || self.per_ms == 0 {
             "0 would let nothing start; pause the queue instead, or give at least 1 job per day"
         } else if self.burst == 0 {
             "a burst of 0 would let nothing start; give at least 1"
-        } else if self.jobs > JOBS_MAX || self.burst > JOBS_MAX || self.per_ms > 86_400_000 {
-            "give at most 1000000 jobs, in a day at most"
-        } else if self.per_ms * 1000 < u64::from(self.jobs) {
+        } else if self.per_ms > 86_400_000 {
+            "it counts over more than a day; give the jobs of a day"
+        } else if self.per_ms.saturating_mul(1000) < u64::from(self.jobs) {
             "more than one job in a microsecond is no limit; leave it away"
+        } else if self.burst > JOBS_MAX {
+            "its burst is more than 1000000; give at most that"
+        } else if self.jobs > JOBS_MAX {
+            &shorter
         } else {
             return Ok(());
         };
@@ -237,13 +249,14 @@ impl Limit {
 }
 
 pub(crate) fn check_concurrency(concurrency: Option<u32>) -> Result<()> {
+    let refused = |reason| Err(Error::RuleInvalid { rule: "the concurrency", reason });
     match concurrency {
-        Some(jobs) if !(1..=JOBS_MAX).contains(&jobs) => Err(Error::RuleInvalid {
-            rule: "the concurrency",
-            reason: format!(
-                "{jobs} is not between 1 and {JOBS_MAX}; to let nothing run, pause the queue"
-            ),
-        }),
+        Some(0) => {
+            refused("0 would let nothing run; give at least 1, or pause the queue".to_owned())
+        }
+        Some(jobs) if jobs > JOBS_MAX => refused(format!(
+            "{jobs} is more than {JOBS_MAX}; give at most {JOBS_MAX}, or leave it away where nothing is to be limited"
+        )),
         _ => Ok(()),
     }
 }
@@ -507,6 +520,15 @@ mod tests {
             breaker(Breaker { open_ms: u64::MAX, ..Breaker::default() }),
         ] {
             assert_eq!(limit.check("stripe").unwrap_err().code(), "rule_invalid", "{limit:?}");
+        }
+        for (limit, said) in [
+            (Limit { concurrency: Some(5_000_000), ..Limit::default() }, "give at most 1000000"),
+            (Limit { rate: rate(5_000_000, 3_600_000, 1), ..Limit::default() }, "such as 1388/s"),
+            (Limit { rate: rate(5, 1000, 5_000_000), ..Limit::default() }, "burst is more than"),
+            (Limit { rate: rate(5, 86_400_001, 1), ..Limit::default() }, "the jobs of a day"),
+        ] {
+            let error = limit.check("stripe").unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
         }
         assert!(Limit { rate: rate(100, 1000, 5), ..Limit::default() }.check("stripe").is_ok());
         assert!(breaker(Breaker::default()).check("").is_err(), "a limit has a name");

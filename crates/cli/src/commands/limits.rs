@@ -79,11 +79,18 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         Verb::List => list(app).await,
         Verb::Set(set) => {
             let mill = app.open().await?;
-            mill.set_limit(&set.queue, &set.name, Some(set.limit())).await?;
+            let (limits, limit) = (mill.limit_states().await?, set.limit());
+            mill.set_limit(&set.queue, &set.name, Some(limit.clone())).await?;
             mill.close().await;
-            let NamedLimit { name, queue, limit } =
-                NamedLimit { name: set.name.clone(), queue: set.queue.clone(), limit: set.limit() };
-            eprintln!("{name} on {queue}: {}", said(&limit));
+            eprintln!("{} on {}: {}", set.name, set.queue, said(&limit));
+            let is_same = |state: &&LimitState| {
+                state.limit.name == set.name && state.limit.queue == set.queue
+            };
+            let was = limits.iter().find(is_same).and_then(|state| state.limit.limit.rate);
+            let (was, is) = (was.map_or(1, |rate| rate.burst), limit.rate.map(|rate| rate.burst));
+            if let Some(is) = is.filter(|is| set.burst.is_none() && was > *is) {
+                eprintln!("its burst was {was} and is {is} now; --burst {was} keeps it");
+            }
             Ok(Exit::Ok)
         }
         Verb::Delete { name, queue } => {
@@ -113,8 +120,8 @@ async fn list(app: &App) -> Outcome {
     for state in &limits {
         let NamedLimit { name, queue, limit } = &state.limit;
         let kind = limit.kind.as_deref().unwrap_or("any");
-        // One that counts by tenant or key has many insides.
-        let inside = state.inside.map_or_else(|| "-".to_owned(), |jobs| jobs.to_string());
+        // One that counts by tenant or key has many insides: `jobs why` names that of a job.
+        let inside = state.inside.map_or_else(|| each(limit.per), |jobs| jobs.to_string());
         table.add_row([
             Cell::new(name),
             Cell::new(queue),
@@ -162,6 +169,16 @@ fn stands(state: &LimitState, now: Timestamp) -> String {
         (None, true) => "broken; a job probes it".to_owned(),
         (None, false) => "lets pass".to_owned(),
     }
+}
+
+/// What stands in place of a number where there is one for each.
+fn each(per: Per) -> String {
+    match per {
+        Per::All => "–",
+        Per::Tenant => "by tenant",
+        Per::Key => "by key",
+    }
+    .to_owned()
 }
 
 /// A limit in a line.

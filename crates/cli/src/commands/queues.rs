@@ -18,6 +18,7 @@ use crate::app::App;
 use crate::commands::jobs::wait::Patience;
 use crate::duration::short;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::mill::Mill;
 use crate::output;
 use set::Set;
 
@@ -79,8 +80,15 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         Verb::Resume { queue } => {
             let mill = app.open().await?;
             mill.resume(&queue).await?;
+            let still = paused_by(&mill, &queue).await?;
             mill.close().await;
-            eprintln!("the jobs of {queue} start again");
+            match still {
+                Some(rule) => eprintln!(
+                    "{queue} itself is paused no more, but none of its jobs starts while the rules of {rule} pause it; \
+                     `tidemill queues resume '{rule}'` lets them"
+                ),
+                None => eprintln!("the jobs of {queue} start again"),
+            }
             Ok(Exit::Ok)
         }
         Verb::Why { queue } => why::run(app, &queue).await,
@@ -99,6 +107,14 @@ pub async fn run(app: &App, args: Args) -> Outcome {
             Ok(Exit::Ok)
         }
     }
+}
+
+/// The pattern that pauses a queue, or all queues of a pattern.
+async fn paused_by(mill: &Mill, queue: &str) -> Outcome<Option<String>> {
+    let pauses = |other: &QueueView| {
+        other.rules.as_ref().is_some_and(|rules| rules.paused) && matches(&other.name, queue)
+    };
+    Ok(mill.queues().await?.into_iter().find(pauses).map(|other| other.name))
 }
 
 async fn list(app: &App) -> Outcome {

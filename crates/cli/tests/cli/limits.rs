@@ -8,12 +8,19 @@ fn life(mill: &Mill) {
     let set =
         ["limits", "set", "stripe", "--kind", "charge", "--per", "tenant", "--concurrency", "1"];
     mill.run(&set).ok().says("1 at once for each tenant");
-    mill.run(&["limits"]).ok().says("stripe").says("charge");
+    mill.run(&["limits"]).ok().says("stripe").says("charge").says("by tenant");
+    let paced = |more: &[&str]| {
+        mill.run(&[&["limits", "set", "paced", "--rate", "9/s"][..], more].concat()).ok()
+    };
+    paced(&["--burst", "5"]).says("9/s burst 5");
+    paced(&[]).says("its burst was 5 and is 1 now; --burst 5 keeps it");
+    mill.run(&["limits", "delete", "paced"]).ok();
     let rows = mill.rows(&["limits", "list", "--json"]);
     assert_eq!((&rows[0]["name"], &rows[0]["concurrency"]), (&"stripe".into(), &1.into()));
     mill.run(&["queues", "set", "mail", "--rate", "100/s", "--burst", "5", "--concurrency", "9"])
         .ok()
         .says("9 at once, 100/s burst 5");
+    mill.run(&["queues", "set", "mail", "--rate", "50/s"]).ok().says("9 at once, 50/s burst 5");
     mill.run(&[
         "queues",
         "set",
@@ -70,6 +77,8 @@ fn what_makes_no_sense_is_refused() {
     for (wishes, code) in [
         (vec!["limits", "set", "x"], "rule_invalid"),
         (vec!["limits", "set", "x", "--concurrency", "0"], "rule_invalid"),
+        (vec!["limits", "set", "x", "--concurrency", "5000000"], "give at most 1000000"),
+        (vec!["limits", "set", "x", "--rate", "5000000/h"], "such as 1388/s"),
         (vec!["limits", "set", "x", "--rate", "0/s"], "rule_invalid"),
         (vec!["limits", "set", "hold", "--concurrency", "1"], "rule_invalid"),
         (vec!["limits", "set", "x", "--breaker", "10s", "--failures", "0"], "rule_invalid"),

@@ -76,6 +76,30 @@ fn what_never_fits_is_refused_otherwise_than_what_may_fit_later() {
 }
 
 #[test]
+fn lines_beyond_a_bound_say_which_got_in() {
+    let mill = Mill::sqlite();
+    mill.run(&["queues", "set", "mail", "--depth-max", "1500"]).ok();
+    let line = "{\"kind\":\"send\",\"queue\":\"mail\"}\n";
+    mill.run_with(&["enqueue", "--lines"], &line.repeat(1700))
+        .code(6)
+        .says("queue_full")
+        .says("1,000 jobs were enqueued before; the lines 1001 to 1700 were refused together");
+    assert_eq!(mill.rows(&["queues", "--json"])[0]["depth"], 1000);
+}
+
+#[test]
+fn a_queue_that_a_pattern_pauses_is_told_so_when_it_is_resumed() {
+    let mill = Mill::sqlite();
+    mill.run(&["queues", "pause", "mail:*"]).ok();
+    mill.run(&["queues", "pause", "mail:eu"]).ok();
+    let still = "while the rules of mail:* pause it; `tidemill queues resume 'mail:*'` lets them";
+    mill.run(&["queues", "resume", "mail:eu"]).ok().says(still);
+    mill.run(&["queues", "resume", "mail:eu:*"]).ok().says(still);
+    mill.run(&["queues", "resume", "mail:*"]).ok().says("the jobs of mail:* start again");
+    mill.run(&["queues", "resume", "mail:eu"]).ok().says("the jobs of mail:eu start again");
+}
+
+#[test]
 fn bad_rules_say_what_would_be_right() {
     let mill = Mill::sqlite();
     let set = |rest: &[&str]| mill.run(&[&["queues", "set", "mail"], rest].concat());

@@ -32,7 +32,7 @@ pub async fn run(app: &App, mill: &Mill, limits: &Limits) -> Outcome {
         let first = lines.number() - batch.len().min(lines.number());
         let receipts = match mill.enqueue_many(batch).await {
             Ok(receipts) => receipts,
-            Err(error) => return Err(tally.interrupted(error, first)),
+            Err(error) => return Err(tally.interrupted(error, first, lines.number())),
         };
         tally.add(&receipts);
         bar.set(tally.all);
@@ -68,11 +68,17 @@ impl Tally {
         ))
     }
 
-    /// The store could not take the lines after `first`.
-    fn interrupted(&self, error: tidemill_client::Error, first: usize) -> Failure {
+    /// The store could not take the lines after `first`, up to `last`.
+    fn interrupted(&self, error: tidemill_client::Error, first: usize, last: usize) -> Failure {
         let is_unknown = error.is_unknown();
         let before = self.before();
-        let hint = if is_unknown {
+        let hint = if error.code() == "queue_full" {
+            format!(
+                "{before}; the lines {} to {last} were refused together, and none after them was read: send them when \
+                 there is room (`tidemill queues wait`), or fewer at once",
+                first + 1
+            )
+        } else if is_unknown {
             format!(
                 "{before}; whether this batch was is unknown: lines with an id can be sent again"
             )

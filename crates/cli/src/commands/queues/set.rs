@@ -123,8 +123,10 @@ impl Set {
             }
         }
         change(&mut rules.concurrency, self.concurrency.map(short));
+        // A burst that is not named stays.
+        let burst = self.burst.or(rules.rate.map(|rate| rate.burst));
         let rate = self.rate.map(|OrNone(rate)| {
-            OrNone(rate.map(|rate| Rate { burst: self.burst.unwrap_or(rate.burst), ..rate }))
+            OrNone(rate.map(|rate| Rate { burst: burst.unwrap_or(rate.burst), ..rate }))
         });
         change(&mut rules.rate, rate);
         change(&mut rules.hold, self.hold);
