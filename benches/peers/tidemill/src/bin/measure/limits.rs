@@ -1,38 +1,68 @@
-//! What limits cost: drain rate without one, under one that never binds, and with a thousand jobs of ten for each of
-//! ten thousand keys of which one may run at a time. A limit that never binds stands twice: one on more than all
-//! workers together may hold, which counts nobody, and one that is counted and never full.
+//! What limits cost: drain rate without one, under one that never binds, by queue, kind, tenant and key, and with ten
+//! thousand keys of which one may run at a time. A limit that never binds stands twice: one on more than all workers
+//! together may hold, which counts nobody, and one that is counted and never full. A rate that never binds is always
+//! kept.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use tidemill::Tidemill;
 use tidemill::core::QueueRules;
-use tidemill::core::gate::{Limit, Per};
+use tidemill::core::gate::{Limit, Per, Rate};
 
 use crate::Res;
 use crate::load::{Hand, QUEUE, job, part};
 
 const JOBS: u64 = 60_000;
 const KEYS: u64 = 10_000;
+const TENANTS: u64 = 1000;
 const SAMPLES: usize = 5;
+/// Above what the two claimers have at once, 1,000 each, and below what they may hold, twice their slots.
+const COUNTED: u32 = 3000;
+
+/// What jobs bear that limits count by.
+#[derive(Clone, Copy)]
+enum Of {
+    Nobody,
+    Keys,
+    Tenants,
+}
 
 /// One way to drain.
 struct Case {
     name: &'static str,
-    has_keys: bool,
+    of: Of,
     limit: Option<Limit>,
 }
 
 fn cases() -> Vec<Case> {
     let limit = |per, most| Some(Limit { per, concurrency: Some(most), ..Limit::default() });
-    let case = |name, has_keys, limit| Case { name, has_keys, limit };
+    let of_kind = |most| {
+        let kind = Some("measure".to_owned());
+        Some(Limit { kind, concurrency: Some(most), ..Limit::default() })
+    };
+    let rate = Some(Rate { jobs: 1_000_000, per_ms: 1000, burst: 1_000_000 });
+    let paced = |per| Some(Limit { per, rate, ..Limit::default() });
+    let case = |name, of, limit| Case { name, of, limit };
     vec![
-        case("no keys, no limit", false, None),
-        case("no keys, a queue limit that cannot bind", false, limit(Per::All, 1_000_000)),
-        case("10,000 keys, no limit", true, None),
-        case("10,000 keys, a key limit that cannot bind", true, limit(Per::Key, 1_000_000)),
-        case("10,000 keys, a key limit, counted, never full", true, limit(Per::Key, 1000)),
-        case("10,000 keys, one of each at a time", true, limit(Per::Key, 1)),
+        case("no limit", Of::Nobody, None),
+        case("a queue limit that cannot bind", Of::Nobody, limit(Per::All, 1_000_000)),
+        case("a queue limit, counted, never full", Of::Nobody, limit(Per::All, COUNTED)),
+        case("a kind limit that cannot bind", Of::Nobody, of_kind(1_000_000)),
+        case("a kind limit, counted, never full", Of::Nobody, of_kind(COUNTED)),
+        case("a rate that never binds", Of::Nobody, paced(Per::All)),
+        case("1,000 tenants, no limit", Of::Tenants, None),
+        case("1,000 tenants, a limit that cannot bind", Of::Tenants, limit(Per::Tenant, 1_000_000)),
+        case(
+            "1,000 tenants, a limit, counted, never full",
+            Of::Tenants,
+            limit(Per::Tenant, COUNTED),
+        ),
+        case("1,000 tenants, a rate that never binds", Of::Tenants, paced(Per::Tenant)),
+        case("10,000 keys, no limit", Of::Keys, None),
+        case("10,000 keys, a key limit that cannot bind", Of::Keys, limit(Per::Key, 1_000_000)),
+        case("10,000 keys, a key limit, counted, never full", Of::Keys, limit(Per::Key, 1000)),
+        case("10,000 keys, one of each at a time", Of::Keys, limit(Per::Key, 1)),
     ]
 }
 
@@ -50,7 +80,7 @@ pub async fn measure(mill: &Tidemill) -> Res<()> {
     for _ in 0..SAMPLES {
         for (case, rates) in cases.iter().zip(&mut rates) {
             set(mill, case.limit.clone()).await?;
-            fill(mill, case.has_keys).await?;
+            fill(mill, case.of).await?;
             rates.push(drain(mill).await?);
         }
     }
@@ -63,12 +93,13 @@ pub async fn measure(mill: &Tidemill) -> Res<()> {
     Ok(())
 }
 
-async fn fill(mill: &Tidemill, has_keys: bool) -> Res<()> {
+async fn fill(mill: &Tidemill, of: Of) -> Res<()> {
     const BATCH: u64 = 5000;
     for first in (0..JOBS).step_by(BATCH as usize) {
-        let jobs = (first..first + BATCH).map(|n| match has_keys {
-            true => job(n).key(format!("customer:{}", n % KEYS)),
-            false => job(n),
+        let jobs = (first..first + BATCH).map(|n| match of {
+            Of::Keys => job(n).key(format!("customer:{}", n % KEYS)),
+            Of::Tenants => job(n).tenant(format!("tenant:{}", n % TENANTS)),
+            Of::Nobody => job(n),
         });
         mill.enqueue_many(jobs).await?;
     }
