@@ -90,6 +90,26 @@ pub fn allot(slots: usize, weights: &[u32]) -> Vec<usize> {
     shares
 }
 
+/// All lanes of one queue weigh this much together, where there are several queues.
+const QUEUE_WEIGHT: u64 = 1_000_000;
+
+/// The weights of lanes of these queues, one queue for each weight, so that every queue weighs as much as any other,
+/// whichever of its lanes have work. Those of a single queue stay as they are.
+pub fn alike(queues: &[&str], weights: &[u32]) -> Vec<u32> {
+    if queues.windows(2).all(|pair| pair[0] == pair[1]) {
+        return weights.to_vec();
+    }
+    let mut sums: HashMap<&str, u64> = HashMap::new();
+    for (queue, weight) in queues.iter().zip(weights) {
+        *sums.entry(queue).or_default() += u64::from(*weight);
+    }
+    let of_queue = |(queue, weight): (&&str, &u32)| match sums[queue] {
+        0 => 0,
+        sum => (u64::from(*weight) * QUEUE_WEIGHT / sum) as u32,
+    };
+    queues.iter().zip(weights).map(of_queue).collect()
+}
+
 /// Divides slots by turns, each of as many as the weight, `left` of the first one's if that is not 0. Turns are whole
 /// but for the last one; what is left of the slots when all have had as many goes round again.
 pub fn turns(slots: usize, weights: &[u32], left: u32) -> Vec<usize> {
@@ -203,6 +223,19 @@ impl Served {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn queues_weigh_alike_whatever_lanes_have_work() {
+        for (queues, weights, jobs, expected) in [
+            (vec!["a", "b"], vec![448, 56], 10, vec![5, 5]),
+            (vec!["a", "a", "b"], vec![448, 56, 56], 18, vec![8, 1, 9]),
+            (vec!["a", "a"], vec![8, 1], 9, vec![8, 1]),
+            (vec!["a", "b"], vec![0, 56], 10, vec![0, 10]),
+            (vec![], vec![], 10, vec![]),
+        ] {
+            assert_eq!(allot(jobs, &alike(&queues, &weights)), expected, "{queues:?} {weights:?}");
+        }
+    }
 
     #[test]
     fn turns_are_whole_but_for_the_last() {

@@ -22,7 +22,6 @@
 
 mod workflow;
 
-use tidemill_core::share::Turns;
 use tidemill_core::{Settlement, Token};
 use tidemill_store::{ClaimedJob, JobFilter};
 
@@ -35,7 +34,7 @@ use crate::worker::Worker;
 use crate::worker::execute::{Lease, execute};
 use crate::worker::job::{Enqueue, Job};
 use crate::worker::settler::settle;
-use crate::worker::wish::Lanes;
+use crate::worker::wish::{Had, Lanes};
 
 pub(crate) use workflow::{Crash, Strike};
 pub use workflow::{crash_at_every_write, replay, skip_time};
@@ -66,7 +65,7 @@ pub async fn drain(worker: Worker) -> Result<Drained> {
     loop {
         look(mill).await?;
         let known = mill.0.rules.known();
-        let lanes = Lanes::of(&shop.options.all_queues(), &known, &Turns::default());
+        let lanes = Lanes::of(&shop.options.all_queues(), &known, &Had::default());
         let claim = match mill.store().claim(shop.wish(&lanes, &known, 100)).await {
             Err(tidemill_store::Error::RulesOutdated) => continue,
             claim => claim?,

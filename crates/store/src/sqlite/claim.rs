@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, Row, params};
 use tidemill_core::JobId;
-use tidemill_core::share::{self, Served, allot};
+use tidemill_core::share::{self, Served, alike, allot};
 
 use crate::error::{Error, Result};
 use crate::request::{Claim, ClaimRequest, ClaimedJob, Lane, Seen};
@@ -153,6 +153,8 @@ fn due_lanes<'a>(conn: &Connection, now: i64, ask: &'a ClaimRequest) -> Result<V
             weights.extend(ask.share.weights.get(number));
         }
     }
+    let queues: Vec<&str> = lanes.iter().map(|lane| lane.lane.queue.as_str()).collect();
+    let weights = alike(&queues, &weights);
     for (lane, quota) in lanes.iter_mut().zip(allot(ask.jobs_max, &weights)) {
         lane.quota = quota;
     }

@@ -10,6 +10,7 @@ use super::kit::{HOUR, Kit, SECOND, ask, done, item, job, retry};
 
 over_both_stores!(
     lanes_share_by_weight_and_the_rest_goes_in_order,
+    queues_share_alike_whatever_bands_have_work,
     a_single_slot_goes_to_the_first_lane_that_has_work,
     small_tenants_do_not_wait_behind_a_large_one,
     tenants_take_turns_from_claim_to_claim,
@@ -69,6 +70,21 @@ async fn lanes_share_by_weight_and_the_rest_goes_in_order(kit: &Kit) {
         "only those that have work count"
     );
     assert_eq!(by_band(&weighted(100).await.unwrap()), [0, 0, 2, 23]);
+}
+
+async fn queues_share_alike_whatever_bands_have_work(kit: &Kit) {
+    let worker = kit.worker().await;
+    let of = |queue: &str, priority| NewJob { queue: queue.into(), priority, ..job("k") };
+    fill(kit, &of("a", Priority::Urgent), 40).await;
+    fill(kit, &of("a", Priority::Low), 40).await;
+    fill(kit, &of("b", Priority::Low), 40).await;
+    let mut wish = ask(worker, "a", 18);
+    wish.lanes.extend(ask(worker, "b", 18).lanes);
+    wish.share = Share { weights: vec![448, 224, 112, 56, 448, 224, 112, 56], ..Share::default() };
+    let claim = kit.store.claim(wish).await.unwrap();
+    assert_eq!(by_band(&claim), [8, 0, 0, 10], "its bands by weight");
+    let of_b = claim.jobs.iter().filter(|taken| taken.job.queue == "b").count();
+    assert_eq!(of_b, 9, "half of it, though it has only low work");
 }
 
 async fn a_single_slot_goes_to_the_first_lane_that_has_work(kit: &Kit) {

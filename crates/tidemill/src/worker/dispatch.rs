@@ -12,12 +12,11 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tidemill_core::queue::matches;
-use tidemill_core::share::Turns;
 use tidemill_core::span::Span;
 use tidemill_core::wire::work::{Ask, Work};
 use tidemill_core::{Edition, WorkerId};
 use tidemill_store::request::{Seen, Stand};
-use tidemill_store::{Claim, ClaimRequest, Error, Hint, Lane};
+use tidemill_store::{Claim, ClaimRequest, Error, Hint};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
@@ -29,7 +28,7 @@ use crate::worker::boss::{Boss, Elsewhere};
 use crate::worker::shelf::Shelf;
 use crate::worker::shop::{Shop, locked};
 use crate::worker::slots::Group;
-use crate::worker::wish::Lanes;
+use crate::worker::wish::{Had, Lanes};
 
 /// How long a claim stands elsewhere before it is asked anew.
 const STAND: Duration = Duration::from_secs(10);
@@ -158,7 +157,7 @@ struct Desk<'a> {
     shop: &'a Arc<Shop>,
     group: &'a Arc<Group>,
     shelf: Shelf,
-    turns: Turns<Lane>,
+    had: Had,
     outage: Outage,
     /// Until when nothing is asked for: the last claim came back short.
     resting_until: Option<Instant>,
@@ -171,9 +170,9 @@ struct Desk<'a> {
 
 impl<'a> Desk<'a> {
     fn new(shop: &'a Arc<Shop>, group: &'a Arc<Group>) -> Self {
-        let (shelf, turns, outage) = (Shelf::default(), Turns::default(), Outage::default());
+        let (shelf, had, outage) = (Shelf::default(), Had::default(), Outage::default());
         let (resting_until, has_backlog, seen) = (None, false, None);
-        Self { shop, group, shelf, turns, outage, resting_until, has_backlog, seen }
+        Self { shop, group, shelf, had, outage, resting_until, has_backlog, seen }
     }
 
     /// Begins a claim, if there is room for something; while it rests, one that stands.
@@ -194,7 +193,7 @@ impl<'a> Desk<'a> {
             Boss::Elsewhere(boss) => return self.ask_elsewhere(boss, free),
         };
         let known = mill.0.rules.known();
-        let lanes = Lanes::of(&group.queues, &known, &self.turns);
+        let lanes = Lanes::of(&group.queues, &known, &self.had);
         let mut wish = shop.wish(&lanes, &known, 0);
         // What waits here would keep others from passing a limit.
         let in_advance = if wish.limits.is_empty() { in_advance } else { 0 };
@@ -270,7 +269,7 @@ impl<'a> Desk<'a> {
                 }
                 if let Boss::Here(mill) = &self.shop.boss {
                     let sorts = mill.0.measures.claimed(&claim.jobs);
-                    asked.lanes.took(&claim, &mut self.turns);
+                    asked.lanes.took(&claim, &mut self.had);
                     self.seen = claim.seen;
                     self.shelf.add(asked.worker, claim, &sorts);
                 }

@@ -184,7 +184,6 @@ mod tests {
     use std::sync::Mutex;
 
     use serde_json::json;
-    use tidemill_core::share::Turns;
     use tidemill_core::{JobId, Payload};
     use tokio::sync::Notify;
 
@@ -193,7 +192,7 @@ mod tests {
     use crate::engine::rules::look;
     use crate::error::Result;
     use crate::worker::job::{Enqueue, Settings};
-    use crate::worker::wish::Lanes;
+    use crate::worker::wish::{Had, Lanes};
 
     /// A worker with one slot, and jobs at hand that were claimed for it.
     struct Bench {
@@ -229,7 +228,7 @@ mod tests {
         async fn claim(&mut self) -> Result<()> {
             let shop = &self.shop;
             let known = shop.boss.known();
-            let lanes = Lanes::of(&shop.groups[0].queues, &known, &Turns::default());
+            let lanes = Lanes::of(&shop.groups[0].queues, &known, &Had::default());
             let mill = shop.boss.mill()?;
             let claim = mill.store().claim(shop.wish(&lanes, &known, 100)).await?;
             let sorts = mill.0.measures.claimed(&claim.jobs);

@@ -13,6 +13,13 @@ use crate::engine::rules::Known;
 /// Bands of one queue share this much, so that every queue has the same, whatever its weights.
 const QUEUE_WEIGHT: u32 = 840;
 
+/// Who has had how much: queues alike, whatever bands their jobs are in, and the bands of each by weight.
+#[derive(Debug, Default)]
+pub(crate) struct Had {
+    queues: Turns<String>,
+    bands: HashMap<String, Turns<Priority>>,
+}
+
 /// The lanes of the next claim, with their weights.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Lanes {
@@ -21,26 +28,32 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// The lanes of these queues and patterns that may be served, by who has had least.
-    pub(crate) fn of(queues: &[String], known: &Known, turns: &Turns<Lane>) -> Self {
-        let mut lanes: Vec<(f64, Lane, u32)> = Vec::new();
+    /// The lanes of these queues and patterns that may be served: those of the queue that has had least come first, and
+    /// of these the band that has.
+    pub(crate) fn of(queues: &[String], known: &Known, all: &Had) -> Self {
+        let mut lanes: Vec<(f64, f64, Lane, u32)> = Vec::new();
         for queue in names(queues, known) {
             if known.book.paused_by(queue).is_some() {
                 continue;
             }
             let weights = known.book.of(queue).map(|rules| rules.weights).unwrap_or_default();
+            let of_queue_had = all.queues.had(&queue.to_owned());
+            let bands = all.bands.get(queue);
             for priority in Priority::ALL {
                 let lane = Lane { queue: queue.to_owned(), priority };
                 let weight = of_queue(&weights, priority);
                 // What is only served when nothing else waits comes last.
-                let had = if weight == 0 { f64::INFINITY } else { turns.had(&lane) };
-                lanes.push((had, lane, weight));
+                let had = if weight == 0 { f64::INFINITY } else { of_queue_had };
+                lanes.push((had, bands.map_or(0.0, |bands| bands.had(&priority)), lane, weight));
             }
         }
-        lanes.sort_by(|(one, a, _), (other, b, _)| {
-            one.total_cmp(other).then(a.priority.band().cmp(&b.priority.band()))
+        // Queues that have had as much begin with what is most urgent in any.
+        lanes.sort_by(|(one, band, a, _), (other, other_band, b, _)| {
+            let by_band = || a.priority.band().cmp(&b.priority.band());
+            one.total_cmp(other).then(band.total_cmp(other_band)).then_with(by_band)
         });
-        let (lanes, weights) = lanes.into_iter().map(|(_, lane, weight)| (lane, weight)).unzip();
+        let lanes = lanes.into_iter().map(|(_, _, lane, weight)| (lane, weight));
+        let (lanes, weights) = lanes.unzip();
         Self { lanes, weights }
     }
 
@@ -62,14 +75,27 @@ impl Lanes {
     }
 
     /// Remembers who got what.
-    pub(crate) fn took(&self, claim: &Claim, turns: &mut Turns<Lane>) {
+    pub(crate) fn took(&self, claim: &Claim, all: &mut Had) {
         let mut jobs: HashMap<(&str, Priority), usize> = HashMap::new();
         for taken in &claim.jobs {
             *jobs.entry((&taken.job.queue, taken.job.priority)).or_default() += 1;
         }
-        let number = |lane: &Lane| jobs.get(&(&*lane.queue, lane.priority)).copied().unwrap_or(0);
-        let all = self.lanes.iter().zip(&self.weights);
-        turns.got(all.map(|(lane, weight)| (lane.clone(), *weight, number(lane))));
+        let mut queues: HashMap<&str, usize> = HashMap::new();
+        for ((queue, _), number) in &jobs {
+            *queues.entry(queue).or_default() += number;
+        }
+        for queue in queues.keys() {
+            let of_queue = self.lanes.iter().zip(&self.weights);
+            let of_queue = of_queue.filter(|(lane, _)| lane.queue == **queue);
+            let number = |band| jobs.get(&(*queue, band)).copied().unwrap_or(0);
+            let got =
+                of_queue.map(|(lane, weight)| (lane.priority, *weight, number(lane.priority)));
+            all.bands.entry((*queue).to_owned()).or_default().got(got);
+        }
+        all.queues.got(queues.into_iter().map(|(queue, number)| (queue.to_owned(), 1, number)));
+        if all.bands.len() > self.lanes.len() {
+            all.bands.retain(|queue, _| self.lanes.iter().any(|lane| lane.queue == *queue));
+        }
     }
 }
 
@@ -125,28 +151,43 @@ mod tests {
         let paused = QueueRules { paused: true, ..QueueRules::default() };
         let known = known(vec![("mail:b*", paused)], &["mail:a", "mail:bulk", "other"]);
         let asked = ["mail:*".to_owned(), "mail:a".to_owned(), "unseen".to_owned()];
-        let lanes = Lanes::of(&asked, &known, &Turns::default());
+        let lanes = Lanes::of(&asked, &known, &Had::default());
         assert_eq!(queues(&lanes), ["mail:a", "unseen"]);
         assert_eq!(lanes.lanes.len(), 8, "each band of each, once");
     }
 
     #[test]
     fn urgent_work_goes_first_until_others_have_had_less() {
-        let (known, mut turns) = (known(vec![], &[]), Turns::default());
+        let (known, mut had) = (known(vec![], &[]), Had::default());
         let asked = ["q".to_owned()];
-        let first = |turns: &Turns<Lane>| Lanes::of(&asked, &known, turns).lanes[0].clone();
-        assert_eq!(first(&turns).priority, Priority::Urgent);
-        let urgent = first(&turns);
-        turns.got([(urgent.clone(), 448, 1)]);
-        assert_eq!(first(&turns).priority, Priority::High);
+        let first = |had: &Had| Lanes::of(&asked, &known, had).lanes[0].priority;
+        assert_eq!(first(&had), Priority::Urgent);
+        had.queues.got([("q".to_owned(), 1, 1)]);
+        had.bands.entry("q".to_owned()).or_default().got([(Priority::Urgent, 448, 1)]);
+        assert_eq!(first(&had), Priority::High);
+    }
+
+    #[test]
+    fn queues_take_turns_whatever_their_bands() {
+        let (known, mut had) = (known(vec![], &[]), Had::default());
+        let asked = ["a".to_owned(), "b".to_owned()];
+        let order = |had: &Had| {
+            let lanes = Lanes::of(&asked, &known, had).lanes;
+            lanes.into_iter().map(|lane| (lane.queue, lane.priority)).collect::<Vec<_>>()
+        };
+        let first = order(&had);
+        assert!(first[..2].iter().all(|(_, band)| *band == Priority::Urgent), "{first:?}");
+        had.queues.got([("a".to_owned(), 1, 1)]);
+        had.bands.entry("a".to_owned()).or_default().got([(Priority::Urgent, 448, 1)]);
+        let then = order(&had);
+        assert!(then[..4].iter().all(|(queue, _)| queue == "b"), "all of it goes first: {then:?}");
     }
 
     #[test]
     fn a_band_without_weight_comes_last() {
         let weights = BandWeights { urgent: 0, ..BandWeights::default() };
         let rules = QueueRules { weights, ..QueueRules::default() };
-        let lanes =
-            Lanes::of(&["q".to_owned()], &known(vec![("q", rules)], &[]), &Turns::default());
+        let lanes = Lanes::of(&["q".to_owned()], &known(vec![("q", rules)], &[]), &Had::default());
         assert_eq!(lanes.lanes.last().map(|lane| lane.priority), Some(Priority::Urgent));
         assert_eq!(lanes.weights, [480, 240, 120, 0]);
     }

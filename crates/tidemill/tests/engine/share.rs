@@ -16,6 +16,7 @@ over_both_stores!(
     a_pause_reaches_a_worker_of_another_process,
     low_work_starts_within_its_bound_while_urgent_never_dries,
     low_work_starts_within_its_bound_with_more_slots_and_queues,
+    queues_are_served_alike_whatever_bands_their_jobs_are_in,
     small_tenants_start_while_a_large_one_has_hundreds,
     a_pattern_takes_from_queues_that_come_later,
     dedicated_slots_are_free_when_shared_ones_are_not,
@@ -129,6 +130,31 @@ async fn low_work_starts_within_its_bound_with_more_slots_and_queues(kit: Kit) {
                 );
             }
         }
+    }
+}
+
+async fn queues_are_served_alike_whatever_bands_their_jobs_are_in(kit: Kit) {
+    for slots in [1, 3] {
+        let (mill, order) = (kit.open().await, Order::default());
+        let names = [format!("a-{slots}"), format!("b-{slots}")];
+        for (name, band) in names.iter().zip([Priority::Urgent, Priority::Low]) {
+            let jobs = (0..60).map(|_| echo(name, name).priority(band));
+            mill.enqueue_many(jobs).await.unwrap();
+        }
+        // Its other bands have their share of what the queue gets.
+        mill.enqueue_many((0..6).map(|_| echo(&names[0], "low").priority(Priority::Low)))
+            .await
+            .unwrap();
+        let worker = noting(&mill, &order).queues(names.clone()).slots(slots);
+        let worker = worker.start().await.unwrap();
+        all_done(&mill).await;
+        worker.stop().await;
+        let order = order.lock().unwrap();
+        let first = &order[..80];
+        let of_b = first.iter().filter(|text| **text == names[1]).count();
+        assert!((36..=44).contains(&of_b), "{of_b} of 80 with {slots} slots");
+        let low = first.iter().filter(|text| *text == "low").count();
+        assert!((2..=6).contains(&low), "{low} of 80 with {slots} slots");
     }
 }
 

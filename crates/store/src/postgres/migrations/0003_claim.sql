@@ -1016,8 +1016,8 @@ end $$;
 
 -- Claims due jobs of these lanes under one new lease, for a registered worker; waits for nobody but, under limits,
 -- for its turn. A function, because most of it is for rare cases: as one statement it cost an idle queue twice the
--- time. Lanes that have something due share `jobs_max` by `weights` (null: in their order), tenants share what their
--- lane gets; what is left goes to the lanes in their order.
+-- time. Queues that have something due share `jobs_max` alike, their lanes by `weights` (null: in their order), tenants
+-- share what their lane gets; what is left goes to the lanes in their order.
 -- `lows` says where in each lane to begin; where nothing is found so and `heads` allows it, a second look
 -- begins at the heads. `behinds` are, per lane, those behind whom to go on (null: any); `holders` the tenants whose turns
 -- last, for `lefts` jobs more; `favoured` ones (by queue and name) have another weight than 1. `under` are the limits, from the finest to the coarsest. The first row tells about the claim
@@ -1166,7 +1166,15 @@ begin
         lows := array_fill(null::timestamptz, array[cardinality(queues)]);
     end loop;
     if weights is not null and cardinality(claim.lanes) > 1 then
-        quotas := tidemill.allot(jobs_max, array(select weights[l] from unnest(claim.lanes) l));
+        -- Queues weigh alike, whichever of their lanes have something due; as core's `alike` does.
+        quotas := tidemill.allot(jobs_max, array(
+            select case n.sum when 0 then 0 else n.weight::int8 * 1000000 / n.sum end::int4
+            from (
+                select l.place, weights[l.lane] as weight,
+                    sum(weights[l.lane]) over (partition by queues[l.lane]) as sum
+                from unnest(claim.lanes) with ordinality l(lane, place)
+            ) n
+            order by n.place));
         first_round := 1;
     end if;
     due_here := claim.lanes;

@@ -8,14 +8,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tidemill_core::share::Turns;
 use tidemill_core::{Job, JobId, Payload, Token, WorkerId};
-use tidemill_store::{Claim, ClaimedJob, Lane};
+use tidemill_store::{Claim, ClaimedJob};
 use tokio::time::Instant;
 
 use crate::engine::rules::{Known, Rules, Wanted};
 use crate::worker::shop::locked;
-use crate::worker::wish::Lanes;
+use crate::worker::wish::{Had, Lanes};
 
 /// A worker that was not heard of for this long is forgotten; one with a longer lease is looked up.
 const KEPT: Duration = Duration::from_mins(10);
@@ -42,7 +41,7 @@ pub(crate) struct Given {
 #[derive(Debug)]
 struct Remembered {
     heard: Instant,
-    turns: Turns<Lane>,
+    had: Had,
     jobs: HashMap<(Token, JobId), Given>,
     /// Jobs of it that are called off, and of which it was told so.
     told: HashSet<JobId>,
@@ -52,8 +51,8 @@ struct Remembered {
 
 impl Default for Remembered {
     fn default() -> Self {
-        let (turns, jobs, told) = (Turns::default(), HashMap::new(), HashSet::new());
-        Self { heard: Instant::now(), turns, jobs, told, wanted: VecDeque::new() }
+        let (had, jobs, told) = (Had::default(), HashMap::new(), HashSet::new());
+        Self { heard: Instant::now(), had, jobs, told, wanted: VecDeque::new() }
     }
 }
 
@@ -94,14 +93,14 @@ impl Hands {
     /// The lanes of these queues, by what the worker has had.
     pub(crate) fn lanes(&self, worker: WorkerId, queues: &[String], known: &Known) -> Lanes {
         let mut all = locked(&self.all);
-        Lanes::of(queues, known, &all.entry(worker).or_default().turns)
+        Lanes::of(queues, known, &all.entry(worker).or_default().had)
     }
 
     /// Remembers what a worker was given.
     pub(crate) fn gave(&self, worker: WorkerId, lanes: &Lanes, claim: &Claim) {
         let mut all = locked(&self.all);
         let one = all.entry(worker).or_default();
-        lanes.took(claim, &mut one.turns);
+        lanes.took(claim, &mut one.had);
         let Some(token) = claim.token else { return };
         // Called off once more, that is news once more.
         one.told.retain(|id| claim.jobs.iter().all(|job| job.job.id != *id));
