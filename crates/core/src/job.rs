@@ -296,8 +296,8 @@ impl NewJob {
         self.options.check(limits)
     }
 
-    /// Refuses a job that is not due before this time to finish is over: it could only die. The time to start counts from
-    /// when it is due, and contradicts no delay.
+    /// Refuses a job that is not due before this time to finish is over: it could only die. The time to start counts
+    /// from when it is due, and contradicts no delay.
     pub fn check_deadline(
         &self,
         finish_within_ms: Option<u64>,

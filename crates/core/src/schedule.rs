@@ -24,7 +24,6 @@ use crate::job::unique::UniqueKey;
 use crate::job::{DEFAULT_QUEUE, Due, NewJob, Options, Priority};
 use crate::limit::{Limits, NAME_BYTES_MAX};
 use crate::payload::Payload;
-use crate::span::Span;
 use crate::{JobId, clock, name};
 pub use occasion::{Occasion, schedule_of_key, slot_of};
 use slot::Slots;
@@ -428,25 +427,6 @@ impl Definition {
             }
         }
         Ok(())
-    }
-
-    /// Its jobs are written at their slots, and their time to finish counts from there.
-    fn check_deadline(&self) -> Result<()> {
-        let window_ms = self.spread.as_ref().map_or(0, |spread| spread.window_ms);
-        let wait_ms = self.jitter_ms.saturating_add(window_ms);
-        match self.job.options.finish_within_ms {
-            Some(within_ms) if wait_ms > within_ms => {
-                let span = |ms| Span(Duration::from_millis(ms));
-                let what = format!(
-                    "its jitter and spread put jobs off for up to {}, and they are to finish within {} of their slot",
-                    span(wait_ms),
-                    span(within_ms)
-                );
-                let instead = "spread them over less, or give them more time to finish";
-                Err(contradiction(what, instead))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Whether its time has passed: nothing will come of it any more.

@@ -148,8 +148,8 @@ pub struct Seen {
 /// How those that have work share a claim.
 #[derive(Debug, Clone, Default)]
 pub struct Share {
-    /// One weight per lane: queues that have something due share the claim alike, and of each those lanes by weight that
-    /// have; what cannot be divided goes to the first ones. Empty: each lane is emptied before the next.
+    /// One weight per lane: queues that have something due share the claim alike, and of each those lanes by weight
+    /// that have; what cannot be divided goes to the first ones. Empty: each lane is emptied before the next.
     pub weights: Vec<u32>,
     /// Tenants whose weight is not 1, by queue. The tenants of a lane take turns, whatever they have
     /// waiting; jobs without a tenant count as one.

@@ -126,8 +126,8 @@ pub trait Store:
     /// The job that holds the unique key of one that is kept for when it has finished, or of one that had it before.
     async fn key_holder(&self, id: JobId) -> Result<Option<JobId>>;
 
-    /// When a job that waits in a line, or for the holder of its unique key, is due by itself. What its flow holds says so
-    /// in its place.
+    /// When a job that waits in a line, or for the holder of its unique key, is due by itself. What its flow holds says
+    /// so in its place.
     async fn blocked_due(&self, id: JobId) -> Result<Option<Timestamp>>;
 
     /// The queues in which these jobs are: those that were diverted are elsewhere than they asked for. Jobs that are

@@ -7,6 +7,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::error::Result;
+use crate::schedule::{Definition, contradiction};
+use crate::span::Span;
+
 /// How long after its slot a job is due, less than `jitter_ms`; differs from slot to slot.
 pub fn jitter(name: &str, slot: Timestamp, jitter_ms: u64) -> Duration {
     within(&format!("jitter\n{name}\n{}", slot.as_microsecond()), jitter_ms)
@@ -25,6 +29,27 @@ fn within(text: &str, window_ms: u64) -> Duration {
     let micros = u128::from(window_ms) * 1000;
     let us = (u128::from(u64::from_be_bytes(bits)) * micros) >> 64;
     Duration::from_micros(us as u64)
+}
+
+impl Definition {
+    /// Its jobs are written at their slots, and their time to finish counts from there.
+    pub(super) fn check_deadline(&self) -> Result<()> {
+        let window_ms = self.spread.as_ref().map_or(0, |spread| spread.window_ms);
+        let wait_ms = self.jitter_ms.saturating_add(window_ms);
+        match self.job.options.finish_within_ms {
+            Some(within_ms) if wait_ms > within_ms => {
+                let span = |ms| Span(Duration::from_millis(ms));
+                let what = format!(
+                    "its jitter and spread put jobs off for up to {}, and they are to finish within {} of their slot",
+                    span(wait_ms),
+                    span(within_ms)
+                );
+                let instead = "spread them over less, or give them more time to finish";
+                Err(contradiction(what, instead))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
