@@ -1168,10 +1168,12 @@ begin
     if weights is not null and cardinality(claim.lanes) > 1 then
         -- Queues weigh alike, whichever of their lanes have something due; as core's `alike` does.
         quotas := tidemill.allot(jobs_max, array(
-            select case n.sum when 0 then 0 else n.weight::int8 * 1000000 / n.sum end::int4
+            select case when n.sum = 0 then 0 when n.of_all then n.weight
+                else n.weight::int8 * 1000000 / n.sum end::int4
             from (
                 select l.place, weights[l.lane] as weight,
-                    sum(weights[l.lane]) over (partition by queues[l.lane]) as sum
+                    sum(weights[l.lane]) over (partition by queues[l.lane]) as sum,
+                    sum(weights[l.lane]) over (partition by queues[l.lane]) = sum(weights[l.lane]) over () as of_all
                 from unnest(claim.lanes) with ordinality l(lane, place)
             ) n
             order by n.place));
