@@ -15,6 +15,7 @@ mod held;
 mod joined;
 mod noted;
 mod once;
+mod open;
 mod renew;
 mod reserve;
 
@@ -31,6 +32,7 @@ use crate::workflow::mail::Mailbox;
 use crate::workflow::scope::scopes;
 use crate::workflow::talk::{Answer, Ask, Diff, Rest, Waits};
 use differ::compare;
+use open::{Manner, Ops};
 
 pub use renew::Left;
 
@@ -93,9 +95,7 @@ pub struct Replay {
     kept: HashMap<String, Kept>,
     /// What has ended and was not told yet, in order.
     telling: VecDeque<(u32, String, Answer)>,
-    ops: BTreeMap<String, Op>,
-    /// Who wants to begin or waits, in the order of asking.
-    open: Vec<String>,
+    ops: Ops,
     mailbox: Mailbox,
     /// Joins of which a part was written, or is not read yet.
     pages: HashMap<String, joined::Pages>,
@@ -303,7 +303,7 @@ impl Replay {
                 }
             }
             Ask::Scope => {
-                self.ops.insert(key.to_owned(), Op::Running);
+                self.ops.close(key, Op::Running);
                 return Ok(Some(Answer::Go { tries: 0 }));
             }
             Ask::Sleep { until } => {
@@ -321,8 +321,7 @@ impl Replay {
                 return Ok(None);
             }
         };
-        self.ops.insert(key.to_owned(), op);
-        self.open.push(key.to_owned());
+        self.ops.open(key, op);
         Ok(None)
     }
 
@@ -380,7 +379,7 @@ impl Replay {
 
     /// A step failed and is to be tried again then.
     pub fn failed(&mut self, key: &str, tries: u16, message: &str, again_at: Timestamp) {
-        self.ops.insert(key.to_owned(), Op::Retrying { until: again_at, tries });
+        self.ops.set(key, Op::Retrying { until: again_at, tries });
         let (key, message) = (key.to_owned(), message.to_owned());
         self.push(Entry::Failed { key, tries, message, again_at });
     }
@@ -394,8 +393,7 @@ impl Replay {
     }
 
     fn close(&mut self, key: &str) -> Option<Op> {
-        self.open.retain(|open| open != key);
-        self.ops.insert(key.to_owned(), Op::Over)
+        self.ops.close(key, Op::Over)
     }
 
     /// Mail was read.
@@ -426,36 +424,35 @@ impl Replay {
         if let Some(rest) = rest {
             return rest;
         }
-        let asked = self.open_where(|op| matches!(op, Op::Asked { .. }));
-        if !asked.is_empty() && !self.in_flight {
+        if self.ops.by(Manner::Asked).next().is_some() && !self.in_flight {
             if !self.fresh.is_empty() {
                 return Rest::Flush;
             }
+            let asked: Vec<String> = self.ops.by(Manner::Asked).cloned().collect();
             for key in &asked {
                 if let Some(Op::Asked { tries }) = self.ops.get(key) {
                     let go = Op::Answered(Answer::Go { tries: *tries });
-                    self.ops.insert(key.clone(), go);
+                    self.ops.set(key, go);
                 }
             }
             return Rest::Go(asked);
         }
         let waits = self.waits();
-        let runs = self.open_where(|op| matches!(op, Op::Running | Op::Answered(_)));
+        let is_running = self.ops.by(Manner::Runs).next().is_some();
         let busy = Rest::Busy { until: waits.until, mail: waits.mail_min > 0 };
         if self.in_flight {
             return busy;
         }
-        match (runs.is_empty(), self.fresh.is_empty()) {
-            (true, _) if !waits.what.is_empty() => Rest::Wait(waits),
+        match (is_running, self.fresh.is_empty()) {
+            (false, _) if !waits.what.is_empty() => Rest::Wait(waits),
             (_, false) => Rest::Flush,
-            (false, true) => busy,
-            (true, true) => Rest::Idle,
+            (true, true) => busy,
+            (false, true) => Rest::Idle,
         }
     }
 
     fn deliver(&mut self, key: String, answer: Answer) -> Rest {
-        self.open.retain(|open| *open != key);
-        self.ops.insert(key.clone(), Op::Answered(answer));
+        self.ops.close(&key, Op::Answered(answer));
         Rest::Deliver(key)
     }
 
@@ -478,11 +475,11 @@ impl Replay {
             };
             at.map(|at| (at, key.clone()))
         };
-        let (_, key) = self.open.iter().filter_map(came).min_by_key(|(at, _)| *at)?;
+        let (_, key) = self.ops.by(Manner::Waits).filter_map(came).min_by_key(|(at, _)| *at)?;
         let answer = match self.ops.get(&key)?.clone() {
             Op::Retrying { tries, .. } => {
                 self.begin_again(&key);
-                self.ops.insert(key, Op::Asked { tries });
+                self.ops.set(&key, Op::Asked { tries });
                 return Some(self.rest(now));
             }
             Op::Lost => {
@@ -516,15 +513,10 @@ impl Replay {
         Some(self.deliver(key, answer))
     }
 
-    fn open_where(&self, is_meant: impl Fn(&Op) -> bool) -> Vec<String> {
-        let meant = |key: &&String| self.ops.get(*key).is_some_and(&is_meant);
-        self.open.iter().filter(meant).cloned().collect()
-    }
-
     fn waits(&self) -> Waits {
         let mut waits = Waits::default();
         let mut useful: Option<usize> = None;
-        for key in &self.open {
+        for key in self.ops.by(Manner::Waits) {
             let (word, until, mail) = match self.ops.get(key) {
                 Some(Op::Sleeping { until }) => ("sleep", Some(*until), None),
                 Some(Op::Retrying { until, .. }) => ("retry of", Some(*until), None),

@@ -24,7 +24,7 @@ impl Replay {
             return self.fetched_outputs(key, &value);
         }
         let answer = Answer::Ended(Ending::Ok(value));
-        self.ops.insert(key.to_owned(), Op::Answered(answer));
+        self.ops.set(key, Op::Answered(answer));
         true
     }
 }

@@ -6,8 +6,13 @@ use crate::workflow::talk::{Ask, Diff, Rest};
 impl Replay {
     /// The journal goes on with something that the code has not asked for.
     pub(super) fn untold(&mut self, number: u32, key: &str) -> Rest {
-        let asked: Vec<String> =
-            self.open.iter().filter(|key| self.is_new(key)).map(|key| format!("{key:?}")).collect();
+        let asked: Vec<String> = self
+            .ops
+            .opened()
+            .into_iter()
+            .filter(|key| self.is_new(key))
+            .map(|key| format!("{key:?}"))
+            .collect();
         if asked.is_empty() {
             return Rest::Idle;
         }

@@ -1,6 +1,7 @@
 //! What is done at once when it is asked for, as a value that is noted or a job that is started. It is held back while
 //! the journal goes on: what is new there is other code, and is found out before it has done anything.
 
+use super::open::Manner;
 use super::{Kept, Op, Replay};
 use crate::payload::Payload;
 use crate::workflow::entry::Entry;
@@ -37,7 +38,7 @@ impl Replay {
 
     /// Everything was told: what was held back is done, unless the journal has more that the code did not come by.
     pub(super) fn let_held(&mut self) -> Option<Rest> {
-        let key = self.open_where(|op| matches!(op, Op::Held(_))).into_iter().next()?;
+        let key = self.ops.by(Manner::Held).next()?.clone();
         let missed = self.ahead.iter().map(|(key, number)| (*number, key.clone())).min();
         if let Some((number, missed)) = missed {
             return Some(self.untold(number, &missed));

@@ -400,3 +400,32 @@ fn what_can_be_undone_is_counted_from_the_last_pivot_on() {
     let past = replay(vec![began("a"), ended("a"), pivot, began("b"), ended("b")]);
     assert_eq!(past.undos(), 1);
 }
+
+#[test]
+fn ten_thousand_steps_at_once_begin_end_and_are_told_again_in_order() {
+    let keys: Vec<String> = (0..10_000).map(|n| format!("s#{n}")).collect();
+    let mut live = Replay::default();
+    for key in &keys {
+        assert_eq!(live.ask(key, step()), Ok(None));
+    }
+    assert_eq!(live.rest(NOW), Rest::Go(keys.clone()));
+    for key in &keys {
+        assert_eq!(live.answer(key), Some(Answer::Go { tries: 0 }));
+    }
+    let mut entries = Vec::new();
+    for key in keys.iter().rev() {
+        live.ended(key, None, 1, 0, ok("1"));
+        assert_eq!(live.rest(NOW), Rest::Flush);
+        entries.extend(live.take().entries);
+    }
+    assert_eq!(live.rest(NOW), Rest::Idle);
+    let mut again = Replay::new(entries);
+    for key in &keys {
+        assert_eq!(again.ask(key, step()), Ok(None));
+    }
+    for key in keys.iter().rev() {
+        assert_eq!(again.rest(NOW), Rest::Deliver(key.clone()));
+        assert_eq!(again.answer(key), Some(Answer::Ended(ok("1"))));
+    }
+    assert_eq!(again.rest(NOW), Rest::Idle);
+}
