@@ -42,6 +42,8 @@ const LEASE_STRAYS: Statement = sql!("select_strays", UUID, UUID_ARRAY);
 const LEASE_END: Statement = sql!("delete_lease", INT8_ARRAY);
 const DECIDED: Statement = sql!("select_decided_of_leases", INT8_ARRAY);
 const JOB_UNFINISHED: Statement = sql!("select_unfinished", UUID_ARRAY);
+/// The column that comes after the body.
+const HAS_GROWN: usize = 10;
 
 /// How often leases are looked at that no worker's death would bring up.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
@@ -216,14 +218,17 @@ async fn put_back(
         return Ok(Left::default());
     }
     let rows = conn.query(&JOB_UNFINISHED, &[&ids]).await?;
-    let bodies: HashMap<Uuid, Body> =
-        rows.iter().map(|row| Body::read(row, 0)).map(|body| (body.id, body)).collect();
+    let found = rows.iter().map(|row| (Body::read(row, 0), row.get::<_, bool>(HAS_GROWN)));
+    let bodies: HashMap<Uuid, (Body, bool)> =
+        found.map(|(body, has_grown)| (body.id, (body, has_grown))).collect();
     let mut record = Record::default();
     let mut left = Left::default();
     for lease in leases {
         for (id, spent, lost) in &lease.held {
-            let Some(body) = bodies.get(id) else { continue };
-            sort(&mut record, &mut left.rescued, lease, body, *spent, *lost, rules);
+            let Some((body, has_grown)) = bodies.get(id) else { continue };
+            // What was lost before counts only against a run that has come no further since.
+            let lost = if rules.is_some() && *has_grown { 0 } else { *lost };
+            sort(&mut record, &mut left.rescued, lease, body, *spent, lost, rules);
         }
     }
     record.backs.sort_by(|a, b| sheaf_order(a).cmp(&sheaf_order(b)));

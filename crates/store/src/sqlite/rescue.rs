@@ -1,7 +1,8 @@
 //! Gives back what workers had that are gone: lost ones, and those that stop.
 //!
 //! A lost worker's jobs spend no attempt, but a job that loses worker after worker is probably what
-//! kills them: it dies (`poison`). A worker that says goodbye costs its jobs nothing.
+//! kills them: it dies (`poison`), unless it is a run whose journal grew since. A worker that says
+//! goodbye costs its jobs nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,7 +92,10 @@ fn give_back(
         return carry_out(turn, lease, held, body.job, settlement);
     }
     let job = &body.job;
-    let lost = held.lost.saturating_add(u16::from(lost_max.is_some()));
+    let is_loss = lost_max.is_some();
+    // What was lost before counts only against a run that has come no further since.
+    let before = if is_loss && has_grown(turn, held)? { 0 } else { held.lost };
+    let lost = before.saturating_add(u16::from(is_loss));
     let end = End {
         state: State::Cancelled,
         attempt: held.spent,
@@ -118,6 +122,15 @@ fn give_back(
     turn.news.ready(&job.queue);
     rescued.ready += 1;
     Ok(())
+}
+
+/// Whether a run has come further since its job lost a worker.
+fn has_grown(turn: &Turn<'_>, held: Held) -> Result<bool> {
+    if held.lost == 0 {
+        return Ok(false);
+    }
+    let mut select = turn.conn.prepare_cached(include_str!("sql/has_grown.sql"))?;
+    Ok(select.query_row([held.id.0.as_bytes()], |row| row.get(0))?)
 }
 
 /// What a lost worker's handler decided in a transaction of its own is as good as settled.

@@ -11,6 +11,7 @@ use super::kit::*;
 over_both_stores!(
     a_journal_is_written_in_order_and_sent_again_is_kept_once,
     a_lost_lease_writes_nothing,
+    a_run_that_comes_further_is_not_poison_however_many_workers_it_loses,
     a_run_that_waits_is_woken_by_mail_alone,
     mail_that_came_before_the_wait_ends_it_at_once,
     signals_are_numbered_in_their_order_and_sent_once,
@@ -75,6 +76,28 @@ async fn a_lost_lease_writes_nothing(kit: &Kit) {
 
 fn adopted(parent: JobId) -> tidemill_core::Options {
     tidemill_core::Options { parent: Some(parent), ..tidemill_core::Options::default() }
+}
+
+async fn a_run_that_comes_further_is_not_poison_however_many_workers_it_loses(kit: &Kit) {
+    let id = kit.put(job("k")).await;
+    for number in 0..5 {
+        let worker = kit.worker().await;
+        let claim = kit.take_one(worker).await;
+        let writes = append(&claim, entries([number]));
+        assert_eq!(kit.store.append(worker, writes).await.unwrap(), [true]);
+        assert_eq!(kit.lose_workers().await.ready, 1);
+        assert_eq!(kit.view(id).await.lost, 1);
+    }
+    // From here on it comes no further.
+    let worker = kit.worker().await;
+    kit.take_one(worker).await;
+    assert_eq!(kit.lose_workers().await.ready, 1);
+    assert_eq!(kit.view(id).await.lost, 2);
+    let worker = kit.worker().await;
+    kit.take_one(worker).await;
+    assert_eq!(kit.lose_workers().await.poisoned, 1);
+    let view = kit.view(id).await;
+    assert_eq!((view.state, view.lost), (State::Dead, 3));
 }
 
 async fn a_run_that_waits_is_woken_by_mail_alone(kit: &Kit) {
