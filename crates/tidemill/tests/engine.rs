@@ -71,6 +71,7 @@ mod engine {
     mod workflow_signals;
     mod workflow_state;
     mod workflow_talk;
+    mod workflow_together;
     mod workflow_turns;
 }
 

@@ -16,6 +16,7 @@ mod together;
 mod transaction;
 mod update;
 mod value;
+mod wakes;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -39,6 +40,9 @@ pub use step::{Step, StepContext};
 pub use together::{First, First3, First4, Race};
 pub use transaction::{Proof, Recorder, Transaction};
 pub use update::Update;
+
+/// A handler that wakes itself this often without asking for anything durable waits for something else.
+const IDLE_POLLS: usize = 64;
 
 /// The durable side of an attempt.
 #[derive(Debug, Default)]
@@ -109,6 +113,10 @@ pub(crate) struct Told {
     wanted: bool,
     /// Who waits for an answer.
     wakers: HashMap<String, Waker>,
+    /// How often something durable was asked for, or answered.
+    asked: u64,
+    /// Bodies of steps that have woken themselves: they are polled again when all else is at rest.
+    put_off: Vec<Waker>,
     polled: Polled,
     /// The thread that polls the handler.
     thread: Option<ThreadId>,
@@ -236,14 +244,21 @@ impl Run {
 }
 
 impl Told {
-    /// The handler is about to be polled by the driver's task. Answers how many children are unwanted so far.
-    fn poll_begins(&mut self, driver: &Waker) -> usize {
+    /// The handler is about to be polled by the driver's task. Answers how many children are unwanted so far, and how
+    /// often something was asked for.
+    fn poll_begins(&mut self, driver: &Waker) -> (usize, u64) {
         self.polled = Polled::Handler;
         self.thread = Some(std::thread::current().id());
         if !self.driver.as_ref().is_some_and(|waker| waker.will_wake(driver)) {
             self.driver = Some(driver.clone());
         }
-        self.unwanted.len()
+        (self.unwanted.len(), self.asked)
+    }
+
+    /// How often in a row a handler that asks for nothing may wake itself before it is taken to be at rest. Nested
+    /// combinators do that while there is anybody among those who wait whom they have not looked at.
+    fn idle_max(&self) -> usize {
+        IDLE_POLLS + 4 * self.wakers.len()
     }
 
     /// Whether this is not the handler's own task: nobody knows in which order others ask.
@@ -358,16 +373,18 @@ impl Op {
                     self.ask = ask;
                     None
                 }
-                (Some(replay), Some(ask)) => match replay.ask(&self.key, ask) {
-                    Ok(answer) => answer,
-                    Err(diff) => {
+                (Some(replay), Some(ask)) => {
+                    let asked = replay.ask(&self.key, ask);
+                    told.asked += 1;
+                    asked.unwrap_or_else(|diff| {
                         told.park(diff.into());
                         None
-                    }
-                },
+                    })
+                }
                 (Some(replay), None) => replay.answer(&self.key),
             };
             if let Some(answer) = asked {
+                told.asked += 1;
                 self.is_over = !matches!(answer, Answer::Go { .. });
                 return Poll::Ready(answer);
             }

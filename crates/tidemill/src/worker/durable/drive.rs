@@ -2,7 +2,8 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::{Context as Task, Poll};
+use std::sync::Arc;
+use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -15,6 +16,7 @@ use tidemill_store::run::{Append, EntryRow, RunView};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
+use super::wakes::Noted;
 use super::{Polled, Runner, Told, Trouble};
 use crate::testing::{Crash, Strike};
 use crate::worker::context::Context;
@@ -65,21 +67,36 @@ pub(crate) async fn drive<T>(
     let mut driver = Driver::new(cx, shop);
     let (worker, crash, is_inline) = (driver.worker, driver.crash.cloned(), driver.is_inline);
     cx.run().told().runner = Some(Runner { worker, crash, is_inline });
+    let noted = Arc::new(Noted::default());
+    let own = Waker::from(Arc::clone(&noted));
     poll_fn(|task| {
+        noted.wakes(task.waker());
+        // How often it was polled in a row because it has woken itself, and asked for nothing meanwhile.
+        let mut idle = 0;
         loop {
-            let unwanted = cx.run().told().poll_begins(task.waker());
-            let polled = work.as_mut().poll(task);
+            noted.was_woken();
+            let (unwanted, asked) = cx.run().told().poll_begins(task.waker());
+            let polled = work.as_mut().poll(&mut Task::from_waker(&own));
             let mut told = cx.run().told();
             told.polled = Polled::Nobody;
             if let Poll::Ready(ended) = polled {
                 told.unwanted_before = unwanted;
                 return Poll::Ready(Driven::Ended(ended));
             }
+            idle = if told.asked == asked { idle + 1 } else { 0 };
+            if noted.was_woken() && idle <= told.idle_max() {
+                continue;
+            }
+            idle = 0;
             drop(told);
             match driver.go_on(task) {
                 Poll::Ready(Next::Again) => {}
                 Poll::Ready(Next::Over(over)) => return Poll::Ready(over.into()),
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    let put_off = std::mem::take(&mut cx.run().told().put_off);
+                    put_off.into_iter().for_each(Waker::wake);
+                    return Poll::Pending;
+                }
             }
         }
     })

@@ -1,6 +1,7 @@
 //! Steps: pieces of a handler's work that are done once.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -13,6 +14,7 @@ use tidemill_core::{ErrorClass, Limits, Payload, Retry};
 use tracing::Instrument;
 
 use super::transaction::{Told, ask_journal};
+use super::wakes::Own;
 use super::{Op, Polled, Trouble};
 use crate::engine::trace;
 use crate::worker::context::Context;
@@ -290,11 +292,13 @@ async fn try_once<T>(
     timeout: Option<Duration>,
     body: impl Future<Output = Result<T, Fail>>,
 ) -> Result<T, Fail> {
-    let mut body = pin!(body);
+    let (mut body, own) = (pin!(body), Arc::new(Own::default()));
     let body = std::future::poll_fn(|task| {
         cx.run().told().polled = Polled::Body;
-        let polled = body.as_mut().poll(task);
-        cx.run().told().polled = Polled::Handler;
+        let (polled, again) = own.poll(task, |task| body.as_mut().poll(task));
+        let mut told = cx.run().told();
+        told.polled = Polled::Handler;
+        told.put_off.extend(again);
         polled
     });
     match timeout {

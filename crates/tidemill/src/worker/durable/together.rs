@@ -116,8 +116,9 @@ impl Context {
         all.first()
     }
 
-    /// Does the same for many, at most `at_once` at a time; answers in their order. Each has a scope of its own: what
-    /// it did takes the place of one entry in the journal when it has ended.
+    /// Does the same for many, at most `at_once` at a time; answers in their order. The next begins as soon as any one
+    /// has ended. Each has a scope of its own: what it did takes the place of one entry in the journal when it has
+    /// ended.
     pub async fn map<I, T, F, Fut>(
         &self,
         name: &str,
@@ -135,11 +136,12 @@ impl Context {
         let one = |(number, item): (usize, I::Item)| {
             let (cx, key) = (self.clone(), format!("{key}[{number}]"));
             let f = &f;
-            async move { scoped(&cx, key, |cx| f(cx, item)).await }
+            async move { (number, scoped(&cx, key, |cx| f(cx, item)).await) }
         };
         let running = futures::stream::iter(items.into_iter().enumerate().map(one));
-        let ended: Vec<Result<T, Fail>> = running.buffered(at_once.max(1)).collect().await;
-        ended.into_iter().collect()
+        let mut ended: Vec<_> = running.buffer_unordered(at_once.max(1)).collect().await;
+        ended.sort_unstable_by_key(|(number, _)| *number);
+        ended.into_iter().map(|(_, ended)| ended).collect()
     }
 
     /// Does something whose names are its own. When it has ended, what it returned takes the place of all it did in the
