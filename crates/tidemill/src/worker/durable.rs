@@ -126,8 +126,8 @@ pub(crate) struct Told {
     begun: bool,
     children: Vec<NewJob>,
     unwanted: Vec<JobId>,
-    /// How many were unwanted before the poll in which the handler ended.
-    unwanted_before: usize,
+    /// How many were unwanted before the poll in which the handler ended, if it has.
+    unwanted_before: Option<usize>,
     /// What the run shows of itself from now on, not written yet.
     shown: Option<Payload>,
     /// The same from before the journal was read: whether it is new is not known.
@@ -205,9 +205,8 @@ impl Run {
             replay.died(&step);
         }
         let is_done = end == End::Done;
-        if !is_done {
+        if !is_done && let Some(before) = told.unwanted_before {
             // What it dropped with its end, it may ask for again in its next attempt.
-            let before = told.unwanted_before;
             told.unwanted.truncate(before);
         }
         let renewal = told.renewal.take();

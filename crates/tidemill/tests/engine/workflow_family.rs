@@ -16,6 +16,7 @@ over_both_stores!(
     a_join_of_more_than_an_entry_holds_is_told_and_told_again,
     a_child_whose_key_is_held_is_an_error_and_nobody_waits_for_it,
     a_child_that_outlives_its_run_goes_on_without_it,
+    a_loser_of_a_race_is_called_off_when_the_run_waits_next,
     a_loser_of_a_race_that_outlives_is_not_called_off,
     a_child_is_started_and_waited_for_later_and_again,
     a_child_that_was_started_is_called_off_with_its_run,
@@ -169,6 +170,32 @@ async fn a_child_that_outlives_its_run_goes_on_without_it(kit: Kit) {
     let both = enqueue(&mill).await;
     drain(echoing(parent(&mill, code))).await.unwrap();
     assert_eq!(output(&mill, both).await, "plainlasting", "it is waited for as any child is");
+}
+
+async fn a_loser_of_a_race_is_called_off_when_the_run_waits_next(kit: Kit) {
+    let mill = kit.open_still().await;
+    let code = |cx: Context| async move {
+        cx.race((cx.child(Echo::new("slow")), cx.sleep(DAY))).await?;
+        cx.signal::<()>("go").await?;
+        cx.race((cx.child(Echo::new("slower")), cx.signal::<()>("stop"))).await?;
+        cx.sleep(DAY).await?;
+        Ok("went".to_owned())
+    };
+    let id = enqueue(&mill).await;
+    drain(parent(&mill, code)).await.unwrap();
+    assert_eq!(stand(&children(&mill).await), [("slow", State::Ready)]);
+    kit.advance(DAY);
+    drain(parent(&mill, code)).await.unwrap();
+    assert_eq!(stand(&children(&mill).await), [("slow", State::Cancelled)]);
+    for name in ["go", "stop"] {
+        mill.signal(id, Signal::new(name, &())).await.unwrap();
+    }
+    drain(parent(&mill, code)).await.unwrap();
+    let all = children(&mill).await;
+    assert_eq!(stand(&all), [("slow", State::Cancelled), ("slower", State::Cancelled)]);
+    kit.advance(DAY);
+    drain(parent(&mill, code)).await.unwrap();
+    assert_eq!(output(&mill, id).await, "went");
 }
 
 async fn a_loser_of_a_race_that_outlives_is_not_called_off(kit: Kit) {

@@ -80,7 +80,7 @@ pub(crate) async fn drive<T>(
             let mut told = cx.run().told();
             told.polled = Polled::Nobody;
             if let Poll::Ready(ended) = polled {
-                told.unwanted_before = unwanted;
+                told.unwanted_before = Some(unwanted);
                 return Poll::Ready(Driven::Ended(ended));
             }
             idle = if told.asked == asked { idle + 1 } else { 0 };
