@@ -10,13 +10,14 @@ use tidemill::{
     State, Tidemill, Worker,
 };
 
-use super::kit::Kit;
+use super::kit::{Kit, SOON};
 use super::workflow::DAY;
 
 over_both_stores!(
     a_look_at_a_journal_that_cannot_be_read_parks_the_run_and_changes_nothing,
     a_run_whose_journal_is_full_goes_on_with_a_larger_limit,
     each_way_to_be_parked_has_its_code,
+    a_first_step_that_cannot_be_parks_the_run,
     who_follows_a_run_hears_that_it_is_parked_and_goes_on,
 );
 
@@ -159,6 +160,45 @@ struct Other;
 impl Job for Other {
     const KIND: &'static str = "other";
     type Output = u32;
+}
+
+/// What cannot be written, as long as that is asked for.
+struct Unwritten(bool);
+
+impl serde::Serialize for Unwritten {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0 {
+            Err(serde::ser::Error::custom("not to be written"))
+        } else {
+            serializer.serialize_u32(7)
+        }
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Unwritten {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        u32::deserialize(deserializer).map(|_| Self(false))
+    }
+}
+
+async fn a_first_step_that_cannot_be_parks_the_run(kit: Kit) {
+    let mill = kit.open_still().await;
+    let bad_input = |cx: Context| async move {
+        cx.step("a").input(&Unwritten(true)).run(|_| async { Ok(1) }).await
+    };
+    let bad_undo = |cx: Context| async move {
+        cx.step("a").undo(Enqueue::raw("undo", "no JSON")).run(|_| async { Ok(1) }).await
+    };
+    let good = |cx: Context| async move { cx.step("a").run(|_| async { Ok(1) }).await };
+    for worker_of in [worker(&mill, bad_input), worker(&mill, bad_undo)] {
+        let id = enqueue(&mill).await;
+        tokio::time::timeout(SOON, drain(worker_of)).await.unwrap().unwrap();
+        let why = parked(&mill, id).await;
+        assert!(why.starts_with("parked_step_invalid: the step \"a\": its "), "{why}");
+        mill.resume_run(id, "ann", "").await.unwrap();
+        drain(worker(&mill, good)).await.unwrap();
+        assert_eq!(mill.job(id).await.unwrap().unwrap().output.unwrap().as_str(), "1");
+    }
 }
 
 /// Goes one of the ways to be parked.

@@ -168,8 +168,12 @@ impl<'a> Driver<'a> {
     fn go_on(&mut self, task: &mut Task<'_>) -> Poll<Next> {
         let cx = self.cx;
         let mut told = cx.run().told();
-        if !told.wanted {
+        if !told.wanted && told.trouble.is_none() {
             return Poll::Pending;
+        }
+        // Whether it may be parked at all is known when it was looked at.
+        if told.replay.is_none() && matches!(told.trouble, Some(Trouble::Park(_))) {
+            return self.load(told, task);
         }
         match told.trouble.take() {
             Some(Trouble::Park(why)) if cx.run().is_recorded() => {
