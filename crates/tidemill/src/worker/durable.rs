@@ -182,6 +182,14 @@ impl Run {
         told.replay.as_ref().and_then(|replay| replay.end().err())
     }
 
+    /// The handler gave something that cannot be kept: if it is a run, it is parked.
+    pub(crate) fn refuse(&self, why: String) {
+        let mut told = self.told();
+        if told.wanted {
+            told.park(ParkCode::ValueRefused.because(why));
+        }
+    }
+
     /// The handler has ended with this.
     pub(crate) fn ended_with(&self, fail: &Fail) {
         self.told().blamed = fail.step().map(str::to_owned);
@@ -291,6 +299,14 @@ impl Told {
 
     fn park(&mut self, why: Parked) {
         self.trouble.get_or_insert(Trouble::Park(why));
+    }
+
+    /// Why what the handler has ended with does not count: it gave a value that cannot be kept.
+    fn refused(&self) -> Option<Parked> {
+        match &self.trouble {
+            Some(Trouble::Park(why)) if why.code == ParkCode::ValueRefused => Some(why.clone()),
+            _ => None,
+        }
     }
 
     fn wake(&mut self, key: &str) {

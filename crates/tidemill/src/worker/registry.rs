@@ -64,7 +64,8 @@ where
         let handle = Arc::clone(&handle);
         Box::pin(async move {
             let job = read::<J>(&cx)?;
-            write(&handle(job, cx).await?)
+            let output = handle(job, cx.clone()).await?;
+            write(&cx, &output)
         })
     };
     Handler { settings: J::settings(), run: Arc::new(run) }
@@ -81,7 +82,10 @@ where
         let handle = Arc::clone(&handle);
         Box::pin(async move {
             let job = read::<J>(&cx)?;
-            let attempt = tokio::task::spawn_blocking(move || write(&handle(job, cx)?));
+            let attempt = tokio::task::spawn_blocking(move || {
+                let output = handle(job, cx.clone())?;
+                write(&cx, &output)
+            });
             match attempt.await {
                 Ok(attempted) => attempted,
                 Err(error) => Err(Fail::ambiguous(panic_text(error))),
@@ -109,9 +113,13 @@ fn read<J: Job>(cx: &Context) -> std::result::Result<J, Fail> {
         .map_err(|e| Fail::permanent(format!("the payload cannot be read as {}: {e}", J::KIND)))
 }
 
-fn write<T: serde::Serialize>(output: &T) -> Attempted {
-    Payload::of(output, &Limits::default())
-        .map_err(|e| Fail::in_doubt(format!("the output cannot be kept: {e}")))
+/// An output that cannot be kept is the end of a job of which nobody knows what it did; a run is parked.
+fn write<T: serde::Serialize>(cx: &Context, output: &T) -> Attempted {
+    Payload::of(output, &Limits::default()).map_err(|e| {
+        let why = format!("the output cannot be kept: {e}");
+        cx.run().refuse(why.clone());
+        Fail::in_doubt(why)
+    })
 }
 
 fn panic_text(error: tokio::task::JoinError) -> String {

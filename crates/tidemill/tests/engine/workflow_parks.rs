@@ -18,6 +18,8 @@ over_both_stores!(
     a_run_whose_journal_is_full_goes_on_with_a_larger_limit,
     each_way_to_be_parked_has_its_code,
     a_first_step_that_cannot_be_parks_the_run,
+    a_value_that_json_has_no_word_for_parks_the_run_at_once,
+    what_cannot_be_written_parks_the_run_and_nothing_is_undone,
     who_follows_a_run_hears_that_it_is_parked_and_goes_on,
 );
 
@@ -199,6 +201,72 @@ async fn a_first_step_that_cannot_be_parks_the_run(kit: Kit) {
         drain(worker(&mill, good)).await.unwrap();
         assert_eq!(mill.job(id).await.unwrap().unwrap().output.unwrap().as_str(), "1");
     }
+}
+
+async fn a_value_that_json_has_no_word_for_parks_the_run_at_once(kit: Kit) {
+    let mill = kit.open_still().await;
+    let code = |number: f64| {
+        move |cx: Context| async move {
+            let nothing = cx.step("nothing").run(|_| async { Ok(None::<f64>) }).await?;
+            let some = cx.step("some").run(|_| async { Ok(number) }).await?;
+            Ok(some as u32 + u32::from(nothing.is_some()))
+        }
+    };
+    let id = enqueue(&mill).await;
+    drain(worker(&mill, code(f64::NAN))).await.unwrap();
+    let why = parked(&mill, id).await;
+    assert!(why.starts_with("parked_value_refused: what \"some\" returned"), "{why}");
+    mill.resume_run(id, "ann", "").await.unwrap();
+    drain(worker(&mill, code(7.0))).await.unwrap();
+    assert_eq!(mill.job(id).await.unwrap().unwrap().output.unwrap().as_str(), "7");
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Unkept {
+    way: String,
+}
+
+impl Job for Unkept {
+    const KIND: &'static str = "unkept";
+    type Output = Unwritten;
+}
+
+async fn what_cannot_be_written_parks_the_run_and_nothing_is_undone(kit: Kit) {
+    let mill = kit.open_still().await;
+    let worker = |is_bad: bool| {
+        mill.worker().handle(move |job: Unkept, cx: Context| async move {
+            if job.way == "plain" {
+                return Ok(Unwritten(is_bad));
+            }
+            let undo = Enqueue::raw("undo", "1");
+            cx.step("a").undo(undo).run(|_| async { Ok(1) }).await?;
+            match job.way.as_str() {
+                "state" => cx.set_state(&Unwritten(is_bad))?,
+                "answer" => {
+                    let update = cx.update::<u32>("ask").await?;
+                    update.answer(&Unwritten(is_bad)).await?;
+                }
+                _ => return Ok(Unwritten(is_bad)),
+            }
+            Ok(Unwritten(false))
+        })
+    };
+    for (way, what) in [("output", "the output"), ("state", "its state"), ("answer", "the answer")]
+    {
+        let id = mill.enqueue(Unkept { way: way.to_owned() }).await.unwrap().id();
+        mill.signal(id, Signal::new("ask", &1)).await.unwrap();
+        drain(worker(true)).await.unwrap();
+        let why = parked(&mill, id).await;
+        assert!(why.starts_with(&format!("parked_value_refused: {what}")), "{why}");
+        mill.resume_run(id, "ann", "").await.unwrap();
+        drain(worker(false)).await.unwrap();
+        let view = mill.job(id).await.unwrap().unwrap();
+        assert_eq!(view.output.unwrap().as_str(), "7", "{way}");
+    }
+    // A job that is no run has nothing to go on from.
+    let id = mill.enqueue(Unkept { way: "plain".to_owned() }).await.unwrap().id();
+    drain(worker(true)).await.unwrap();
+    assert_eq!(mill.job(id).await.unwrap().unwrap().state, State::Dead);
 }
 
 /// Goes one of the ways to be parked.

@@ -81,7 +81,11 @@ pub(crate) async fn drive<T>(
             told.polled = Polled::Nobody;
             if let Poll::Ready(ended) = polled {
                 told.unwanted_before = Some(unwanted);
-                return Poll::Ready(Driven::Ended(ended));
+                return Poll::Ready(match told.refused() {
+                    Some(why) if cx.run().is_recorded() => Driven::Stands(Stand::Parks(why)),
+                    Some(why) => Driven::Waits(parked(cx, why)),
+                    None => Driven::Ended(ended),
+                });
             }
             idle = if told.asked == asked { idle + 1 } else { 0 };
             if noted.was_woken() && idle <= told.idle_max() {

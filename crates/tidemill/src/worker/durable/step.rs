@@ -352,7 +352,7 @@ fn judge(cx: &Context, asked: Option<&Retry>, once: bool, tries: u16, fail: Fail
 }
 
 /// Writes down what a step returned.
-async fn end<T: Serialize>(
+async fn end<T: Serialize + DeserializeOwned>(
     mut op: Op,
     hash: Option<String>,
     tries: u16,
@@ -380,9 +380,16 @@ pub(super) fn write<T: Serialize + ?Sized>(value: &T) -> Result<Payload, String>
 }
 
 /// A value as it stands beside an entry, if it is too large for one.
-pub(super) fn write_large<T: Serialize + ?Sized>(value: &T) -> Result<Payload, String> {
+pub(super) fn write_large<T: Serialize + DeserializeOwned>(value: &T) -> Result<Payload, String> {
     let limits = Limits { payload_bytes_max: VALUE_BYTES_MAX, ..Limits::default() };
-    Payload::of(value, &limits).map_err(|e| e.to_string())
+    let payload = Payload::of(value, &limits).map_err(|e| e.to_string())?;
+    // What JSON has no word for is written as null, and would be found out at the next replay only.
+    if payload.as_str().contains("null")
+        && let Err(e) = payload.read::<T>()
+    {
+        return Err(format!("what is written of it cannot be read, as of NaN and infinity: {e}"));
+    }
+    Ok(payload)
 }
 
 /// Reads what the journal has.

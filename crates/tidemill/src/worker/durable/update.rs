@@ -6,7 +6,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidemill_core::ErrorClass;
-use tidemill_core::workflow::{Answer, Ask, Ending};
+use tidemill_core::workflow::{Answer, Ask, Ending, ParkCode};
 
 use super::Op;
 use super::step::write;
@@ -89,12 +89,16 @@ fn self_key(op: &Op) -> String {
 }
 
 impl<T> Update<T> {
-    /// Answers it.
+    /// Answers it. An answer that cannot be kept parks the run.
     pub async fn answer<R: Serialize + ?Sized>(self, response: &R) -> Result<(), Fail> {
-        let written = write(response);
-        let output =
-            written.map_err(|e| Fail::permanent(format!("the answer cannot be kept: {e}")))?;
-        self.end(Ending::Ok(output)).await
+        match write(response) {
+            Ok(output) => self.end(Ending::Ok(output)).await,
+            Err(e) => {
+                let why = format!("the answer to {:?} cannot be kept: {e}", self.name);
+                self.cx.run().told().park(ParkCode::ValueRefused.because(why));
+                std::future::pending().await
+            }
+        }
     }
 
     /// Refuses it, and says why.

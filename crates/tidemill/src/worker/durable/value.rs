@@ -52,12 +52,20 @@ impl Context {
     }
 
     /// Shows something of the run to those outside. It is written with what is written next, or by itself as soon as
-    /// the code waits for anything; the code itself does not wait for that.
+    /// the code waits for anything; the code itself does not wait for that. A state that cannot be kept parks the run,
+    /// whatever the code makes of the error.
     pub fn set_state<T: Serialize + ?Sized>(&self, state: &T) -> Result<(), Fail> {
-        let state = super::step::write(state);
-        let state = state.map_err(|e| Fail::permanent(format!("its state cannot be kept: {e}")))?;
-        self.run().told().show(state);
-        Ok(())
+        match super::step::write(state) {
+            Ok(state) => {
+                self.run().told().show(state);
+                Ok(())
+            }
+            Err(e) => {
+                let why = format!("its state cannot be kept: {e}");
+                self.run().told().park(ParkCode::ValueRefused.because(why.clone()));
+                Err(Fail::permanent(why))
+            }
+        }
     }
 
     pub(super) async fn noted<T: Serialize + DeserializeOwned>(
