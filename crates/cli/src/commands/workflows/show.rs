@@ -159,7 +159,7 @@ fn told(entry: &Entry) -> (String, Option<Duration>, Option<u16>, String) {
         Entry::Passed { number, .. } | Entry::Answered { number, .. } => {
             (word, None, None, format!("message {number}"))
         }
-        Entry::Died { .. } => (word, None, None, "tried again if it is replayed".to_owned()),
+        Entry::Died { .. } => (word, None, None, "the run died of it".to_owned()),
         Entry::Woke { .. } | Entry::Sealed { .. } | Entry::Pivot { .. } => {
             (word, None, None, String::new())
         }
