@@ -95,7 +95,7 @@ async fn the_third_loss_is_poison(kit: &Kit) {
         assert_eq!(kit.view(id).await.lost, loss);
     }
     let worker = kit.worker().await;
-    let last = kit.take_one(worker).await;
+    let third = kit.take_one(worker).await;
     let found = kit.lose_workers().await;
     assert_eq!(found, Rescued { workers: 1, poisoned: 1, ..Rescued::default() });
     let attempts = kit.store.attempts(id).await.unwrap();
@@ -103,7 +103,7 @@ async fn the_third_loss_is_poison(kit: &Kit) {
     assert_eq!(lost, [(1, Some(ErrorClass::Lost)); 3], "the last one, too");
     assert_eq!(
         attempts.last().map(|a| (Some(a.token), a.worker)),
-        Some((last.token, Some(worker)))
+        Some((third.token, Some(worker)))
     );
     let view = kit.view(id).await;
     assert_eq!((view.state, view.attempt, view.lost), (State::Dead, 0, 3));

@@ -72,9 +72,10 @@ async fn look_for_ends(store: Arc<dyn Store>, ids: Vec<JobId>) -> Result<HashMap
     for part in ended.chunks(VIEWS_MAX) {
         let views = store.jobs_of(part.to_vec()).await?;
         // It may have been sent on its way again between the two looks.
-        found.extend(views.into_iter().map(|view| match view.state.is_final() {
-            true => (view.job.id, Found::Ended(Arc::new(view))),
-            false => (view.job.id, Found::GoesOn),
+        found.extend(views.into_iter().map(|view| {
+            let is_final = view.state.is_final();
+            let id = view.job.id;
+            (id, if is_final { Found::Ended(Arc::new(view)) } else { Found::GoesOn })
         }));
     }
     Ok(found)

@@ -174,8 +174,11 @@ async fn uneven(cx: Context, log: Log) -> Result<String, Fail> {
             } else if n == 3 {
                 cx.sleep(HOUR).await?;
             }
-            cx.step("say").input(&n).run(|_| async { Ok(log.add(n.to_string())) }).await?;
-            Ok(n)
+            let said = cx.step("say").input(&n).run(|_| async {
+                log.add(n.to_string());
+                Ok(n)
+            });
+            said.await
         }
     });
     Ok(format!("{:?}", each.await?))
