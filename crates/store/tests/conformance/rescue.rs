@@ -99,8 +99,8 @@ async fn the_third_loss_is_poison(kit: &Kit) {
     let found = kit.lose_workers().await;
     assert_eq!(found, Rescued { workers: 1, poisoned: 1, ..Rescued::default() });
     let attempts = kit.store.attempts(id).await.unwrap();
-    let lost: Vec<_> = attempts.iter().map(|a| (a.attempt, a.class)).collect();
-    assert_eq!(lost, [(1, Some(ErrorClass::Lost)); 3], "the last one, too");
+    let classes: Vec<_> = attempts.iter().map(|a| (a.attempt, a.class)).collect();
+    assert_eq!(classes, [(1, Some(ErrorClass::Lost)); 3], "the last one, too");
     assert_eq!(
         attempts.last().map(|a| (Some(a.token), a.worker)),
         Some((third.token, Some(worker)))
