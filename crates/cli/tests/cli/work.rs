@@ -164,7 +164,7 @@ fn a_timeout_kills_grandchildren_that_ignore_it() {
     let id = mill.enqueue(&["k", "--attempts", "1", "--run-timeout", "300ms"]);
     let worker = mill.work(&["--exec", &exec, "--kind", "k", "--grace", "100ms"]);
     mill.run(&["jobs", "wait", &id, "--timeout", "30s"]).code(1).says("longer than its limit");
-    worker.wait_for_line("cut off before it ended", PATIENCE).unwrap();
+    worker.wait_for_line("told to end while it ran", PATIENCE).unwrap();
     let pid = grandchild(&mill);
     assert!(until(PATIENCE, || (!runs(&pid)).then_some(())).is_some(), "{pid} still runs");
     stop(worker);

@@ -31,7 +31,7 @@ async fn every_wish_arrives(kit: Kit) {
                 .retry(retry.clone())
                 .run_timeout(hour)
                 .start_within(hour)
-                .finish_within(hour),
+                .finish_within(2 * hour),
             plain().tag("one").tag("two").retain(hour).spread(hour),
             plain().unique(Unique::by_key("order=1").on_duplicate(OnDuplicate::Join).forever()),
             plain().unique(Unique::by_fields(["a"]).for_period(hour)),

@@ -82,7 +82,7 @@ async fn attempt(
         ended = until_end(&mut child, &mut written) => ended,
         () = cx.cancelled() => {
             end(&mut child, group).await;
-            return Err(Fail::cancel("called off while it ran"));
+            return Err(Fail::cancel("told to end while it ran"));
         }
     };
     let (status, early) = match ended {
