@@ -57,6 +57,12 @@ impl Payload {
         &self.0
     }
 
+    /// Whether a text is the same JSON, however it is written: a database may have written it another way.
+    pub fn is_same(&self, text: &str) -> bool {
+        let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+        self.0 == text || read(&self.0) == read(text)
+    }
+
     /// The JSON text, given away.
     pub fn into_string(self) -> String {
         self.0

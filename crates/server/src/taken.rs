@@ -37,7 +37,7 @@ impl Print {
     /// Whether this job is to the letter what was sent. It may be where a full queue has sent it.
     pub(crate) async fn is(&self, mill: &Tidemill, job: &Job) -> bool {
         self.is_akin(job)
-            && same_json(job.payload.as_str(), &self.payload)
+            && job.payload.is_same(&self.payload)
             && (self.queue == job.queue
                 || mill.diverts_to(&self.queue).await.as_ref() == Some(&job.queue))
     }
@@ -45,12 +45,6 @@ impl Print {
     fn is_akin(&self, job: &Job) -> bool {
         job.kind == self.kind && job.tenant == self.tenant
     }
-}
-
-/// The database may have written it another way.
-fn same_json(one: &str, other: &str) -> bool {
-    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
-    one == other || read(one) == read(other)
 }
 
 /// Refuses to tell a caller of a job that stands for what they sent and is not theirs.

@@ -374,16 +374,16 @@ async fn what_is_called_off_after_the_pivot_can_be_sent_again(kit: &Kit) {
     assert_eq!(kit.store.cancel(vec![ship], "enough").await.unwrap(), [CancelAnswer::Cancelled]);
     tend(kit).await;
     assert_eq!(state(kit, id).await, FlowState::Stuck);
-    kit.store
-        .change_flow(
-            id,
-            FlowAct::Retry { step: None, by: "ada".into(), why: Some("mended".into()) },
-        )
-        .await
-        .unwrap();
+    send_on(kit, id).await;
     tend(kit).await;
     assert_eq!(run(kit, worker, &[]).await, ["ship"]);
     assert_eq!(state(kit, id).await, FlowState::Done);
+}
+
+/// Somebody has seen to what a saga is stuck at.
+async fn send_on(kit: &Kit, id: FlowId) {
+    let act = FlowAct::Retry { step: None, by: "ada".into(), why: Some("mended".into()) };
+    kit.store.change_flow(id, act).await.unwrap();
 }
 
 async fn after_the_pivot_it_goes_forward_only(kit: &Kit) {
@@ -402,13 +402,7 @@ async fn after_the_pivot_it_goes_forward_only(kit: &Kit) {
     let act = FlowAct::Cancel { reason: "no".into() };
     let answer = kit.store.change_flow(id, act).await.unwrap();
     assert!(matches!(answer, FlowAnswer::NotNow { .. }), "{answer:?}");
-    kit.store
-        .change_flow(
-            id,
-            FlowAct::Retry { step: None, by: "ada".into(), why: Some("mended".into()) },
-        )
-        .await
-        .unwrap();
+    send_on(kit, id).await;
     tend(kit).await;
     assert_eq!(run(kit, worker, &[]).await, ["ship", "mail"]);
     assert_eq!(state(kit, id).await, FlowState::Done);

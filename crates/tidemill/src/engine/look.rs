@@ -15,7 +15,7 @@ use crate::worker::shop::locked;
 /// Questions of one look, at most.
 const LOOK_MAX: usize = 1000;
 /// Jobs that are shown whole by one look, at most: each may have a megabyte.
-const VIEWS_MAX: usize = 100;
+pub(crate) const VIEWS_MAX: usize = 100;
 
 struct Asked<K, V> {
     key: K,
@@ -58,7 +58,7 @@ pub(crate) enum Found {
 
 impl Looks<JobId, Found> {
     /// Whether this job has ended, and how. `None`: there is none, or it cannot be shown.
-    pub(crate) async fn ended(&self, store: &Arc<dyn Store>, id: JobId) -> Result<Option<Found>> {
+    pub(crate) async fn find(&self, store: &Arc<dyn Store>, id: JobId) -> Result<Option<Found>> {
         let store = Arc::clone(store);
         self.ask(id, move |ids| look_for_ends(Arc::clone(&store), ids)).await
     }

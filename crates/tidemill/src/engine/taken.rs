@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use tidemill_core::{Job, JobId, NewJob};
 
 use crate::engine::Tidemill;
+use crate::engine::look::VIEWS_MAX;
 use crate::error::{Error, Result};
 
 impl Tidemill {
@@ -28,20 +29,35 @@ impl Tidemill {
             }
         }
         let there = self.queues_of(wanted.keys().copied().collect()).await?;
-        for id in there.into_keys() {
-            let (Some(job), Some(view)) = (wanted.get(&id), self.job(id).await?) else { continue };
-            // One that has a unique key may have the payload and the queue of a duplicate by now.
-            let key = job.unique.as_ref().map(|unique| &unique.key);
-            let is_merged = key.is_some() && key == view.job.unique_key.as_ref();
-            let is_same = is_akin(job, &view.job)
-                && (is_merged
-                    || same_json(job.payload.as_str(), view.job.payload.as_str())
-                        && self.is_there(&job.queue, &view.job.queue).await);
-            if !is_same {
-                return Err(Error::IdTaken { id });
+        let there: Vec<JobId> = there.into_keys().collect();
+        for part in there.chunks(VIEWS_MAX) {
+            let views = self.0.store.jobs_of(part.to_vec()).await?;
+            let seen: HashSet<JobId> = views.iter().map(|view| view.job.id).collect();
+            for id in part.iter().filter(|id| !seen.contains(id)) {
+                // It cannot be shown, and says why; or it is gone meanwhile.
+                self.job(*id).await?;
+            }
+            for view in views {
+                let id = view.job.id;
+                if let Some(job) = wanted.get(&id)
+                    && !self.is_same(job, &view.job).await
+                {
+                    return Err(Error::IdTaken { id });
+                }
             }
         }
         Ok(())
+    }
+
+    /// Whether a job that is there is the one that was sent. One that has a unique key may have the payload and the
+    /// queue of a duplicate by now.
+    async fn is_same(&self, job: &NewJob, there: &Job) -> bool {
+        let key = job.unique.as_ref().map(|unique| &unique.key);
+        let is_merged = key.is_some() && key == there.unique_key.as_ref();
+        (&job.kind, &job.tenant) == (&there.kind, &there.tenant)
+            && (is_merged
+                || there.payload.is_same(job.payload.as_str())
+                    && self.is_there(&job.queue, &there.queue).await)
     }
 
     /// Whether a job for one queue may stand in the other: there, or where a full queue has sent it.
@@ -51,16 +67,6 @@ impl Tidemill {
 }
 
 fn is_twin(one: &NewJob, other: &NewJob) -> bool {
-    let same = |job: &NewJob| (job.kind.clone(), job.queue.clone(), job.tenant.clone());
-    same(one) == same(other) && same_json(one.payload.as_str(), other.payload.as_str())
-}
-
-fn is_akin(job: &NewJob, there: &Job) -> bool {
-    job.kind == there.kind && job.tenant == there.tenant
-}
-
-/// The database may have written it another way.
-fn same_json(one: &str, other: &str) -> bool {
-    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
-    one == other || read(one) == read(other)
+    (&one.kind, &one.queue, &one.tenant) == (&other.kind, &other.queue, &other.tenant)
+        && one.payload.is_same(other.payload.as_str())
 }

@@ -35,7 +35,7 @@ impl Tidemill {
             }
             let is_late = Instant::now() >= deadline;
             // Asked for together with what others wait for.
-            let found = self.0.looks.ended(&self.0.store, id).await?;
+            let found = self.0.looks.find(&self.0.store, id).await?;
             if let Some(Found::Ended(view)) = found {
                 return Ok(Arc::unwrap_or_clone(view));
             }
