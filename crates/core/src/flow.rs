@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::FlowId;
 use crate::job::{Due, NewJob};
+use crate::limit::SPAN_MS_MAX;
 pub use board::{Arrival, Board, Changes};
 pub use part::{Part, Way};
 pub use plan::{Plan, PlannedJob};
@@ -71,6 +72,18 @@ pub struct FlowOptions {
     /// It does not begin before it is told to; until then its steps are given more jobs.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub building: bool,
+}
+
+impl FlowOptions {
+    /// The same with numbers that a database can reckon with: longer is for ever, and more is all.
+    fn bounded(self) -> Self {
+        Self {
+            finish_within_ms: self.finish_within_ms.map(|ms| ms.min(SPAN_MS_MAX)),
+            retain_ms: self.retain_ms.map(|ms| ms.min(SPAN_MS_MAX)),
+            at_once: self.at_once.map(|jobs| jobs.min(i32::MAX.unsigned_abs())),
+            ..self
+        }
+    }
 }
 
 /// A named piece of a flow's work.
@@ -178,6 +191,11 @@ pub struct Join {
 }
 
 impl Join {
+    /// The same with a span that a database can reckon with: longer is for ever.
+    fn bounded(self) -> Self {
+        Self { within_ms: self.within_ms.map(|ms| ms.min(SPAN_MS_MAX)), ..self }
+    }
+
     /// Whether it waits for so many jobs only.
     pub fn is_quorum(&self) -> bool {
         matches!(self.need, Need::Quorum { .. })

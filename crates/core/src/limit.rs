@@ -52,3 +52,6 @@ pub const ERROR_BYTES_MAX: usize = 16 * 1024;
 pub const TRACE_BYTES_MAX: usize = 1024;
 /// The largest ephemeral chunk: it must fit into a hint to other processes.
 pub const EPHEMERAL_BYTES_MAX: usize = 4 * 1024;
+/// The longest span that means anything else than for ever, a thousand years: more cannot be added to a time
+/// everywhere.
+pub const SPAN_MS_MAX: u64 = 1000 * 366 * 24 * 60 * 60 * 1000;

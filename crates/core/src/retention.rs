@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::JobId;
 use crate::job::state::State;
+use crate::limit::SPAN_MS_MAX;
 
 /// How long and how many finished jobs a queue keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +35,15 @@ impl Default for Retention {
             dead_ms: 90 * DAY_MS,
             dead_bytes_max: None,
         }
+    }
+}
+
+impl Retention {
+    /// The same with spans that a database can reckon with: longer is for ever.
+    pub(crate) fn bounded(self) -> Self {
+        let (finished_ms, dead_ms) =
+            (self.finished_ms.min(SPAN_MS_MAX), self.dead_ms.min(SPAN_MS_MAX));
+        Self { finished_ms, dead_ms, ..self }
     }
 }
 

@@ -11,6 +11,7 @@ mod postgres {
     mod claimer;
     mod deadlock;
     mod flow_lock;
+    mod flow_tend;
     mod gates;
     mod late_commit;
     mod lost_answer;

@@ -3,7 +3,7 @@
 //! Everything is checked before anything is written: names, edges, cycles, sizes, joins that could never be
 //! met, expressions. An error names the culprit.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::error::{Error, Result};
 use crate::flow::{
@@ -89,8 +89,15 @@ impl Flow {
         if jobs > limits.batch_jobs_max {
             return Err(Error::BatchTooLarge { jobs, jobs_max: limits.batch_jobs_max });
         }
+        let mut ids = HashSet::with_capacity(jobs);
         for step in &steps {
-            step.jobs.iter().try_for_each(|job| check_member(&step.name, job))?;
+            for job in &step.jobs {
+                check_member(&step.name, job)?;
+                if !ids.insert(job.id) {
+                    let why = format!("its job has the id {}, as another one of the flow", job.id);
+                    return Err(invalid(&step.name, why));
+                }
+            }
         }
         let mut rows: Vec<StepRow> =
             steps.iter().zip(0..).map(|(step, number)| step.row(number)).collect();
@@ -112,6 +119,7 @@ impl Flow {
             .flat_map(|(step, number)| place_all(self.id, step, number, way(number)))
             .collect();
         let Self { id, name, options, .. } = self;
+        let (options, retention) = (options.bounded(), retention.bounded());
         Ok(Plan { id, name, options, retention, steps: rows, edges, jobs })
     }
 }
@@ -200,7 +208,7 @@ impl Flat {
         };
         let alarms = self.after.iter().filter(|edge| edge.on == On::Failure).count();
         StepRow {
-            join: self.join,
+            join: self.join.bounded(),
             // Each edge was checked to be there once.
             parents_left: u32::try_from(self.after.len()).unwrap_or(u32::MAX),
             alarms: (alarms > 0).then_some(alarms as u32),

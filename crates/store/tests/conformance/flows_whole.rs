@@ -18,6 +18,7 @@ over_both_stores!(
     a_large_step_is_opened_bit_by_bit,
     a_flow_is_called_off_with_all_its_jobs,
     a_flow_that_is_late_is_called_off,
+    what_is_longer_than_any_time_is_for_ever,
     a_flow_that_is_tried_again_has_its_time_anew,
     a_flow_that_is_built_bit_by_bit_has_its_time_from_its_begin,
     a_blocked_job_of_a_flow_can_be_called_off,
@@ -140,6 +141,37 @@ async fn a_flow_that_is_late_is_called_off(kit: &Kit) {
     let view = view(kit, id).await;
     assert_eq!(view.head.state, FlowState::Cancelled);
     assert!(view.head.reason.is_some_and(|reason| reason.contains("deadline")));
+}
+
+async fn what_is_longer_than_any_time_is_for_ever(kit: &Kit) {
+    let mut sum = step("sum", &["item"]);
+    sum.join.within_ms = Some(u64::MAX);
+    let mut flow = flow_of(vec![step("item", &[]), sum]);
+    flow.options.finish_within_ms = Some(u64::MAX);
+    flow.options.retain_ms = Some(u64::MAX);
+    flow.options.at_once = Some(u32::MAX);
+    let ever = start_flow(kit, flow).await;
+    // Kept for ever by the store's own rule.
+    let flow = flow_of(vec![step("item", &[])]);
+    let by_rule = flow.id;
+    let rule = Retention { finished_ms: u64::MAX, dead_ms: u64::MAX, ..Retention::default() };
+    let plan = flow.plan(&Limits::default(), rule).unwrap();
+    assert!(kit.store.start_flow(plan, Start::Now).await.unwrap());
+    let mut late = flow_of(vec![step("late", &[])]);
+    late.options.finish_within_ms = Some(1000);
+    let late = start_flow(kit, late).await;
+    kit.clock.advance(SECOND);
+    tend(kit).await;
+    assert_eq!(state(kit, late).await, FlowState::Cancelled, "it is tended beside the others");
+    let worker = kit.worker().await;
+    run(kit, worker, &[]).await;
+    assert_eq!(state(kit, ever).await, FlowState::Done);
+    assert_eq!(state(kit, by_rule).await, FlowState::Done);
+    kit.clock.advance(HOUR * 24 * 365 * 10);
+    tend(kit).await;
+    assert!(kit.store.flow(ever).await.unwrap().is_some());
+    assert!(kit.store.flow(by_rule).await.unwrap().is_some());
+    assert!(kit.store.flow(late).await.unwrap().is_none());
 }
 
 async fn a_flow_that_is_tried_again_has_its_time_anew(kit: &Kit) {

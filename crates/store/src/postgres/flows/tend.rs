@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::act;
 use super::advance::{self, Done, PAGE_JOBS};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::flow::{FlowAct, FlowAnswer};
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
@@ -33,24 +33,47 @@ const PAGE_FLOWS: i64 = 100;
 /// Jobs that are called off, or forgotten, in one transaction.
 const PAGE_ENDS: i64 = 1000;
 
+/// What a round has come to.
+#[derive(Default)]
+struct Round {
+    has_more: bool,
+    fault: Option<Error>,
+}
+
+impl Round {
+    /// A flow that cannot be tended holds up no other: its error is told when all have had their turn.
+    fn note(&mut self, tended: Result<bool>) -> Result<()> {
+        match tended {
+            Ok(has_more) => self.has_more |= has_more,
+            // Nor would any other fare better.
+            Err(fault @ Error::Unavailable { .. }) => return Err(fault),
+            Err(fault) => drop(self.fault.get_or_insert(fault)),
+        }
+        Ok(())
+    }
+}
+
 /// Does a page of everything; `true` when there is more.
 pub(crate) async fn tend(shared: &Arc<Shared>) -> Result<bool> {
+    let mut round = Round::default();
     let arrived = flows(shared, &ARRIVED).await?;
-    if !arrived.is_empty() {
-        advance::advance(shared, &arrived).await?;
+    if !arrived.is_empty() && advance::advance(shared, &arrived).await.is_err() {
+        for flow in &arrived {
+            round.note(advance::advance(shared, &[*flow]).await.map(|()| false))?;
+        }
     }
     let waiting = flows(shared, &TO_TEND).await?;
-    let mut has_more = arrived.len().max(waiting.len()) as i64 == PAGE_FLOWS;
+    round.has_more |= arrived.len().max(waiting.len()) as i64 == PAGE_FLOWS;
     for flow in waiting {
-        has_more |= tend_one(shared, flow).await?;
+        round.note(tend_one(shared, flow).await)?;
     }
-    late(shared).await?;
-    has_more |= expire(shared).await?;
+    late(shared, &mut round).await?;
+    expire(shared, &mut round).await?;
     let rows = shared.db.read(&FORGETTABLE, &[&shared.db.manual_now(), &PAGE_FLOWS]).await?;
     for row in rows {
-        has_more |= forget(shared, row.get(0)).await?;
+        round.note(forget(shared, row.get(0)).await)?;
     }
-    Ok(has_more)
+    round.fault.map_or(Ok(round.has_more), Err)
 }
 
 async fn flows(shared: &Shared, sql: &Statement) -> Result<Vec<Uuid>> {
@@ -58,9 +81,9 @@ async fn flows(shared: &Shared, sql: &Statement) -> Result<Vec<Uuid>> {
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-/// Calls off a page of the flows whose time is over; `true`: there were some. Sagas at their point of no return may
-/// stay: they are passed over, so that no other waits behind them.
-async fn expire(shared: &Shared) -> Result<bool> {
+/// Calls off a page of the flows whose time is over; there may be more if there were some. Sagas at their point of no
+/// return may stay: they are passed over, so that no other waits behind them.
+async fn expire(shared: &Shared, round: &mut Round) -> Result<()> {
     let now = shared.db.manual_now();
     let mut ended = 0;
     let mut last: (Option<At>, Option<Uuid>) = (None, None);
@@ -70,11 +93,13 @@ async fn expire(shared: &Shared) -> Result<bool> {
             let id: Uuid = row.get(0);
             last = (row.get(1), Some(id));
             let reason = "it did not finish within its deadline".to_owned();
-            let answer = act::change(shared, FlowId(id), &FlowAct::Cancel { reason }).await?;
-            ended += i64::from(matches!(answer, FlowAnswer::Acted { .. }));
+            let answer = act::change(shared, FlowId(id), &FlowAct::Cancel { reason }).await;
+            let is_ended = answer.map(|answer| matches!(answer, FlowAnswer::Acted { .. }));
+            ended += i64::from(matches!(is_ended, Ok(true)));
+            round.note(is_ended)?;
         }
         if ended >= PAGE_FLOWS || (rows.len() as i64) < PAGE_FLOWS {
-            return Ok(ended > 0);
+            return Ok(());
         }
     }
 }
@@ -166,35 +191,41 @@ pub(super) async fn call_off_step(shared: &Shared, flow: Uuid, step: i32) -> Res
 }
 
 /// Decides joins that have waited for as long as they may.
-async fn late(shared: &Shared) -> Result<()> {
+async fn late(shared: &Shared, round: &mut Round) -> Result<()> {
     let any = (None::<Uuid>, None::<i32>);
-    let now = shared.db.manual_now();
-    let rows = shared.db.read(&LATE, &[&now, &PAGE_FLOWS, &any.0, &any.1]).await?;
+    let rows =
+        shared.db.read(&LATE, &[&shared.db.manual_now(), &PAGE_FLOWS, &any.0, &any.1]).await?;
     for row in rows {
-        let (flow, step): (Uuid, i32) = (row.get(0), row.get(1));
-        let mut tries = Tries::resend();
-        let done = loop {
-            let conn = shared.db.begin().await?;
-            let decided = async {
-                let mut boards = advance::lock(&conn, &[flow]).await?;
-                let late = conn.query(&LATE, &[&now, &1_i64, &Some(flow), &Some(step)]).await?;
-                let Some(row) = late.first() else { return Ok(Done::default()) };
-                let left: i64 = row.get(2);
-                advance::learn_steps(&conn, &mut boards, &[(flow, step as u32)]).await?;
-                for board in &mut boards {
-                    board.overdue(step as u32, left as u64);
-                }
-                advance::carry_on(shared, &conn, &mut boards).await
-            };
-            let acted = decided.await;
-            let done = conn.end(acted).await;
-            match done {
-                Ok(done) => break done,
-                Err(fault) => tries.again(fault).await?,
-            }
-        };
-        done.tell(shared);
+        round.note(decide(shared, row.get(0), row.get(1)).await.map(|()| false))?;
     }
+    Ok(())
+}
+
+/// Decides a join that is late, if it still is.
+async fn decide(shared: &Shared, flow: Uuid, step: i32) -> Result<()> {
+    let now = shared.db.manual_now();
+    let mut tries = Tries::resend();
+    let done = loop {
+        let conn = shared.db.begin().await?;
+        let decided = async {
+            let mut boards = advance::lock(&conn, &[flow]).await?;
+            let late = conn.query(&LATE, &[&now, &1_i64, &Some(flow), &Some(step)]).await?;
+            let Some(row) = late.first() else { return Ok(Done::default()) };
+            let left: i64 = row.get(2);
+            advance::learn_steps(&conn, &mut boards, &[(flow, step as u32)]).await?;
+            for board in &mut boards {
+                board.overdue(step as u32, left as u64);
+            }
+            advance::carry_on(shared, &conn, &mut boards).await
+        };
+        let acted = decided.await;
+        let done = conn.end(acted).await;
+        match done {
+            Ok(done) => break done,
+            Err(fault) => tries.again(fault).await?,
+        }
+    };
+    done.tell(shared);
     Ok(())
 }
 
