@@ -55,6 +55,9 @@ pub struct QueueRules {
     pub limits: BTreeMap<String, Limit>,
     /// How long and how many finished jobs it keeps.
     pub retention: Retention,
+    /// Nothing but the pause is its own: the rest is what its pattern said when it was paused, and goes with the pause.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub pause_only: bool,
     /// How many jobs may wait in it, for a slot or the clock. A pattern gives it to each of its queues.
     pub depth_max: Option<u64>,
     /// What becomes of a job for which there is no room.
@@ -196,7 +199,8 @@ impl RuleBook {
     /// whatever a queue says of itself.
     pub fn inherited(&self, queue: &str) -> QueueRules {
         let rules = self.meant(queue).cloned().unwrap_or_default();
-        QueueRules { limits: BTreeMap::new(), paused: false, version: 0, ..rules }
+        let (limits, paused, pause_only) = (BTreeMap::new(), false, false);
+        QueueRules { limits, paused, pause_only, version: 0, ..rules }
     }
 
     /// Whether a pattern means it.

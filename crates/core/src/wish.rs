@@ -84,7 +84,7 @@ pub struct Wish {
     /// One attempt may run this long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_timeout: Option<Span>,
-    /// It is dead if no attempt has started this long after it was due.
+    /// It is dead if no attempt has started this long after it was due: whoever would take it then does not run it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_within: Option<Span>,
     /// It is dead if it has not finished after this long.

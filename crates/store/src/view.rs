@@ -346,9 +346,22 @@ pub struct WorkerView {
     pub started_at: Timestamp,
     /// When it beat last.
     pub beat_at: Timestamp,
+    /// How long it may be silent before it is given up, in ms, where that is not the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
 }
 
 impl WorkerView {
+    /// Whether it has not beaten for longer than it may. It is listed all the same until a process is there that gives
+    /// it up; none is when all have died.
+    pub fn is_silent(&self, now: Timestamp) -> bool {
+        const LEASE_MS: u64 = 6000;
+        // Those who give it up look once a second, and a database may stall.
+        const GRACE_MS: u64 = 4000;
+        let silent_ms = now.duration_since(self.beat_at).as_millis();
+        silent_ms > i128::from(self.lease_ms.unwrap_or(LEASE_MS) + GRACE_MS)
+    }
+
     /// How many of its slots jobs of this queue may take: by its name, else by the longest pattern.
     pub fn slots_for(&self, queue: &str) -> u32 {
         let meant = self.slots_of.iter().filter(|(own, _)| matches(own, queue));

@@ -1,6 +1,7 @@
 //! `tidemill workers`: who is alive, in every process.
 
 use comfy_table::Cell;
+use jiff::Timestamp;
 use tidemill_store::WorkerView;
 
 use crate::app::App;
@@ -31,13 +32,19 @@ pub async fn run(app: &App) -> Outcome {
             Cell::new(&worker.name),
             output::number(u64::from(worker.slots)),
             Cell::new(relative(worker.started_at, now)),
-            Cell::new(relative(worker.beat_at, now)),
+            Cell::new(beat(worker, now)),
             Cell::new(queues(worker)),
             Cell::new(all(&worker.kinds)),
         ]);
     }
     output::show(&table);
     Ok(Exit::Ok)
+}
+
+/// When it beat last; who should have beaten since may be gone.
+fn beat(worker: &WorkerView, now: Timestamp) -> String {
+    let silent = if worker.is_silent(now) { ", silent" } else { "" };
+    format!("{}{silent}", relative(worker.beat_at, now))
 }
 
 /// The queues it takes from; where not all of them may take all of its slots, with how many each may.

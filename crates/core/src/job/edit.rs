@@ -60,7 +60,7 @@ pub struct Changes {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Span>))]
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub run_timeout: Given<Span>,
-    /// It is dead if no attempt has started this long after it was due.
+    /// It is dead if no attempt has started this long after it was due: whoever would take it then does not run it.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Span>))]
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub start_within: Given<Span>,

@@ -127,6 +127,7 @@ pub(crate) async fn list(db: &Db) -> Result<Vec<WorkerView>> {
         started_at: row.get::<_, At>(5).0,
         beat_at: row.get::<_, At>(6).0,
         slots_of: serde_json::from_str(row.get(7)).unwrap_or_default(),
+        lease_ms: row.get::<_, Option<i64>>(8).map(|us| us.unsigned_abs() / 1000),
     };
     Ok(rows.iter().map(view).collect())
 }

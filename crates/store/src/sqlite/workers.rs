@@ -77,6 +77,7 @@ fn view(row: &Row<'_>) -> rusqlite::Result<WorkerView> {
         started_at: time_at(row, 5)?,
         beat_at: time_at(row, 6)?,
         slots_of: serde_json::from_str(row.get_ref(7)?.as_str()?).unwrap_or_default(),
+        lease_ms: row.get::<_, Option<i64>>(8)?.map(|us| us.unsigned_abs() / 1000),
     })
 }
 

@@ -33,6 +33,7 @@ over_both_stores!(
     ten_thousand_steps_are_one_call,
     what_was_called_off_runs_again_if_its_step_is_named,
     jobs_that_are_called_off_with_their_flow_say_so,
+    a_flow_that_went_on_is_not_called_off_any_more,
 );
 
 async fn a_flow_is_started_once(kit: &Kit) {
@@ -441,6 +442,23 @@ async fn what_was_called_off_runs_again_if_its_step_is_named(kit: &Kit) {
     assert_eq!(run(kit, worker, &[]).await, ["part", "sum"]);
     let head = view(kit, id).await.head;
     assert_eq!((head.state, head.done, head.failed), (FlowState::Done, 4, 0));
+}
+
+async fn a_flow_that_went_on_is_not_called_off_any_more(kit: &Kit) {
+    let id = start(kit, vec![step("a", &[]), step("b", &["a"])]).await;
+    let cancel = FlowAct::Cancel { reason: "enough".into() };
+    kit.store.change_flow(id, cancel).await.unwrap();
+    tend(kit).await;
+    let head = view(kit, id).await.head;
+    assert_eq!((head.state, head.reason.as_deref()), (FlowState::Cancelled, Some("enough")));
+    let retry = FlowAct::Retry { step: Some("a".into()), by: "ada".into(), why: None };
+    let answer = kit.store.change_flow(id, retry).await.unwrap();
+    assert_eq!(answer, FlowAnswer::Acted { jobs: 1 });
+    tend(kit).await;
+    let worker = kit.worker().await;
+    assert_eq!(run(kit, worker, &[]).await, ["a", "b"]);
+    let head = view(kit, id).await.head;
+    assert_eq!((head.state, head.reason), (FlowState::Done, None));
 }
 
 async fn jobs_that_are_called_off_with_their_flow_say_so(kit: &Kit) {

@@ -57,6 +57,13 @@ impl Tidemill {
         Ok(self.0.store.workers().await?)
     }
 
+    /// Those of them that have beaten within their lease.
+    pub(crate) async fn live_workers(&self) -> Result<Vec<WorkerView>> {
+        let (now, mut workers) = (self.now().await?, self.workers().await?);
+        workers.retain(|worker| !worker.is_silent(now));
+        Ok(workers)
+    }
+
     /// The store's present.
     pub async fn now(&self) -> Result<Timestamp> {
         Ok(self.0.store.now().await?)

@@ -29,6 +29,7 @@ impl Tidemill {
     /// whatever is there; [`replace_queue`](Self::replace_queue) is for who has read that there are none.
     pub async fn set_queue(&self, queue: &str, rules: Option<QueueRules>) -> Result<()> {
         name::check("queue", queue, limit::NAME_BYTES_MAX)?;
+        let rules = rules.map(owned);
         if let Some(rules) = &rules {
             self.check_rules(queue, rules).await?;
         }
@@ -44,6 +45,10 @@ impl Tidemill {
         was: u64,
         rules: Option<QueueRules>,
     ) -> Result<()> {
+        self.replace(queue, was, rules.map(owned)).await
+    }
+
+    async fn replace(&self, queue: &str, was: u64, rules: Option<QueueRules>) -> Result<()> {
         name::check("queue", queue, limit::NAME_BYTES_MAX)?;
         if let Some(rules) = &rules {
             self.check_rules(queue, rules).await?;
@@ -68,12 +73,23 @@ impl Tidemill {
 
     /// Lets no job of a queue start any more; those that run go on.
     pub async fn pause(&self, queue: &str) -> Result<()> {
-        self.change_queue(queue, |rules| rules.paused = true).await
+        self.change(queue, |rules, _| {
+            rules.pause_only |= rules.version == 0;
+            rules.paused = true;
+            true
+        })
+        .await
     }
 
-    /// Lets the jobs of a queue start again.
+    /// Lets the jobs of a queue start again. One that has no rules but its pause follows its pattern again, as that is
+    /// by now.
     pub async fn resume(&self, queue: &str) -> Result<()> {
-        self.change_back(queue, |rules| rules.paused = false).await
+        self.change(queue, |rules, inherited| {
+            let is_only = std::mem::take(&mut rules.pause_only);
+            rules.paused = false;
+            !is_only && differs(rules, inherited)
+        })
+        .await
     }
 
     /// Changes the rules of a queue and nothing else of them, whoever else changes some. What is set for a queue for
@@ -81,6 +97,7 @@ impl Tidemill {
     pub async fn change_queue(&self, queue: &str, change: impl Fn(&mut QueueRules)) -> Result<()> {
         self.change(queue, |rules, _| {
             change(rules);
+            rules.pause_only = false;
             true
         })
         .await
@@ -95,7 +112,8 @@ impl Tidemill {
     ) -> Result<()> {
         self.change(queue, |rules, inherited| {
             change(rules);
-            QueueRules { version: 0, ..rules.clone() } != *inherited
+            rules.pause_only = false;
+            differs(rules, inherited)
         })
         .await
     }
@@ -113,10 +131,19 @@ impl Tidemill {
             let was = rules.version;
             // Without a pattern, rules that say nothing are still set: somebody wanted them so.
             let is_kept = change(&mut rules, &inherited) || !book.has_pattern(queue);
-            match self.replace_queue(queue, was, is_kept.then_some(rules)).await {
+            match self.replace(queue, was, is_kept.then_some(rules)).await {
                 Err(Error::Invalid(Invalid::RuleChanged { .. })) => {}
                 answer => return answer,
             }
         }
     }
+}
+
+/// Rules that somebody gives are their own, whatever they were read as.
+fn owned(rules: QueueRules) -> QueueRules {
+    QueueRules { pause_only: false, ..rules }
+}
+
+fn differs(rules: &QueueRules, inherited: &QueueRules) -> bool {
+    QueueRules { version: 0, ..rules.clone() } != *inherited
 }

@@ -48,7 +48,7 @@ impl Tidemill {
         let mut expected_at = None;
         if matches!(view.state, State::Scheduled | State::Ready | State::Blocked) {
             let book = store.queue_rules().await?;
-            let workers = store.workers().await?;
+            let workers = self.live_workers().await?;
             gates.extend(paused(&book, &view));
             gates.extend(unserved(&workers, &view));
             let limits = limited(store.as_ref(), &book, &view).await?;

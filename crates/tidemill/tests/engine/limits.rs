@@ -407,6 +407,16 @@ async fn what_is_set_for_a_queue_keeps_the_rest_of_what_its_pattern_gave_it(kit:
     assert_eq!(holds().await, (Some(1), Some(9), 0, true));
     mill.resume("p:a").await.unwrap();
     assert_eq!(own().await, None, "it follows its pattern again");
+    mill.pause("p:a").await.unwrap();
+    mill.change_queue("p:*", |rules| rules.depth_max = Some(99)).await.unwrap();
+    mill.resume("p:a").await.unwrap();
+    assert_eq!(holds().await, (Some(1), Some(99), 0, false), "as that is by now");
+    mill.pause("p:a").await.unwrap();
+    mill.change_queue("p:a", |rules| rules.concurrency = Some(4)).await.unwrap();
+    mill.resume("p:a").await.unwrap();
+    assert_eq!(holds().await, (Some(4), Some(99), 0, false), "what is its own outlives the pause");
+    mill.set_queue("p:a", None).await.unwrap();
+    mill.change_queue("p:*", |rules| rules.depth_max = Some(9)).await.unwrap();
     mill.set_limit("p:a", "mine", Some(at_once(2))).await.unwrap();
     assert_eq!(holds().await, (Some(1), Some(9), 1, false));
     assert_eq!(mill.store().queue_rules().await.unwrap().limits("p:a").len(), 3);

@@ -1,12 +1,14 @@
 //! Why a job is not running: each gate, alone and with others, and none that is not there.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill::core::why::{Gate, KeyHolder};
+use tidemill::core::why::{Gate, Holder, KeyHolder};
+use tidemill::store::WorkerCard;
 use tidemill::{
     Enqueue, Fail, Flow, JobId, OnDead, OnDuplicate, Receipt, Running, Settings, State, Tidemill,
-    Unique,
+    Unique, WorkerId,
 };
 use tidemill_testkit::eventually::eventually;
 use tokio::sync::Notify;
@@ -15,6 +17,7 @@ use super::kit::{Echo, Kit, SOON};
 
 over_both_stores!(
     a_job_that_nobody_takes_says_so,
+    a_worker_that_died_with_all_others_is_not_waited_for,
     a_kind_that_nobody_knows_is_named,
     a_pause_is_named_with_its_rule,
     the_clock_is_named_and_the_start_is_expected,
@@ -50,6 +53,33 @@ async fn a_job_that_nobody_takes_says_so(kit: Kit) {
     elsewhere.stop().await;
     let unknown = mill.why(JobId::new()).await.unwrap_err();
     assert_eq!(unknown.code(), "job_unknown");
+}
+
+async fn a_worker_that_died_with_all_others_is_not_waited_for(kit: Kit) {
+    let mill = kit.open_still().await;
+    let id = mill.enqueue(echo("q")).await.unwrap().id();
+    let card = |lease_ttl| WorkerCard {
+        id: WorkerId::new(),
+        name: "w".into(),
+        queues: vec!["q".into()],
+        kinds: Vec::new(),
+        slots: 4,
+        slots_of: BTreeMap::new(),
+        lease_ttl,
+    };
+    mill.store().register(card(None)).await.unwrap();
+    assert_eq!(gates(&mill, id).await, [Gate::Slot { workers: 1, slots: 4 }]);
+    kit.advance(Duration::from_secs(11));
+    // Nobody is there who would give it up.
+    assert_eq!(mill.workers().await.unwrap().len(), 1);
+    assert_eq!(gates(&mill, id).await, [Gate::NoWorker { queue: "q".into() }]);
+    assert_eq!(mill.why_queue("q").await.unwrap().holders, [Holder::NoWorker]);
+    // One that may be silent for longer is not missed so soon.
+    mill.store().register(card(Some(HOUR))).await.unwrap();
+    kit.advance(HOUR);
+    assert_eq!(gates(&mill, id).await, [Gate::Slot { workers: 1, slots: 4 }]);
+    kit.advance(Duration::from_secs(11));
+    assert_eq!(gates(&mill, id).await, [Gate::NoWorker { queue: "q".into() }]);
 }
 
 async fn a_kind_that_nobody_knows_is_named(kit: Kit) {

@@ -191,7 +191,13 @@ impl Live {
 
     /// Does what a message says, and answers it. Who may not send messages any more is told the code of that instead.
     async fn take(&mut self, text: &str) -> Result<Option<&'static str>, axum::Error> {
+        // Serde would take a list for the fields in their order.
+        let is_object = text.trim_ascii_start().starts_with('{');
         let (mark, done) = match serde_json::from_str::<Order>(text) {
+            Ok(_) if !is_object => (
+                None,
+                Err(Refusal::request("the message is not understood: it is not a JSON object")),
+            ),
             Ok(mut order) => {
                 let mark = order.mark.take();
                 let done = match self.admit().await {

@@ -1,9 +1,11 @@
 -- Writes how far flows are; one whose steps have all ended is over. It is kept as long as it asks for, one that is
--- undone as one that failed. When it begins, and when it goes on after its end or was stuck, its time counts anew.
+-- undone as one that failed. When it begins, and when it goes on after its end or was stuck, its time counts
+-- anew; why it ended before is no more.
 update tidemill.flow f
 set state = n.state, jobs_open = i.jobs_open, tend = f.tend or i.tend,
     expires_at = case when (f.state in (0, 8) or f.finished_at is not null) and n.state not in (0, 2, 3, 4, 7, 8)
         then coalesce($1::timestamptz, now()) + f.within_ms * interval '1 ms' else f.expires_at end,
+    reason = case when f.finished_at is null or n.state in (2, 3, 4, 7) then f.reason end,
     finished_at = case when n.state in (2, 3, 4, 7) then coalesce($1::timestamptz, now()) end,
     forget_at = case when n.state in (2, 3, 4, 7) then coalesce($1::timestamptz, now())
         + case when n.state in (3, 7) then f.retain_failed_ms else f.retain_ms end * interval '1 ms' end

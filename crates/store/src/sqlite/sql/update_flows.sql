@@ -1,12 +1,14 @@
 -- Writes how far a flow is; one whose steps have all ended is over. One has failed if a step of it did, or was
 -- late, and nothing that comes after that ran, but for steps that jobs of it added; what was run again does not count. It is kept as long as it
--- asks for, one that is undone as one that failed. When it begins, and when it goes on after its end or was stuck, its time counts anew.
+-- asks for, one that is undone as one that failed. When it begins, and when it goes on after its end or was stuck, its time counts anew;
+-- why it ended before is no more.
 update tidemill_flow
 set state = ended.state, jobs_open = ?5, tend = tend or ?6,
     expires_at = iif(
         (tidemill_flow.state in (0, 8) or finished_at is not null) and ended.state not in (0, 2, 3, 4, 7, 8),
         ?1 + 1000 * within_ms, expires_at
     ),
+    reason = iif(finished_at is null or ended.state in (2, 3, 4, 7), reason, null),
     finished_at = iif(ended.state in (2, 3, 4, 7), ?1, null),
     forget_at = iif(ended.state in (2, 3, 4, 7), ?1 + 1000 * iif(ended.state in (3, 7), retain_failed_ms, retain_ms), null)
 from (

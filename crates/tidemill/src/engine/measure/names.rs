@@ -18,7 +18,7 @@ metrics! {
     INFO = Gauge "tidemill_info" ["backend", "version"]
         "Always 1; its labels say which store and which version.";
     ENQUEUED = Counter "tidemill_jobs_enqueued_total" ["queue", "kind"]
-        "Jobs enqueued by callers of this process, duplicates not counted, nor what schedules and webhooks make.";
+        "Jobs enqueued by callers and schedules of this process, duplicates not counted, nor what webhooks make.";
     DUPLICATES = Counter "tidemill_jobs_duplicate_total" ["queue", "kind"]
         "Jobs for which an existing one stood.";
     REFUSED = Counter "tidemill_jobs_refused_total" ["queue", "kind"]

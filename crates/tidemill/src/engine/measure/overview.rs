@@ -152,8 +152,9 @@ impl Overviews {
 }
 
 async fn look(store: &dyn Store) -> Result<Overview> {
-    let (now, queues, workers) =
+    let (now, queues, mut workers) =
         (store.now().await?, store.queues().await?, store.workers().await?);
+    workers.retain(|worker| !worker.is_silent(now));
     let next = store.schedules(&Which::Next(1)).await?;
     let next_at = next.first().and_then(|schedule| schedule.next_at);
     let overdue = next_at.and_then(|at| Duration::try_from(now.duration_since(at)).ok());

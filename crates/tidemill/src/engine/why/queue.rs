@@ -22,7 +22,7 @@ impl Tidemill {
         let view = self.depth(queue).await?;
         let (depth, now) = (view.depth(), view.now.at);
         let book = store.queue_rules().await?;
-        let mut workers = self.workers().await?;
+        let mut workers = self.live_workers().await?;
         workers.retain(|worker| worker.queues.iter().any(|own| matches(own, queue)));
         let crowd = if depth == 0 { Crowd::default() } else { store.crowd(queue).await? };
         let limits = book.limits(queue);
