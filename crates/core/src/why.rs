@@ -114,6 +114,13 @@ pub enum Gate {
         /// How many workers take from its queue.
         workers: usize,
     },
+    /// It is too late for it, or will be before it can start: whoever would take it then calls it dead.
+    Late {
+        /// What it had to do by then.
+        to: Deadline,
+        /// By when.
+        at: Timestamp,
+    },
     /// A limit lets nobody like it pass.
     Limit {
         /// The name of the gate.
@@ -165,6 +172,17 @@ pub enum Gate {
         /// How many jobs they run at once, all their queues together.
         slots: u64,
     },
+}
+
+/// What a job has to do in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Deadline {
+    /// To start, by its `start_within`.
+    Start,
+    /// To finish, by its `finish_within`.
+    Finish,
 }
 
 /// The job that holds a unique key.
@@ -281,6 +299,13 @@ impl fmt::Display for Gate {
             Self::NoWorker { queue } => write!(f, "no live worker takes from its queue {queue}"),
             Self::KindUnknown { kind, workers } => {
                 write!(f, "none of the {workers} workers of its queue knows the kind {kind}")
+            }
+            Self::Late { to, at } => {
+                let to = match to {
+                    Deadline::Start => "start",
+                    Deadline::Finish => "finish",
+                };
+                write!(f, "it had to {to} by {at}: whoever would take it after that calls it dead")
             }
             Self::Limit { limit, is_broken: true, opens_at: Some(at), .. } => {
                 write!(

@@ -72,6 +72,12 @@ impl Deadlines {
         let within = Duration::from_millis(self.finish_within_ms?);
         job.created_at.checked_add(within).ok()
     }
+
+    /// When it must have started, if it must.
+    pub fn start_by(self, job: &Job, due_at: Timestamp) -> Option<Timestamp> {
+        let within = Duration::from_millis(self.start_within_ms?);
+        job.created_at.max(due_at).checked_add(within).ok()
+    }
 }
 
 /// Why a job must not start now, if so: its deadline to start or to finish has passed.

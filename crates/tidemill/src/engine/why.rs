@@ -5,8 +5,9 @@ mod queue;
 use jiff::Timestamp;
 use tidemill_core::flow::StepState;
 use tidemill_core::gate::{Counts, GateView};
+use tidemill_core::job::settle::Deadlines;
 use tidemill_core::queue::{RuleBook, matches};
-use tidemill_core::why::{COUNTED_MAX, Gate, KeyHolder, LaneView, Why};
+use tidemill_core::why::{COUNTED_MAX, Deadline, Gate, KeyHolder, LaneView, Why};
 use tidemill_core::workflow::is_never;
 use tidemill_core::{Due, JobId, QueueLimit, State};
 use tidemill_store::flow::Input;
@@ -61,6 +62,10 @@ impl Tidemill {
             let is_only_turn = gates.is_empty();
             gates.extend(turns(&book, &lane, &view));
             gates.extend(is_only_turn.then(|| slot(&workers, &view)));
+            if let Some(late) = late(&book, &view, expected_at.max(Some(self.now().await?))) {
+                gates.push(late);
+                expected_at = None;
+            }
         }
         Ok(Why { id, state: view.state, gates, expected_at })
     }
@@ -99,6 +104,19 @@ fn turns(book: &RuleBook, lane: &LaneView, view: &JobView) -> impl Iterator<Item
     let tenant = view.job.tenant.as_deref().unwrap_or_default();
     let band = lane.band(view.job.priority, &weights);
     band.into_iter().chain(lane.tenant(tenant, &tenants))
+}
+
+/// The deadline that is over by then.
+fn late(book: &RuleBook, view: &JobView, then: Option<Timestamp>) -> Option<Gate> {
+    let job = &view.job;
+    let deadlines = Deadlines::of(job, book.of(&job.queue));
+    // How long it may wait for its first start counts from when it is due, which of one that is blocked nobody knows.
+    let due_at = view.due_at.filter(|_| view.attempt == 0);
+    let start = due_at.and_then(|due_at| deadlines.start_by(job, due_at));
+    let finish = deadlines.finish_by(job);
+    let all = [(Deadline::Start, start), (Deadline::Finish, finish)];
+    let (to, at) = all.into_iter().find(|(_, at)| at.is_some_and(|at| Some(at) <= then))?;
+    Some(Gate::Late { to, at: at? })
 }
 
 /// When it starts, if the clock alone is in its way: it is due then, or a limit lets so many pass in a time.
