@@ -100,8 +100,8 @@ pub use tidemill_core::workflow::ObjectKey;
 pub use tidemill_core::{
     Act, Alert, AlertKind, AuditId, Backoff, Breaker, By, Clock, CredentialId, ErrorClass, FlowId,
     Grant, Jitter, JobId, Lacking, Limit, Limits, ManualClock, OnDead, OnDuplicate, Overflow,
-    Payload, Per, PlanId, Priority, QueueRules, Rate, Retention, Retry, Role, Scope, Secret, State,
-    Thresholds, Token, Unique, WorkerId,
+    OwnRetry, Payload, Per, PlanId, Priority, QueueRules, Rate, Retention, Retry, Role, Scope,
+    Secret, State, Thresholds, Token, Unique, WorkerId,
 };
 pub use tidemill_store as store;
 pub use tidemill_store::audit;

@@ -132,7 +132,8 @@ fn line(job: &NewJob) -> Line<'_> {
         kind: &job.kind,
         queue: &job.queue,
         priority: job.priority.band(),
-        run_at: if let Due::At(at) = job.due { Some(at) } else { None },
+        // What has passed means now, also where a timestamptz does not reach.
+        run_at: if let Due::At(at) = job.due { Some(at.max(Timestamp::UNIX_EPOCH)) } else { None },
         delay_us: if let Due::In(delay) = job.due { Some(delay_us(delay)) } else { None },
         tenant: job.tenant.as_deref(),
         key: job.key.as_deref(),
