@@ -181,6 +181,9 @@ pub struct Options {
     /// Where it stands in a flow. Set by the flow alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<Box<Place>>,
+    /// It is not diverted by a full queue: where it would go it would be refused. Known on its way in alone.
+    #[serde(skip)]
+    pub stays: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]

@@ -31,6 +31,14 @@ pub(crate) enum Depth {
     Free,
 }
 
+impl Depth {
+    /// The same for these jobs: with one among them that stays, none is diverted.
+    pub fn with(self, jobs: &[&NewJob]) -> Self {
+        let stays = self == Self::Bounded && jobs.iter().any(|job| job.options.stays);
+        if stays { Self::Together } else { self }
+    }
+}
+
 /// Writes a batch in which some have unique keys or take turns in lines, all or none.
 pub(crate) async fn enqueue<'a>(
     db: &Db,
