@@ -116,8 +116,8 @@ impl Flow {
             building: given.building,
         };
         let steps = drafts("", &given.steps)?;
-        let id = given.id.unwrap_or_else(FlowId::new);
-        Ok(Self { id, name: given.name, steps, options, astray: None })
+        let (id, is_chosen) = (given.id.unwrap_or_else(FlowId::new), given.id.is_some());
+        Ok(Self { id, is_chosen, name: given.name, steps, options, astray: None })
     }
 }
 
