@@ -83,8 +83,8 @@ use crate::request::{
     Settled, WorkerCard,
 };
 use crate::run::{
-    Append, EntryRow, Reply, Room, RunActView, RunAnswer, RunFilter, RunOrder, RunView, Runs, Seal,
-    Signal, SignalAnswer,
+    Append, EntryRow, PAGE_MAIL_MAX, Reply, Room, RunActView, RunAnswer, RunFilter, RunOrder,
+    RunView, Runs, Seal, Signal, SignalAnswer,
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
@@ -201,8 +201,9 @@ impl Runs for Sqlite {
         self.read(move |conn| runs::value(conn, job, number)).await
     }
 
-    async fn mail(&self, job: JobId, after: i64) -> Result<Vec<Mail>> {
-        self.read(move |conn| runs::mail(conn, job, after)).await
+    async fn mail_page(&self, job: JobId, after: i64, limit: usize) -> Result<Vec<Mail>> {
+        let limit = limit.min(PAGE_MAIL_MAX + 1);
+        self.read(move |conn| runs::mail(conn, job, after, limit)).await
     }
 
     async fn signal(

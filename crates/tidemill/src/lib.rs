@@ -86,7 +86,7 @@ pub use engine::work;
 pub use engine::workflow::Signal;
 pub use engine::workflow::act::ForkAs;
 pub use engine::workflow::history::{History, Recorded};
-pub use engine::workflow::page::{RunHead, RunPage};
+pub use engine::workflow::page::{MailPage, RunHead, RunPage};
 pub use error::{Error, Result};
 pub use jiff::Timestamp;
 pub use tidemill_core as core;
