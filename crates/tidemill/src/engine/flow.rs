@@ -28,8 +28,9 @@ use new::Flow;
 
 impl Tidemill {
     /// Starts a flow: all of it is written in one transaction, or nothing. Sent twice under the same id, it is
-    /// started once; another one under the id of one that is there is refused, `id_taken`. One that is [`building`](Flow::building) is written, and does not begin. Its first jobs meet the
-    /// bounds of their queues: without room for them it is refused (`QueueFull`), or waits where the rule is to wait.
+    /// started once; another one under the id of one that is there is refused, `id_taken`. One that is
+    /// [`building`](Flow::building) is written, and does not begin. Its first jobs meet the bounds of their queues:
+    /// without room for them it is refused (`QueueFull`), or waits where the rule is to wait.
     pub async fn start(&self, flow: Flow) -> Result<FlowId> {
         self.start_once(flow).await.map(|(id, _)| id)
     }
