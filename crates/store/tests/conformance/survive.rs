@@ -33,6 +33,7 @@ fn wishes() -> Options {
         origins: vec![Origin { run: JobId(uuid::Uuid::from_u128(7)), until: 7 }],
         turn: 3,
         flow: None,
+        stays: false,
     }
 }
 
