@@ -17,10 +17,10 @@ use tidemill::{
     Alert, Backfill, By, CancelAnswer, ComingSlot, CredentialId, CredentialView, DeadFilter,
     DeadPlace, Declared, Delivery, Enqueue, Event, Flow, FlowFilter, FlowHead, FlowId, FlowView,
     ForkAs, Glance, Grant, History, JobFilter, JobId, JobPage, JobView, KeyCount, Limit,
-    LimitState, ObjectKey, PastSlot, Payload, PlanAct, PlanId, PlanView, Priority, QueueRules, Ran,
-    Receipt, Recorded, RedriveRule, ReplayPace, ReplayReport, Retried, Rotated, RunActView,
-    RunFilter, RunPage, RunView, Schedule, Secret, Signal, State, Tidemill, Timestamp, WebhookView,
-    Worker,
+    LimitState, MailPage, ObjectKey, PastSlot, Payload, PlanAct, PlanId, PlanView, Priority,
+    QueueRules, Ran, Receipt, Recorded, RedriveRule, ReplayPace, ReplayReport, Retried, Rotated,
+    RunActView, RunFilter, RunPage, RunView, Schedule, Secret, Signal, State, Tidemill, Timestamp,
+    WebhookView, Worker,
 };
 use tidemill_client::{Client, Result};
 
@@ -106,6 +106,8 @@ impl Mill {
         examine() -> Vec<Finding>;
         /// Starts a flow.
         start(flow: Flow) -> FlowId;
+        /// Starts a flow, and says whether it is new.
+        start_once(flow: Flow) -> (FlowId, bool);
         /// A flow, if it is kept.
         flow(id: FlowId) -> Option<FlowView>;
         /// Flows.
@@ -122,6 +124,8 @@ impl Mill {
         wait_flow(id: FlowId, timeout: Duration) -> FlowView;
         /// A page of runs of workflows.
         runs_page(filter: &RunFilter) -> RunPage;
+        /// A page of the mail of a run.
+        mail_page(id: JobId, after: i64, limit: usize) -> MailPage;
         /// A run, if the job is one.
         run(id: JobId) -> Option<RunView>;
         /// Everything that the code of a run saw.

@@ -14,9 +14,11 @@ use comfy_table::{
 };
 use console::Term;
 use serde::Serialize;
+use serde_json::Value;
 use tidemill::{Redaction, State, Triage};
 use tokio::sync::SetOnce;
 
+use crate::app::App;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Prints one line on stdout.
@@ -64,6 +66,15 @@ pub fn json<T: Serialize + ?Sized>(document: &T) {
     match serde_json::to_string(document) {
         Ok(text) => line(HIDDEN.get().map_or(Cow::Borrowed(&*text), |rules| rules.document(&text))),
         Err(error) => drop(BROKEN.set(error.into())),
+    }
+}
+
+/// Says what a command did: a document for programs, a sentence for people.
+pub fn did(app: &App, document: Value, sentence: &str) {
+    if app.json {
+        json(&document);
+    } else {
+        eprintln!("{sentence}");
     }
 }
 

@@ -115,6 +115,7 @@ const TABLE: &[(&str, &str)] = &[
     ("workflows export", ""),
     ("workflows fork", "workflow"),
     ("workflows list", ""),
+    ("workflows mail", ""),
     ("workflows object", ""),
     ("workflows pause", "workflow"),
     ("workflows replay", ""),

@@ -19,6 +19,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 #[derive(Deserialize)]
 pub(crate) struct Started {
     pub(crate) id: FlowId,
+    #[serde(default)]
+    answer: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -75,9 +77,14 @@ struct Outputs {
 impl Client {
     /// Starts a flow: all of it is written, or nothing. Sent twice under the same id, it is started once.
     pub async fn start(&self, flow: Flow) -> Result<FlowId> {
+        self.start_once(flow).await.map(|(id, _)| id)
+    }
+
+    /// The same; says also whether it is new, or was there before.
+    pub async fn start_once(&self, flow: Flow) -> Result<(FlowId, bool)> {
         let text = flow.to_json(&limits(), Clock::System.now())?;
-        let started: Started = self.post(&path(["flows"]), &raw(&text)?).await?;
-        Ok(started.id)
+        let Started { id, answer } = self.post(&path(["flows"]), &raw(&text)?).await?;
+        Ok((id, answer.as_deref() != Some("existing")))
     }
 
     /// A flow with its steps, if it is kept.

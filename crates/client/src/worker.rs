@@ -12,9 +12,9 @@ use tidemill::core::wire::work::{Ask, Beaten, Card, Pulse, ReportBody, SettledBo
 use tidemill::core::workflow::{Mail, ObjectKey};
 use tidemill::core::{NewJob, span::Span};
 use tidemill::store::Error as StoreError;
-use tidemill::store::run::EntryRow;
+use tidemill::store::run::{EntryRow, PAGE_MAIL_MAX};
 use tidemill::{
-    Broker, History, Input, JobId, Output, Payload, Receipt, RunFilter, RunPage, RunView,
+    Broker, History, Input, JobId, MailPage, Output, Payload, Receipt, RunFilter, RunPage, RunView,
     Timestamp, Worker, WorkerId, async_trait,
 };
 
@@ -71,11 +71,6 @@ struct JournalEntry {
     number: u32,
     at: Timestamp,
     entry: Payload,
-}
-
-#[derive(Deserialize)]
-struct Mailbox {
-    mail: Vec<Mail>,
 }
 
 #[derive(Deserialize)]
@@ -151,7 +146,12 @@ impl Broker for Server {
     async fn mail(&self, job: JobId, after: i64, wait: Duration) -> Told<Vec<Mail>> {
         let path = path(["jobs", &job.to_string(), "mail"]);
         let query = [("after", after.to_string()), ("wait", Span(wait).to_string())];
-        let Mailbox { mail } = self.0.get(&path, &query).await.map_err(told)?;
+        let MailPage { mut mail, mut next } = self.0.get(&path, &query).await.map_err(told)?;
+        while let Some(after) = next {
+            let page = self.0.mail_page(job, after, PAGE_MAIL_MAX).await.map_err(told)?;
+            mail.extend(page.mail);
+            next = page.next;
+        }
         Ok(mail)
     }
 

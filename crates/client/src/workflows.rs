@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidemill::core::span::Span;
 use tidemill::{
-    CancelAnswer, ForkAs, History, JobId, Recorded, RunActView, RunFilter, RunHead, RunPage,
-    RunView, Signal, State,
+    CancelAnswer, ForkAs, History, JobId, MailPage, Recorded, RunActView, RunFilter, RunHead,
+    RunPage, RunView, Signal, State,
 };
 use tidemill_core::cursor;
 use tidemill_core::workflow::ObjectKey;
@@ -121,6 +121,12 @@ impl Client {
         let unplaced = || self.unreadable("the next page has no place".to_owned());
         let next = next.map(|next| place(&next).ok_or_else(unplaced)).transpose()?;
         Ok(RunPage { runs, next })
+    }
+
+    /// A page of what has come for a run, after a number; 0: from the first on. A page has at most 1,000 pieces.
+    pub async fn mail_page(&self, id: JobId, after: i64, limit: usize) -> Result<MailPage> {
+        let query = [("after", after.to_string()), ("limit", limit.to_string())];
+        self.get(&path(["jobs", &id.to_string(), "mail"]), &query).await
     }
 
     /// A run, if the job is one.

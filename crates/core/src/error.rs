@@ -87,13 +87,15 @@ pub enum Error {
         /// The limit.
         bytes_max: usize,
     },
-    /// A name contains a control character.
-    #[error("the {what} {name:?} contains a control character")]
+    /// A name contains a control character, or white space at an end.
+    #[error("the {what} {name:?} {reason}")]
     NameInvalid {
         /// Which name.
         what: &'static str,
         /// The name.
         name: String,
+        /// What is wrong with it.
+        reason: &'static str,
     },
     /// A name is one of ours.
     #[error(
@@ -120,6 +122,27 @@ pub enum Error {
         what: &'static str,
         /// What was given.
         at: Timestamp,
+    },
+    /// A text that is no time.
+    #[error("{value:?} is not a time; write one like 2026-01-31T12:00:00Z, of a year before 9999")]
+    TimeUnread {
+        /// What was given.
+        value: String,
+    },
+    /// A text that is no id.
+    #[error("{value:?} is not an id; one is a UUID like 018f3a2e-7c11-7bbb-8000-5fd1e2a0c0de")]
+    IdInvalid {
+        /// What was given.
+        value: String,
+    },
+    /// A trace context that is none.
+    #[error(
+        "the trace context {value:?} is not a traceparent; one is like \
+         00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    )]
+    TraceInvalid {
+        /// What was given.
+        value: String,
     },
     /// A duration is negative or too long to mean anything.
     #[error("the {what} {value:?} is not a duration between 0 and {years_max} years")]
@@ -410,7 +433,9 @@ impl Error {
             Self::NameInvalid { .. } => "name_invalid",
             Self::NameReserved { .. } => "name_reserved",
             Self::DueTooFar { .. } => "due_too_far",
-            Self::TimeInvalid { .. } => "time_invalid",
+            Self::TimeInvalid { .. } | Self::TimeUnread { .. } => "time_invalid",
+            Self::IdInvalid { .. } => "id_invalid",
+            Self::TraceInvalid { .. } => "trace_invalid",
             Self::DurationInvalid { .. } => "duration_invalid",
             Self::BatchTooLarge { .. } => "batch_too_large",
             Self::TagsTooMany { .. } => "tags_too_many",

@@ -4,44 +4,48 @@
 //! is sent twice can be recognised. A token is given by the store at every claim and only grows.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
+use crate::error::{Error, Result};
+
 /// Names a job for ever. Ordered by the time it was made.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobId(pub Uuid);
 
 /// Names a flow for ever. Ordered by the time it was made.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FlowId(pub Uuid);
 
 /// Names one run of one worker; a restarted worker is a new one, so it can never pass for the old.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkerId(pub Uuid);
 
 /// Names a credential for ever. It is no secret.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CredentialId(pub Uuid);
 
 /// Names a plan for dead letters for ever. Ordered by the time it was made.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PlanId(pub Uuid);
 
 /// Names an act in the record of who did what. Ordered by the time it was begun.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditId(pub Uuid);
@@ -51,6 +55,21 @@ pub struct AuditId(pub Uuid);
 #[serde(transparent)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Token(pub i64);
+
+/// Reads an id from its text; what is none is told in our words.
+struct Text<T>(PhantomData<T>);
+
+impl<T: FromStr<Err = Error>> Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an id, the text of a UUID")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+}
 
 macro_rules! uuid_id {
     ($name:ident) => {
@@ -72,9 +91,15 @@ macro_rules! uuid_id {
             }
         }
         impl FromStr for $name {
-            type Err = uuid::Error;
-            fn from_str(text: &str) -> Result<Self, uuid::Error> {
-                Uuid::parse_str(text).map(Self)
+            type Err = Error;
+            fn from_str(text: &str) -> Result<Self> {
+                let wrong = |_| Error::IdInvalid { value: text.to_owned() };
+                Uuid::parse_str(text).map(Self).map_err(wrong)
+            }
+        }
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+                from.deserialize_str(Text(PhantomData))
             }
         }
     };
@@ -162,5 +187,16 @@ mod tests {
     fn an_id_survives_its_text() {
         let id = JobId::new();
         assert_eq!(id.to_string().parse(), Ok(id));
+        assert_eq!(serde_json::from_str::<JobId>(&format!("\"{id}\"")).unwrap(), id);
+    }
+
+    #[test]
+    fn what_is_no_id_is_told_in_our_words() {
+        let refused = "42".parse::<JobId>().unwrap_err();
+        assert_eq!(refused.code(), "id_invalid");
+        let said = "\"42\" is not an id; one is a UUID like 018f3a2e-7c11-7bbb-8000-5fd1e2a0c0de";
+        assert_eq!(refused.to_string(), said);
+        let read = serde_json::from_str::<JobId>("\"42\"").unwrap_err().to_string();
+        assert!(read.starts_with(said), "{read}");
     }
 }

@@ -14,15 +14,15 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::clock;
 use crate::error::{Error, Result};
 use crate::flow::Place;
 use crate::id::JobId;
 use crate::limit::{Limits, NAME_BYTES_MAX, TRACE_BYTES_MAX};
 use crate::name;
 use crate::payload::Payload;
-use crate::retry::Retry;
+use crate::retry::own::OwnRetry;
 use crate::span::Span;
+use crate::trace::TraceParent;
 use crate::webhook::Tell;
 use crate::workflow::Origin;
 use ordered::OnDead;
@@ -122,10 +122,7 @@ impl Due {
                 SignedDuration::try_from(delay).is_ok_and(|d| d > horizon)
                     || SignedDuration::try_from(delay).is_err()
             }
-            Self::At(at) => {
-                clock::check("due time", at)?;
-                at.duration_since(now) > horizon
-            }
+            Self::At(at) => at.duration_since(now) > horizon,
         };
         if far {
             let due = match self {
@@ -144,9 +141,9 @@ impl Due {
 #[serde(default)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Options {
-    /// Its own retry policy, before its kind's.
+    /// Its own part of the retry policy, before its kind's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry: Option<Retry>,
+    pub retry: Option<OwnRetry>,
     /// One attempt may run this long. Defaults to the kind's, then the worker's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_timeout_ms: Option<u64>,
@@ -184,6 +181,9 @@ pub struct Options {
     /// Where it stands in a flow. Set by the flow alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<Box<Place>>,
+    /// It is not diverted by a full queue: where it would go it would be refused. Known on its way in alone.
+    #[serde(skip)]
+    pub stays: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
@@ -228,13 +228,30 @@ impl Options {
             name::check("webhook", &tell.to, NAME_BYTES_MAX)?;
         }
         if let Some(trace) = &self.trace {
-            name::check("trace context", trace, TRACE_BYTES_MAX)?;
+            name::check_value("trace context", trace, TRACE_BYTES_MAX)?;
+            trace
+                .parse::<TraceParent>()
+                .map_err(|_| Error::TraceInvalid { value: trace.clone() })?;
         }
+        self.check_times()?;
+        self.retry.as_ref().map_or(Ok(()), OwnRetry::check)
+    }
+
+    /// Refuses times in which nothing can be done.
+    fn check_times(&self) -> Result<()> {
+        let refused = |rule, reason: &str| {
+            Err(Error::RuleInvalid { rule, reason: format!("{reason}; give at least 1 ms") })
+        };
         if self.run_timeout_ms == Some(0) {
-            let reason = "0 would end every attempt as it begins; give at least 1 ms".to_owned();
-            return Err(Error::RuleInvalid { rule: "the run timeout", reason });
+            return refused("the run timeout", "0 would end every attempt as it begins");
         }
-        self.retry.as_ref().map_or(Ok(()), Retry::check)
+        if self.start_within_ms == Some(0) {
+            return refused("the deadline to start", "0 would end the job before it begins");
+        }
+        if self.finish_within_ms == Some(0) {
+            return refused("the deadline to finish", "0 would end the job before it begins");
+        }
+        Ok(())
     }
 }
 
@@ -482,10 +499,15 @@ mod tests {
         let past = Timestamp::UNIX_EPOCH - SignedDuration::from_hours(1);
         let ordered = || Options { ordered: Some(OnDead::Block), ..Options::default() };
         let at_once = Options { run_timeout_ms: Some(0), ..Options::default() };
+        let start_at_once = Options { start_within_ms: Some(0), ..Options::default() };
+        let finish_at_once = Options { finish_within_ms: Some(0), ..Options::default() };
+        let traced = |trace: &str| Options { trace: Some(trace.into()), ..Options::default() };
+        const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let tags = |n| Options { tags: vec!["t".into(); n], ..Options::default() };
         for (job, expected) in [
             (new_job(), None),
-            (NewJob { due: Due::At(past), ..new_job() }, Some("time_invalid")),
+            (NewJob { due: Due::At(past), ..new_job() }, None),
+            (NewJob { due: Due::At(Timestamp::MIN), ..new_job() }, None),
             (NewJob { due: Due::At(Timestamp::UNIX_EPOCH), ..new_job() }, None),
             (NewJob { due: Due::At(far), ..new_job() }, Some("due_too_far")),
             (NewJob { due: Due::In(Duration::MAX), ..new_job() }, Some("due_too_far")),
@@ -495,7 +517,12 @@ mod tests {
             (NewJob { options: tags(32), ..new_job() }, None),
             (NewJob { options: tags(33), ..new_job() }, Some("tags_too_many")),
             (NewJob { options: ordered(), ..new_job() }, Some("key_missing")),
+            (NewJob { kind: " k".into(), ..new_job() }, Some("name_invalid")),
             (NewJob { options: at_once, ..new_job() }, Some("rule_invalid")),
+            (NewJob { options: start_at_once, ..new_job() }, Some("rule_invalid")),
+            (NewJob { options: finish_at_once, ..new_job() }, Some("rule_invalid")),
+            (NewJob { options: traced("junk"), ..new_job() }, Some("trace_invalid")),
+            (NewJob { options: traced(TRACE), ..new_job() }, None),
             (NewJob { options: ordered(), key: Some("c:1".into()), ..new_job() }, None),
         ] {
             assert_eq!(code(&job), expected, "{job:?}");

@@ -2,8 +2,19 @@
 
 use crate::error::{Error, Result};
 
-/// Refuses an empty name, one over `bytes_max`, and one with control characters.
+/// Refuses an empty name, one over `bytes_max`, one with control characters, and one that begins or ends with white
+/// space: nobody sees that it is another.
 pub fn check(what: &'static str, name: &str, bytes_max: usize) -> Result<()> {
+    check_value(what, name, bytes_max)?;
+    if name.trim() != name {
+        let (name, reason) = (name.to_owned(), "begins or ends with white space; leave that out");
+        return Err(Error::NameInvalid { what, name, reason });
+    }
+    Ok(())
+}
+
+/// The same for what is made of data, not chosen: white space may be a part of it.
+pub fn check_value(what: &'static str, name: &str, bytes_max: usize) -> Result<()> {
     if name.is_empty() {
         return Err(Error::NameEmpty { what });
     }
@@ -11,7 +22,8 @@ pub fn check(what: &'static str, name: &str, bytes_max: usize) -> Result<()> {
         return Err(Error::NameTooLong { what, bytes: name.len(), bytes_max });
     }
     if name.chars().any(char::is_control) {
-        return Err(Error::NameInvalid { what, name: name.to_owned() });
+        let (name, reason) = (name.to_owned(), "contains a control character");
+        return Err(Error::NameInvalid { what, name, reason });
     }
     Ok(())
 }
@@ -40,6 +52,11 @@ mod tests {
         assert_eq!(code("123456789"), Some("name_too_long"));
         assert_eq!(code("a\0b"), Some("name_invalid"));
         assert_eq!(code("a\nb"), Some("name_invalid"));
+        for blank in [" ", " a", "a ", "a\u{a0}", "\u{3000}a"] {
+            assert_eq!(code(blank), Some("name_invalid"), "{blank:?}");
+            check_value("unique key", blank, 8).unwrap();
+        }
+        assert_eq!(code("a b"), None);
         let own = check_own("kind", crate::webhook::KIND).unwrap_err();
         assert_eq!(own.code(), "name_reserved");
         assert!(check_own("queue", crate::webhook::QUEUE).is_err());

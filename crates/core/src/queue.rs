@@ -25,8 +25,8 @@ pub const TENANT_WEIGHTS_MAX: usize = 1000;
 #[serde(default)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct QueueRules {
-    /// How often they were set. Set with the version that was read, they are refused when somebody
-    /// else has set them meanwhile; 0 sets them whatever is there.
+    /// It grows whenever they are set, also after they were taken away. Set with the version that was read, they are
+    /// refused when somebody else has set them meanwhile; 0 sets them whatever is there.
     pub version: u64,
     /// No job of it starts. Those that run go on.
     pub paused: bool,

@@ -3,6 +3,7 @@
 //! Full jitter by default: a crowd that failed together must not come back together. Every delay
 //! is a pure function of the policy, the attempt and a number drawn by the caller.
 
+pub mod own;
 pub mod text;
 
 use std::time::Duration;
@@ -47,28 +48,8 @@ impl Retry {
 
     /// Refuses what cannot be followed.
     pub fn check(&self) -> Result<()> {
-        let refused = |reason: String| Err(Error::RuleInvalid { rule: "the retries", reason });
-        if self.attempts_max == 0 || self.ambiguous_max == 0 {
-            return refused("0 attempts would never run a job; give at least 1".to_owned());
-        }
-        match &self.backoff {
-            Backoff::Exponential { base_ms, cap_ms, .. }
-            | Backoff::Decorrelated { base_ms, cap_ms }
-                if base_ms > cap_ms =>
-            {
-                refused(format!(
-                    "the first delay of {base_ms} ms is longer than the longest, {cap_ms} ms"
-                ))
-            }
-            Backoff::Custom { delays_ms } if delays_ms.is_empty() => {
-                refused("a list of delays has at least one".to_owned())
-            }
-            Backoff::Custom { delays_ms } if delays_ms.len() > DELAYS_MAX => {
-                let number = delays_ms.len();
-                refused(format!("{number} delays are more than {DELAYS_MAX}; the last one repeats"))
-            }
-            _ => Ok(()),
-        }
+        check_attempts([self.attempts_max, self.ambiguous_max])?;
+        self.backoff.check()
     }
 
     /// The same, with another delay between attempts.
@@ -76,6 +57,17 @@ impl Retry {
     pub fn backoff(self, backoff: Backoff) -> Self {
         Self { backoff, ..self }
     }
+}
+
+fn check_attempts(attempts: impl IntoIterator<Item = u16>) -> Result<()> {
+    if attempts.into_iter().any(|attempts| attempts == 0) {
+        return refused("0 attempts would never run a job; give at least 1".to_owned());
+    }
+    Ok(())
+}
+
+fn refused(reason: String) -> Result<()> {
+    Err(Error::RuleInvalid { rule: "the retries", reason })
 }
 
 /// How long to wait before the next attempt.
@@ -133,6 +125,26 @@ impl Default for Backoff {
 }
 
 impl Backoff {
+    fn check(&self) -> Result<()> {
+        match self {
+            Self::Exponential { base_ms, cap_ms, .. } | Self::Decorrelated { base_ms, cap_ms }
+                if base_ms > cap_ms =>
+            {
+                refused(format!(
+                    "the first delay of {base_ms} ms is longer than the longest, {cap_ms} ms"
+                ))
+            }
+            Self::Custom { delays_ms } if delays_ms.is_empty() => {
+                refused("a list of delays has at least one".to_owned())
+            }
+            Self::Custom { delays_ms } if delays_ms.len() > DELAYS_MAX => {
+                let number = delays_ms.len();
+                refused(format!("{number} delays are more than {DELAYS_MAX}; the last one repeats"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The delay after failed attempt number `attempt` (the first is 1) of job `id`.
     ///
     /// `draw` is a random number in `0.0..1.0`. Decorrelated delays depend on the one before,

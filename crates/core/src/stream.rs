@@ -91,6 +91,10 @@ pub enum Said {
         /// The same in words.
         why: String,
     },
+    /// Somebody has paused its run.
+    Paused,
+    /// Its run goes on that was paused or parked.
+    Resumed,
 }
 
 impl Said {
@@ -111,6 +115,8 @@ impl Said {
             Self::Log { .. } => "log",
             Self::Text { .. } => "text",
             Self::Parked { .. } => "parked",
+            Self::Paused => "paused",
+            Self::Resumed => "resumed",
         }
     }
 
@@ -125,6 +131,7 @@ impl Said {
             Self::Log { message: text } | Self::Text { text } | Self::Parked { why: text, .. } => {
                 secrets.hide_in(text);
             }
+            Self::Paused | Self::Resumed => {}
         }
         self
     }
@@ -191,7 +198,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The word for it: `progress`, `log`, `text`, `parked` or `end`.
+    /// The word for it: `progress`, `log`, `text`, `parked`, `paused`, `resumed` or `end`.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Chunk(chunk) => chunk.said.word(),
@@ -240,6 +247,7 @@ mod tests {
             serde_json::to_string(&Said::from(&parked))?,
             r#"{"event":"parked","code":"parked_differs","why":"it differs"}"#
         );
+        assert_eq!(serde_json::to_string(&Said::Resumed)?, r#"{"event":"resumed"}"#);
         let end = Event::End(End { state: State::Dead, error: Some("no".into()) });
         assert_eq!(serde_json::to_string(&end)?, r#"{"event":"end","state":"dead","error":"no"}"#);
         Ok(())

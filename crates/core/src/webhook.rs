@@ -291,7 +291,20 @@ pub fn options() -> Options {
     let backoff =
         Backoff::Exponential { base_ms: 5_000, cap_ms: 12 * 3_600_000, jitter: Jitter::Equal };
     let retry = Retry { ambiguous_max: 15, ..Retry::attempts(15).backoff(backoff) };
-    Options { retry: Some(retry), run_timeout_ms: Some(60_000), ..Options::default() }
+    Options { retry: Some(retry.into()), run_timeout_ms: Some(60_000), ..Options::default() }
+}
+
+/// What the log keeps of a try that was turned down.
+pub fn turned_down(status: u16, took_ms: u64) -> String {
+    format!("it answered {status} in {took_ms} ms")
+}
+
+/// Reads from the log of a try that was turned down what was answered, and after how many milliseconds.
+pub fn answer_of(error: &str) -> Option<(u16, u64)> {
+    let (_, rest) = error.split_once("it answered ")?;
+    let (status, rest) = rest.split_once(" in ")?;
+    let (took_ms, _) = rest.split_once(" ms")?;
+    Some((status.parse().ok()?, took_ms.parse().ok()?))
 }
 
 /// What a delivery carries: where to, under which id, and what is told.
@@ -327,6 +340,15 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_answered_is_read_from_the_log() {
+        let log = format!("{}: it wants to hear no more", turned_down(410, 12));
+        assert_eq!(answer_of(&log), Some((410, 12)));
+        for log in ["it did not answer", "it answered 12345678 in 5 ms", "it answered 500"] {
+            assert_eq!(answer_of(log), None, "{log}");
+        }
+    }
 
     fn job(queue: &str, tenant: Option<&str>, tell: Option<Tell>) -> Job {
         let new = NewJob::new("charge", Payload::null());

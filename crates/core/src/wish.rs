@@ -14,7 +14,8 @@ use crate::id::JobId;
 use crate::job::ordered::OnDead;
 use crate::job::unique::{Made, OnDuplicate, Scope, Unique};
 use crate::job::{Due, NewJob, Options, Priority};
-use crate::retry::Retry;
+use crate::moment;
+use crate::retry::own::OwnRetry;
 use crate::retry::text::BackoffText;
 use crate::span::Span;
 use crate::webhook::{Tell, TellText};
@@ -41,6 +42,7 @@ pub struct Wish {
     pub delay: Option<Span>,
     /// It may start at this time; one that has passed means now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "moment::read_option")]
     pub run_at: Option<Timestamp>,
     /// It starts within this window after that, at a place that its key or tenant decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,10 +74,11 @@ pub struct Wish {
     /// It is enqueued although the unique key is held, and takes the key over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
-    /// Attempts in all, the first included.
+    /// Attempts in all, the first included. What is not given of these three is as its kind says, else its queue, else
+    /// 20, 3 and exponential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u16>,
-    /// Attempts after which one whose effect nobody knows (a panic, a timeout) is the last; 3 when not given.
+    /// Attempts after which one whose effect nobody knows (a panic, a timeout) is the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ambiguous_attempts: Option<u16>,
     /// The delay between attempts: `5s`, `exponential:1s..1h`, `decorrelated:1s..1h`, `custom:1s,10s,1m`.
@@ -109,18 +112,11 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// How it is retried, if it says so.
-    pub fn retry(&self) -> Option<Retry> {
-        let Self { attempts, ambiguous_attempts, backoff, .. } = self;
-        if attempts.is_none() && ambiguous_attempts.is_none() && backoff.is_none() {
-            return None;
-        }
-        let Retry { attempts_max, ambiguous_max, backoff: usual } = Retry::default();
-        Some(Retry {
-            attempts_max: attempts.unwrap_or(attempts_max),
-            ambiguous_max: ambiguous_attempts.unwrap_or(ambiguous_max),
-            backoff: backoff.as_ref().map_or(usual, |backoff| backoff.0.clone()),
-        })
+    /// How it is retried, as far as it says so.
+    pub fn retry(&self) -> Option<OwnRetry> {
+        let backoff = self.backoff.as_ref().map(|BackoffText(backoff)| backoff.clone());
+        let (attempts_max, ambiguous_max) = (self.attempts, self.ambiguous_attempts);
+        OwnRetry { attempts_max, ambiguous_max, backoff }.named()
     }
 
     /// What makes it the same as another, if it says so.
@@ -205,9 +201,9 @@ impl From<&NewJob> for Wish {
             }),
             on_duplicate: job.unique.as_ref().map(|unique| unique.on_duplicate),
             force: job.unique.as_ref().is_some_and(|unique| unique.force),
-            attempts: retry.as_ref().map(|retry| retry.attempts_max),
-            ambiguous_attempts: retry.as_ref().map(|retry| retry.ambiguous_max),
-            backoff: retry.as_ref().map(|retry| BackoffText(retry.backoff.clone())),
+            attempts: retry.as_ref().and_then(|retry| retry.attempts_max),
+            ambiguous_attempts: retry.as_ref().and_then(|retry| retry.ambiguous_max),
+            backoff: retry.as_ref().and_then(|retry| retry.backoff.clone()).map(BackoffText),
             run_timeout: job.options.run_timeout_ms.map(span),
             start_within: job.options.start_within_ms.map(span),
             finish_within: job.options.finish_within_ms.map(span),

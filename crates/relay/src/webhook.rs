@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tidemill::{Context, Fail, Payload, Running, Sent, Settings, Tidemill, Worker};
-use tidemill_core::webhook::{KIND, Message, QUEUE};
+use tidemill_core::webhook::{KIND, Message, QUEUE, turned_down};
 
 use send::{Answered, Sender, Trouble};
 
@@ -75,13 +75,13 @@ async fn deliver(sender: &Sender, payload: &Payload, cx: &Context) -> Result<Pay
         Ok(answered) => {
             let Answered { status, took_ms, retry_after } = answered;
             tracing::info!(%job, webhook = %message.webhook, status, took_ms, "a webhook was not told");
-            let fail = Fail::transient(format!("it answered {status} in {took_ms} ms"));
+            let answer = turned_down(status, took_ms);
             Err(match (status, retry_after) {
-                (410, _) => Fail::permanent(format!(
-                    "it answered 410 in {took_ms} ms: it wants to hear no more"
-                )),
-                (429 | 503, Some(after)) => Fail::rate_limited(after.min(RETRY_AFTER_MAX)),
-                _ => fail,
+                (410, _) => Fail::permanent(format!("{answer}: it wants to hear no more")),
+                (429 | 503, Some(after)) => {
+                    Fail::rate_limited(after.min(RETRY_AFTER_MAX)).context(answer)
+                }
+                _ => Fail::transient(answer),
             })
         }
         Err(trouble) => {

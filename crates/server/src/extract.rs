@@ -1,6 +1,6 @@
 //! Reading requests, so that whatever is wrong with one is told as a problem document.
 
-use axum::body::Bytes;
+use axum::body::{Bytes, HttpBody};
 use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use http::request::Parts;
@@ -25,6 +25,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        if request.body().size_hint().exact() == Some(0) {
+            return Err(empty());
+        }
         if !is_json(request.headers()) {
             return Err(Refusal::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -39,6 +42,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             None => read.await,
         };
         let bytes = bytes.map_err(unread)?;
+        if bytes.trim_ascii().is_empty() {
+            return Err(empty());
+        }
         // Serde would take a list for the fields in their order.
         if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
             return Err(Refusal::request(
@@ -79,6 +85,14 @@ fn unread(rejection: BytesRejection) -> Refusal {
         }
         other => Refusal::request(format!("the body could not be read: {other}")),
     }
+}
+
+/// Nobody says of what kind nothing is.
+fn empty() -> Refusal {
+    Refusal::request(
+        "the body is empty; send a JSON object, {} if there is nothing to say, with the header Content-Type: \
+         application/json",
+    )
 }
 
 fn late(time: Duration) -> Refusal {
@@ -122,9 +136,7 @@ where
         let Path(text) = Path::<String>::from_request_parts(parts, state)
             .await
             .map_err(|error| Refusal::request(error.body_text()))?;
-        text.parse().map(Self).map_err(|error| {
-            Refusal::request(format!("{text:?} in the path is not an id: {error}"))
-        })
+        text.parse().map(Self).map_err(|error| Refusal::request(format!("in the path: {error}")))
     }
 }
 

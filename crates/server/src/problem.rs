@@ -140,11 +140,24 @@ impl From<tidemill::Error> for Refusal {
                 tracing::warn!(%trace, %error, "the store could not be asked");
                 let unknown = matches!(&error, tidemill::Error::Store(error) if error.is_unknown());
                 let (trace, retry_after_s) = (Some(trace), Some(AGAIN_S));
-                return Self { unknown, trace, retry_after_s, ..refusal };
+                // Where the database is, is for whoever reads the log.
+                let detail = away(error.code()).to_owned();
+                return Self { unknown, trace, retry_after_s, detail, ..refusal };
             }
             _ => None,
         };
         Self { retry_after_s, ..refusal }
+    }
+}
+
+/// Why the store cannot be asked, as callers are told it.
+fn away(code: &str) -> &'static str {
+    match code {
+        "store_busy" => "the database stayed locked by others; try again",
+        "store_disk_full" => "the disk of the database is full",
+        "store_disk_failed" => "the disk of the database failed",
+        "store_read_only" => "the database is read-only",
+        _ => "the database cannot be reached now; try again later",
     }
 }
 

@@ -80,8 +80,8 @@ use crate::request::{
     Settled, WorkerCard,
 };
 use crate::run::{
-    Append, EntryRow, Reply, Room, RunActView, RunAnswer, RunFilter, RunOrder, RunView, Runs, Seal,
-    Signal, SignalAnswer,
+    Append, EntryRow, PAGE_MAIL_MAX, Reply, Room, RunActView, RunAnswer, RunFilter, RunOrder,
+    RunView, Runs, Seal, Signal, SignalAnswer,
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
@@ -267,8 +267,8 @@ impl Runs for Postgres {
         runs::value(&self.shared.db, job, number).await
     }
 
-    async fn mail(&self, job: JobId, after: i64) -> Result<Vec<Mail>> {
-        runs::mail(&self.shared.db, job, after).await
+    async fn mail_page(&self, job: JobId, after: i64, limit: usize) -> Result<Vec<Mail>> {
+        runs::mail(&self.shared.db, job, after, limit.min(PAGE_MAIL_MAX + 1)).await
     }
 
     async fn signal(

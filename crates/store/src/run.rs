@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use tidemill_core::stream::Said;
 use tidemill_core::workflow::{
     ActWord, Amend, ChildEnd, Ending, Entry, Forked, Mail, ObjectKey, Parked, Waits, fork,
 };
@@ -15,6 +16,9 @@ use crate::request::Receipt;
 
 /// Runs of one page, at most.
 pub const PAGE_RUNS_MAX: usize = 1000;
+
+/// Pieces of mail of one page, at most.
+pub const PAGE_MAIL_MAX: usize = 1000;
 
 /// Why children are called off whose start was cut out of the journal.
 pub(crate) const FORGOTTEN: &str = "its parent goes on from before it was started";
@@ -298,6 +302,18 @@ impl RunOrder {
         }
     }
 
+    /// What the stream of the run says of it, if it stood so before.
+    pub(crate) fn said(&self, before: &RunView) -> Option<Said> {
+        let (is_paused, is_parked) = (before.paused, before.parked.is_some());
+        match &self.act {
+            RunAct::Pause if !is_paused => Some(Said::Paused),
+            RunAct::Resume { .. } if is_paused || is_parked => Some(Said::Resumed),
+            // A pause lasts.
+            RunAct::Amend(_) if is_parked && !is_paused => Some(Said::Resumed),
+            _ => None,
+        }
+    }
+
     /// The step it is about.
     pub(crate) fn step(&self) -> Option<&str> {
         match &self.act {
@@ -528,8 +544,23 @@ pub trait Runs: Send + Sync {
     /// What stands beside an entry of a journal.
     async fn value(&self, job: JobId, number: u32) -> Result<Option<Payload>>;
 
-    /// The mail of a run after this number, in order.
-    async fn mail(&self, job: JobId, after: i64) -> Result<Vec<Mail>>;
+    /// A page of the mail of a run after this number, in order; at most [`PAGE_MAIL_MAX`] pieces, and one more
+    /// that says whether others follow.
+    async fn mail_page(&self, job: JobId, after: i64, limit: usize) -> Result<Vec<Mail>>;
+
+    /// All of it, read page by page.
+    async fn mail(&self, job: JobId, mut after: i64) -> Result<Vec<Mail>> {
+        let mut mail = Vec::new();
+        loop {
+            let page = self.mail_page(job, after, PAGE_MAIL_MAX).await?;
+            let is_last = page.len() < PAGE_MAIL_MAX;
+            after = page.last().map_or(after, |piece| piece.number);
+            mail.extend(page);
+            if is_last {
+                return Ok(mail);
+            }
+        }
+    }
 
     /// Puts signals into the mailboxes of their runs, in this order, and wakes those that wait for them. `start` is
     /// enqueued in the same transaction before, as [`Store::enqueue`](crate::Store::enqueue) does, and answered. One

@@ -59,6 +59,7 @@ mod workers;
 mod writer;
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -82,8 +83,8 @@ use crate::request::{
     Settled, WorkerCard,
 };
 use crate::run::{
-    Append, EntryRow, Reply, Room, RunActView, RunAnswer, RunFilter, RunOrder, RunView, Runs, Seal,
-    Signal, SignalAnswer,
+    Append, EntryRow, PAGE_MAIL_MAX, Reply, Room, RunActView, RunAnswer, RunFilter, RunOrder,
+    RunView, Runs, Seal, Signal, SignalAnswer,
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
@@ -116,8 +117,12 @@ impl Sqlite {
     /// Opens a file, or `:memory:` for a database that lives as long as this value.
     pub async fn open(file: &str, options: OpenOptions) -> Result<Self> {
         let place = Place::parse(file)?;
+        let file = place.file().map(Path::to_owned);
         let opening = tokio::task::spawn_blocking(move || Self::open_blocking(place, options));
-        opening.await.map_err(|e| Error::Unavailable { reason: e.to_string(), unknown: false })?
+        let opened = opening
+            .await
+            .map_err(|e| Error::Unavailable { reason: e.to_string(), unknown: false })?;
+        opened.map_err(|error| error.of_file(file.as_deref()))
     }
 
     async fn change_rules(
@@ -144,8 +149,13 @@ impl Sqlite {
         let conn = open::writer(&place)?;
         migrate::migrate(&conn, options.migrate)?;
         let listeners = Arc::new(Listeners::default());
-        let writer =
-            Writer::start(conn, options.clock.clone(), Arc::clone(&listeners), options.keys)?;
+        let writer = Writer::start(
+            conn,
+            &place,
+            options.clock.clone(),
+            Arc::clone(&listeners),
+            options.keys,
+        )?;
         let readers = Readers::new(&place, &writer);
         let watch = place
             .file()
@@ -191,8 +201,9 @@ impl Runs for Sqlite {
         self.read(move |conn| runs::value(conn, job, number)).await
     }
 
-    async fn mail(&self, job: JobId, after: i64) -> Result<Vec<Mail>> {
-        self.read(move |conn| runs::mail(conn, job, after)).await
+    async fn mail_page(&self, job: JobId, after: i64, limit: usize) -> Result<Vec<Mail>> {
+        let limit = limit.min(PAGE_MAIL_MAX + 1);
+        self.read(move |conn| runs::mail(conn, job, after, limit)).await
     }
 
     async fn signal(
@@ -550,7 +561,7 @@ impl Store for Sqlite {
     }
 
     async fn examine(&self) -> Result<Vec<Finding>> {
-        let file = self.place.file().map(std::path::Path::to_path_buf);
+        let file = self.place.file().map(Path::to_path_buf);
         let mut findings = self.read(move |conn| examine::examine(conn, file.as_deref())).await?;
         findings.push(self.write(|turn| examine::synchronous(turn.conn)).await?);
         Ok(findings)

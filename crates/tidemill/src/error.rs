@@ -42,6 +42,14 @@ pub enum Error {
         /// Which id.
         id: JobId,
     },
+    /// The id of a flow is that of another one.
+    #[error(
+        "another flow has the id {id}, and nothing was started; give this one an id of its own, or none"
+    )]
+    FlowTaken {
+        /// Which id.
+        id: FlowId,
+    },
     /// Two handlers for one kind.
     #[error("the kind {kind:?} has two handlers in one worker")]
     KindTwice {
@@ -432,7 +440,7 @@ impl Error {
             Self::Store(error) => error.code(),
             Self::Local(error) => error.code(),
             Self::KindUnknown { .. } => "kind_unknown",
-            Self::IdTaken { .. } => "id_taken",
+            Self::IdTaken { .. } | Self::FlowTaken { .. } => "id_taken",
             Self::KindTwice { .. } => "kind_twice",
             Self::HandlerMissing { .. } => "handler_missing",
             Self::JobUnknown { .. } => "job_unknown",

@@ -86,7 +86,7 @@ pub use engine::work;
 pub use engine::workflow::Signal;
 pub use engine::workflow::act::ForkAs;
 pub use engine::workflow::history::{History, Recorded};
-pub use engine::workflow::page::{RunHead, RunPage};
+pub use engine::workflow::page::{MailPage, RunHead, RunPage};
 pub use error::{Error, Result};
 pub use jiff::Timestamp;
 pub use tidemill_core as core;
@@ -100,8 +100,8 @@ pub use tidemill_core::workflow::ObjectKey;
 pub use tidemill_core::{
     Act, Alert, AlertKind, AuditId, Backoff, Breaker, By, Clock, CredentialId, ErrorClass, FlowId,
     Grant, Jitter, JobId, Lacking, Limit, Limits, ManualClock, OnDead, OnDuplicate, Overflow,
-    Payload, Per, PlanId, Priority, QueueRules, Rate, Retention, Retry, Role, Scope, Secret, State,
-    Thresholds, Token, Unique, WorkerId,
+    OwnRetry, Payload, Per, PlanId, Priority, QueueRules, Rate, Retention, Retry, Role, Scope,
+    Secret, State, Thresholds, Token, Unique, WorkerId,
 };
 pub use tidemill_store as store;
 pub use tidemill_store::audit;

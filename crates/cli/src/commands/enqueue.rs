@@ -59,6 +59,10 @@ pub async fn run(app: &App, args: Args) -> Outcome {
         return Err(Failure::usage("options of a job have no meaning with JSON lines")
             .hint("write them into each line: {\"kind\":\"k\",\"queue\":\"mail\"}"));
     }
+    if args.patience.is_given() && !args.wait {
+        return Err(Failure::usage("--timeout has no meaning without --wait")
+            .hint("--run-timeout bounds an attempt of the job, --finish-within all of it"));
+    }
     let payload = payload(args.payload, &limits).await?;
     let mill = app.open_with(Tidemill::builder().limits(limits.clone())).await?;
     let outcome = if from_lines {

@@ -1,6 +1,7 @@
 //! `tidemill limits`: what may run at once, how often something may start, and what is spared while it is unwell.
 
 use comfy_table::{Cell, CellAlignment};
+use serde_json::json;
 use tidemill::{Breaker, Lacking, Limit, LimitState, NamedLimit, Per, Rate, Timestamp};
 
 use crate::app::App;
@@ -82,7 +83,11 @@ pub async fn run(app: &App, args: Args) -> Outcome {
             let (limits, limit) = (mill.limit_states().await?, set.limit());
             mill.set_limit(&set.queue, &set.name, Some(limit.clone())).await?;
             mill.close().await;
-            eprintln!("{} on {}: {}", set.name, set.queue, said(&limit));
+            let document = json!({
+                "name": set.name, "queue": set.queue, "answer": "set", "limit": limit,
+            });
+            let sentence = format!("{} on {}: {}", set.name, set.queue, said(&limit));
+            output::did(app, document, &sentence);
             let is_same = |state: &&LimitState| {
                 state.limit.name == set.name && state.limit.queue == set.queue
             };
@@ -97,7 +102,9 @@ pub async fn run(app: &App, args: Args) -> Outcome {
             let mill = app.open_existing().await?;
             mill.delete_limit(&queue, &name).await?;
             mill.close().await;
-            eprintln!("{name} on {queue} limits nothing any more");
+            let sentence = format!("{name} on {queue} limits nothing any more");
+            let document = json!({ "name": name, "queue": queue, "answer": "deleted" });
+            output::did(app, document, &sentence);
             Ok(Exit::Ok)
         }
     }

@@ -8,6 +8,7 @@ mod why;
 use std::time::Duration;
 
 use comfy_table::{Cell, Color};
+use serde_json::json;
 use tidemill::{Per, Priority, QueueRules, Retry, Timestamp};
 use tidemill_core::queue::{is_pattern, matches};
 use tidemill_core::retry::text::BackoffText;
@@ -72,9 +73,10 @@ pub async fn run(app: &App, args: Args) -> Outcome {
             let mill = app.open().await?;
             mill.pause(&queue).await?;
             mill.close().await;
-            eprintln!(
+            let sentence = format!(
                 "no job of {queue} starts any more; `tidemill queues resume {queue}` lets them"
             );
+            output::did(app, json!({ "name": queue, "answer": "paused" }), &sentence);
             Ok(Exit::Ok)
         }
         Verb::Resume { queue } => {
@@ -82,13 +84,15 @@ pub async fn run(app: &App, args: Args) -> Outcome {
             mill.resume(&queue).await?;
             let still = paused_by(&mill, &queue).await?;
             mill.close().await;
-            match still {
-                Some(rule) => eprintln!(
+            let document = json!({ "name": queue, "answer": "resumed", "paused_by": still });
+            let sentence = match still {
+                Some(rule) => format!(
                     "{queue} itself is paused no more, but none of its jobs starts while the rules of {rule} pause it; \
                      `tidemill queues resume '{rule}'` lets them"
                 ),
-                None => eprintln!("the jobs of {queue} start again"),
-            }
+                None => format!("the jobs of {queue} start again"),
+            };
+            output::did(app, document, &sentence);
             Ok(Exit::Ok)
         }
         Verb::Why { queue } => why::run(app, &queue).await,
@@ -99,11 +103,12 @@ pub async fn run(app: &App, args: Args) -> Outcome {
             let had_rules = mill.queue_rules(&queue).await?.version > 0;
             mill.set_queue(&queue, None).await?;
             mill.close().await;
-            if had_rules {
-                eprintln!("the queue {queue} follows the defaults again");
+            let (answer, sentence) = if had_rules {
+                ("unset", format!("the queue {queue} follows the defaults again"))
             } else {
-                eprintln!("there are no rules of {queue}");
-            }
+                ("nothing", format!("there are no rules of {queue}"))
+            };
+            output::did(app, json!({ "name": queue, "answer": answer }), &sentence);
             Ok(Exit::Ok)
         }
     }
@@ -258,7 +263,7 @@ async fn change(app: &App, set: Set) -> Outcome {
     let rules = mill.queue_rules(&set.queue).await?;
     mill.close().await;
     if app.json {
-        output::json(&serde_json::json!({ "name": set.queue, "rules": rules }));
+        output::json(&json!({ "name": set.queue, "rules": rules }));
     } else {
         output::line(format!("{}: {}", set.queue, said(&rules)));
     }

@@ -7,6 +7,7 @@ use std::io::Write;
 
 use comfy_table::{Cell, Color};
 use serde::Serialize;
+use serde_json::json;
 use tidemill::{CredentialView, Grant, Role, Secret, Standing, Timestamp};
 
 use crate::app::{App, quoted};
@@ -73,7 +74,11 @@ pub async fn run(app: &App, args: Args) -> Outcome {
             let found = mill.credentials().find(&which).await?;
             mill.credentials().revoke(found.id).await?;
             mill.close().await;
-            eprintln!("{} is not accepted any more, in every process within a second", found.name);
+            let name = found.name;
+            let sentence =
+                format!("{name} is not accepted any more, in every process within a second");
+            let document = json!({ "name": name, "id": found.id, "answer": "revoked" });
+            output::did(app, document, &sentence);
             Ok(Exit::Ok)
         }
     }

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::json;
 use tidemill::core::webhook::sign::SigningSecret;
 use tidemill::core::webhook::{Event, Webhook};
 use tidemill::{JobId, State, WebhookView};
@@ -108,7 +109,8 @@ pub async fn run(app: &App, args: Args) -> Outcome {
             let mill = app.open_existing().await?;
             mill.webhooks().delete(&name).await?;
             mill.close().await;
-            eprintln!("{name} is told nothing any more");
+            let sentence = format!("{name} is told nothing any more");
+            output::did(app, json!({ "name": name, "answer": "deleted" }), &sentence);
             Ok(Exit::Ok)
         }
         Verb::Rotate { name, overlap } => {
@@ -127,7 +129,11 @@ pub async fn run(app: &App, args: Args) -> Outcome {
             let mill = app.open_existing().await?;
             let by = mill.webhooks().redeliver(&name, delivery, &whoami()).await?;
             mill.close().await;
-            output::line(by);
+            if app.json {
+                output::json(&json!({ "name": name, "answer": "redelivered", "id": by }));
+            } else {
+                output::line(by);
+            }
             Ok(Exit::Ok)
         }
     }

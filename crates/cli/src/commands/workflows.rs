@@ -1,4 +1,4 @@
-//! `tidemill workflows`: list, show, export, replay, diff, signal, update, object, pause,
+//! `tidemill workflows`: list, show, mail, export, replay, diff, signal, update, object, pause,
 //! resume, reset, fork, skip, edit, cancel.
 
 mod act;
@@ -7,6 +7,7 @@ mod ask;
 mod diff;
 mod export;
 mod list;
+mod mail;
 mod place;
 mod program;
 mod replay;
@@ -33,6 +34,8 @@ enum Verb {
         /// The run
         id: JobId,
     },
+    /// List what has come for a run: signals, updates and ends of its children
+    Mail(mail::Args),
     /// Print everything that the code of a run saw, as a fixture for tests of the workflow
     Export {
         /// The run
@@ -69,6 +72,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     match args.verb.unwrap_or_else(|| Verb::List(list::Args::default())) {
         Verb::List(args) => list::run(app, args).await,
         Verb::Show { id } => show::run(app, id).await,
+        Verb::Mail(args) => mail::run(app, args).await,
         Verb::Export { id } => export::run(app, id).await,
         Verb::Replay(args) => replay::run(app, args).await,
         Verb::Diff(args) => diff::run(app, args).await,

@@ -115,3 +115,77 @@ fn a_payload_is_read_from_stdin() {
     let id = mill.run_with(&["enqueue", "k", "-"], "{\"a\":\n1}").ok().stdout;
     assert_eq!(mill.state(id.trim())["payload"], serde_json::json!({ "a": 1 }));
 }
+
+/// What a job does not name of its retries is as its worker says.
+fn names_a_part_of_its_retries(mill: &Mill) {
+    let soon = mill.enqueue(&["k", "--backoff", "1ms"]);
+    let rarely = mill.enqueue(&["k", "--attempts", "3"]);
+    let own = mill.enqueue(&["k", "--attempts", "1"]);
+    let options = |id: &str| mill.state(id)["options"]["retry"].clone();
+    assert_eq!(options(&rarely), serde_json::json!({ "attempts_max": 3 }));
+    assert_eq!(options(&soon)["attempts_max"], serde_json::Value::Null);
+    let work = ["--exec", "exit 1", "--kind", "k", "--attempts", "2", "--backoff", "1h"];
+    let worker = mill.work(&work);
+    mill.run(&["jobs", "wait", &soon, "--timeout", "30s"]).code(1);
+    mill.run(&["jobs", "wait", &own, "--timeout", "30s"]).code(1);
+    stop(worker);
+    assert_eq!(
+        (&mill.state(&soon)["attempt"], &mill.state(&own)["attempt"]),
+        (&2.into(), &1.into())
+    );
+    let waits = mill.state(&rarely);
+    assert_eq!((waits["state"].as_str(), &waits["attempt"]), (Some("scheduled"), &1.into()));
+    mill.run(&["jobs"]).ok().says("again in 59m");
+}
+
+#[test]
+fn a_job_names_a_part_of_its_retries_on_sqlite() {
+    names_a_part_of_its_retries(&Mill::sqlite());
+}
+
+#[test]
+fn a_job_names_a_part_of_its_retries_on_postgres() {
+    names_a_part_of_its_retries(&Mill::postgres());
+}
+
+fn is_due_now_if_its_time_has_passed(mill: &Mill) {
+    for time in ["1969-07-20T20:17:40Z", "0001-01-01T00:00:00Z", "-009999-01-02T01:59:59Z"] {
+        let (run_at, key) = (format!("--run-at={time}"), format!("--unique-key={time}"));
+        for more in [&[][..], &[key.as_str()]] {
+            let id = mill.enqueue(&[&["k", run_at.as_str()], more].concat());
+            assert_eq!(mill.state(&id)["state"], "ready", "{time}");
+        }
+    }
+}
+
+#[test]
+fn a_time_that_has_long_passed_means_now_on_sqlite() {
+    is_due_now_if_its_time_has_passed(&Mill::sqlite());
+}
+
+#[test]
+fn a_time_that_has_long_passed_means_now_on_postgres() {
+    is_due_now_if_its_time_has_passed(&Mill::postgres());
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_in_plain_words() {
+    let mill = Mill::sqlite();
+    for (args, said) in [
+        (vec!["k", "--run-at", "9999-12-31T23:59:59Z"], "is not a time; write one like"),
+        (vec!["k", "--run-at", "tomorrow"], "\"tomorrow\" is not a time; write one like"),
+        (vec!["k", "--id", "42"], "\"42\" is not an id; one is a UUID like"),
+        (vec!["k", "--timeout", "5s"], "--timeout has no meaning without --wait"),
+        (vec!["k", "--unique-key", "u", "--unique-scope", "0s"], "rule_invalid"),
+        (vec!["k", "--start-within", "0s"], "rule_invalid"),
+        (vec!["k", "--finish-within", "0s"], "rule_invalid"),
+        (vec![" "], "name_invalid"),
+        (vec!["k", "--queue", "q "], "begins or ends with white space"),
+        (vec!["k", "--trace", "bogus"], "trace_invalid"),
+    ] {
+        mill.run(&[&["enqueue"], &args[..]].concat()).code(2).says(said);
+    }
+    mill.run(&["jobs", "show", "42"]).code(2).says("is not an id; one is a UUID like");
+    let line = r#"{"kind":"k","run_at":"someday"}"#;
+    mill.run_with(&["enqueue", "--lines"], line).code(2).says("\"someday\" is not a time");
+}

@@ -226,6 +226,23 @@ fn checking_a_flow_needs_no_store() {
 }
 
 #[test]
+fn a_flow_that_is_there_is_said_to_be() {
+    let mill = Mill::sqlite();
+    let flow = |kind: &str| {
+        let id = "0199f000-0000-7000-8000-000000000001";
+        format!(r#"{{"id": "{id}", "name": "f", "steps": [{{"name": "a", "kind": "{kind}"}}]}}"#)
+    };
+    let start = ["flows", "start", "-"];
+    let new = mill.run_with(&start, &flow("k")).ok().says("started");
+    let there = mill.run_with(&start, &flow("k")).ok().says("existing");
+    assert_eq!(new.stdout, there.stdout, "its id");
+    mill.run_with(&["flows", "start", "-", "--json"], &flow("k"))
+        .ok()
+        .says(r#""answer":"existing""#);
+    mill.run_with(&start, &flow("other")).code(2).says("id_taken");
+}
+
+#[test]
 fn an_unknown_flow_is_not_found() {
     let mill = Mill::sqlite();
     mill.run(&["migrate"]).ok();

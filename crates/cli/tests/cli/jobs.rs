@@ -1,5 +1,9 @@
 //! Looking at jobs and changing what becomes of them.
 
+use std::process::Command;
+
+use tidemill_testkit::{Cluster, Process};
+
 use crate::mill::{Mill, PATIENCE, stop};
 
 #[test]
@@ -139,4 +143,24 @@ fn a_job_that_waits_says_for_whom_and_a_dead_one_what_is_next_on_sqlite() {
 #[test]
 fn a_job_that_waits_says_for_whom_and_a_dead_one_what_is_next_on_postgres() {
     says_why(&Mill::postgres());
+}
+
+#[test]
+fn a_wait_outlasts_a_crash_of_postgres() {
+    let mut cluster = Cluster::start().unwrap();
+    let mill = Mill::at(cluster.url("postgres"));
+    let waiting = mill.command(&["enqueue", "k", "--wait", "--timeout", "60s"]);
+    let mut both = Command::new("sh");
+    both.args(["-c", r#"exec "$0" "$@" 2>&1"#]).arg(waiting.get_program()).args(waiting.get_args());
+    both.env("TIDEMILL_STORE", mill.url()).env("NO_COLOR", "1").env("TIDEMILL_LOG", "error");
+    let mut waiting = Process::spawn(&mut both).unwrap();
+    waiting.wait_for_line("enqueued", PATIENCE).unwrap();
+    cluster.kill_9().unwrap();
+    let said = waiting.wait_for_line("waiting until it is back", PATIENCE).unwrap();
+    assert!(said.contains("/postgres: "), "{said}");
+    cluster.restart().unwrap();
+    let worker = mill.work(&["--exec", "echo hello", "--kind", "k"]);
+    assert_eq!(waiting.next_line(PATIENCE).as_deref(), Some("\"hello\""), "it is said once");
+    assert!(waiting.wait(PATIENCE).unwrap().success());
+    stop(worker);
 }

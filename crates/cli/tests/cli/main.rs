@@ -27,6 +27,7 @@ mod serve;
 mod stdout;
 mod stores;
 mod token;
+mod told;
 mod top;
 mod webhooks;
 mod work;

@@ -40,6 +40,11 @@ impl Mill {
         Self { url: databases::empty_postgres_url(), ..Self::sqlite() }
     }
 
+    /// One whose database is somewhere else.
+    pub fn at(url: String) -> Self {
+        Self { url, ..Self::sqlite() }
+    }
+
     pub fn url(&self) -> &str {
         &self.url
     }

@@ -177,6 +177,12 @@ fn flows(pair: &mut Pair) {
     pair.run(&["flows", "list"]);
     pair.name_with("flow", &["flows", "start", "-"], flow);
     pair.run_with(&["flows", "start", "-"], r#"{"name":"x","steps":[]}"#).code(2);
+    let again = r#"{"id":"0199f000-0000-7000-8000-000000000001","name":"again","steps":[
+        {"name":"a","kind":"create","queue":"far"}]}"#;
+    for word in ["started", "existing"] {
+        pair.run_with(&["flows", "start", "-"], again).ok().says(word);
+    }
+    pair.run_with(&["flows", "start", "-"], &again.replace("create", "other")).code(2);
     pair.run(&["flows", "list"]);
     pair.run(&["flows", "show", "{flow}"]);
     pair.run(&["flows", "show", UNKNOWN]).code(3);
@@ -229,6 +235,9 @@ fn workflows(pair: &mut Pair) {
     pair.run(&["workflows", "fork", "{run}", "--to", "nothing"]).code(5);
     pair.run(&["workflows", "signal", "{run}", "approve", "true"]);
     pair.run(&["workflows", "show", "{run}"]);
+    pair.run(&["workflows", "mail", "{run}"]).says("approve");
+    pair.run(&["workflows", "mail", "{run}", "--limit", "1"]).says("--after 1");
+    pair.run(&["workflows", "mail", "{later}"]).code(3);
     pair.run(&["workflows", "cancel", "{run}", "--why", "enough"]);
     pair.run(&["workflows", "signal", "{later}", "approve", "true"]);
 }

@@ -33,7 +33,20 @@ fn a_server_that_is_none_is_refused_without_its_password() {
 fn a_database_that_is_away_is_unavailable() {
     let mill = Mill::sqlite();
     let nowhere = "postgres://nobody@127.0.0.1:1/nowhere";
-    mill.run(&["--store", nowhere, "queues"]).code(6).says("store_unavailable");
+    let said = mill.run(&["--store", nowhere, "queues"]).code(6).says("store_unavailable");
+    said.says("127.0.0.1:1/nowhere: ");
+    let secret = "postgres://nobody:secret@127.0.0.1:1/nowhere";
+    let ended = mill.run(&["--store", secret, "queues"]).code(6).says("127.0.0.1:1/nowhere: ");
+    assert!(!ended.stderr.contains("secret") && !ended.stderr.contains("nobody"), "{ended:?}");
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_named() {
+    let mill = Mill::sqlite();
+    let file = mill.file("text.db");
+    std::fs::write(&file, "this is no database, and long enough to be told from an empty one")
+        .unwrap();
+    mill.run(&["--store", &format!("sqlite:{file}"), "queues"]).code(6).says(&file);
 }
 
 #[test]

@@ -191,7 +191,11 @@ fn a_stop_gives_back_what_does_not_end_in_time() {
     let id = mill.enqueue(&["k"]);
     let worker = mill.work(&["--exec", &exec, "--kind", "k", "--drain", "0s"]);
     worker.wait_for_line("started", PATIENCE).unwrap();
-    stop(worker);
+    let mut worker = worker;
+    worker.term().unwrap();
+    let told = worker.wait_for_line("\"event\":", PATIENCE).unwrap();
+    assert!(told.contains("\"given_back\"") && told.contains("no attempt is spent"), "{told}");
+    assert!(worker.wait(PATIENCE).unwrap().success());
     assert!(!runs(&grandchild(&mill)));
     let view = mill.state(&id);
     assert_eq!((view["state"].as_str(), &view["attempt"]), (Some("ready"), &0.into()));

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tidemill::core::retry::Backoff;
-use tidemill::{Enqueue, JobId, OnDead, OnDuplicate, Priority, Receipt, Retry, State, Unique};
+use tidemill::{
+    Enqueue, JobId, OnDead, OnDuplicate, OwnRetry, Priority, Receipt, Retry, State, Unique,
+};
 
 use super::kit::Kit;
 
@@ -32,7 +34,7 @@ async fn every_wish_arrives(kit: Kit) {
                 .run_timeout(hour)
                 .start_within(hour)
                 .finish_within(2 * hour),
-            plain().tag("one").tag("two").retain(hour).spread(hour),
+            plain().tag("one").tag("two").retain(hour).spread(hour).retry(OwnRetry::attempts(4)),
             plain().unique(Unique::by_key("order=1").on_duplicate(OnDuplicate::Join).forever()),
             plain().unique(Unique::by_fields(["a"]).for_period(hour)),
         ]

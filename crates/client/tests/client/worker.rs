@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill::{
-    Backoff, Context, End, Enqueue, Event, Fail, Flow, JobFilter, JobId, Payload, Progress,
-    QueueRules, Retry, Said, Settings, State, Stop, Worker,
+    Backoff, Context, End, Enqueue, Event, Fail, Flow, JobFilter, JobId, OwnRetry, Payload,
+    Progress, QueueRules, Retry, Said, Settings, State, Stop, Worker,
 };
 use tidemill_testkit::eventually::eventually;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -184,13 +184,14 @@ async fn the_policy_of_a_kind_decides(kit: Kit, boss: Boss) {
     let handler = |_: Payload, _| async { Err::<Payload, _>(Fail::ambiguous("who knows")) };
     let worker = kit.worker(boss).handle_raw("k", settings, handler).start().await.unwrap();
     let own = Retry { ambiguous_max: 1, ..Retry::default() };
-    let jobs = [Enqueue::raw("k", "1"), Enqueue::raw("k", "2").retry(own)];
+    let part = Enqueue::raw("k", "3").retry(OwnRetry::attempts(5));
+    let jobs = [Enqueue::raw("k", "1"), Enqueue::raw("k", "2").retry(own), part];
     let receipts = kit.mill.enqueue_many(jobs).await.unwrap();
     let mut attempts = Vec::new();
     for receipt in &receipts {
         attempts.push(kit.end(receipt.id()).await.attempt);
     }
-    assert_eq!(attempts, [2, 1], "the job's own comes first");
+    assert_eq!(attempts, [2, 1, 2], "the job's own comes first, part by part");
     worker.stop().await;
     kit.close().await;
 }

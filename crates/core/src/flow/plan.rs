@@ -15,7 +15,6 @@ use crate::job::{Due, NewJob};
 use crate::limit::{Limits, NAME_BYTES_MAX};
 use crate::name;
 use crate::retention::Retention;
-use crate::retry::Retry;
 
 /// A flow that was found good, as rows.
 #[derive(Debug, Clone, PartialEq)]
@@ -350,7 +349,7 @@ fn check_joins(steps: &[Flat], rows: &[StepRow]) -> Result<()> {
 
 /// What comes after the point of no return is retried until it works, unless it says otherwise.
 pub fn retry_forward(job: &mut NewJob) {
-    job.options.retry.get_or_insert_with(|| Retry::attempts(u16::MAX));
+    job.options.retry.get_or_insert_default().attempts_max.get_or_insert(u16::MAX);
 }
 
 fn forward(steps: &mut [Flat], beyond: &BTreeSet<u32>) {

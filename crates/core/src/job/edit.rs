@@ -11,7 +11,6 @@ use super::{Job, Options, Priority};
 use crate::error::{Error, Result};
 use crate::limit::Limits;
 use crate::payload::Payload;
-use crate::retry::Retry;
 use crate::retry::text::BackoffText;
 use crate::span::Span;
 
@@ -114,7 +113,11 @@ impl Edit {
             return Err(Error::WishContradiction { reason });
         }
         let tags = changes.tags.clone().flatten().unwrap_or_default();
-        Options { tags, ..Options::default() }.check(limits)?;
+        let mut options = Options { tags, ..Options::default() };
+        set(&mut options.run_timeout_ms, changes.run_timeout);
+        set(&mut options.start_within_ms, changes.start_within);
+        set(&mut options.finish_within_ms, changes.finish_within);
+        options.check(limits)?;
         Ok(Self { changes, payload, of: None })
     }
 
@@ -150,8 +153,12 @@ impl Edit {
             options.tags = tags.clone().unwrap_or_default();
         }
         if attempts.is_some() || backoff.is_some() {
-            options.retry =
-                retry(options.retry.take(), *attempts, backoff.as_ref().map(Option::as_ref));
+            let mut retry = options.retry.take().unwrap_or_default();
+            retry.attempts_max = attempts.unwrap_or(retry.attempts_max);
+            if let Some(backoff) = backoff {
+                retry.backoff = backoff.as_ref().map(|text| text.0.clone());
+            }
+            options.retry = retry.named();
         }
         Some(job)
     }
@@ -161,25 +168,6 @@ fn set(wish: &mut Option<u64>, given: Given<Span>) {
     if let Some(given) = given {
         *wish = given.map(|span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX));
     }
-}
-
-/// Both taken back, or neither there before: the kind's own policy holds again.
-fn retry(
-    before: Option<Retry>,
-    attempts: Given<u16>,
-    backoff: Given<&BackoffText>,
-) -> Option<Retry> {
-    let standard = Retry::default();
-    let is_own = before.is_some();
-    let mut retry = before.unwrap_or_default();
-    if let Some(attempts) = attempts {
-        retry.attempts_max = attempts.unwrap_or(standard.attempts_max);
-    }
-    if let Some(backoff) = backoff {
-        retry.backoff = backoff.map_or_else(|| standard.backoff.clone(), |text| text.0.clone());
-    }
-    let says = matches!(attempts, Some(Some(_))) || matches!(backoff, Some(Some(_)));
-    (says || is_own && retry != standard).then_some(retry)
 }
 
 impl Job {
@@ -234,8 +222,10 @@ mod tests {
         let retry = again.options.retry.clone().unwrap();
         assert_eq!(
             (retry.attempts_max, retry.backoff),
-            (4, crate::retry::Backoff::Fixed { delay_ms: 1000 })
+            (Some(4), Some(crate::retry::Backoff::Fixed { delay_ms: 1000 }))
         );
+        let part = edit(r#"{"backoff":null}"#).apply(&again).unwrap().options.retry.unwrap();
+        assert_eq!((part.attempts_max, part.backoff), (Some(4), None));
         let own = edit(r#"{"attempts":null,"backoff":null,"payload":null}"#).apply(&again).unwrap();
         assert_eq!((own.options.retry, own.payload), (None, Payload::null()));
     }
@@ -254,6 +244,7 @@ mod tests {
         for (text, code) in [
             (r#"{"attempts":0}"#, "wish_contradiction"),
             (r#"{"tags":[""]}"#, "name_empty"),
+            (r#"{"start_within":"0s"}"#, "rule_invalid"),
             (r#"{"payload":"\u0000"}"#, "payload_nul"),
         ] {
             let changes = serde_json::from_str(text).unwrap();

@@ -44,7 +44,7 @@ pub struct Attempt<'a> {
     pub job: &'a Job,
     /// The number of this attempt; the first is 1.
     pub number: u16,
-    /// The policy in force: the job's, else its kind's, else the default.
+    /// The policy in force, see [`Retry::in_force`].
     pub retry: &'a Retry,
     /// By when it must have ended.
     pub deadlines: Deadlines,

@@ -228,7 +228,7 @@ impl Unique {
     ) -> Result<UniqueKey> {
         let mut key = match &self.by {
             By::Given(key) => {
-                name::check("unique key", key, UNIQUE_KEY_BYTES_MAX)?;
+                name::check_value("unique key", key, UNIQUE_KEY_BYTES_MAX)?;
                 UniqueKey::given(kind, key)
             }
             By::Payload => UniqueKey::derived(kind, &print(&parse(payload)?)),
@@ -244,7 +244,7 @@ impl Unique {
                 let mut key = String::new();
                 for part in parts {
                     if !part.is_empty() {
-                        name::check("unique key", part, UNIQUE_KEY_BYTES_MAX)?;
+                        name::check_value("unique key", part, UNIQUE_KEY_BYTES_MAX)?;
                     }
                     key.push(APART);
                     key.push_str(part);
@@ -257,6 +257,10 @@ impl Unique {
             key.push_str(tenant);
         }
         let Self { scope, on_duplicate, force, .. } = *self;
+        if scope.period_ms() == Some(0) {
+            let reason = "0 would hold it for no time at all; give at least 1 ms".to_owned();
+            return Err(Error::RuleInvalid { rule: "the scope of the unique key", reason });
+        }
         let within = self.within.clone();
         Ok(UniqueKey { key, scope, on_duplicate, force, together: false, within })
     }

@@ -51,7 +51,7 @@ pub enum ParkCode {
     /// It has more steps to undo than one saga can have.
     #[serde(rename = "parked_undos_too_many")]
     UndosTooMany,
-    /// What a step, a scope or the run returned, shows or answers cannot be kept.
+    /// What a step, a scope or the run returned, shows, answers, keeps or gives to a child cannot be kept.
     #[serde(rename = "parked_value_refused")]
     ValueRefused,
     /// What its journal has is not of the type that its code expects.

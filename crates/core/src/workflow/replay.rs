@@ -221,10 +221,14 @@ impl Replay {
             Entry::Started { ids, outlives, .. } => {
                 (kept.word, kept.ids) = ("children", Some(ids.clone()));
                 self.learn_started(&ids, outlives);
+                self.learn_anew(&key);
             }
             Entry::Joined { ends, more, aside, .. } => {
                 (kept.word, kept.ended) = ("children", !more);
                 if let Some(answer) = self.learn_page(&key, ends, more, aside) {
+                    if let Answer::Children(ends) = &answer {
+                        self.learn_child_failure(number, &key, ends);
+                    }
                     self.telling.push_back((number, key, answer));
                 }
             }
@@ -314,6 +318,7 @@ impl Replay {
                 Op::Sleeping { until }
             }
             Ask::Signal { name } => Op::Listening { name },
+            ask @ Ask::Children { .. } if self.starts_anew(key) => Op::Held(ask),
             Ask::Children { kind, ids, outlives } => self.raise(key, kept, (kind, ids), outlives),
             Ask::Join { id } => Op::Joining { ids: vec![id], leaves: true },
             Ask::Version { min, max } => return self.version(key, kept, min, max).map(Some),

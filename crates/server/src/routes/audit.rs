@@ -7,6 +7,7 @@ use axum::extract::State;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tidemill::audit::{AuditFilter, AuditView};
+use tidemill_core::moment;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -33,8 +34,10 @@ struct Filter {
     /// What it was done to.
     target: Option<String>,
     /// At this time or later.
+    #[serde(default, deserialize_with = "moment::read_option")]
     since: Option<Timestamp>,
     /// Before this time.
+    #[serde(default, deserialize_with = "moment::read_option")]
     until: Option<Timestamp>,
     /// The `next` of the page before.
     cursor: Option<String>,

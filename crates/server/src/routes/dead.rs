@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidemill::store::{DeadGroup, DeadLetter};
 use tidemill::{By, DeadFilter, Triage};
-use tidemill_core::JobId;
+use tidemill_core::{JobId, moment};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -47,8 +47,10 @@ struct Filter {
     triage: Option<Triage>,
     tag: Option<String>,
     /// Died at this time or later.
+    #[serde(default, deserialize_with = "moment::read_option")]
     died_from: Option<Timestamp>,
     /// Died before this time.
+    #[serde(default, deserialize_with = "moment::read_option")]
     died_until: Option<Timestamp>,
     /// The error contains this text.
     error_contains: Option<String>,
@@ -72,8 +74,7 @@ impl Filter {
         caller.check_tenant(&mut tenant)?;
         let Self { died_from, died_until, error_contains, archived, .. } = self;
         let ids = self.ids.iter().flat_map(|ids| ids.split(',')).map(|id| {
-            let wrong = |error| Refusal::request(format!("{id:?} in ids is not an id: {error}"));
-            id.parse::<JobId>().map_err(wrong)
+            id.parse::<JobId>().map_err(|error| Refusal::request(format!("in ids: {error}")))
         });
         let ids = ids.collect::<Answer<_>>()?;
         let payload_field = self.payload_field.as_ref().map(|field| {

@@ -48,18 +48,30 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 struct FlowStarted {
     id: FlowId,
+    /// Whether it is new, or was there before.
+    answer: StartAnswer,
+}
+
+/// Whether a flow is new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum StartAnswer {
+    Started,
+    Existing,
 }
 
 /// Starts a flow: all of it is written, or nothing. Sent twice under the same `id`, it is started once.
 ///
 /// It has a `name` and `steps`; a step has a `name`, a `kind` with a `payload` (or `payloads`, or `steps` of its own),
 /// and says what it comes `after`. With `"saga": true` its steps have an `undo`. With `"building": true` it does not
-/// begin yet: its steps can be given more jobs than one request carries.
+/// begin yet: its steps can be given more jobs than one request carries. One that was there already is answered with
+/// `existing`.
 #[utoipa::path(post, path = "/v1/flows", operation_id = "start_flow", tag = "flows",
     request_body(content = serde_json::Value, example = json!({ "name": "order", "steps": [
         { "name": "charge", "kind": "charge" }, { "name": "ship", "kind": "ship", "after": ["charge"] },
     ] })), responses(
         (status = 201, body = FlowStarted),
+        (status = 200, body = FlowStarted, description = "It was there already"),
         (status = 409, body = Problem, content_type = "application/problem+json",
             description = "Another flow has its id, or another job that of one of its jobs"),
         (status = 429, body = Problem, content_type = "application/problem+json", description = "A queue is full"),
@@ -76,17 +88,16 @@ async fn start(
         Ok::<_, Refusal>(())
     })?;
     let (id, is_new) = app.mill.start_once(flow).await?;
-    if !is_new {
-        let is_known = seen(&app, &caller, id).await.is_ok();
-        if !is_known || !app.mill.is_same_flow(allowed(&caller, text.get())?).await? {
-            let detail = format!(
-                "another flow has the id {id}, and nothing was started; give this one an id of its own, or none"
-            );
-            return Err(Refusal::new(StatusCode::CONFLICT, "id_taken", detail));
-        }
+    if !is_new && seen(&app, &caller, id).await.is_err() {
+        return Err(tidemill::Error::FlowTaken { id }.into());
     }
     let place = [(header::LOCATION, format!("/v1/flows/{id}"))];
-    Ok((StatusCode::CREATED, place, Json(FlowStarted { id })))
+    let (status, answer) = if is_new {
+        (StatusCode::CREATED, StartAnswer::Started)
+    } else {
+        (StatusCode::OK, StartAnswer::Existing)
+    };
+    Ok((status, place, Json(FlowStarted { id, answer })))
 }
 
 /// The flow of a text, if the caller may start it; of the caller's tenant.

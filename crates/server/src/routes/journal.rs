@@ -26,6 +26,7 @@ use uuid::Uuid;
 
 use crate::access::Caller;
 use crate::api::App;
+use crate::cursor::{self, PAGE_MAX};
 use crate::extract::{Body, Named, Names, Params};
 use crate::problem::{Answer, Problem, Refusal};
 use crate::routes::work::{enqueues, made};
@@ -216,9 +217,12 @@ async fn value(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct After {
-    /// Only mail with larger numbers.
+    /// Only mail with larger numbers: the `next` of the page before.
     #[serde(default)]
     after: i64,
+    /// At most this many, 1,000 unless given.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
     /// How long to wait until there is some; not at all when not given.
     #[param(value_type = Option<String>, example = "10s")]
     wait: Option<Span>,
@@ -233,30 +237,34 @@ struct Piece {
     content: Content,
 }
 
-/// The mail of a run, in order.
+/// A page of the mail of a run, in order.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 struct Mailbox {
     mail: Vec<Piece>,
+    /// What to ask for as `after` for what follows; without it nothing follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<i64>,
 }
 
-/// The mail of a run after a number, in order: at once, or as soon as there is some within the wait.
+/// A page of the mail of a run after a number, in order: at once, or as soon as there is some within the wait.
 #[utoipa::path(get, path = "/v1/jobs/{id}/mail", operation_id = "read_mail", tag = "work",
     params(("id" = JobId, Path), After), responses((status = 200, body = Mailbox)))]
 async fn mail(
     State(app): State<Arc<App>>,
     caller: Caller,
     Named(id): Named<JobId>,
-    Params(After { after, wait }): Params<After>,
+    Params(After { after, limit, wait }): Params<After>,
 ) -> Answer<Json<Mailbox>> {
     known(&app, &caller, id).await?;
-    let work = app.mill.work();
-    let mail = app.patiently(wait, |wait| work.mail(id, after, wait)).await?;
+    let (work, limit) = (app.mill.work(), cursor::rows(limit.or(Some(PAGE_MAX)))?);
+    let page = app.patiently(wait, |wait| work.mail(id, after, limit, wait)).await?;
     let piece = |mail: tidemill_core::workflow::Mail| Piece {
         number: mail.number,
         at: mail.at,
         content: mail.content,
     };
-    Ok(Json(Mailbox { mail: mail.into_iter().map(piece).collect() }))
+    let (mail, next) = (page.mail.into_iter().map(piece).collect(), page.next);
+    Ok(Json(Mailbox { mail, next }))
 }
 
 /// What the steps returned that the job's step comes after.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tidemill::store::schedule::Fired;
 use tidemill::store::{FireView, ScheduleView};
 use tidemill::{Backfill, ComingSlot, Declaration, Declared, PastSlot, Ran, ScheduleWish};
+use tidemill_core::moment;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -311,8 +312,10 @@ async fn run(
 #[serde(deny_unknown_fields)]
 struct Fill {
     /// From this moment on.
+    #[serde(deserialize_with = "moment::read")]
     from: Timestamp,
     /// Until before this moment; not in the future.
+    #[serde(deserialize_with = "moment::read")]
     to: Timestamp,
     /// Also those that have fired.
     #[serde(default)]

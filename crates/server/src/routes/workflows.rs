@@ -281,7 +281,8 @@ struct Question {
     #[serde(default)]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Box<RawValue>>,
-    /// Sent again under the same id, it is heard once, and the answer is the same.
+    /// Sent again under the same id, it is heard once, and the answer is the same. Without one, each request is an
+    /// update of its own: one that is sent again after a lost answer is done twice.
     #[serde(default)]
     id: Option<String>,
     /// How long to wait for the answer, `30s` unless given.
@@ -297,6 +298,8 @@ struct RunReply {
 }
 
 /// Sends a message to a run, and waits for what it answers.
+///
+/// Give it an `id`: then it can be sent again when no answer came, and is done once.
 #[utoipa::path(post, path = "/v1/workflows/{id}/update", operation_id = "update_run", tag = "workflows",
     params(("id" = JobId, Path)), request_body = Question, responses(
         (status = 200, body = RunReply),

@@ -39,7 +39,16 @@ async fn wishes_that_cannot_be_are_refused(kit: Kit) {
         (json!({ "kind": "k", "run_at": "2999-01-01T00:00:00Z" }), "due_too_far", "2999"),
         (json!({ "kind": "k", "payload": "a\u{0}" }), "payload_nul", "U+0000"),
         (json!({ "kind": "k", "attempts": 0 }), "wish_contradiction", "at least 1"),
-        (json!({ "kind": "k", "id": "x" }), "request_invalid", "UUID"),
+        (json!({ "kind": "k", "id": "x" }), "request_invalid", "\"x\" is not an id; one is a UUID"),
+        (
+            json!({ "kind": "k", "run_at": "soon" }),
+            "request_invalid",
+            "\"soon\" is not a time; write",
+        ),
+        (json!({ "kind": " k" }), "name_invalid", "white space"),
+        (json!({ "kind": "k", "start_within": "0s" }), "rule_invalid", "at least 1 ms"),
+        (json!({ "kind": "k", "unique_key": "u", "unique_scope": "0s" }), "rule_invalid", "1 ms"),
+        (json!({ "kind": "k", "trace": "junk" }), "trace_invalid", "traceparent"),
     ] {
         kit.post("/v1/jobs", wish).await.refused(400, code, says);
     }
@@ -57,7 +66,10 @@ async fn bodies_that_are_no_json_are_refused(kit: Kit) {
     let json = Some("application/json");
     send(json, b"{".to_vec()).await.refused(400, "request_invalid", "EOF");
     send(json, b"{\"kind\":\"\xff\"}".to_vec()).await.refused(400, "request_invalid", "");
-    send(json, Vec::new()).await.refused(400, "request_invalid", "EOF");
+    for (kind, nothing) in [(json, ""), (json, " \n"), (None, ""), (Some("text/plain"), "")] {
+        let told = send(kind, nothing.into()).await;
+        told.refused(400, "request_invalid", "the body is empty");
+    }
     send(Some("text/plain"), b"{}".to_vec()).await.refused(415, "content_type_unsupported", "JSON");
     send(None, b"{}".to_vec()).await.refused(415, "content_type_unsupported", "JSON");
     let large = format!("{{\"kind\":\"k\",\"payload\":\"{}\"}}", "x".repeat(100_000));

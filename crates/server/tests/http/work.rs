@@ -216,6 +216,14 @@ async fn a_workflow_is_run_by_its_journal(kit: Kit) {
     let number = mail["mail"][0]["number"].as_i64().unwrap();
     let later = kit.get(&format!("/v1/jobs/{id}/mail?after={number}")).await.is(200).body;
     assert_eq!(later, json!({ "mail": [] }));
+    let signal = json!({ "name": "more" });
+    kit.post(&format!("/v1/jobs/{id}/signal"), signal).await.is(202);
+    let page = kit.get(&format!("/v1/jobs/{id}/mail?limit=1")).await.is(200).body;
+    assert_eq!((&page["mail"][0]["number"], &page["next"]), (&json!(number), &json!(number)));
+    let page = kit.get(&format!("/v1/jobs/{id}/mail?limit=1&after={number}")).await.is(200).body;
+    assert_eq!((page["mail"].as_array().unwrap().len(), &page["next"]), (1, &Value::Null));
+    kit.get(&format!("/v1/jobs/{id}/mail?limit=0")).await.is(400);
+    let number = page["mail"][0]["number"].as_i64().unwrap();
     let children = json!([{ "kind": "receipt", "payload": 42 }]);
     let report = json!({ "id": id, "token": token, "outcome": { "wait": { "mail_min": 1, "read": number } },
         "run": { "children": children, "owes": true } });

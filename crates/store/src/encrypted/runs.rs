@@ -64,8 +64,8 @@ passed_on! {
             self.show_payload(self.inner.value(job, number).await?)
         }
 
-        async fn mail(&self, job: JobId, after: i64) -> Result<Vec<Mail>> {
-            let mut mail = self.inner.mail(job, after).await?;
+        async fn mail_page(&self, job: JobId, after: i64, limit: usize) -> Result<Vec<Mail>> {
+            let mut mail = self.inner.mail_page(job, after, limit).await?;
             mail.iter_mut().try_for_each(|piece| self.keys.show_content(&mut piece.content))?;
             Ok(mail)
         }

@@ -220,6 +220,7 @@ fn words(said: &mut Said) -> Box<dyn Iterator<Item = &mut String> + '_> {
         Said::Log { message: word }
         | Said::Text { text: word }
         | Said::Parked { why: word, .. } => Box::new(std::iter::once(word)),
+        Said::Paused | Said::Resumed => Box::new(std::iter::empty()),
     }
 }
 

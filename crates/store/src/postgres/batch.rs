@@ -200,7 +200,8 @@ impl DueKey {
         match due {
             Due::Now => Self::Now,
             Due::In(delay) => Self::In(delay),
-            Due::At(at) => Self::At(at),
+            // What has passed means now, also where a timestamptz does not reach.
+            Due::At(at) => Self::At(at.max(jiff::Timestamp::UNIX_EPOCH)),
         }
     }
 }

@@ -20,6 +20,7 @@ use percent_encoding::percent_decode_str;
 use tidemill_core::Clock;
 use tidemill_core::measure::{Histogram, SHORT_TIMES_US, Seen};
 use tokio::task::JoinHandle;
+use tokio_postgres::config::Host;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Row, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -51,6 +52,8 @@ const BY_INDEX: &str = "-c enable_seqscan=off -c enable_bitmapscan=off -c jit=of
 /// Where the database is, and the connections to it.
 pub(crate) struct Db {
     config: Config,
+    /// The same for people: hosts, ports and database, and no more.
+    place: String,
     quiet: Quiet,
     pool: Pool,
     /// How long connections of the pool were waited for.
@@ -104,6 +107,7 @@ impl Db {
         let clock = options.clock.clone();
         let named = AtomicBool::new(true);
         let mut db = Self {
+            place: place(&config),
             config,
             quiet,
             pool,
@@ -123,6 +127,11 @@ impl Db {
         Ok(db)
     }
 
+    /// Where the database is, for people.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
     /// A connection of the pool.
     pub async fn conn(&self) -> Result<Conn<'_>, Fault> {
         Ok(self.using(self.pooled().await?, false))
@@ -130,7 +139,7 @@ impl Db {
 
     async fn pooled(&self) -> Result<Object, Fault> {
         let asked = Instant::now();
-        let client = self.pool.get().await?;
+        let client = self.pool.get().await.map_err(|error| Fault::from(error).at(&self.place))?;
         self.waits.see_time(asked.elapsed());
         Ok(client)
     }
@@ -200,10 +209,10 @@ impl Db {
     pub async fn single(&self) -> Result<Client, Fault> {
         let connecting = self.quiet.to(self.config.clone());
         let connected = tokio::time::timeout(CONNECT_MAX * 2, connecting).await;
-        let (client, _) = connected
-            .map_err(|_| Fault::Away("connecting took too long".into()))?
-            .map_err(IntoAway::into_away)?;
-        Ok(client)
+        let connected = connected
+            .map_err(|_| Fault::Away("connecting took too long".into()))
+            .and_then(|connected| connected.map_err(IntoAway::into_away));
+        connected.map(|(client, _)| client).map_err(|fault| fault.at(&self.place))
     }
 
     /// A connection outside the pool that is still to be driven, for one who listens.
@@ -312,7 +321,7 @@ impl Conn<'_> {
     pub async fn query(&self, sql: &Statement, params: &[Param<'_>]) -> Result<Vec<Row>, Fault> {
         let client = self.client()?;
         if !self.db.named.load(Ordering::Relaxed) {
-            return unnamed(client, sql, params).await;
+            return unnamed(client, sql, params).await.map_err(|fault| fault.at(&self.db.place));
         }
         let run = async {
             let prepared = client.prepare_typed_cached(sql.text, sql.types).await?;
@@ -323,7 +332,7 @@ impl Conn<'_> {
                 tracing::info!("connections are shared by a pooler: statements go unnamed now");
                 self.db.named.store(false, Ordering::Relaxed);
             }
-            error.into()
+            Fault::from(error).at(&self.db.place)
         })
     }
 
@@ -336,7 +345,8 @@ impl Conn<'_> {
     }
 
     pub async fn batch(&self, text: &str) -> Result<(), Fault> {
-        Ok(self.client()?.batch_execute(text).await?)
+        let done = self.client()?.batch_execute(text).await;
+        done.map_err(|error| Fault::from(error).at(&self.db.place))
     }
 
     /// Commits what went well, and rolls back the rest.
@@ -432,6 +442,23 @@ async fn by_index(config: Config, quiet: &Quiet) -> Config {
     }
 }
 
+/// Where the database is, for people: `db.example:5432/app`. Who connects, and with what password, is left out.
+fn place(config: &Config) -> String {
+    let ports = config.get_ports();
+    let host = |(at, host): (usize, &Host)| {
+        let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432);
+        match host {
+            Host::Tcp(name) if name.contains(':') => format!("[{name}]:{port}"),
+            Host::Tcp(name) => format!("{name}:{port}"),
+            #[cfg(unix)]
+            Host::Unix(folder) => format!("{}:{port}", folder.display()),
+        }
+    };
+    let hosts: Vec<_> = config.get_hosts().iter().enumerate().map(host).collect();
+    let name = config.get_dbname().or(config.get_user()).unwrap_or_default();
+    format!("{}/{name}", hosts.join(","))
+}
+
 /// Reads the URL: `prepare=on|off` and what is said of TLS are ours, the rest is the driver's.
 fn parse(url: &str) -> Result<(Config, Tls, Option<bool>)> {
     let unknown = || Error::UrlUnknown { url: without_password(url) };
@@ -486,6 +513,20 @@ mod tests {
             parse("postgres://a@h/d?prepare=maybe").unwrap_err().code(),
             "store_url_unknown"
         );
+    }
+
+    #[test]
+    fn a_place_says_where_and_not_by_whom() {
+        for (url, shown) in [
+            ("postgres://me:secret@db.example:6543/app", "db.example:6543/app"),
+            ("postgres://me:secret@db.example/app?prepare=off", "db.example:5432/app"),
+            ("postgres://me@one:1,two:2/app", "one:1,two:2/app"),
+            ("postgres://me@[::1]:7/app", "[::1]:7/app"),
+            ("postgres://me@%2Fvar%2Frun/app", "/var/run:5432/app"),
+            ("postgres://me@db.example", "db.example:5432/me"),
+        ] {
+            assert_eq!(place(&parse(url).unwrap().0), shown, "{url}");
+        }
     }
 
     #[test]

@@ -177,6 +177,7 @@ async fn write_once(
 
 /// Writes jobs of which some are for queues with a bound.
 async fn write_bounded(db: &Db, jobs: &[&NewJob], depth: Depth) -> Result<bool, Fault> {
+    let depth = depth.with(jobs);
     let parts = jobs.chunks(STATEMENT_JOBS_MAX).map(|part| unique::lines(part.iter().copied()));
     let parts: Vec<String> = parts.collect::<Result<_>>().map_err(Fault::Refused)?;
     if let [whole] = parts.as_slice() {

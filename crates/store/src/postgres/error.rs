@@ -33,6 +33,18 @@ pub(crate) enum Fault {
     Refused(Error),
 }
 
+impl Fault {
+    /// The same, saying where the database is that was not there, or would not be connected to.
+    pub fn at(self, place: &str) -> Self {
+        let said = |reason: String| format!("{place}: {reason}");
+        match self {
+            Self::Lost(reason) => Self::Lost(said(reason)),
+            Self::Away(reason) => Self::Away(said(reason)),
+            other => other,
+        }
+    }
+}
+
 impl From<tokio_postgres::Error> for Fault {
     fn from(error: tokio_postgres::Error) -> Self {
         let Some(answer) = error.as_db_error() else {

@@ -33,7 +33,8 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
         let error = hear(&shared).await;
         shared.listening.send_replace(false);
         if said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
-            tracing::warn!(%error, "other processes are not heard; looking instead");
+            let place = shared.db.place();
+            tracing::warn!(%error, place, "other processes are not heard; looking instead");
             said = Some(Instant::now());
         }
         if began.elapsed() > PAUSE_MAX {

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use tidemill_core::stream::Said;
 use tidemill_core::{JobId, WorkerId};
 use uuid::Uuid;
 
 use crate::error::Result;
 use crate::postgres::Shared;
-use crate::postgres::connect::Db;
+use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Statement, sql};
 use crate::stream::{PAGE_BYTES, StreamAnswer, StreamItem, StreamPage, Written, ephemeral};
@@ -26,6 +27,7 @@ const APPEND: Statement = sql!(
     TEXT_ARRAY,
     INT8
 );
+const SAY: Statement = sql!("say", TIMESTAMPTZ, UUID, UUID, TEXT);
 const SELECT: Statement = sql!("select_stream", UUID_ARRAY, INT8_ARRAY, INT8);
 
 /// Adds to streams; answers in the order of the items.
@@ -58,6 +60,18 @@ pub(crate) async fn append(
         shared.hint(hint);
     }
     Ok(answers)
+}
+
+/// Adds to the stream of a job what somebody has done with it.
+pub(super) async fn say(
+    conn: &Conn<'_>,
+    now: Option<At>,
+    job: JobId,
+    said: Said,
+) -> Result<(), Fault> {
+    let (sent, written) = (Uuid::now_v7(), Written::of(&[said]).map_err(Fault::Refused)?);
+    while conn.query(&SAY, &[&now, &job.0, &sent, &written.chunks]).await?.is_empty() {}
+    Ok(())
 }
 
 type Item<'a> = (usize, &'a StreamItem, &'a Written);

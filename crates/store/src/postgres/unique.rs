@@ -31,6 +31,14 @@ pub(crate) enum Depth {
     Free,
 }
 
+impl Depth {
+    /// The same for these jobs: with one among them that stays, none is diverted.
+    pub fn with(self, jobs: &[&NewJob]) -> Self {
+        let stays = self == Self::Bounded && jobs.iter().any(|job| job.options.stays);
+        if stays { Self::Together } else { self }
+    }
+}
+
 /// Writes a batch in which some have unique keys or take turns in lines, all or none.
 pub(crate) async fn enqueue<'a>(
     db: &Db,
@@ -132,7 +140,8 @@ fn line(job: &NewJob) -> Line<'_> {
         kind: &job.kind,
         queue: &job.queue,
         priority: job.priority.band(),
-        run_at: if let Due::At(at) = job.due { Some(at) } else { None },
+        // What has passed means now, also where a timestamptz does not reach.
+        run_at: if let Due::At(at) = job.due { Some(at.max(Timestamp::UNIX_EPOCH)) } else { None },
         delay_us: if let Due::In(delay) = job.due { Some(delay_us(delay)) } else { None },
         tenant: job.tenant.as_deref(),
         key: job.key.as_deref(),

@@ -89,7 +89,8 @@ pub(crate) async fn beat(shared: &Arc<Shared>, worker: WorkerId) -> Result<Beat>
 
 async fn beat_once(shared: &Shared, worker: WorkerId) -> Result<Beat, Fault> {
     let client = shared.beats.client(&shared.db).await?;
-    let rows = unnamed(&client, &BEAT, &[&shared.db.manual_now(), &worker.0]).await?;
+    let rows = unnamed(&client, &BEAT, &[&shared.db.manual_now(), &worker.0]).await;
+    let rows = rows.map_err(|fault| fault.at(shared.db.place()))?;
     let Some(row) = rows.first() else { return Ok(Beat { lost: true, cancelled: Vec::new() }) };
     let (known, cancelled): (bool, Vec<Uuid>) = (row.get(0), row.get(1));
     Ok(Beat { lost: !known, cancelled: cancelled.into_iter().map(JobId).collect() })

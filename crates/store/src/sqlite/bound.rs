@@ -139,8 +139,10 @@ pub(super) struct Judged<'a> {
 pub(super) fn judge<'a>(conn: &Connection, now: i64, jobs: &'a [NewJob]) -> Result<Judged<'a>> {
     let mut judged = Judged { jobs: Cow::Borrowed(jobs), fits: true, refused: None };
     for (queue, jobs) in by_queue(&judged.jobs) {
+        let stays = judged.jobs.iter().any(|job| job.queue == queue && job.options.stays);
         if let Some(bound) = Bound::find(conn, &queue, now)?
             && !bound.fits(jobs)
+            && !stays
             && let Some(other) = bound.divert
         {
             // Jobs that take turns stay in their lines.

@@ -1,5 +1,7 @@
 //! From what SQLite says to the store's own words.
 
+use std::path::Path;
+
 use rusqlite::{ErrorCode, ffi};
 
 use crate::error::{Error, ID_TAKEN};
@@ -24,9 +26,38 @@ impl From<rusqlite::Error> for Error {
     }
 }
 
+impl Error {
+    /// The same, saying which file it is about; none means a database in memory.
+    pub(super) fn of_file(mut self, file: Option<&Path>) -> Self {
+        if let Some(file) = file
+            && let Self::Unavailable { reason, .. }
+            | Self::ReadOnly { reason }
+            | Self::DiskFull { reason }
+            | Self::DiskFailed { reason, .. }
+            | Self::Busy { reason }
+            | Self::Database { reason } = &mut self
+        {
+            let file = file.display().to_string();
+            if !reason.contains(&file) {
+                *reason = format!("{file}: {reason}");
+            }
+        }
+        self
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_says_once_which_file_it_is_about() {
+        let busy = || Error::from(rusqlite::Error::SqliteFailure(ffi::Error::new(5), None));
+        let file = Path::new("app.db");
+        let said = busy().of_file(Some(file)).of_file(Some(file)).to_string();
+        assert_eq!(said, "the database stayed locked by others: app.db: database is locked");
+        assert!(!busy().of_file(None).to_string().contains("app.db"));
+    }
 
     #[test]
     fn sqlite_codes_become_ours() {

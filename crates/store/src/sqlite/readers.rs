@@ -60,6 +60,7 @@ impl Readers {
         let asked = Instant::now();
         let slot = Arc::clone(&pool.slots).acquire_owned().await.map_err(|_| closed())?;
         pool.waits.see_time(asked.elapsed());
+        let file = pool.file.clone();
         let looking = tokio::task::spawn_blocking(move || {
             let conn = pool.take()?;
             let found = conn.unchecked_transaction().map_err(Error::from).and_then(|snapshot| {
@@ -71,7 +72,10 @@ impl Readers {
             drop(slot);
             found
         });
-        looking.await.map_err(|e| Error::Unavailable { reason: e.to_string(), unknown: false })?
+        let found = looking
+            .await
+            .map_err(|e| Error::Unavailable { reason: e.to_string(), unknown: false })?;
+        found.map_err(|error| error.of_file(Some(&file)))
     }
 
     /// How long reads waited so far; `None` where the writer reads.

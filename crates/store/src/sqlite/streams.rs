@@ -1,8 +1,9 @@
 //! Streams: adding to them under a lease, and reading on.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use tidemill_core::stream::Progress;
+use tidemill_core::stream::{Progress, Said};
 use tidemill_core::{JobId, WorkerId};
+use uuid::Uuid;
 
 use crate::error::Result;
 use crate::sqlite::lease::Lease;
@@ -47,6 +48,20 @@ fn append_one(
     insert.execute(params![id, last + 1, last + size, bytes, turn.now, sent, progress, chunks])?;
     turn.news.streams.push(item.job);
     Ok(StreamAnswer::Kept { last: (last + size) as u64 })
+}
+
+/// Adds to the stream of a job what somebody has done with it.
+pub(super) fn say(turn: &mut Turn<'_>, job: JobId, said: Said) -> Result<()> {
+    let (id, sent, written) = (job.0.as_bytes(), Uuid::now_v7(), Written::of(&[said])?);
+    let mut end = turn.conn.prepare_cached(include_str!("sql/select_stream_end.sql"))?;
+    let end = end.query_one([id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let (last, before): (i64, i64) = end.unwrap_or_default();
+    let (next, bytes, sent) = (last + 1, before + written.bytes(), sent.as_bytes());
+    let mut insert = turn.conn.prepare_cached(include_str!("sql/insert_stream.sql"))?;
+    let Written { chunks, progress } = written;
+    insert.execute(params![id, next, next, bytes, turn.now, sent, progress, chunks])?;
+    turn.news.streams.push(job);
+    Ok(())
 }
 
 /// The chunks of these streams after these numbers.

@@ -14,6 +14,7 @@
 //! It refuses to run what nobody waits for any more: a claim whose caller is gone would lease jobs
 //! to nobody.
 
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tidemill_core::Clock;
 use tidemill_core::measure::{Histogram, SHORT_TIMES_US, SIZES};
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::RecvError};
 
 use crate::error::{Error, Result};
 use crate::keyring::Keyring;
@@ -32,6 +33,7 @@ use crate::sqlite::flows;
 use crate::sqlite::group::{Act, Book, Group, Pending};
 use crate::sqlite::marks::Marks;
 use crate::sqlite::news::{Listeners, News, Ready};
+use crate::sqlite::open::Place;
 use crate::sqlite::standing::{Line, Standing};
 
 /// So many commits are worth a checkpoint: single jobs then need less than half of a thousand pages.
@@ -90,6 +92,8 @@ pub(super) struct Writer(Arc<Way>);
 #[derive(Debug)]
 struct Way {
     messages: Sender<Message>,
+    /// Which file it writes; none means memory.
+    file: Option<PathBuf>,
     pace: Arc<Pace>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -126,6 +130,7 @@ impl Writer {
     /// Starts the thread; it ends when it is closed or nobody can reach it any more.
     pub fn start(
         conn: Connection,
+        place: &Place,
         clock: Clock,
         listeners: Arc<Listeners>,
         keys: Keyring,
@@ -137,7 +142,12 @@ impl Writer {
             .name("tidemill-writer".to_owned())
             .spawn(move || serve(&conn, &inbox, &clock, &listeners, &measured, keys))
             .map_err(|e| Error::Unavailable { reason: e.to_string(), unknown: false })?;
-        Ok(Self(Arc::new(Way { messages, pace, thread: Mutex::new(Some(thread)) })))
+        Ok(Self(Arc::new(Way {
+            messages,
+            file: place.file().map(Path::to_owned),
+            pace,
+            thread: Mutex::new(Some(thread)),
+        })))
     }
 
     /// Runs a write in the next transaction and answers when that is committed.
@@ -159,7 +169,7 @@ impl Writer {
         let (reply, answer) = oneshot::channel();
         let pending = Pending::new(durability, act, hand, Some(reply));
         self.send(Message::Write(Box::new(pending), Instant::now()))?;
-        answer.await.map_err(|_| closed())?
+        self.told(answer.await)
     }
 
     /// Has a write done that nobody waits for. A store that is closed does not do it.
@@ -177,7 +187,7 @@ impl Writer {
         let distant = Distant(Arc::downgrade(&self.0));
         let (standing, answer) = Standing::new(ask, stand.since, distant);
         self.send(Message::Stand(Box::new(standing)))?;
-        answer.hear(stand.until).await
+        answer.hear(stand.until).await.map_err(|error| error.of_file(self.0.file.as_deref()))
     }
 
     /// Somebody says that jobs may wait in this queue.
@@ -196,7 +206,7 @@ impl Writer {
             // Nobody waits any more: nothing is lost.
             let _ = reply.send(look(conn));
         })))?;
-        answer.await.map_err(|_| closed())?
+        self.told(answer.await)
     }
 
     /// As `read`, for a thread that may block.
@@ -208,7 +218,12 @@ impl Writer {
         self.send(Message::Read(Box::new(move |conn| {
             let _ = reply.send(look(conn));
         })))?;
-        answer.blocking_recv().map_err(|_| closed())?
+        self.told(answer.blocking_recv())
+    }
+
+    /// What was answered; an error says which file it is about.
+    fn told<T>(&self, answer: std::result::Result<Result<T>, RecvError>) -> Result<T> {
+        answer.map_err(|_| closed())?.map_err(|error| error.of_file(self.0.file.as_deref()))
     }
 
     /// What was measured so far.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use tidemill_core::flow::Work;
 use tidemill_core::gate::Per;
 use tidemill_core::job::edit::{Changes, Edit};
-use tidemill_core::{Due, JobId, Limits, NewJob, OnDead, OnDuplicate, Priority, Scope, State};
+use tidemill_core::{
+    Due, JobId, Limits, NewJob, OnDead, OnDuplicate, OwnRetry, Priority, Scope, State,
+};
 use tidemill_store::{ClaimRequest, EditAnswer, Receipt, Settled};
 
 use super::flows::{many, start, step, tend};
@@ -213,7 +215,7 @@ async fn payload_and_wishes_are_changed(kit: &Kit) {
     assert_eq!(ids(&claim), [id, second], "it keeps its place");
     let taken = &claim.jobs[0].job;
     assert_eq!(taken.payload.as_str(), r#"{"n":9007199254740993}"#);
-    assert_eq!(taken.options.retry.as_ref().unwrap().attempts_max, 3);
+    assert_eq!(taken.options.retry.as_ref().unwrap(), &OwnRetry::attempts(3));
     assert_eq!((&taken.options.tags[0][..], taken.options.run_timeout_ms), ("a", Some(60_000)));
 }
 

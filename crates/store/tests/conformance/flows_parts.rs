@@ -3,7 +3,7 @@
 use tidemill_core::flow::plan::{self, Growth};
 use tidemill_core::flow::{FlowState, Need, Part, Step, StepState, UndoRule, Way, Work};
 use tidemill_core::retention::Retention;
-use tidemill_core::{Due, Flow, FlowId, Limits, NewJob, OnDead, Retry, State};
+use tidemill_core::{Due, Flow, FlowId, Limits, NewJob, OnDead, OwnRetry, State};
 use tidemill_store::flow::{FlowAct, FlowAnswer, FlowFilter, Start};
 
 use super::flows::{first_job, flow_of, many, need, run, state, step, tend, view};
@@ -258,7 +258,10 @@ async fn what_parts_add_behind_the_pivot_is_retried_until_it_works(kit: &Kit) {
     let steps = vec![harmless("item", &[]), pay, many("ship", 0, &["pay"])];
     let id = build(kit, saga_of(steps)).await;
     let own = NewJob {
-        options: tidemill_core::Options { retry: Some(Retry::attempts(3)), ..Default::default() },
+        options: tidemill_core::Options {
+            retry: Some(OwnRetry::attempts(3)),
+            ..Default::default()
+        },
         ..job("ship")
     };
     add(kit, id, "pay", vec![job("pay")]).await;
@@ -275,7 +278,7 @@ async fn what_parts_add_behind_the_pivot_is_retried_until_it_works(kit: &Kit) {
         for taken in &claim.jobs {
             let options = &taken.job.options;
             let way = options.flow.as_ref().unwrap().way;
-            let attempts = options.retry.as_ref().map(|retry| retry.attempts_max);
+            let attempts = options.retry.as_ref().and_then(|retry| retry.attempts_max);
             seen.push((taken.job.kind.clone(), way, attempts));
         }
         let items = (0..claim.jobs.len()).map(|at| item(&claim, at, done())).collect();
@@ -311,7 +314,7 @@ async fn what_a_step_adds_before_the_pivot_says_that_nothing_is_to_be_undone(kit
     let claim = kit.take_one(worker).await;
     let place = claim.jobs[0].job.options.flow.clone().unwrap();
     let more = plan::grow(job("more"), Growth::new(&place, "more")).unwrap();
-    let attempts = more.options.retry.map(|retry| retry.attempts_max);
+    let attempts = more.options.retry.and_then(|retry| retry.attempts_max);
     assert_eq!(attempts, Some(u16::MAX), "what the pivot adds goes forward");
 }
 

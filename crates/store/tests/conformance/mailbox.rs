@@ -6,7 +6,7 @@ use tidemill_core::job::outcome::Waiting;
 use tidemill_core::workflow::{Amend, Ending, Waits};
 use tidemill_core::{JobId, NewJob, OnDuplicate, Options, Scope, Settlement, WorkerId};
 use tidemill_store::run::{
-    Append, Room, RunAct, RunAnswer, RunOrder, RunWrites, Signal, SignalAnswer,
+    Append, PAGE_MAIL_MAX, Room, RunAct, RunAnswer, RunOrder, RunWrites, Signal, SignalAnswer,
 };
 use tidemill_store::{Claim, SettleItem, Settled};
 
@@ -22,6 +22,7 @@ over_both_stores!(
     what_a_reset_forgets_is_unread_again_and_what_is_passed_over_is_not,
     a_fork_has_a_mailbox_of_its_own,
     ends_of_children_take_no_room,
+    mail_is_read_in_pages,
     a_signal_that_finds_no_room_starts_nothing_more_and_leaves_the_job_that_stands_there,
 );
 
@@ -66,6 +67,25 @@ fn waits() -> Settlement {
 async fn act(kit: &Kit, id: JobId, act: RunAct) {
     let order = RunOrder { act, by: "ann".to_owned(), why: String::new() };
     assert_eq!(kit.store.change_run(id, order).await.unwrap(), RunAnswer::Acted);
+}
+
+async fn mail_is_read_in_pages(kit: &Kit) {
+    let id = kit.put(job("k")).await;
+    let signals = (0..PAGE_MAIL_MAX + 5).map(|n| signal(id, &n.to_string(), None)).collect();
+    kit.store.signal(None, signals, Room::default()).await.unwrap();
+    let page = async |after, limit| {
+        let page = kit.store.mail_page(id, after, limit).await.unwrap();
+        page.into_iter().map(|mail| mail.number).collect::<Vec<_>>()
+    };
+    assert_eq!(page(0, 3).await, [1, 2, 3]);
+    assert_eq!(page(3, 2).await, [4, 5]);
+    let last = (PAGE_MAIL_MAX + 5) as i64;
+    assert_eq!(page(last - 1, 9).await, [last]);
+    assert!(page(last, 9).await.is_empty());
+    assert_eq!(page(0, usize::MAX).await.len(), PAGE_MAIL_MAX + 1);
+    let all = kit.store.mail(id, 0).await.unwrap();
+    let numbers: Vec<_> = all.iter().map(|mail| mail.number).collect();
+    assert_eq!(numbers, (1..=last).collect::<Vec<_>>(), "each once, in order");
 }
 
 async fn a_full_mailbox_refuses_signals_and_one_that_is_taken_makes_room(kit: &Kit) {

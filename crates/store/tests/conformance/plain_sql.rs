@@ -2,7 +2,7 @@
 //! takes or refuses it, with the same code, and nothing written when it is refused.
 
 use rusqlite::Connection;
-use tidemill_core::{JobId, Limits, NewJob, OnDead, Payload, Priority, Retry, State};
+use tidemill_core::{JobId, Limits, NewJob, OnDead, OwnRetry, Payload, Priority, State};
 use tidemill_store::JobFilter;
 
 use super::kit::{HOUR, Kit, ordered};
@@ -126,6 +126,10 @@ async fn bad_rows_are_refused_with_their_code(kit: &Kit) {
         ("kind", &*long, "name_too_long"),
         ("kind, key", &*format!("'k', {long}"), "name_too_long"),
         ("kind, tenant", "'k', 'a\tb'", "name_invalid"),
+        ("kind", "' '", "name_invalid"),
+        ("kind, queue", "'k', 'q '", "name_invalid"),
+        ("kind, tenant", "'k', '\u{a0}t'", "name_invalid"),
+        ("kind, key", "'k', ' k'", "name_invalid"),
         ("kind, priority", "'k', 'fast'", "word_unknown"),
         ("kind, priority", "'k', '4'", "word_unknown"),
         ("kind, unique_key, unique_scope", "'k', 'u', 'today'", "word_unknown"),
@@ -134,6 +138,13 @@ async fn bad_rows_are_refused_with_their_code(kit: &Kit) {
         ("kind, delay_ms", "'k', -1", "duration_invalid"),
         ("kind, delay_ms", "'k', 9000000000000000000", "duration_invalid"),
         ("kind, unique_period_ms", "'k', -1", "duration_invalid"),
+        (
+            "kind, unique_key, unique_scope, unique_period_ms",
+            "'k', 'u', 'period', 0",
+            "rule_invalid",
+        ),
+        ("kind, options", "'k', '{\"start_within_ms\":0}'", "options_invalid"),
+        ("kind, options", "'k', '{\"run_timeout_ms\":0}'", "options_invalid"),
         ("kind, run_at", "'k', 'someday'", "time_invalid"),
         ("kind, run_at", "'k', '2026-13-01T00:00:00Z'", "time_invalid"),
         ("kind, run_at", "'k', '2999-01-01T00:00:00Z'", "due_too_far"),
@@ -210,7 +221,7 @@ async fn retries_are_checked_to_the_letter(kit: &Kit) {
     let worker = kit.worker().await;
     let claim = kit.take(worker, good.len()).await;
     for (taken, good) in claim.jobs.iter().zip(good) {
-        let read: Retry = serde_json::from_str(good).unwrap();
+        let read: OwnRetry = serde_json::from_str(good).unwrap();
         assert_eq!(taken.job.options.retry.as_ref(), Some(&read), "{good}");
     }
 }

@@ -145,8 +145,17 @@ async fn rules_are_taken_away_by_those_who_have_read_them(kit: &Kit) {
     let before = edition().await;
     assert!(!take(0).await && !take(1).await, "it knew older ones");
     assert_eq!((edition().await, queue(kit, "q").await.is_some()), (before, true));
-    assert!(take(2).await);
+    let last = queue(kit, "q").await.unwrap().rules.unwrap().version;
+    assert!(take(last).await);
     assert_eq!(queue(kit, "q").await, None);
+    // Who has read those does not know what is set after them.
+    kit.store.set_queue("q", Some(QueueRules::default())).await.unwrap();
+    let version = queue(kit, "q").await.unwrap().rules.unwrap().version;
+    assert!(version > last, "{version} after {last}");
+    for old in 1..=last {
+        assert!(!take(old).await, "{old}");
+    }
+    assert!(take(version).await);
 }
 
 async fn queues_with_jobs_are_named_once(kit: &Kit) {

@@ -6,13 +6,14 @@ use tidemill_core::job::outcome::Waiting;
 use tidemill_core::workflow::{ActWord, Amend, Ending, Entry, Origin, Waits};
 use tidemill_core::{JobId, Settlement, State, WorkerId};
 use tidemill_store::Claim;
-use tidemill_store::run::{Append, RunAct, RunAnswer, RunOrder, RunWrites};
+use tidemill_store::run::{Append, Room, RunAct, RunAnswer, RunOrder, RunWrites, Signal};
 
 use super::kit::*;
 
 over_both_stores!(
     acts_are_kept_in_order_with_who_and_why,
     a_step_is_skipped_only_while_its_run_waits,
+    a_pause_outlasts_what_is_done_with_the_run_meanwhile,
     an_edit_forgets_what_came_after_and_keeps_what_was,
     what_is_refused_changes_nothing_and_is_not_kept,
     of_many_who_skip_a_step_at_once_one_does,
@@ -117,6 +118,25 @@ async fn a_step_is_skipped_only_while_its_run_waits(kit: &Kit) {
     kit.settle(worker, &claim, done()).await;
     for act in [skip("b"), edit("a"), order(RunAct::Pause), order(RunAct::Cancel)] {
         assert_eq!(kit.store.change_run(id, act).await.unwrap(), RunAnswer::NotNow, "it is done");
+    }
+}
+
+async fn a_pause_outlasts_what_is_done_with_the_run_meanwhile(kit: &Kit) {
+    let reset = || order(RunAct::Amend(Amend::Reset { to: "b".to_owned() }));
+    for act in [skip("b"), edit("a"), reset()] {
+        let (worker, id) = waiting(kit).await;
+        for act in [order(RunAct::Pause), act] {
+            assert_eq!(kit.store.change_run(id, act).await.unwrap(), RunAnswer::Acted);
+        }
+        let (name, payload) = ("go".to_owned(), json("1"));
+        let signal = vec![Signal { to: id, name, payload, id: None }];
+        kit.store.signal(None, signal, Room::default()).await.unwrap();
+        assert!(kit.store.journal(id).await.unwrap().1.unwrap().paused);
+        assert!(kit.take(worker, 1).await.jobs.is_empty(), "it is paused");
+        kit.store.change_run(id, order(resume())).await.unwrap();
+        assert!(!kit.store.journal(id).await.unwrap().1.unwrap().paused);
+        let claim = kit.take_one(worker).await;
+        kit.settle(worker, &claim, done()).await;
     }
 }
 

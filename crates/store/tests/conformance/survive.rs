@@ -3,8 +3,8 @@
 use tidemill_core::webhook::Tell;
 use tidemill_core::workflow::Origin;
 use tidemill_core::{
-    Backoff, Due, Jitter, Job, JobId, NewJob, OnDead, OnDuplicate, Options, Payload, Priority,
-    Retry, Scope, Settlement,
+    Backoff, Due, Jitter, Job, JobId, NewJob, OnDead, OnDuplicate, Options, OwnRetry, Payload,
+    Priority, Scope, Settlement,
 };
 
 use super::kit::{HOUR, Kit, SECOND, ask, item, job, json, unique};
@@ -21,7 +21,7 @@ fn wishes() -> Options {
     let backoff = Backoff::Exponential { base_ms: 5, cap_ms: 70, jitter: Jitter::Equal };
     Options {
         webhook: Some(Box::new(Tell { to: "w".into(), events: Vec::new() })),
-        retry: Some(Retry::attempts(7).backoff(backoff)),
+        retry: Some(OwnRetry::attempts(7).backoff(backoff)),
         run_timeout_ms: Some(1),
         start_within_ms: Some(86_400_000),
         finish_within_ms: Some(u64::from(u32::MAX) * 10),
@@ -33,6 +33,7 @@ fn wishes() -> Options {
         origins: vec![Origin { run: JobId(uuid::Uuid::from_u128(7)), until: 7 }],
         turn: 3,
         flow: None,
+        stays: false,
     }
 }
 

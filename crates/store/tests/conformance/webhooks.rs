@@ -60,7 +60,7 @@ async fn told(kit: &Kit) -> Vec<(Uuid, Message)> {
         let message: Message = serde_json::from_str(view.job.payload.as_str()).unwrap();
         assert_eq!(view.job.key, Some(message.webhook.to_string()));
         assert_eq!(view.job.id.0, message.message);
-        assert_eq!(view.job.options.retry.as_ref().unwrap().attempts_max, 15);
+        assert_eq!(view.job.options.retry.as_ref().unwrap().attempts_max, Some(15));
         assert_eq!(message.timestamp, kit.clock.now());
         told.push((message.webhook, message));
     }

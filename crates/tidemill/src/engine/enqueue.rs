@@ -169,15 +169,20 @@ impl Tidemill {
         Ok((jobs, chosen))
     }
 
-    async fn write(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>> {
+    async fn write(&self, mut jobs: Vec<NewJob>) -> Result<Vec<Receipt>> {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
         self.check_told(&jobs).await?;
-        self.check_diverted(&jobs).await?;
+        let mut held = self.hold_back(&mut jobs).await?;
         let (number, sorts) = (jobs.len(), self.0.measures.sorts(jobs.iter()));
         let may_divert = self.may_divert(&jobs);
         let answer = verb("enqueue", number, full_is_no_failure(self.put(jobs))).await?;
+        if let Err(full) = &answer
+            && let Some(refused) = held.remove(&full.queue)
+        {
+            return Err(refused.into());
+        }
         let answer = answer.map_err(|full| self.full_beyond(&may_divert, full));
         Ok(self.diverted(may_divert, counted(&sorts, answer)?).await)
     }

@@ -28,16 +28,30 @@ use new::Flow;
 
 impl Tidemill {
     /// Starts a flow: all of it is written in one transaction, or nothing. Sent twice under the same id, it is
-    /// started once. One that is [`building`](Flow::building) is written, and does not begin. Its first jobs meet the
-    /// bounds of their queues: without room for them it is refused (`QueueFull`), or waits where the rule is to wait.
+    /// started once; another one under the id of one that is there is refused, `id_taken`. One that is
+    /// [`building`](Flow::building) is written, and does not begin. Its first jobs meet the bounds of their queues:
+    /// without room for them it is refused (`QueueFull`), or waits where the rule is to wait.
     pub async fn start(&self, flow: Flow) -> Result<FlowId> {
         self.start_once(flow).await.map(|(id, _)| id)
     }
 
-    /// The same; says also whether it is new, or one of its id was there before, perhaps another one
-    /// ([`is_same_flow`](Self::is_same_flow)).
+    /// The same; says also whether it is new, or was there before.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> tidemill::Result<()> {
+    /// # let mill = tidemill::Tidemill::open("sqlite::memory:").await?;
+    /// use tidemill::{Enqueue, Flow, FlowId};
+    /// let id = FlowId::new();
+    /// let flow = || Flow::new("signup").id(id).step("mail", Enqueue::raw("mail", "1"));
+    /// assert_eq!(mill.start_once(flow()).await?, (id, true));
+    /// assert_eq!(mill.start_once(flow()).await?, (id, false));
+    /// let other = flow().step("more", Enqueue::raw("mail", "2"));
+    /// assert_eq!(mill.start_once(other).await.unwrap_err().code(), "id_taken");
+    /// # Ok(()) }
+    /// ```
     pub async fn start_once(&self, flow: Flow) -> Result<(FlowId, bool)> {
         self.know_rules().await;
+        let again = flow.is_chosen.then(|| flow.clone());
         let plan = self.plan(flow)?;
         let (id, jobs) = (plan.id, plan.jobs.len());
         let sorts = self.0.measures.sorts(plan.jobs.iter().map(|planned| &planned.job));
@@ -49,6 +63,10 @@ impl Tidemill {
         };
         if is_new {
             sorts.each().for_each(|series| series.enqueued.add(1));
+        } else if let Some(flow) = again
+            && !self.is_same_flow(flow).await?
+        {
+            return Err(Error::FlowTaken { id });
         }
         Ok((id, is_new))
     }

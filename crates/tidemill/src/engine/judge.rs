@@ -20,8 +20,8 @@ pub(crate) fn too_late(mill: &Tidemill, claimed: &ClaimedJob, now: Timestamp) ->
     expired(&claimed.job, deadlines, claimed.attempt, claimed.due_at, now)
 }
 
-/// What is settled for an attempt that ended so. The job's own policy comes first, then that of its kind, then that of
-/// its queue.
+/// What is settled for an attempt that ended so. Each part of the policy is the job's own, else that of its kind, else
+/// that of its queue.
 pub(crate) fn judge(
     mill: &Tidemill,
     claimed: &ClaimedJob,
@@ -32,8 +32,7 @@ pub(crate) fn judge(
     let ended = without_secrets(mill, job, ended);
     let known = mill.0.rules.known();
     let of_queue = known.book.of(&job.queue).and_then(|rules| rules.retry.as_ref());
-    let own_of_kind = Some(of_kind).filter(|retry| **retry != Retry::default());
-    let retry = job.options.retry.as_ref().or(own_of_kind).or(of_queue).unwrap_or(of_kind);
+    let retry = &Retry::in_force(job.options.retry.as_ref(), of_kind, of_queue);
     let (number, deadlines) = (claimed.attempt, known.deadlines(job));
     settle(Attempt { job, number, retry, deadlines }, ended, mill.0.clock.now(), fastrand::f64())
 }

@@ -86,6 +86,43 @@ impl Tidemill {
         meant.map(|job| (job.id, job.queue.clone())).collect()
     }
 
+    /// Jobs that a full queue would divert to one which refuses them are not to be diverted; answers, by their queues,
+    /// what is wrong if there is no room. In a batch of which others may be diverted, have unique keys or take turns,
+    /// the depth is looked at before.
+    pub(crate) async fn hold_back(
+        &self,
+        jobs: &mut [NewJob],
+    ) -> crate::Result<HashMap<String, Invalid>> {
+        let may_divert = self.may_divert(jobs);
+        if may_divert.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let (book, mut held) = (self.0.rooms.book(), HashMap::new());
+        for job in jobs.iter().filter(|job| may_divert.contains_key(&job.id)) {
+            let (tenant, key) = (job.tenant.as_deref(), job.key.as_deref());
+            if let Some(to) = book.of(&job.queue).and_then(|rules| rules.overflow.divert())
+                && let Err(why) = book.check_counted(to, &job.kind, tenant, key)
+            {
+                let (queue, to, why) = (job.queue.clone(), to.to_owned(), Box::new(why));
+                let refused = Invalid::DivertRefused { queue: queue.clone(), to, why };
+                held.entry(queue).or_insert(refused);
+            }
+        }
+        let is_plain = |job: &NewJob| job.unique.is_none() && job.line().is_none();
+        let is_mixed = may_divert.values().any(|queue| !held.contains_key(queue));
+        if held.is_empty() {
+            return Ok(held);
+        }
+        if is_mixed || !jobs.iter().all(is_plain) {
+            self.check_diverted(jobs).await?;
+            return Ok(HashMap::new());
+        }
+        for job in jobs.iter_mut().filter(|job| may_divert.contains_key(&job.id)) {
+            job.options.stays = true;
+        }
+        Ok(held)
+    }
+
     /// Refuses jobs that a full queue would divert to one which refuses them.
     pub(crate) async fn check_diverted(&self, jobs: &[NewJob]) -> crate::Result<()> {
         if !self.0.rooms.diverts.load(Relaxed) {

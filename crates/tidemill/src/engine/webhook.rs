@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tidemill_core::gate::{Breaker, Limit, PART, Per};
 use tidemill_core::queue::QueueRules;
 use tidemill_core::webhook::sign::{Secrets, SigningSecret};
-use tidemill_core::webhook::{KIND, Message, QUEUE, WEBHOOKS_MAX, Webhook};
+use tidemill_core::webhook::{KIND, Message, QUEUE, WEBHOOKS_MAX, Webhook, answer_of};
 use tidemill_core::{Error as Invalid, JobId, NewJob, State};
 use tidemill_store::webhook::Kept;
 use tidemill_store::{JobFilter, JobView};
@@ -70,7 +70,7 @@ pub struct Delivery {
     pub state: State,
     /// Attempts so far.
     pub attempt: u16,
-    /// What was answered when it was delivered.
+    /// What was answered last, if anything was: when it was delivered, or turned down.
     pub status: Option<u16>,
     /// How long that took.
     pub took_ms: Option<u64>,
@@ -113,6 +113,8 @@ impl Delivery {
         let output = view.output.as_ref().map(tidemill_core::Payload::as_str);
         let answer: serde_json::Value =
             output.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let taken = answer["status"].as_u64().and_then(|status| u16::try_from(status).ok());
+        let turned_down = view.error.as_deref().and_then(answer_of);
         Some(Self {
             id: view.job.id,
             message: message.id(),
@@ -120,8 +122,8 @@ impl Delivery {
             event: message.event,
             state: view.state,
             attempt: view.attempt,
-            status: answer["status"].as_u64().and_then(|status| u16::try_from(status).ok()),
-            took_ms: answer["took_ms"].as_u64(),
+            status: taken.or(turned_down.map(|(status, _)| status)),
+            took_ms: answer["took_ms"].as_u64().or(turned_down.map(|(_, took_ms)| took_ms)),
             error: view.error.clone(),
             created_at: view.job.created_at,
             due_at: view.due_at,

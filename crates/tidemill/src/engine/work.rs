@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tidemill_core::limit::NAME_BYTES_MAX;
-use tidemill_core::workflow::Mail;
 use tidemill_core::{CredentialId, Error as Invalid, JobId, NewJob, Token, WorkerId, name};
 use tidemill_store::request::Rescued;
 use tidemill_store::run::Append;
@@ -23,6 +22,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use crate::engine::Tidemill;
+use crate::engine::workflow::page::MailPage;
 use crate::engine::workflow::unlock::unlock;
 use crate::error::{Error, Result};
 use crate::worker::durable::drive::mail_came;
@@ -190,17 +190,22 @@ impl Work<'_> {
         jobs.into_iter().map(|job| self.0.checked(job)).collect()
     }
 
-    /// The mail of a run after a number: at once, or as soon as there is some within `wait`.
-    pub async fn mail(&self, job: JobId, after: i64, wait: Duration) -> Result<Vec<Mail>> {
-        let store = &self.0.0.store;
+    /// A page of the mail of a run after a number: at once, or as soon as there is some within `wait`.
+    pub async fn mail(
+        &self,
+        job: JobId,
+        after: i64,
+        limit: usize,
+        wait: Duration,
+    ) -> Result<MailPage> {
         let deadline = Instant::now() + wait;
         // Listened for first, so that nothing can come in between.
-        let mut hints = store.wake().listen();
+        let mut hints = self.0.0.store.wake().listen();
         loop {
-            let mail = store.mail(job, after).await?;
+            let page = self.0.mail_page(job, after, limit).await?;
             let now = Instant::now();
-            if !mail.is_empty() || now >= deadline {
-                return Ok(mail);
+            if !page.mail.is_empty() || now >= deadline {
+                return Ok(page);
             }
             tokio::select! {
                 () = tokio::time::sleep_until(deadline.min(now + LOOK_EVERY)) => {}

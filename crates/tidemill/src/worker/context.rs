@@ -21,7 +21,6 @@ use tidemill_store::keyring::What;
 use tidemill_store::rusqlite::Connection;
 use tidemill_store::{ClaimedJob, Receipt};
 use tokio::sync::OnceCell;
-use tokio_util::sync::CancellationToken;
 
 use crate::effect::{self, Effect};
 use crate::engine::Tidemill;
@@ -33,7 +32,7 @@ use crate::worker::durable::Run;
 use crate::worker::durable::drive::copied;
 use crate::worker::fail::Fail;
 use crate::worker::job::Enqueue;
-use crate::worker::shop::{Live, Shop, locked};
+use crate::worker::shop::{Live, Shop, Why, locked};
 use crate::worker::slots::Slot;
 use crate::worker::voice::Voice;
 
@@ -61,7 +60,7 @@ struct Inner {
     job: Arc<Body>,
     attempt: u16,
     token: Token,
-    cancel: CancellationToken,
+    live: Live,
     /// Somebody waits to be told of that.
     listens: AtomicBool,
     states: States,
@@ -124,7 +123,7 @@ impl Context {
             job,
             attempt,
             token: live.token,
-            cancel: live.cancel.clone(),
+            live: live.clone(),
             listens: AtomicBool::new(false),
             states,
             follow_ups: Mutex::default(),
@@ -439,7 +438,13 @@ impl Context {
 
     /// Whether the job was called off, timed out, or the worker stops.
     pub fn is_cancelled(&self) -> bool {
-        self.0.cancel.is_cancelled()
+        self.0.live.cancel.is_cancelled()
+    }
+
+    /// Whether it is told to end because its worker stops, or cannot reach the store: then the job is given back, and
+    /// no attempt is spent, whatever error it ends with.
+    pub fn is_given_back(&self) -> bool {
+        matches!(self.0.live.why(), Some(Why::Stopping | Why::CutOff))
     }
 
     /// Completes when the job was called off, is over its time, or the worker stops. A handler that waits for this
@@ -447,7 +452,7 @@ impl Context {
     /// its time is over.
     pub async fn cancelled(&self) {
         self.0.listens.store(true, Ordering::Relaxed);
-        self.0.cancel.cancelled().await;
+        self.0.live.cancel.cancelled().await;
     }
 
     /// Whether the handler has asked to be told when it is to end.

@@ -139,8 +139,8 @@ pub(crate) struct Told {
     looking: usize,
     owes: bool,
     trouble: Option<Trouble>,
-    /// The step whose failure the handler has ended with.
-    blamed: Option<String>,
+    /// The steps whose failure the handler has ended with.
+    blamed: Vec<String>,
     /// What is being written.
     flying: Option<RunWrites>,
 }
@@ -192,7 +192,7 @@ impl Run {
 
     /// The handler has ended with this.
     pub(crate) fn ended_with(&self, fail: &Fail) {
-        self.told().blamed = fail.step().map(str::to_owned);
+        self.told().blamed = fail.steps().map(str::to_owned).collect();
     }
 
     /// Whether a transaction of the handler's own may still be writing into the journal.
@@ -207,10 +207,9 @@ impl Run {
         if told.replay.as_ref().is_some_and(|replay| !replay.is_told()) {
             return None;
         }
-        if let (End::Dead, Some(step)) = (end, told.blamed.take())
-            && let Some(replay) = told.replay.as_mut()
-        {
-            replay.died(&step);
+        let blamed = std::mem::take(&mut told.blamed);
+        if let (End::Dead, Some(replay)) = (end, told.replay.as_mut()) {
+            blamed.iter().for_each(|step| replay.died(step));
         }
         let is_done = end == End::Done;
         if !is_done && let Some(before) = told.unwanted_before {
@@ -307,6 +306,15 @@ impl Told {
             Some(Trouble::Park(why)) if why.code == ParkCode::ValueRefused => Some(why.clone()),
             _ => None,
         }
+    }
+
+    /// How many items of this map hold no place of it. The task is woken when that is another number.
+    fn passed(&mut self, map: &str, task: &Waker) -> usize {
+        let Some(passed) = self.replay.as_ref().and_then(|replay| replay.passed(map)) else {
+            return 0;
+        };
+        self.wakers.insert(map.to_owned(), task.clone());
+        passed
     }
 
     fn wake(&mut self, key: &str) {
@@ -443,6 +451,12 @@ impl Context {
             told.park(ParkCode::StepInvalid.because(error));
         }
         told.keys.next(self.path(), name)
+    }
+
+    /// Parks the run, since something of it cannot be kept, and never goes on.
+    async fn refuse<T>(&self, why: String) -> T {
+        self.run().told().park(ParkCode::ValueRefused.because(why));
+        std::future::pending().await
     }
 
     /// The key of something that is named by a kind or a name, which may hold what keys are made of.

@@ -26,8 +26,8 @@ use tidemill_core::job::settle::Ended;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fail {
     kind: Kind,
-    /// The key of the step whose failure it is, if it is one.
-    step: Option<Box<str>>,
+    /// The keys of the steps whose failure it is, if it is one: the first, and those that failed beside it.
+    steps: Vec<Box<str>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,12 +57,24 @@ impl Fail {
 
     /// The same, as the failure of this step.
     pub(crate) fn of(self, step: &str) -> Self {
-        Self { step: Some(step.into()), ..self }
+        Self { steps: vec![step.into()], ..self }
     }
 
-    /// The key of the step whose failure it is.
-    pub(crate) fn step(&self) -> Option<&str> {
-        self.step.as_deref()
+    /// The first of these failures, as that of the steps of all of them, at most so many.
+    pub(crate) fn first<'a>(
+        all: impl IntoIterator<Item = Option<&'a Self>>,
+        steps_max: usize,
+    ) -> Option<Self> {
+        let mut all = all.into_iter().flatten();
+        let mut first = all.next()?.clone();
+        first.steps.extend(all.flat_map(|fail| fail.steps.iter().cloned()));
+        first.steps.truncate(steps_max);
+        Some(first)
+    }
+
+    /// The keys of the steps whose failure it is.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().map(AsRef::as_ref)
     }
 
     fn failed(class: ErrorClass, message: impl fmt::Display) -> Self {
@@ -155,7 +167,7 @@ impl Fail {
 
 impl From<Kind> for Fail {
     fn from(kind: Kind) -> Self {
-        Self { kind, step: None }
+        Self { kind, steps: Vec::new() }
     }
 }
 

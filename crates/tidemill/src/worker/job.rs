@@ -9,7 +9,8 @@ use tidemill_core::job::too_late;
 use tidemill_core::schedule::spread;
 use tidemill_core::webhook::Tell;
 use tidemill_core::{
-    Due, JobId, Limits, NewJob, OnDead, Options, Payload, Priority, Retry, Unique, Wish, name,
+    Due, JobId, Limits, NewJob, OnDead, Options, OwnRetry, Payload, Priority, Retry, Unique, Wish,
+    name,
 };
 
 use crate::error::Result;
@@ -311,10 +312,17 @@ impl Enqueue {
         self.unique.as_ref()
     }
 
-    /// How it is retried, before its kind's policy.
+    /// How it is retried, before its kind's policy: a whole [`Retry`], or the part of it that it names.
+    ///
+    /// ```
+    /// use tidemill::{Enqueue, OwnRetry, Retry};
+    /// let pays_once = Enqueue::raw("charge", "{}").retry(Retry::never());
+    /// // Waits between attempts as its kind does, else its queue.
+    /// let gives_up_soon = Enqueue::raw("charge", "{}").retry(OwnRetry::attempts(3));
+    /// ```
     #[must_use]
-    pub fn retry(mut self, retry: Retry) -> Self {
-        self.options.retry = Some(retry);
+    pub fn retry(mut self, retry: impl Into<OwnRetry>) -> Self {
+        self.options.retry = Some(retry.into());
         self
     }
 

@@ -23,6 +23,7 @@ over_both_stores!(
     a_flow_needs_room_for_what_is_first_in_it,
     diverted_jobs_run_from_where_they_are,
     nothing_is_diverted_to_where_it_would_be_refused,
+    of_many_at_once_none_is_diverted_to_where_it_would_be_refused,
     dropped_jobs_are_seen_as_cancelled,
     a_watermark_is_told_in_another_process,
     a_producer_pauses_and_goes_on,
@@ -226,6 +227,19 @@ async fn nothing_is_diverted_to_where_it_would_be_refused(kit: Kit) {
     let said = error.to_string();
     assert!(is_full(&error), "{said}");
     assert!(said.contains("the queue \"q\" is full and diverts to \"spill\""), "{said}");
+}
+
+async fn of_many_at_once_none_is_diverted_to_where_it_would_be_refused(kit: Kit) {
+    let mill = kit.open().await;
+    let each = Limit { per: Per::Key, concurrency: Some(1), ..Limit::default() };
+    mill.set_limit("spill", "each", Some(each)).await.unwrap();
+    bound(&mill, "q", 2, Overflow::Divert { queue: "spill".into() }).await;
+    // All of them look before any of them is written.
+    let answers = join_all((0..20).map(|_| mill.enqueue(echo("q")))).await;
+    let refused: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
+    assert!(refused.iter().all(|error| error.code() == "key_missing"));
+    assert_eq!(refused.len(), 18);
+    assert_eq!(mill.depth("spill").await.unwrap().depth(), 0, "nothing got in");
 }
 
 async fn dropped_jobs_are_seen_as_cancelled(kit: Kit) {

@@ -23,6 +23,7 @@ over_both_stores!(
     a_running_job_fans_out_into_its_flow,
     why_names_what_a_step_waits_for,
     a_flow_whose_jobs_are_taken_is_refused,
+    a_flow_is_started_once_and_another_under_its_id_is_refused,
     jobs_that_wait_in_flows_are_counted_and_listed,
     a_booking_is_undone_by_its_handlers,
 );
@@ -434,6 +435,31 @@ async fn a_flow_whose_jobs_are_taken_is_refused(kit: Kit) {
     let error = mill.start(flow.id(tidemill::FlowId::new())).await.unwrap_err();
     assert!(error.to_string().contains("id of another job"), "{error}");
     assert_eq!(mill.flows(&FlowFilter::default()).await.unwrap().len(), 1);
+}
+
+async fn a_flow_is_started_once_and_another_under_its_id_is_refused(kit: Kit) {
+    let mill = kit.open_still().await;
+    let id = tidemill::FlowId::new();
+    let flow = || Flow::new("sum").id(id).step("one", add(1, &[]));
+    assert_eq!(mill.start_once(flow()).await.unwrap(), (id, true));
+    let others = [
+        Flow::new("other").id(id).step("one", add(1, &[])),
+        Flow::new("sum").id(id).step("one", add(2, &[])),
+        flow().step("two", add(2, &["one"])).after("one"),
+    ];
+    let refused = async || {
+        for other in others.clone() {
+            let refused = mill.start(other).await.unwrap_err();
+            assert_eq!(refused.code(), "id_taken");
+            assert!(refused.to_string().contains(&id.to_string()), "{refused}");
+        }
+        assert_eq!(mill.start_once(flow()).await.unwrap(), (id, false));
+        assert_eq!(mill.start(flow()).await.unwrap(), id);
+    };
+    refused().await;
+    assert_eq!(drain(worker(&mill)).await.unwrap().done, 1, "it was started once");
+    refused().await;
+    assert_eq!(drain(worker(&mill)).await.unwrap().done, 0);
 }
 
 async fn jobs_that_wait_in_flows_are_counted_and_listed(kit: Kit) {

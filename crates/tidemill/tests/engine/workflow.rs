@@ -456,11 +456,10 @@ async fn a_run_can_be_paused_resumed_and_reset(kit: Kit) {
     let unknown = mill.reset_run(id, "nothing", "ann", "").await.unwrap_err();
     assert_eq!(unknown.code(), "run_not_now");
     mill.reset_run(id, "b", "ann", "").await.unwrap();
-    drain(worker(&mill, &log, code)).await.unwrap();
-    assert_eq!(log.all(), ["a", "b", "b"], "it sleeps anew");
-    mill.pause_run(id, "ann", "").await.unwrap();
+    assert_eq!(drain(worker(&mill, &log, code)).await.unwrap().attempts, 0, "it stays paused");
     mill.resume_run(id, "ann", "").await.unwrap();
     drain(worker(&mill, &log, code)).await.unwrap();
+    assert_eq!(log.all(), ["a", "b", "b"], "it sleeps anew");
     kit.advance(DAY);
     drain(worker(&mill, &log, code)).await.unwrap();
     assert_eq!(output(&mill, id).await, "c");

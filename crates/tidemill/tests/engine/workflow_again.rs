@@ -15,6 +15,9 @@ over_both_stores!(
     a_failure_after_which_the_code_went_on_is_told_as_it_was,
     a_step_that_dies_again_is_tried_again_each_time,
     a_step_that_runs_at_most_once_is_not_tried_again,
+    items_of_a_map_that_failed_are_tried_again_and_no_others,
+    a_map_tries_no_more_items_again_than_it_has_places,
+    a_child_that_a_run_died_of_is_started_anew,
     a_fork_goes_on_from_its_step_with_what_was_heard_before,
     a_fork_undoes_only_what_it_did_itself,
     a_run_that_could_not_be_undone_as_a_whole_is_parked_in_time,
@@ -134,6 +137,101 @@ async fn a_step_that_dies_again_is_tried_again_each_time(kit: Kit) {
     drain(worker(&mill, &log, code)).await.unwrap();
     assert_eq!(state(&mill, id).await, State::Done);
     assert_eq!(log.all(), ["a", "toss", "toss", "toss", "b"]);
+}
+
+async fn items_of_a_map_that_failed_are_tried_again_and_no_others(kit: Kit) {
+    let mill = kit.open_still().await;
+    for (at_once, is_nested) in [(1, false), (2, false), (9, false), (1, true)] {
+        let log = Log::default();
+        let code = move |cx: Context, log: Log| async move {
+            let item = async |cx: Context, log: Log, (name, bad): (&'static str, usize)| {
+                flaky(&cx, &log, "before", 0).await?;
+                flaky(&cx, &log, name, bad).await
+            };
+            let items = [("i0", 0), ("i1", 1), ("i2", 0), ("i3", 0)];
+            let all = move |cx: Context, log: Log| async move {
+                let each = |cx, of| item(cx, log.clone(), of);
+                Ok(cx.map("items", items, at_once, each).await?.join(" "))
+            };
+            if !is_nested {
+                return all(cx, log).await;
+            }
+            let outer = cx.map("rounds", [0, 1], 1, |cx, _| all(cx, log.clone()));
+            Ok(outer.await?.join(" "))
+        };
+        let (id, state) = twice(&mill, || worker(&mill, &log, code)).await;
+        assert_eq!(state, State::Done, "{at_once} at once, nested: {is_nested}");
+        let output = mill.job(id).await.unwrap().unwrap().output.unwrap();
+        let all = if is_nested { r#""i0 i1 i2 i3 i0 i1 i2 i3""# } else { r#""i0 i1 i2 i3""# };
+        assert_eq!(output.as_str(), all);
+        let rounds = 1 + usize::from(is_nested);
+        let tries = |name: &str| log.all().iter().filter(|of| *of == name).count();
+        assert_eq!((tries("i1"), tries("before")), (rounds + 1, 4 * rounds));
+        assert_eq!((tries("i0"), tries("i2"), tries("i3")), (rounds, rounds, rounds));
+    }
+}
+
+async fn a_map_tries_no_more_items_again_than_it_has_places(kit: Kit) {
+    let (mill, log) = (kit.open_still().await, Log::default());
+    let code = |cx: Context, log: Log| async move {
+        let each = |cx: Context, name: &'static str| {
+            let log = log.clone();
+            async move { flaky(&cx, &log, name, 1).await }
+        };
+        Ok(cx.map("items", ["a", "b", "c"], 2, each).await?.join(" "))
+    };
+    let (id, again) = twice(&mill, || worker(&mill, &log, code)).await;
+    assert_eq!(again, State::Dead, "of the third");
+    assert_eq!(log.all().len(), 5);
+    assert!(mill.dead().replay_one(id, "op", None).await.unwrap());
+    drain(worker(&mill, &log, code)).await.unwrap();
+    assert_eq!(state(&mill, id).await, State::Done);
+    let output = mill.job(id).await.unwrap().unwrap().output.unwrap();
+    assert_eq!((output.as_str(), log.all().len()), (r#""a b c""#, 6));
+}
+
+async fn a_child_that_a_run_died_of_is_started_anew(kit: Kit) {
+    let (mill, log) = (kit.open_still().await, Log::default());
+    let code = |cx: Context, log: Log| async move {
+        let each = |cx: Context, name: &'static str| {
+            let log = log.clone();
+            async move {
+                flaky(&cx, &log, "before", 0).await?;
+                cx.child(Tossed { text: name.to_owned() }).await
+            }
+        };
+        Ok(cx.map("items", ["a", "b", "c"], 1, each).await?.join(" "))
+    };
+    let tossed = log.clone();
+    let worker = || {
+        let log = tossed.clone();
+        worker(&mill, &tossed, code).handle(move |job: Tossed, _cx| {
+            let log = log.clone();
+            async move {
+                log.add(job.text.clone());
+                let tries = log.all().iter().filter(|what| **what == job.text).count();
+                let is_bad = job.text == "b" && tries == 1;
+                if is_bad { Err(Fail::permanent("tails")) } else { Ok(job.text) }
+            }
+        })
+    };
+    let (id, state) = twice(&mill, worker).await;
+    let view = mill.job(id).await.unwrap().unwrap();
+    assert_eq!((state, view.output.unwrap().as_str()), (State::Done, r#""a b c""#));
+    let started = log.all().into_iter().filter(|what| what != "before").collect::<Vec<_>>();
+    assert_eq!(started, ["a", "b", "c", "b"], "those that went well are not started again");
+    let words: Vec<_> = mill.journal(id).await.unwrap().iter().map(|of| of.entry.word()).collect();
+    assert_eq!(words, ["ended", "ended", "ended"], "nothing tells of the first one any more");
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Tossed {
+    text: String,
+}
+
+impl Job for Tossed {
+    const KIND: &'static str = "tossed";
+    type Output = String;
 }
 
 async fn a_step_that_runs_at_most_once_is_not_tried_again(kit: Kit) {

@@ -134,7 +134,10 @@ async fn who_follows_a_run_hears_that_it_is_parked_and_goes_on(kit: Kit) {
     mill.signal(id, Signal::new("go", "a word")).await.unwrap();
     drain(worker(&mill, code)).await.unwrap();
     let why = parked(&mill, id).await;
+    mill.pause_run(id, "ann", "").await.unwrap();
+    mill.pause_run(id, "ann", "").await.unwrap();
     mill.edit_step(id, "go", &7, "ann", "").await.unwrap();
+    mill.resume_run(id, "ann", "").await.unwrap();
     drain(worker(&mill, code)).await.unwrap();
     let mut heard = Vec::new();
     while let Some(event) = stream.next().await.unwrap() {
@@ -146,7 +149,8 @@ async fn who_follows_a_run_hears_that_it_is_parked_and_goes_on(kit: Kit) {
             Event::End(end) => end.state.word().to_owned(),
         });
     }
-    assert_eq!(heard, ["1 log", &format!("2 {why}"), "3 log", "done"]);
+    let parked = format!("2 {why}");
+    assert_eq!(heard, ["1 log", &parked, "3 paused", "4 resumed", "5 log", "done"]);
     let (told, _) = mill.webhooks().deliveries("parked", None, None, 9).await.unwrap();
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(told[0].job, Some(id.to_string()));
@@ -231,29 +235,67 @@ impl Job for Unkept {
     type Output = Unwritten;
 }
 
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Given {
+    text: String,
+}
+
+impl Job for Given {
+    const KIND: &'static str = "given";
+    type Output = Unwritten;
+}
+
+/// What no database can hold, as long as that is asked for.
+fn given(is_bad: bool) -> String {
+    if is_bad { "a\0b".to_owned() } else { "ab".to_owned() }
+}
+
 async fn what_cannot_be_written_parks_the_run_and_nothing_is_undone(kit: Kit) {
     let mill = kit.open_still().await;
     let worker = |is_bad: bool| {
-        mill.worker().handle(move |job: Unkept, cx: Context| async move {
-            if job.way == "plain" {
-                return Ok(Unwritten(is_bad));
-            }
-            let undo = Enqueue::raw("undo", "1");
-            cx.step("a").undo(undo).run(|_| async { Ok(1) }).await?;
-            match job.way.as_str() {
-                "state" => cx.set_state(&Unwritten(is_bad))?,
-                "answer" => {
-                    let update = cx.update::<u32>("ask").await?;
-                    update.answer(&Unwritten(is_bad)).await?;
+        mill.worker()
+            .handle(move |job: Unkept, cx: Context| async move {
+                if job.way == "plain" {
+                    return Ok(Unwritten(is_bad));
                 }
-                _ => return Ok(Unwritten(is_bad)),
-            }
-            Ok(Unwritten(false))
-        })
+                let undo = Enqueue::raw("undo", "1");
+                cx.step("a").undo(undo).run(|_| async { Ok(1) }).await?;
+                match job.way.as_str() {
+                    "state" => cx.set_state(&Unwritten(is_bad))?,
+                    "answer" => {
+                        let update = cx.update::<u32>("ask").await?;
+                        update.answer(&Unwritten(is_bad)).await?;
+                    }
+                    "object" => cx.object::<Unwritten>()?.set(&Unwritten(is_bad))?,
+                    "child" => return cx.child(Given { text: given(is_bad) }).await,
+                    "children" => {
+                        let mut all = cx.children([Given { text: given(is_bad) }]).await?;
+                        return all.remove(0);
+                    }
+                    "start" => {
+                        let child = cx.child(Given { text: given(is_bad) }).start().await?;
+                        return child.result().await;
+                    }
+                    "nobody" => drop(cx.start(Given { text: given(is_bad) }).await?),
+                    _ => return Ok(Unwritten(is_bad)),
+                }
+                Ok(Unwritten(false))
+            })
+            .handle(|_: Given, _cx| async { Ok(Unwritten(false)) })
     };
-    for (way, what) in [("output", "the output"), ("state", "its state"), ("answer", "the answer")]
-    {
-        let id = mill.enqueue(Unkept { way: way.to_owned() }).await.unwrap().id();
+    let ways = [
+        ("output", "the output"),
+        ("state", "its state"),
+        ("answer", "the answer"),
+        ("object", "the object \"own\""),
+        ("child", "what a child is given"),
+        ("children", "what a child is given"),
+        ("start", "what a child is given"),
+        ("nobody", "what a child is given"),
+    ];
+    for (way, what) in ways {
+        let unkept = Enqueue::from(Unkept { way: way.to_owned() }).object("default", "own");
+        let id = mill.enqueue(unkept).await.unwrap().id();
         mill.signal(id, Signal::new("ask", &1)).await.unwrap();
         drain(worker(true)).await.unwrap();
         let why = parked(&mill, id).await;

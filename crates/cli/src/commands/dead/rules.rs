@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use comfy_table::Cell;
+use serde_json::json;
 use tidemill::{ErrorClass, RedriveRule};
 
 use crate::app::App;
@@ -126,6 +127,10 @@ async fn delete(app: &App, name: &str) -> Outcome {
     }
     mill.dead().delete_rule(name).await?;
     mill.close().await;
-    eprintln!("the rule {name} is gone");
+    output::did(
+        app,
+        json!({ "name": name, "answer": "deleted" }),
+        &format!("the rule {name} is gone"),
+    );
     Ok(Exit::Ok)
 }

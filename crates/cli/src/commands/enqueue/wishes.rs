@@ -1,9 +1,9 @@
 //! The wishes of a job on the command line; JSON has the same, by the same names (`tidemill::core::Wish`).
 
 use serde_json::value::RawValue;
-use tidemill::core::Wish;
 use tidemill::core::retry::text::BackoffText;
 use tidemill::core::webhook::Tell;
+use tidemill::core::{Wish, moment};
 use tidemill::{Enqueue, JobId, OnDead, OnDuplicate, Priority, Timestamp};
 
 use crate::duration::Span;
@@ -22,7 +22,7 @@ pub struct Wishes {
     #[arg(long, value_name = "DURATION", conflicts_with = "run_at", allow_hyphen_values = true)]
     delay: Option<Span>,
     /// Start at this time (RFC 3339); one that has passed means now
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     run_at: Option<Timestamp>,
     /// Start within this window after that, at a place its key or tenant decides
     #[arg(long, value_name = "DURATION")]

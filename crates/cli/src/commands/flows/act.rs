@@ -6,7 +6,7 @@ use tidemill::{By, FlowId, Limits, Payload};
 use super::document::Document;
 use super::{draw, watch};
 use crate::app::{App, whoami};
-use crate::commands::jobs::wait::Patience;
+use crate::commands::jobs::wait::{Patience, through_outages};
 use crate::exit::{Exit, Outcome};
 use crate::output::{self, count};
 use crate::progress::Late;
@@ -112,8 +112,9 @@ pub async fn rerun(app: &App, args: Rerun) -> Outcome {
 /// Waits until it has ended, and says how.
 pub async fn wait(app: &App, id: FlowId, patience: Patience) -> Outcome {
     let mill = app.open_existing().await?;
-    let view =
-        Late::wait("waiting for the flow").during(mill.wait_flow(id, patience.limit())).await?;
+    let mut late = Late::wait("waiting for the flow");
+    let waiting = through_outages(patience, |time| mill.wait_flow(id, time));
+    let view = late.during(waiting).await?;
     mill.close().await;
     if app.json {
         output::json(&Document::from(&view));

@@ -54,13 +54,20 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     }
     let is_building = flow.is_building();
     let mill = app.open().await?;
-    let id = mill.start(flow).await?;
+    let (id, is_new) = mill.start_once(flow).await?;
     mill.close().await;
     if app.json {
-        output::json(&json!({ "id": id }));
+        output::json(&json!({ "id": id, "answer": if is_new { "started" } else { "existing" } }));
     } else {
         output::line(id);
-        eprintln!("{}", if is_building { "it does not begin yet" } else { "started" });
+        eprintln!(
+            "{}",
+            match (is_new, is_building) {
+                (false, _) => "existing: it was there already",
+                (true, true) => "it does not begin yet",
+                (true, false) => "started",
+            }
+        );
     }
     Ok(Exit::Ok)
 }

@@ -82,6 +82,11 @@ impl Shown {
                     let line = format!("{yellow}[{}]: {why}", code.code());
                     self.bar.suspend(|| eprintln!("{line}"));
                 }
+                Said::Paused | Said::Resumed => {
+                    self.end_line();
+                    let yellow = Paint::stderr().yellow(chunk.said.word());
+                    self.bar.suspend(|| eprintln!("{yellow}"));
+                }
             },
             Event::End(end) => {
                 self.end_line();

@@ -1,7 +1,7 @@
 //! `tidemill queues wait`: until producers may go on.
 
 use crate::app::App;
-use crate::commands::jobs::wait::Patience;
+use crate::commands::jobs::wait::{Patience, through_outages};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 use crate::progress::Late;
@@ -9,7 +9,7 @@ use crate::progress::Late;
 /// Waits until the queue is down at its low watermark, at once when it is not above the high one.
 pub async fn run(app: &App, queue: &str, patience: Patience) -> Outcome {
     let mill = app.open_existing().await?;
-    let below = mill.until_below(queue, patience.limit());
+    let below = through_outages(patience, |time| mill.until_below(queue, time));
     let is_below = Late::wait("waiting for the queue").during(below).await?;
     let view = mill.depth(queue).await?;
     mill.close().await;

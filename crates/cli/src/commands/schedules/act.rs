@@ -1,5 +1,6 @@
 //! Acts on a schedule: delete, pause, resume, run now, backfill.
 
+use serde_json::json;
 use tidemill::{Backfill, KeyDue};
 use tidemill_store::schedule::{Fired, What};
 
@@ -42,7 +43,8 @@ pub async fn delete(app: &App, args: &Delete) -> Outcome {
     let mill = app.open_existing().await?;
     mill.schedules().delete(&args.name, &args.owner).await?;
     mill.close().await;
-    eprintln!("the schedule {} is deleted; jobs it has made stay", args.name);
+    let sentence = format!("the schedule {} is deleted; jobs it has made stay", args.name);
+    output::did(app, json!({ "name": args.name, "answer": "deleted" }), &sentence);
     Ok(Exit::Ok)
 }
 
@@ -50,7 +52,8 @@ pub async fn pause(app: &App, name: &str) -> Outcome {
     let mill = app.open_existing().await?;
     mill.schedules().pause(name).await?;
     mill.close().await;
-    eprintln!("{name} rests until it is resumed");
+    let sentence = format!("{name} rests until it is resumed");
+    output::did(app, json!({ "name": name, "answer": "paused" }), &sentence);
     Ok(Exit::Ok)
 }
 
@@ -58,7 +61,9 @@ pub async fn resume(app: &App, name: &str) -> Outcome {
     let mill = app.open_existing().await?;
     mill.schedules().resume(name).await?;
     mill.close().await;
-    eprintln!("{name} goes on; what it missed meanwhile can be filled with `schedules backfill`");
+    let sentence =
+        format!("{name} goes on; what it missed meanwhile can be filled with `schedules backfill`");
+    output::did(app, json!({ "name": name, "answer": "resumed" }), &sentence);
     Ok(Exit::Ok)
 }
 

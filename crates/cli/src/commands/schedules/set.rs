@@ -2,6 +2,7 @@
 
 use jiff::civil::Date;
 use tidemill::{Missed, Overlap, Rule, Schedule, Timestamp};
+use tidemill_core::moment;
 use tidemill_core::schedule::Template;
 
 use crate::app::App;
@@ -33,7 +34,7 @@ pub struct When {
     #[arg(long, value_name = "DURATION")]
     every: Option<Span>,
     /// Once, at this time (RFC 3339)
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     at: Option<Timestamp>,
 }
 
@@ -53,10 +54,10 @@ pub struct Bounds {
     #[arg(long, value_name = "ZONE")]
     zone: Option<String>,
     /// No slot before this time
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     starts: Option<Timestamp>,
     /// No slot from this time on
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = moment::parse)]
     ends: Option<Timestamp>,
     /// No slot on these dates of its zone
     #[arg(long, value_name = "DATE,…", value_delimiter = ',')]

@@ -1,7 +1,7 @@
 //! What a command writes to stdout becomes the job's output.
 //!
 //! JSON is kept as it is, other text as a JSON string, nothing as null. It refuses to keep more
-//! than the limit, and stops reading there.
+//! than the limit, and stops reading there; and it refuses what is not UTF-8, which would be kept as something else.
 
 use tidemill::{Limits, Payload};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -32,13 +32,18 @@ impl Written {
         if self.is_too_much() {
             return Err(format!("the output has more than {} bytes", self.bytes_max));
         }
-        let text = String::from_utf8_lossy(&self.bytes);
+        let text = std::str::from_utf8(&self.bytes).map_err(|error| {
+            let at = error.valid_up_to();
+            format!(
+                "the output is not UTF-8: byte {at} is wrong; write text, or encode it (base64)"
+            )
+        })?;
         if text.trim().is_empty() {
             return Ok(Payload::null());
         }
         // Quotes and escapes make a text longer; that is not the command's fault.
         let limits = Limits { payload_bytes_max: self.bytes_max * 6 + 2, ..Limits::default() };
-        match Payload::parse(&text, &limits) {
+        match Payload::parse(text, &limits) {
             Ok(payload) => Ok(payload),
             Err(tidemill_core::Error::PayloadNotJson { .. }) => {
                 Payload::of(text.trim_end(), &limits)
@@ -53,8 +58,8 @@ impl Written {
 mod tests {
     use super::*;
 
-    async fn output(text: &str) -> Result<String, String> {
-        let written = Written::read(text.as_bytes(), 40).await;
+    async fn output(text: impl AsRef<[u8]>) -> Result<String, String> {
+        let written = Written::read(text.as_ref(), 40).await;
         written.output().map(Payload::into_string)
     }
 
@@ -71,5 +76,7 @@ mod tests {
         }
         assert!(output(&"x".repeat(41)).await.is_err());
         assert!(output("nul \0").await.is_err());
+        let binary = output(b"ok \xff\xfe").await.unwrap_err();
+        assert!(binary.contains("not UTF-8: byte 3"), "{binary}");
     }
 }

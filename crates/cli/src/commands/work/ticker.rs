@@ -69,6 +69,10 @@ impl Ticker {
         let (id, kind, attempt) = (cx.id(), &cx.job().kind, cx.attempt());
         let (event, said) = match attempted {
             Ok(_) => ("done", String::new()),
+            Err(_) if cx.is_given_back() => (
+                "given_back",
+                "the worker stops; the job runs again, no attempt is spent".to_owned(),
+            ),
             Err(fail) => {
                 let said = fail.to_string();
                 let said = output::without(cx.job().payload.as_str(), &said);

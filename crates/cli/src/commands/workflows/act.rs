@@ -6,6 +6,7 @@ use tidemill::{CancelAnswer, ForkAs, JobId, Limits, Payload};
 
 use crate::app::{App, whoami};
 use crate::exit::{Exit, Outcome};
+use crate::mill::Mill;
 use crate::output;
 
 /// What to send, and to whom.
@@ -169,8 +170,9 @@ pub async fn resume(app: &App, args: Resume) -> Outcome {
 pub async fn reset(app: &App, Reset { id, step, signed }: Reset) -> Outcome {
     let mill = app.open_existing().await?;
     mill.reset_run(id, &step, &signed.by(), &signed.why).await?;
+    let goes_on = goes_on(&mill, id).await?;
     mill.close().await;
-    say(app, id, "reset", &format!("it goes on from {step:?}"));
+    say(app, id, "reset", &format!("{goes_on} from {step:?}"));
     Ok(Exit::Ok)
 }
 
@@ -193,18 +195,19 @@ pub async fn skip(app: &App, Skip { id, step, output, fail, signed }: Skip) -> O
     let output = json_of(&output)?;
     let mill = app.open_existing().await?;
     let by = signed.by();
-    let sentence = if let Some(message) = fail {
+    let done = if let Some(message) = fail {
         mill.fail_step(id, &step, &message, &by, &signed.why).await?;
-        format!("{step:?} has failed for good, and it goes on")
+        "has failed for good".to_owned()
     } else {
         mill.skip_step(id, &step, &output, &by, &signed.why).await?;
         match output.get() {
-            "null" => format!("{step:?} is over, and it goes on"),
-            output => format!("{step:?} returned {output}, and it goes on"),
+            "null" => "is over".to_owned(),
+            output => format!("returned {output}"),
         }
     };
+    let goes_on = goes_on(&mill, id).await?;
     mill.close().await;
-    say(app, id, "skipped", &sentence);
+    say(app, id, "skipped", &format!("{step:?} {done}, and {goes_on}"));
     Ok(Exit::Ok)
 }
 
@@ -213,9 +216,10 @@ pub async fn edit(app: &App, Edit { id, step, output, signed }: Edit) -> Outcome
     let output = json_of(&output)?;
     let mill = app.open_existing().await?;
     mill.edit_step(id, &step, &output, &signed.by(), &signed.why).await?;
+    let goes_on = goes_on(&mill, id).await?;
     mill.close().await;
     let sentence =
-        format!("{step:?} returned {output}; what came after it is forgotten, and it goes on");
+        format!("{step:?} returned {output}; what came after it is forgotten, and {goes_on}");
     say(app, id, "edited", &sentence);
     Ok(Exit::Ok)
 }
@@ -232,6 +236,12 @@ pub async fn cancel(app: &App, Run { id, signed }: Run) -> Outcome {
         _ => say(app, id, "cancelled", "what it did is undone"),
     }
     Ok(Exit::Ok)
+}
+
+/// When a run goes on whose journal was changed: a pause lasts.
+async fn goes_on(mill: &Mill, id: JobId) -> Outcome<&'static str> {
+    let is_paused = mill.run(id).await?.is_some_and(|run| run.paused);
+    Ok(if is_paused { "it is paused: when it is resumed it goes on" } else { "it goes on" })
 }
 
 fn say(app: &App, id: JobId, answer: &str, sentence: &str) {

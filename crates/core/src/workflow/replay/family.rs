@@ -48,6 +48,17 @@ impl Replay {
         }))
     }
 
+    /// Starts children anew that are waited for under the same key.
+    pub(super) fn start_anew(
+        &mut self,
+        key: &str,
+        (kind, ids): (String, Vec<JobId>),
+        outlives: bool,
+    ) -> Answer {
+        self.begin(key, kind, ids.clone(), outlives, false);
+        Answer::Started(ids)
+    }
+
     fn begin(&mut self, key: &str, kind: String, ids: Vec<JobId>, outlives: bool, later: bool) {
         self.learn_started(&ids, outlives);
         self.push(Entry::Started { key: key.to_owned(), kind, ids, outlives, later });

@@ -18,6 +18,13 @@ impl Replay {
         let is_new = kept.word.is_empty();
         let answer = match ask {
             Ask::Start { kind, ids, outlives } => self.start(key, kept, (kind, ids), outlives),
+            Ask::Children { kind, ids, outlives } => {
+                self.learn_anew(key);
+                if let Some(kept) = self.kept.get_mut(key) {
+                    kept.ids = Some(ids.clone());
+                }
+                self.start_anew(key, (kind, ids), outlives)
+            }
             Ask::Note { value } => Answer::Value(self.note(key, kept, value)),
             Ask::Answer { number } => {
                 if is_new {

@@ -61,6 +61,8 @@ impl Replay {
         }
         self.pages.remove(&key);
         let all = self.mailbox.ends(ids);
+        self.supersede(&key);
+        self.learn_child_failure(self.next - 1, &key, &all);
         self.deliver(key, Answer::Children(all))
     }
 

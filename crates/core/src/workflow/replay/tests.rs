@@ -344,6 +344,22 @@ fn a_failure_on_which_the_journal_goes_on_is_told_after_all() {
 }
 
 #[test]
+fn an_item_of_a_map_that_is_tried_again_makes_room_for_what_followed() {
+    let mut replay = replay(vec![failed_for_good("m[0]/s"), ended("m[1]"), died("m[0]/s")]);
+    assert_eq!(replay.passed("m"), Some(0));
+    replay.ask("m[0]", Ask::Scope).unwrap();
+    replay.ask("m[0]/s", step()).unwrap();
+    assert_eq!(replay.rest(NOW), Rest::Deliver("m".into()));
+    assert_eq!((replay.passed("m"), replay.passed("other")), (Some(1), Some(0)));
+    replay.ask("m[1]", Ask::Scope).unwrap();
+    assert_eq!(replay.rest(NOW), Rest::Deliver("m[1]".into()));
+    assert!(replay.answer("m[1]").is_some());
+    go(&mut replay, "m[0]/s");
+    replay.ended("m[0]/s", None, 1, 0, ok("2"));
+    assert_eq!(replay.passed("m"), None, "nothing is left out any more");
+}
+
+#[test]
 fn what_is_new_before_the_end_of_the_journal_does_nothing_and_is_told() {
     let asks = [
         Ask::Note { value: Payload::null() },

@@ -13,7 +13,7 @@ use tidemill_core::{FlowId, Wish};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{FlowActed, FlowCancel, FlowStarted, check};
+use super::{FlowActed, FlowCancel, FlowStarted, StartAnswer, check};
 use crate::access::Caller;
 use crate::api::App;
 use crate::extract::{Body, Named};
@@ -95,7 +95,7 @@ async fn begin(
 ) -> Answer<Json<FlowStarted>> {
     check(&app, &caller, id).await?;
     let id = app.mill.building(id).begin().await?;
-    Ok(Json(FlowStarted { id }))
+    Ok(Json(FlowStarted { id, answer: StartAnswer::Started }))
 }
 
 /// Throws a flow away that was being built: nothing of it ever starts. One that has begun is called off by an operator.

@@ -931,6 +931,10 @@ begin
             format('the %s has %s bytes, the limit is %s', what, octet_length(name), bytes_max));
     elsif name ~ '[[:cntrl:]]' then
         perform tidemill.refuse('name_invalid', format('the %s %L contains a control character', what, name));
+    elsif what <> 'unique key' and name <> btrim(name,
+        U&' \00a0\1680\2000\2001\2002\2003\2004\2005\2006\2007\2008\2009\200a\2028\2029\202f\205f\3000') then
+        perform tidemill.refuse('name_invalid',
+            format('the %s %L begins or ends with white space; leave that out', what, name));
     end if;
 end $$;
 
@@ -1081,7 +1085,8 @@ begin
             when name in ('trace', 'ordered') then json_typeof(value) = 'string'
             when name = 'tags' then json_typeof(value) = 'array' and not exists (
                 select from json_array_elements(value) t where json_typeof(t) <> 'string')
-            else value::text ~ '^[0-9]{1,18}$'
+            -- Only what is kept may be kept for no time: no attempt runs, and no job starts or ends, within 0 ms.
+            else value::text ~ '^[0-9]{1,18}$' and (name = 'retain_ms' or value::text ~ '[1-9]')
         end;
         if fits is not true then
             perform tidemill.refuse('options_invalid', format('the option %s cannot be %s', name, value));
@@ -1132,6 +1137,10 @@ begin
         perform tidemill.refuse('duration_invalid', 'the scope period needs unique_period_ms');
     end if;
     perform tidemill.check_duration('period', wish.unique_period_ms);
+    if wish.unique_period_ms = 0 then
+        perform tidemill.refuse('rule_invalid', 'the rule of the scope of the unique key is refused: '
+            '0 would hold it for no time at all; give at least 1 ms');
+    end if;
     perform tidemill.check_duration('delay', wish.delay_ms);
     due := greatest(present, coalesce(tidemill.read_time(wish.run_at), present + wish.delay_ms * interval '1 ms'));
     if due > present + interval '20 years' then

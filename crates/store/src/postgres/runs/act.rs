@@ -1,18 +1,19 @@
 //! What people do with runs: done under the lock of the run, and kept with who did it and why.
 
 use jiff::Timestamp;
+use tidemill_core::stream::Said;
 use tidemill_core::workflow::{Amend, Ending, NEVER};
 use tidemill_core::{By, JobId, Payload};
 use uuid::Uuid;
 
 use super::fork::fork;
-use super::mail::locked;
+use super::mail::{Locked, locked};
 use super::view::{entry_row, views};
 use crate::error::Result;
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Param, Statement, sql};
-use crate::postgres::{Shared, cancel};
+use crate::postgres::{Shared, cancel, streams};
 use crate::request::CancelAnswer;
 use crate::run::{
     self, Act, Endings, FORGOTTEN, RunAct, RunActView, RunAnswer, RunOrder, act_of, allowed,
@@ -56,13 +57,14 @@ impl From<RunAnswer> for Came {
 
 /// Acts on a run.
 pub(crate) async fn change(shared: &Shared, job: JobId, order: &RunOrder) -> Result<RunAnswer> {
-    if views(&shared.db, vec![job.0]).await?.is_empty() {
-        return Ok(RunAnswer::Unknown);
-    }
+    let before = views(&shared.db, vec![job.0]).await?.pop();
+    let Some(before) = before else { return Ok(RunAnswer::Unknown) };
+    let said = order.said(&before);
     let (mut tries, id) = (Tries::resend(), Uuid::now_v7());
     let came = loop {
         let conn = shared.db.begin_thoughtful().await?;
-        let acted = change_once(shared, &conn, (job, id), order, tries.was_lost()).await;
+        let acted =
+            change_once(shared, &conn, (job, id), order, said.clone(), tries.was_lost()).await;
         if let Ok(Came { answer: answer @ (RunAnswer::NotNow | RunAnswer::Refused(_)), .. }) = acted
         {
             // Where it waited is where it waits.
@@ -80,6 +82,11 @@ pub(crate) async fn change(shared: &Shared, job: JobId, order: &RunOrder) -> Res
     if came.flow {
         shared.hint(Hint::Flows);
     }
+    if said.is_some() {
+        for id in shared.followed.written(std::iter::once(job)) {
+            shared.hint(Hint::Stream { id });
+        }
+    }
     for search in came.called_off {
         search.tell(shared);
     }
@@ -91,6 +98,7 @@ async fn change_once(
     conn: &Conn<'_>,
     (job, id): (JobId, Uuid),
     order: &RunOrder,
+    said: Option<Said>,
     was_lost: bool,
 ) -> Result<Came, Fault> {
     if was_lost && !conn.query(&HAS_ACT, &[&id]).await?.is_empty() {
@@ -118,6 +126,9 @@ async fn change_once(
     };
     if matches!(came.answer, RunAnswer::Acted | RunAnswer::Told) {
         keep(conn, now, (id, job), &Act { endings, ..Act::of(order) }).await?;
+        if let Some(said) = said {
+            streams::say(conn, now, job, said).await?;
+        }
     }
     Ok(came)
 }
@@ -175,9 +186,13 @@ async fn hold_or_let_go(
 
 async fn let_go(conn: &Conn<'_>, now: Option<At>, job: JobId) -> Result<Came, Fault> {
     conn.query(&PAUSE, &[&job.0, &false]).await?;
-    let rows = conn.query(&RUN_NOW, &[&now, &job.0]).await?;
-    let queue = rows.first().and_then(|row| row.get(0));
+    let queue = run_now(conn, now, job).await?;
     Ok(Came { queue, ..RunAnswer::Acted.into() })
+}
+
+async fn run_now(conn: &Conn<'_>, now: Option<At>, job: JobId) -> Result<Option<String>, Fault> {
+    let rows = conn.query(&RUN_NOW, &[&now, &job.0]).await?;
+    Ok(rows.first().and_then(|row| row.get(0)))
 }
 
 async fn is_finished(conn: &Conn<'_>, job: JobId) -> Result<bool, Fault> {
@@ -195,7 +210,7 @@ async fn amend_run(
 ) -> Result<(Came, Endings), Fault> {
     let now = shared.db.manual_now();
     conn.query(&LOCK_FLOW, &[&job.0]).await?;
-    locked(conn, now, &[job.0]).await?;
+    let is_paused = locked(conn, now, &[job.0]).await?.values().any(Locked::is_paused);
     let is_dead =
         !conn.query(&IS_DEAD, &[&job.0]).await?.is_empty() && is_finished(conn, job).await?;
     // Out of its sheaf, no claim gets it before this is committed.
@@ -210,8 +225,11 @@ async fn amend_run(
     for orphan in orphans {
         called_off.push(cancel::cancel_in(shared, conn, orphan, FORGOTTEN).await?);
     }
+    // A pause lasts until somebody ends it.
+    conn.query(&PAUSE, &[&job.0, &None::<bool>]).await?;
     if !is_dead {
-        return Ok((Came { called_off, ..let_go(conn, now, job).await? }, endings));
+        let queue = if is_paused { None } else { run_now(conn, now, job).await? };
+        return Ok((Came { queue, called_off, ..RunAnswer::Acted.into() }, endings));
     }
     let params: [Param<'_>; 5] = [&now, &vec![job.0], &by.who, &by.why, &None::<&str>];
     let revived = conn.query(&REVIVE, &params).await?;

@@ -21,7 +21,7 @@ use crate::run::{Reply, Room, Signal, SignalAnswer, written};
 use crate::together;
 use crate::wake::Hint;
 
-const MAIL: Statement = sql!("select_mail", UUID, INT8);
+const MAIL: Statement = sql!("select_mail", UUID, INT8, INT8);
 const REPLY: Statement = sql!("select_reply", UUID, TEXT);
 const DELIVER: Statement =
     sql!("deliver", TIMESTAMPTZ, UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT8_ARRAY, INT8, INT8,);
@@ -32,9 +32,9 @@ const WAITS: Statement =
 const DEBTS: Statement = sql!("insert_debts", UUID_ARRAY);
 const KNOWN: Statement = sql!("select_known_jobs", UUID_ARRAY);
 
-/// The mail of a run after this number.
-pub(crate) async fn mail(db: &Db, job: JobId, after: i64) -> Result<Vec<Mail>> {
-    let rows = db.read(&MAIL, &[&job.0, &after]).await?;
+/// The mail of a run after this number, at most so many pieces.
+pub(crate) async fn mail(db: &Db, job: JobId, after: i64, limit: usize) -> Result<Vec<Mail>> {
+    let rows = db.read(&MAIL, &[&job.0, &after, &(limit as i64)]).await?;
     let read = |row: &tokio_postgres::Row| {
         let content = serde_json::from_str(row.get(2));
         let content = content.map_err(|e| Error::Database { reason: e.to_string() })?;
@@ -249,6 +249,11 @@ impl Locked {
     /// When it was locked, by the store's clock.
     pub fn now(&self) -> Timestamp {
         self.now
+    }
+
+    /// Whether somebody has paused it.
+    pub fn is_paused(&self) -> bool {
+        self.paused
     }
 
     /// After how long a run that is about to wait goes on by itself: at once, if what wakes it has come meanwhile.

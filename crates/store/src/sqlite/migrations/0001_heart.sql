@@ -277,6 +277,9 @@ begin
         when names glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
             or instr(names, char(0)) > 0
             then raise(abort, 'tidemill: name_invalid: a name contains a control character')
+        when new.kind <> trim(new.kind, blanks) or new.queue <> trim(new.queue, blanks)
+            or new.tenant <> trim(new.tenant, blanks) or new.key <> trim(new.key, blanks)
+            then raise(abort, 'tidemill: name_invalid: a name begins or ends with white space; leave that out')
         when names glob '*[^' || char(1) || '-' || char(127) || ']*' and exists (
                 -- What is not UTF-8 is read as something, which is written as other bytes.
                 with recursive letter (at, code) as (
@@ -365,7 +368,11 @@ begin
                     where type <> case key
                         when 'retry' then 'object' when 'tags' then 'array' when 'trace' then 'text'
                         when 'ordered' then 'text' else 'integer'
-                    end or (type = 'integer' and (typeof(value) <> 'integer' or value < 0))
+                    end or (
+                        -- Only what is kept may be kept for no time: no attempt runs, and no job starts or ends,
+                        -- within 0 ms.
+                        type = 'integer' and (typeof(value) <> 'integer' or value < (key <> 'retain_ms'))
+                    )
                 )
                 or exists (select 1 from json_each(new.options, '$.tags') where type <> 'text')
             )
@@ -423,6 +430,8 @@ begin
                 or new.unique_period_ms not between 0 and 3155760000000
             )
             then raise(abort, 'tidemill: duration_invalid: the period is not a number of milliseconds below 100 years')
+        when new.unique_period_ms = 0
+            then raise(abort, 'tidemill: rule_invalid: the rule of the scope of the unique key is refused: 0 would hold it for no time at all; give at least 1 ms')
         when new.run_at is not null and not case
                 when typeof(new.run_at) in ('text', 'blob') and new.run_at glob '*[^0-9]*'
                     then new.run_at glob '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*'
@@ -435,7 +444,11 @@ begin
     end
     from (
         select new.kind || ' ' || coalesce(new.queue, '') || ' ' || coalesce(new.tenant, '')
-            || ' ' || coalesce(new.key, '') || ' ' || coalesce(new.unique_key, '') as names
+            || ' ' || coalesce(new.key, '') || ' ' || coalesce(new.unique_key, '') as names,
+            char(
+                32, 160, 5760, 8192, 8193, 8194, 8195, 8196, 8197, 8198, 8199, 8200, 8201, 8202, 8232, 8233, 8239,
+                8287, 12288
+            ) as blanks
     )
     where new.receipt is null;
 

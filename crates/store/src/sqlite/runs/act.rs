@@ -17,6 +17,7 @@ use crate::sqlite::cancel::{cancel, run_now};
 use crate::sqlite::dead::revive;
 use crate::sqlite::ready::{self, Waiting};
 use crate::sqlite::rows::time_at;
+use crate::sqlite::streams;
 use crate::sqlite::writer::Turn;
 
 /// Acts on a run.
@@ -25,9 +26,7 @@ pub(in crate::sqlite) fn change(
     job: JobId,
     order: &RunOrder,
 ) -> Result<RunAnswer> {
-    if find(turn.conn, job)?.is_none() {
-        return Ok(RunAnswer::Unknown);
-    }
+    let Some((before, _)) = find(turn.conn, job)? else { return Ok(RunAnswer::Unknown) };
     let mut endings = Endings::default();
     let may_act = match order.act {
         RunAct::Fork { .. } => true,
@@ -41,7 +40,7 @@ pub(in crate::sqlite) fn change(
         RunAct::Cancel => call_off(turn, job, order.reason())?,
         RunAct::Fork { to, into, instead } => fork(turn, job, (to, *into, *instead), order)?,
         RunAct::Pause => {
-            update(turn, job, true)?;
+            update(turn, job, Some(true))?;
             put_off(turn, job)?;
             RunAnswer::Acted
         }
@@ -52,7 +51,7 @@ pub(in crate::sqlite) fn change(
                 allow.execute(params![job.0.as_bytes(), journal_entries_max])?;
                 endings = allowed(*journal_entries_max);
             }
-            update(turn, job, false)?;
+            update(turn, job, Some(false))?;
             run_now(turn, job)?;
             RunAnswer::Acted
         }
@@ -68,6 +67,9 @@ pub(in crate::sqlite) fn change(
     };
     if matches!(answer, RunAnswer::Acted | RunAnswer::Told) {
         keep(turn, job, &Act { endings, ..Act::of(order) })?;
+        if let Some(said) = order.said(&before) {
+            streams::say(turn, job, said)?;
+        }
     }
     Ok(answer)
 }
@@ -134,8 +136,11 @@ fn amended(
         insert.execute(params![id, number, now, written(&entry)?])?;
         became = run::became(entry);
     }
-    update(turn, job, false)?;
-    run_now(turn, job)?;
+    // A pause lasts until somebody ends it.
+    update(turn, job, None)?;
+    if !find(conn, job)?.is_some_and(|(view, _)| view.paused) {
+        run_now(turn, job)?;
+    }
     Ok(Ok((amendment.was, became)))
 }
 
@@ -152,7 +157,7 @@ pub(super) fn keep(turn: &Turn<'_>, job: JobId, act: &Act<'_>) -> Result<()> {
     Ok(())
 }
 
-fn update(turn: &Turn<'_>, job: JobId, is_paused: bool) -> Result<()> {
+fn update(turn: &Turn<'_>, job: JobId, is_paused: Option<bool>) -> Result<()> {
     let mut update = turn.conn.prepare_cached(include_str!("../sql/update_run.sql"))?;
     update.execute(params![job.0.as_bytes(), is_paused])?;
     Ok(())

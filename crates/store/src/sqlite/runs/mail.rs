@@ -17,10 +17,15 @@ use crate::sqlite::rows::time_at;
 use crate::sqlite::writer::Turn;
 use crate::together;
 
-/// The mail of a run after this number.
-pub(in crate::sqlite) fn mail(conn: &Connection, job: JobId, after: i64) -> Result<Vec<Mail>> {
+/// The mail of a run after this number, at most so many pieces.
+pub(in crate::sqlite) fn mail(
+    conn: &Connection,
+    job: JobId,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<Mail>> {
     let mut select = conn.prepare_cached(include_str!("../sql/select_mail.sql"))?;
-    let rows = select.query_map(params![job.0.as_bytes(), after], |row| {
+    let rows = select.query_map(params![job.0.as_bytes(), after, limit as i64], |row| {
         Ok((row.get(0)?, time_at(row, 1)?, row.get::<_, String>(2)?))
     })?;
     rows.map(|row| {

@@ -7,7 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidemill_core::flow::{After, FlowOptions, Join};
-use tidemill_core::{Error as Invalid, FlowId, JobId, Limits, OnDead, Priority, Retry, Wish};
+use tidemill_core::{
+    Error as Invalid, FlowId, JobId, Limits, OnDead, OwnRetry, Priority, Wish, moment,
+};
 
 use super::new::{Draft, DraftUndo, DraftWork, Flow};
 use crate::Timestamp;
@@ -49,11 +51,12 @@ struct StepIn {
     queue: Option<String>,
     priority: Option<Priority>,
     delay_ms: Option<u64>,
+    #[serde(default, deserialize_with = "moment::read_option")]
     run_at: Option<Timestamp>,
     tenant: Option<String>,
     key: Option<String>,
     ordered: Option<OnDead>,
-    retry: Option<Retry>,
+    retry: Option<OwnRetry>,
     run_timeout_ms: Option<u64>,
     start_within_ms: Option<u64>,
     finish_within_ms: Option<u64>,
@@ -75,7 +78,7 @@ struct UndoIn {
     kind: String,
     payload: Option<Box<RawValue>>,
     queue: Option<String>,
-    retry: Option<Retry>,
+    retry: Option<OwnRetry>,
 }
 
 #[derive(Deserialize)]
@@ -113,8 +116,8 @@ impl Flow {
             building: given.building,
         };
         let steps = drafts("", &given.steps)?;
-        let id = given.id.unwrap_or_else(FlowId::new);
-        Ok(Self { id, name: given.name, steps, options, astray: None })
+        let (id, is_chosen) = (given.id.unwrap_or_else(FlowId::new), given.id.is_some());
+        Ok(Self { id, is_chosen, name: given.name, steps, options, astray: None })
     }
 }
 

@@ -28,6 +28,8 @@ use crate::worker::job::Enqueue;
 #[derive(Debug, Clone)]
 pub struct Flow {
     pub(super) id: FlowId,
+    /// Somebody has chosen the id: one of it may be there.
+    pub(super) is_chosen: bool,
     pub(super) name: String,
     pub(super) steps: Vec<Draft>,
     pub(super) options: FlowOptions,
@@ -94,8 +96,8 @@ impl Flow {
 
     /// A flow without steps.
     pub fn new(name: impl Into<String>) -> Self {
-        let options = FlowOptions::default();
-        Self { id: FlowId::new(), name: name.into(), steps: Vec::new(), options, astray: None }
+        let (id, name, options) = (FlowId::new(), name.into(), FlowOptions::default());
+        Self { id, is_chosen: false, name, steps: Vec::new(), options, astray: None }
     }
 
     /// A flow whose steps can be undone: when one fails before the point of no return, what was done is undone, in
@@ -106,10 +108,10 @@ impl Flow {
         flow
     }
 
-    /// The id it will have. Starting the same id twice starts it once.
+    /// The id it will have. Starting the same flow twice under it starts it once; another one is refused, `id_taken`.
     #[must_use]
     pub fn id(self, id: FlowId) -> Self {
-        Self { id, ..self }
+        Self { id, is_chosen: true, ..self }
     }
 
     /// A step with one job.

@@ -1,7 +1,6 @@
 //! Whether a flow that is there is the one that is sent again.
 //!
-//! An id says so for those who made it. A server takes ids from anybody, and asks what is behind them. It compares what
-//! nothing changes as a flow goes on: names, the number of jobs at least, and of each step one job.
+//! It compares what nothing changes as a flow goes on: names, the number of jobs at least, and of each step one job.
 
 use tidemill_core::flow::plan::Plan;
 use tidemill_core::{Job, NewJob};
@@ -14,7 +13,7 @@ use crate::error::Result;
 impl Tidemill {
     /// Whether the flow that is kept under the id of this one is this one, as far as can be told: of the same name and
     /// steps, with jobs of the same kind, queue, tenant and payload. Of one that is built in parts, its name and steps.
-    pub async fn is_same_flow(&self, flow: Flow) -> Result<bool> {
+    pub(super) async fn is_same_flow(&self, flow: Flow) -> Result<bool> {
         let plan = self.plan(flow)?;
         // Not there: its retention has passed meanwhile, and nobody can tell.
         let Some(kept) = self.flow(plan.id).await? else { return Ok(true) };

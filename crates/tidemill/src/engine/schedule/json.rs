@@ -7,7 +7,7 @@ use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 use tidemill_core::schedule::{Missed, Overlap, Rule, Template};
 use tidemill_core::span::Span;
-use tidemill_core::{Error as Invalid, Wish};
+use tidemill_core::{Error as Invalid, Wish, moment};
 
 use super::new::Schedule;
 use crate::error::Result;
@@ -26,15 +26,18 @@ pub struct ScheduleWish {
     pub every: Option<Span>,
     /// Once, at this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "moment::read_option")]
     pub at: Option<Timestamp>,
     /// The IANA zone of its wall clock; `UTC` when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     /// No slot before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "moment::read_option")]
     pub starts: Option<Timestamp>,
     /// No slot from this time on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "moment::read_option")]
     pub ends: Option<Timestamp>,
     /// No slot on these dates of its zone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidemill_core::flow::{After, Flow, FlowOptions, Step, UndoRule, Work};
 use tidemill_core::workflow::{Ending, Entry, Undoing, orphans, undos};
-use tidemill_core::{FlowId, JobId, Retry};
+use tidemill_core::{FlowId, JobId, OwnRetry};
 use tidemill_store::Hint;
 use tidemill_store::flow::Start;
 use tokio_util::sync::CancellationToken;
@@ -74,7 +74,7 @@ async fn pay(mill: &Tidemill, job: JobId) -> Result<bool> {
         return Ok(false);
     }
     let kind = mill.job(job).await?.map(|view| view.job.kind.clone()).unwrap_or_default();
-    let own: HashMap<JobId, Option<Retry>> =
+    let own: HashMap<JobId, Option<OwnRetry>> =
         undos.iter().map(|undo| (undo.job.id, undo.job.options.retry.clone())).collect();
     let mut plan = undoing(job, &kind, undos).plan(&mill.0.limits, mill.0.retention)?;
     // They are retried as their kind says, not for ever: then somebody has to act.

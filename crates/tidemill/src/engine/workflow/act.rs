@@ -154,7 +154,7 @@ impl Tidemill {
         let state = self.job(id).await?.map(|view| view.state);
         Ok(match state.filter(|state| state.is_final()) {
             Some(state) => format!("it has finished: it is {}", state.word()),
-            None => "it runs; pause it first, and act when it waits".to_owned(),
+            None => "it runs; pause it first, act when it waits, and resume it".to_owned(),
         })
     }
 }

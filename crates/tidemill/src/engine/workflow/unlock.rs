@@ -36,7 +36,9 @@ async fn unlock_kind(mill: &Tidemill, kind: Option<String>) -> Result<()> {
     loop {
         let runs = mill.runs(&filter).await?;
         let lacks = |code: ParkCode| code == ParkCode::KeyMissing;
-        for run in runs.iter().filter(|run| run.parked.as_ref().is_some_and(|p| lacks(p.code))) {
+        // One that is paused too goes on when somebody resumes it.
+        let parked = runs.iter().filter(|run| !run.paused);
+        for run in parked.filter(|run| run.parked.as_ref().is_some_and(|p| lacks(p.code))) {
             if is_readable(mill, run.job).await {
                 // Somebody else may have resumed it, or called it off.
                 if let Err(error) = mill.resume_run(run.job, BY, WHY).await {

@@ -62,7 +62,7 @@ impl<J: Job> Child<J> {
     /// ```
     pub async fn start(self) -> Result<Started<J>, Fail> {
         let Children { cx, key, jobs, outlives, .. } = self.0;
-        let jobs = checked_all(&cx, jobs)?;
+        let jobs = checked_all(&cx, jobs).await?;
         let Some((kind, ids)) = family_of(&jobs) else {
             return Err(Fail::permanent("it has no child"));
         };
@@ -84,9 +84,11 @@ impl<J: Job> Future for Child<J> {
     type Output = Result<J::Output, Fail>;
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.get_mut().0).poll(task).map(|all| {
+        let children = &mut self.get_mut().0;
+        Pin::new(&mut *children).poll(task).map(|all| {
             let one = all?.pop();
-            one.unwrap_or_else(|| Err(Fail::permanent("it has no child")))
+            let one = one.unwrap_or_else(|| Err(Fail::permanent("it has no child")));
+            one.map_err(|fail| fail.of(&children.key))
         })
     }
 }
@@ -104,7 +106,7 @@ impl<J: Job> Future for Children<J> {
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let Self { cx, key, jobs, outlives, waiting, .. } = self.get_mut();
         let waiting = waiting.get_or_insert_with(|| {
-            let (cx, key, outlives) = (cx.clone(), std::mem::take(key), *outlives);
+            let (cx, key, outlives) = (cx.clone(), key.clone(), *outlives);
             Box::pin(family(cx, key, std::mem::take(jobs), outlives))
         });
         waiting.as_mut().poll(task).map(|ends| Ok(ends?.into_iter().map(read::<J>).collect()))
@@ -162,7 +164,7 @@ impl Context {
     pub async fn start(&self, job: impl Into<Enqueue>) -> Result<JobId, Fail> {
         let wish = job.into();
         let key = self.key_of("start ", wish.kind());
-        let job = checked(self, wish.clone())?;
+        let job = checked(self, wish.clone()).await?;
         if job.unique.is_some() {
             return self.start_keyed(key, wish.id(job.id), job.id).await;
         }
@@ -199,8 +201,15 @@ impl Context {
     }
 }
 
-fn checked(cx: &Context, job: Enqueue) -> Result<NewJob, Fail> {
-    cx.boss().checked(job).map_err(|e| Fail::permanent(format!("a child cannot be started: {e}")))
+/// A child as it is written. One whose payload cannot be parks the run.
+async fn checked(cx: &Context, job: Enqueue) -> Result<NewJob, Fail> {
+    match cx.boss().checked(job) {
+        Ok(job) => Ok(job),
+        Err(e) if e.code().starts_with("payload_") => {
+            Err(cx.refuse(format!("what a child is given cannot be kept: {e}")).await)
+        }
+        Err(e) => Err(Fail::permanent(format!("a child cannot be started: {e}"))),
+    }
 }
 
 async fn family(
@@ -209,17 +218,23 @@ async fn family(
     jobs: Vec<Enqueue>,
     outlives: bool,
 ) -> Result<Vec<ChildEnd>, Fail> {
-    let jobs = checked_all(&cx, jobs)?;
+    let jobs = checked_all(&cx, jobs).await?;
     let Some((kind, ids)) = family_of(&jobs) else {
         return Ok(Vec::new());
     };
+    let mut jobs = Some(jobs);
     if cx.knows(&key).await.is_none() {
-        adopt(&cx, jobs, outlives);
+        adopt(&cx, jobs.take().unwrap_or_default(), outlives);
     }
-    let mut op = Op::new(&cx, key, Ask::Children { kind, ids, outlives });
-    match op.answer().await {
-        Answer::Children(ends) => Ok(ends),
-        other => astray(&op, &other).await,
+    loop {
+        let ask = Ask::Children { kind: kind.clone(), ids: ids.clone(), outlives };
+        let mut op = Op::new(&cx, key.clone(), ask);
+        match (op.answer().await, jobs.take()) {
+            (Answer::Children(ends), _) => return Ok(ends),
+            // The run died of the one that it had started before.
+            (Answer::Started(_), Some(anew)) => adopt(&cx, anew, outlives),
+            (other, _) => astray(&op, &other).await,
+        }
     }
 }
 
@@ -229,14 +244,18 @@ async fn astray<T>(op: &Op, answer: &Answer) -> T {
         .await
 }
 
-fn checked_all(cx: &Context, jobs: Vec<Enqueue>) -> Result<Vec<NewJob>, Fail> {
+async fn checked_all(cx: &Context, jobs: Vec<Enqueue>) -> Result<Vec<NewJob>, Fail> {
     if jobs.len() > CHILDREN_MAX {
         let number = jobs.len();
         return Err(Fail::permanent(format!(
             "{number} children are more than {CHILDREN_MAX}; split them"
         )));
     }
-    jobs.into_iter().map(|job| checked(cx, job)).collect()
+    let mut all = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        all.push(checked(cx, job).await?);
+    }
+    Ok(all)
 }
 
 /// The kind of the first, and who they are.

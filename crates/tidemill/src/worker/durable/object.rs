@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidemill_core::workflow::ObjectKey;
+use tidemill_core::workflow::{ObjectKey, ParkCode};
 use tidemill_store::run::Keep;
 
 use super::step::write;
@@ -95,14 +95,20 @@ impl<S: Serialize + DeserializeOwned> Object<'_, S> {
         state.map(|state| state.read().map_err(unreadable)).transpose()
     }
 
-    /// What it is once this job is done, or continues anew.
+    /// What it is once this job is done, or continues anew. What cannot be kept parks the run, whatever the code makes
+    /// of the error.
     pub fn set(&self, state: &S) -> Result<(), Fail> {
-        let state = write(state);
-        let state = state.map_err(|e| {
-            Fail::permanent(format!("the object {:?} cannot be kept: {e}", self.key()))
-        })?;
-        self.put(Keep::This(state));
-        Ok(())
+        match write(state) {
+            Ok(state) => {
+                self.put(Keep::This(state));
+                Ok(())
+            }
+            Err(e) => {
+                let why = format!("the object {:?} cannot be kept: {e}", self.key());
+                self.cx.run().told().park(ParkCode::ValueRefused.because(why.clone()));
+                Err(Fail::permanent(why))
+            }
+        }
     }
 
     /// It is nothing any more once this job is done, or continues anew.

@@ -6,6 +6,7 @@ use std::task::Poll;
 
 use futures::StreamExt;
 use futures::future::join_all;
+use futures::stream::FuturesUnordered;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidemill_core::workflow::{Answer, Ask, Ending, ParkCode};
@@ -69,7 +70,10 @@ macro_rules! race {
             async fn all(self) -> Result<Self::All, Fail> {
                 let ($($value,)+) = self;
                 let ($($value,)+) = $join($($value),+).await;
-                Ok(($($value?,)+))
+                match Fail::first([$($value.as_ref().err()),+], usize::MAX) {
+                    Some(fail) => Err(fail),
+                    None => Ok(($($value?,)+)),
+                }
             }
 
             async fn first(self) -> Result<Self::Winner, Fail> {
@@ -105,7 +109,7 @@ impl Context {
     where
         F: Future<Output = Result<T, Fail>>,
     {
-        join_all(all).await.into_iter().collect()
+        gathered(join_all(all).await, usize::MAX)
     }
 
     /// Waits for the first of them. Who won, with what, and that the others are dropped, is one write.
@@ -118,7 +122,8 @@ impl Context {
 
     /// Does the same for many, at most `at_once` at a time; answers in their order. The next begins as soon as any one
     /// has ended. Each has a scope of its own: what it did takes the place of one entry in the journal when it has
-    /// ended.
+    /// ended. If one fails, the others end first. A run that dies of that and whose dead letter is replayed tries again
+    /// what failed, at most `at_once` items of it.
     pub async fn map<I, T, F, Fut>(
         &self,
         name: &str,
@@ -138,10 +143,23 @@ impl Context {
             let f = &f;
             async move { (number, scoped(&cx, key, |cx| f(cx, item)).await) }
         };
-        let running = futures::stream::iter(items.into_iter().enumerate().map(one));
-        let mut ended: Vec<_> = running.buffer_unordered(at_once.max(1)).collect().await;
+        let mut left = items.into_iter().enumerate().map(one);
+        let (mut running, mut ended) = (FuturesUnordered::new(), Vec::new());
+        poll_fn(|task| {
+            loop {
+                // One whose failure is left out, so that it can be tried again, had made room here.
+                let places = at_once.max(1) + self.run().told().passed(&key, task.waker());
+                running.extend(left.by_ref().take(places.saturating_sub(running.len())));
+                match running.poll_next_unpin(task) {
+                    Poll::Ready(Some(one)) => ended.push(one),
+                    Poll::Ready(None) => return Poll::Ready(()),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+        })
+        .await;
         ended.sort_unstable_by_key(|(number, _)| *number);
-        ended.into_iter().map(|(_, ended)| ended).collect()
+        gathered(ended.into_iter().map(|(_, ended)| ended).collect(), at_once.max(1))
     }
 
     /// Does something whose names are its own. When it has ended, what it returned takes the place of all it did in the
@@ -154,6 +172,14 @@ impl Context {
     {
         let (cx, key) = (self.clone(), self.next_key(name));
         async move { scoped(&cx, key, f).await }
+    }
+}
+
+/// All that was returned, or the first failure, as one of at most so many steps.
+fn gathered<T>(all: Vec<Result<T, Fail>>, steps_max: usize) -> Result<Vec<T>, Fail> {
+    match Fail::first(all.iter().map(|one| one.as_ref().err()), steps_max) {
+        Some(fail) => Err(fail),
+        None => all.into_iter().collect(),
     }
 }
 

@@ -6,7 +6,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidemill_core::ErrorClass;
-use tidemill_core::workflow::{Answer, Ask, Ending, ParkCode};
+use tidemill_core::workflow::{Answer, Ask, Ending};
 
 use super::Op;
 use super::step::write;
@@ -95,8 +95,7 @@ impl<T> Update<T> {
             Ok(output) => self.end(Ending::Ok(output)).await,
             Err(e) => {
                 let why = format!("the answer to {:?} cannot be kept: {e}", self.name);
-                self.cx.run().told().park(ParkCode::ValueRefused.because(why));
-                std::future::pending().await
+                self.cx.refuse(why).await
             }
         }
     }
