@@ -61,7 +61,7 @@ impl std::str::FromStr for Triage {
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeadFilter {
-    /// These ids; empty means any.
+    /// These ids, whatever became of them since; empty means any that are dead now.
     pub ids: Vec<JobId>,
     /// This kind.
     pub kind: Option<String>,
@@ -71,7 +71,8 @@ pub struct DeadFilter {
     pub tenant: Option<String>,
     /// This fingerprint.
     pub fingerprint: Option<String>,
-    /// This state of triage.
+    /// This state of triage. Those that are `retrying` are found while they are on their way, and after they have
+    /// recovered.
     pub triage: Option<Triage>,
     /// Bears this tag.
     pub tag: Option<String>,
@@ -83,7 +84,8 @@ pub struct DeadFilter {
     pub error_contains: Option<String>,
     /// The payload has this value at this path (`user.id` = `42`), compared as text.
     pub payload_field: Option<(String, String)>,
-    /// Include those that were archived. Defaults to leaving them out.
+    /// Those that were archived, whatever became of them since, instead of those that were not. With ids, both are
+    /// meant. Defaults to false.
     pub archived: bool,
 }
 

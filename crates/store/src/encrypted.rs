@@ -306,6 +306,11 @@ passed_on! {
             nul::check("name", [name])?;
             self.inner.take_duty(name, holder, ttl).await
         }
+
+        async fn leave_duty(&self, name: &str, holder: WorkerId) -> Result<()> {
+            nul::check("name", [name])?;
+            self.inner.leave_duty(name, holder).await
+        }
     }
     async fn now(&self) -> Result<Timestamp>;
     async fn register(&self, card: WorkerCard) -> Result<()>;

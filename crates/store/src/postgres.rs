@@ -550,6 +550,10 @@ impl Store for Postgres {
         workers::take_duty(&self.shared.db, name, holder, ttl).await
     }
 
+    async fn leave_duty(&self, name: &str, holder: WorkerId) -> Result<()> {
+        workers::leave_duty(&self.shared.db, name, holder).await
+    }
+
     async fn examine(&self) -> Result<Vec<Finding>> {
         examine::examine(&self.shared).await
     }

@@ -560,6 +560,12 @@ impl Store for Sqlite {
         self.writer.write(Durability::Lazy, take).await
     }
 
+    async fn leave_duty(&self, name: &str, holder: WorkerId) -> Result<()> {
+        let name = name.to_owned();
+        let leave = move |turn: &mut Turn<'_>| workers::leave_duty(turn, &name, holder);
+        self.writer.write(Durability::Lazy, leave).await
+    }
+
     async fn examine(&self) -> Result<Vec<Finding>> {
         let file = self.place.file().map(Path::to_path_buf);
         let mut findings = self.read(move |conn| examine::examine(conn, file.as_deref())).await?;

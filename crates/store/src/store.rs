@@ -199,8 +199,9 @@ pub trait Store:
     /// How many dead letters there are of each fingerprint, most numerous first.
     async fn dead_groups(&self, filter: &DeadFilter) -> Result<Vec<DeadGroup>>;
 
-    /// Notes something on dead letters and, if given, sets their triage or puts them aside. One that is
-    /// abandoned or put aside lets those behind it in its line pass. Answers how many there were.
+    /// Notes something on dead letters and, if given, sets their triage or puts them aside, of those alone whose jobs
+    /// are dead now. One that is abandoned or put aside lets those behind it in its line pass. Answers how many there
+    /// were.
     async fn dead_note(
         &self,
         ids: &[JobId],
@@ -256,6 +257,9 @@ pub trait Store:
 
     /// Takes or keeps a duty that one node at a time should have. `false`: another has it.
     async fn take_duty(&self, name: &str, holder: WorkerId, ttl: Duration) -> Result<bool>;
+
+    /// Gives a duty back before its time is over: the next one who asks has it. Nothing if another has it.
+    async fn leave_duty(&self, name: &str, holder: WorkerId) -> Result<()>;
 
     /// Looks at the health of the database.
     async fn examine(&self) -> Result<Vec<Finding>>;

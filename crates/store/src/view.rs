@@ -221,7 +221,9 @@ pub struct DeadLetter {
     pub redrives: u16,
     /// Put aside.
     pub archived: bool,
-    /// Whether it has recovered since: it was retried and is done.
+    /// Whether it is dead now: it was not replayed since, or died again.
+    pub dead: bool,
+    /// Whether it has recovered since: it was replayed and is done.
     pub recovered: bool,
     /// What people noted, oldest first.
     pub notes: Vec<Note>,

@@ -114,9 +114,27 @@ fn what_is_put_aside_is_out_of_the_way() {
     mill.run(&["dead", "archive", &ids[0], "-m", "known"]).ok().says("archived 1 dead letter");
     mill.run(&["dead", "abandon", "--all", "--yes"]).ok().says("abandoned 1 dead letter");
     assert_eq!(mill.rows(&["dead", "list", "--json"]).len(), 1);
-    assert_eq!(mill.rows(&["dead", "list", "--json", "--archived"]).len(), 2);
+    let aside = mill.rows(&["dead", "list", "--json", "--archived"]);
+    assert_eq!((aside.len(), &aside[0]["id"]), (1, &serde_json::json!(ids[0])));
     assert_eq!(mill.rows(&["dead", "list", "--json", "--triage", "new"]).len(), 0);
     mill.run(&["dead", "archive"]).code(2).says("nothing that says what to archive");
+}
+
+#[test]
+fn what_was_replayed_is_not_given_up() {
+    let mill = Mill::sqlite();
+    let ids = dead(&mill, &["1", "2"]);
+    mill.run(&["dead", "replay", &ids[0]]).ok();
+    for verb in ["abandon", "archive", "investigate", "delete"] {
+        mill.run(&["dead", verb, &ids[0], &ids[1]]).code(5).says("not_dead").says(&ids[0]);
+    }
+    mill.run(&["dead", "note", &ids[0], "-m", "it was the disk"]).ok().says("noted 1 dead letter");
+    let left = mill.rows(&["dead", "list", "--json"]);
+    assert_eq!((left.len(), &left[0]["id"]), (1, &serde_json::json!(ids[1])));
+    assert_eq!(left[0]["triage"], "new", "nothing was done to the other, either");
+    assert_eq!(mill.rows(&["dead", "groups", "--json"])[0]["count"], 1);
+    let sent = mill.rows(&["dead", "list", "--json", "--triage", "retrying"]);
+    assert_eq!((sent.len(), &sent[0]["id"]), (1, &serde_json::json!(ids[0])));
 }
 
 #[test]

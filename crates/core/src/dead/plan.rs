@@ -70,11 +70,6 @@ impl Act {
     pub fn is_undoable(self) -> bool {
         self != Self::Delete
     }
-
-    /// Whether it is for letters whose jobs are dead at this moment, and not for those on their way again.
-    pub fn needs_dead(self) -> bool {
-        matches!(self, Self::Replay | Self::Delete)
-    }
 }
 
 /// Where a plan stands.

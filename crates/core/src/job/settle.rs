@@ -9,6 +9,10 @@ use crate::job::{Job, NewJob};
 use crate::payload::Payload;
 use crate::queue::QueueRules;
 use crate::retry::Retry;
+use crate::span::Span;
+
+/// What is said of a job that its total deadline ended.
+pub const NOT_IN_TIME: &str = "it did not finish within its deadline";
 
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,7 +99,7 @@ pub fn expired(
     let message = if attempt == 1 && late(start_from, deadlines.start_within_ms) {
         "it did not start within its deadline"
     } else if late(job.created_at, deadlines.finish_within_ms) {
-        "it did not finish within its deadline"
+        NOT_IN_TIME
     } else {
         return None;
     };
@@ -119,8 +123,8 @@ pub fn settle(attempt: Attempt<'_>, ended: Ended, now: Timestamp, draw: f64) -> 
                 return Settlement::Dead { failure };
             }
             let delay = retry_after.unwrap_or_else(|| retry.backoff.delay(job.id, number, draw));
-            if finishes_too_late(job, deadlines, now, delay) {
-                return Settlement::Dead { failure };
+            if let Some(within) = finishes_too_late(job, deadlines, now, delay) {
+                return Settlement::Dead { failure: too_late(failure, within) };
             }
             let spent = if class == ErrorClass::RateLimited { unspent } else { number };
             Settlement::Again { delay, spent, failure: Some(failure) }
@@ -137,12 +141,29 @@ fn is_last(class: ErrorClass, number: u16, retry: &Retry) -> bool {
     }
 }
 
-/// A retry that could only start after the total deadline is not worth waiting for.
-fn finishes_too_late(job: &Job, deadlines: Deadlines, now: Timestamp, delay: Duration) -> bool {
-    deadlines.finish_within_ms.is_some_and(|ms| {
-        let age_ms = now.duration_since(job.created_at).as_millis();
-        age_ms + delay.as_millis() as i128 >= i128::from(ms)
-    })
+/// A retry that could only start after the total deadline is not worth waiting for: answers that, if it is so.
+fn finishes_too_late(
+    job: &Job,
+    deadlines: Deadlines,
+    now: Timestamp,
+    delay: Duration,
+) -> Option<Duration> {
+    let ms = deadlines.finish_within_ms?;
+    let age_ms = now.duration_since(job.created_at).as_millis();
+    (age_ms + delay.as_millis() as i128 >= i128::from(ms)).then(|| Duration::from_millis(ms))
+}
+
+/// The last failure of a job that had no time for another attempt. It is grouped with those that died of the same.
+fn too_late(failure: Failure, within: Duration) -> Failure {
+    if failure.message.starts_with(NOT_IN_TIME) {
+        return failure;
+    }
+    let message = format!(
+        "{}; there was no time for another attempt before its deadline to finish, {} after its enqueue",
+        failure.message,
+        Span(within)
+    );
+    Failure { message, ..failure }
 }
 
 #[cfg(test)]
@@ -207,7 +228,17 @@ mod tests {
     fn a_retry_beyond_the_total_deadline_is_death() {
         let within = |ms| Options { finish_within_ms: Some(ms), ..Options::default() };
         assert_eq!(spent(&after_failure(ErrorClass::Transient, 1, within(1001))), Some(1));
-        assert_eq!(spent(&after_failure(ErrorClass::Transient, 1, within(1000))), None);
+        let Settlement::Dead { failure } = after_failure(ErrorClass::Transient, 1, within(1000))
+        else {
+            panic!("it cannot be tried again in time");
+        };
+        let said = "m; there was no time for another attempt before its deadline to finish, 1s after its enqueue";
+        assert_eq!((failure.message.as_str(), failure.class), (said, ErrorClass::Transient));
+        let plain = Failure::new("k", ErrorClass::Transient, "m");
+        assert_eq!(failure.fingerprint, plain.fingerprint, "it died of that, deadline or not");
+        // The last one of all has no other that could be late.
+        let last = after_failure(ErrorClass::Transient, 5, within(1000));
+        assert_eq!(last, Settlement::Dead { failure: plain });
     }
 
     #[test]

@@ -38,12 +38,13 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Filter {
-    /// Those of these ids, with commas between them.
+    /// Those of these ids, with commas between them, whatever became of them since. Others are those that are dead now.
     ids: Option<String>,
     kind: Option<String>,
     queue: Option<String>,
     tenant: Option<String>,
     fingerprint: Option<String>,
+    /// Those that are `retrying` are on their way again, or have recovered.
     triage: Option<Triage>,
     tag: Option<String>,
     /// Died at this time or later.
@@ -56,7 +57,7 @@ struct Filter {
     error_contains: Option<String>,
     /// The payload has this value at this path: `user.id=42`.
     payload_field: Option<String>,
-    /// Those that were put aside, too.
+    /// Those that were put aside, whatever became of them since, instead of those that were not.
     #[serde(default)]
     archived: bool,
     /// The `next` of the page before.
@@ -161,7 +162,7 @@ struct Remark {
     ids: Vec<JobId>,
     /// What is noted on each of them.
     text: String,
-    /// What they are from now on.
+    /// What they are from now on: `new`, `investigated` or `abandoned`.
     #[serde(default)]
     triage: Option<Triage>,
     /// They are put aside: kept, but out of the way.
@@ -180,6 +181,8 @@ struct Noted {
     responses(
         (status = 200, body = Noted),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "One is not there"),
+        (status = 409, body = Problem, content_type = "application/problem+json",
+            description = "One is not dead any more, and can only be noted on"),
     ))]
 async fn note(
     State(app): State<Arc<App>>,

@@ -51,6 +51,8 @@ async fn letters_are_listed_grouped_noted_and_put_aside(kit: Kit) {
     assert_eq!(list("?archived=true").await["letters"].as_array().unwrap().len(), 3);
 
     note(json!({ "ids": [], "text": "x" })).await.refused(400, "request_invalid", "1000");
+    let sent = json!({ "ids": [ids[1]], "text": "x", "triage": "retrying" });
+    note(sent).await.refused(400, "word_unknown", "replay");
     let both = json!({ "ids": ids, "text": "x", "archive": true, "triage": "new" });
     note(both).await.refused(400, "request_invalid", "one after the other");
     kit.get("/v1/dead?limit=1001").await.refused(400, "request_invalid", "1000");
@@ -86,6 +88,19 @@ async fn letters_are_sampled_and_replayed(kit: Kit) {
     went.sort_by_key(ToString::to_string);
     assert_eq!(went, [json!(ids[1]), json!(ids[2])], "the first is on its way already");
     assert_eq!(replay(json!({ "ids": ids })).await.is(200).body["replayed"], json!([]));
+
+    let note = async |body| kit.post("/v1/dead/notes", body).await;
+    let abandon = json!({ "ids": [ids[0]], "text": "no", "triage": "abandoned" });
+    note(abandon).await.refused(409, "job_not_now", "on its way");
+    note(json!({ "ids": [ids[0]], "text": "no", "archive": true })).await.refused(
+        409,
+        "job_not_now",
+        &ids[0],
+    );
+    note(json!({ "ids": [ids[0]], "text": "it was the disk" })).await.is(200);
+    assert_eq!(kit.get("/v1/dead/groups").await.is(200).body, json!([]), "none is dead now");
+    let sent = kit.get("/v1/dead?triage=retrying").await.is(200).body["letters"].clone();
+    assert_eq!((sent.as_array().unwrap().len(), &sent[0]["dead"]), (3, &json!(false)));
     kit.close().await;
 }
 

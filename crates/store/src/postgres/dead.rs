@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
-use tidemill_core::{By, ErrorClass, JobId, Payload};
+use tidemill_core::{By, ErrorClass, JobId, Payload, State};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -133,6 +133,7 @@ pub(crate) async fn list(
 
 fn letter(row: &Row, notes: &mut HashMap<Uuid, Vec<Note>>) -> DeadLetter {
     let id: Uuid = row.get(0);
+    let state = row.get::<_, Option<i16>>(12).and_then(State::of_number);
     DeadLetter {
         id: JobId(id),
         kind: row.get(1),
@@ -146,7 +147,8 @@ fn letter(row: &Row, notes: &mut HashMap<Uuid, Vec<Note>>) -> DeadLetter {
         triage: Triage::of_number(row.get(9)),
         redrives: row.get::<_, i16>(10) as u16,
         archived: row.get(11),
-        recovered: row.get(12),
+        dead: state == Some(State::Dead),
+        recovered: state == Some(State::Done),
         notes: notes.remove(&id).unwrap_or_default(),
     }
 }

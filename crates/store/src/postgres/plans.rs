@@ -46,7 +46,6 @@ const LETTERS_ADD: Statement = sql!(
     BOOL,
     UUID,
     BOOL,
-    BOOL,
     INT8,
 );
 const GROUPS: Statement = sql!("select_plan_groups", UUID, INT8, INT8);
@@ -136,10 +135,10 @@ async fn add_once(db: &Db, new: &NewPlan) -> Result<Planned, Fault> {
 async fn add(conn: &Conn<'_>, now: Option<At>, new: &NewPlan) -> Result<Planned, Fault> {
     let id = new.id.0;
     let wanted = Wanted::of(&new.filter);
-    let (needs_dead, is_delete) = (new.act.needs_dead(), new.act == Act::Delete);
+    let is_delete = new.act == Act::Delete;
     let limit = new.letters_max as i64 + 1;
     let mut params = wanted.params();
-    params.extend::<[Param<'_>; 4]>([&id, &needs_dead, &is_delete, &limit]);
+    params.extend::<[Param<'_>; 3]>([&id, &is_delete, &limit]);
     if conn.query(&FIND, &[&id]).await?.is_empty() {
         let rows = conn.query(&LETTERS_ADD, &params).await?;
         let letters: i64 = rows.first().map_or(0, |row| row.get(0));

@@ -70,8 +70,15 @@ const PUT_BACK: Statement = sql!(
     TEXT_ARRAY,
 );
 const KEY_LOCK: Statement = sql!("lock_unique_keys", TEXT_ARRAY);
-const LOSSES_WRITE: Statement =
-    sql!("insert_losses", TIMESTAMPTZ, UUID_ARRAY, INT8_ARRAY, INT2_ARRAY, UUID_ARRAY);
+const LOSSES_WRITE: Statement = sql!(
+    "insert_losses",
+    TIMESTAMPTZ,
+    UUID_ARRAY,
+    INT8_ARRAY,
+    INT2_ARRAY,
+    UUID_ARRAY,
+    TIMESTAMPTZ_ARRAY
+);
 const KEY_RELEASE: Statement = sql!("release_unique_key", TEXT_ARRAY, UUID_ARRAY, TIMESTAMPTZ);
 
 /// What is needed of a job's body.
@@ -181,6 +188,8 @@ pub(crate) struct Loss {
     pub token: i64,
     pub attempt: i16,
     pub worker: Uuid,
+    /// When its lease began.
+    pub claimed_at: Timestamp,
 }
 
 /// Who is to hear of what was written.
@@ -283,7 +292,8 @@ async fn write_losses(conn: &Conn<'_>, now: Option<At>, losses: &[Loss]) -> Resu
     let tokens: Vec<i64> = losses.iter().map(|loss| loss.token).collect();
     let attempts: Vec<i16> = losses.iter().map(|loss| loss.attempt).collect();
     let workers: Vec<Uuid> = losses.iter().map(|loss| loss.worker).collect();
-    conn.query(&LOSSES_WRITE, &[&now, &ids, &tokens, &attempts, &workers]).await?;
+    let claimed: Vec<At> = losses.iter().map(|loss| At(loss.claimed_at)).collect();
+    conn.query(&LOSSES_WRITE, &[&now, &ids, &tokens, &attempts, &workers, &claimed]).await?;
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tidemill_core::{ErrorClass, Failure, JobId, State, WorkerId};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -183,6 +184,7 @@ async fn write(shared: &Shared, conn: &Conn<'_>, leaving: &Leaving) -> Result<To
 struct Lease {
     token: i64,
     worker: Uuid,
+    claimed_at: Timestamp,
     /// Its jobs that it has not let go: id, attempts spent, workers lost.
     held: Vec<(Uuid, i16, i16)>,
     reasons: HashMap<Uuid, String>,
@@ -199,6 +201,7 @@ impl Lease {
         Self {
             token: row.get(0),
             worker: row.get(1),
+            claimed_at: row.get::<_, At>(8).0,
             held: held.filter(|(id, _, _)| !gone.contains(id)).collect(),
             reasons: reasons.collect(),
         }
@@ -275,8 +278,9 @@ fn sort(
         let message = format!("it lost its worker {lost} times; it may be what kills them");
         let failure = Failure::new(&body.kind, ErrorClass::Poison, message);
         record.ends.push(end(State::Dead, failure.message.clone(), Some(failure)));
-        let (id, token, worker) = (body.id, lease.token, lease.worker);
-        record.losses.push(Loss { id, token, attempt: spent + 1, worker });
+        let (id, token, worker, claimed_at) =
+            (body.id, lease.token, lease.worker, lease.claimed_at);
+        record.losses.push(Loss { id, token, attempt: spent + 1, worker, claimed_at });
     } else {
         rescued.ready += 1;
         let is_loss = rules.is_some();
@@ -288,8 +292,9 @@ fn sort(
             attempt: spent + 1,
             token: lease.token,
             worker: lease.worker,
-            // Not its settle: if that comes after all, it must not pass for one that was answered.
-            started_at: None,
+            // Not its settle: if that comes after all, it must not pass for one that was answered. Only of one that is
+            // lost that is told from its class.
+            started_at: is_loss.then_some(lease.claimed_at),
             class: is_loss.then(|| ErrorClass::Lost.word()),
             error: is_loss.then(|| "its worker was lost".to_owned()),
         });

@@ -26,6 +26,7 @@ const BEAT: Statement = sql!("update_beat", TIMESTAMPTZ, UUID);
 const LIST: Statement = sql!("select_workers");
 const LEASE_CLOSE: Statement = sql!("delete_lease", INT8_ARRAY);
 const DUTY_TAKE: Statement = sql!("take_duty", TIMESTAMPTZ, TEXT, UUID, INT8);
+const DUTY_LEAVE: Statement = sql!("delete_duty", TEXT, UUID);
 
 /// A connection kept for one purpose; made again when it is lost.
 #[derive(Default)]
@@ -143,4 +144,9 @@ pub(crate) async fn take_duty(
     let ttl_us = delay_us(ttl);
     let rows = db.read(&DUTY_TAKE, &[&db.manual_now(), &name, &holder.0, &ttl_us]).await?;
     Ok(!rows.is_empty())
+}
+
+/// Gives a duty back.
+pub(crate) async fn leave_duty(db: &Db, name: &str, holder: WorkerId) -> Result<()> {
+    db.read(&DUTY_LEAVE, &[&name, &holder.0]).await.map(drop)
 }

@@ -60,9 +60,11 @@ impl Lease {
         Ok(select.query_one([token.0], Self::of_row).optional()?)
     }
 
-    pub fn of_worker(conn: &Connection, worker: WorkerId) -> Result<Vec<Self>> {
+    /// Those of a worker, and when each began.
+    pub fn of_worker(conn: &Connection, worker: WorkerId) -> Result<Vec<(Self, i64)>> {
         let mut select = conn.prepare_cached(include_str!("sql/select_leases_of_worker.sql"))?;
-        let leases = select.query_map([worker.0.as_bytes()], Self::of_row)?;
+        let leases =
+            select.query_map([worker.0.as_bytes()], |row| Ok((Self::of_row(row)?, row.get(4)?)))?;
         Ok(leases.collect::<rusqlite::Result<_>>()?)
     }
 

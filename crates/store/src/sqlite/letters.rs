@@ -6,8 +6,8 @@
 use jiff::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
-use tidemill_core::ErrorClass;
 use tidemill_core::dead::{DeadFilter, DeadPlace, Triage};
+use tidemill_core::{ErrorClass, State};
 
 use crate::error::Result;
 use crate::sqlite::rows::{count, job_id, time_at};
@@ -42,6 +42,7 @@ pub(super) fn groups(conn: &Connection, filter: &DeadFilter) -> Result<Vec<DeadG
 }
 
 fn letter(row: &Row<'_>) -> rusqlite::Result<DeadLetter> {
+    let state = row.get::<_, Option<i16>>(12)?.and_then(State::of_number);
     Ok(DeadLetter {
         id: job_id(row, 0)?,
         kind: row.get(1)?,
@@ -55,7 +56,8 @@ fn letter(row: &Row<'_>) -> rusqlite::Result<DeadLetter> {
         triage: Triage::of_number(row.get(9)?),
         redrives: row.get(10)?,
         archived: row.get(11)?,
-        recovered: row.get(12)?,
+        dead: state == Some(State::Dead),
+        recovered: state == Some(State::Done),
         notes: Vec::new(),
     })
 }

@@ -76,7 +76,6 @@ fn add(turn: &Turn<'_>, new: &NewPlan) -> Result<Planned> {
     let (conn, now, id) = (turn.conn, turn.now, new.id.0.as_bytes());
     let mut values = letters::conditions(&new.filter);
     values.push(id.to_vec().into());
-    values.push(new.act.needs_dead().into());
     values.push((new.act == Act::Delete).into());
     values.push((new.letters_max as i64 + 1).into());
     let mut insert = conn.prepare_cached(include_str!("sql/insert_plan_letters.sql"))?;

@@ -22,6 +22,15 @@ use crate::sqlite::settle;
 use crate::sqlite::stowaways;
 use crate::sqlite::writer::Turn;
 
+/// How a lease was lost.
+#[derive(Clone, Copy)]
+struct Loss {
+    /// A job that has lost so many workers is dead.
+    max: u16,
+    /// When the lease began. When the handler did is not known.
+    claimed_at: i64,
+}
+
 /// Gives up workers that beat no more.
 pub(super) fn rescue(turn: &mut Turn<'_>, rules: RescueRules) -> Result<Rescued> {
     let us = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
@@ -61,8 +70,8 @@ fn give_up(
     let conn = turn.conn;
     let mut delete = conn.prepare_cached(include_str!("sql/delete_worker.sql"))?;
     rescued.workers += delete.execute([worker.0.as_bytes()])? as u64;
-    for lease in Lease::of_worker(conn, worker)? {
-        end(turn, &lease, lost_max, rescued)?;
+    for (lease, claimed_at) in Lease::of_worker(conn, worker)? {
+        end(turn, &lease, lost_max.map(|max| Loss { max, claimed_at }), rescued)?;
     }
     Ok(())
 }
@@ -70,12 +79,12 @@ fn give_up(
 fn end(
     turn: &mut Turn<'_>,
     lease: &Lease,
-    lost_max: Option<u16>,
+    loss: Option<Loss>,
     rescued: &mut Rescued,
 ) -> Result<()> {
     gates::vacate(turn, lease.token)?;
     for held in &lease.jobs {
-        give_back(turn, lease, *held, lost_max, rescued)?;
+        give_back(turn, lease, *held, loss, rescued)?;
     }
     lease.delete(turn.conn)
 }
@@ -84,7 +93,7 @@ fn give_back(
     turn: &mut Turn<'_>,
     lease: &Lease,
     held: Held,
-    lost_max: Option<u16>,
+    loss: Option<Loss>,
     rescued: &mut Rescued,
 ) -> Result<()> {
     let Some(body) = ready::body(turn.conn, held.id)? else { return Ok(()) };
@@ -92,7 +101,7 @@ fn give_back(
         return carry_out(turn, lease, held, body.job, settlement);
     }
     let job = &body.job;
-    let is_loss = lost_max.is_some();
+    let is_loss = loss.is_some();
     // What was lost before counts only against a run that has come no further since.
     let before = if is_loss && has_grown(turn, held)? { 0 } else { held.lost };
     let lost = before.saturating_add(u16::from(is_loss));
@@ -105,19 +114,19 @@ fn give_back(
         error: None,
     };
     if let Some(reason) = lease.cancel_reason(turn.conn, held.id)? {
-        write_attempt(turn, lease, held, lost_max.is_some(), None)?;
+        write_attempt(turn, lease, held, loss, None)?;
         rescued.cancelled += 1;
         return finish(turn, job, &End { error: Some(&reason), ..end });
     }
-    if lost_max.is_some_and(|lost_max| lost >= lost_max) {
+    if loss.is_some_and(|loss| lost >= loss.max) {
         let failure = poison(job, lost);
-        write_attempt(turn, lease, held, true, None)?;
+        write_attempt(turn, lease, held, loss, None)?;
         rescued.poisoned += 1;
         let error = Some(failure.message.as_str());
         finish(turn, job, &End { state: State::Dead, error, ..end })?;
         return dead::bury(turn, job, &failure, held.spent);
     }
-    write_attempt(turn, lease, held, lost_max.is_some(), Some(turn.now))?;
+    write_attempt(turn, lease, held, loss, Some(turn.now))?;
     ready::insert(turn, job, Waiting { run_at: turn.now, spent: held.spent, lost })?;
     turn.news.ready(&job.queue);
     rescued.ready += 1;
@@ -160,12 +169,12 @@ fn poison(job: &Job, lost: u16) -> Failure {
     Failure::new(&job.kind, ErrorClass::Poison, message)
 }
 
-/// Keeps an attempt that its worker did not end: it has no start, so its token counts as stale.
+/// Keeps an attempt that its worker did not end: it was lost, or has no start, so that its token counts as stale.
 fn write_attempt(
     turn: &Turn<'_>,
     lease: &Lease,
     held: Held,
-    is_lost: bool,
+    loss: Option<Loss>,
     next_at: Option<i64>,
 ) -> Result<()> {
     turn.conn.prepare_cached(include_str!("sql/insert_attempt.sql"))?.execute(params![
@@ -173,10 +182,10 @@ fn write_attempt(
         lease.token.0,
         held.spent.saturating_add(1),
         lease.worker.0.as_bytes(),
-        None::<i64>,
+        loss.map(|loss| loss.claimed_at),
         turn.now,
-        is_lost.then(|| ErrorClass::Lost.word()),
-        is_lost.then_some("its worker was lost"),
+        loss.map(|_| ErrorClass::Lost.word()),
+        loss.map(|_| "its worker was lost"),
         next_at
     ])?;
     Ok(())

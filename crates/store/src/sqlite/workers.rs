@@ -93,6 +93,13 @@ pub(super) fn take_duty(
     Ok(upsert.execute(params![name, holder.0.as_bytes(), until, turn.now])? == 1)
 }
 
+/// Gives a duty back.
+pub(super) fn leave_duty(turn: &Turn<'_>, name: &str, holder: WorkerId) -> Result<()> {
+    let mut delete = turn.conn.prepare_cached(include_str!("sql/delete_duty.sql"))?;
+    delete.execute(params![name, holder.0.as_bytes()])?;
+    Ok(())
+}
+
 fn words(words: &[String]) -> String {
     serde_json::json!(words).to_string()
 }

@@ -6,13 +6,15 @@ use tidemill_core::dead::{DeadFilter, RedriveRule, Triage, fingerprint};
 use tidemill_core::{ErrorClass, Failure, JobId, NewJob, Settlement};
 use tidemill_store::DeadLetter;
 
-use super::kit::{HOUR, Kit, SECOND, dead, job};
+use super::kit::{HOUR, Kit, SECOND, dead, done, job};
 
 over_both_stores!(
     a_letter_tells_its_story,
     letters_come_latest_first_in_pages,
     groups_are_by_fingerprint_most_numerous_first,
     groups_obey_the_filter,
+    what_is_not_dead_any_more_is_neither_listed_nor_counted,
+    only_a_note_is_for_one_that_was_replayed,
     notes_and_triage_are_kept,
     an_archived_letter_is_put_aside,
     what_is_not_dead_cannot_be_noted,
@@ -26,7 +28,7 @@ fn anyone() -> DeadFilter {
 }
 
 async fn letter(kit: &Kit, id: JobId) -> DeadLetter {
-    let filter = DeadFilter { ids: vec![id], archived: true, ..anyone() };
+    let filter = DeadFilter { ids: vec![id], ..anyone() };
     kit.store.dead(&filter, None, 10).await.unwrap().remove(0)
 }
 
@@ -46,6 +48,7 @@ async fn a_letter_tells_its_story(kit: &Kit) {
         triage: Triage::New,
         redrives: 0,
         archived: false,
+        dead: true,
         recovered: false,
         notes: Vec::new(),
     };
@@ -97,13 +100,64 @@ async fn groups_are_by_fingerprint_most_numerous_first(kit: &Kit) {
 }
 
 async fn groups_obey_the_filter(kit: &Kit) {
-    kit.finish(NewJob { tenant: Some("t".into()), ..job("k") }, dead("a")).await;
+    let alive = kit.finish(NewJob { tenant: Some("t".into()), ..job("k") }, dead("a")).await;
     let archived = kit.finish(job("k"), dead("b")).await;
     kit.store.dead_note(&[archived], "me", "", None, Some(true)).await.unwrap();
     let count = async |filter: DeadFilter| kit.store.dead_groups(&filter).await.unwrap().len();
     assert_eq!(count(anyone()).await, 1);
-    assert_eq!(count(DeadFilter { archived: true, ..anyone() }).await, 2);
+    assert_eq!(count(DeadFilter { archived: true, ..anyone() }).await, 1);
+    let both = DeadFilter { ids: vec![archived, alive], ..anyone() };
+    assert_eq!(count(both).await, 2, "those that are named are meant, archived or not");
     assert_eq!(count(DeadFilter { tenant: Some("nobody".into()), ..anyone() }).await, 0);
+}
+
+async fn what_is_not_dead_any_more_is_neither_listed_nor_counted(kit: &Kit) {
+    let still = kit.finish(job("k"), dead("x")).await;
+    let done_since = kit.finish(job("k"), dead("x")).await;
+    let on_its_way = kit.finish(job("k"), dead("x")).await;
+    kit.store.dead_replay(&[done_since], "ada".into(), None).await.unwrap();
+    kit.run_to(done_since, done()).await;
+    kit.store.dead_replay(&[on_its_way], "ada".into(), None).await.unwrap();
+    let seen = async |filter: DeadFilter| {
+        let letters = kit.store.dead(&filter, None, 10).await.unwrap();
+        let groups = kit.store.dead_groups(&filter).await.unwrap();
+        let count: u64 = groups.iter().map(|group| group.count).sum();
+        assert_eq!(count, letters.len() as u64, "groups count what a page shows: {filter:?}");
+        let mut seen: Vec<_> =
+            letters.iter().map(|one| (one.id, one.dead, one.recovered)).collect();
+        seen.sort_unstable();
+        seen
+    };
+    assert_eq!(seen(anyone()).await, [(still, true, false)]);
+    let retrying = DeadFilter { triage: Some(Triage::Retrying), ..anyone() };
+    let gone = [(done_since, false, true), (on_its_way, false, false)];
+    assert_eq!(seen(retrying).await, gone, "they are there for those who ask");
+    let named = DeadFilter { ids: vec![done_since, on_its_way], ..anyone() };
+    assert_eq!(seen(named).await, gone);
+    kit.run_to(on_its_way, dead("x")).await;
+    assert_eq!(seen(anyone()).await, [(still, true, false), (on_its_way, true, false)]);
+}
+
+async fn only_a_note_is_for_one_that_was_replayed(kit: &Kit) {
+    let ids = [kit.finish(job("k"), dead("x")).await, kit.finish(job("k"), dead("y")).await];
+    kit.store.dead_replay(&ids[..1], "ada".into(), None).await.unwrap();
+    for is_done in [false, true] {
+        if is_done {
+            kit.run_to(ids[0], done()).await;
+        }
+        for (triage, archived) in [(Some(Triage::Abandoned), None), (None, Some(true))] {
+            let noted = kit.store.dead_note(&ids[..1], "me", "no", triage, archived).await.unwrap();
+            assert_eq!(noted, 0, "{triage:?}, done: {is_done}");
+        }
+        let after = letter(kit, ids[0]).await;
+        assert_eq!((after.triage, after.archived), (Triage::Retrying, false));
+        let noted = kit.store.dead_note(&ids[..1], "me", "it was the disk", None, None).await;
+        assert_eq!(noted.unwrap(), 1, "what is known is worth a note");
+    }
+    let noted = kit.store.dead_note(&ids, "me", "no", Some(Triage::Abandoned), None).await;
+    assert_eq!(noted.unwrap(), 1, "the other is dead");
+    let texts: Vec<_> = letter(kit, ids[0]).await.notes.into_iter().map(|note| note.text).collect();
+    assert_eq!(texts, ["replayed", "it was the disk", "it was the disk"]);
 }
 
 async fn notes_and_triage_are_kept(kit: &Kit) {

@@ -23,7 +23,7 @@ over_both_stores!(
 );
 
 async fn letter(kit: &Kit, id: JobId) -> DeadLetter {
-    let filter = DeadFilter { ids: vec![id], archived: true, ..DeadFilter::default() };
+    let filter = DeadFilter { ids: vec![id], ..DeadFilter::default() };
     kit.store.dead(&filter, None, 10).await.unwrap().remove(0)
 }
 

@@ -170,19 +170,16 @@ async fn those_behind_another_of_their_line_count(kit: &Kit) {
 async fn plain_sql_is_counted(kit: &Kit) {
     let insert =
         "INSERT INTO tidemill_enqueue (kind, queue, tenant, unique_key, on_duplicate) VALUES ";
-    run(kit, &format!("{insert} ('k', 'q', 'a', NULL, 'reject'), ('k', 'q', 'b', 'u', 'reject')"))
+    run(kit, &format!("{insert} ('k', 'q', 'a', NULL, NULL), ('k', 'q', 'b', 'u', 'reject')"))
         .await
         .unwrap();
     run(kit, &format!("{insert} ('k', 'q', 'b', 'u', 'replace'), ('k', 'q', 'b', 'u', 'reject')"))
         .await
         .unwrap();
     assert!(
-        run(
-            kit,
-            &format!("{insert} ('k', 'q', 'a', NULL, 'reject'), ('', 'q', NULL, 'u', 'reject')")
-        )
-        .await
-        .is_err()
+        run(kit, &format!("{insert} ('k', 'q', 'a', NULL, NULL), ('', 'q', NULL, 'u', 'reject')"))
+            .await
+            .is_err()
     );
     let seen = depth(kit, "q").await;
     let tenants: Vec<_> = seen.tenants.iter().map(|one| (one.tenant.as_str(), one.depth)).collect();

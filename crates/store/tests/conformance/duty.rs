@@ -10,6 +10,7 @@ over_both_stores!(
     a_duty_is_taken_once_and_kept,
     a_duty_that_was_not_kept_is_free,
     duties_are_independent,
+    a_duty_that_is_given_back_is_free,
     of_many_one_gets_the_duty,
 );
 
@@ -29,6 +30,21 @@ async fn a_duty_that_was_not_kept_is_free(kit: &Kit) {
     kit.clock.advance(TTL + SECOND);
     assert!(kit.store.take_duty("sweep", two, TTL).await.unwrap());
     assert!(!kit.store.take_duty("sweep", one, TTL).await.unwrap());
+}
+
+async fn a_duty_that_is_given_back_is_free(kit: &Kit) {
+    let (one, two) = (WorkerId::new(), WorkerId::new());
+    assert!(kit.store.take_duty("sweep", one, TTL).await.unwrap());
+    assert!(kit.store.take_duty("rescue", one, TTL).await.unwrap());
+    kit.store.leave_duty("sweep", two).await.unwrap();
+    assert!(
+        !kit.store.take_duty("sweep", two, TTL).await.unwrap(),
+        "only its holder gives it back"
+    );
+    kit.store.leave_duty("sweep", one).await.unwrap();
+    kit.store.leave_duty("sweep", one).await.unwrap();
+    assert!(kit.store.take_duty("sweep", two, TTL).await.unwrap());
+    assert!(!kit.store.take_duty("rescue", two, TTL).await.unwrap(), "no other one");
 }
 
 async fn duties_are_independent(kit: &Kit) {

@@ -14,6 +14,8 @@ over_both_stores!(
     retries_are_checked_to_the_letter,
     a_bad_row_takes_the_good_rows_of_its_statement_with_it,
     every_column_is_a_wish,
+    what_contradicts_itself_is_refused_in_the_same_words,
+    an_id_that_another_job_has_is_refused,
     order_is_a_column_or_an_option,
     a_line_is_of_a_tenant,
 );
@@ -164,6 +166,7 @@ async fn bad_rows_are_refused_with_their_code(kit: &Kit) {
             "'k', '{\"run_timeout_ms\":100000000000000000000000}'",
             "options_invalid",
         ),
+        ("kind, options", "'k', '{\"run_timeout_ms\":0}'", "rule_invalid"),
         ("kind, run_at", "'k', ''", "time_invalid"),
         ("kind, run_at", "'k', '12:00'", "time_invalid"),
         ("kind, run_at", "'k', '1900000000'", "time_invalid"),
@@ -254,6 +257,101 @@ async fn every_column_is_a_wish(kit: &Kit) {
     assert_eq!(job.unique_key.as_deref(), Some("k=u\u{1f}t"), "of its tenant");
     assert_eq!((job.payload.as_str(), job.options.retain_ms), (r#"{"a":1}"#, Some(5)));
     assert_eq!(job.options.tags, ["blue"]);
+}
+
+async fn what_contradicts_itself_is_refused_in_the_same_words(kit: &Kit) {
+    let same = "duplicates need something that makes them the same";
+    let wishes = "wish_contradiction: the wishes of the job contradict each other";
+    for (columns, values, wish, expected) in [
+        (
+            "on_duplicate",
+            "'join'",
+            r#"{"on_duplicate":"join"}"#,
+            format!("{wishes}: on_duplicate is given and unique_key is not; {same}"),
+        ),
+        (
+            "force",
+            "true",
+            r#"{"force":true}"#,
+            format!("{wishes}: force is true and unique_key is not given; {same}"),
+        ),
+        (
+            "unique_scope",
+            "'forever'",
+            r#"{"unique_scope":"forever"}"#,
+            format!("{wishes}: unique_scope is given and unique_key is not; {same}"),
+        ),
+        (
+            "unique_period_ms",
+            "5",
+            r#"{"unique_period_ms":5}"#,
+            format!("{wishes}: unique_period_ms is given and unique_key is not; {same}"),
+        ),
+        (
+            "run_at, delay_ms",
+            "'2026-01-02T03:04:05Z', 0",
+            r#"{"run_at":"2026-01-02T03:04:05Z","delay_ms":0}"#,
+            format!(
+                "{wishes}: delay_ms and run_at are both given; a job starts after a delay or at a time, not both"
+            ),
+        ),
+        (
+            "options",
+            r#"'{"run_timeout_ms":0}'"#,
+            r#"{"run_timeout_ms":0}"#,
+            "rule_invalid: the rule of the run timeout is refused: 0 would end every attempt as it begins; give at \
+             least 1 ms"
+                .to_owned(),
+        ),
+    ] {
+        let sql =
+            format!("INSERT INTO tidemill_enqueue (kind, {columns}) VALUES ('k', {values})");
+        assert_eq!(run(kit, &sql).await, Err(format!("tidemill: {expected}")), "{columns}");
+        if kit.url.starts_with("postgres") {
+            let sql = format!("select tidemill.enqueue('k', 'null', '{wish}')");
+            assert_eq!(run(kit, &sql).await, Err(format!("tidemill: {expected}")), "{wish}");
+        }
+    }
+    assert_eq!(insert(kit, "kind, force", "'k', false").await, None, "not forced is no wish");
+    assert_eq!(kit.store.unfinished().await.unwrap().waiting, 1);
+}
+
+async fn an_id_that_another_job_has_is_refused(kit: &Kit) {
+    let id = JobId::new();
+    let columns = "id, kind, payload, queue, tenant";
+    let row = |kind: &str, payload: &str, queue: &str, tenant: &str| {
+        format!("'{id}', '{kind}', '{payload}', '{queue}', {tenant}")
+    };
+    assert_eq!(insert(kit, columns, &row("k", r#"{"a": 1}"#, "q", "'t'")).await, None);
+    for same in [row("k", r#"{"a": 1}"#, "q", "'t'"), row("k", r#"{"a":1} "#, "q", "'t'")] {
+        assert_eq!(insert(kit, columns, &same).await, None, "sent again: {same}");
+    }
+    for (kind, payload, queue, tenant) in [
+        ("j", r#"{"a":1}"#, "q", "'t'"),
+        ("k", r#"{"a":2}"#, "q", "'t'"),
+        ("k", r#"{"a":1}"#, "r", "'t'"),
+        ("k", r#"{"a":1}"#, "q", "'u'"),
+        ("k", r#"{"a":1}"#, "q", "null"),
+    ] {
+        let other = row(kind, payload, queue, tenant);
+        assert_eq!(insert(kit, columns, &other).await.as_deref(), Some("id_taken"), "{other}");
+        let keyed = insert(kit, &format!("{columns}, unique_key"), &format!("{other}, 'u'")).await;
+        assert_eq!(keyed.as_deref(), Some("id_taken"), "{other}");
+    }
+    let two = format!("'{}', 'k', '1', 'q', null), ({}", JobId::new(), row("k", "2", "q", "'t'"));
+    assert_eq!(insert(kit, columns, &two).await.as_deref(), Some("id_taken"));
+    assert_eq!(kit.store.unfinished().await.unwrap().waiting, 1, "nor the rest of its statement");
+
+    // One that took over what a duplicate said is still itself.
+    let columns = "id, kind, payload, unique_key, on_duplicate";
+    let held = JobId::new();
+    let first = format!("'{held}', 'k', '1', 'u', 'replace'");
+    assert_eq!(insert(kit, columns, &first).await, None);
+    let second = format!("'{}', 'k', '2', 'u', 'replace'", JobId::new());
+    assert_eq!(insert(kit, columns, &second).await, None);
+    assert_eq!(kit.view(held).await.job.payload.as_str(), "2");
+    assert_eq!(insert(kit, columns, &first).await, None);
+    assert_eq!(kit.view(held).await.job.payload.as_str(), "2", "and stays as it is");
 }
 
 async fn a_line_is_of_a_tenant(kit: &Kit) {

@@ -17,6 +17,7 @@ over_both_stores!(
     two_who_apply_at_once_do_nothing_twice,
     an_old_plan_is_not_applied,
     archive_and_triage_are_undone,
+    no_plan_is_for_what_was_replayed,
     what_others_changed_is_not_undone,
     a_replay_is_undone_for_those_that_have_not_started,
     a_replay_that_is_undone_blocks_its_line_again,
@@ -79,7 +80,7 @@ async fn settle_all(kit: &Kit, worker: WorkerId, claim: &Claim, how: &Settlement
 }
 
 async fn letter(kit: &Kit, id: JobId) -> tidemill_store::DeadLetter {
-    let filter = DeadFilter { ids: vec![id], archived: true, ..DeadFilter::default() };
+    let filter = DeadFilter { ids: vec![id], ..DeadFilter::default() };
     kit.store.dead(&filter, None, 1).await.unwrap().remove(0)
 }
 
@@ -293,6 +294,17 @@ async fn what_is_deleted_is_forgotten_and_stays_so(kit: &Kit) {
     assert_eq!(kit.state(ids[1]).await, State::Ready, "it is on its way again");
     let undone = kit.store.undo_plan(view.id, "bob", 9).await.unwrap();
     assert_eq!(undone, PlanStep::NotNow(Stage::Applied));
+}
+
+async fn no_plan_is_for_what_was_replayed(kit: &Kit) {
+    let ids = bury(kit, &["a", "b"]).await;
+    kit.store.dead_replay(&ids[..1], "ada".into(), None).await.unwrap();
+    for act in [Act::Replay, Act::Triage(Triage::Abandoned), Act::Archive, Act::Delete] {
+        assert_eq!(plan(kit, act).await.letters, 1, "{act:?}");
+        let named = DeadFilter { ids: ids.clone(), ..DeadFilter::default() };
+        let view = made(kit, new(act, named)).await;
+        assert_eq!((view.letters, &view.groups[0].examples), (1, &vec![ids[1]]), "{act:?}");
+    }
 }
 
 async fn a_plan_that_is_too_large_leaves_nothing(kit: &Kit) {

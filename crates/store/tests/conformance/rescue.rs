@@ -95,12 +95,13 @@ async fn the_third_loss_is_poison(kit: &Kit) {
         assert_eq!(kit.view(id).await.lost, loss);
     }
     let worker = kit.worker().await;
-    let third = kit.take_one(worker).await;
+    let (third, claimed_at) = (kit.take_one(worker).await, kit.clock.now());
     let found = kit.lose_workers().await;
     assert_eq!(found, Rescued { workers: 1, poisoned: 1, ..Rescued::default() });
     let attempts = kit.store.attempts(id).await.unwrap();
     let classes: Vec<_> = attempts.iter().map(|a| (a.attempt, a.class)).collect();
     assert_eq!(classes, [(1, Some(ErrorClass::Lost)); 3], "the last one, too");
+    assert_eq!(attempts.last().and_then(|a| a.started_at), Some(claimed_at));
     assert_eq!(
         attempts.last().map(|a| (Some(a.token), a.worker)),
         Some((third.token, Some(worker)))
@@ -247,13 +248,18 @@ async fn rescued_jobs_keep_their_body_and_lane(kit: &Kit) {
 async fn a_loss_is_in_the_history(kit: &Kit) {
     let id = kit.put(job("k")).await;
     let worker = kit.worker().await;
-    let claim = kit.take_one(worker).await;
+    let (claim, claimed_at) = (kit.take_one(worker).await, kit.clock.now());
     kit.lose_workers().await;
     let attempts = kit.store.attempts(id).await.unwrap();
     assert_eq!(attempts.len(), 1);
     assert_eq!(attempts[0].class, Some(ErrorClass::Lost));
     assert_eq!((Some(attempts[0].token), attempts[0].worker), (claim.token, Some(worker)));
     assert_eq!(attempts[0].ended_at, kit.clock.now());
+    assert_eq!(attempts[0].started_at, Some(claimed_at), "its lease began then");
+    // Known to have begun, it is still not known to have ended: what its worker says comes too late.
+    let items = vec![item(&claim, 0, done())];
+    assert_eq!(kit.store.settle(worker, items).await.unwrap(), [Settled::Stale]);
+    assert_eq!(kit.state(id).await, State::Ready);
 }
 
 async fn rescued_queues_are_hinted(kit: &Kit) {

@@ -3,6 +3,7 @@
 mod plan;
 pub mod replay;
 
+use tidemill_core::dead::plan::Act;
 use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
 use tidemill_core::flow::FlowState;
 use tidemill_core::job::outcome::clean;
@@ -67,16 +68,38 @@ impl Dead<'_> {
         self.noted(ids, by, text.to_owned(), None, None).await
     }
 
-    /// Sets the triage of dead letters, with the reason.
+    /// Sets the triage of dead letters, with the reason. If one of them is not dead any more, nothing is done
+    /// ([`Error::JobNotNow`](crate::Error::JobNotNow)).
     pub async fn triage(&self, ids: &[JobId], to: Triage, by: &str, why: &str) -> Result<u64> {
+        Act::Triage(to).check()?;
+        self.check_dead(ids).await?;
         let text = format!("{}: {why}", to.word());
         self.noted(ids, by, text, Some(to), None).await
     }
 
-    /// Puts dead letters aside: kept, but out of the way.
+    /// Puts dead letters aside: kept, but out of the way. If one of them is not dead any more, nothing is done
+    /// ([`Error::JobNotNow`](crate::Error::JobNotNow)).
     pub async fn archive(&self, ids: &[JobId], by: &str, why: &str) -> Result<u64> {
+        self.check_dead(ids).await?;
         let text = format!("archived: {why}");
         self.noted(ids, by, text, None, Some(true)).await
+    }
+
+    /// Refuses what is for the dead alone if one of these is on its way again, or has ended otherwise.
+    async fn check_dead(&self, ids: &[JobId]) -> Result<()> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let named = DeadFilter { ids: ids.to_vec(), ..DeadFilter::default() };
+        let letters = self.0.0.store.dead(&named, None, ids.len()).await?;
+        let Some(letter) = letters.iter().find(|letter| !letter.dead) else { return Ok(()) };
+        let state = self.0.job(letter.id).await?.map(|view| view.state);
+        let why = match state {
+            Some(State::Done) => "was replayed and has recovered; it is not dead any more",
+            Some(State::Cancelled) => "was replayed and called off; it is not dead any more",
+            _ => "was replayed and is on its way; if it dies again, this can be said of it",
+        };
+        Err(Error::JobNotNow { id: letter.id, why })
     }
 
     /// Notes what people say, as every store can keep it.

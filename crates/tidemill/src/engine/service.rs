@@ -22,6 +22,9 @@ use crate::engine::services::{
 use crate::error::Result;
 use crate::worker::options::Options;
 
+/// How long a service that stops may take to say so.
+const LEAVE_WITHIN: Duration = Duration::from_secs(1);
+
 /// One small thing that happens every so often.
 #[async_trait]
 pub trait Service: Send + Sync + 'static {
@@ -31,6 +34,10 @@ pub trait Service: Send + Sync + 'static {
     fn every(&self) -> Duration;
     /// One turn.
     async fn turn(&self, mill: &Tidemill) -> Result<()>;
+    /// What is done when no turn follows.
+    async fn leave(&self, _mill: &Tidemill) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// When workers are given up, and how often that is looked at.
@@ -154,7 +161,7 @@ async fn run(service: Arc<dyn Service>, mill: Tidemill, stop: CancellationToken)
     let mut failing = false;
     loop {
         tokio::select! {
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => break,
             _ = turns.tick() => {}
         }
         match service.turn(&mill).await {
@@ -166,5 +173,9 @@ async fn run(service: Arc<dyn Service>, mill: Tidemill, stop: CancellationToken)
             }
             Err(_) => {}
         }
+    }
+    // A store that cannot be reached must not hold up a stop; the others come to it in time.
+    if let Ok(Err(error)) = tokio::time::timeout(LEAVE_WITHIN, service.leave(&mill)).await {
+        tracing::debug!(service = service.name(), %error, "a service could not say goodbye");
     }
 }

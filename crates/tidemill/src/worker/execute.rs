@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use jiff::Timestamp;
 use tidemill_core::job::outcome::Waiting;
-use tidemill_core::job::settle::Ended;
+use tidemill_core::job::settle::{Ended, NOT_IN_TIME};
 use tidemill_core::wire::work::{OutcomeBody, ReportBody};
 use tidemill_core::{ErrorClass, JobId, QueueRules, Settlement, Token, WorkerId};
 use tidemill_store::run::RunWrites;
@@ -241,7 +241,7 @@ impl Limit {
         let Self { timeout, left } = self;
         tokio::time::sleep(left.map_or(timeout, |left| left + SURELY)).await;
         match left {
-            Some(_) => "it did not finish within its deadline, and was stopped".to_owned(),
+            Some(_) => format!("{NOT_IN_TIME}, and was stopped"),
             None => format!("it ran longer than its limit of {timeout:?}"),
         }
     }

@@ -18,6 +18,7 @@ over_both_stores!(
     edited_letter_is_replayed_with_its_new_payload,
     rule_redrives_what_it_matches_and_no_more_often_than_it_may,
     letters_are_grouped_noted_and_put_aside,
+    what_is_on_its_way_is_not_given_up,
 );
 
 const LETTERS: u64 = 15;
@@ -77,7 +78,10 @@ async fn replay_goes_through_when_the_canaries_live(kit: Kit) {
     assert_eq!((report.replayed, report.left, report.stopped_by), (LETTERS, 0, None));
     assert_eq!(told.first(), Some(&(1, LETTERS)));
     assert_eq!(told.last(), Some(&(LETTERS, LETTERS)));
-    for letter in mill.dead().list(&all, None, 100).await.unwrap() {
+    let sent = DeadFilter { triage: Some(Triage::Retrying), ..DeadFilter::default() };
+    let sent = mill.dead().list(&sent, None, 100).await.unwrap();
+    assert_eq!(sent.len() as u64, LETTERS);
+    for letter in sent {
         assert_eq!(mill.wait(letter.id, SOON).await.unwrap().state, State::Done);
     }
     assert_eq!(mill.unfinished().await.unwrap().waiting, 0);
@@ -148,4 +152,31 @@ async fn letters_are_grouped_noted_and_put_aside(kit: Kit) {
     assert_eq!((found.len(), notes), (1, vec!["seen", "investigated: known"]));
     dead.archive(&[id], "ada", "done with").await.unwrap();
     assert_eq!(dead.list(&all, None, 100).await.unwrap().len() as u64, LETTERS - 1);
+}
+
+async fn what_is_on_its_way_is_not_given_up(kit: Kit) {
+    let mill = kit.open_still().await;
+    letters(&mill).await;
+    let dead = mill.dead();
+    let all = dead.list(&DeadFilter::default(), None, 100).await.unwrap();
+    let ids: Vec<_> = all.iter().map(|letter| letter.id).collect();
+    dead.replay_one(ids[0], "ada", None).await.unwrap();
+    for what in ["on its way", "recovered"] {
+        for refused in [
+            dead.triage(&ids, Triage::Abandoned, "ada", "hopeless").await.unwrap_err(),
+            dead.archive(&ids, "ada", "old").await.unwrap_err(),
+        ] {
+            assert_eq!(refused.code(), "job_not_now");
+            let said = refused.to_string();
+            assert!(said.contains(&ids[0].to_string()) && said.contains(what), "{said}");
+        }
+        assert_eq!(dead.note(&ids[..1], "ada", "look").await.unwrap(), 1);
+        let worker = mill.worker().handle(|echo: Echo, _cx| async move { Ok(echo.text) });
+        drain(worker).await.unwrap();
+    }
+    let abandoned = DeadFilter { triage: Some(Triage::Abandoned), ..DeadFilter::default() };
+    assert!(dead.list(&abandoned, None, 1).await.unwrap().is_empty(), "nor were the others");
+    let refused = dead.triage(&ids[1..], Triage::Retrying, "ada", "hm").await.unwrap_err();
+    assert_eq!(refused.code(), "word_unknown", "who is to be retried is replayed");
+    assert_eq!(dead.archive(&ids[1..], "ada", "old").await.unwrap(), LETTERS - 1);
 }

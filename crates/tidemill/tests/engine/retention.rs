@@ -21,6 +21,7 @@ over_both_stores!(
     retention_of_the_instance_holds_where_a_queue_has_no_rule,
     plans_and_acts_go_when_their_time_is_over,
     running_worker_tends_by_itself,
+    worker_that_stops_lets_the_next_one_tend,
 );
 
 const DAY: Duration = Duration::from_hours(24);
@@ -158,4 +159,17 @@ async fn running_worker_tends_by_itself(kit: Kit) {
     eventually("the job to be forgotten", SOON, async || (!is_kept(&mill, id).await).then_some(()))
         .await;
     running.stop().await;
+}
+
+async fn worker_that_stops_lets_the_next_one_tend(kit: Kit) {
+    // The clock stands still, so what a worker that stopped has kept it keeps for ever.
+    let mill = kit.open_still().await;
+    for turn in ["the first", "the second", "the third"] {
+        let running = worker(&mill).start().await.unwrap();
+        let short = Enqueue::from(Echo::new("x")).retain(Duration::ZERO);
+        let id = mill.enqueue(short).await.unwrap().id();
+        let is_gone = async || (!is_kept(&mill, id).await).then_some(());
+        eventually(&format!("{turn} worker to forget its job"), SOON, is_gone).await;
+        running.stop().await;
+    }
 }

@@ -112,11 +112,30 @@ async fn refuse_of_flows(mill: &Mill, filter: &DeadFilter) -> Outcome<()> {
         .hint(format!("`tidemill dead archive {id}` puts it aside until then")))
 }
 
+/// Says which of those that are named is not dead any more; nothing is done to the others, either.
+async fn refuse_undead(app: &App, mill: &Mill, filter: &DeadFilter) -> Outcome<()> {
+    let letters = mill.dead().list(filter, None, filter.ids.len()).await?;
+    match letters.iter().find(|letter| !letter.dead) {
+        Some(letter) => Err(not_dead(app, letter.id)),
+        None => Ok(()),
+    }
+}
+
+/// What is said of a letter that is not dead any more.
+pub fn not_dead(app: &App, id: JobId) -> Failure {
+    let message = format!("the dead letter {id} is on its way already, or has recovered");
+    Failure::new(Exit::Conflict, "not_dead", message)
+        .hint(format!("tidemill jobs show {id}{}", app.store_option()))
+}
+
 async fn planned(app: &App, args: Act, verb: &str, act: PlanAct) -> Outcome {
     let by = args.by.unwrap_or_else(whoami);
     let mill = app.open_existing().await?;
     let meant = args.target.meant(&mill, verb).await?;
     let view = mill.dead().plan(meant.filter, act, &by, &args.message).await?;
+    if view.letters < view.filter.ids.len() as u64 {
+        refuse_undead(app, &mill, &view.filter).await?;
+    }
     if args.plan {
         plans::show(app, &view);
         return Ok(Exit::Ok);

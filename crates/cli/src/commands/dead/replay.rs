@@ -8,6 +8,7 @@ use std::process::Command;
 
 use tidemill::{By, DeadFilter, JobId, PlanAct, ReplayPace, ReplayReport};
 
+use super::act::not_dead;
 use super::plans;
 use super::target::Target;
 use crate::app::{App, whoami};
@@ -96,9 +97,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
 
 async fn one(app: &App, mill: &Mill, id: JobId, by: By<'_>, payload: Option<String>) -> Outcome {
     if !mill.dead().replay_one(id, by, payload.as_deref()).await? {
-        let message = format!("the dead letter {id} is on its way already, or has recovered");
-        return Err(Failure::new(Exit::Conflict, "not_dead", message)
-            .hint(format!("tidemill jobs show {id}{}", app.store_option())));
+        return Err(not_dead(app, id));
     }
     tell(app, &ReplayReport { replayed: 1, ..ReplayReport::default() });
     Ok(Exit::Ok)

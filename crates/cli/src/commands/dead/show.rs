@@ -28,7 +28,7 @@ struct Shown<'a> {
 /// Shows it.
 pub async fn run(app: &App, args: Args) -> Outcome {
     let mill = app.open_existing().await?;
-    let filter = DeadFilter { ids: vec![args.id], archived: true, ..DeadFilter::default() };
+    let filter = DeadFilter { ids: vec![args.id], ..DeadFilter::default() };
     let letters = mill.dead().list(&filter, None, 1).await?;
     let Some(letter) = letters.first() else {
         let message = format!("there is no dead letter {}", args.id);

@@ -43,10 +43,10 @@ pub struct Filter {
     /// The payload has this value at this path: user.id=42
     #[arg(long, value_name = "PATH=VALUE", value_parser = field)]
     field: Option<(String, String)>,
-    /// In this state of triage: new, investigated, retrying or abandoned
+    /// In this state of triage: new, investigated, retrying (on their way, or recovered) or abandoned
     #[arg(long)]
     triage: Option<Triage>,
-    /// Include those that were archived
+    /// Those that were archived, instead of those that were not
     #[arg(long)]
     archived: bool,
 }
@@ -102,7 +102,7 @@ impl Target {
         let (by_id, ids, all, yes) = (!self.ids.is_empty(), self.ids, self.all, self.yes);
         let filter = self.filter.resolve(mill).await?;
         if by_id {
-            let filter = DeadFilter { ids, archived: true, ..filter };
+            let filter = DeadFilter { ids, ..filter };
             refuse_unknown(mill, &filter).await?;
             return Ok(Meant { filter, asks: false });
         }

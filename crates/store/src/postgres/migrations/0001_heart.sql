@@ -970,6 +970,14 @@ exception when invalid_text_representation then
     return false;
 end $$;
 
+-- Whether two are the same JSON, however they are written.
+create function tidemill.is_same_json(one json, other json) returns boolean language plpgsql as $$
+begin
+    return one::text = other::text or one::jsonb = other::jsonb;
+exception when numeric_value_out_of_range then
+    return false;
+end $$;
+
 -- Whether it is nested deeper than so many levels, counted as the library does: brackets outside of strings.
 create function tidemill.is_deeper(payload text, depth_max int4) returns boolean language plpgsql immutable as $$
 declare
@@ -1096,10 +1104,31 @@ begin
             perform tidemill.refuse('options_invalid', 'there are at most 32 tags, of 1 to 200 bytes each');
         elsif name = 'retry' then
             perform tidemill.check_retry(value);
+        elsif name = 'run_timeout_ms' and value::text = '0' then
+            perform tidemill.refuse('rule_invalid', 'the rule of the run timeout is refused: 0 would end every attempt '
+                'as it begins; give at least 1 ms');
         elsif name = 'ordered' then
             perform tidemill.check_word('policy for those behind a dead job', value #>> '{}', array['block', 'skip']);
         end if;
     end loop;
+end $$;
+
+-- Refuses an id that another job has. Sent again it is there already; of a job that took over what a duplicate said only
+-- the key tells that it is the same, and a full queue may have sent it to another one.
+create function tidemill.check_taken(body tidemill.job, wanted text) returns void language plpgsql as $$
+declare
+    there tidemill.job;
+begin
+    select j.* into there from tidemill.job j where j.id = body.id;
+    if not found or there.kind = body.kind and there.tenant is not distinct from body.tenant and (
+        coalesce(there.unique_key = body.unique_key, false)
+        or tidemill.is_same_json(there.payload, body.payload)
+            and there.queue in (wanted, body.queue, (tidemill.rule_of(wanted)).divert)
+    ) is true then
+        return;
+    end if;
+    perform tidemill.refuse('id_taken', format('another job has the id %s, and nothing was enqueued; give this one an id '
+        'of its own, or none', body.id));
 end $$;
 
 -- Checks one wish and writes its job; answers the id of the job that stands for it.
@@ -1111,6 +1140,13 @@ declare
     bands text[] := array['urgent', 'high', 'normal', 'low'];
     first_sheaf int8;
     answered record;
+    keyless text := case
+        when wish.unique_key is not null then null
+        when wish.on_duplicate is not null then 'on_duplicate is given and unique_key is not'
+        when wish.force then 'force is true and unique_key is not given'
+        when wish.unique_scope is not null then 'unique_scope is given and unique_key is not'
+        when wish.unique_period_ms is not null then 'unique_period_ms is given and unique_key is not'
+    end;
 begin
     perform tidemill.check_name('kind', coalesce(wish.kind, ''), 200);
     perform tidemill.check_name('queue', wish.queue, 200);
@@ -1142,6 +1178,13 @@ begin
             '0 would hold it for no time at all; give at least 1 ms');
     end if;
     perform tidemill.check_duration('delay', wish.delay_ms);
+    if keyless is not null then
+        perform tidemill.refuse('wish_contradiction', format('the wishes of the job contradict each other: %s; duplicates '
+            'need something that makes them the same', keyless));
+    elsif wish.delay_ms is not null and wish.run_at is not null then
+        perform tidemill.refuse('wish_contradiction', 'the wishes of the job contradict each other: delay_ms and run_at '
+            'are both given; a job starts after a delay or at a time, not both');
+    end if;
     due := greatest(present, coalesce(tidemill.read_time(wish.run_at), present + wish.delay_ms * interval '1 ms'));
     if due > present + interval '20 years' then
         perform tidemill.refuse('due_too_far', format('the due time %s is more than 20 years away', due));
@@ -1176,6 +1219,9 @@ begin
     end if;
     if answered.is_new and first_sheaf is not null then
         perform tidemill.admit(body.queue, 1, body.priority, first_sheaf, present);
+    end if;
+    if wish.id is not null and answered.id = wish.id then
+        perform tidemill.check_taken(body, coalesce(wish.queue, 'default'));
     end if;
     return answered.id;
 end $$;

@@ -1,5 +1,5 @@
 -- The letters of a new plan: all that fit its filter now, as they are; one more than it may have tells that there are more.
--- With $15 only those whose jobs are dead at this moment; with $16 no jobs of flows, which are forgotten with their flow.
+-- Only those whose jobs are dead at this moment; with $15 no jobs of flows, which are forgotten with their flow.
 with letter as (
     insert into tidemill.plan_letter (plan, id, died_at, triage, archived, redrives)
     select $14::uuid, d.id, d.died_at, d.triage, d.archived, d.redrives
@@ -14,11 +14,11 @@ with letter as (
         and ($10::text is null or position($10 in d.error) > 0)
         and ($11::text[] is null or exists (
             select from tidemill.job j where j.id = d.id and j.payload #>> $11 = $12::text))
-        and ($13::boolean or not d.archived)
-        and (not $15::boolean or d.triage <> 2 and exists (
+        and (cardinality($1::uuid[]) > 0 or d.archived = $13::boolean)
+        and d.triage <> 2 and exists (
             select from tidemill.outcome o
-            where o.id = d.id and o.state = 6 and not o.bare and (not $16::boolean or o.flow is null)))
-    limit $17::int8
+            where o.id = d.id and o.state = 6 and not o.bare and (not $15::boolean or o.flow is null))
+    limit $16::int8
     returning id
 )
 select count(*) from letter;

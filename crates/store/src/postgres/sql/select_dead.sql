@@ -1,7 +1,9 @@
 -- A page of dead letters, latest death first, after a place if one is given. Every condition given must hold.
+-- Those that are named by id, archived or asked for as retrying are found whatever became of their jobs; others while
+-- they are dead.
 select d.id, d.kind, d.queue, d.tenant, d.class, d.error, d.fingerprint, d.attempt, d.died_at, d.triage, d.redrives,
     d.archived,
-    coalesce((select true from tidemill.outcome o where o.id = d.id and o.state = 4 limit 1), false) as recovered
+    (select o.state from tidemill.outcome o where o.id = d.id limit 1) as state
 from tidemill.dead d
 where (cardinality($1::uuid[]) = 0 or d.id = any ($1))
     and ($2::text is null or d.kind = $2) and ($3::text is null or d.queue = $3)
@@ -13,6 +15,7 @@ where (cardinality($1::uuid[]) = 0 or d.id = any ($1))
     and ($10::text is null or position($10 in d.error) > 0)
     and ($11::text[] is null or exists (
         select from tidemill.job j where j.id = d.id and j.payload #>> $11 = $12::text))
-    and ($13::boolean or not d.archived)
+    and (cardinality($1::uuid[]) > 0 or d.archived = $13::boolean and ($13 or $6::int2 = 2 or exists (
+        select from tidemill.outcome o where o.id = d.id and o.state = 6)))
     and (d.died_at, d.id) < (coalesce($14::timestamptz, 'infinity'), coalesce($15::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
 order by d.died_at desc, d.id desc limit $16::int8;

@@ -1,4 +1,5 @@
--- How many dead letters there are of each fingerprint, most numerous first. Every condition given must hold.
+-- How many dead letters there are of each fingerprint, most numerous first; which count is as in a page
+-- of them.
 select d.fingerprint, (array_agg(d.kind order by d.died_at desc, d.id desc))[1],
     (array_agg(d.class order by d.died_at desc, d.id desc))[1],
     (array_agg(d.error order by d.died_at desc, d.id desc))[1], count(*), count(*) filter (where d.triage = 0),
@@ -14,5 +15,6 @@ where (cardinality($1::uuid[]) = 0 or d.id = any ($1))
     and ($10::text is null or position($10 in d.error) > 0)
     and ($11::text[] is null or exists (
         select from tidemill.job j where j.id = d.id and j.payload #>> $11 = $12::text))
-    and ($13::boolean or not d.archived)
+    and (cardinality($1::uuid[]) > 0 or d.archived = $13::boolean and ($13 or $6::int2 = 2 or exists (
+        select from tidemill.outcome o where o.id = d.id and o.state = 6)))
 group by d.fingerprint order by count(*) desc, max(d.died_at) desc limit 1000;

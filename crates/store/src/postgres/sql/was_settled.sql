@@ -6,8 +6,9 @@ left join lateral (
     select o.state from tidemill.outcome o where o.id = i.id and o.token = i.token limit 1
 ) o on true
 left join lateral (
-    -- A rescue does not know when the handler started.
+    -- What a rescue wrote is lost, or has no start.
     select true as is_there from tidemill.attempt a
-    where a.id = i.id and a.token = i.token and a.started_at is not null limit 1
+    where a.id = i.id and a.token = i.token and a.started_at is not null
+        and a.class is distinct from 'lost' limit 1
 ) a on true
 where o.state is not null or a.is_there;

@@ -89,7 +89,7 @@ create table tidemill_outcome (
 create index tidemill_outcome_unwell on tidemill_outcome (state, id) where state > 4;
 
 -- Attempts that did not finish their job, and those that killed it. The next_at of the latest one
--- is where the job's ready row stands. Without started_at, the store wrote it, not the attempt.
+-- is where the job's ready row stands. Without started_at, or lost, the store wrote it, not the attempt.
 create table tidemill_attempt (
     id blob not null,
     token integer not null,
@@ -407,6 +407,8 @@ begin
                         <= json_extract(new.options, '$.retry.backoff.cap_ms')
                 end, 0)
             then raise(abort, 'tidemill: options_invalid: the option retry has attempts_max and ambiguous_max of 1 to 65535, and as backoff one of {"type":"exponential","base_ms":1000,"cap_ms":3600000,"jitter":"full"}, {"type":"decorrelated","base_ms":1000,"cap_ms":3600000}, {"type":"fixed","delay_ms":1000}, {"type":"custom","delays_ms":[1000]}')
+        when json_extract(new.options, '$.run_timeout_ms') = 0
+            then raise(abort, 'tidemill: rule_invalid: the rule of the run timeout is refused: 0 would end every attempt as it begins; give at least 1 ms')
         when new.ordered not in ('block', 'skip')
                 or json_extract(new.options, '$.ordered') not in ('block', 'skip')
             then raise(abort, 'tidemill: word_unknown: ordered is one of block, skip')
@@ -432,6 +434,16 @@ begin
             then raise(abort, 'tidemill: duration_invalid: the period is not a number of milliseconds below 100 years')
         when new.unique_period_ms = 0
             then raise(abort, 'tidemill: rule_invalid: the rule of the scope of the unique key is refused: 0 would hold it for no time at all; give at least 1 ms')
+        when new.unique_key is null and new.on_duplicate is not null
+            then raise(abort, 'tidemill: wish_contradiction: the wishes of the job contradict each other: on_duplicate is given and unique_key is not; duplicates need something that makes them the same')
+        when new.unique_key is null and coalesce(new.force, 0) <> 0
+            then raise(abort, 'tidemill: wish_contradiction: the wishes of the job contradict each other: force is true and unique_key is not given; duplicates need something that makes them the same')
+        when new.unique_key is null and new.unique_scope is not null
+            then raise(abort, 'tidemill: wish_contradiction: the wishes of the job contradict each other: unique_scope is given and unique_key is not; duplicates need something that makes them the same')
+        when new.unique_key is null and new.unique_period_ms is not null
+            then raise(abort, 'tidemill: wish_contradiction: the wishes of the job contradict each other: unique_period_ms is given and unique_key is not; duplicates need something that makes them the same')
+        when new.delay_ms is not null and new.run_at is not null
+            then raise(abort, 'tidemill: wish_contradiction: the wishes of the job contradict each other: delay_ms and run_at are both given; a job starts after a delay or at a time, not both')
         when new.run_at is not null and not case
                 when typeof(new.run_at) in ('text', 'blob') and new.run_at glob '*[^0-9]*'
                     then new.run_at glob '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*'
@@ -556,6 +568,23 @@ begin
     select raise(abort, 'tidemill: wish_contradiction: the wishes of the job contradict each other: it is not due before its deadline to finish (finish_within_ms), which counts from its enqueue, is over, and could only die')
     where new.receipt is null and new.run_at > new.now
         and json_extract(new.options, '$.finish_within_ms') * 1000 <= new.run_at - new.now;
+    -- Sent again it is there already. Of a job that took over what a duplicate said only the key tells that it is the same,
+    -- and a full queue may have sent either to another one.
+    select raise(abort, 'tidemill: id_taken: another job has the id that was given, and nothing was enqueued; give this one an id of its own, or none')
+    from tidemill_job as job
+    where new.receipt is null and job.id = new.id and not (
+        job.kind = new.kind and job.tenant is new.tenant and (
+            job.unique_key = new.unique_key
+            or (
+                job.payload = new.payload or json_valid(job.payload) and json(job.payload) = json(new.payload)
+            ) and (
+                job.queue = new.queue or exists (
+                    select 1 from tidemill_bound
+                    where queue = new.queue and divert = job.queue or queue = job.queue and divert = new.queue
+                )
+            )
+        ) is true
+    );
     -- The holder of the key has finished (it has an outcome), waits (it has a ready row, or a place in
     -- a line), or runs.
     update tidemill_inbox

@@ -1,4 +1,4 @@
--- Keeps an attempt. Without started_at it was the store that ended it, and its token is stale.
+-- Keeps an attempt. Without started_at, or lost, it was the store that ended it, and its token is stale.
 insert into tidemill_attempt (
     id, token, attempt, worker, started_at, ended_at, class, error, next_at
 )

@@ -1,5 +1,5 @@
 -- The letters of a new plan: all that fit its filter now, as they are; one more than it may have tells that there are more.
--- With ?16 only those whose jobs are dead at this moment; with ?17 no jobs of flows, which are forgotten with their flow.
+-- Only those whose jobs are dead at this moment; with ?16 no jobs of flows, which are forgotten with their flow.
 insert into tidemill_plan_letter (plan, id, died_at, triage, archived, redrives)
 select ?15, dead.id, dead.died_at, dead.triage, dead.archived, dead.redrives
 from tidemill_dead as dead
@@ -23,9 +23,10 @@ where (?1 is null or lower(hex(dead.id)) in (select value from json_each(?1)))
         )
         from tidemill_job where id = dead.id
     ))
-    and (?14 or not dead.archived)
-    and (not ?16 or dead.triage <> 2 and exists (
+    and (?1 is not null or dead.archived = ?14)
+    and dead.triage <> 2
+    and exists (
         select 1 from tidemill_outcome as outcome
-        where outcome.id = dead.id and outcome.state = 6 and outcome.keyed < 2 and (not ?17 or outcome.flow is null)
-    ))
-limit ?18
+        where outcome.id = dead.id and outcome.state = 6 and outcome.keyed < 2 and (not ?16 or outcome.flow is null)
+    )
+limit ?17

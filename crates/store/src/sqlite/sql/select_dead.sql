@@ -1,8 +1,9 @@
--- A page of dead letters that fit a filter, latest death first, after a place if one is given.
+-- A page of dead letters that fit a filter, latest death first, after a place if one is given. Those that are
+-- named by id, archived or asked for as retrying are found whatever became of their jobs; others while they are dead.
 select
     dead.id, dead.kind, dead.queue, dead.tenant, dead.class, dead.error, dead.fingerprint,
     dead.attempt, dead.died_at, dead.triage, dead.redrives, dead.archived,
-    exists (select 1 from tidemill_outcome as outcome where outcome.id = dead.id and outcome.state = 4)
+    (select outcome.state from tidemill_outcome as outcome where outcome.id = dead.id)
 from tidemill_dead as dead
 where (?1 is null or lower(hex(dead.id)) in (select value from json_each(?1)))
     and (?2 is null or dead.kind = ?2)
@@ -24,7 +25,9 @@ where (?1 is null or lower(hex(dead.id)) in (select value from json_each(?1)))
         )
         from tidemill_job where id = dead.id
     ))
-    and (?14 or not dead.archived)
+    and (?1 is not null or dead.archived = ?14 and (?14 or ?6 = 2 or exists (
+        select 1 from tidemill_outcome as outcome where outcome.id = dead.id and outcome.state = 6
+    )))
     and (dead.died_at, dead.id) < (coalesce(?15, 9223372036854775807), coalesce(?16, x''))
 order by dead.died_at desc, dead.id desc
 limit ?17

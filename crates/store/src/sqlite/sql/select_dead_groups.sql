@@ -1,4 +1,5 @@
--- How many dead letters that fit a filter share a fingerprint, most numerous first.
+-- How many dead letters that fit a filter share a fingerprint, most numerous first; which fit is as in a page of
+-- them.
 select
     dead.fingerprint, dead.kind, dead.class, dead.error, dead.id,
     count(*), sum(dead.triage = 0), min(dead.died_at), max(dead.died_at)
@@ -23,7 +24,9 @@ where (?1 is null or lower(hex(dead.id)) in (select value from json_each(?1)))
         )
         from tidemill_job where id = dead.id
     ))
-    and (?14 or not dead.archived)
+    and (?1 is not null or dead.archived = ?14 and (?14 or ?6 = 2 or exists (
+        select 1 from tidemill_outcome as outcome where outcome.id = dead.id and outcome.state = 6
+    )))
 group by dead.fingerprint
 order by count(*) desc, dead.fingerprint
 limit 1000

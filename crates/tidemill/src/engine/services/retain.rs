@@ -64,6 +64,11 @@ impl Service for Retain {
         }
         Ok(())
     }
+
+    /// Whoever works next need not wait until the duty of one that has stopped is over.
+    async fn leave(&self, mill: &Tidemill) -> Result<()> {
+        Ok(mill.0.store.leave_duty(self.name(), self.holder).await?)
+    }
 }
 
 impl Retain {
