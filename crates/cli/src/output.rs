@@ -70,9 +70,9 @@ pub fn json<T: Serialize + ?Sized>(document: &T) {
 }
 
 /// Says what a command did: a document for programs, a sentence for people.
-pub fn did(app: &App, document: Value, sentence: &str) {
+pub fn did(app: &App, document: &Value, sentence: &str) {
     if app.json {
-        json(&document);
+        json(document);
     } else {
         eprintln!("{sentence}");
     }

@@ -495,6 +495,7 @@ mod tests {
 
     #[test]
     fn absurd_wishes_are_refused() {
+        const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let far = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(24 * 366 * 30);
         let past = Timestamp::UNIX_EPOCH - SignedDuration::from_hours(1);
         let ordered = || Options { ordered: Some(OnDead::Block), ..Options::default() };
@@ -502,7 +503,6 @@ mod tests {
         let start_at_once = Options { start_within_ms: Some(0), ..Options::default() };
         let finish_at_once = Options { finish_within_ms: Some(0), ..Options::default() };
         let traced = |trace: &str| Options { trace: Some(trace.into()), ..Options::default() };
-        const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let tags = |n| Options { tags: vec!["t".into(); n], ..Options::default() };
         for (job, expected) in [
             (new_job(), None),

@@ -142,7 +142,7 @@ impl From<tidemill::Error> for Refusal {
                 let (trace, retry_after_s) = (Some(trace), Some(AGAIN_S));
                 // Where the database is, is for whoever reads the log.
                 let detail = away(error.code()).to_owned();
-                return Self { unknown, trace, retry_after_s, detail, ..refusal };
+                return Self { detail, unknown, trace, retry_after_s, ..refusal };
             }
             _ => None,
         };

@@ -87,7 +87,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
                 "name": set.name, "queue": set.queue, "answer": "set", "limit": limit,
             });
             let sentence = format!("{} on {}: {}", set.name, set.queue, said(&limit));
-            output::did(app, document, &sentence);
+            output::did(app, &document, &sentence);
             let is_same = |state: &&LimitState| {
                 state.limit.name == set.name && state.limit.queue == set.queue
             };
@@ -104,7 +104,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
             mill.close().await;
             let sentence = format!("{name} on {queue} limits nothing any more");
             let document = json!({ "name": name, "queue": queue, "answer": "deleted" });
-            output::did(app, document, &sentence);
+            output::did(app, &document, &sentence);
             Ok(Exit::Ok)
         }
     }

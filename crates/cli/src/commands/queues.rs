@@ -76,7 +76,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
             let sentence = format!(
                 "no job of {queue} starts any more; `tidemill queues resume {queue}` lets them"
             );
-            output::did(app, json!({ "name": queue, "answer": "paused" }), &sentence);
+            output::did(app, &json!({ "name": queue, "answer": "paused" }), &sentence);
             Ok(Exit::Ok)
         }
         Verb::Resume { queue } => {
@@ -92,7 +92,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
                 ),
                 None => format!("the jobs of {queue} start again"),
             };
-            output::did(app, document, &sentence);
+            output::did(app, &document, &sentence);
             Ok(Exit::Ok)
         }
         Verb::Why { queue } => why::run(app, &queue).await,
@@ -108,7 +108,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
             } else {
                 ("nothing", format!("there are no rules of {queue}"))
             };
-            output::did(app, json!({ "name": queue, "answer": answer }), &sentence);
+            output::did(app, &json!({ "name": queue, "answer": answer }), &sentence);
             Ok(Exit::Ok)
         }
     }

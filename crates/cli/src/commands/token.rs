@@ -78,7 +78,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
             let sentence =
                 format!("{name} is not accepted any more, in every process within a second");
             let document = json!({ "name": name, "id": found.id, "answer": "revoked" });
-            output::did(app, document, &sentence);
+            output::did(app, &document, &sentence);
             Ok(Exit::Ok)
         }
     }

@@ -110,7 +110,7 @@ pub async fn run(app: &App, args: Args) -> Outcome {
             mill.webhooks().delete(&name).await?;
             mill.close().await;
             let sentence = format!("{name} is told nothing any more");
-            output::did(app, json!({ "name": name, "answer": "deleted" }), &sentence);
+            output::did(app, &json!({ "name": name, "answer": "deleted" }), &sentence);
             Ok(Exit::Ok)
         }
         Verb::Rotate { name, overlap } => {

@@ -216,7 +216,7 @@ async fn value(
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct After {
+struct Since {
     /// Only mail with larger numbers: the `next` of the page before.
     #[serde(default)]
     after: i64,
@@ -248,12 +248,12 @@ struct Mailbox {
 
 /// A page of the mail of a run after a number, in order: at once, or as soon as there is some within the wait.
 #[utoipa::path(get, path = "/v1/jobs/{id}/mail", operation_id = "read_mail", tag = "work",
-    params(("id" = JobId, Path), After), responses((status = 200, body = Mailbox)))]
+    params(("id" = JobId, Path), Since), responses((status = 200, body = Mailbox)))]
 async fn mail(
     State(app): State<Arc<App>>,
     caller: Caller,
     Named(id): Named<JobId>,
-    Params(After { after, limit, wait }): Params<After>,
+    Params(Since { after, limit, wait }): Params<Since>,
 ) -> Answer<Json<Mailbox>> {
     known(&app, &caller, id).await?;
     let (work, limit) = (app.mill.work(), cursor::rows(limit.or(Some(PAGE_MAX)))?);

@@ -104,11 +104,11 @@ fn give_back(
     let is_loss = loss.is_some();
     // What was lost before counts only against a run that has come no further since.
     let before = if is_loss && has_grown(turn, held)? { 0 } else { held.lost };
-    let lost = before.saturating_add(u16::from(is_loss));
+    let losses = before.saturating_add(u16::from(is_loss));
     let end = End {
         state: State::Cancelled,
         attempt: held.spent,
-        lost,
+        lost: losses,
         lease: None,
         output: None,
         error: None,
@@ -118,8 +118,8 @@ fn give_back(
         rescued.cancelled += 1;
         return finish(turn, job, &End { error: Some(&reason), ..end });
     }
-    if loss.is_some_and(|loss| lost >= loss.max) {
-        let failure = poison(job, lost);
+    if loss.is_some_and(|loss| losses >= loss.max) {
+        let failure = poison(job, losses);
         write_attempt(turn, lease, held, loss, None)?;
         rescued.poisoned += 1;
         let error = Some(failure.message.as_str());
@@ -127,7 +127,7 @@ fn give_back(
         return dead::bury(turn, job, &failure, held.spent);
     }
     write_attempt(turn, lease, held, loss, Some(turn.now))?;
-    ready::insert(turn, job, Waiting { run_at: turn.now, spent: held.spent, lost })?;
+    ready::insert(turn, job, Waiting { run_at: turn.now, spent: held.spent, lost: losses })?;
     turn.news.ready(&job.queue);
     rescued.ready += 1;
     Ok(())

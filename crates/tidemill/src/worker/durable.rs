@@ -209,7 +209,9 @@ impl Run {
         }
         let blamed = std::mem::take(&mut told.blamed);
         if let (End::Dead, Some(replay)) = (end, told.replay.as_mut()) {
-            blamed.iter().for_each(|step| replay.died(step));
+            for step in &blamed {
+                replay.died(step);
+            }
         }
         let is_done = end == End::Done;
         if !is_done && let Some(before) = told.unwanted_before {

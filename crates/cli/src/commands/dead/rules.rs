@@ -129,7 +129,7 @@ async fn delete(app: &App, name: &str) -> Outcome {
     mill.close().await;
     output::did(
         app,
-        json!({ "name": name, "answer": "deleted" }),
+        &json!({ "name": name, "answer": "deleted" }),
         &format!("the rule {name} is gone"),
     );
     Ok(Exit::Ok)

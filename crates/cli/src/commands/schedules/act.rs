@@ -44,7 +44,7 @@ pub async fn delete(app: &App, args: &Delete) -> Outcome {
     mill.schedules().delete(&args.name, &args.owner).await?;
     mill.close().await;
     let sentence = format!("the schedule {} is deleted; jobs it has made stay", args.name);
-    output::did(app, json!({ "name": args.name, "answer": "deleted" }), &sentence);
+    output::did(app, &json!({ "name": args.name, "answer": "deleted" }), &sentence);
     Ok(Exit::Ok)
 }
 
@@ -53,7 +53,7 @@ pub async fn pause(app: &App, name: &str) -> Outcome {
     mill.schedules().pause(name).await?;
     mill.close().await;
     let sentence = format!("{name} rests until it is resumed");
-    output::did(app, json!({ "name": name, "answer": "paused" }), &sentence);
+    output::did(app, &json!({ "name": name, "answer": "paused" }), &sentence);
     Ok(Exit::Ok)
 }
 
@@ -63,7 +63,7 @@ pub async fn resume(app: &App, name: &str) -> Outcome {
     mill.close().await;
     let sentence =
         format!("{name} goes on; what it missed meanwhile can be filled with `schedules backfill`");
-    output::did(app, json!({ "name": name, "answer": "resumed" }), &sentence);
+    output::did(app, &json!({ "name": name, "answer": "resumed" }), &sentence);
     Ok(Exit::Ok)
 }
 
