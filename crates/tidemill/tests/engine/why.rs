@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill::core::why::{Gate, Holder, KeyHolder};
+use tidemill::core::why::{Deadline, Gate, Holder, KeyHolder};
 use tidemill::store::WorkerCard;
 use tidemill::{
-    Enqueue, Fail, Flow, JobId, OnDead, OnDuplicate, Receipt, Running, Settings, State, Tidemill,
-    Unique, WorkerId,
+    Enqueue, Fail, Flow, JobId, OnDead, OnDuplicate, QueueRules, Rate, Receipt, Running, Settings,
+    State, Tidemill, Unique, WorkerId,
 };
 use tidemill_testkit::eventually::eventually;
 use tokio::sync::Notify;
@@ -18,6 +18,8 @@ use super::kit::{Echo, Kit, SOON};
 over_both_stores!(
     a_job_that_nobody_takes_says_so,
     a_worker_that_died_with_all_others_is_not_waited_for,
+    a_deadline_that_is_over_is_named,
+    no_start_is_promised_behind_a_deadline,
     a_kind_that_nobody_knows_is_named,
     a_pause_is_named_with_its_rule,
     the_clock_is_named_and_the_start_is_expected,
@@ -80,6 +82,43 @@ async fn a_worker_that_died_with_all_others_is_not_waited_for(kit: Kit) {
     assert_eq!(gates(&mill, id).await, [Gate::Slot { workers: 1, slots: 4 }]);
     kit.advance(Duration::from_secs(11));
     assert_eq!(gates(&mill, id).await, [Gate::NoWorker { queue: "q".into() }]);
+}
+
+async fn a_deadline_that_is_over_is_named(kit: Kit) {
+    let mill = kit.open_still().await;
+    let second = Duration::from_secs(1);
+    let start = mill.enqueue(echo("q").start_within(second * 2)).await.unwrap().id();
+    let finish = mill.enqueue(echo("r").finish_within(second * 3)).await.unwrap().id();
+    let unserved = |queue: &str| Gate::NoWorker { queue: queue.into() };
+    kit.advance(second);
+    assert_eq!(gates(&mill, start).await, [unserved("q")]);
+    let now = mill.now().await.unwrap();
+    kit.advance(second * 2);
+    let late = Gate::Late { to: Deadline::Start, at: now + second };
+    assert_eq!(gates(&mill, start).await, [unserved("q"), late]);
+    let late = Gate::Late { to: Deadline::Finish, at: now + second * 2 };
+    let why = mill.why(finish).await.unwrap();
+    assert_eq!(why.gates, [unserved("r"), late], "{why}");
+    assert!(why.to_string().contains("it had to finish by"), "{why}");
+}
+
+async fn no_start_is_promised_behind_a_deadline(kit: Kit) {
+    let mill = kit.open_still().await;
+    let second = Duration::from_secs(1);
+    let rate =
+        |rules: &mut QueueRules| rules.rate = Some(Rate { jobs: 1, per_ms: 60_000, burst: 1 });
+    mill.change_queue("q", rate).await.unwrap();
+    let worker = worker(&mill, "q").await;
+    let first = mill.enqueue(echo("q")).await.unwrap().id();
+    mill.wait(first, SOON).await.unwrap();
+    let held = mill.enqueue(echo("q")).await.unwrap().id();
+    let late = mill.enqueue(echo("q").start_within(second)).await.unwrap().id();
+    let why = mill.why(held).await.unwrap();
+    assert!(why.expected_at.is_some(), "{why}");
+    let why = mill.why(late).await.unwrap();
+    assert!(matches!(why.gates.last(), Some(Gate::Late { to: Deadline::Start, .. })), "{why}");
+    assert_eq!(why.expected_at, None, "{why}");
+    worker.stop().await;
 }
 
 async fn a_kind_that_nobody_knows_is_named(kit: Kit) {
