@@ -217,10 +217,11 @@ impl Dead<'_> {
     /// Sets a rule: dead letters that match it are replayed by any worker, as often as it allows.
     pub async fn set_rule(&self, rule: RedriveRule) -> Result<()> {
         name::check("rule", &rule.name, limit::NAME_BYTES_MAX)?;
-        let words = [("kind", &rule.kind), ("queue", &rule.queue), ("error", &rule.error_contains)];
-        for (what, named) in words {
+        for (what, named) in [("kind", &rule.kind), ("queue", &rule.queue)] {
             named.iter().try_for_each(|named| name::check(what, named, limit::NAME_BYTES_MAX))?;
         }
+        let mut words = rule.error_contains.iter();
+        words.try_for_each(|words| name::check_value("error", words, limit::NAME_BYTES_MAX))?;
         let name = rule.name.clone();
         Ok(self.0.0.store.set_redrive_rule(&name, Some(rule)).await?)
     }
