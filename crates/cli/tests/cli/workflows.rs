@@ -137,14 +137,20 @@ fn life(mill: &Mill) {
     let fork = forked["into"].as_str().unwrap().to_owned();
     mill.run(&["workflows", "show", &fork]).ok().says("copied by ann").says(&id);
     mill.run(&["workflows", "cancel", &fork]).ok();
-    mill.run(&["workflows", "reset", &id, "--to", "reserve"]).ok().says("goes on from");
+    mill.run(&["workflows", "reset", &id, "--to", "reserve"]).ok().says("paused");
+    work(mill, async |_| None);
+    assert_eq!(
+        mill.json(&["workflows", "show", &id, "--json"])["job"]["output"],
+        serde_json::Value::Null
+    );
+    mill.run(&["workflows", "resume", &id]).ok().says("goes on");
     work(mill, async |_| None);
     let shown = mill.json(&["workflows", "show", &id, "--json"]);
     assert_eq!(shown["job"]["output"], "42 true", "{shown}");
     mill.run(&["workflows", "signal", &id, "approve"]).code(5).says("run_finished");
     let acts: Vec<_> =
         shown["acts"].as_array().unwrap().iter().map(|act| act["act"].as_str().unwrap()).collect();
-    assert_eq!(acts, ["paused", "forked", "reset"], "{shown}");
+    assert_eq!(acts, ["paused", "forked", "reset", "resumed"], "{shown}");
 
     let other = begin(mill);
     mill.run(&["workflows", "cancel", &other, "--reason", "no stock"]).ok().says("undone");

@@ -25,10 +25,8 @@ pub struct Args {
 /// Lists it.
 pub async fn run(app: &App, Args { id, limit, after }: Args) -> Outcome {
     let mill = app.open_existing().await?;
-    let known = mill.job(id).await?;
-    if known.is_none() {
-        return Err(tidemill::Error::JobUnknown { id }.into());
-    }
+    mill.job(id).await?.ok_or(tidemill::Error::JobUnknown { id })?;
+    mill.run(id).await?.ok_or(tidemill::Error::RunUnknown { id })?;
     let (MailPage { mail, next }, now) =
         (mill.mail_page(id, after, limit).await?, mill.now().await?);
     mill.close().await;
