@@ -236,7 +236,7 @@ fn workflows(pair: &mut Pair) {
     pair.run(&["workflows", "signal", "{run}", "approve", "true"]);
     pair.run(&["workflows", "show", "{run}"]);
     pair.run(&["workflows", "mail", "{run}"]).says("approve");
-    pair.run(&["workflows", "mail", "{run}", "--limit", "1"]).says("--after 1");
+    pair.run(&["workflows", "mail", "{run}", "--limit", "1"]).says("double");
     pair.run(&["workflows", "mail", "{later}"]).code(3);
     pair.run(&["workflows", "cancel", "{run}", "--why", "enough"]);
     pair.run(&["workflows", "signal", "{later}", "approve", "true"]);

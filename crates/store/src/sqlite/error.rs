@@ -55,7 +55,10 @@ mod tests {
         let busy = || Error::from(rusqlite::Error::SqliteFailure(ffi::Error::new(5), None));
         let file = Path::new("app.db");
         let said = busy().of_file(Some(file)).of_file(Some(file)).to_string();
-        assert_eq!(said, "the database stayed locked by others: app.db: database is locked");
+        assert_eq!(
+            said,
+            "the database stayed locked by others: app.db: Error code 5: database is locked"
+        );
         assert!(!busy().of_file(None).to_string().contains("app.db"));
     }
 

@@ -1093,8 +1093,7 @@ begin
             when name in ('trace', 'ordered') then json_typeof(value) = 'string'
             when name = 'tags' then json_typeof(value) = 'array' and not exists (
                 select from json_array_elements(value) t where json_typeof(t) <> 'string')
-            -- Only what is kept may be kept for no time: no attempt runs, and no job starts or ends, within 0 ms.
-            else value::text ~ '^[0-9]{1,18}$' and (name = 'retain_ms' or value::text ~ '[1-9]')
+            else value::text ~ '^[0-9]{1,18}$'
         end;
         if fits is not true then
             perform tidemill.refuse('options_invalid', format('the option %s cannot be %s', name, value));
@@ -1104,9 +1103,13 @@ begin
             perform tidemill.refuse('options_invalid', 'there are at most 32 tags, of 1 to 200 bytes each');
         elsif name = 'retry' then
             perform tidemill.check_retry(value);
-        elsif name = 'run_timeout_ms' and value::text = '0' then
-            perform tidemill.refuse('rule_invalid', 'the rule of the run timeout is refused: 0 would end every attempt '
-                'as it begins; give at least 1 ms');
+        elsif name in ('run_timeout_ms', 'start_within_ms', 'finish_within_ms') and value::text !~ '[1-9]' then
+            perform tidemill.refuse('rule_invalid', format('the rule of the %s is refused: 0 would end %s; give at '
+                'least 1 ms',
+                case name when 'run_timeout_ms' then 'run timeout' when 'start_within_ms' then 'deadline to start'
+                    else 'deadline to finish' end,
+                case name when 'run_timeout_ms' then 'every attempt as it begins'
+                    else 'the job before it begins' end));
         elsif name = 'ordered' then
             perform tidemill.check_word('policy for those behind a dead job', value #>> '{}', array['block', 'skip']);
         end if;

@@ -368,11 +368,7 @@ begin
                     where type <> case key
                         when 'retry' then 'object' when 'tags' then 'array' when 'trace' then 'text'
                         when 'ordered' then 'text' else 'integer'
-                    end or (
-                        -- Only what is kept may be kept for no time: no attempt runs, and no job starts or ends,
-                        -- within 0 ms.
-                        type = 'integer' and (typeof(value) <> 'integer' or value < (key <> 'retain_ms'))
-                    )
+                    end or (type = 'integer' and (typeof(value) <> 'integer' or value < 0))
                 )
                 or exists (select 1 from json_each(new.options, '$.tags') where type <> 'text')
             )
@@ -409,6 +405,10 @@ begin
             then raise(abort, 'tidemill: options_invalid: the option retry has attempts_max and ambiguous_max of 1 to 65535, and as backoff one of {"type":"exponential","base_ms":1000,"cap_ms":3600000,"jitter":"full"}, {"type":"decorrelated","base_ms":1000,"cap_ms":3600000}, {"type":"fixed","delay_ms":1000}, {"type":"custom","delays_ms":[1000]}')
         when json_extract(new.options, '$.run_timeout_ms') = 0
             then raise(abort, 'tidemill: rule_invalid: the rule of the run timeout is refused: 0 would end every attempt as it begins; give at least 1 ms')
+        when json_extract(new.options, '$.start_within_ms') = 0
+            then raise(abort, 'tidemill: rule_invalid: the rule of the deadline to start is refused: 0 would end the job before it begins; give at least 1 ms')
+        when json_extract(new.options, '$.finish_within_ms') = 0
+            then raise(abort, 'tidemill: rule_invalid: the rule of the deadline to finish is refused: 0 would end the job before it begins; give at least 1 ms')
         when new.ordered not in ('block', 'skip')
                 or json_extract(new.options, '$.ordered') not in ('block', 'skip')
             then raise(abort, 'tidemill: word_unknown: ordered is one of block, skip')
