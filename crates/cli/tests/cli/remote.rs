@@ -237,9 +237,10 @@ fn workflows(pair: &mut Pair) {
     pair.run(&["workflows", "show", "{run}"]);
     pair.run(&["workflows", "mail", "{run}"]).says("approve");
     pair.run(&["workflows", "mail", "{run}", "--limit", "1"]).says("double");
-    pair.run(&["workflows", "mail", "{later}"]).code(3);
+    pair.run(&["workflows", "mail", UNKNOWN]).code(3);
     pair.run(&["workflows", "cancel", "{run}", "--why", "enough"]);
     pair.run(&["workflows", "signal", "{later}", "approve", "true"]);
+    pair.run(&["workflows", "mail", "{later}"]);
 }
 
 fn others(pair: &mut Pair) {

@@ -26,7 +26,6 @@ pub struct Args {
 pub async fn run(app: &App, Args { id, limit, after }: Args) -> Outcome {
     let mill = app.open_existing().await?;
     mill.job(id).await?.ok_or(tidemill::Error::JobUnknown { id })?;
-    mill.run(id).await?.ok_or(tidemill::Error::RunUnknown { id })?;
     let (MailPage { mail, next }, now) =
         (mill.mail_page(id, after, limit).await?, mill.now().await?);
     mill.close().await;
