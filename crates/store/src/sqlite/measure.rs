@@ -1,5 +1,6 @@
 //! What is measured on the way to the file, and what the file says of its health.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use async_trait::async_trait;
@@ -68,9 +69,14 @@ fn passed(conn: &Connection, now: i64) -> Result<Vec<Passed>> {
 
 fn count_flows(conn: &Connection) -> Result<Vec<FlowCount>> {
     let mut select = conn.prepare_cached(include_str!("sql/count_flows.sql"))?;
-    let rows = select.query_map([], |row| {
-        let state = FlowState::of_number(row.get(0)?);
-        Ok(FlowCount { state, is_saga: row.get(1)?, flows: count::<i64>(row, 2)? })
-    })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    let (mut rows, mut counts) = (select.query([])?, BTreeMap::<(i16, bool), u64>::new());
+    while let Some(row) = rows.next()? {
+        *counts.entry((row.get(0)?, row.get(1)?)).or_default() += 1;
+    }
+    let count = |((state, is_saga), flows)| FlowCount {
+        state: FlowState::of_number(state),
+        is_saga,
+        flows,
+    };
+    Ok(counts.into_iter().map(count).collect())
 }

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use tidemill_core::queue::matches;
 use tidemill_core::{Edition, Priority, RuleBook};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::over::Over;
 use crate::sqlite::held::Changed;
 use crate::sqlite::lease::Lease;
@@ -31,13 +31,7 @@ pub(super) fn queues(conn: &Connection, now: i64) -> Result<Vec<QueueView>> {
     while let Some(row) = rows.next()? {
         queue(&mut queues, row.get(0)?);
     }
-    let mut select = conn.prepare_cached(include_str!("sql/count_dead.sql"))?;
-    let mut rows = select.query([])?;
-    while let Some(row) = rows.next()? {
-        let view = queue(&mut queues, row.get(0)?);
-        view.dead = count::<i64>(row, 1)?;
-        view.oldest_dead_at = time_opt(row, 2)?;
-    }
+    count_dead(conn, &mut queues)?;
     let mut select = conn.prepare_cached(include_str!("sql/select_depths.sql"))?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
@@ -69,21 +63,51 @@ fn count_waiting(conn: &Connection, now: i64, queues: &mut Queues) -> Result<()>
     let mut rows = select.query([now])?;
     while let Some(row) = rows.next()? {
         let view = queue(queues, row.get(0)?);
-        let (kind, is_due, jobs): (String, bool, u64) =
-            (row.get(2)?, row.get(3)?, count::<i64>(row, 4)?);
-        if is_due {
-            *view.ready.entry(Priority::of_band(row.get(1)?)).or_default() += jobs;
-            let oldest = time(row.get(5)?);
-            view.oldest_due_at = Some(view.oldest_due_at.map_or(oldest, |at| at.min(oldest)));
-        } else {
-            view.scheduled += jobs;
+        let ready = count::<i64>(row, 2)?;
+        if ready > 0 {
+            *view.ready.entry(Priority::of_band(row.get(1)?)).or_default() += ready;
         }
-        if !is_known(&view.name, &kind) && !view.orphan_kinds.contains(&kind) {
-            view.orphan_kinds.push(kind);
+        view.scheduled += count::<i64>(row, 3)?;
+        view.oldest_due_at = view.oldest_due_at.into_iter().chain(time_opt(row, 4)?).min();
+        for kind in kinds(row, 5)? {
+            if !is_known(&view.name, &kind) && !view.orphan_kinds.contains(&kind) {
+                view.orphan_kinds.push(kind);
+            }
         }
     }
     for view in queues.values_mut() {
         view.orphan_kinds.sort_unstable();
+    }
+    Ok(())
+}
+
+fn kinds(row: &Row<'_>, column: usize) -> Result<Vec<String>> {
+    let kinds = row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?;
+    serde_json::from_str(kinds)
+        .map_err(|error| Error::Database { reason: format!("kinds cannot be read: {error}") })
+}
+
+fn count_dead(conn: &Connection, queues: &mut Queues) -> Result<()> {
+    let mut counts: BTreeMap<String, (u64, i64)> = BTreeMap::new();
+    let mut select = conn.prepare_cached(include_str!("sql/count_dead.sql"))?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let (queue, died_at): (&str, i64) =
+            (row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?, row.get(1)?);
+        if !counts.contains_key(queue) {
+            counts.insert(queue.to_owned(), (0, i64::MAX));
+        }
+        if row.get(2)?
+            && let Some((letters, oldest)) = counts.get_mut(queue)
+        {
+            *letters += 1;
+            *oldest = died_at.min(*oldest);
+        }
+    }
+    for (name, (letters, oldest)) in counts {
+        let view = queue(queues, name);
+        view.dead = letters;
+        view.oldest_dead_at = (letters > 0).then(|| time(oldest));
     }
     Ok(())
 }

@@ -1,8 +1,7 @@
--- How many dead letters each queue has that nobody put aside and that have not recovered, and when the first died.
-select dead.queue, count(*), min(dead.died_at)
-from tidemill_dead as dead
-where not dead.archived
-    and not exists (
+-- Each dead letter's queue, when it died, and whether nobody put it aside and it has not recovered. Counted by who asks:
+-- no index has the order of the queues, and grouping would sort all letters in memory.
+select dead.queue, dead.died_at,
+    not dead.archived and not exists (
         select 1 from tidemill_outcome as outcome where outcome.id = dead.id and outcome.state = 4
-    )
-group by dead.queue
+    ) as stands
+from tidemill_dead as dead
