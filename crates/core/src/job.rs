@@ -1,5 +1,6 @@
 //! A job: a kind, a payload, and how to treat it.
 
+pub mod deadline;
 pub mod edit;
 pub mod ordered;
 pub mod outcome;
@@ -147,10 +148,10 @@ pub struct Options {
     /// One attempt may run this long. Defaults to the kind's, then the worker's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_timeout_ms: Option<u64>,
-    /// It is dead if no attempt has started this long after it was enqueued (and due).
+    /// It is dead if no attempt has started this long after it was enqueued (and due), or replayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_within_ms: Option<u64>,
-    /// It is dead if it has not finished this long after it was enqueued, retries included.
+    /// It is dead if it has not finished this long after it was enqueued, or replayed, retries included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_within_ms: Option<u64>,
     /// Free words to search by.
@@ -166,6 +167,9 @@ pub struct Options {
     /// to those behind it when it is dead. Needs a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered: Option<OnDead>,
+    /// When it was last sent on its way again, being dead: its deadlines count from then. Set by the replay alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replayed_at: Option<Timestamp>,
     /// The run that started it and hears of its end. Set by the run alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<JobId>,

@@ -32,8 +32,8 @@ use crate::error::{Error, Result};
 use crate::keyring::{Keyring, What};
 use crate::nul::{self, Texts};
 use crate::request::{
-    Beat, CancelAnswer, Claim, ClaimRequest, ClaimedJob, EditAnswer, GateEnd, Receipt, RescueRules,
-    Rescued, SettleItem, Settled, WorkerCard,
+    Beat, CancelAnswer, Claim, ClaimRequest, ClaimedJob, EditAnswer, Expired, GateEnd, Receipt,
+    RescueRules, Rescued, SettleItem, Settled, WorkerCard,
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
@@ -317,6 +317,7 @@ passed_on! {
     async fn beat(&self, worker: WorkerId) -> Result<Beat>;
     async fn deregister(&self, worker: WorkerId) -> Result<Rescued>;
     async fn rescue(&self, rules: RescueRules) -> Result<Rescued>;
+    async fn expire(&self, book: &RuleBook) -> Result<Expired>;
     async fn run_now(&self, id: JobId) -> Result<bool>;
     async fn unfinished_of(&self, ids: Vec<JobId>) -> Result<HashSet<JobId>>;
     async fn line(&self, id: JobId) -> Result<Option<LineView>>;

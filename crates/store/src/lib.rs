@@ -15,6 +15,7 @@ pub mod flow;
 mod followed;
 pub mod full;
 pub mod keyring;
+mod late;
 pub mod lease;
 pub mod measure;
 mod nul;

@@ -20,6 +20,7 @@ mod edit;
 mod enqueue;
 mod error;
 mod examine;
+mod expire;
 mod fire;
 mod flows;
 mod gather;
@@ -76,8 +77,8 @@ use crate::followed::Followed;
 use crate::open::OpenOptions;
 use crate::over::Over;
 use crate::request::{
-    Beat, CancelAnswer, Claim, ClaimRequest, EditAnswer, Receipt, RescueRules, Rescued, SettleItem,
-    Settled, WorkerCard,
+    Beat, CancelAnswer, Claim, ClaimRequest, EditAnswer, Expired, Receipt, RescueRules, Rescued,
+    SettleItem, Settled, WorkerCard,
 };
 use crate::run::{
     Append, EntryRow, PAGE_MAIL_MAX, Reply, Room, RunActView, RunAnswer, RunFilter, RunOrder,
@@ -190,6 +191,13 @@ impl Drop for Postgres {
 }
 
 impl Shared {
+    /// The time by the clock that judges.
+    async fn now(&self) -> Result<Timestamp> {
+        let rows = self.db.read(&NOW, &[&self.db.manual_now()]).await?;
+        let now = rows.first().map(|row| row.get::<_, At>(0).0);
+        now.ok_or_else(|| Error::Database { reason: "it does not know the time".into() })
+    }
+
     /// Tells this process at once, and the others as soon as may be.
     fn hint(&self, hint: Hint) {
         self.note(&hint);
@@ -340,10 +348,7 @@ impl Store for Postgres {
     }
 
     async fn now(&self) -> Result<Timestamp> {
-        let db = &self.shared.db;
-        let rows = db.read(&NOW, &[&db.manual_now()]).await?;
-        let now = rows.first().map(|row| row.get::<_, At>(0).0);
-        now.ok_or_else(|| Error::Database { reason: "it does not know the time".into() })
+        self.shared.now().await
     }
 
     async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>> {
@@ -374,6 +379,10 @@ impl Store for Postgres {
 
     async fn rescue(&self, rules: RescueRules) -> Result<Rescued> {
         rescue::rescue(&self.shared, rules).await
+    }
+
+    async fn expire(&self, book: &RuleBook) -> Result<Expired> {
+        expire::expire(&self.shared, book).await
     }
 
     async fn cancel(&self, ids: Vec<JobId>, reason: &str) -> Result<Vec<CancelAnswer>> {

@@ -339,6 +339,15 @@ pub struct Rescued {
     pub cancelled: u64,
 }
 
+/// What a look at deadlines found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Expired {
+    /// Jobs that are dead.
+    pub jobs: u64,
+    /// Whether there may be more to look at now.
+    pub more: bool,
+}
+
 /// When a worker is given up, and when a job that loses its workers is.
 #[derive(Debug, Clone, Copy)]
 pub struct RescueRules {

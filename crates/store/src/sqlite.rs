@@ -18,6 +18,7 @@ mod edit;
 mod enqueue;
 mod error;
 mod examine;
+mod expire;
 mod finish;
 mod fire;
 mod flows;
@@ -76,11 +77,12 @@ use tidemill_core::workflow::{Mail, ObjectKey};
 use tidemill_core::{By, Clock, JobId, NewJob, Payload, RuleBook, WorkerId};
 
 use crate::error::{Error, Result};
+use crate::late::has_deadlines;
 use crate::open::OpenOptions;
 use crate::over::Over;
 use crate::request::{
-    Beat, CancelAnswer, Claim, ClaimRequest, EditAnswer, Receipt, RescueRules, Rescued, SettleItem,
-    Settled, WorkerCard,
+    Beat, CancelAnswer, Claim, ClaimRequest, EditAnswer, Expired, Receipt, RescueRules, Rescued,
+    SettleItem, Settled, WorkerCard,
 };
 use crate::run::{
     Append, EntryRow, PAGE_MAIL_MAX, Reply, Room, RunActView, RunAnswer, RunFilter, RunOrder,
@@ -349,6 +351,16 @@ impl Store for Sqlite {
 
     async fn rescue(&self, rules: RescueRules) -> Result<Rescued> {
         self.write(move |turn| rescue::rescue(turn, rules)).await
+    }
+
+    async fn expire(&self, book: &RuleBook) -> Result<Expired> {
+        let (now, rules) = (self.now_us(), has_deadlines(book).then(|| book.clone()));
+        let found = self.read(move |conn| expire::find(conn, rules.as_ref(), now)).await?;
+        let Some(late) = found else {
+            return Ok(Expired::default());
+        };
+        let rules = book.clone();
+        self.write(move |turn| expire::expire(turn, &rules, &late)).await
     }
 
     async fn cancel(&self, ids: Vec<JobId>, reason: &str) -> Result<Vec<CancelAnswer>> {

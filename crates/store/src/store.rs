@@ -21,8 +21,8 @@ use crate::lease::Leases;
 use crate::measure::Measured;
 use crate::plan::Plans;
 use crate::request::{
-    Beat, CancelAnswer, Claim, ClaimRequest, EditAnswer, Receipt, RescueRules, Rescued, SettleItem,
-    Settled, WorkerCard,
+    Beat, CancelAnswer, Claim, ClaimRequest, EditAnswer, Expired, Receipt, RescueRules, Rescued,
+    SettleItem, Settled, WorkerCard,
 };
 use crate::run::Runs;
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
@@ -96,6 +96,9 @@ pub trait Store:
     /// Gives up workers that beat no more: their unsettled jobs are ready again, no attempt spent,
     /// but dead when they have lost a worker too often. Any number of nodes may call it at once.
     async fn rescue(&self, rules: RescueRules) -> Result<Rescued>;
+
+    /// Lets jobs that wait past their deadlines be dead, some of them at a time. Those of queues are as the book says.
+    async fn expire(&self, book: &RuleBook) -> Result<Expired>;
 
     /// Calls jobs off. Once it answers, no further attempt of them starts.
     async fn cancel(&self, ids: Vec<JobId>, reason: &str) -> Result<Vec<CancelAnswer>>;

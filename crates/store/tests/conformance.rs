@@ -21,6 +21,7 @@ mod conformance {
     mod dead;
     mod dead_filter;
     mod dead_replay;
+    mod deadlines;
     mod depth;
     mod duty;
     mod edit;

@@ -4,15 +4,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::job::deadline::{Deadlines, NOT_IN_TIME};
 use crate::job::outcome::{ErrorClass, Failure, Settlement, clean};
 use crate::job::{Job, NewJob};
 use crate::payload::Payload;
-use crate::queue::QueueRules;
 use crate::retry::Retry;
 use crate::span::Span;
-
-/// What is said of a job that its total deadline ended.
-pub const NOT_IN_TIME: &str = "it did not finish within its deadline";
 
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,58 +51,6 @@ pub struct Attempt<'a> {
     pub deadlines: Deadlines,
 }
 
-/// By when a job must start and finish: by its own wish, else by that of its queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Deadlines {
-    start_within_ms: Option<u64>,
-    finish_within_ms: Option<u64>,
-}
-
-impl Deadlines {
-    /// Those of a job in a queue of these rules.
-    pub fn of(job: &Job, rules: Option<&QueueRules>) -> Self {
-        let own = &job.options;
-        Self {
-            start_within_ms: own.start_within_ms.or(rules.and_then(|r| r.start_within_ms)),
-            finish_within_ms: own.finish_within_ms.or(rules.and_then(|r| r.finish_within_ms)),
-        }
-    }
-
-    /// When it must have finished, if it must.
-    pub fn finish_by(self, job: &Job) -> Option<Timestamp> {
-        let within = Duration::from_millis(self.finish_within_ms?);
-        job.created_at.checked_add(within).ok()
-    }
-
-    /// When it must have started, if it must.
-    pub fn start_by(self, job: &Job, due_at: Timestamp) -> Option<Timestamp> {
-        let within = Duration::from_millis(self.start_within_ms?);
-        job.created_at.max(due_at).checked_add(within).ok()
-    }
-}
-
-/// Why a job must not start now, if so: its deadline to start or to finish has passed.
-pub fn expired(
-    job: &Job,
-    deadlines: Deadlines,
-    attempt: u16,
-    due_at: Timestamp,
-    now: Timestamp,
-) -> Option<Failure> {
-    let start_from = job.created_at.max(due_at);
-    let late = |from: Timestamp, ms: Option<u64>| {
-        ms.is_some_and(|ms| now.duration_since(from).as_millis() >= i128::from(ms))
-    };
-    let message = if attempt == 1 && late(start_from, deadlines.start_within_ms) {
-        "it did not start within its deadline"
-    } else if late(job.created_at, deadlines.finish_within_ms) {
-        NOT_IN_TIME
-    } else {
-        return None;
-    };
-    Some(Failure::new(&job.kind, ErrorClass::Expired, message))
-}
-
 /// What is written for an attempt that ended so, at `now`; `draw` is random in `0.0..1.0`.
 pub fn settle(attempt: Attempt<'_>, ended: Ended, now: Timestamp, draw: f64) -> Settlement {
     let Attempt { job, number, retry, deadlines } = attempt;
@@ -123,7 +68,7 @@ pub fn settle(attempt: Attempt<'_>, ended: Ended, now: Timestamp, draw: f64) -> 
                 return Settlement::Dead { failure };
             }
             let delay = retry_after.unwrap_or_else(|| retry.backoff.delay(job.id, number, draw));
-            if let Some(within) = finishes_too_late(job, deadlines, now, delay) {
+            if let Some(within) = deadlines.too_short_for(delay, now) {
                 return Settlement::Dead { failure: too_late(failure, within) };
             }
             let spent = if class == ErrorClass::RateLimited { unspent } else { number };
@@ -139,18 +84,6 @@ fn is_last(class: ErrorClass, number: u16, retry: &Retry) -> bool {
         ErrorClass::Ambiguous => number >= retry.ambiguous_max.min(retry.attempts_max),
         _ => class.is_final(),
     }
-}
-
-/// A retry that could only start after the total deadline is not worth waiting for: answers that, if it is so.
-fn finishes_too_late(
-    job: &Job,
-    deadlines: Deadlines,
-    now: Timestamp,
-    delay: Duration,
-) -> Option<Duration> {
-    let ms = deadlines.finish_within_ms?;
-    let age_ms = now.duration_since(job.created_at).as_millis();
-    (age_ms + delay.as_millis() as i128 >= i128::from(ms)).then(|| Duration::from_millis(ms))
 }
 
 /// The last failure of a job that had no time for another attempt. It is grouped with those that died of the same.
@@ -239,28 +172,6 @@ mod tests {
         // The last one of all has no other that could be late.
         let last = after_failure(ErrorClass::Transient, 5, within(1000));
         assert_eq!(last, Settlement::Dead { failure: plain });
-    }
-
-    #[test]
-    fn deadlines_are_judged_before_the_start() {
-        let start = job(Options { start_within_ms: Some(1000), ..Options::default() });
-        let finish = job(Options { finish_within_ms: Some(1000), ..Options::default() });
-        let at = |ms| Timestamp::from_millisecond(ms).unwrap();
-        for (job, attempt, due, now, dead) in [
-            (&start, 1, 0, 999, false),
-            (&start, 1, 0, 1000, true),
-            (&start, 1, 5000, 5999, false),
-            (&start, 1, 5000, 6000, true),
-            (&start, 2, 0, 9000, false),
-            (&finish, 2, 0, 999, false),
-            (&finish, 2, 5000, 1000, true),
-        ] {
-            assert_eq!(
-                expired(job, Deadlines::of(job, None), attempt, at(due), at(now)).is_some(),
-                dead,
-                "{due} {now}"
-            );
-        }
     }
 
     #[test]

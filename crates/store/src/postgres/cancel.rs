@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use tidemill_core::{JobId, State, WorkerId};
+use tidemill_core::{Failure, JobId, State, WorkerId};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ use crate::wake::Hint;
 
 const FIND: Statement = sql!("select_to_cancel", UUID_ARRAY);
 const OUTCOME_KNOWN: Statement = sql!("select_outcome", UUID_ARRAY);
-const SHEAF_LOCK: Statement = sql!("select_ready", INT8_ARRAY);
+pub(crate) const SHEAF_LOCK: Statement = sql!("select_ready", INT8_ARRAY);
 const SHEAF_DROP: Statement = sql!("delete_ready", INT8_ARRAY);
 const SHEAF_TAKE: Statement = sql!("take_from_sheaves", INT8_ARRAY, UUID_ARRAY);
 const KEY_UNKEEP: Statement = sql!("forget_next", TEXT_ARRAY, UUID_ARRAY);
@@ -84,6 +84,18 @@ async fn cancel_once(
     }
 }
 
+/// Jobs, each with the sheaf it is in if it waits.
+pub(crate) type Found = HashMap<Uuid, (Body, i64)>;
+
+/// How a job that waits comes to be dead.
+pub(crate) struct Fate {
+    /// Attempts spent.
+    pub attempt: i16,
+    pub error: String,
+    /// What its dead letter says; `None`: the letter is there.
+    pub failure: Option<Failure>,
+}
+
 /// What was found so far.
 #[derive(Default)]
 pub(crate) struct Search {
@@ -95,23 +107,22 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// Lets jobs that wait be dead, with the attempts and the error given for each; those that do not wait, or whose
-    /// parent would hear of it, stay as they are. Dead letters are not written.
+    /// Lets jobs be dead that were found and still wait, as is said of each.
     pub async fn bury(
-        shared: &Shared,
         conn: &Conn<'_>,
-        letters: &HashMap<Uuid, (i16, String)>,
+        now: Option<At>,
+        found: &Found,
+        fates: HashMap<Uuid, Fate>,
     ) -> Result<Self, Fault> {
-        let ids: Vec<Uuid> = letters.keys().copied().collect();
-        let (mut search, now) = (Self::default(), shared.db.manual_now());
-        let mut found = Self::lock(conn, now, &ids).await?;
-        found.retain(|_, (body, _)| body.parent.is_none());
+        let mut search = Self::default();
+        let ids: Vec<Uuid> = fates.keys().copied().collect();
         search.finished(conn, &ids, "").await?;
-        search.waiting(conn, &found, "").await?;
+        search.waiting(conn, found, "").await?;
+        let mut fates = fates;
         for end in &mut search.record.ends {
-            if let Some((attempt, error)) = letters.get(&end.body.id) {
-                (end.state, end.attempt) = (State::Dead, *attempt);
-                end.error = Some(error.clone());
+            if let Some(Fate { attempt, error, failure }) = fates.remove(&end.body.id) {
+                (end.state, end.attempt) = (State::Dead, attempt);
+                (end.error, end.failure) = (Some(error), failure);
             }
         }
         search.told = search.record.write(conn, now).await?;
@@ -146,11 +157,7 @@ impl Search {
 
     /// Finds the jobs and locks what they belong to: flows, unique keys, and then lines. A job that has a key
     /// may have gone to another line until its key was locked, so it is looked at once more.
-    async fn lock(
-        conn: &Conn<'_>,
-        now: Option<At>,
-        ids: &[Uuid],
-    ) -> Result<HashMap<Uuid, (Body, i64)>, Fault> {
+    pub async fn lock(conn: &Conn<'_>, now: Option<At>, ids: &[Uuid]) -> Result<Found, Fault> {
         conn.query(&FLOWS_LOCK, &[&ids]).await?;
         let mut found = find(conn, ids).await?;
         let parents: Vec<Uuid> = found.values().filter_map(|(body, _)| body.parent).collect();
@@ -228,12 +235,7 @@ impl Search {
     }
 
     /// Those that wait in a sheaf.
-    async fn waiting(
-        &mut self,
-        conn: &Conn<'_>,
-        found: &HashMap<Uuid, (Body, i64)>,
-        reason: &str,
-    ) -> Result<(), Fault> {
+    async fn waiting(&mut self, conn: &Conn<'_>, found: &Found, reason: &str) -> Result<(), Fault> {
         let open = found.iter().filter(|(id, _)| !self.answers.contains_key(id));
         let sheaves: BTreeSet<i64> = open.map(|(_, (_, sheaf))| *sheaf).collect();
         let sheaves: Vec<i64> = sheaves.into_iter().collect();
@@ -263,12 +265,7 @@ impl Search {
     }
 
     /// Those that wait behind others in a line, which is locked.
-    async fn lined(
-        &mut self,
-        conn: &Conn<'_>,
-        found: &HashMap<Uuid, (Body, i64)>,
-        reason: &str,
-    ) -> Result<(), Fault> {
+    async fn lined(&mut self, conn: &Conn<'_>, found: &Found, reason: &str) -> Result<(), Fault> {
         let open = found.iter().filter(|(id, _)| !self.answers.contains_key(id));
         let open = open.filter(|(_, (body, _))| body.line().is_some()).map(|(id, _)| *id);
         for id in lines::waiting(conn, &open.collect::<Vec<_>>()).await? {
@@ -280,12 +277,7 @@ impl Search {
     }
 
     /// Those that are kept for after another.
-    async fn kept(
-        &mut self,
-        conn: &Conn<'_>,
-        found: &HashMap<Uuid, (Body, i64)>,
-        reason: &str,
-    ) -> Result<(), Fault> {
+    async fn kept(&mut self, conn: &Conn<'_>, found: &Found, reason: &str) -> Result<(), Fault> {
         let open = found.iter().filter(|(id, _)| !self.answers.contains_key(id));
         let keyed = open.filter_map(|(id, (body, _))| Some((body.unique_key.clone()?, *id)));
         let (keys, ids): (Vec<String>, Vec<Uuid>) = keyed.unzip();
@@ -301,12 +293,7 @@ impl Search {
     }
 
     /// Those whose step of a flow is not opened; the flow is locked.
-    async fn blocked(
-        &mut self,
-        conn: &Conn<'_>,
-        found: &HashMap<Uuid, (Body, i64)>,
-        reason: &str,
-    ) -> Result<(), Fault> {
+    async fn blocked(&mut self, conn: &Conn<'_>, found: &Found, reason: &str) -> Result<(), Fault> {
         let open = found.keys().filter(|id| !self.answers.contains_key(id)).copied();
         let open: Vec<Uuid> = open.collect();
         if open.is_empty() {
@@ -358,7 +345,7 @@ impl Search {
 }
 
 /// The bodies, as far as needed, and the sheaf that each is in if it waits.
-async fn find(conn: &Conn<'_>, ids: &[Uuid]) -> Result<HashMap<Uuid, (Body, i64)>, Fault> {
+async fn find(conn: &Conn<'_>, ids: &[Uuid]) -> Result<Found, Fault> {
     let rows = conn.query(&FIND, &[&ids]).await?;
     Ok(rows.iter().map(|row| (row.get(0), (Body::read(row, 0), row.get(10)))).collect())
 }

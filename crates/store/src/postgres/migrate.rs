@@ -14,7 +14,7 @@ const LOCK: Statement = sql!("lock_schema");
 const PRESENT: Statement = sql!("schema_present");
 
 /// All migrations, by number from 1.
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     include_str!("migrations/0001_heart.sql"),
     include_str!("migrations/0002_schedules.sql"),
     include_str!("migrations/0003_claim.sql"),
@@ -24,6 +24,7 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("migrations/0007_streams.sql"),
     include_str!("migrations/0008_webhooks.sql"),
     include_str!("migrations/0009_operators.sql"),
+    include_str!("migrations/0010_deadlines.sql"),
 ];
 
 /// The newest schema this program knows.

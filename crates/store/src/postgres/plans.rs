@@ -20,7 +20,7 @@ use crate::plan::{
     unreadable, why_replayed,
 };
 use crate::postgres::batch::delay_us;
-use crate::postgres::cancel::Search;
+use crate::postgres::cancel::{Fate, Search};
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::dead::{NOTE, REPLAY, Wanted};
 use crate::postgres::error::{Fault, Tries};
@@ -364,9 +364,16 @@ impl<'a> Batch<'a> {
         let ids: Vec<Uuid> = letters.iter().map(|row| row.get(0)).collect();
         let rows = conn.query(&UNSTARTED, &[&ids]).await?;
         let unstarted: BTreeSet<Uuid> = rows.iter().map(|row| row.get(0)).collect();
-        let of = |row: &&Row| (row.get(0), (row.get::<_, i16>(2), row.get::<_, String>(3)));
-        let letters = letters.iter().map(of).filter(|(id, _)| unstarted.contains(id)).collect();
-        let search = Search::bury(self.shared, conn, &letters).await?;
+        let now = self.shared.db.manual_now();
+        let unstarted: Vec<Uuid> = unstarted.into_iter().collect();
+        let mut found = Search::lock(conn, now, &unstarted).await?;
+        // A parent would hear of it.
+        found.retain(|_, (body, _)| body.parent.is_none());
+        let fate = |row: &&Row| {
+            (row.get(0), Fate { attempt: row.get(2), error: row.get(3), failure: None })
+        };
+        let fates = letters.iter().map(fate).filter(|(id, _)| found.contains_key(id)).collect();
+        let search = Search::bury(conn, now, &found, fates).await?;
         let buried = search.buried().collect();
         self.buried = Some(search);
         Ok(buried)

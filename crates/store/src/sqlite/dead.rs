@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::sqlite::finish::{is_excluded, take_back};
 use crate::sqlite::lines;
 use crate::sqlite::ready::{self, Waiting};
-use crate::sqlite::rows::job_id;
+use crate::sqlite::rows::{job_id, time};
 use crate::sqlite::runs::is_undone;
 use crate::sqlite::writer::Turn;
 
@@ -113,10 +113,8 @@ pub(super) fn revive(
     }
     let mut update = conn.prepare_cached(include_str!("sql/redrive_dead.sql"))?;
     update.execute([id.0.as_bytes()])?;
-    if let Some(payload) = payload {
-        let mut replace = conn.prepare_cached(include_str!("sql/replace_payload.sql"))?;
-        replace.execute(params![id.0.as_bytes(), payload.as_str()])?;
-    }
+    let mut send = conn.prepare_cached(include_str!("sql/send_again.sql"))?;
+    send.execute(params![id.0.as_bytes(), payload.map(Payload::as_str), time(now).to_string()])?;
     let text = if payload.is_some() { "replayed with another payload" } else { "replayed" };
     write_note(turn, id, by.who, &by.note(text))?;
     let Some(body) = ready::body(conn, id)? else { return Ok(true) };

@@ -18,6 +18,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (7, include_str!("migrations/0007_streams.sql")),
     (8, include_str!("migrations/0008_webhooks.sql")),
     (9, include_str!("migrations/0009_operators.sql")),
+    (10, include_str!("migrations/0010_deadlines.sql")),
 ];
 
 /// The version this program needs.

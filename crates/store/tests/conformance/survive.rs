@@ -29,6 +29,7 @@ fn wishes() -> Options {
         trace: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into()),
         retain_ms: Some(0),
         ordered: Some(OnDead::Skip),
+        replayed_at: Some(jiff::Timestamp::from_microsecond(1_700_000_000_000_001).unwrap()),
         parent: None,
         origins: vec![Origin { run: JobId(uuid::Uuid::from_u128(7)), until: 7 }],
         turn: 3,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tidemill_core::gate::{PART, PAUSE_MAX};
-use tidemill_core::job::settle::{Attempt, Ended, expired, settle};
+use tidemill_core::job::settle::{Attempt, Ended, settle};
 use tidemill_core::queue::RuleBook;
 use tidemill_core::{ErrorClass, Failure, Job, Retry, Settlement};
 use tidemill_store::ClaimedJob;
@@ -17,7 +17,7 @@ use crate::engine::Tidemill;
 /// Why a job that was claimed at `now` must not start, if so.
 pub(crate) fn too_late(mill: &Tidemill, claimed: &ClaimedJob, now: Timestamp) -> Option<Failure> {
     let deadlines = mill.0.rules.known().deadlines(&claimed.job);
-    expired(&claimed.job, deadlines, claimed.attempt, claimed.due_at, now)
+    deadlines.expired(&claimed.job.kind, claimed.attempt, claimed.due_at, now)
 }
 
 /// What is settled for an attempt that ended so. Each part of the policy is the job's own, else that of its kind, else

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use tidemill_core::Job;
-use tidemill_core::job::settle::Deadlines;
+use tidemill_core::job::deadline::Deadlines;
 use tidemill_core::queue::{RuleBook, is_pattern, matches};
 use tidemill_store::{Hint, Result};
 use tokio::sync::broadcast::error::RecvError;

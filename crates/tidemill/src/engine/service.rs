@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::Tidemill;
 use crate::engine::rules::follow;
 use crate::engine::services::{
-    alert::Alert, depth::Depth, flows, pulse, redrive::Redrive, rescue::Rescue, retain::Retain,
-    runs, schedule,
+    alert::Alert, depth::Depth, expire::Expire, flows, pulse, redrive::Redrive, rescue::Rescue,
+    retain::Retain, runs, schedule,
 };
 use crate::error::Result;
 use crate::worker::options::Options;
@@ -79,8 +79,9 @@ impl Tidemill {
 
 /// Starts the clockwork; it runs until `stop`.
 pub(crate) fn start(mill: &Tidemill, rules: Clockwork, stop: &CancellationToken) -> JoinSet<()> {
-    let services: [Arc<dyn Service>; 5] = [
+    let services: [Arc<dyn Service>; 6] = [
         Arc::new(Rescue::new(rules.lease_ttl, rules.lost_max)),
+        Arc::new(Expire),
         Arc::new(Depth),
         Arc::new(Alert::default()),
         Arc::new(Redrive),
@@ -101,6 +102,7 @@ pub(crate) fn start(mill: &Tidemill, rules: Clockwork, stop: &CancellationToken)
 pub(crate) async fn turn_all(mill: &Tidemill) -> Result<()> {
     let Options { lease_ttl, lost_max, .. } = Options::default();
     Rescue::new(lease_ttl, lost_max).turn(mill).await?;
+    Expire.turn(mill).await?;
     Redrive.turn(mill).await?;
     Depth.turn(mill).await?;
     schedule::fire_due(mill).await?;

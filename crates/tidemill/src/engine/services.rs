@@ -2,6 +2,7 @@
 
 pub mod alert;
 pub mod depth;
+pub mod expire;
 pub mod flows;
 pub mod pulse;
 pub mod redrive;

@@ -5,7 +5,7 @@ mod queue;
 use jiff::Timestamp;
 use tidemill_core::flow::StepState;
 use tidemill_core::gate::{Counts, GateView};
-use tidemill_core::job::settle::Deadlines;
+use tidemill_core::job::deadline::Deadlines;
 use tidemill_core::queue::{RuleBook, matches};
 use tidemill_core::why::{COUNTED_MAX, Deadline, Gate, KeyHolder, LaneView, Why};
 use tidemill_core::workflow::is_never;
@@ -112,8 +112,8 @@ fn late(book: &RuleBook, view: &JobView, then: Option<Timestamp>) -> Option<Gate
     let deadlines = Deadlines::of(job, book.of(&job.queue));
     // How long it may wait for its first start counts from when it is due, which of one that is blocked nobody knows.
     let due_at = view.due_at.filter(|_| view.attempt == 0);
-    let start = due_at.and_then(|due_at| deadlines.start_by(job, due_at));
-    let finish = deadlines.finish_by(job);
+    let start = due_at.and_then(|due_at| deadlines.start_by(due_at));
+    let finish = deadlines.finish_by();
     let all = [(Deadline::Start, start), (Deadline::Finish, finish)];
     let (to, at) = all.into_iter().find(|(_, at)| at.is_some_and(|at| Some(at) <= then))?;
     Some(Gate::Late { to, at: at? })

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use jiff::Timestamp;
+use tidemill_core::job::deadline::NOT_IN_TIME;
 use tidemill_core::job::outcome::Waiting;
-use tidemill_core::job::settle::{Ended, NOT_IN_TIME};
+use tidemill_core::job::settle::Ended;
 use tidemill_core::wire::work::{OutcomeBody, ReportBody};
 use tidemill_core::{ErrorClass, JobId, QueueRules, Settlement, Token, WorkerId};
 use tidemill_store::run::RunWrites;
@@ -88,7 +89,7 @@ async fn decide(
     };
     let span = trace::attempt(job, claimed.attempt, lease.token.0);
     let known = mill.0.rules.known();
-    let left = known.deadlines(job).finish_by(job).map(|by| by.duration_since(mill.0.clock.now()));
+    let left = known.deadlines(job).finish_by().map(|by| by.duration_since(mill.0.clock.now()));
     let told = Told {
         run_timeout: known.book.of(&job.queue).and_then(QueueRules::run_timeout),
         left: left.map(|left| Duration::try_from(left).unwrap_or_default()),

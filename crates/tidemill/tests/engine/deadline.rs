@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tidemill::testing::drain;
 use tidemill::{
-    Backoff, Enqueue, Fail, Flow, JobId, JobView, Retry, Schedule, State, Tidemill, Worker,
+    Backoff, Enqueue, Fail, Flow, JobId, JobView, QueueRules, Retry, Schedule, State, Tidemill,
+    Worker,
 };
 
 use super::kit::{Echo, Kit};
@@ -15,6 +16,7 @@ over_both_stores!(
     run_timeout_ends_the_attempt_and_tells_the_handler,
     run_timeout_of_the_worker_holds_where_nobody_says_otherwise,
     job_that_started_too_late_is_dead_without_a_run,
+    job_that_nobody_takes_in_time_is_dead_and_told_of,
     job_that_cannot_finish_in_time_is_dead,
     an_attempt_that_runs_into_the_deadline_of_its_job_is_stopped,
     a_handler_that_listens_ends_before_its_job_goes_on,
@@ -81,6 +83,21 @@ async fn job_that_started_too_late_is_dead_without_a_run(kit: Kit) {
     let view = view(&mill, late).await;
     assert_eq!((view.state, view.attempt), (State::Dead, 0), "nothing was tried");
     assert_eq!(view.error.as_deref(), Some("it did not start within its deadline"));
+}
+
+async fn job_that_nobody_takes_in_time_is_dead_and_told_of(kit: Kit) {
+    let mill = kit.open().await;
+    let services = mill.start_services();
+    let of_queue = |rules: &mut QueueRules| rules.finish_within_ms = Some(50);
+    mill.change_queue("slow", of_queue).await.unwrap();
+    let own = Enqueue::from(Echo::new("x")).start_within(Duration::from_millis(50));
+    for job in [own, Enqueue::from(Echo::new("x")).queue("slow")] {
+        let id = mill.enqueue(job).await.unwrap().id();
+        let ended = mill.wait(id, 30 * SECOND).await.unwrap();
+        assert_eq!((ended.state, ended.attempt), (State::Dead, 0));
+    }
+    services.stop().await;
+    mill.close().await;
 }
 
 async fn deadlines_of_the_queue_hold_where_the_job_says_nothing(kit: Kit) {

@@ -671,6 +671,12 @@ begin
     where j.id = edit.id;
 end $$;
 
+-- The options of a dead job that runs again: all its time anew.
+create function tidemill.sent_again(options json, at timestamptz) returns json language sql as $$
+    select (coalesce($1::jsonb, '{}') || jsonb_build_object(
+        'replayed_at', to_char($2 at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')))::json
+$$;
+
 -- Sends dead letters on their way again, with all attempts unspent, and notes it. Answers those that were dead. One
 -- that blocks its line is still its first; one that did not goes to the end of its line. What a saga has turned back from
 -- stays dead: only its undos can be sent again. So does what holds up a saga that is stuck, unless it is said why; and a
@@ -726,9 +732,10 @@ begin
             insert into tidemill.flow_arrival (flow, step, ok, failed) values (body.flow, body.step, 0, -1);
         end if;
         update tidemill.job j
-        set payload = coalesce(replay.payload, j.payload), sheaf = case when tidemill.is_ordered(body) then 0
-            else tidemill.place(body.id, body.queue, body.priority, replay.at, body.kind, body.tenant, body.key,
-                0::int2, 0::int2) end
+        set payload = coalesce(replay.payload, j.payload), options = tidemill.sent_again(j.options, replay.at),
+            sheaf = case when tidemill.is_ordered(body) then 0
+                else tidemill.place(body.id, body.queue, body.priority, replay.at, body.kind, body.tenant, body.key,
+                    0::int2, 0::int2) end
         where j.id = body.id;
         if tidemill.is_ordered(body) then
             ordered := ordered || body.id;

@@ -187,7 +187,7 @@ async fn in_time(mill: Tidemill, worker: WorkerId, claim: Claim) -> Result<Taken
         }
         let own = claimed.job.options.run_timeout_ms.map(Duration::from_millis);
         let of_queue = || known.book.of(&claimed.job.queue).and_then(QueueRules::run_timeout);
-        let finish_by = known.deadlines(&claimed.job).finish_by(&claimed.job);
+        let finish_by = known.deadlines(&claimed.job).finish_by();
         given.push(Given { run_timeout: own.or_else(of_queue), finish_by, claimed });
     }
     let taken = Taken { mill: mill.clone(), worker, token, now, jobs: given };

@@ -223,7 +223,7 @@ impl Work<'_> {
         anew: bool,
     ) -> Settlement {
         // Whatever it waits for, its deadline finds it.
-        let deadline = self.0.0.rules.known().deadlines(&claimed.job).finish_by(&claimed.job);
+        let deadline = self.0.0.rules.known().deadlines(&claimed.job).finish_by();
         waits.until = waits.until.into_iter().chain(deadline).min();
         let spent = if anew { 0 } else { claimed.attempt.saturating_sub(1) };
         Settlement::Wait(Box::new(Waiting { waits, read, spent, parked }))

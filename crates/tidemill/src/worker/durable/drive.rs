@@ -546,7 +546,7 @@ fn over(over: Over) -> Poll<Next> {
 
 fn waiting(cx: &Context, mut waits: Waits, read: i64) -> Waiting {
     // Whatever it waits for, its deadline finds it.
-    let deadline = cx.boss().known().deadlines(cx.job()).finish_by(cx.job());
+    let deadline = cx.boss().known().deadlines(cx.job()).finish_by();
     waits.until = waits.until.into_iter().chain(deadline).min();
     Waiting { waits, read, spent: cx.attempt().saturating_sub(1), parked: None }
 }

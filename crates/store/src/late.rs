@@ -1,0 +1,83 @@
+//! Deadlines of jobs that wait: what a look at one comes to, whichever store it is in.
+//!
+//! A worker judges what it takes. This is for what nobody takes: a queue without workers, a pause, a limit. Nothing is
+//! written that could be wrong, because a row only says when to look.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tidemill_core::job::deadline::Deadlines;
+use tidemill_core::{Failure, RuleBook};
+
+/// Jobs that are looked at in one transaction.
+pub(crate) const LOOKS_MAX: usize = 500;
+
+/// How long until a job is looked at again that neither waits nor has ended.
+const AGAIN_AFTER: Duration = Duration::from_secs(10);
+
+/// Where a job stands.
+pub(crate) enum Stand {
+    Finished,
+    Waits {
+        due_at: Timestamp,
+        spent: u16,
+    },
+    /// It runs, or is blocked.
+    Elsewhere,
+}
+
+/// What a look comes to.
+pub(crate) enum Look {
+    Dies(Failure),
+    /// It is looked at again then.
+    Again(Timestamp),
+    /// No deadline holds for it any more.
+    Over,
+}
+
+impl Look {
+    /// At a job of this kind.
+    pub fn at(deadlines: Deadlines, kind: &str, stand: &Stand, now: Timestamp) -> Self {
+        let next = match *stand {
+            Stand::Finished => None,
+            Stand::Waits { due_at, spent } => {
+                let attempt = spent.saturating_add(1);
+                if let Some(failure) = deadlines.expired(kind, attempt, due_at, now) {
+                    return Self::Dies(failure);
+                }
+                deadlines.over_at(attempt, due_at)
+            }
+            Stand::Elsewhere => {
+                let over = deadlines.over_at(1, now);
+                over.and_then(|over| Some(over.max(now.checked_add(AGAIN_AFTER).ok()?)))
+            }
+        };
+        next.map_or(Self::Over, Self::Again)
+    }
+}
+
+/// A queue whose rules have deadlines.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Bounded {
+    pub queue: String,
+    /// What was due by then and has not started is late.
+    pub start: Option<Timestamp>,
+    /// What was enqueued by then is late.
+    pub finish: Option<Timestamp>,
+}
+
+/// Whether any queue may have deadlines.
+pub(crate) fn has_deadlines(book: &RuleBook) -> bool {
+    book.iter().any(|(_, rules)| rules.start_within_ms.or(rules.finish_within_ms).is_some())
+}
+
+/// Those of these queues whose rules have deadlines.
+pub(crate) fn bounded(book: &RuleBook, queues: Vec<String>, now: Timestamp) -> Vec<Bounded> {
+    let before = |ms: Option<u64>| now.checked_sub(Duration::from_millis(ms?)).ok();
+    let bounded = queues.into_iter().filter_map(|queue| {
+        let rules = book.of(&queue)?;
+        let (start, finish) = (before(rules.start_within_ms), before(rules.finish_within_ms));
+        start.or(finish).is_some().then_some(Bounded { queue, start, finish })
+    });
+    bounded.collect()
+}
