@@ -81,7 +81,7 @@ async fn what_is_not_utf_8_is_refused_and_what_was_written_around_that_stops_nob
 }
 
 /// Functions that a SQLite of 3.38 has, by which callers insert.
-const OLD_FUNCTIONS: [&str; 24] = [
+const OLD_FUNCTIONS: [&str; 25] = [
     "char",
     "glob",
     "instr",
@@ -97,6 +97,7 @@ const OLD_FUNCTIONS: [&str; 24] = [
     "length",
     "lower",
     "max",
+    "min",
     "nullif",
     "random",
     "randomblob",
