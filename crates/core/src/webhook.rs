@@ -34,7 +34,7 @@ pub const KIND: &str = "tidemill:webhook";
 pub const WEBHOOKS_MAX: usize = 1000;
 /// Queues, and kinds, that one webhook may name.
 pub const NAMES_MAX: usize = 100;
-/// An output of more bytes is not told.
+/// An output of more bytes is not told, and the message says that it was left out.
 pub const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 
 /// What became of a job, to a webhook.
@@ -153,7 +153,7 @@ pub struct Webhook {
     /// Whether it is told of [built-in alerts](crate::alert), which are of the whole store, whatever else it means.
     #[serde(default)]
     pub alerts: bool,
-    /// Whether the output of a job that is done is told, up to 256 KiB.
+    /// Whether the output of a job that is done is told, up to 256 KiB; of a larger one, that it was left out.
     #[serde(default)]
     pub output: bool,
     /// Nothing is told while it is paused, nor later of what ended meanwhile.
@@ -242,11 +242,16 @@ impl<'a> Told<'a> {
 /// The job that delivers it to a webhook.
 pub fn delivery(webhook: Uuid, tells_output: bool, told: &Told<'_>) -> NewJob {
     let (id, Told { job, event, .. }) = (JobId::new(), *told);
-    let output = told.output.filter(|output| tells_output && output.len() <= OUTPUT_BYTES_MAX);
+    let output = told.output.filter(|_| tells_output);
+    let (output, left_out) = match output {
+        Some(output) if output.len() > OUTPUT_BYTES_MAX => (None, true),
+        output => (output, false),
+    };
     let mut data = json!({
         "id": job.id, "kind": job.kind, "queue": job.queue, "tenant": job.tenant,
         "key": job.key, "state": event.state().word(), "attempt": told.attempt, "error": told.error,
         "output": output.and_then(|output| serde_json::from_str::<Value>(output).ok()),
+        "output_left_out": left_out,
     });
     if let Some(code) = told.code {
         data["code"] = code.code().into();
@@ -418,9 +423,11 @@ mod tests {
         assert_eq!(body["type"], "job.done");
         assert_eq!(body["data"]["output"]["n"], 1);
         assert_eq!(body["data"]["tenant"], "acme");
+        assert_eq!(body["data"]["output_left_out"], false);
         let quiet = delivery(Uuid::max(), false, &ended);
         assert!(!quiet.payload.as_str().contains(r#""n":1"#));
     }
+
     #[test]
     fn every_end_has_its_event_and_a_run_that_is_parked_says_why() {
         for event in Event::ALL {

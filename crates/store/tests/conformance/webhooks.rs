@@ -4,7 +4,7 @@ use tidemill_core::alert::book::{Book, Look};
 use tidemill_core::alert::{Alert, AlertKind};
 use tidemill_core::job::outcome::Waiting;
 use tidemill_core::webhook::sign::{Secrets, SigningSecret};
-use tidemill_core::webhook::{Event, KIND, Message, QUEUE, Tell, Webhook};
+use tidemill_core::webhook::{Event, KIND, Message, OUTPUT_BYTES_MAX, QUEUE, Tell, Webhook};
 use tidemill_core::workflow::{ParkCode, Waits};
 use tidemill_core::{ErrorClass, Failure, JobId, NewJob, Options, Payload, Settlement, State};
 use tidemill_store::webhook::Kept;
@@ -216,19 +216,27 @@ async fn the_output_is_told_by_choice(kit: &Kit) {
         |text: String| Settlement::Done { output: Payload::trusted(text), follow_ups: Vec::new() };
     kit.finish(job("k"), output(r#"{"n":[1,2]}"#.into())).await;
     kit.finish(job("k"), output(format!("\"{}\"", "x".repeat(300_000)))).await;
+    let large = format!("\"{}\"", "x".repeat(OUTPUT_BYTES_MAX - 2));
+    kit.finish(job("k"), output(large.clone())).await;
+    kit.finish(job("k"), dead()).await;
     let mut outputs = Vec::new();
     for (of, message) in told(kit).await {
         let output = message.data["output"].clone();
-        assert!(of == loud || output.is_null());
+        let is_left_out = message.data["output_left_out"].as_bool().unwrap();
+        assert!(of == loud || (output.is_null() && !is_left_out));
         if of == loud {
-            outputs.push(output);
+            outputs.push((output, is_left_out));
         }
     }
-    assert_eq!(
-        outputs,
-        [serde_json::json!({"n": [1, 2]}), serde_json::Value::Null],
-        "one is too large"
-    );
+    let large: serde_json::Value = serde_json::from_str(&large).unwrap();
+    let null = || serde_json::Value::Null;
+    let expected = [
+        (serde_json::json!({"n": [1, 2]}), false),
+        (null(), true),
+        (large, false),
+        (null(), false),
+    ];
+    assert_eq!(outputs, expected, "one is too large, and one is just not");
 }
 
 async fn a_delivery_is_of_the_trace_of_its_job(kit: &Kit) {

@@ -32,16 +32,18 @@ begin
             else (w.options::jsonb || jsonb_build_object('trace', j.options ->> 'trace'))::json
         end as options, j.tenant, s.word, json_build_object(
             'id', j.id, 'kind', j.kind, 'queue', j.queue, 'tenant', j.tenant, 'key', j.key, 'state', s.word,
-            'attempt', o.attempt, 'error', o.error, 'output', case
-                when (w.webhook ->> 'output')::boolean and octet_length(o.output::text) <= 262144 then o.output end
-            ) as data
+            'attempt', o.attempt, 'error', o.error, 'output', case when t.is_told and not t.is_large then o.output end,
+            'output_left_out', t.is_told and t.is_large) as data
         from unnest(tell_webhooks.ids) i(id), lateral (
             select * from tidemill.job j where j.id = i.id limit 1
         ) j, lateral (
             select * from tidemill.outcome o where o.id = i.id limit 1
         ) o, lateral (
             select (array['done', 'cancelled', 'dead'])[o.state - 3] as word
-        ) s, tidemill.webhook w
+        ) s, tidemill.webhook w, lateral (
+            select (w.webhook ->> 'output')::boolean as is_told,
+                coalesce(octet_length(o.output::text) > 262144, false) as is_large
+        ) t
         where j.queue <> 'tidemill:webhooks' and not (w.webhook ->> 'paused')::boolean
             and (w.webhook ->> 'tenant' is null or w.webhook ->> 'tenant' = j.tenant)
             and ((w.webhook -> 'events' = '[]' or w.webhook -> 'events' ? s.word)
