@@ -8,13 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tidemill::{Context, Fail, Payload, Running, Sent, Settings, Tidemill, Worker};
+use tidemill::{Context, Fail, Payload, Running, Sent, Settings, Stop, Tidemill, Worker};
 use tidemill_core::webhook::{KIND, Message, QUEUE, turned_down};
 
 use send::{Answered, Sender, Trouble};
 
 /// Deliveries at once, of one process.
 const SLOTS: usize = 32;
+/// An endpoint that hangs does not hold up a stop: what it has not answered by then is given back, no try spent, and
+/// sent again under the id it had.
+const STOP: Stop = Stop { drain: Duration::from_secs(3), grace: Duration::ZERO };
 /// No endpoint is waited for longer, whatever it asks.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 
@@ -28,7 +31,7 @@ pub async fn start(mill: &Tidemill, sender: Sender) -> tidemill::Result<Running>
 pub fn worker(mill: &Tidemill, sender: Sender) -> Worker {
     let sender = Arc::new(sender);
     let settings = Settings { queue: QUEUE.to_owned(), ..Settings::default() };
-    mill.worker().slots(SLOTS).handle_raw(KIND, settings, move |payload, cx| {
+    mill.worker().slots(SLOTS).stop_as(STOP).handle_raw(KIND, settings, move |payload, cx| {
         let sender = Arc::clone(&sender);
         async move { deliver(&sender, &payload, &cx).await }
     })

@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Bytes;
@@ -169,6 +169,7 @@ over_both_stores!(
     what_was_delivered_can_be_sent_again_under_the_same_id,
     an_endpoint_that_asks_for_time_gets_it_and_one_that_is_gone_is_left_alone,
     an_endpoint_that_fails_is_spared,
+    an_endpoint_that_hangs_does_not_hold_up_a_stop,
     what_is_kept_encrypted_is_told_as_it_is,
     an_alert_is_told_once_when_it_begins_and_once_when_it_is_over,
     both_watermarks_of_a_queue_are_told,
@@ -312,6 +313,21 @@ async fn an_endpoint_that_fails_is_spared(kit: Kit) {
     let told = kit.endpoint.told().len();
     assert!((5..40).contains(&told), "{told} were sent before it was spared");
     kit.stop().await;
+}
+
+async fn an_endpoint_that_hangs_does_not_hold_up_a_stop(kit: Kit) {
+    let deaf = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/in", deaf.local_addr().unwrap());
+    kit.mill.webhooks().set("w", Webhook { url, ..kit.all() }).await.unwrap();
+    kit.echo().await;
+    let _unanswered = deaf.accept().await.unwrap();
+    let begun = Instant::now();
+    kit.relay.stop().await;
+    assert!(begun.elapsed() < Duration::from_secs(15), "it took {:?}", begun.elapsed());
+    let (all, _) = kit.mill.webhooks().deliveries("w", None, None, 10).await.unwrap();
+    assert_eq!((all[0].state, all[0].attempt), (State::Ready, 0), "no try is spent");
+    kit.worker.stop().await;
+    kit.mill.close().await;
 }
 
 async fn what_is_kept_encrypted_is_told_as_it_is(kit: Kit) {

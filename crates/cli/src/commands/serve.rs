@@ -116,10 +116,13 @@ pub async fn run(app: &App, args: Args) -> Outcome {
     notify("READY=1");
     stopped.await;
     notify("STOPPING=1");
-    server.stop().await;
-    if let Some(relay) = relay {
-        relay.stop().await;
-    }
+    // Both at once: what is delivered is not waited for after the last request.
+    let told = async {
+        if let Some(relay) = relay {
+            relay.stop().await;
+        }
+    };
+    tokio::join!(server.stop(), told);
     mill.close().await;
     Ok(Exit::Ok)
 }
