@@ -129,6 +129,10 @@ impl From<tidemill_core::Error> for Refusal {
 
 impl From<tidemill::Error> for Refusal {
     fn from(error: tidemill::Error) -> Self {
+        let error = match error {
+            tidemill::Error::InBatch { index, error } => return Self::from(*error).at(index),
+            error => error,
+        };
         let Some(status) = status_of(error.code()) else { return Self::internal(&error) };
         let refusal = Self::new(status, error.code(), error.to_string());
         let retry_after_s = match &error {

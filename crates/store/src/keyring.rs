@@ -89,14 +89,19 @@ impl Keyring {
         self.0.keys.is_empty()
     }
 
+    /// Refuses a text that looks encrypted where there is no key: it would be taken for such when it is read.
+    fn check(&self, text: &str) -> Result<()> {
+        if self.is_empty() && tokens(text).next().is_some() {
+            return Err(Error::PayloadReserved);
+        }
+        Ok(())
+    }
+
     /// A JSON text as it is kept: encrypted, if there is a key. `of`: the job it is written for; without, it decrypts
     /// wherever it stands. `null` stays: it says nothing, and the rules of journals must see that it does not.
     pub(crate) fn encrypt(&self, what: What, of: Option<JobId>, text: &str) -> Result<String> {
-        let Some(key) = self.0.keys.first() else {
-            // A value that looks encrypted would be taken for one when it is read.
-            let is_reserved = tokens(text).next().is_some();
-            return if is_reserved { Err(Error::PayloadReserved) } else { Ok(text.to_owned()) };
-        };
+        self.check(text)?;
+        let Some(key) = self.0.keys.first() else { return Ok(text.to_owned()) };
         if text == "null" {
             return Ok(text.to_owned());
         }

@@ -316,6 +316,14 @@ pub enum Error {
         /// Why.
         error: Box<Self>,
     },
+    /// One of several that came together is refused, and the others with it.
+    #[error("job {index}: {error}")]
+    InBatch {
+        /// Which one, from 0: a job, or the report of an attempt of one.
+        index: usize,
+        /// Why.
+        error: Box<Self>,
+    },
     /// One of the schedules of a declaration is refused.
     #[error("the schedule {name:?}: {error}")]
     InSchedule {
@@ -421,7 +429,21 @@ impl Error {
     fn in_part(self, part: &'static str, step: &str) -> Self {
         match self {
             Self::Invalid(tidemill_core::Error::FlowInvalid { .. }) | Self::InStep { .. } => self,
+            Self::InBatch { index, error } => error.in_part(part, step).in_batch(index),
             error => Self::InStep { part, step: step.to_owned(), error: Box::new(error) },
+        }
+    }
+
+    /// The same of one of several that came together.
+    pub(crate) fn in_batch(self, index: usize) -> Self {
+        Self::InBatch { index, error: Box::new(self) }
+    }
+
+    /// The same of one that came alone.
+    pub(crate) fn alone(self) -> Self {
+        match self {
+            Self::InBatch { error, .. } => *error,
+            error => error,
         }
     }
 
@@ -474,7 +496,9 @@ impl Error {
             Self::ScheduleOverlap { .. } => "schedule_overlap",
             Self::ScheduleOwned { .. } => "schedule_owned",
             Self::ScheduleTwice { .. } => "schedule_twice",
-            Self::InStep { error, .. } | Self::InSchedule { error, .. } => error.code(),
+            Self::InStep { error, .. }
+            | Self::InBatch { error, .. }
+            | Self::InSchedule { error, .. } => error.code(),
             Self::CredentialTaken { .. } => "credential_taken",
             Self::CredentialUnknown { .. } => "credential_unknown",
             Self::WebhookUnknown { .. } => "webhook_unknown",

@@ -61,6 +61,8 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
         (status = 201, body = Receipt, description = "It is enqueued"),
         (status = 200, body = JobView, description = "It was waited for, and has finished"),
         (status = 202, body = Receipt, description = "It is enqueued, and has not finished yet"),
+        (status = 404, body = Problem, content_type = "application/problem+json",
+            description = "There is no webhook of the name that it asks to be told"),
         (status = 409, body = Problem, content_type = "application/problem+json",
             description = "It is a duplicate, or another job has its id"),
         (status = 422, body = Problem, content_type = "application/problem+json"),
@@ -154,6 +156,8 @@ struct Receipts {
     params(("Idempotency-Key" = Option<String>, Header, description = "Makes one job of each of them")),
     responses(
         (status = 201, body = Receipts),
+        (status = 404, body = Problem, content_type = "application/problem+json",
+            description = "There is no webhook of the name that one of them asks to be told"),
         (status = 409, body = Problem, content_type = "application/problem+json",
             description = "Another job has the id of one of them"),
         (status = 422, body = Problem, content_type = "application/problem+json"),

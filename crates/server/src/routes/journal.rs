@@ -93,6 +93,8 @@ pub(crate) fn writes(body: RunBody, app: &App, caller: &Caller, job: JobId) -> A
     params(("id" = WorkerId, Path)), request_body = AppendBody,
     responses(
         (status = 204, description = "It is durable"),
+        (status = 404, body = Problem, content_type = "application/problem+json",
+            description = "There is no such job, or no webhook of the name that a child asks to be told"),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "The lease is lost"),
     ))]
 async fn append(
@@ -132,8 +134,8 @@ async fn say(
     }
     caller.check_worker(worker)?;
     let first = items[0].id;
-    for item in &items {
-        caller.check_job(&app, item.id).await?;
+    for (index, item) in items.iter().enumerate() {
+        caller.check_job(&app, item.id).await.map_err(|refusal| refusal.at(index))?;
     }
     let items = items.into_iter().map(|SaidItem { id, token, sent, said, ephemeral }| {
         let sent = sent.unwrap_or_else(Uuid::now_v7);

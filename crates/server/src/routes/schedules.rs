@@ -136,6 +136,8 @@ async fn show(
     request_body(content = ScheduleWish, example = json!({ "cron": "30 2 * * *", "job": { "kind": "report" } })),
     responses(
         (status = 200, body = ScheduleView, headers(("ETag" = String))),
+        (status = 404, body = Problem, content_type = "application/problem+json",
+            description = "There is no webhook of the name that its job asks to be told"),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "Another owner's"),
         (status = 412, body = Problem, content_type = "application/problem+json", description = "It has changed"),
     ))]
@@ -178,6 +180,8 @@ fn check_reach(caller: &Caller, known: &ScheduleView) -> Answer<()> {
     })),
     responses(
         (status = 200, body = Declared),
+        (status = 404, body = Problem, content_type = "application/problem+json",
+            description = "There is no webhook of the name that the job of one of them asks to be told"),
         (status = 409, body = Problem, content_type = "application/problem+json",
             description = "One of them is another owner's"),
     ))]
@@ -427,7 +431,11 @@ struct AheadOf {
 #[utoipa::path(post, path = "/v1/schedule-preview", operation_id = "preview_schedule_of", tag = "schedules",
     params(AheadOf),
     request_body(content = ScheduleWish, example = json!({ "cron": "30 2 * * *", "job": { "kind": "report" } })),
-    responses((status = 200, body = Vec<ComingSlot>)))]
+    responses(
+        (status = 200, body = Vec<ComingSlot>),
+        (status = 404, body = Problem, content_type = "application/problem+json",
+            description = "There is no webhook of the name that its job asks to be told"),
+    ))]
 async fn preview_of(
     State(app): State<Arc<App>>,
     caller: Caller,

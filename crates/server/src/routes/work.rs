@@ -182,11 +182,12 @@ pub(crate) fn made(value: &RawValue) -> Answer<Payload> {
 
 /// Jobs that a worker brings.
 pub(crate) fn enqueues(caller: &Caller, wishes: Vec<Wish>) -> Answer<Vec<Enqueue>> {
-    let checked = wishes.into_iter().map(|mut wish| {
+    let check = |mut wish: Wish| {
         caller.check_wish(&mut wish)?;
         Ok(caller.bound(Enqueue::try_from(wish)?))
-    });
-    checked.collect()
+    };
+    let checked = wishes.into_iter().enumerate();
+    checked.map(|(index, wish)| check(wish).map_err(|refusal: Refusal| refusal.at(index))).collect()
 }
 
 fn told(settled: Settled) -> SettledBody {
@@ -204,6 +205,8 @@ fn told(settled: Settled) -> SettledBody {
     params(("id" = WorkerId, Path)), request_body = Reports,
     responses(
         (status = 200, body = Answers),
+        (status = 404, body = Problem, content_type = "application/problem+json",
+            description = "There is no webhook of the name that a job which comes with them asks to be told"),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "All leases are lost"),
     ))]
 async fn settle(

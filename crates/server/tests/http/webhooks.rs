@@ -1,13 +1,15 @@
 //! Webhooks over HTTP: made, shown without their secrets, changed, and out of reach of whoever they are not of.
 
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tidemill::{Grant, Role};
 
 use super::kit::Kit;
 
 over_both_stores!(
     a_secret_is_in_the_answer_that_makes_it_and_in_no_other,
+    nobody_asks_a_webhook_that_is_not_there,
+    a_settle_brings_no_job_that_asks_a_webhook_which_is_not_there,
     a_url_that_cannot_be_is_refused,
     webhooks_of_others_are_out_of_reach,
     of_two_tenants_that_make_a_webhook_at_once_one_does,
@@ -46,6 +48,71 @@ async fn a_secret_is_in_the_answer_that_makes_it_and_in_no_other(kit: Kit) {
     let asking = json!({ "kind": "echo", "webhook": { "to": "orders" } });
     kit.post("/v1/jobs", asking).await.refused(404, "webhook_unknown", "orders");
     worker.stop().await;
+    kit.close().await;
+}
+
+/// Wherever a job is named that is made later: as for one that is made at once.
+async fn nobody_asks_a_webhook_that_is_not_there(kit: Kit) {
+    let asking = json!({ "kind": "k", "webhook": "orders" });
+    let put = async |path: &str, body| kit.send(Method::PUT, path, &[], body).await;
+    let schedule = json!({ "every": "1h", "job": asking });
+    put("/v1/schedules/s", schedule.clone()).await.refused(404, "webhook_unknown", "orders");
+    let preview = kit.post("/v1/schedule-preview", schedule.clone()).await;
+    preview.refused(404, "webhook_unknown", "orders");
+    for dry_run in [true, false] {
+        let wanted = json!({ "schedules": { "s": schedule }, "dry_run": dry_run });
+        let told = put("/v1/owners/me/schedules", wanted).await;
+        told.refused(404, "webhook_unknown", "the schedule \"s\": there is no webhook \"orders\"");
+    }
+    assert_eq!(kit.get("/v1/schedules").await.is(200).body["schedules"], json!([]));
+
+    let flow = |step| json!({ "name": "f", "saga": true, "steps": [step] });
+    for (step, says) in [
+        (json!({ "name": "a", "jobs": [asking], "nothing_to_undo": true }), "the step \"a\""),
+        (json!({ "name": "a", "kind": "k", "undo_job": asking }), "the undo of the step \"a\""),
+    ] {
+        kit.post("/v1/flows", flow(step)).await.refused(404, "webhook_unknown", says);
+    }
+    let built = json!({ "name": "f", "building": true, "steps": [{ "name": "a", "jobs": [] }] });
+    let built = kit.post("/v1/flows", built).await.is(201).body;
+    let part = json!({ "step": "a", "jobs": [{ "kind": "k" }, asking] });
+    let path = format!("/v1/flows/{}/jobs", built["id"].as_str().unwrap());
+    let told = kit.send(Method::POST, &path, &[("idempotency-key", "1")], part).await;
+    assert_eq!(told.refused(404, "webhook_unknown", "job 1: the step \"a\"").body["index"], 1);
+    assert_eq!(kit.get("/v1/jobs").await.is(200).body["jobs"], json!([]));
+    kit.close().await;
+}
+
+async fn a_settle_brings_no_job_that_asks_a_webhook_which_is_not_there(kit: Kit) {
+    let asking = json!({ "kind": "next", "webhook": "orders" });
+    let card = json!({ "name": "curl", "queues": ["default"], "lease": "10m" });
+    let worker = kit.post("/v1/workers", card).await.is(201).body["id"].clone();
+    let path = |verb| format!("/v1/workers/{}/{verb}", worker.as_str().unwrap());
+    for kind in ["a", "b"] {
+        kit.enqueue(json!({ "kind": kind })).await;
+    }
+    let claim = json!({ "queues": ["default"], "jobs_max": 2, "wait": "30s" });
+    let work = kit.post(&path("claim"), claim).await.is(200).body;
+    let report = |at: usize, outcome, run| {
+        let id = &work["jobs"][at]["id"];
+        json!({ "id": id, "token": work["token"], "outcome": outcome, "run": run })
+    };
+    let done = json!({ "done": {} });
+    let bringing = json!({ "done": { "follow_ups": [asking] } });
+    let waiting = json!({ "wait": { "mail_min": 1 } });
+    let run = json!({ "begins": "1", "children": [asking] });
+    for second in [report(1, bringing, Value::Null), report(1, waiting, run.clone())] {
+        let reports = json!({ "reports": [report(0, done.clone(), Value::Null), second] });
+        let told = kit.post(&path("settle"), reports).await;
+        assert_eq!(told.refused(404, "webhook_unknown", "job 1: ").body["index"], 1);
+    }
+    let write = json!({ "id": work["jobs"][1]["id"], "token": work["token"], "writes": run });
+    kit.post(&path("journal"), write).await.refused(404, "webhook_unknown", "orders");
+    let jobs = kit.get("/v1/jobs?state=running").await.is(200).body;
+    assert_eq!(jobs["jobs"].as_array().unwrap().len(), 2, "nothing was settled");
+    let reports =
+        json!({ "reports": [report(0, done.clone(), Value::Null), report(1, done, Value::Null)] });
+    kit.post(&path("settle"), reports).await.is(200);
     kit.close().await;
 }
 

@@ -36,6 +36,11 @@ impl Keyring {
         self.hide(What::Payload, Some(job.id), &mut job.payload)
     }
 
+    /// Refuses a job that could not be kept, as [`hide_job`](Self::hide_job) would.
+    pub fn check_job(&self, job: &NewJob) -> Result<()> {
+        self.check(job.payload.as_str())
+    }
+
     /// Jobs, as they are kept.
     pub fn hide_jobs(&self, jobs: &mut [NewJob]) -> Result<()> {
         jobs.iter_mut().try_for_each(|job| self.hide_job(job))

@@ -35,7 +35,7 @@ impl Tidemill {
         let job = self.checked(job)?;
         let id = job.id;
         self.refuse_taken(&chosen, std::slice::from_ref(&job)).await?;
-        let receipts = self.write(vec![job]).await?;
+        let receipts = self.write(vec![job]).await.map_err(Error::alone)?;
         Ok(receipts.into_iter().next().unwrap_or(Receipt::Enqueued { id }))
     }
 
@@ -79,7 +79,7 @@ impl Tidemill {
         let job = self.checked(job)?;
         let id = job.id;
         self.refuse_taken(&chosen, std::slice::from_ref(&job)).await?;
-        let receipts = self.write_in(target, vec![job]).await?;
+        let receipts = self.write_in(target, vec![job]).await.map_err(Error::alone)?;
         Ok(receipts.into_iter().next().unwrap_or(Receipt::Enqueued { id }))
     }
 
@@ -118,7 +118,8 @@ impl Tidemill {
 
     /// Whether a job would be taken: its payload, names, times and kind. Writes nothing.
     pub fn check(&self, job: &Enqueue) -> Result<()> {
-        self.checked(job.clone()).map(drop)
+        let job = self.checked(job.clone())?;
+        Ok(self.0.keys.check_job(&job)?)
     }
 
     /// Checks one job against the limits, the declared kinds and, as far as this process knows them, the rules.

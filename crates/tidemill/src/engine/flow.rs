@@ -53,6 +53,7 @@ impl Tidemill {
         self.know_rules().await;
         let again = flow.is_chosen.then(|| flow.clone());
         let plan = self.plan(flow)?;
+        self.check_plan_told(&plan).await?;
         let (id, jobs) = (plan.id, plan.jobs.len());
         let sorts = self.0.measures.sorts(plan.jobs.iter().map(|planned| &planned.job));
         let is_new = if plan.options.building {
@@ -78,6 +79,7 @@ impl Tidemill {
         self.same_store(target.backend())?;
         self.know_rules().await;
         let mut plan = self.whole(flow)?;
+        self.check_plan_told(&plan).await?;
         self.0.keys.hide_plan(&mut plan)?;
         let (id, jobs) = (plan.id, plan.jobs.len());
         verb("start_flow_in", jobs, target.start(text::texts(&plan)?)).await?;
@@ -214,6 +216,21 @@ impl Tidemill {
         Ok(flow.plan(&self.0.limits, self.0.retention)?)
     }
 
+    /// Refuses a flow of which a job, or an undo, asks a webhook to be told which is not there.
+    async fn check_plan_told(&self, plan: &tidemill_core::flow::Plan) -> Result<()> {
+        let undos = || plan.steps.iter().filter_map(|step| Some((step, step.undo.as_deref()?)));
+        let jobs = plan.jobs.iter().map(|planned| &planned.job.options);
+        let all = jobs.chain(undos().map(|(_, undo)| &undo.options));
+        let hearers = self.hearers(all).await?;
+        for planned in &plan.jobs {
+            let step = plan.steps.get(planned.step as usize).map_or("", |step| &step.name);
+            hearers.check(&planned.job.options).map_err(|error| error.in_step(step))?;
+        }
+        undos().try_for_each(|(step, undo)| {
+            hearers.check(&undo.options).map_err(|error| error.in_undo(&step.name))
+        })
+    }
+
     /// The plan of a flow that begins in the caller's own transaction.
     fn whole(&self, flow: Flow) -> Result<tidemill_core::flow::Plan> {
         let plan = self.plan(flow)?;
@@ -229,11 +246,24 @@ impl Tidemill {
         step: &str,
         jobs: impl IntoIterator<Item = E>,
     ) -> Result<Vec<NewJob>> {
-        let jobs = jobs.into_iter().map(|job| {
-            let job = self.checked(job.into()).map_err(|error| error.in_step(step))?;
+        self.checked_members(step, jobs).map_err(Error::alone)
+    }
+
+    /// The same; says also which job is refused.
+    fn checked_members<E: Into<Enqueue>>(
+        &self,
+        step: &str,
+        jobs: impl IntoIterator<Item = E>,
+    ) -> Result<Vec<NewJob>> {
+        let check = |job: Enqueue| {
+            let job = self.checked(job).map_err(|error| error.in_step(step))?;
             plan::check_member(step, &job)?;
             Ok(job)
-        });
+        };
+        let jobs = jobs
+            .into_iter()
+            .enumerate()
+            .map(|(index, job)| check(job.into()).map_err(|error: Error| error.in_batch(index)));
         let jobs: Vec<NewJob> = jobs.collect::<Result<_>>()?;
         let jobs_max = self.0.limits.batch_jobs_max;
         if jobs.len() > jobs_max {

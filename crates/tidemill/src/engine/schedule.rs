@@ -61,7 +61,7 @@ impl Schedules<'_> {
         may: impl Fn(&ScheduleView) -> std::result::Result<(), E>,
     ) -> std::result::Result<ScheduleView, E> {
         self.0.know_rules().await;
-        let (definition, slots) = self.checked(schedule)?;
+        let (definition, slots) = self.checked(schedule).await?;
         for _ in 0..LOOKS_MAX {
             let now = self.0.now().await?;
             let known = self.find(&definition.name).await?;
@@ -227,8 +227,11 @@ impl Schedules<'_> {
         Ok(self.0.0.store.fires(name, limit).await?)
     }
 
-    pub(super) fn checked(&self, schedule: Schedule) -> Result<(Definition, Slots)> {
-        schedule.check(self.0, self.0.0.clock.now())
+    pub(super) async fn checked(&self, schedule: Schedule) -> Result<(Definition, Slots)> {
+        let (definition, slots) = schedule.check(self.0, self.0.0.clock.now())?;
+        let options = &definition.job.options;
+        self.0.hearers(std::iter::once(options)).await?.check(options)?;
+        Ok((definition, slots))
     }
 
     async fn find(&self, name: &str) -> Result<Option<ScheduleView>> {

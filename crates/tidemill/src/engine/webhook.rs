@@ -3,6 +3,7 @@
 //! The store tells them of ended jobs, by jobs of the queue `tidemill:webhooks`; the crate `tidemill-relay` has the
 //! handler that delivers those. It refuses to show a secret twice.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -11,7 +12,7 @@ use tidemill_core::gate::{Breaker, Limit, PART, Per};
 use tidemill_core::queue::QueueRules;
 use tidemill_core::webhook::sign::{Secrets, SigningSecret};
 use tidemill_core::webhook::{KIND, Message, QUEUE, WEBHOOKS_MAX, Webhook, answer_of};
-use tidemill_core::{Error as Invalid, JobId, NewJob, State};
+use tidemill_core::{Error as Invalid, JobId, NewJob, Options, State};
 use tidemill_store::webhook::Kept;
 use tidemill_store::{JobFilter, JobView};
 use uuid::Uuid;
@@ -149,17 +150,38 @@ impl Tidemill {
         Webhooks(self)
     }
 
-    /// Refuses jobs that ask a webhook to be told which is not there. Costs nothing for jobs that ask for none.
-    pub(crate) async fn check_told(&self, jobs: &[NewJob]) -> Result<()> {
-        let asked = jobs.iter().filter_map(|job| job.options.webhook.as_ref());
-        let asked: Vec<&str> = asked.map(|tell| tell.to.as_str()).collect();
-        if asked.is_empty() {
-            return Ok(());
+    /// The webhooks that jobs with these wishes may ask to be told. Costs nothing where none of them asks.
+    pub(crate) async fn hearers<'o>(
+        &self,
+        mut all: impl Iterator<Item = &'o Options>,
+    ) -> Result<Hearers> {
+        if all.all(|options| options.webhook.is_none()) {
+            return Ok(Hearers(HashSet::new()));
         }
         let known = self.0.store.webhooks().await?;
-        match asked.into_iter().find(|name| known.iter().all(|kept| kept.name != *name)) {
-            Some(name) => Err(Error::WebhookUnknown { name: name.to_owned() }),
-            None => Ok(()),
+        Ok(Hearers(known.into_iter().map(|kept| kept.name).collect()))
+    }
+
+    /// Refuses jobs that ask a webhook to be told which is not there, and says which of them does.
+    pub(crate) async fn check_told(&self, jobs: &[NewJob]) -> Result<()> {
+        let hearers = self.hearers(jobs.iter().map(|job| &job.options)).await?;
+        jobs.iter().enumerate().try_for_each(|(index, job)| {
+            hearers.check(&job.options).map_err(|error| error.in_batch(index))
+        })
+    }
+}
+
+/// The names of webhooks that are there, for jobs that ask one to be told.
+pub(crate) struct Hearers(HashSet<String>);
+
+impl Hearers {
+    /// Refuses a wish to tell a webhook which is not there.
+    pub(crate) fn check(&self, options: &Options) -> Result<()> {
+        match &options.webhook {
+            Some(tell) if !self.0.contains(&tell.to) => {
+                Err(Error::WebhookUnknown { name: tell.to.clone() })
+            }
+            _ => Ok(()),
         }
     }
 }

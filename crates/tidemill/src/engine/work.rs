@@ -173,6 +173,7 @@ impl Work<'_> {
         if !held.iter().flatten().any(|held| held.attempt > 0) {
             return Ok(false);
         }
+        self.0.check_told(&item.writes.children).await?;
         Ok(store.append(worker, vec![item]).await? == [true])
     }
 

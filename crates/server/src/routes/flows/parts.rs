@@ -50,6 +50,8 @@ struct FlowPart {
     ] })), responses(
         (status = 200, body = FlowActed, description = "How many jobs it has added; the same when it is sent again"),
         (status = 400, body = Problem, content_type = "application/problem+json", description = "It is wrong"),
+        (status = 404, body = Problem, content_type = "application/problem+json",
+            description = "There is no such flow, or no webhook of the name that a job asks to be told"),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "It has begun"),
         (status = 422, body = Problem, content_type = "application/problem+json",
             description = "Another part has this key"),

@@ -124,7 +124,8 @@ impl Building {
         jobs: impl IntoIterator<Item = E>,
     ) -> Result<u64> {
         self.mill.know_rules().await;
-        let jobs = self.mill.checked_jobs(step, jobs)?;
+        let jobs = self.mill.checked_members(step, jobs)?;
+        self.mill.check_told(&jobs).await.map_err(|error| error.in_step(step))?;
         let part = part.map(|key| Part::new(key, step, &jobs)).transpose()?;
         let (number, inner) = (jobs.len(), &self.mill.0);
         let sorts = inner.measures.sorts(jobs.iter());

@@ -106,7 +106,7 @@ impl Schedules<'_> {
 
     /// The next `n` slots of a schedule that is not set yet. Checks it; writes nothing.
     pub async fn preview_of(&self, schedule: Schedule, n: usize) -> Result<Vec<ComingSlot>> {
-        let (definition, slots) = self.checked(schedule)?;
+        let (definition, slots) = self.checked(schedule).await?;
         let upcoming = slots.upcoming(self.0.now().await?, slots_max(&definition, n));
         Ok(upcoming.into_iter().map(|slot| coming(&definition, &slots, slot)).collect())
     }

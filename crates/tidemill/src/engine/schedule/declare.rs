@@ -138,6 +138,7 @@ impl Schedules<'_> {
             let name = schedule.name().to_owned();
             let checked = self
                 .checked(schedule.owner(owner))
+                .await
                 .map_err(|error| in_schedule(name.clone(), error))?;
             if wanted.insert(name.clone(), checked).is_some() {
                 return Err(Error::ScheduleTwice { name });

@@ -9,7 +9,8 @@ use tidemill_core::job::outcome::Waiting;
 use tidemill_core::job::settle::Ended;
 use tidemill_core::workflow::{Parked, Waits};
 use tidemill_core::{
-    Error as Invalid, ErrorClass, Job, JobId, NewJob, Payload, Retry, Settlement, Token, WorkerId,
+    Error as Invalid, ErrorClass, Job, JobId, NewJob, Options, Payload, Retry, Settlement, Token,
+    WorkerId,
 };
 use tidemill_store::run::RunWrites;
 use tidemill_store::{ClaimedJob, SettleItem, Settled};
@@ -19,7 +20,7 @@ use super::{REPORTS_MAX, Work};
 use crate::engine::judge::{come_out, gates_of, judge};
 use crate::engine::rules::renew;
 use crate::engine::settle;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::worker::job::Enqueue;
 
 /// A step that a job adds to its flow.
@@ -97,6 +98,16 @@ impl Report {
     }
 }
 
+/// The wishes of the jobs that come with a settle.
+fn brought(item: &SettleItem) -> impl Iterator<Item = &Options> {
+    let follow_ups = match &item.settlement {
+        Settlement::Done { follow_ups, .. } => follow_ups.as_slice(),
+        _ => &[],
+    };
+    let children = item.run.iter().flat_map(|run| &run.children);
+    follow_ups.iter().chain(children).map(|job| &job.options)
+}
+
 impl Work<'_> {
     /// Settles attempts by what a worker reports, in one transaction; answers in their order. A report whose lease is
     /// lost is answered `Stale` and changes nothing; sent again, one is answered as before. So is one of a job that
@@ -114,18 +125,25 @@ impl Work<'_> {
             );
         }
         let mut seen = HashSet::with_capacity(reports.len());
-        if let Some(twice) = reports.iter().find(|report| !seen.insert((report.token, report.id))) {
-            let reason = format!("the job {} is reported twice; an attempt ends once", twice.id);
-            return Err(Invalid::WorkInvalid { reason }.into());
+        let twice = reports.iter().position(|report| !seen.insert((report.token, report.id)));
+        if let Some(at) = twice {
+            let id = reports[at].id;
+            let reason = format!("the job {id} is reported twice; an attempt ends once");
+            return Err(Error::from(Invalid::WorkInvalid { reason }).in_batch(at));
         }
         let (mill, mut answers) = (self.0, vec![Settled::Stale; reports.len()]);
         let held = self.held(worker, &reports).await?;
         let (mut items, mut places) = (Vec::with_capacity(reports.len()), Vec::new());
         for (at, (report, given)) in reports.into_iter().zip(held).enumerate() {
             if let Some(given) = given.filter(|given| reaches(&given.claimed.job)) {
-                items.push(self.item(report, given)?);
+                items.push(self.item(report, given).map_err(|error| error.in_batch(at))?);
                 places.push(at);
             }
+        }
+        let hearers = mill.hearers(items.iter().flat_map(brought)).await?;
+        for (item, at) in items.iter().zip(&places) {
+            let checked = brought(item).try_for_each(|options| hearers.check(options));
+            checked.map_err(|error| error.in_batch(*at))?;
         }
         let keys: Vec<_> = items.iter().map(|item| (item.token, item.job.id)).collect();
         let settled = settle::settle(mill, worker, items).await?;
