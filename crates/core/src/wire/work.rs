@@ -1,9 +1,12 @@
 //! What a worker and a server say to each other.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use super::run::RunBody;
@@ -202,6 +205,7 @@ pub struct ReportBody {
     /// The token of its claim.
     pub token: Token,
     /// What its handler says.
+    #[serde(deserialize_with = "one_outcome")]
     pub outcome: OutcomeBody,
     /// When it started, by the worker's clock; for the history only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -218,6 +222,29 @@ pub struct ReportBody {
     /// What its run wants written with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunBody>,
+}
+
+/// Reads an outcome, and says what is wrong with two: serde would miss a brace.
+fn one_outcome<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OutcomeBody, D::Error> {
+    struct One;
+    impl<'de> Visitor<'de> for One {
+        type Value = OutcomeBody;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(r#"an object with one field, such as {"done": {}}"#)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<OutcomeBody, A::Error> {
+            let outcome = OutcomeBody::deserialize(MapAccessDeserializer::new(&mut fields))?;
+            match fields.next_key::<String>()? {
+                None => Ok(outcome),
+                Some(second) => Err(A::Error::custom(format!(
+                    "an attempt ends with one outcome, and {second:?} is a second one; report what is so"
+                ))),
+            }
+        }
+    }
+    deserializer.deserialize_map(One)
 }
 
 /// What a handler says.

@@ -348,6 +348,10 @@ async fn what_makes_no_sense_is_refused_and_changes_nothing(kit: Kit) {
     ] {
         hand.settle(&token, &job["id"], outcome).await.refused(400, "request_invalid", says);
     }
+    let two = json!({ "done": {}, "failed": { "message": "x" } });
+    let told = hand.settle(&token, &job["id"], two).await;
+    let says = "reports[0].outcome: an attempt ends with one outcome, and \"failed\" is a second";
+    told.refused(400, "request_invalid", says);
     let follow_ups = json!([{ "kind": "" }]);
     let told =
         hand.settle(&token, &job["id"], json!({ "done": { "follow_ups": follow_ups } })).await;
