@@ -122,6 +122,7 @@ pub enum Work {
 
 /// An edge: what a step waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct After {
     /// Which step.
     pub step: String,

@@ -9,6 +9,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
 use axum::{Extension, Json, Router};
 use http::StatusCode;
+use serde_json::json;
 use tidemill::Tidemill;
 use tidemill_core::span::Span;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +33,7 @@ use crate::routes::{
     plans, queues, rules, schedules, streams, tokens, webhooks, work, workers, workflows,
 };
 use crate::settings::Settings;
+use crate::shape::Shapes;
 use crate::tls::Tls;
 
 /// What every route has at hand.
@@ -185,7 +187,7 @@ fn refuse(operation: &mut Operation, missing: Option<&str>) {
         ("404", missing.unwrap_or_default(), missing.is_some()),
         ("408", "The body did not come in time", has_body),
         ("413", "The body has too many bytes", has_body),
-        ("415", "The body is not JSON", has_body),
+        ("415", "The body is not JSON, or it is compressed", has_body),
         ("500", "The server failed; its log has more", true),
         ("503", "The store cannot be asked just now", true),
     ] {
@@ -209,6 +211,7 @@ pub(crate) fn service(app: Arc<App>) -> Router {
     let (routes, description) = described();
     let settings = &app.settings;
     let known = Arc::new(Known::of(&description));
+    let shapes = Arc::new(Shapes::of(&json!(description)));
     routes
         .merge(docs::routes(&description, settings.access))
         .route("/openapi.json", get(move || async move { Json(description) }))
@@ -220,6 +223,7 @@ pub(crate) fn service(app: Arc<App>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&app), guard))
         .layer(DefaultBodyLimit::max(settings.body_bytes_max))
         .layer(Extension(Within(settings.body_timeout)))
+        .layer(Extension(shapes))
         .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| {
             axum::response::IntoResponse::into_response(Refusal::internal(&"a handler panicked"))
         }))

@@ -25,6 +25,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::bare::Clothed;
 use crate::greeting::Greeted;
+use crate::named;
 use crate::problem::Refusal;
 use crate::routes::health;
 use crate::serve::{Error, Server};
@@ -57,6 +58,7 @@ impl Door {
         if !listen.ip().is_loopback() && settings.access == Access::Open {
             return Err(Error::BindRefused { listen });
         }
+        named::check(&settings)?;
         let tls = settings.tls.clone().map(Tls::load).transpose()?;
         let (tls, found) = tls.map(|(tls, found)| (Arc::new(tls), found)).unzip();
         let failed = |source| Error::BindFailed { listen, source };

@@ -2,17 +2,19 @@
 
 use axum::body::{Bytes, HttpBody};
 use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Path, Query, Request};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::nul::{self, Without};
 use crate::problem::{Answer, Refusal};
+use crate::shape::{Shapes, Which};
 
 /// How long a client may take to send a body, from its beginning to its end.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +37,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
                 "the body must be JSON; send the header Content-Type: application/json",
             ));
         }
+        check_plain(request.headers())?;
         let within = request.extensions().get::<Within>().copied();
+        let shape = described(&request);
         let read = Bytes::from_request(request, state);
         let bytes = match within {
             Some(Within(time)) => tokio::time::timeout(time, read).await.map_err(|_| late(time))?,
@@ -51,9 +55,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
                 "the body is not as it should be: it is not a JSON object",
             ));
         }
+        if let Some((shapes, shape)) = shape {
+            shapes.check(shape, &bytes)?;
+        }
         check_nul(&bytes)?;
         serde_json::from_slice(&bytes).map(Self).map_err(|error| unreadable::<T>(&bytes, &error))
     }
+}
+
+/// The shape that the description has for a body, among all of them.
+fn described(request: &Request) -> Option<(Arc<Shapes>, Which)> {
+    let shapes = request.extensions().get::<Arc<Shapes>>()?;
+    let path = request.extensions().get::<MatchedPath>()?;
+    let which = shapes.of_body(request.method().as_str(), path.as_str())?;
+    Some((Arc::clone(shapes), which))
 }
 
 /// Refuses U+0000 in what a text of JSON names or says.
@@ -98,6 +113,21 @@ fn empty() -> Refusal {
 fn late(time: Duration) -> Refusal {
     let detail = format!("the body did not come within {time:?}; send it faster, or in parts");
     Refusal::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", detail)
+}
+
+/// Refuses a body that is compressed, or coded otherwise: it would be taken for damaged JSON.
+fn check_plain(headers: &HeaderMap) -> Answer<()> {
+    let codings = headers.get_all(header::CONTENT_ENCODING).iter();
+    let codings = codings.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let mut codings = codings.map(|coding| String::from_utf8_lossy(coding.trim_ascii()));
+    match codings.find(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity")) {
+        None => Ok(()),
+        Some(coding) => Err(Refusal::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "content_encoding_unsupported",
+            format!("a body in the Content-Encoding {coding:?} is not read; send it as it is"),
+        )),
+    }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

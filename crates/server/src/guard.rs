@@ -34,6 +34,10 @@ fn named(request: &Request) -> &str {
 
 /// Refuses what is for another host.
 pub(crate) fn check_host(app: &App, request: &Request) -> Answer<()> {
+    // Somebody on the way may have gone by the other one.
+    if request.headers().get_all(header::HOST).iter().count() > 1 {
+        return Err(Refusal::request("the request has several Host headers; send one"));
+    }
     let (host, _) = apart(named(request));
     let host = plain(host);
     let address = address(&host);

@@ -21,7 +21,12 @@ const HELD: Duration = Duration::from_hours(24);
 
 /// The key of a request, if it has one.
 pub(crate) fn key(headers: &HeaderMap) -> Answer<Option<String>> {
-    let Some(value) = headers.get(HEADER) else { return Ok(None) };
+    let mut values = headers.get_all(HEADER).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        let detail = "the request has several Idempotency-Key headers; send the one that counts";
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, "idempotency_key_invalid", detail));
+    }
     let text = value.to_str().unwrap_or_default().trim().trim_matches('"');
     if text.is_empty() || text.len() > KEY_BYTES_MAX {
         let detail =

@@ -70,15 +70,49 @@ fn names(operation: &Operation) -> Vec<String> {
     operation.parameters.iter().flatten().filter_map(query).collect()
 }
 
-/// Lets a request through that has no other parameters than its operation.
+/// Whether what was asked is text once `%XX` are bytes; whoever reads it would put another character in their place.
+fn is_text(query: &str) -> bool {
+    let (mut bytes, mut rest) = (Vec::with_capacity(query.len()), query.as_bytes());
+    while let [first, after @ ..] = rest {
+        let hex = after.get(..2).filter(|_| *first == b'%');
+        let hex = hex.and_then(|hex| u8::from_str_radix(str::from_utf8(hex).ok()?, 16).ok());
+        bytes.push(hex.unwrap_or(*first));
+        rest = if hex.is_some() { &after[2..] } else { after };
+    }
+    str::from_utf8(&bytes).is_ok()
+}
+
+/// Lets a request through that has no other parameters than its operation, and those as text.
 pub(crate) async fn check(
     State(known): State<Arc<Known>>,
     path: Option<MatchedPath>,
     request: Request,
     next: Next,
 ) -> Answer<Response> {
+    if !request.uri().query().is_none_or(is_text) {
+        return Err(Refusal::request("the query is not UTF-8 where it has %"));
+    }
     if let Some(path) = path {
         known.check(request.method().as_str(), path.as_str(), request.uri())?;
     }
     Ok(next.run(request).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_no_text_are_found() {
+        for (query, text) in [
+            ("a=b&c=%C3%A9", true),
+            ("a=100%&b=%zz%4", true),
+            ("a=%+1", true),
+            ("a=%ff", false),
+            ("a=%C3&b=%A9", false),
+            ("%c3=1", false),
+        ] {
+            assert_eq!(is_text(query), text, "{query}");
+        }
+    }
 }

@@ -41,6 +41,22 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// A name under which it is to be reached is none.
+    #[error("the host {host:?} {reason}")]
+    HostInvalid {
+        /// The name that was given.
+        host: String,
+        /// What is wrong with it, and what to do.
+        reason: &'static str,
+    },
+    /// An origin whose pages are to call it is none.
+    #[error("the origin {origin:?} {reason}")]
+    OriginInvalid {
+        /// What was given.
+        origin: String,
+        /// What is wrong with it, and what to do.
+        reason: &'static str,
+    },
     /// The files of the certificate cannot be used.
     #[error(transparent)]
     TlsInvalid(#[from] TlsInvalid),
@@ -52,6 +68,8 @@ impl Error {
         match self {
             Self::BindRefused { .. } => "bind_refused",
             Self::BindFailed { .. } => "bind_failed",
+            Self::HostInvalid { .. } => "host_invalid",
+            Self::OriginInvalid { .. } => "origin_invalid",
             Self::TlsInvalid(_) => "tls_invalid",
         }
     }

@@ -39,7 +39,7 @@ pub struct TlsFiles {
 
 /// Why files cannot be used: which one, what is wrong, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {reason}", file.display())]
+#[error("the file {} for TLS: {reason}", file.display())]
 pub struct TlsInvalid {
     /// The file that is wrong, or the key that fits no certificate.
     pub file: PathBuf,
@@ -186,7 +186,8 @@ fn unreadable(error: &io::Error) -> String {
     let advice = match error.kind() {
         io::ErrorKind::NotFound => "; correct the path",
         io::ErrorKind::PermissionDenied => "; let the user of this process read it",
-        _ => "",
+        io::ErrorKind::IsADirectory => "; name the file in it",
+        _ => "; name a file that can be",
     };
     format!("it cannot be read ({error}){advice}")
 }
@@ -194,8 +195,7 @@ fn unreadable(error: &io::Error) -> String {
 fn configure(files: &TlsFiles, found: &Found) -> Result<ServerConfig, TlsInvalid> {
     let (certificate, key) = (files.certificate.as_path(), files.key.as_path());
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&found.0).collect();
-    let chain =
-        chain.map_err(|error| invalid(certificate, format!("it is no PEM file ({error})")))?;
+    let chain = chain.map_err(|error| invalid(certificate, no_pem(&error, "CERTIFICATE")))?;
     if chain.is_empty() {
         let reason =
             "there is no certificate in it; it should begin with -----BEGIN CERTIFICATE-----";
@@ -210,7 +210,7 @@ fn configure(files: &TlsFiles, found: &Found) -> Result<ServerConfig, TlsInvalid
                                          KEY-----, and not be encrypted"
                         .to_owned()
                 }
-                error => format!("it is no PEM file ({error})"),
+                error => no_pem(&error, "PRIVATE KEY"),
             },
         )
     })?;
@@ -223,9 +223,17 @@ fn configure(files: &TlsFiles, found: &Found) -> Result<ServerConfig, TlsInvalid
             ),
         ),
         rustls::Error::InvalidCertificate(why) => {
-            invalid(certificate, format!("its first certificate is damaged ({why})"))
+            let reason = format!(
+                "its first certificate cannot be read ({why}); get it anew from whoever issued it"
+            );
+            invalid(certificate, reason)
         }
-        error => invalid(key, format!("the key cannot be used ({error})")),
+        error => invalid(
+            key,
+            format!(
+                "the key cannot be used ({error}); make one of RSA, ECDSA or Ed25519, as PKCS#8"
+            ),
+        ),
     };
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions().map_err(wrong)?;
@@ -233,6 +241,10 @@ fn configure(files: &TlsFiles, found: &Found) -> Result<ServerConfig, TlsInvalid
         builder.with_no_client_auth().with_single_cert(chain, secret).map_err(wrong)?;
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
     Ok(config)
+}
+
+fn no_pem(error: &pem::Error, what: &str) -> String {
+    format!("it is no PEM file ({error}); name one with -----BEGIN {what}----- in it")
 }
 
 fn invalid(file: &Path, reason: String) -> TlsInvalid {

@@ -29,6 +29,7 @@ mod http {
     mod queues;
     mod reach;
     mod schedules;
+    mod shapes;
     mod stop;
     mod streams;
     mod taken;

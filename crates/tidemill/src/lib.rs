@@ -67,6 +67,7 @@ pub use engine::dead::replay::{ReplayPace, ReplayReport, Replaying, replay};
 pub use engine::depth::{Watermark, Watermarks};
 pub use engine::enqueue::Target;
 pub use engine::flow::building::Building;
+pub use engine::flow::json::FlowWish;
 pub use engine::flow::new::Flow;
 pub use engine::keys::{KeyCount, Reach, Rotated};
 pub use engine::limit::{LimitState, NamedLimit};

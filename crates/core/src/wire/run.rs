@@ -61,7 +61,6 @@ pub struct NumberedEntry {
     /// Its number in the journal.
     pub number: u32,
     /// An object with one field, its word.
-    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub entry: Entry,
 }
 
@@ -85,7 +84,6 @@ pub struct MailAnswer {
     /// The number of the mail.
     pub number: i64,
     /// `{"ok": …}` or `{"err": {"class": …, "message": …}}`.
-    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub ending: Ending,
 }
 

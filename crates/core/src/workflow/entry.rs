@@ -16,6 +16,7 @@ use crate::workflow::ASIDE_BYTES_MIN;
 /// One entry of a journal. `key` is the scope, the name and, from the second time on, the number of its occurrence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Entry {
     /// A step is about to begin which can be undone, or must not run twice.
     Began(Began),
@@ -136,6 +137,7 @@ pub enum Entry {
         more: bool,
         /// What they returned is large: it stands beside the entry, and is read when the code asks for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
         aside: Option<Outputs>,
     },
     /// A value that must stay the same: the time, a version of the code.
@@ -154,6 +156,7 @@ pub enum Entry {
 
 /// A step that is about to begin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Began {
     /// Which step.
     pub key: String,
@@ -165,6 +168,7 @@ pub struct Began {
     pub once: bool,
     /// How it is undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Undo>))]
     pub undo: Option<StepUndo>,
 }
 
@@ -205,6 +209,7 @@ pub struct Outputs {
 
 /// How a child ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ChildEnd {
     /// Which child.
     pub id: JobId,

@@ -14,7 +14,9 @@ use http::{HeaderMap, HeaderName, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidemill::core::flow::FlowState;
-use tidemill::{By, Enqueue, Flow, FlowFilter, FlowHead, FlowView, Limits, Output, Payload};
+use tidemill::{
+    By, Enqueue, Flow, FlowFilter, FlowHead, FlowView, FlowWish, Limits, Output, Payload,
+};
 use tidemill_core::{FlowId, JobId};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -67,11 +69,13 @@ enum StartAnswer {
 /// begin yet: its steps can be given more jobs than one request carries. One that was there already is answered with
 /// `existing`.
 #[utoipa::path(post, path = "/v1/flows", operation_id = "start_flow", tag = "flows",
-    request_body(content = serde_json::Value, example = json!({ "name": "order", "steps": [
+    request_body(content = FlowWish, example = json!({ "name": "order", "steps": [
         { "name": "charge", "kind": "charge" }, { "name": "ship", "kind": "ship", "after": ["charge"] },
     ] })), responses(
         (status = 201, body = FlowStarted),
         (status = 200, body = FlowStarted, description = "It was there already"),
+        (status = 404, body = Problem, content_type = "application/problem+json",
+            description = "There is no webhook of the name that one of its jobs asks to be told"),
         (status = 409, body = Problem, content_type = "application/problem+json",
             description = "Another flow has its id, or another job that of one of its jobs"),
         (status = 429, body = Problem, content_type = "application/problem+json", description = "A queue is full"),

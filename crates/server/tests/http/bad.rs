@@ -16,8 +16,10 @@ over_both_stores!(
     pages_and_cursors_that_cannot_be_are_refused,
     parameters_that_an_operation_does_not_have_are_refused,
     batches_that_are_too_long_or_half_wrong_write_nothing,
+    batches_say_which_of_them_is_refused,
     ids_that_were_used_or_forged_change_nothing,
     bytes_that_are_no_text_are_refused,
+    heads_that_say_two_things_are_refused,
     heads_that_are_too_large_are_refused,
     heads_that_cannot_be_read_are_refused,
     bodies_that_do_not_come_in_time_are_refused,
@@ -176,6 +178,32 @@ async fn batches_that_are_too_long_or_half_wrong_write_nothing(kit: Kit) {
     kit.close().await;
 }
 
+async fn batches_say_which_of_them_is_refused(kit: Kit) {
+    let like_encrypted = format!("tdm1:k:{}", "A".repeat(120));
+    for (wrong, status, code) in [
+        (json!({ "kind": "" }), 400, "name_empty"),
+        (json!({ "kind": "k", "webhook": "nobody" }), 404, "webhook_unknown"),
+        (json!({ "kind": "k", "payload": like_encrypted }), 400, "payload_reserved"),
+    ] {
+        let alone = kit.post("/v1/jobs", wrong.clone()).await;
+        assert_eq!(alone.refused(status, code, "").body["index"], Value::Null, "{code}");
+        let jobs = json!({ "jobs": [{ "kind": "k" }, wrong] });
+        let told = kit.post("/v1/jobs/batch", jobs).await.refused(status, code, "job 1: ");
+        assert_eq!(told.body["index"], 1, "{code}");
+        let told = kit.post("/v1/jobs/batch", json!({ "jobs": [wrong] })).await;
+        assert_eq!(told.refused(status, code, "job 0: ").body["index"], 0, "{code}");
+    }
+    let worker = kit.post("/v1/workers", json!({ "name": "w", "queues": ["default"] })).await;
+    let worker = worker.is(201).body["id"].as_str().unwrap().to_owned();
+    let id = tidemill::JobId::new();
+    let report = json!({ "id": id, "token": 1, "outcome": { "done": {} } });
+    let reports = json!({ "reports": [report, report] });
+    let told = kit.post(&format!("/v1/workers/{worker}/settle"), reports).await;
+    assert_eq!(told.refused(400, "work_invalid", "job 1: ").body["index"], 1);
+    assert_eq!(kit.get("/v1/jobs").await.is(200).body["jobs"], json!([]));
+    kit.close().await;
+}
+
 async fn ids_that_were_used_or_forged_change_nothing(kit: Kit) {
     let id = tidemill::JobId::new().to_string();
     let first = kit.post("/v1/jobs", json!({ "id": id, "kind": "k", "payload": 1 })).await.is(201);
@@ -204,6 +232,9 @@ async fn ids_that_were_used_or_forged_change_nothing(kit: Kit) {
 async fn bytes_that_are_no_text_are_refused(kit: Kit) {
     kit.get("/v1/jobs/%ff").await.refused(400, "request_invalid", "UTF-8");
     kit.get("/v1/queues/%c3%28/rules").await.refused(400, "request_invalid", "UTF-8");
+    kit.get("/v1/jobs?kind=%ff").await.refused(400, "request_invalid", "the query is not UTF-8");
+    kit.get("/v1/jobs?%c3=x").await.refused(400, "request_invalid", "the query is not UTF-8");
+    kit.get("/v1/jobs?kind=%C3%A9%25").await.is(200);
     let id = tidemill::JobId::new();
     kit.get(&format!("/v1/jobs/{id}/journal/-1")).await.refused(400, "request_invalid", "-1");
     kit.get(&format!("/v1/jobs/{id}/inputs/%ff")).await.refused(400, "request_invalid", "UTF-8");
@@ -213,6 +244,30 @@ async fn bytes_that_are_no_text_are_refused(kit: Kit) {
         let told = Told::of(request.json(&json!({ "kind": "k" })).send().await.unwrap()).await;
         assert!((200..500).contains(&told.status), "{name}: {told:?}");
     }
+    kit.close().await;
+}
+
+async fn heads_that_say_two_things_are_refused(kit: Kit) {
+    let address = kit.server.address();
+    let hosts = format!(
+        "GET /v1/jobs HTTP/1.1\r\nhost: {address}\r\nhost: evil\r\nconnection: close\r\n\r\n"
+    );
+    let answer =
+        tokio::task::spawn_blocking(move || said(address, hosts.as_bytes())).await.unwrap();
+    assert_eq!(problem(&answer)["status"], 400, "{answer}");
+    assert!(answer.contains("several Host headers"), "{answer}");
+    let send = async |headers: &[(&str, &str)]| {
+        kit.send(Method::POST, "/v1/jobs", headers, json!({ "kind": "k" })).await
+    };
+    let keys = [("idempotency-key", "a"), ("idempotency-key", "b")];
+    send(&keys).await.refused(400, "idempotency_key_invalid", "several");
+    for coding in ["gzip", "identity, br"] {
+        let told = send(&[("content-encoding", coding)]).await;
+        told.refused(415, "content_encoding_unsupported", "send it as it is");
+    }
+    let jobs = kit.get("/v1/jobs").await.is(200).body;
+    assert_eq!(jobs["jobs"], json!([]));
+    send(&[("content-encoding", "identity")]).await.is(201);
     kit.close().await;
 }
 
@@ -283,6 +338,22 @@ async fn bodies_that_do_not_come_in_time_are_refused(kit: Kit) {
     server.stop().await;
     assert_eq!(kit.get("/v1/jobs").await.is(200).body["jobs"], json!([]));
     kit.close().await;
+}
+
+#[tokio::test]
+async fn names_that_no_request_has_are_refused_at_the_start() {
+    let named = |text: &str| vec![text.to_owned()];
+    let hosts = ["mill.example:80", "https://mill.example", "*", ""].map(|host| {
+        (Settings { hosts: named(host), ..settings() }, "host_invalid", format!("{host:?}"))
+    });
+    let origins = ["app.example", "*", "https://app.example/x"].map(|origin| {
+        (Settings { origins: named(origin), ..settings() }, "origin_invalid", format!("{origin:?}"))
+    });
+    for (settings, code, says) in hosts.into_iter().chain(origins) {
+        let error = tidemill_server::Door::open(settings).await.unwrap_err();
+        assert_eq!(error.code(), code, "{error}");
+        assert!(error.to_string().contains(&says), "{error}");
+    }
 }
 
 async fn strangers_are_refused(kit: Kit) {

@@ -230,7 +230,11 @@ async fn files_that_do_not_fit_are_named_before_it_listens() {
     refused(a_certificate, None, &key, "correct the path").await;
     refused(Some("hello"), a_key, &certificate, "no certificate in it").await;
     refused(a_key, a_key, &certificate, "no certificate in it").await;
-    refused(Some(damaged), a_key, &certificate, "").await;
+    refused(Some(damaged), a_key, &certificate, "get it anew").await;
+    let no_pem = damaged.replace("AAAA", "?");
+    refused(Some(&no_pem), a_key, &certificate, "name one with -----BEGIN CERTIFICATE").await;
+    let no_key = damaged.replace("CERTIFICATE", "PRIVATE KEY");
+    refused(a_certificate, Some(&no_key), &key, "make one of RSA, ECDSA or Ed25519").await;
     refused(a_certificate, a_certificate, &key, "no private key in it").await;
     refused(a_certificate, Some(&another.key), &key, "not the key of the certificate in").await;
 }

@@ -191,13 +191,14 @@ impl Live {
 
     /// Does what a message says, and answers it. Who may not send messages any more is told the code of that instead.
     async fn take(&mut self, text: &str) -> Result<Option<&'static str>, axum::Error> {
-        // Serde would take a list for the fields in their order.
-        let is_object = text.trim_ascii_start().starts_with('{');
+        // Serde would take a list for the fields in their order. No field is an object, so there are none within.
+        if !text.trim_ascii_start().starts_with('{') {
+            let refusal =
+                Refusal::request("the message is not understood: it is not a JSON object");
+            self.answer(None, Err(refusal)).await?;
+            return Ok(None);
+        }
         let (mark, done) = match serde_json::from_str::<Order>(text) {
-            Ok(_) if !is_object => (
-                None,
-                Err(Refusal::request("the message is not understood: it is not a JSON object")),
-            ),
             Ok(mut order) => {
                 let mark = order.mark.take();
                 let done = match self.admit().await {
@@ -216,20 +217,28 @@ impl Live {
                 (mark, Err(Refusal::request(format!("the message is not understood: {error}"))))
             }
         };
-        let mark = mark.as_deref();
+        self.answer(mark.as_deref(), done).await?;
+        Ok(None)
+    }
+
+    /// Tells what became of a message.
+    async fn answer(
+        &mut self,
+        mark: Option<&str>,
+        done: Answer<Option<CancelAnswer>>,
+    ) -> Result<(), axum::Error> {
         match done {
             Ok(answer) => {
                 let taken = Told { event: "taken", mark, answer, code: None, detail: None };
-                self.send_document(&taken).await?;
+                self.send_document(&taken).await
             }
             Err(refusal) => {
                 let (code, detail) = refusal.told();
                 let (code, detail) = (Some(code), Some(detail));
                 let refused = Told { event: "refused", mark, answer: None, code, detail };
-                self.send_document(&refused).await?;
+                self.send_document(&refused).await
             }
         }
-        Ok(None)
     }
 
     /// Asks anew whether the caller may send messages to the job: a connection outlives credentials, and what was

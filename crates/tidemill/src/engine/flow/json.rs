@@ -16,75 +16,124 @@ use crate::Timestamp;
 use crate::error::{Error, Result};
 use crate::worker::job::Enqueue;
 
-#[derive(Deserialize)]
+/// A flow as JSON asks for it; [`Flow::from_json`] reads it.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FlowIn {
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FlowWish {
+    /// Its id, a UUID; the same id started twice is started once.
     id: Option<FlowId>,
+    /// For people.
     name: String,
+    /// What it is made of.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<StepWish>))]
     steps: Vec<Box<RawValue>>,
+    /// It is called off if it has not ended so many milliseconds after it began.
     finish_within_ms: Option<u64>,
+    /// It is kept so many milliseconds after it ended, with all its jobs.
     retain_ms: Option<u64>,
+    /// At most so many of its jobs are under way at once.
     at_once: Option<u32>,
+    /// Its steps say how they are undone, and are if one of them fails.
     #[serde(default)]
     saga: bool,
+    /// It does not begin yet: its steps are given more jobs first.
     #[serde(default)]
     building: bool,
 }
 
-#[derive(Deserialize)]
+/// A step of a flow: a kind with a payload, or several; or jobs; or steps of its own.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StepIn {
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+struct StepWish {
+    /// Names it within its flow.
     name: String,
+    /// What it waits for; a step that waits for nothing starts at once.
     #[serde(default)]
-    after: Vec<AfterIn>,
+    after: Vec<AfterWish>,
+    /// For how much of that.
     #[serde(default)]
     join: Join,
-    /// A step that is a flow.
+    /// It is a flow of these steps.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<StepWish>>, no_recursion))]
     steps: Option<Vec<Box<RawValue>>>,
-    /// A step with these jobs, each with its own wishes.
+    /// It has these jobs, each with its own wishes.
     jobs: Option<Vec<Wish>>,
+    /// The kind of its job, or of all of them. What follows here are wishes of these.
     kind: Option<String>,
+    /// What its job gets; `null` when not given.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
     payload: Option<Box<RawValue>>,
-    /// A step with a job for each of these.
+    /// It has a job for each of these.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<serde_json::Value>>))]
     payloads: Option<Vec<Box<RawValue>>>,
+    /// The id of its only job, a UUID.
     id: Option<JobId>,
+    /// Where they wait; `default` when not given.
     queue: Option<String>,
+    /// In which band; `normal` when not given.
     priority: Option<Priority>,
+    /// They may start so many milliseconds after what they come after.
     delay_ms: Option<u64>,
+    /// They may start at this time.
     #[serde(default, deserialize_with = "moment::read_option")]
     run_at: Option<Timestamp>,
+    /// Whose jobs they are.
     tenant: Option<String>,
+    /// What limits per key and ordering count by.
     key: Option<String>,
+    /// They run one at a time with others of their queue, tenant and key; what a dead one does to those behind it.
     ordered: Option<OnDead>,
+    /// How they are retried, as far as it is said here.
     retry: Option<OwnRetry>,
+    /// One attempt may run so many milliseconds.
     run_timeout_ms: Option<u64>,
+    /// They are dead if no attempt has started so many milliseconds after they were due.
     start_within_ms: Option<u64>,
+    /// They are dead if they have not finished after so many milliseconds.
     finish_within_ms: Option<u64>,
+    /// Words to search by.
     #[serde(default)]
     tags: Vec<String>,
+    /// W3C trace context (`traceparent`) to carry along.
     trace: Option<String>,
-    undo: Option<UndoIn>,
+    /// The job that undoes it.
+    undo: Option<UndoWish>,
     /// The same, with every wish of a job.
     undo_job: Option<Wish>,
+    /// It leaves nothing behind that would have to be undone.
     #[serde(default)]
     nothing_to_undo: bool,
+    /// Once it is done, the saga goes forward only.
     #[serde(default)]
     pivot: bool,
 }
 
-#[derive(Deserialize)]
+/// The job that undoes a step; it gets the step's output beside its payload.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct UndoIn {
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+struct UndoWish {
+    /// The kind of the job.
     kind: String,
+    /// Its payload; `null` when not given.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
     payload: Option<Box<RawValue>>,
+    /// Where it waits; `default` when not given.
     queue: Option<String>,
+    /// How it is retried, as far as it is said here.
     retry: Option<OwnRetry>,
 }
 
-#[derive(Deserialize)]
+/// What a step waits for.
+#[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum AfterIn {
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+enum AfterWish {
+    /// The success of this step.
     Name(String),
+    /// An edge that says more.
     Edge(After),
 }
 
@@ -104,10 +153,11 @@ impl Flow {
     /// # tidemill::Result::Ok(())
     /// ```
     pub fn from_json(text: &str) -> Result<Self> {
-        let given: FlowIn = serde_json::from_str(text).map_err(|e| Invalid::FlowWholeInvalid {
-            flow: name_of(text).unwrap_or_default(),
-            reason: format!("its JSON is not understood: {e}"),
-        })?;
+        let given: FlowWish =
+            serde_json::from_str(text).map_err(|e| Invalid::FlowWholeInvalid {
+                flow: name_of(text).unwrap_or_default(),
+                reason: format!("its JSON is not understood: {e}"),
+            })?;
         let options = FlowOptions {
             finish_within_ms: given.finish_within_ms,
             retain_ms: given.retain_ms,
@@ -213,7 +263,7 @@ fn name_of(text: &str) -> Option<String> {
 /// The steps of a flow, or of one within another: `outer` is what their names begin with.
 fn drafts(outer: &str, steps: &[Box<RawValue>]) -> Result<Vec<Draft>> {
     let read = |(raw, number): (&RawValue, u32)| {
-        let step: StepIn = serde_json::from_str(raw.get()).map_err(|e| {
+        let step: StepWish = serde_json::from_str(raw.get()).map_err(|e| {
             let name = name_of(raw.get()).unwrap_or_else(|| format!("number {number}"));
             let reason = format!("its JSON is not understood: {e}");
             Invalid::FlowInvalid { step: format!("{outer}{name}"), reason }
@@ -223,10 +273,10 @@ fn drafts(outer: &str, steps: &[Box<RawValue>]) -> Result<Vec<Draft>> {
     steps.iter().map(AsRef::as_ref).zip(1..).map(read).collect()
 }
 
-fn draft(outer: &str, mut step: StepIn) -> Result<Draft> {
+fn draft(outer: &str, mut step: StepWish) -> Result<Draft> {
     let after = std::mem::take(&mut step.after).into_iter().map(|after| match after {
-        AfterIn::Name(name) => After::success(name),
-        AfterIn::Edge(edge) => edge,
+        AfterWish::Name(name) => After::success(name),
+        AfterWish::Edge(edge) => edge,
     });
     let (name, after, join) = (step.name.clone(), after.collect(), step.join);
     let named = format!("{outer}{name}");
@@ -282,7 +332,7 @@ fn draft(outer: &str, mut step: StepIn) -> Result<Draft> {
 }
 
 /// A wish for the jobs of a step that has a kind, if there is one.
-fn wish_of(step: &StepIn) -> Option<&'static str> {
+fn wish_of(step: &StepWish) -> Option<&'static str> {
     let wishes = [
         ("payload", step.payload.is_some()),
         ("payloads", step.payloads.is_some()),
@@ -304,7 +354,7 @@ fn wish_of(step: &StepIn) -> Option<&'static str> {
     wishes.into_iter().find(|(_, is_there)| *is_there).map(|(name, _)| name)
 }
 
-fn undo_job(undo: UndoIn) -> Enqueue {
+fn undo_job(undo: UndoWish) -> Enqueue {
     let payload = undo.payload.map_or_else(|| "null".to_owned(), |raw| raw.get().to_owned());
     let mut job = Enqueue::raw(undo.kind, payload);
     if let Some(queue) = undo.queue {
@@ -316,7 +366,7 @@ fn undo_job(undo: UndoIn) -> Enqueue {
     }
 }
 
-fn job(step: &StepIn, kind: &str, payload: String) -> Enqueue {
+fn job(step: &StepWish, kind: &str, payload: String) -> Enqueue {
     let mut job = Enqueue::raw(kind, payload);
     macro_rules! wish {
         ($($value:expr => $method:ident),* $(,)?) => {
