@@ -116,7 +116,7 @@ impl Client {
         Ok(self.get::<Outputs>(&of(id, "outputs"), &asked).await?.outputs)
     }
 
-    /// Calls a flow off. Answers how many jobs that came to.
+    /// Calls a flow off. Answers how many of its jobs had not ended.
     pub async fn cancel_flow(&self, id: FlowId, reason: &str) -> Result<u64> {
         self.act(id, "cancel", &Cancel { reason }).await
     }

@@ -8,6 +8,7 @@
 mod again;
 pub mod board;
 pub mod condition;
+pub mod growth;
 mod nest;
 pub mod part;
 pub mod plan;

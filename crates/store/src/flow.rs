@@ -43,7 +43,8 @@ pub enum FlowAct {
     },
     /// Send its dead jobs on their way again; what was skipped because of them waits again.
     Retry {
-        /// Those of this step only, and with them those that were called off.
+        /// Those of this step only, and with them those that were called off. If it has none, and nothing but a call-off
+        /// kept the flow from going on at this step or behind it, it goes on there.
         step: Option<String>,
         /// Who wants it.
         by: String,
@@ -73,7 +74,7 @@ pub enum FlowAct {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "answer")]
 pub enum FlowAnswer {
-    /// It was done; so many jobs are on their way again, or were called off at once.
+    /// It was done; so many jobs are on their way again, or had not ended when the flow was called off.
     Acted {
         /// How many.
         jobs: u64,
@@ -271,6 +272,12 @@ impl FlowView {
         self.steps.iter().find(|known| known.number == step)?.undoes
     }
 
+    /// The step that is to undo this one, if that was planned and is not done.
+    pub fn undo_of(&self, step: u32) -> Option<&StepView> {
+        let is_left = |undo: &&StepView| !undo.superseded && undo.state != StepState::Done;
+        self.steps.iter().filter(is_left).find(|undo| undo.undoes == Some(step))
+    }
+
     /// Whether undos were planned: nothing but them goes on.
     pub fn has_turned_back(&self) -> bool {
         self.steps.iter().any(|step| step.undoes.is_some())
@@ -287,13 +294,11 @@ impl FlowView {
             return Vec::new();
         }
         // Undos are planned when nothing runs any more: from then on they say what is left.
-        let undos: Vec<&StepView> =
-            self.steps.iter().filter(|step| step.undoes.is_some() && !step.superseded).collect();
-        let is_meant = |step: &&StepView| match undos.as_slice() {
-            [] => matches!(step.state, StepState::Open | StepState::Done),
-            undos => undos
-                .iter()
-                .any(|undo| undo.undoes == Some(step.number) && undo.state != StepState::Done),
+        let is_meant = |step: &&StepView| {
+            if self.has_turned_back() {
+                return self.undo_of(step.number).is_some();
+            }
+            matches!(step.state, StepState::Open | StepState::Done)
         };
         let mut steps: Vec<&StepView> =
             self.steps.iter().filter(|step| step.undo.is_some()).filter(is_meant).collect();

@@ -7,7 +7,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tidemill_core::{
-    Breaker, Edition, Job, JobId, Priority, QueueLimit, Settlement, Token, WorkerId,
+    Breaker, Edition, ErrorClass, Failure, Job, JobId, Priority, QueueLimit, Settlement, Token,
+    WorkerId,
 };
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -252,6 +253,20 @@ impl SettleItem {
             }
             _ => None,
         }
+    }
+
+    /// The same attempt, of which the outcome cannot be kept: the job is dead, and nobody knows what it did. What its run
+    /// has done is kept.
+    #[must_use]
+    pub fn unkept(&self, why: &dyn std::fmt::Display) -> Self {
+        let message = format!("its outcome cannot be kept: {why}");
+        let failure = Failure::new(&self.job.kind, ErrorClass::InDoubt, message);
+        let run = self.run.clone().map(|mut run| {
+            // These come only with the end that there is not.
+            (run.renewal, run.object) = (None, None);
+            run
+        });
+        Self { settlement: Settlement::Dead { failure }, run, ..self.clone() }
     }
 }
 

@@ -31,6 +31,7 @@ mod conformance {
     mod flows_parts;
     mod flows_race;
     mod flows_rerun;
+    mod flows_resume;
     mod flows_taken;
     mod flows_whole;
     mod lane;

@@ -173,6 +173,12 @@ fn stuck(mill: &Mill) {
     mill.run(&[&retry[..], &["--why", "once more"]].concat()).ok().says("1 job is on its way");
     mill.run(&["flows", "wait", &id, "--timeout", "30s"]).code(1).says("stuck");
     mill.run(&["dead", "show", letter]).ok().says("replayed: once more");
+    let other = ["dead", "replay", letter, "--payload", r#"{"seat":9}"#, "--why", "the other seat"];
+    mill.run(&other).ok();
+    mill.run(&["flows", "wait", &id, "--timeout", "30s"]).code(1).says("stuck");
+    mill.run(&["flows", "undo", &id]).ok().says(r#"1. flight  by unbook_flight {"seat":9}"#);
+    let rows = mill.rows(&["flows", "undo", &id, "--json"]);
+    assert_eq!(rows[0]["undo"]["payload"]["seat"].as_u64(), Some(9), "as it runs");
     let resolve =
         ["flows", "resolve", &id, "--step", "undo flight", "--why", "by phone", "--by", "ada"];
     mill.run(&resolve).ok().says("1 job counts as done");

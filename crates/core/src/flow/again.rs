@@ -2,6 +2,8 @@
 //!
 //! Dead jobs may be sent on their way again after their flow has gone on, or has ended, without them. Then what
 //! was skipped because of them waits again. What has run stays as it is: a join fires once.
+//!
+//! A flow that was called off goes on behind what ended well in spite of that.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -28,8 +30,52 @@ impl Board {
         if !again.is_empty() && self.flow.state.is_final() {
             self.flow.state = FlowState::Running;
         }
-        let waiting: BTreeSet<u32> =
-            again.iter().flat_map(|(number, _)| self.revive_behind(*number)).collect();
+        let waiting = again.iter().flat_map(|(number, _)| self.revive_behind(*number)).collect();
+        self.judge_waiting(waiting);
+    }
+
+    /// Goes on at the step of this name or, if that is done, behind it, where nothing but a call-off kept the flow from
+    /// going on. Answers how many jobs wait again, or nothing if there is nothing to go on with. A saga that was called
+    /// off has turned back, and goes nowhere else. The board must know the whole flow.
+    pub fn go_on(&mut self, name: &str) -> Option<u64> {
+        use FlowState::{Cancelled, Done, Failed, Running};
+        let is_fit =
+            !self.flow.saga && matches!(self.flow.state, Running | Done | Failed | Cancelled);
+        let is_named = |step: &&StepRow| step.name == name && !step.superseded;
+        let step = self.steps.values().filter(|_| is_fit).find(is_named)?;
+        let at = match step.state {
+            StepState::Skipped => vec![step.number],
+            StepState::Done => self.leaving.get(&step.number)?.iter().map(|edge| edge.to).collect(),
+            _ => return None,
+        };
+        let was_called_off = |number: &u32| {
+            let step = self.steps.get(number).filter(|step| !step.superseded);
+            step.is_some_and(|step| step.lost == Lost::CalledOff)
+        };
+        let at: Vec<u32> = at.into_iter().filter(was_called_off).collect();
+        // What it comes after may not have run either: then nothing has changed.
+        let mut tried = self.clone();
+        let mut waiting = BTreeSet::new();
+        for number in at {
+            tried.revive(number);
+            waiting.insert(number);
+            waiting.extend(tried.revive_behind(number));
+        }
+        tried.judge_waiting(waiting);
+        tried.missing();
+        let revived = tried.changes.revive.iter().filter_map(|number| tried.steps.get(number));
+        let revived: Vec<u64> =
+            revived.filter(|step| step.state != StepState::Skipped).map(|step| step.left).collect();
+        if revived.is_empty() {
+            return None;
+        }
+        tried.flow.state = Running;
+        *self = tried;
+        Some(revived.iter().sum())
+    }
+
+    /// Judges these steps, which wait, by all that those have said that they come after.
+    fn judge_waiting(&mut self, waiting: BTreeSet<u32>) {
         let mut arriving: BTreeMap<u32, Vec<Edge>> = BTreeMap::new();
         for edge in self.leaving.values().flatten() {
             arriving.entry(edge.to).or_default().push(edge.clone());
@@ -89,18 +135,13 @@ impl Board {
         let mut behind = VecDeque::from([number]);
         while let Some(from) = behind.pop_front() {
             for edge in self.leaving.get(&from).cloned().unwrap_or_default() {
-                let step = self.steps.get_mut(&edge.to).filter(|step| !step.superseded);
-                let Some(step) = step else { continue };
-                match step.state {
-                    StepState::Skipped => {
-                        step.state = StepState::Waiting;
-                        step.lost = Lost::No;
-                        step.reason = None;
-                        self.changes.skip.retain(|skipped| *skipped != edge.to);
-                        self.changes.revive.push(edge.to);
+                let step = self.steps.get(&edge.to).filter(|step| !step.superseded);
+                match step.map(|step| step.state) {
+                    Some(StepState::Skipped) => {
+                        self.revive(edge.to);
                         behind.push_back(edge.to);
                     }
-                    StepState::Waiting => {}
+                    Some(StepState::Waiting) => {}
                     _ => continue,
                 }
                 self.touched.insert(edge.to);
@@ -108,6 +149,17 @@ impl Board {
             }
         }
         waiting
+    }
+
+    /// Lets a step wait again that was skipped.
+    fn revive(&mut self, number: u32) {
+        let Some(step) = self.steps.get_mut(&number) else { return };
+        step.state = StepState::Waiting;
+        step.lost = Lost::No;
+        step.reason = None;
+        self.touched.insert(number);
+        self.changes.skip.retain(|skipped| *skipped != number);
+        self.changes.revive.push(number);
     }
 
     /// Counts anew what a step that waits has heard by these edges. A step that holds it has told it nothing.

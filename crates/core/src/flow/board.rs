@@ -181,44 +181,6 @@ impl Board {
         }
     }
 
-    /// A running job of a step adds a step of so many jobs, which starts at once (`slow`: its jobs have to wait);
-    /// what comes after the one comes after the other too, unless it is decided. The board must know the edges that
-    /// leave the step. Answers the edges.
-    pub fn grow(
-        &mut self,
-        behind: u32,
-        number: u32,
-        name: &str,
-        jobs: u64,
-        slow: bool,
-    ) -> Vec<Edge> {
-        let mut edges =
-            vec![Edge { from: behind, to: number, on: On::Either, when: None, held: None }];
-        for edge in self.leaving.get(&behind).into_iter().flatten() {
-            let to = self.steps.get_mut(&edge.to).filter(|step| !step.superseded);
-            let Some(to) = to else { continue };
-            match to.state {
-                StepState::Waiting => {
-                    to.parents_left += 1;
-                    if edge.on == On::Failure && to.alarms != Some(HAPPENED) {
-                        to.alarms = to.alarms.map(|left| left + 1);
-                    }
-                    self.touched.insert(edge.to);
-                }
-                // It may wait again.
-                StepState::Skipped => {}
-                _ => continue,
-            }
-            // What was asked of an output is asked of the step that has one.
-            let (from, to, on) = (number, edge.to, edge.on);
-            edges.push(Edge { from, to, on, when: None, held: None });
-        }
-        let row = StepRow { grown: true, slow, ..StepRow::new(number, name, jobs) };
-        self.steps.insert(number, row);
-        self.open(number);
-        edges
-    }
-
     /// A step has waited for as long as it may; `left` jobs of its parents have not ended.
     pub fn overdue(&mut self, number: u32, left: u64) {
         let Some(step) = self.steps.get(&number) else { return };
@@ -254,7 +216,7 @@ impl Board {
             .map(|step| step.number)
             .collect();
         for step in waiting {
-            self.skip(step, reason.to_owned(), Lost::No);
+            self.skip(step, reason.to_owned(), Lost::CalledOff);
         }
         self.news.clear();
     }
@@ -300,6 +262,11 @@ impl Board {
     /// A step of the board.
     pub fn step(&self, number: u32) -> Option<&StepRow> {
         self.steps.get(&number)
+    }
+
+    /// How many jobs of its steps have not ended. The board must know the whole flow.
+    pub fn jobs_left(&self) -> u64 {
+        self.steps.values().filter(|step| !step.state.is_final()).map(|step| step.left).sum()
     }
 
     /// Whether all of its steps may have ended: those of the board have, and whoever keeps it looks at the others.

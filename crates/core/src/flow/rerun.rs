@@ -127,6 +127,9 @@ impl Board {
         if root.superseded {
             return Err(format!("{:?} is history: it has been run again", root.name));
         }
+        if root.lost == Lost::CalledOff {
+            return Err(format!("{:?} was called off before it ran; retry it instead", root.name));
+        }
         if root.state == StepState::Skipped && root.lost != Lost::Late {
             return Err(format!("{:?} was skipped: there is nothing to run again", root.name));
         }

@@ -16,7 +16,7 @@ use crate::flow::board::Board;
 use crate::flow::state::{FlowState, Lost, StepRow, StepState};
 use crate::flow::{Edge, On, next_step, plan};
 use crate::job::outcome::{ErrorClass, Failure};
-use crate::job::{NewJob, Options, Priority};
+use crate::job::{Job, NewJob, Options, Priority};
 use crate::payload::Payload;
 
 /// How a step of a saga is undone.
@@ -58,6 +58,17 @@ pub struct Undo {
 impl From<NewJob> for Undo {
     fn from(job: NewJob) -> Self {
         let NewJob { kind, payload, queue, priority, tenant, key, options, .. } = job;
+        Self { kind, payload, queue, priority, tenant, key, options }
+    }
+}
+
+impl Undo {
+    /// The undo that a job of a saga is, as it runs: with the payload within what it is told.
+    pub fn of_job(job: Job) -> Self {
+        let Job { kind, payload, queue, priority, tenant, key, options, .. } = job;
+        let options = Options { flow: None, ..options };
+        // One that does not read so was never told anything.
+        let payload = payload.read::<Told>().map_or(payload, |told| told.payload);
         Self { kind, payload, queue, priority, tenant, key, options }
     }
 }

@@ -149,11 +149,13 @@ pub enum Lost {
     Behind,
     /// It waited for longer than it may: a failure of its own.
     Late,
+    /// It waited when its flow was called off. Nobody hears of it before the flow goes on elsewhere.
+    CalledOff,
 }
 
 impl Lost {
     /// All of them, by their numbers.
-    pub const ALL: [Self; 3] = [Self::No, Self::Behind, Self::Late];
+    pub const ALL: [Self; 4] = [Self::No, Self::Behind, Self::Late, Self::CalledOff];
 
     /// The number the store keeps.
     pub fn number(self) -> i16 {

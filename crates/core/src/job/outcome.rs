@@ -158,6 +158,16 @@ pub enum Settlement {
     },
 }
 
+impl Settlement {
+    /// Jobs that are enqueued in the same transaction.
+    pub fn follow_ups(&self) -> &[NewJob] {
+        match self {
+            Self::Done { follow_ups, .. } => follow_ups,
+            _ => &[],
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -216,7 +216,8 @@ struct FlowCancel {
     reason: Option<String>,
 }
 
-/// Calls a flow off: what waits never starts, what runs is told, and it ends when that has ended.
+/// Calls a flow off: what waits never starts, what runs is told, and it ends when that has ended. Answers how many of
+/// its jobs had not ended.
 #[utoipa::path(post, path = "/v1/flows/{id}/cancel", operation_id = "cancel_flow", tag = "flows",
     params(("id" = FlowId, Path)), request_body = FlowCancel, responses(
         (status = 200, body = FlowActed),
@@ -230,8 +231,7 @@ async fn cancel(
 ) -> Answer<Acted> {
     seen(&app, &caller, id).await?;
     let jobs = app.mill.cancel_flow(id, reason.as_deref().unwrap_or("cancelled")).await?;
-    // What waits or runs is called off behind this, and is not in the number.
-    Ok((detail(reason.unwrap_or_default()), Json(FlowActed { jobs })))
+    Ok(acted(reason.as_deref(), jobs))
 }
 
 /// An act on a flow, with what the record says of it: where, or why.
@@ -246,7 +246,8 @@ fn acted(words: Option<&str>, jobs: u64) -> Acted {
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 struct FlowRetry {
-    /// Those of this step only, and with them those that were called off.
+    /// Those of this step only, and with them those that were called off. If it has none and the flow was called off,
+    /// it goes on at this step, or behind it if it is done.
     #[serde(default)]
     step: Option<String>,
     /// Why; noted on the dead letters. Asked for if the flow is a saga that is stuck.

@@ -69,7 +69,7 @@ async fn acts_are_recorded_with_who_what_and_what_became_of_them(kit: Kit) {
         ("ada", "retry_job", "job", &nobody.to_string(), "job_unknown", ""),
         ("ada", "plan_dead", "plan", plan, "ok", "archive 1 letters"),
         ("ada", "apply_plan", "plan", plan, "ok", "archive 1 letters"),
-        ("ada", "cancel_flow", "flow", flow, "ok", "out of stock"),
+        ("ada", "cancel_flow", "flow", flow, "ok", "out of stock; 1 job"),
         ("ada", "declare_schedules", "schedule", "billing", "ok", "dry run: nothing was changed"),
     ];
     assert_eq!(told.len(), expected.len(), "{page}");

@@ -6,6 +6,7 @@
 
 mod act;
 mod advance;
+mod grow;
 mod part;
 mod plain;
 mod rerun;
@@ -17,8 +18,9 @@ mod view;
 mod write;
 
 pub(super) use act::{begin_if_room, change};
+pub(super) use grow::Growth;
 pub(super) use part::add;
 pub(super) use plain::carry_on;
 pub(super) use tend::tend;
 pub(super) use view::{flow, inputs, list, outputs, places};
-pub(super) use write::{grow, start};
+pub(super) use write::start;

@@ -78,7 +78,8 @@ pub(super) fn take_decided(turn: &Turn<'_>, id: JobId, token: Token) -> Result<O
     found.map(|(output, follow_ups)| decided::settlement(output, follow_ups.as_deref())).transpose()
 }
 
-/// Writes what an attempt came to; its lease held it.
+/// Writes what an attempt came to; its lease held it. One that would add more to its flow than that may have is dead:
+/// what was to follow from it is not lost without a word.
 pub(super) fn settle_one(
     turn: &mut Turn<'_>,
     lease: &Lease,
@@ -86,6 +87,11 @@ pub(super) fn settle_one(
     item: &SettleItem,
     settlement: &Settlement,
 ) -> Result<Settled> {
+    let mut growth = flows::Growth::of(turn, settlement.follow_ups())?;
+    if let Err(error) = growth.check(settlement.follow_ups()) {
+        let unkept = item.unkept(&error);
+        return settle_one(turn, lease, held, &unkept, &unkept.settlement);
+    }
     let end = End {
         state: State::Done,
         attempt: item.attempt,
@@ -101,7 +107,7 @@ pub(super) fn settle_one(
     match settlement {
         Settlement::Done { output, follow_ups } => {
             finish(turn, &item.job, &End { output: Some(output.as_str()), ..end })?;
-            follow_up(turn, follow_ups)?;
+            follow_up(turn, follow_ups, &mut growth)?;
         }
         Settlement::Again { delay, spent, failure } => {
             if let Some(reason) = lease.cancel_reason(turn.conn, held.id)? {
@@ -150,10 +156,10 @@ pub(super) fn settle_one(
 }
 
 /// Enqueues what follows; what belongs to a flow is added to that.
-fn follow_up(turn: &mut Turn<'_>, jobs: &[NewJob]) -> Result<()> {
+fn follow_up(turn: &mut Turn<'_>, jobs: &[NewJob], growth: &mut flows::Growth) -> Result<()> {
     for run in jobs.chunk_by(|a, b| a.options.flow.is_some() == b.options.flow.is_some()) {
         if run.first().is_some_and(|job| job.options.flow.is_some()) {
-            flows::grow(turn, run)?;
+            growth.grow(turn, run)?;
         } else {
             enqueue(turn, run)?;
         }

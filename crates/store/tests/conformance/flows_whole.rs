@@ -1,9 +1,10 @@
 //! Flows as wholes: started once, built bit by bit, capped, called off, late, kept and forgotten.
 
 use tidemill_core::flow::plan::{self, Growth};
-use tidemill_core::flow::{FlowState, Need, Step, StepState, Work};
+use tidemill_core::flow::{FlowState, Need, STEPS_MAX, Step, StepState, Work};
 use tidemill_core::retention::Retention;
 use tidemill_core::{Due, FlowId, Limits, NewJob, OnDead, Settlement, State};
+use tidemill_store::Settled;
 use tidemill_store::flow::{FlowAct, FlowAnswer, FlowFilter, FlowView, Start};
 
 use super::flows::{
@@ -27,6 +28,7 @@ over_both_stores!(
     flows_are_listed_newest_first,
     a_running_job_adds_a_step_with_its_settle,
     steps_that_are_added_get_names_of_their_own,
+    a_flow_does_not_grow_beyond_its_bounds,
     a_flow_that_is_called_off_takes_no_more,
     a_join_of_a_flow_that_is_being_built_is_not_late,
     a_store_that_is_closed_has_carried_its_flows_on,
@@ -112,7 +114,7 @@ async fn a_flow_is_called_off_with_all_its_jobs(kit: &Kit) {
     let claim = kit.take(worker, 2).await;
     let act = FlowAct::Cancel { reason: "changed our mind".into() };
     let answer = kit.store.change_flow(id, act.clone()).await.unwrap();
-    assert_eq!(answer, FlowAnswer::Acted { jobs: 2 });
+    assert_eq!(answer, FlowAnswer::Acted { jobs: 6 }, "all that had not ended");
     tend(kit).await;
     assert!(kit.take(worker, 10).await.jobs.is_empty(), "nothing of it starts any more");
     assert_eq!(state(kit, id).await, FlowState::Cancelling);
@@ -345,6 +347,35 @@ async fn steps_that_are_added_get_names_of_their_own(kit: &Kit) {
         "{names:?}"
     );
     assert_eq!(view.head.state, FlowState::Done);
+}
+
+async fn a_flow_does_not_grow_beyond_its_bounds(kit: &Kit) {
+    let others = (2..STEPS_MAX).map(|n| many(&format!("s{n}"), usize::from(n > 2), &["a"]));
+    let id = start(kit, std::iter::once(many("a", 3, &[])).chain(others).collect()).await;
+    let worker = kit.worker().await;
+    let claim = kit.take(worker, 3).await;
+    let place = claim.jobs[0].job.options.flow.clone().unwrap();
+    let adds = |name: &str| {
+        grown(vec![plan::grow(job("child"), Growth::new(&place, name)).unwrap(), job("plain")])
+    };
+    let items = vec![item(&claim, 0, adds("first")), item(&claim, 1, adds("second"))];
+    let answers = kit.store.settle(worker, items).await.unwrap();
+    assert_eq!(answers, [Settled::Accepted; 2], "one that grows too much takes no other with it");
+    kit.store.settle(worker, vec![item(&claim, 2, done())]).await.unwrap();
+    tend(kit).await;
+    let ends: Vec<_> = claim.jobs.iter().map(|taken| taken.job.id).collect();
+    assert_eq!(kit.state(ends[0]).await, State::Done);
+    assert_eq!(kit.state(ends[2]).await, State::Done);
+    let dead = kit.view(ends[1]).await;
+    assert_eq!(dead.state, State::Dead, "what was to follow is not lost without a word");
+    let why = dead.error.unwrap();
+    assert!(why.contains("its outcome cannot be kept: the flow has 10001 steps, 10000"), "{why}");
+    let view = view(kit, id).await;
+    assert_eq!((view.head.steps_all, view.steps[0].failed), (STEPS_MAX as u64, 1));
+    let mut ran = run(kit, worker, &[]).await;
+    ran.sort_unstable();
+    assert_eq!(ran, ["child", "plain"], "of the first, and nothing of the second");
+    assert_eq!(state(kit, id).await, FlowState::Failed);
 }
 
 async fn a_flow_that_is_called_off_takes_no_more(kit: &Kit) {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use tidemill_core::flow::{FlowState, Join, Need, On, Rest, StepState};
+use tidemill_core::flow::{FlowState, Join, Lost, Need, On, Rest, StepState};
 use tidemill_core::{FlowId, JobId};
 
 use super::graph::{From, Graph, When, name};
@@ -42,7 +42,8 @@ pub(super) struct Part {
     after: Vec<From>,
     join: Join,
     pub(super) has_run: bool,
-    is_shelved: bool,
+    /// As what it counts since.
+    shelved: Option<Lost>,
     is_decided: bool,
     to_call_off: bool,
     /// It was added by a job of another: it answers no failure.
@@ -110,7 +111,7 @@ impl Oracle {
             after: graph.edges(at),
             join: graph.join(at),
             has_run: false,
-            is_shelved: false,
+            shelved: None,
             is_decided: false,
             to_call_off: false,
             is_grown: false,
@@ -137,16 +138,27 @@ impl Oracle {
                 _ => StepState::Done,
             };
         }
-        if part.is_shelved {
+        if part.shelved.is_some() {
             return StepState::Skipped;
         }
         self.verdict(at).0
     }
 
-    /// Whether a step was skipped because something failed, and counts as failed itself.
+    /// Whether a step was skipped because something failed, or when its flow was called off, and counts as failed
+    /// itself.
     fn is_lost(&self, at: usize) -> bool {
+        self.lost(at) != Lost::No
+    }
+
+    fn lost(&self, at: usize) -> Lost {
         let part = &self.parts[at];
-        part.history.is_none() && !part.has_run && !part.is_shelved && self.verdict(at).1
+        let is_behind = || self.verdict(at).1;
+        match part.shelved {
+            _ if part.history.is_some() || part.has_run => Lost::No,
+            Some(lost) => lost,
+            None if is_behind() => Lost::Behind,
+            None => Lost::No,
+        }
     }
 
     /// Where a step that has not run stands by what it comes after, `Open` when it is to run; and whether it is lost.
@@ -273,7 +285,7 @@ impl Oracle {
             comes
                 && part.history.is_none()
                 && (part.has_run && !part.is_grown
-                    || self.is_lost(number) && self.is_answered(number))
+                    || self.lost(number) == Lost::Behind && self.is_answered(number))
         };
         self.parts.iter().enumerate().any(answers)
     }
@@ -322,7 +334,7 @@ impl Oracle {
             after: vec![(behind, On::Either, None)],
             join: Join::default(),
             has_run: true,
-            is_shelved: false,
+            shelved: None,
             is_decided: true,
             to_call_off: false,
             is_grown: true,
@@ -376,7 +388,7 @@ impl Oracle {
                 jobs: jobs.map(|id| (*id, Fate::Held)).collect(),
                 after: after.filter_map(|(f, on, when)| Some((anew(*f)?, *on, *when))).collect(),
                 has_run: *at == root,
-                is_shelved: false,
+                shelved: None,
                 is_decided: false,
                 to_call_off: false,
                 ..part.clone()
@@ -418,7 +430,7 @@ impl Oracle {
                 }
             }
             for at in again {
-                self.parts[at].is_shelved = false;
+                self.parts[at].shelved = None;
                 self.parts[at].is_decided = false;
             }
             self.is_called_off = false;
@@ -434,9 +446,16 @@ impl Oracle {
             return false;
         }
         self.is_called_off = true;
-        for part in self.parts.iter_mut().filter(|part| part.history.is_none()) {
-            part.is_shelved = !part.has_run;
-            part.to_call_off = true;
+        let lost = |at: usize| match self.step(at) {
+            StepState::Waiting => Lost::CalledOff,
+            _ => self.lost(at),
+        };
+        let lost: Vec<Lost> = (0..self.parts.len()).map(lost).collect();
+        for (part, lost) in self.parts.iter_mut().zip(lost) {
+            if part.history.is_none() {
+                part.shelved = (!part.has_run).then_some(lost);
+                part.to_call_off = true;
+            }
         }
         self.go_on();
         true

@@ -136,14 +136,16 @@ impl Tidemill {
         Ok(self.0.store.outputs(id, step.number, after, limit.min(PAGE_FLOWS_MAX)).await?)
     }
 
-    /// Calls a flow off: what waits never starts, what runs is told, and it ends when that has ended.
+    /// Calls a flow off: what waits never starts, what runs is told, and it ends when that has ended. Answers how many
+    /// of its jobs had not ended.
     pub async fn cancel_flow(&self, id: FlowId, reason: &str) -> Result<u64> {
         let act = FlowAct::Cancel { reason: clean(reason.to_owned()) };
         acted(id, None, self.0.store.change_flow(id, act).await?)
     }
 
     /// Sends the dead jobs of a flow on their way again, or those of one step and what was called off of it; what was
-    /// skipped because of them waits again. Answers how many. Of a saga that is stuck it must be said why
+    /// skipped because of them waits again. A flow that was called off goes on behind a step that ended well in spite of
+    /// it, if that is named. Answers how many jobs are on their way, or wait, again. Of a saga that is stuck it must be said why
     /// ([`By::because`]); it is noted on the dead letters.
     pub async fn retry_flow<'b>(
         &self,

@@ -1,7 +1,7 @@
 //! Settles attempts, so that one which the store cannot write takes no others with it.
 
 use tidemill_core::stream::Said;
-use tidemill_core::{ErrorClass, Failure, Settlement, WorkerId};
+use tidemill_core::{Settlement, WorkerId};
 use tidemill_store::stream::StreamItem;
 use tidemill_store::{Error, Result, SettleItem, Settled};
 use uuid::Uuid;
@@ -59,16 +59,7 @@ fn instead(item: &SettleItem, error: &Error) -> Option<SettleItem> {
     match (&item.settlement, &item.run) {
         (Settlement::Dead { .. }, None) => None,
         (Settlement::Dead { .. }, Some(_)) => Some(SettleItem { run: None, ..item.clone() }),
-        (_, run) => {
-            let message = format!("its outcome cannot be kept: {error}");
-            let failure = Failure::new(&item.job.kind, ErrorClass::InDoubt, message);
-            let run = run.clone().map(|mut run| {
-                // These come only with the end that there is not.
-                (run.renewal, run.object) = (None, None);
-                run
-            });
-            Some(SettleItem { settlement: Settlement::Dead { failure }, run, ..item.clone() })
-        }
+        _ => Some(item.unkept(error)),
     }
 }
 

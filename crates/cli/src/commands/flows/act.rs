@@ -26,7 +26,8 @@ pub struct Cancel {
 pub struct Retry {
     /// The flow
     id: FlowId,
-    /// Only the dead jobs of this step, and those of it that were called off
+    /// Only the dead jobs of this step, and those of it that were called off. If it has none and the flow was called
+    /// off, it goes on there
     #[arg(long)]
     step: Option<String>,
     /// Why; kept with the dead letters. Needed if the saga is stuck
@@ -82,8 +83,8 @@ pub async fn cancel(app: &App, args: Cancel) -> Outcome {
     let mill = app.open_existing().await?;
     let jobs = mill.cancel_flow(args.id, &args.reason).await?;
     mill.close().await;
-    let sentence = count(jobs, "job never starts", "jobs never start");
-    say(app, args.id, "called off", jobs, &format!("{sentence}, and what runs is told"));
+    let sentence = count(jobs, "job had not ended", "jobs had not ended");
+    say(app, args.id, "called off", jobs, &format!("{sentence}; what runs is told"));
     Ok(Exit::Ok)
 }
 

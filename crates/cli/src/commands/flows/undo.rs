@@ -3,10 +3,13 @@
 use serde_json::json;
 use tidemill::core::flow::Undo;
 use tidemill::store::WorkerView;
-use tidemill::{Error, FlowId};
+use tidemill::store::flow::StepView;
+use tidemill::{Error, FlowId, FlowView};
+use tidemill_client::Result;
 
 use crate::app::App;
 use crate::exit::{Exit, Outcome};
+use crate::mill::Mill;
 use crate::output;
 
 /// So much of a payload is shown on its line; `--json` has all of it.
@@ -18,22 +21,25 @@ pub async fn run(app: &App, id: FlowId) -> Outcome {
     let view = mill.flow(id).await?.ok_or(Error::FlowUnknown { id })?;
     let steps = view.would_undo();
     let workers = if steps.is_empty() { Vec::new() } else { mill.workers().await? };
+    let mut undos = Vec::with_capacity(steps.len());
+    for step in steps {
+        undos.extend(as_it_runs(&mill, &view, step).await?.map(|undo| (step, undo)));
+    }
     mill.close().await;
     if app.json {
-        for step in steps {
-            let known = step.undo.as_ref().map(|undo| is_known(undo, &workers));
+        for (step, undo) in undos {
+            let known = is_known(&undo, &workers);
             let document = json!({
-                "step": step.name, "state": step.state, "undo": step.undo, "kind_known": known,
+                "step": step.name, "state": step.state, "undo": undo, "kind_known": known,
             });
             output::json(&document);
         }
         return Ok(Exit::Ok);
     }
-    if steps.is_empty() {
+    if undos.is_empty() {
         output::line("nothing would be undone");
     }
-    for (step, number) in steps.iter().zip(1..) {
-        let Some(undo) = &step.undo else { continue };
+    for ((step, undo), number) in undos.iter().zip(1..) {
         let payload = output::first_line(undo.payload.as_str(), PAYLOAD_CHARS_MAX);
         let doubt = if step.ended_at.is_some() { "" } else { "  (it runs: once it has ended)" };
         let lacking = if is_known(undo, &workers) { "" } else { "  (no worker knows this kind)" };
@@ -41,6 +47,16 @@ pub async fn run(app: &App, id: FlowId) -> Outcome {
         output::line(format!("{number}. {}  by {kind} {payload}{doubt}{lacking}", step.name));
     }
     Ok(Exit::Ok)
+}
+
+/// What undoes a step: the job, once there is one, since people may have given it another payload; else what was
+/// declared.
+async fn as_it_runs(mill: &Mill, view: &FlowView, step: &StepView) -> Result<Option<Undo>> {
+    let job = match view.undo_of(step.number).and_then(|undo| undo.first) {
+        Some(id) => mill.job(id).await?,
+        None => None,
+    };
+    Ok(job.map(|view| Undo::of_job(view.job)).or_else(|| step.undo.clone()))
 }
 
 /// Whether a worker that beats would run it.

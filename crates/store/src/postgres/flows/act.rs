@@ -1,6 +1,6 @@
 //! What is done with a whole flow: it begins, is called off, is tried again.
 
-use tidemill_core::flow::{FlowState, StepState};
+use tidemill_core::flow::FlowState;
 use tidemill_core::{By, FlowId, Payload};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -106,8 +106,15 @@ pub(crate) async fn change(shared: &Shared, id: FlowId, act: &FlowAct) -> Result
 /// What came of one try to call a flow off.
 enum CallOff {
     /// Its point of no return is under way: it is to be told to stop first.
-    Tell(u32),
+    Tell(Told),
     Answer(FlowAnswer),
+}
+
+/// A point of no return that is told to stop, and how many jobs of the flow had not ended then.
+#[derive(Clone, Copy)]
+struct Told {
+    pivot: u32,
+    jobs: u64,
 }
 
 async fn cancel(shared: &Shared, id: FlowId, reason: &str) -> Result<FlowAnswer> {
@@ -118,10 +125,10 @@ async fn cancel(shared: &Shared, id: FlowId, reason: &str) -> Result<FlowAnswer>
         let acted = cancel_in(shared, &conn, id.0, reason, &told).await;
         let called_off = conn.end(acted).await;
         match called_off {
-            Ok((CallOff::Tell(pivot), done)) => {
+            Ok((CallOff::Tell(next), done)) => {
                 done.tell(shared);
-                tend::call_off_step(shared, id.0, pivot as i32).await?;
-                told.push(pivot);
+                tend::call_off_step(shared, id.0, next.pivot as i32).await?;
+                told.push(next);
             }
             Ok((CallOff::Answer(answer), done)) => {
                 done.tell(shared);
@@ -173,12 +180,13 @@ async fn discard_in(
 
 /// Skips what waits, and notes that the rest is to be called off; that is done page by page. What has ended, or was
 /// sent again, is counted first, under the same lock: a point of no return that runs again is seen to be under way.
+/// Answers how many jobs had not ended.
 async fn cancel_in(
     shared: &Shared,
     conn: &Conn<'_>,
     id: Uuid,
     reason: &str,
-    told: &[u32],
+    told: &[Told],
 ) -> Result<(CallOff, Done), Fault> {
     let mut done = advance::advance_in(shared, conn, &[id]).await?;
     let mut boards = advance::lock(conn, &[id]).await?;
@@ -187,20 +195,20 @@ async fn cancel_in(
     };
     advance::learn_all(conn, &mut [board]).await?;
     let pivot = board.pivot_under_way().filter(|_| board.flow.saga).map(|pivot| pivot.number);
-    if let Some(pivot) = pivot.filter(|pivot| !told.contains(pivot)) {
-        return Ok((CallOff::Tell(pivot), done));
+    let jobs = told.first().map_or_else(|| board.jobs_left(), |told| told.jobs);
+    if let Some(pivot) = pivot.filter(|pivot| !told.iter().any(|told| told.pivot == *pivot)) {
+        return Ok((CallOff::Tell(Told { pivot, jobs }), done));
     }
     if let Some(why) = board.call_off_whole(reason, !told.is_empty()) {
         return Ok((CallOff::Answer(FlowAnswer::NotNow { why }), done));
     }
-    let jobs = board.steps().filter(|step| step.state == StepState::Skipped).map(|step| step.jobs);
-    let jobs = jobs.sum();
     done.and(advance::carry_on(shared, conn, &mut boards).await?);
     conn.query(&REASON, &[&id, &reason]).await?;
     Ok((CallOff::Answer(FlowAnswer::Acted { jobs }), done))
 }
 
-/// Sends dead jobs on their way again, and what was called off of a step that is named; each tells its flow so.
+/// Sends dead jobs on their way again, and what was called off of a step that is named; each tells its flow so. If
+/// the step that is named ended well, or was called off before it ran, the flow goes on there.
 async fn retry(shared: &Shared, id: FlowId, step: Option<&str>, by: By<'_>) -> Result<FlowAnswer> {
     let Some(flow) = super::flow(shared, id).await? else { return Ok(FlowAnswer::Unknown) };
     let number = match step {
@@ -227,11 +235,46 @@ async fn retry(shared: &Shared, id: FlowId, step: Option<&str>, by: By<'_>) -> R
             break;
         }
     }
-    if jobs == 0 {
-        return Ok(FlowAnswer::NotNow { why: NONE_DEAD.to_owned() });
+    if jobs > 0 {
+        advance::advance(shared, &[id.0]).await?;
+        return Ok(FlowAnswer::Acted { jobs });
     }
-    advance::advance(shared, &[id.0]).await?;
-    Ok(FlowAnswer::Acted { jobs })
+    let went_on = match step {
+        Some(step) => go_on(shared, id.0, step).await?,
+        None => None,
+    };
+    let none = FlowAnswer::NotNow { why: NONE_DEAD.to_owned() };
+    Ok(went_on.map_or(none, |jobs| FlowAnswer::Acted { jobs }))
+}
+
+/// Goes on where nothing but a call-off stopped a flow; answers how many jobs wait again.
+async fn go_on(shared: &Shared, id: Uuid, step: &str) -> Result<Option<u64>> {
+    let mut tries = Tries::resend();
+    loop {
+        let conn = shared.db.begin().await?;
+        let acted = go_on_in(shared, &conn, id, step).await;
+        match conn.end(acted).await {
+            Ok((jobs, done)) => {
+                done.tell(shared);
+                return Ok(jobs);
+            }
+            Err(fault) => tries.again(fault).await?,
+        }
+    }
+}
+
+async fn go_on_in(
+    shared: &Shared,
+    conn: &Conn<'_>,
+    id: Uuid,
+    step: &str,
+) -> Result<(Option<u64>, Done), Fault> {
+    let mut boards = advance::lock(conn, &[id]).await?;
+    let Some(board) = boards.first_mut() else { return Ok((None, Done::default())) };
+    advance::learn_all(conn, &mut [&mut *board]).await?;
+    let Some(jobs) = board.go_on(step) else { return Ok((None, Done::default())) };
+    let done = advance::carry_on(shared, conn, &mut boards).await?;
+    Ok((Some(jobs), done))
 }
 
 /// Lets what was called off of a step be dead, so that it can be sent again. What has ended is counted first.

@@ -1,8 +1,10 @@
 //! Steps that running jobs add to their flows: they commit with the end of the job that adds them.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use tidemill_core::NewJob;
+use tidemill_core::flow::growth::Wanted;
 use tidemill_core::flow::{Board, Edge, Place, PlannedJob, next_step, plan};
 use uuid::Uuid;
 
@@ -12,6 +14,7 @@ use crate::postgres::Shared;
 use crate::postgres::connect::Conn;
 use crate::postgres::error::Fault;
 use crate::postgres::statement::{Param, Statement, sql};
+use crate::request::SettleItem;
 
 const INSERT: Statement =
     sql!("insert_step", UUID, INT4, TEXT, BOOL, INT4_ARRAY, INT4_ARRAY, INT2_ARRAY,);
@@ -25,8 +28,34 @@ pub(crate) struct Growth {
 impl Growth {
     /// Locks flows; before unique keys, lines and leases.
     pub async fn lock(conn: &Conn<'_>, flows: &[Uuid]) -> Result<Self, Fault> {
-        let boards = if flows.is_empty() { Vec::new() } else { advance::lock(conn, flows).await? };
+        if flows.is_empty() {
+            return Ok(Self { boards: Vec::new() });
+        }
+        let mut boards = advance::lock(conn, flows).await?;
+        let mut all: Vec<&mut Board> = boards.iter_mut().collect();
+        advance::learn_all(conn, &mut all).await?;
+        boards.retain(Board::takes_jobs);
         Ok(Self { boards })
+    }
+
+    /// The items, as they can be kept: one that would add more to its flow than that may have is dead, so that what
+    /// was to follow from it is not lost without a word.
+    pub fn kept<'a>(&self, items: Cow<'a, [SettleItem]>) -> Cow<'a, [SettleItem]> {
+        let mut wanted = Wanted::default();
+        let refused = |(at, item): (usize, &SettleItem)| {
+            let refused = wanted.add(&self.boards, item.settlement.follow_ups()).err()?;
+            Some((at, item.unkept(&refused)))
+        };
+        let refused: Vec<(usize, SettleItem)> =
+            items.iter().enumerate().filter_map(refused).collect();
+        if refused.is_empty() {
+            return items;
+        }
+        let mut items = items.into_owned();
+        for (at, item) in refused {
+            items[at] = item;
+        }
+        Cow::Owned(items)
     }
 
     /// Adds the jobs: a step for each name, opened at once. A flow that is called off meanwhile, or turns
@@ -40,9 +69,6 @@ impl Growth {
         if jobs.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let mut all: Vec<&mut Board> = self.boards.iter_mut().collect();
-        advance::learn_all(conn, &mut all).await?;
-        self.boards.retain(Board::takes_jobs);
         for of_step in jobs.chunk_by(|a, b| a.options.flow == b.options.flow) {
             let Some(place) = of_step.first().and_then(|job| job.options.flow.as_deref()) else {
                 continue;

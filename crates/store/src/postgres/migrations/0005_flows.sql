@@ -52,7 +52,7 @@ create table tidemill.flow_step (
     alarms int4, -- of a step that comes after failures: how many of them may still happen
     refused boolean not null default false, -- an edge to it came to nothing
     guarded boolean not null default false, -- whatever it wants the success of has a branch for its failure
-    lost int2 not null default 0, -- 1 skipped because something failed that nobody answers, 2 late
+    lost int2 not null default 0, -- 1 skipped because something failed that nobody answers, 2 late, 3 called off
     slow boolean not null, -- its jobs wait for the clock or in a line
     early boolean not null, -- it may be decided before all that it comes after has ended
     call_off boolean not null default false, -- its jobs are to be called off

@@ -84,9 +84,10 @@ async fn write(
     was_lost: bool,
 ) -> Result<Done, Fault> {
     let (items, decided) = decided::known(conn, items).await?;
-    let items: &[SettleItem] = &items;
     let growing: Vec<Uuid> = items.iter().flat_map(flows_of).collect();
     let mut growth = flows::Growth::lock(conn, &growing).await?;
+    let items = growth.kept(items);
+    let items: &[SettleItem] = &items;
     let now = shared.db.manual_now();
     let of_runs: Vec<Uuid> = items.iter().flat_map(runs_of).collect();
     let locked = runs::locked(conn, now, &of_runs).await?;
@@ -137,20 +138,14 @@ async fn write(
 
 /// The lines that an item may change: its own, and those of what follows it.
 fn lines_of(item: &SettleItem) -> impl Iterator<Item = Line<'_>> {
-    let follow_ups: &[NewJob] = match &item.settlement {
-        Settlement::Done { follow_ups, .. } => follow_ups,
-        _ => &[],
-    };
-    item.job.line().into_iter().chain(follow_ups.iter().filter_map(NewJob::line))
+    let follow_ups = item.settlement.follow_ups().iter();
+    item.job.line().into_iter().chain(follow_ups.filter_map(NewJob::line))
 }
 
 /// The flows that an item adds jobs to.
 fn flows_of(item: &SettleItem) -> impl Iterator<Item = Uuid> {
-    let follow_ups: &[NewJob] = match &item.settlement {
-        Settlement::Done { follow_ups, .. } => follow_ups,
-        _ => &[],
-    };
-    follow_ups.iter().filter_map(|job| job.options.flow.as_ref()).map(|place| place.id.0)
+    let places = item.settlement.follow_ups().iter().filter_map(|job| job.options.flow.as_ref());
+    places.map(|place| place.id.0)
 }
 
 /// The runs that an item changes: its own, and the one that hears of its end.

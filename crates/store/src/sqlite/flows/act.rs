@@ -1,7 +1,7 @@
 //! What is done with a whole flow: it begins, is called off, is tried again.
 
 use rusqlite::{OptionalExtension, params};
-use tidemill_core::flow::{Arrival, FlowState, StepState};
+use tidemill_core::flow::{Arrival, FlowState};
 use tidemill_core::{By, FlowId, JobId, Payload};
 
 use super::rerun::rerun;
@@ -75,10 +75,12 @@ pub(in crate::sqlite) fn change(
     }
 }
 
-/// Skips what waits, and notes that the rest is to be called off; that is done page by page.
+/// Skips what waits, and notes that the rest is to be called off; that is done page by page. Answers how many jobs had
+/// not ended.
 fn cancel(turn: &mut Turn<'_>, id: FlowId, reason: &str) -> Result<FlowAnswer> {
     let Some(mut board) = advance::board(turn, id)? else { return Ok(FlowAnswer::Unknown) };
     advance::learn_all(turn, &mut board)?;
+    let jobs = board.jobs_left();
     let is_told = match board.pivot_under_way().map(|pivot| pivot.number) {
         Some(pivot) => {
             tend::call_off_step(turn, id, pivot)?;
@@ -93,8 +95,6 @@ fn cancel(turn: &mut Turn<'_>, id: FlowId, reason: &str) -> Result<FlowAnswer> {
     if let Some(why) = board.call_off_whole(reason, is_told) {
         return Ok(FlowAnswer::NotNow { why });
     }
-    let skipped = board.steps().filter(|step| step.state == StepState::Skipped);
-    let jobs = skipped.map(|step| step.jobs).sum();
     advance::carry_on(turn, &mut board)?;
     let (conn, flow) = (turn.conn, id.0.as_bytes());
     conn.prepare_cached(include_str!("../sql/call_off_flow.sql"))?.execute([flow])?;
@@ -115,7 +115,8 @@ fn discard(turn: &mut Turn<'_>, id: FlowId, reason: &str) -> Result<FlowAnswer> 
     cancel(turn, id, reason)
 }
 
-/// Sends dead jobs on their way again, and what was called off of a step that is named; each tells the flow so.
+/// Sends dead jobs on their way again, and what was called off of a step that is named; each tells the flow so. If
+/// the step that is named ended well, or was called off before it ran, the flow goes on there.
 fn retry(turn: &mut Turn<'_>, id: FlowId, step: Option<&str>, by: By<'_>) -> Result<FlowAnswer> {
     if let Some(step) = step
         && let Some(mut board) = advance::board(turn, id)?
@@ -134,10 +135,24 @@ fn retry(turn: &mut Turn<'_>, id: FlowId, step: Option<&str>, by: By<'_>) -> Res
         return Ok(FlowAnswer::WhyMissing);
     }
     let sent = dead::replay(turn, &ids, by, None)?;
-    if sent.is_empty() {
-        return Ok(FlowAnswer::NotNow { why: NONE_DEAD.to_owned() });
+    if !sent.is_empty() {
+        return Ok(FlowAnswer::Acted { jobs: sent.len() as u64 });
     }
-    Ok(FlowAnswer::Acted { jobs: sent.len() as u64 })
+    Ok(match step.map(|step| go_on(turn, id, step)).transpose()?.flatten() {
+        Some(jobs) => FlowAnswer::Acted { jobs },
+        None => FlowAnswer::NotNow { why: NONE_DEAD.to_owned() },
+    })
+}
+
+/// Goes on where nothing but a call-off stopped a flow; answers how many jobs wait again.
+fn go_on(turn: &mut Turn<'_>, id: FlowId, step: &str) -> Result<Option<u64>> {
+    let Some(mut board) = advance::board(turn, id)? else { return Ok(None) };
+    advance::learn_all(turn, &mut board)?;
+    let jobs = board.go_on(step);
+    if jobs.is_some() {
+        advance::carry_on(turn, &mut board)?;
+    }
+    Ok(jobs)
 }
 
 /// Lets dead jobs of a step count as done, and tells the flow.

@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use rusqlite::params;
-use tidemill_core::flow::{
-    Board, Changes, Edge, FlowState, Place, Plan, PlannedJob, StepRow, next_step, plan,
-};
+use tidemill_core::flow::{Board, Changes, Edge, FlowState, Plan, PlannedJob, StepRow};
 use tidemill_core::{FlowId, NewJob};
 
 use super::{act, advance};
@@ -108,35 +106,6 @@ impl Begun {
         let open = open.into_iter().collect();
         (!board.may_be_over()).then_some(Self { board, open })
     }
-}
-
-/// Adds the jobs that running ones add to their flows: a step for each name, opened at once. A flow that is called
-/// off meanwhile, or turns back, takes none.
-pub(in crate::sqlite) fn grow(turn: &mut Turn<'_>, jobs: &[NewJob]) -> Result<()> {
-    for of_step in jobs.chunk_by(|a, b| a.options.flow == b.options.flow) {
-        let Some(place) = of_step.first().and_then(|job| job.options.flow.as_deref()) else {
-            continue;
-        };
-        let Some(mut board) = advance::board(turn, place.id)? else { continue };
-        advance::learn_all(turn, &mut board)?;
-        if !board.takes_jobs() {
-            continue;
-        }
-        let (number, name) = next_step(&board, &place.name);
-        let is_slow = of_step.iter().any(plan::is_slow);
-        let edges = board.grow(place.step, number, &name, of_step.len() as u64, is_slow);
-        let row = board.step(number).cloned();
-        row.iter().try_for_each(|row| insert_step(turn, place.id, row))?;
-        for edge in edges {
-            insert_edge(turn, place.id, &edge)?;
-        }
-        let spot = Place { step: number, name, grows: false, due: None, ..place.clone() };
-        for job in of_step {
-            write_job(turn, place.id, number, &plan::place(job.clone(), spot.clone()))?;
-        }
-        advance::carry_on(turn, &mut board)?;
-    }
-    Ok(())
 }
 
 /// Writes a step.

@@ -49,7 +49,7 @@ create table tidemill_flow_step (
     alarms integer, -- of a step that comes after failures: how many of them may still happen
     refused integer not null default 0, -- an edge to it came to nothing
     guarded integer not null default 0, -- whatever it wants the success of has a branch for its failure
-    lost integer not null default 0, -- 1 skipped because something failed that nobody answers, 2 late
+    lost integer not null default 0, -- 1 skipped because something failed that nobody answers, 2 late, 3 called off
     slow integer not null default 0, -- jobs of it wait for the clock or in a line
     early integer not null default 0, -- it may be decided before all that it comes after has ended
     call_off integer not null default 0, -- its jobs are to be called off
