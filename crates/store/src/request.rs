@@ -193,12 +193,14 @@ pub struct GateEnd {
     pub shut_for: Option<Duration>,
     /// By which rule the end of the attempt counts for or against the other side.
     pub breaker: Option<Breaker>,
+    /// The job was taken and not started: so much of its rate's time is somebody else's again.
+    pub unused: Option<Duration>,
 }
 
 impl GateEnd {
     /// One that nothing but the end is to be said of.
     pub fn new(gate: impl Into<Arc<str>>) -> Self {
-        Self { gate: gate.into(), shut_for: None, breaker: None }
+        Self { gate: gate.into(), shut_for: None, breaker: None, unused: None }
     }
 }
 

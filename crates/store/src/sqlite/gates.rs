@@ -112,6 +112,12 @@ impl Gate {
         self.opens_at = self.closed_until();
     }
 
+    /// So much of its rate's time was not used. What has passed of it is nobody's any more.
+    fn give_back(&mut self, unused: Duration) {
+        let us = i64::try_from(unused.as_micros()).unwrap_or(i64::MAX);
+        self.tat = self.tat.map(|tat| tat.saturating_sub(us));
+    }
+
     fn shut(&mut self, until: i64) {
         (self.probing, self.probe, self.shut_until) = (1, None, Some(until));
         self.opens_at = self.closed_until();
@@ -154,6 +160,7 @@ impl Gate {
 struct Tally {
     freed: BTreeMap<Token, i64>,
     shut_for: Option<Duration>,
+    unused: Duration,
     breaker: Option<Breaker>,
     ends: Vec<(Token, Option<bool>)>,
 }
@@ -169,6 +176,7 @@ impl Leaving {
             let tally = self.0.entry(Arc::clone(&end.gate)).or_default();
             *tally.freed.entry(item.token).or_default() += 1;
             tally.shut_for = tally.shut_for.max(end.shut_for);
+            tally.unused = tally.unused.saturating_add(end.unused.unwrap_or_default());
             tally.breaker = end.breaker.or(tally.breaker);
             if end.breaker.is_some() {
                 tally.ends.push((item.token, item.is_well()));
@@ -191,10 +199,13 @@ impl Leaving {
                 free.execute(params![name, token.0, number])?;
             }
             let is_open = is_waiting && tell(turn, &name)?;
-            if !is_open && tally.shut_for.is_none() && tally.ends.is_empty() {
+            let is_told =
+                tally.shut_for.is_some() || !tally.unused.is_zero() || !tally.ends.is_empty();
+            if !is_open && !is_told {
                 continue;
             }
             let mut gate = Gate::load(conn, &name)?;
+            gate.give_back(tally.unused);
             if let Some(shut_for) = tally.shut_for {
                 let us = i64::try_from(shut_for.as_micros()).unwrap_or(i64::MAX);
                 gate.pause(now.saturating_add(us));

@@ -25,6 +25,7 @@ over_both_stores!(
     a_stale_settle_frees_nothing,
     a_rate_lets_one_pass_after_the_other,
     a_rate_by_key_spares_other_keys,
+    what_was_not_started_uses_up_no_rate,
     a_gate_that_was_shut_opens_by_the_clock,
     a_key_that_was_shut_spares_other_keys,
     a_job_held_at_a_gate_can_be_called_off,
@@ -329,6 +330,41 @@ async fn a_rate_lets_one_pass_after_the_other(kit: &Kit) {
     assert_eq!(passed, 30);
     kit.clock.advance(HOUR);
     assert_eq!(take(kit, worker, &limits, 50).await.jobs.len(), 2, "a pause saves up the burst");
+}
+
+/// The settle of a job that was taken too late to be started.
+async fn turn_back(kit: &Kit, worker: WorkerId, claim: &Claim, at: usize) {
+    let failure = Failure::new("k", ErrorClass::Expired, "too late");
+    let mut late = item(claim, at, Settlement::Dead { failure });
+    for end in &mut late.gates {
+        end.unused = Some(SECOND);
+    }
+    assert_eq!(kit.store.settle(worker, vec![late]).await.unwrap(), [Settled::Accepted]);
+}
+
+async fn what_was_not_started_uses_up_no_rate(kit: &Kit) {
+    for per in [Per::All, Per::Key] {
+        let (worker, limits) = (kit.worker().await, [rated(per, 1, 2)]);
+        fill(kit, &of_key("a"), 5).await;
+        let claim = take(kit, worker, &limits, 10).await;
+        assert_eq!(claim.jobs.len(), 2, "{per:?}: the burst");
+        assert!(take(kit, worker, &limits, 10).await.jobs.is_empty());
+        kit.store.settle(worker, vec![item(&claim, 0, done())]).await.unwrap();
+        turn_back(kit, worker, &claim, 1).await;
+        let next = take_soon(kit, worker, &limits, 10).await;
+        assert_eq!(next.jobs.len(), 1, "{per:?}: for the one that was not started");
+        turn_back(kit, worker, &next, 0).await;
+        let next = take_soon(kit, worker, &limits, 10).await;
+        assert_eq!(next.jobs.len(), 1, "{per:?}: and again, at once");
+        settle_all(kit, worker, &next, &done()).await;
+        let none = take(kit, worker, &limits, 10).await;
+        assert!(none.jobs.is_empty(), "{per:?}: what ran has used it up");
+        kit.clock.advance(HOUR);
+        let worker = kit.worker().await;
+        let last = take(kit, worker, &limits, 10).await;
+        assert_eq!(last.jobs.len(), 1, "{per:?}");
+        settle_all(kit, worker, &last, &done()).await;
+    }
 }
 
 async fn a_rate_by_key_spares_other_keys(kit: &Kit) {

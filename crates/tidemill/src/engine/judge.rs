@@ -3,6 +3,7 @@
 //! The same for workers of this process and for those that report from elsewhere.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tidemill_core::gate::{PART, PAUSE_MAX};
@@ -70,10 +71,28 @@ pub(crate) fn come_out(
         GateEnd {
             shut_for: asked_to_wait.filter(|_| limit.is_some_and(|limit| limit.hold)),
             breaker: limit.and_then(|limit| limit.breaker),
+            unused: None,
             gate,
         }
     };
     gates.into_iter().map(end).collect()
+}
+
+/// The same for a job that was not started: what rates let pass for it, they let pass for somebody else.
+pub(crate) fn turn_back(
+    book: &RuleBook,
+    job: &Job,
+    gates: Vec<Arc<str>>,
+    settlement: &Settlement,
+) -> Vec<GateEnd> {
+    let limits = book.limits(&job.queue);
+    let mut ends = come_out(book, job, gates, settlement);
+    for end in &mut ends {
+        let base = end.gate.split(PART).next().unwrap_or_default();
+        let rate = limits.iter().find(|limit| limit.gate == base).and_then(|limit| limit.rate);
+        end.unused = rate.map(|rate| Duration::from_micros(rate.every_us()));
+    }
+    ends
 }
 
 /// The gates that a job is inside of, if its whole claim is inside of these: a lease does not say which job went

@@ -18,7 +18,7 @@ use tracing::Instrument;
 
 use crate::Fail;
 use crate::engine::Tidemill;
-use crate::engine::judge::{come_out, judge, too_late};
+use crate::engine::judge::{come_out, judge, too_late, turn_back};
 use crate::engine::trace;
 use crate::worker::context::Context;
 use crate::worker::durable::drive::{Driven, drive, look, parked};
@@ -66,7 +66,7 @@ pub(crate) fn unstarted(
     settlement: Settlement,
 ) -> SettleItem {
     let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
-    let gates = come_out(&mill.0.rules.known().book, &job, gates, &settlement);
+    let gates = turn_back(&mill.0.rules.known().book, &job, gates, &settlement);
     let (started_at, attempt) = (mill.0.clock.now(), attempt.saturating_sub(1));
     let (decided, run) = (false, None);
     SettleItem { job, token, attempt, lost, started_at, gates, settlement, decided, run }

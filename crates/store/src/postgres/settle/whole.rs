@@ -26,6 +26,7 @@ const LEASE_LOCK_ALONE: Statement = sql!("select_lease_alone", INT8_ARRAY);
 const LEASE_LET_GO: Statement = sql!("update_lease", INT8_ARRAY, UUID_ARRAY);
 const LEASE_CLOSE: Statement = sql!("delete_lease", INT8_ARRAY);
 const PERMITS_FREE: Statement = sql!("free_permits", INT8_ARRAY, TEXT_ARRAY);
+const GATES_GIVE_BACK: Statement = sql!("give_back_cells", TEXT_ARRAY, INT8_ARRAY);
 const GATES_SHUT: Statement = sql!("shut_gates", TIMESTAMPTZ, TEXT_ARRAY, INT8_ARRAY);
 const OUTCOME_KNOWN: Statement = sql!("select_outcome", UUID_ARRAY);
 
@@ -342,7 +343,7 @@ impl Held {
     }
 }
 
-/// Gives permits back, and shuts gates that are to be shut.
+/// Gives permits back, and what was not used of rates, and shuts gates that are to be shut.
 async fn come_out(
     conn: &Conn<'_>,
     now: Option<At>,
@@ -357,6 +358,11 @@ async fn come_out(
     }
     let gates: Vec<&str> = ends.iter().map(|end| &*end.gate).collect();
     conn.query(&PERMITS_FREE, &[&tokens, &gates]).await?;
+    let unused = ends.iter().filter_map(|end| Some((&*end.gate, delay_us(end.unused?))));
+    let (gates, cells): (Vec<&str>, Vec<i64>) = unused.unzip();
+    if !gates.is_empty() {
+        conn.query(&GATES_GIVE_BACK, &[&gates, &cells]).await?;
+    }
     let shut = ends.iter().filter_map(|end| Some((&*end.gate, delay_us(end.shut_for?))));
     let (gates, delays): (Vec<&str>, Vec<i64>) = shut.unzip();
     if !gates.is_empty() {

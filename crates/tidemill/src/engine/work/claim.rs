@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{CLAIM_JOBS_MAX, Work, check_names};
 use crate::engine::Tidemill;
-use crate::engine::judge::{come_out, too_late};
+use crate::engine::judge::{too_late, turn_back};
 use crate::engine::rules::{look, renew};
 use crate::engine::settle;
 use crate::error::{Error, Result};
@@ -168,7 +168,7 @@ async fn in_time(mill: Tidemill, worker: WorkerId, claim: Claim) -> Result<Taken
         if let (Some(failure), Some(token)) = (too_late(&mill, &claimed, now), token) {
             let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
             let settlement = Settlement::Dead { failure };
-            let gates = come_out(&known.book, &job, gates, &settlement);
+            let gates = turn_back(&known.book, &job, gates, &settlement);
             // It was never begun.
             let attempt = attempt.saturating_sub(1);
             let (started_at, decided, run) = (now, false, None);
