@@ -248,6 +248,22 @@ impl Limit {
     }
 }
 
+impl Limit {
+    /// It, as claims follow it on the jobs of a queue; it is kept with the rules of this queue or pattern, by this name.
+    pub fn on(&self, queue: &str, rule: &str, name: &str) -> QueueLimit {
+        QueueLimit {
+            queue: queue.to_owned(),
+            gate: self.gate(rule, name),
+            kind: self.kind.clone(),
+            counts: Counts::Per(self.per),
+            concurrency: self.concurrency,
+            rate: self.rate,
+            hold: self.hold,
+            breaker: self.breaker,
+        }
+    }
+}
+
 pub(crate) fn check_concurrency(concurrency: Option<u32>) -> Result<()> {
     let refused = |reason| Err(Error::RuleInvalid { rule: "the concurrency", reason });
     match concurrency {

@@ -274,16 +274,7 @@ impl RuleBook {
             limits.extend(own_limits(queue, rules));
         }
         for (rule, rules) in self.rules.iter().filter(|(name, _)| matches(name, queue)) {
-            limits.extend(rules.limits.iter().map(|(name, limit)| QueueLimit {
-                queue: queue.to_owned(),
-                gate: limit.gate(rule, name),
-                kind: limit.kind.clone(),
-                counts: Counts::Per(limit.per),
-                concurrency: limit.concurrency,
-                rate: limit.rate,
-                hold: limit.hold,
-                breaker: limit.breaker,
-            }));
+            limits.extend(rules.limits.iter().map(|(name, limit)| limit.on(queue, rule, name)));
         }
         limits.sort_by_key(QueueLimit::order);
         limits

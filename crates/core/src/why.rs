@@ -297,6 +297,9 @@ impl fmt::Display for Gate {
                 write!(f, "its queue {queue} is paused by the rules of {rule}")
             }
             Self::NoWorker { queue } => write!(f, "no live worker takes from its queue {queue}"),
+            Self::KindUnknown { kind, workers: 1 } => {
+                write!(f, "the one worker of its queue does not know the kind {kind}")
+            }
             Self::KindUnknown { kind, workers } => {
                 write!(f, "none of the {workers} workers of its queue knows the kind {kind}")
             }
@@ -357,6 +360,12 @@ impl fmt::Display for Gate {
                     "{weights}{more} starts of its band; before it: {} of its own",
                     jobs(*ahead)
                 )
+            }
+            Self::Slot { workers: 1, slots: 1 } => {
+                write!(f, "it waits for the slot of the one worker")
+            }
+            Self::Slot { workers: 1, slots } => {
+                write!(f, "it waits for one of {slots} slots of the one worker")
             }
             Self::Slot { workers, slots } => {
                 write!(f, "it waits for one of {slots} slots of {workers} workers")

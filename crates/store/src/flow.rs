@@ -206,6 +206,9 @@ pub struct FlowHead {
     /// At most so many of its jobs are under way at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_once: Option<u32>,
+    /// Since when it is being called off or undone, or is stuck.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
 }
 
 /// A flow with its steps.

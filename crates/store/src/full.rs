@@ -51,8 +51,8 @@ impl fmt::Display for Full {
             ),
             Some(after) => write!(
                 f,
-                "the queue {queue:?} is full: {depth} jobs wait, its bound is {depth_max}; try \
-                 again in {} s",
+                "the queue {queue:?} is full: {depth} {}, its bound is {depth_max}; try again in {} s",
+                if *depth == 1 { "job waits" } else { "jobs wait" },
                 after.as_millis().div_ceil(1000)
             ),
         }
@@ -78,6 +78,8 @@ mod tests {
             full.to_string(),
             "the queue \"mail\" is full: 10 jobs wait, its bound is 10; try again in 2 s"
         );
+        let one = Full { depth: 1, depth_max: 1, ..full.clone() };
+        assert!(one.to_string().contains("is full: 1 job waits, its bound is 1"), "{one}");
         let beyond = Full { from: Some("post".to_owned()), ..full.clone() };
         let said = beyond.to_string();
         assert!(said.starts_with(

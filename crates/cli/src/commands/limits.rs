@@ -170,11 +170,16 @@ fn stands(state: &LimitState, now: Timestamp) -> String {
     if state.limit.limit.per != Per::All && state.broken > 0 {
         return format!("{} broken", state.broken);
     }
+    if state.limit.limit.per != Per::All && state.held > 0 {
+        return "full for some".to_owned();
+    }
+    let next = state.opens_at.filter(|at| *at > now).map(|at| relative(at, now));
     match (opens, state.is_broken) {
         (Some(opens), true) => format!("broken; a job probes it {opens}"),
         (Some(opens), false) => format!("rests; opens {opens}"),
         (None, true) => "broken; a job probes it".to_owned(),
-        (None, false) => "lets pass".to_owned(),
+        (None, false) if state.is_full => "full".to_owned(),
+        (None, false) => next.map_or("lets pass".to_owned(), |next| format!("next {next}")),
     }
 }
 

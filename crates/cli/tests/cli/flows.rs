@@ -160,7 +160,11 @@ fn stuck(mill: &Mill) {
     let exec = "case $TIDEMILL_KIND in pay|unbook_flight) exit 64;; esac";
     let worker = mill.work(&["--exec", exec, "--kind", "hold,pay,unbook_hotel,unbook_flight"]);
     mill.run(&["flows", "wait", &id, "--timeout", "30s"]).code(1).says("stuck");
-    assert_eq!(mill.rows(&["flows", "list", "--state", "stuck", "--json"]).len(), 1);
+    let stuck = mill.rows(&["flows", "list", "--state", "stuck", "--json"]);
+    assert_eq!(stuck.len(), 1);
+    let since = stuck[0]["since"].as_str().expect("since when it is");
+    assert_eq!(mill.json(&["flows", "show", &id, "--json"])["since"], since);
+    mill.run(&["flows", "show", &id]).ok().says("! stuck since 20");
     let left = mill.run(&["flows", "undo", &id]).ok().stdout;
     assert_eq!(left, list(""), "both are still to be undone");
     let dead = mill.rows(&["dead", "list", "--kind", "unbook_flight", "--json"]);
@@ -299,6 +303,9 @@ fn killed_between_parts(mill: &Mill) {
     }
     let shown = mill.json(&["flows", "show", id, "--json"]);
     assert_eq!((&shown["state"], &shown["jobs"]), (&"running".into(), &2501.into()));
+    let bad = format!("{}no\n", campaign("01980000-0000-7000-8000-0000000000ab", 0..2));
+    let ended = mill.run_with(&start, &bad).code(2);
+    ended.says("line 4").says("mend this line").says("0000000000ab");
 }
 
 #[test]

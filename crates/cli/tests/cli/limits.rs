@@ -48,8 +48,22 @@ fn life(mill: &Mill) {
     let why = mill.json(&["jobs", "why", &second, "--json"]);
     assert_eq!(why["gates"][0]["gate"], "limit");
     mill.run(&["jobs", "why", &second]).ok().says("limit stripe of * for acme is full: 1 of 1 run");
-    mill.run(&["limits"]).ok().says("HELD").says("lets pass");
+    mill.run(&["limits"]).ok().says("HELD").says("full for some");
     assert_eq!(mill.rows(&["limits", "--json"])[0]["held"], 1);
+    // The same at a limit of the whole queue: what it holds back stands at no gate.
+    mill.run(&["limits", "set", "narrow", "--queue", "default", "--concurrency", "1"]).ok();
+    mill.enqueue(&["charge", "--tenant", "other"]);
+    let narrow = |mill: &Mill| {
+        let rows = mill.rows(&["limits", "--json"]);
+        rows.into_iter().find(|row| row["name"] == "narrow").unwrap()
+    };
+    let row = narrow(mill);
+    assert_eq!((&row["inside"], &row["held"]), (&1.into(), &2.into()), "{row}");
+    assert_eq!(row["is_full"], true);
+    let list = mill.run(&["limits"]).ok();
+    let line = list.stdout.lines().find(|line| line.contains("narrow")).unwrap().to_owned();
+    assert!(line.contains("full") && !line.contains("lets pass"), "{line}");
+    mill.run(&["limits", "delete", "narrow", "--queue", "default"]).ok();
     // Each reader ends when a writer has come and gone.
     for id in [&first, &second] {
         std::fs::write(&go, "1").unwrap();

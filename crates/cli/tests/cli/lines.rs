@@ -40,6 +40,8 @@ fn a_bad_line_is_named_and_nothing_of_its_batch_is_written() {
         ended.says(code).says("line 1202").says("1,000 jobs were enqueued before");
     }
     assert_eq!(mill.rows(&["queues", "--json"])[0]["ready"]["normal"], 4000);
+    let ended = mill.run_with(&["enqueue", "-"], &format!("{}no\n", lines(3))).code(2);
+    ended.says("line 4").says("nothing was enqueued; mend the line and send all lines again");
 }
 
 #[test]

@@ -124,6 +124,7 @@ mod tests {
             done: sum(|step| step.done),
             failed: sum(|step| step.failed),
             at_once: None,
+            since: None,
         };
         FlowView::new(head, steps)
     }

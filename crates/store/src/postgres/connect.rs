@@ -39,6 +39,9 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 /// Whoever falls silent in the middle of a transaction (frozen, cut off) holds locks that the rescue of
 /// its jobs waits for; the server ends it. Only for this transaction: nothing stays in the session.
 const BEGIN: &str = "begin; set local idle_in_transaction_session_timeout = '2s'";
+/// The same for reads that are to see one and the same moment.
+const BEGIN_SNAPSHOT: &str = "begin isolation level repeatable read read only; \
+                              set local idle_in_transaction_session_timeout = '2s'";
 /// The same for who has to think in the middle: a journal may have a million entries to decide on.
 const BEGIN_THOUGHTFUL: &str = "begin; set local idle_in_transaction_session_timeout = '30s'";
 const SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -196,6 +199,11 @@ impl Db {
     /// The same for a transaction in which much is decided between two statements.
     pub async fn begin_thoughtful(&self) -> Result<Conn<'_>, Fault> {
         self.begin_by(BEGIN_THOUGHTFUL).await
+    }
+
+    /// The same for reads that are to see one and the same moment.
+    pub async fn begin_snapshot(&self) -> Result<Conn<'_>, Fault> {
+        self.begin_by(BEGIN_SNAPSHOT).await
     }
 
     async fn begin_by(&self, statements: &str) -> Result<Conn<'_>, Fault> {

@@ -16,7 +16,7 @@ use tokio::sync::Barrier;
 use super::flows::{flow_of, many, run, start_flow, step, view};
 use super::kit::{Kit, ask, card, done, item, job};
 
-over_both_stores!(flows_that_start_together_are_each_whole);
+over_both_stores!(flows_that_start_together_are_each_whole, a_view_is_of_one_moment);
 
 const ROUNDS: usize = 20;
 const SOON: Duration = Duration::from_secs(20);
@@ -116,6 +116,24 @@ async fn flows_that_start_together_are_each_whole(kit: &Kit) {
     for id in started.keys() {
         assert_eq!(view(kit, *id).await.head.state, FlowState::Done);
     }
+}
+
+/// Jobs end while somebody looks: what is told of the whole is what its steps say.
+async fn a_view_is_of_one_moment(kit: &Kit) {
+    let jobs = 300;
+    let id = start_flow(kit, flow_of(vec![many("part", jobs, &[])])).await;
+    let (store, worker) = (Arc::clone(&kit.store), kit.worker().await);
+    let ending = tokio::spawn(async move {
+        for _ in 0..jobs {
+            let claim = store.claim(ask(worker, "default", 1)).await.unwrap();
+            store.settle(worker, vec![item(&claim, 0, done())]).await.unwrap();
+        }
+    });
+    while !ending.is_finished() {
+        let view = view(kit, id).await;
+        assert_eq!(view.head.done, view.steps[0].done);
+    }
+    ending.await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -102,7 +102,11 @@ async fn a_saga_that_turns_back_says_what_is_left_to_undo(kit: &Kit) {
     };
     let ends = [("card", dead("declined")), ("undo-flight", dead("no")), ("undo-hotel", done())];
     assert_eq!(run(kit, worker, &ends).await.last().unwrap(), "undo-flight");
-    assert_eq!(state(kit, id).await, FlowState::Stuck);
+    let head = view(kit, id).await.head;
+    let stuck_at = kit.store.now().await.unwrap();
+    assert_eq!((head.state, head.since), (FlowState::Stuck, Some(stuck_at)));
+    kit.clock.advance(SECOND);
+    assert_eq!(view(kit, id).await.head.since, Some(stuck_at), "since it is");
     assert_eq!(left().await, ["flight", "hotel"], "neither is undone");
     let again = FlowAct::Retry {
         step: Some("undo flight".into()),
@@ -115,8 +119,10 @@ async fn a_saga_that_turns_back_says_what_is_left_to_undo(kit: &Kit) {
     kit.store.settle(worker, vec![item(&claim, 0, done())]).await.unwrap();
     tend(kit).await;
     assert_eq!((state(kit, id).await, left().await), (FlowState::Undoing, vec!["hotel".into()]));
+    assert_eq!(view(kit, id).await.head.since, Some(stuck_at + SECOND));
     run(kit, worker, &[]).await;
     assert_eq!((state(kit, id).await, left().await), (FlowState::Undone, vec![]));
+    assert_eq!(view(kit, id).await.head.since, None, "it has ended");
 }
 
 async fn one_that_is_undone_is_kept_as_long_as_one_that_failed(kit: &Kit) {

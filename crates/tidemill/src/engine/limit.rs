@@ -9,11 +9,15 @@ use tidemill_core::Error as Invalid;
 use tidemill_core::gate::{GateView, Limit, PART, Per};
 use tidemill_core::queue::{QueueRules, matches};
 use tidemill_core::schedule::Definition;
+use tidemill_core::why::Gate;
 use tidemill_store::schedule::Which;
 use tidemill_store::view::Lacks;
 
 use crate::engine::Tidemill;
 use crate::error::{Error, Result};
+
+/// So many jobs that are held back are counted.
+const HELD_MAX: u64 = 100_000;
 
 /// A limit and whose jobs it means.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,8 +41,15 @@ pub struct LimitState {
     pub limit: NamedLimit,
     /// Jobs that run under it; not said of one that counts by tenant or key.
     pub inside: Option<u64>,
-    /// Jobs that it holds back, counted up to 100,000.
+    /// Jobs that it holds back, counted up to 100,000; at one that means whole queues and lets nobody pass, all in these
+    /// queues that are due.
     pub held: u64,
+    /// Whether as many run under it as may; not said of one that counts by tenant or key.
+    #[serde(default)]
+    pub is_full: bool,
+    /// Nobody passes before: it is shut until then, or its rate used up; not said of one that counts by tenant or key.
+    #[serde(default)]
+    pub opens_at: Option<Timestamp>,
     /// Nobody passes before, because a handler or the breaker said so.
     pub shut_until: Option<Timestamp>,
     /// Whether it was shut because too much failed; of a limit by tenant or key, whether any of its gates was.
@@ -59,13 +70,34 @@ impl Tidemill {
             if of_all(limit) { gate } else { format!("{gate}{PART}") }
         };
         let gates = self.0.store.gates(&limits.iter().map(gate).collect::<Vec<_>>()).await?;
-        let state = |(limit, gate): (NamedLimit, GateView)| LimitState {
-            inside: of_all(&limit).then(|| gate.inside.iter().map(|(_, jobs)| jobs).sum()),
-            held: gate.held,
-            shut_until: gate.shut_until,
-            is_broken: gate.broken > 0,
-            broken: gate.broken,
-            limit,
+        // What limits of whole queues hold back stays where it is, at no gate.
+        let is_wide = |limit: &NamedLimit| of_all(limit) && limit.limit.kind.is_none();
+        let has_wide = limits.iter().any(is_wide);
+        let queues = if has_wide { self.0.store.queues().await? } else { Vec::new() };
+        let due = |limit: &NamedLimit| -> u64 {
+            let meant = queues.iter().filter(|queue| matches(&limit.queue, &queue.name));
+            meant.flat_map(|queue| queue.ready.values()).sum()
+        };
+        let now = self.0.store.now().await?;
+        let state = |(limit, gate): (NamedLimit, GateView)| {
+            let inside = of_all(&limit).then(|| gate.inside.iter().map(|(_, jobs)| jobs).sum());
+            let most = limit.limit.concurrency.map(u64::from);
+            let on_queue = limit.limit.on(&limit.queue, &limit.queue, &limit.name);
+            let holds = gate.holds(&on_queue, now).filter(|_| of_all(&limit));
+            let due = if holds.is_some() && is_wide(&limit) { due(&limit) } else { 0 };
+            LimitState {
+                inside,
+                held: gate.held.max(due).min(HELD_MAX),
+                is_full: inside.zip(most).is_some_and(|(inside, most)| inside >= most),
+                opens_at: match holds {
+                    Some(Gate::Limit { opens_at, .. }) => opens_at,
+                    _ => None,
+                },
+                shut_until: gate.shut_until,
+                is_broken: gate.broken > 0,
+                broken: gate.broken,
+                limit,
+            }
         };
         Ok(limits.into_iter().zip(gates).map(state).collect())
     }

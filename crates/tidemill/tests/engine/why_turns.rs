@@ -102,7 +102,7 @@ async fn a_band_says_its_share_and_what_goes_before(kit: Kit) {
     assert_eq!(
         said.to_string(),
         "its band low gets 1 of 13 starts; before it: 8 jobs of other bands; \
-         it waits for one of 1 slots of 1 workers"
+         it waits for the slot of the one worker"
     );
     assert_eq!(said.expected_at, None);
     assert_eq!(why(&mill, urgent).await.gates, [band(Priority::Urgent, (8, 13), 0, 5), SLOT]);

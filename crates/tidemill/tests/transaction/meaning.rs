@@ -152,5 +152,5 @@ pub fn assert_full(answer: tidemill::Result<Receipt>) {
     let error = answer.unwrap_err();
     assert_eq!(error.code(), "queue_full", "{error}");
     assert!(error.retry_after().is_some(), "{error}");
-    assert!(error.to_string().contains("\"default\" is full: 1 jobs wait"), "{error}");
+    assert!(error.to_string().contains("\"default\" is full: 1 job waits"), "{error}");
 }

@@ -161,7 +161,7 @@ async fn a_full_queue_leaves_the_transaction_as_it_was() {
     let refused = client.execute(&second.call(), &[]).await.unwrap_err();
     let said = refused.as_db_error().unwrap().message();
     assert!(
-        said.starts_with("tidemill: queue_full: the queue default is full: 1 jobs wait"),
+        said.starts_with("tidemill: queue_full: the queue default is full: 1 job waits"),
         "{said}"
     );
 }

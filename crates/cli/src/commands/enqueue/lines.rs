@@ -62,6 +62,9 @@ impl Tally {
 
     /// A line was bad; it stands in the batch that begins at `from`.
     fn stopped(&self, failure: Failure, from: usize) -> Failure {
+        if self.all == 0 {
+            return failure.hint("nothing was enqueued; mend the line and send all lines again");
+        }
         let before = self.before();
         failure.hint(format!(
             "{before}, nothing from line {from} on; mend the line and send all from line {from} on"

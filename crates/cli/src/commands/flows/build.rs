@@ -40,12 +40,7 @@ pub async fn add(app: &App, args: Add) -> Outcome {
     let building = mill.building(args.id);
     let added = lines::add(&mill, &building, &format!("{}-", args.part), &mut lines).await;
     mill.close().await;
-    let jobs = added.map_err(|(failure, jobs)| {
-        let before = count(jobs, "job was", "jobs were");
-        failure.hint(format!(
-            "{before} added before; sent again under the same --part they are added once"
-        ))
-    })?;
+    let jobs = added.map_err(lines::Stopped::of_part)?;
     // They may have been there before: a part that is sent again is added once.
     act::say(app, args.id, "added", jobs, &count(jobs, "job is in it", "jobs are in it"));
     Ok(Exit::Ok)

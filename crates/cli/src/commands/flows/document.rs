@@ -12,6 +12,8 @@ pub struct Document<'a> {
     state: FlowState,
     created_at: Timestamp,
     finished_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Timestamp>,
     reason: Option<&'a str>,
     steps_left: u64,
     jobs: u64,
@@ -30,6 +32,7 @@ impl<'a> From<&'a FlowView> for Document<'a> {
             state: head.state,
             created_at: head.created_at,
             finished_at: head.finished_at,
+            since: head.since,
             reason: head.reason.as_deref(),
             steps_left: head.steps_left,
             jobs: head.jobs,

@@ -77,7 +77,13 @@ fn head(view: &FlowView, now: Timestamp, paint: Paint) -> Vec<String> {
         Some(at) => {
             format!("in {}, {}", short(lasted), relative(at, now).replace("now", "just now"))
         }
-        None => format!("for {}", short(lasted)),
+        None => match head.since {
+            // How long it is what it is says more than how long it is there.
+            Some(since) => {
+                format!("since {since:.0}, {}", relative(since, now).replace("now", "just now"))
+            }
+            None => format!("for {}", short(lasted)),
+        },
     };
     let mut counts = vec![format!("{} of {} jobs done", grouped(share.done), grouped(share.all))];
     counts.extend(words(share));

@@ -41,32 +41,60 @@ pub async fn build<R: AsyncBufRead + Unpin>(
     let building = mill.build(flow).await?;
     let id = building.id();
     let added = add(mill, &building, "", lines).await;
-    added.map(|jobs| (building, jobs)).map_err(|(failure, jobs)| stopped(failure, id, jobs))
+    added.map(|jobs| (building, jobs)).map_err(|stopped| stopped.of_flow(id))
 }
 
-/// What to do with a flow that is not whole.
-fn stopped(failure: Failure, id: FlowId, jobs: u64) -> Failure {
-    let before = count(jobs, "job was", "jobs were");
-    failure.hint(format!(
-        "{before} added to the flow {id}, which has not begun: send the same lines again with \"id\": \"{id}\" in the \
-         first, or throw it away with `tidemill flows discard {id}`"
-    ))
+/// Why no more jobs were added.
+pub struct Stopped {
+    failure: Failure,
+    /// How many were before.
+    jobs: u64,
+    /// Whether a line is to be mended.
+    is_line: bool,
 }
 
-/// Adds the jobs of all lines to their steps; parts are named by `name` and a number. On a failure, how many there were
-/// before.
+impl Stopped {
+    /// What to do with a flow that is not whole. What was added is known by its place among the lines.
+    fn of_flow(self, id: FlowId) -> Failure {
+        let before = count(self.jobs, "job was", "jobs were");
+        let again = self.again();
+        self.failure.hint(format!(
+            "{before} added to the flow {id}, which has not begun: {again} with \"id\": \"{id}\" in the first, or throw \
+             it away with `tidemill flows discard {id}`"
+        ))
+    }
+
+    /// The same, of lines that have a name.
+    pub fn of_part(self) -> Failure {
+        let before = count(self.jobs, "job was", "jobs were");
+        let again = self.again();
+        self.failure.hint(format!(
+            "{before} added before; {again} under the same --part: they are added once"
+        ))
+    }
+
+    fn again(&self) -> &'static str {
+        if self.is_line {
+            "mend this line, leave those before it as they are, and send all of them again"
+        } else {
+            "send the same lines again"
+        }
+    }
+}
+
+/// Adds the jobs of all lines to their steps; parts are named by `name` and a number.
 pub async fn add<R: AsyncBufRead + Unpin>(
     mill: &Mill,
     building: &Building,
     name: &str,
     lines: &mut Lines<R>,
-) -> Result<u64, (Failure, u64)> {
+) -> Result<u64, Stopped> {
     let mut bar = Late::new("adding", None);
     let (mut number, mut jobs) = (0_u64, 0);
     loop {
         let (parts, is_last) = match parts(mill, lines).await {
             Ok(parts) => parts,
-            Err(failure) => return Err((failure, jobs)),
+            Err(failure) => return Err(Stopped { failure, jobs, is_line: true }),
         };
         for (step, part) in parts {
             number += 1;
@@ -75,7 +103,8 @@ pub async fn add<R: AsyncBufRead + Unpin>(
                 Ok(added) => jobs += added,
                 Err(error) => {
                     let place = format!("the lines up to {}", lines.number());
-                    return Err((Failure::from(error).at(place), jobs));
+                    let failure = Failure::from(error).at(place);
+                    return Err(Stopped { failure, jobs, is_line: false });
                 }
             }
             bar.set(jobs);

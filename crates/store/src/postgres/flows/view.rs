@@ -7,11 +7,13 @@ use tidemill_core::{FlowId, JobId, Payload};
 use tokio_postgres::Row;
 
 use super::rows;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::flow::{
     AfterView, FlowFilter, FlowHead, FlowView, INLINE_BYTES_MAX, Input, Output, StepView,
 };
 use crate::postgres::Shared;
+use crate::postgres::connect::Conn;
+use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Statement, sql};
 
 const FLOW: Statement = sql!("select_flow", UUID);
@@ -22,12 +24,24 @@ const EDGES: Statement = sql!("select_flow_edges", UUID);
 const INPUTS: Statement = sql!("select_inputs", UUID_ARRAY, INT4_ARRAY, INT8);
 const OUTPUTS: Statement = sql!("select_outputs", UUID, INT4, UUID, INT8);
 
-/// A flow with its steps.
+/// A flow with its steps, all as of one moment: it may go on while it is read.
 pub(crate) async fn flow(shared: &Shared, id: FlowId) -> Result<Option<FlowView>> {
-    let found = shared.db.read(&FLOW, &[&id.0]).await?;
+    let mut tries = Tries::read();
+    loop {
+        let conn = shared.db.begin_snapshot().await?;
+        let seen = flow_in(&conn, id).await;
+        match conn.end(seen).await {
+            Ok(view) => return Ok(view),
+            Err(fault) => tries.again(fault).await?,
+        }
+    }
+}
+
+async fn flow_in(conn: &Conn<'_>, id: FlowId) -> Result<Option<FlowView>, Fault> {
+    let found = conn.query(&FLOW, &[&id.0]).await?;
     let Some(head) = found.first().map(head) else { return Ok(None) };
     let mut after: HashMap<i32, Vec<AfterView>> = HashMap::new();
-    for row in shared.db.read(&EDGES, &[&id.0]).await? {
+    for row in conn.query(&EDGES, &[&id.0]).await? {
         after.entry(row.get(0)).or_default().push(AfterView {
             step: row.get(1),
             on: On::of_number(row.get(2)),
@@ -35,8 +49,8 @@ pub(crate) async fn flow(shared: &Shared, id: FlowId) -> Result<Option<FlowView>
             held: row.get(4),
         });
     }
-    let rows = shared.db.read(&STEPS, &[&id.0]).await?;
-    let steps = rows.iter().map(|row| step(row, &mut after)).collect::<Result<_>>()?;
+    let rows = conn.query(&STEPS, &[&id.0]).await?;
+    let steps = rows.iter().map(|row| step(row, &mut after)).collect::<Result<_, Fault>>()?;
     Ok(Some(FlowView::new(head, steps)))
 }
 
@@ -110,10 +124,11 @@ fn head(row: &Row) -> FlowHead {
         done: number(9),
         failed: number(10),
         at_once: row.get::<_, Option<i32>>(11).map(|n| n as u32),
+        since: row.get::<_, Option<At>>(12).map(|at| at.0),
     }
 }
 
-fn step(row: &Row, after: &mut HashMap<i32, Vec<AfterView>>) -> Result<StepView> {
+fn step(row: &Row, after: &mut HashMap<i32, Vec<AfterView>>) -> Result<StepView, Fault> {
     let count = |at: usize| row.get::<_, i64>(at) as u64;
     let number: i32 = row.get(0);
     Ok(StepView {
@@ -125,12 +140,12 @@ fn step(row: &Row, after: &mut HashMap<i32, Vec<AfterView>>) -> Result<StepView>
         jobs: count(5),
         done: count(6),
         failed: count(7),
-        join: rows::join(row.get(8)).map_err(Error::from)?,
+        join: rows::join(row.get(8))?,
         after: after.remove(&number).unwrap_or_default(),
         started_at: row.get::<_, Option<At>>(9).map(|at| at.0),
         ended_at: row.get::<_, Option<At>>(10).map(|at| at.0),
         reason: row.get(11),
-        undo: rows::undo(row.get(12)).map_err(Error::from)?.map(|undo| *undo),
+        undo: rows::undo(row.get(12))?.map(|undo| *undo),
         undoes: row.get::<_, Option<i32>>(13).map(|number| number as u32),
         pivot: row.get(14),
         superseded: row.get(15),

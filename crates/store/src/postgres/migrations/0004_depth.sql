@@ -252,8 +252,8 @@ begin
         message = case when jobs > rule.depth_max
             then format('tidemill: queue_full: the batch has %s jobs for the queue %s, whose bound is %s: it never '
                 'fits; split it, or raise the bound', jobs, of_queue, rule.depth_max)
-            else format('tidemill: queue_full: the queue %s is full: %s jobs wait, its bound is %s; try again in %s s',
-                of_queue, depth, rule.depth_max,
+            else format('tidemill: queue_full: the queue %s is full: %s, its bound is %s; try again in %s s',
+                of_queue, case depth when 1 then '1 job waits' else depth || ' jobs wait' end, rule.depth_max,
                 ceil(tidemill.retry_after_ms(of_queue, depth + jobs - rule.depth_max, present) / 1000.0)::int8)
         end,
         detail = json_build_object('queue', of_queue, 'depth', depth, 'depth_max', rule.depth_max,

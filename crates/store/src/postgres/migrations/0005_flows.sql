@@ -22,6 +22,7 @@ create table tidemill.flow (
     at_once int4,
     created_at timestamptz not null,
     finished_at timestamptz,
+    state_at timestamptz, -- since when it is in its state; not kept of one that has not turned back
     within_ms int8, -- how long it may take, from when it begins
     expires_at timestamptz, -- when it is called off, once it has begun
     retain_ms int8 not null,

@@ -1,5 +1,6 @@
 -- A page of flows, newest first.
-select f.id, f.name, f.state, f.created_at, f.finished_at, f.reason, s.steps, s.steps_left, s.jobs, s.ok, s.failed, f.at_once
+select f.id, f.name, f.state, f.created_at, f.finished_at, f.reason, s.steps, s.steps_left, s.jobs, s.ok, s.failed, f.at_once,
+    f.state_at
 from (
     select * from tidemill.flow f
     where ($1::int2 is null or f.state = $1) and ($2::text is null or f.name = $2) and ($3::uuid is null or f.id < $3)

@@ -1,5 +1,6 @@
 -- A flow.
-select f.id, f.name, f.state, f.created_at, f.finished_at, f.reason, s.steps, s.steps_left, s.jobs, s.ok, s.failed, f.at_once
+select f.id, f.name, f.state, f.created_at, f.finished_at, f.reason, s.steps, s.steps_left, s.jobs, s.ok, s.failed, f.at_once,
+    f.state_at
 from tidemill.flow f, lateral (
     select count(*) as steps, count(*) filter (where s.state < 3) as steps_left, coalesce(sum(s.jobs), 0)::int8 as jobs,
         coalesce(sum(s.ok), 0)::int8 as ok, coalesce(sum(s.failed), 0)::int8 as failed

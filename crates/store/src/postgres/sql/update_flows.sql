@@ -3,6 +3,8 @@
 -- anew; why it ended before is no more.
 update tidemill.flow f
 set state = n.state, jobs_open = i.jobs_open, tend = f.tend or i.tend,
+    state_at = case when f.state = n.state then f.state_at
+        when n.state in (5, 6, 8) then coalesce($1::timestamptz, now()) end,
     expires_at = case when (f.state in (0, 8) or f.finished_at is not null) and n.state not in (0, 2, 3, 4, 7, 8)
         then coalesce($1::timestamptz, now()) + f.within_ms * interval '1 ms' else f.expires_at end,
     reason = case when f.finished_at is null or n.state in (2, 3, 4, 7) then f.reason end,

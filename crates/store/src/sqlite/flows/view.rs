@@ -104,6 +104,7 @@ fn head(row: &Row<'_>) -> rusqlite::Result<FlowHead> {
         done: count::<i64>(row, 9)?,
         failed: count::<i64>(row, 10)?,
         at_once: row.get(11)?,
+        since: time_opt(row, 12)?,
     })
 }
 

@@ -18,6 +18,7 @@ create table tidemill_flow (
     at_once integer,
     created_at integer not null,
     finished_at integer,
+    state_at integer, -- since when it is in its state; not kept of one that has not turned back
     within_ms integer, -- how long it may take, from when it begins
     expires_at integer, -- when it is called off, once it has begun
     retain_ms integer not null,

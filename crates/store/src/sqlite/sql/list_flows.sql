@@ -9,7 +9,7 @@ select
     (select coalesce(sum(jobs), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id and not superseded),
     (select coalesce(sum(ok), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id and not superseded),
     (select coalesce(sum(failed), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id and not superseded),
-    flow.at_once
+    flow.at_once, flow.state_at
 from tidemill_flow as flow
 where (?1 is null or state = ?1) and (?2 is null or name = ?2) and (?3 is null or id < ?3)
 order by id desc

@@ -9,6 +9,6 @@ select
     (select coalesce(sum(jobs), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id and not superseded),
     (select coalesce(sum(ok), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id and not superseded),
     (select coalesce(sum(failed), 0) from tidemill_flow_step where tidemill_flow_step.flow = flow.id and not superseded),
-    flow.at_once
+    flow.at_once, flow.state_at
 from tidemill_flow as flow
 where id = ?1

@@ -4,6 +4,7 @@
 -- why it ended before is no more.
 update tidemill_flow
 set state = ended.state, jobs_open = ?5, tend = tend or ?6,
+    state_at = case when tidemill_flow.state = ended.state then state_at when ended.state in (5, 6, 8) then ?1 end,
     expires_at = iif(
         (tidemill_flow.state in (0, 8) or finished_at is not null) and ended.state not in (0, 2, 3, 4, 7, 8),
         ?1 + 1000 * within_ms, expires_at
