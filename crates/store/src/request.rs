@@ -365,6 +365,9 @@ pub struct Expired {
     pub more: bool,
 }
 
+/// How long after its last heartbeat a worker is given up, where nobody says otherwise.
+pub const LEASE_TTL: Duration = Duration::from_secs(6);
+
 /// When a worker is given up, and when a job that loses its workers is.
 #[derive(Debug, Clone, Copy)]
 pub struct RescueRules {

@@ -3,6 +3,7 @@
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,8 @@ use tidemill_core::stream::Progress;
 use tidemill_core::why::TenantDepth;
 use tidemill_core::workflow::is_never;
 use tidemill_core::{ErrorClass, Job, JobId, Payload, Per, Priority, State, Token, WorkerId};
+
+use crate::request::LEASE_TTL;
 
 /// A job and where it stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -357,11 +360,10 @@ impl WorkerView {
     /// Whether it has not beaten for longer than it may. It is listed all the same until a process is there that gives
     /// it up; none is when all have died.
     pub fn is_silent(&self, now: Timestamp) -> bool {
-        const LEASE_MS: u64 = 6000;
         // Those who give it up look once a second, and a database may stall.
-        const GRACE_MS: u64 = 4000;
-        let silent_ms = now.duration_since(self.beat_at).as_millis();
-        silent_ms > i128::from(self.lease_ms.unwrap_or(LEASE_MS) + GRACE_MS)
+        const GRACE: Duration = Duration::from_secs(4);
+        let lease = self.lease_ms.map_or(LEASE_TTL, Duration::from_millis);
+        now.duration_since(self.beat_at).as_millis() > (lease + GRACE).as_millis() as i128
     }
 
     /// How many of its slots jobs of this queue may take: by its name, else by the longest pattern.

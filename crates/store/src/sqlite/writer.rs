@@ -136,16 +136,16 @@ impl Writer {
         keys: Keyring,
     ) -> Result<Self> {
         let (messages, inbox) = channel();
-        let measured = Arc::<Pace>::default();
-        let pace_of_thread = Arc::clone(&measured);
+        let pace = Arc::<Pace>::default();
+        let measured = Arc::clone(&pace);
         let thread = Builder::new()
             .name("tidemill-writer".to_owned())
-            .spawn(move || serve(&conn, &inbox, &clock, &listeners, &pace_of_thread, keys))
+            .spawn(move || serve(&conn, &inbox, &clock, &listeners, &measured, keys))
             .map_err(|e| Error::Unavailable { reason: e.to_string(), unknown: false })?;
         Ok(Self(Arc::new(Way {
             messages,
             file: place.file().map(Path::to_owned),
-            pace: measured,
+            pace,
             thread: Mutex::new(Some(thread)),
         })))
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tidemill_core::limit::NAME_BYTES_MAX;
 use tidemill_core::{CredentialId, Error as Invalid, JobId, NewJob, Token, WorkerId, name};
-use tidemill_store::request::Rescued;
+use tidemill_store::request::{LEASE_TTL, Rescued};
 use tidemill_store::run::Append;
 use tidemill_store::{Hint, WorkerCard};
 use tokio::sync::broadcast::Receiver;
@@ -27,7 +27,6 @@ use crate::engine::workflow::unlock::unlock;
 use crate::error::{Error, Result};
 use crate::worker::durable::drive::mail_came;
 use crate::worker::job::Enqueue;
-use crate::worker::options::LEASE_TTL;
 
 use claim::LOOK_EVERY;
 pub use claim::{Demand, Given, Taken};

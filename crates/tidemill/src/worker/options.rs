@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tidemill_store::request::LEASE_TTL;
+
 use crate::testing::Crash;
 use crate::worker::stop::Stop;
-
-/// How long after its last heartbeat a worker is given up.
-pub(crate) const LEASE_TTL: Duration = Duration::from_secs(6);
 
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
