@@ -9,7 +9,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 /// The steps so far.
 #[derive(Debug, Default)]
@@ -32,17 +32,30 @@ impl Report {
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         println!("\n== {}. {name}", self.steps.len() + 1);
-        let started = Instant::now();
-        let result = work.await;
-        self.steps.push(Step { name, took: started.elapsed(), passed: result.is_ok() });
+        let (result, took) = timed(work).await;
+        self.steps.push(Step { name, took, passed: result.is_ok() });
         result
+    }
+
+    /// Runs two steps at once, each to its end: what one leaves idle the other uses. The first failure counts.
+    pub async fn both(
+        &mut self,
+        (one, work): (&'static str, impl Future<Output = Result<()>>),
+        (other, beside): (&'static str, impl Future<Output = Result<()>>),
+    ) -> Result<()> {
+        let number = self.steps.len() + 1;
+        println!("\n== {number}. {one}\n== {}. {other}", number + 1);
+        let ((first, took), (second, took_beside)) = tokio::join!(timed(work), timed(beside));
+        self.steps.push(Step { name: one, took, passed: first.is_ok() });
+        self.steps.push(Step { name: other, took: took_beside, passed: second.is_ok() });
+        first.context(one).and(second.context(other))
     }
 
     /// Prints the failure, if any, and the summary; its last line counts the steps.
     pub fn close(self, outcome: &Result<()>) -> ExitCode {
         if let Err(error) = outcome {
-            let last = self.steps.last().map_or("the start", |step| step.name);
-            eprintln!("\nfailed: {last}\n{error:#}");
+            let failed = self.steps.iter().filter(|step| !step.passed).map(|step| step.name);
+            eprintln!("\nfailed: {}\n{error:#}", failed.collect::<Vec<_>>().join(", "));
         }
         println!("\n{}", self.summary());
         if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -60,6 +73,11 @@ impl Report {
     }
 }
 
+async fn timed<T>(work: impl Future<Output = T>) -> (T, Duration) {
+    let started = Instant::now();
+    (work.await, started.elapsed())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,6 +91,20 @@ mod tests {
         let failed: Result<()> = report.step("second", async { bail!("no") }).await;
         assert!(failed.is_err());
         assert!(report.summary().contains("second                   FAILED"));
+        assert!(report.summary().ends_with("\n1 passed, 1 failed"));
+    }
+
+    #[tokio::test]
+    async fn both_of_two_steps_run_to_their_end() {
+        let mut report = Report::default();
+        let (ended, mut heard) = tokio::sync::oneshot::channel();
+        let late = async {
+            tokio::task::yield_now().await;
+            ended.send(()).map_err(|()| anyhow::anyhow!("nobody listens"))
+        };
+        let failed = report.both(("one", async { bail!("no") }), ("other", late)).await;
+        assert_eq!(format!("{:#}", failed.unwrap_err()), "one: no");
+        assert!(heard.try_recv().is_ok());
         assert!(report.summary().ends_with("\n1 passed, 1 failed"));
     }
 }

@@ -3,6 +3,8 @@
 //! The order is by price: what fails in a second comes before what fails in minutes. The database
 //! servers start once for the whole run, and end with it whether it passes, fails or is interrupted.
 //!
+//! The API is held against its description while the tests run, which leave a third of the processors idle.
+//!
 //! Fresh databases of tests are copies of one that has its schema: to make it takes longer than most tests.
 //!
 //! It refuses to run without PostgreSQL and PgBouncer: half of the promises are about them.
@@ -35,16 +37,20 @@ async fn steps(root: &Path, runner: &mut Runner, report: &mut Report) -> Result<
     let tests = "test --workspace --all-features --no-fail-fast --lib --bins --tests";
     report.step("build", runner.cargo(&format!("{tests} --no-run"))).await?;
     report.step("database to copy", template(root, runner, &cluster)).await?;
-    report.step("tests", runner.cargo(tests)).await?;
+    runner.set("RUST_TEST_THREADS", test_threads()?);
+    let (store, mut beside) = (cluster.url("postgres"), runner.twin()?);
+    let contract = contract::check(root, &mut beside, &store, contract::Depth::Test);
+    report.both(("tests", runner.cargo(tests)), ("API as described", contract)).await?;
     let doc_tests = "test --workspace --all-features --no-fail-fast --doc";
     report.step("documentation's examples", runner.cargo(doc_tests)).await?;
     runner.set("RUSTDOCFLAGS", "-D warnings");
     report.step("documentation", runner.cargo("doc --workspace --no-deps --all-features")).await?;
-    report.step("examples", examples::check(root, runner)).await?;
-    let store = cluster.url("postgres");
-    report
-        .step("API as described", contract::check(root, runner, &store, contract::Depth::Test))
-        .await
+    report.step("examples", examples::check(root, runner)).await
+}
+
+/// Two for each processor: a test waits about as long as it works, for commits, for leases, for other processes.
+fn test_threads() -> Result<String> {
+    Ok((2 * std::thread::available_parallelism()?.get()).to_string())
 }
 
 /// Gives the server's own template our schema, for fresh databases to be copies of. Nobody connects to it after that.
