@@ -249,7 +249,7 @@ impl Limit {
 }
 
 impl Limit {
-    /// It, as claims follow it on the jobs of a queue; it is kept with the rules of this queue or pattern, by this name.
+    /// It, as claims follow it on the jobs of a queue; it is kept by this name with the rules of a queue or pattern.
     pub fn on(&self, queue: &str, rule: &str, name: &str) -> QueueLimit {
         QueueLimit {
             queue: queue.to_owned(),

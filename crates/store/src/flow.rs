@@ -43,8 +43,8 @@ pub enum FlowAct {
     },
     /// Send its dead jobs on their way again; what was skipped because of them waits again.
     Retry {
-        /// Those of this step only, and with them those that were called off. If it has none, and nothing but a call-off
-        /// kept the flow from going on at this step or behind it, it goes on there.
+        /// Those of this step only, and with them those that were called off. If it has none, and nothing but a
+        /// call-off kept the flow from going on at this step or behind it, it goes on there.
         step: Option<String>,
         /// Who wants it.
         by: String,

@@ -257,8 +257,8 @@ impl SettleItem {
         }
     }
 
-    /// The same attempt, of which the outcome cannot be kept: the job is dead, and nobody knows what it did. What its run
-    /// has done is kept.
+    /// The same attempt, of which the outcome cannot be kept: the job is dead, and nobody knows what it did. What its
+    /// run has done is kept.
     #[must_use]
     pub fn unkept(&self, why: &dyn std::fmt::Display) -> Self {
         let message = format!("its outcome cannot be kept: {why}");

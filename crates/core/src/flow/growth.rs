@@ -1,7 +1,7 @@
 //! Steps that running jobs add to their flow.
 //!
-//! They obey the bounds of flows that are sent whole: a flow is looked at as a whole when it grows, and one that adds to
-//! itself for ever would take ever longer for it.
+//! They obey the bounds of flows that are sent whole: a flow is looked at as a whole when it grows, and one that adds
+//! to itself for ever would take ever longer for it.
 
 use crate::error::{Error, Result};
 use crate::flow::board::{Board, HAPPENED};

@@ -171,7 +171,11 @@ async fn the_schedules_of_an_owner_are_declared_whole(kit: Kit) {
     let told = declare(json!({ "schedules": { "z": other } })).await;
     told.refused(400, "wish_contradiction", "ops");
     declare(json!({})).await.refused(400, "request_invalid", "schedules");
-    declare(json!({ "schedules": [] })).await.refused(400, "request_invalid", "schedules: it is a list");
+    declare(json!({ "schedules": [] })).await.refused(
+        400,
+        "request_invalid",
+        "schedules: it is a list",
+    );
     declare(json!({ "schedules": {}, "dry": true })).await.refused(400, "request_invalid", "dry");
     kit.get("/v1/schedules/z").await.is(404);
 

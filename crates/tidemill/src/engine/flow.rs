@@ -144,9 +144,9 @@ impl Tidemill {
     }
 
     /// Sends the dead jobs of a flow on their way again, or those of one step and what was called off of it; what was
-    /// skipped because of them waits again. A flow that was called off goes on behind a step that ended well in spite of
-    /// it, if that is named. Answers how many jobs are on their way, or wait, again. Of a saga that is stuck it must be said why
-    /// ([`By::because`]); it is noted on the dead letters.
+    /// skipped because of them waits again. A flow that was called off goes on behind a step that ended well in spite
+    /// of it, if that is named. Answers how many jobs are on their way, or wait, again. Of a saga that is stuck it must
+    /// be said why ([`By::because`]); it is noted on the dead letters.
     pub async fn retry_flow<'b>(
         &self,
         id: FlowId,

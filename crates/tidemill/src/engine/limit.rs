@@ -41,13 +41,14 @@ pub struct LimitState {
     pub limit: NamedLimit,
     /// Jobs that run under it; not said of one that counts by tenant or key.
     pub inside: Option<u64>,
-    /// Jobs that it holds back, counted up to 100,000; at one that means whole queues and lets nobody pass, all in these
-    /// queues that are due.
+    /// Jobs that it holds back, counted up to 100,000; at one that means whole queues and lets nobody pass, all in
+    /// these queues that are due.
     pub held: u64,
     /// Whether as many run under it as may; not said of one that counts by tenant or key.
     #[serde(default)]
     pub is_full: bool,
-    /// Nobody passes before: it is shut until then, or its rate used up; not said of one that counts by tenant or key.
+    /// Nobody passes before: it is shut until then, or its rate used up. Not said of one that counts by tenant or
+    /// key.
     #[serde(default)]
     pub opens_at: Option<Timestamp>,
     /// Nobody passes before, because a handler or the breaker said so.

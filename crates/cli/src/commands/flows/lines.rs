@@ -59,8 +59,8 @@ impl Stopped {
         let before = count(self.jobs, "job was", "jobs were");
         let again = self.again();
         self.failure.hint(format!(
-            "{before} added to the flow {id}, which has not begun: {again} with \"id\": \"{id}\" in the first, or throw \
-             it away with `tidemill flows discard {id}`"
+            "{before} added to the flow {id}, which has not begun: {again} with \"id\": \"{id}\" in the first, or \
+             throw it away with `tidemill flows discard {id}`"
         ))
     }
 
