@@ -89,7 +89,9 @@ fn mark(shapes: &mut [Shape]) {
         if found.is_empty() {
             return;
         }
-        found.into_iter().for_each(|at| shapes[at].has_objects = true);
+        for at in found {
+            shapes[at].has_objects = true;
+        }
     }
 }
 
