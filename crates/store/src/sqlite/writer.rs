@@ -136,16 +136,16 @@ impl Writer {
         keys: Keyring,
     ) -> Result<Self> {
         let (messages, inbox) = channel();
-        let pace = Arc::<Pace>::default();
-        let measured = Arc::clone(&pace);
+        let measured = Arc::<Pace>::default();
+        let own = Arc::clone(&measured);
         let thread = Builder::new()
             .name("tidemill-writer".to_owned())
-            .spawn(move || serve(&conn, &inbox, &clock, &listeners, &measured, keys))
+            .spawn(move || serve(&conn, &inbox, &clock, &listeners, &own, keys))
             .map_err(|e| Error::Unavailable { reason: e.to_string(), unknown: false })?;
         Ok(Self(Arc::new(Way {
             messages,
             file: place.file().map(Path::to_owned),
-            pace,
+            pace: measured,
             thread: Mutex::new(Some(thread)),
         })))
     }
