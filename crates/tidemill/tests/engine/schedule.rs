@@ -272,7 +272,7 @@ async fn bad_schedules_are_refused_and_not_set(kit: Kit) {
     let mill = at_noon(&kit).await;
     let echo = || Echo::new("x");
     let unique = Enqueue::from(echo()).unique(Unique::by_payload());
-    for (schedule, code) in [
+    for (schedule, code) in vec![
         (Schedule::cron("s", "* * *", echo()), "schedule_cron_invalid"),
         (Schedule::cron("s", "0 0 31 2 *", echo()), "schedule_never_fires"),
         (Schedule::every("s", Duration::ZERO, echo()), "schedule_every_invalid"),

@@ -53,7 +53,7 @@ pub fn exit_of(state: FlowState) -> Exit {
 enum Picture {
     Drawing(ProgressBar),
     Lines(HashMap<u32, Seen>),
-    Documents(Option<FlowView>),
+    Documents(Option<Box<FlowView>>),
 }
 
 /// What was said of a step last.
@@ -82,9 +82,9 @@ impl Picture {
             Self::Drawing(bar) => bar.set_message(drawing(view, now)),
             Self::Lines(seen) => changes(seen, view, now),
             Self::Documents(last) => {
-                if last.as_ref() != Some(view) {
+                if last.as_deref() != Some(view) {
                     output::json(&Document::from(view));
-                    *last = Some(view.clone());
+                    *last = Some(Box::new(view.clone()));
                 }
             }
         }
