@@ -219,6 +219,7 @@ pub enum Need {
     All {
         /// So many failures are borne.
         #[serde(default)]
+        #[cfg_attr(feature = "openapi", schema(format = Int64, maximum = 4_294_967_295_i64))]
         failures_max: u32,
     },
     /// All end, however.
@@ -226,6 +227,7 @@ pub enum Need {
     /// So many succeed; the others are not waited for.
     Quorum {
         /// How many.
+        #[cfg_attr(feature = "openapi", schema(format = Int64, maximum = 4_294_967_295_i64))]
         jobs: u32,
     },
 }

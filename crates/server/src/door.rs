@@ -121,9 +121,11 @@ impl Hall {
         end: &CancellationToken,
     ) {
         loop {
+            // The end first: who comes after it is for somebody else.
             let taken = tokio::select! {
-                taken = self.accept() => taken,
+                biased;
                 () = end.cancelled() => break,
+                taken = self.accept() => taken,
             };
             if let Some((stream, permit)) = taken {
                 let (service, watcher) = (service.clone(), graceful.watcher());

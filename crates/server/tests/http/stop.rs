@@ -1,5 +1,6 @@
 //! Health, and the beginning and the end of a server.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,4 +97,27 @@ async fn a_door_that_never_opens_is_closed_with_its_owner() {
     while reqwest::get(&url).await.is_ok() {
         tokio::task::yield_now().await;
     }
+}
+
+/// The runtime has one thread: whoever is put off is not looked at between the connection and the opening.
+#[tokio::test]
+async fn who_comes_when_the_door_has_opened_finds_the_server() {
+    let kit = Kit::sqlite().await;
+    for _ in 0..20 {
+        let door = Door::open(settings()).await.unwrap();
+        let address = door.address();
+        reqwest::get(format!("http://{address}/livez")).await.unwrap();
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        let server = door.serve(kit.mill.clone());
+        let head =
+            format!("GET /startupz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        let told = tokio::task::spawn_blocking(move || {
+            stream.write_all(head.as_bytes())?;
+            std::io::read_to_string(stream)
+        });
+        let told = told.await.unwrap().unwrap();
+        assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+        server.stop().await;
+    }
+    kit.close().await;
 }

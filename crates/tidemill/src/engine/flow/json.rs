@@ -33,6 +33,7 @@ pub struct FlowWish {
     /// It is kept so many milliseconds after it ended, with all its jobs.
     retain_ms: Option<u64>,
     /// At most so many of its jobs are under way at once.
+    #[cfg_attr(feature = "openapi", schema(format = Int64, minimum = 1, maximum = 4_294_967_295_i64))]
     at_once: Option<u32>,
     /// Its steps say how they are undone, and are if one of them fails.
     #[serde(default)]
