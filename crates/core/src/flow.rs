@@ -186,6 +186,10 @@ pub struct Join {
     /// It waits no longer than this after the start of the flow: what has not ended then counts as
     /// failed.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(format = "uint64", maximum = 18_446_744_073_709_551_615_u64)
+    )]
     pub within_ms: Option<u64>,
     /// What those that have not ended get once this is decided.
     #[serde(skip_serializing_if = "Rest::goes_on")]

@@ -29,8 +29,16 @@ pub struct FlowWish {
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<StepWish>))]
     steps: Vec<Box<RawValue>>,
     /// It is called off if it has not ended so many milliseconds after it began.
+    #[cfg_attr(
+        feature = "openapi",
+        schema(format = "uint64", maximum = 18_446_744_073_709_551_615_u64)
+    )]
     finish_within_ms: Option<u64>,
     /// It is kept so many milliseconds after it ended, with all its jobs.
+    #[cfg_attr(
+        feature = "openapi",
+        schema(format = "uint64", maximum = 18_446_744_073_709_551_615_u64)
+    )]
     retain_ms: Option<u64>,
     /// At most so many of its jobs are under way at once.
     #[cfg_attr(feature = "openapi", schema(format = Int64, minimum = 1, maximum = 4_294_967_295_i64))]
@@ -76,6 +84,10 @@ struct StepWish {
     /// In which band; `normal` when not given.
     priority: Option<Priority>,
     /// They may start so many milliseconds after what they come after.
+    #[cfg_attr(
+        feature = "openapi",
+        schema(format = "uint64", maximum = 18_446_744_073_709_551_615_u64)
+    )]
     delay_ms: Option<u64>,
     /// They may start at this time.
     #[serde(default, deserialize_with = "moment::read_option")]
@@ -89,10 +101,22 @@ struct StepWish {
     /// How they are retried, as far as it is said here.
     retry: Option<OwnRetry>,
     /// One attempt may run so many milliseconds.
+    #[cfg_attr(
+        feature = "openapi",
+        schema(format = "uint64", maximum = 18_446_744_073_709_551_615_u64)
+    )]
     run_timeout_ms: Option<u64>,
     /// They are dead if no attempt has started so many milliseconds after they were due.
+    #[cfg_attr(
+        feature = "openapi",
+        schema(format = "uint64", maximum = 18_446_744_073_709_551_615_u64)
+    )]
     start_within_ms: Option<u64>,
     /// They are dead if they have not finished after so many milliseconds.
+    #[cfg_attr(
+        feature = "openapi",
+        schema(format = "uint64", maximum = 18_446_744_073_709_551_615_u64)
+    )]
     finish_within_ms: Option<u64>,
     /// Words to search by.
     #[serde(default)]
