@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use tidemill_core::wire::work::QueueSlots;
 use tidemill_core::{
     Breaker, Edition, ErrorClass, Failure, Job, JobId, Priority, QueueLimit, Settlement, Token,
     WorkerId,
@@ -327,9 +328,9 @@ pub struct WorkerCard {
     pub kinds: Vec<String>,
     /// How many jobs it runs at once.
     pub slots: u32,
-    /// How many of them the jobs of a queue or pattern may take, where that is not all.
+    /// Which of them the jobs of a queue or pattern may take, where that is not all.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub slots_of: BTreeMap<String, u32>,
+    pub slots_of: BTreeMap<String, QueueSlots>,
     /// How long after a beat it is given up; `None`: as whoever rescues is told.
     pub lease_ttl: Option<Duration>,
 }

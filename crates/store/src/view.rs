@@ -13,6 +13,7 @@ use tidemill_core::depth::Sample;
 use tidemill_core::queue::matches;
 use tidemill_core::stream::Progress;
 use tidemill_core::why::TenantDepth;
+use tidemill_core::wire::work::QueueSlots;
 use tidemill_core::workflow::is_never;
 use tidemill_core::{ErrorClass, Job, JobId, Payload, Per, Priority, State, Token, WorkerId};
 
@@ -344,9 +345,9 @@ pub struct WorkerView {
     pub kinds: Vec<String>,
     /// How many jobs it runs at once.
     pub slots: u32,
-    /// How many of them the jobs of a queue or pattern may take, where that is not all.
+    /// Which of them the jobs of a queue or pattern may take, where that is not all.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub slots_of: BTreeMap<String, u32>,
+    pub slots_of: BTreeMap<String, QueueSlots>,
     /// When it registered.
     pub started_at: Timestamp,
     /// When it beat last.
@@ -368,9 +369,14 @@ impl WorkerView {
 
     /// How many of its slots jobs of this queue may take: by its name, else by the longest pattern.
     pub fn slots_for(&self, queue: &str) -> u32 {
-        let meant = self.slots_of.iter().filter(|(own, _)| matches(own, queue));
-        let nearest = meant.max_by_key(|(own, _)| (own.as_str() == queue, own.len()));
-        nearest.map_or(self.slots, |(_, slots)| *slots)
+        self.nearest(queue).map_or(self.slots, |(_, slots)| slots.all())
+    }
+
+    /// By which name or pattern jobs of this queue take slots, and which; `None`: any slot.
+    pub fn nearest(&self, queue: &str) -> Option<(&str, QueueSlots)> {
+        let meant = self.slots_of.iter().filter(|(name, _)| matches(name, queue));
+        let nearest = meant.max_by_key(|(name, _)| (name.as_str() == queue, name.len()));
+        nearest.map(|(name, slots)| (name.as_str(), *slots))
     }
 }
 

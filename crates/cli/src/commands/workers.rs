@@ -2,6 +2,7 @@
 
 use comfy_table::Cell;
 use jiff::Timestamp;
+use tidemill_core::wire::work::QueueSlots;
 use tidemill_store::WorkerView;
 
 use crate::app::App;
@@ -47,10 +48,13 @@ fn beat(worker: &WorkerView, now: Timestamp) -> String {
     format!("{}{silent}", relative(worker.beat_at, now))
 }
 
-/// The queues it takes from; where not all of them may take all of its slots, with how many each may.
+/// The queues it takes from; where not all of them may take all of its slots, with how many each may: of their own, and
+/// then of those that are shared.
 fn queues(worker: &WorkerView) -> String {
     let said = |queue: &String| match worker.slots_of.get(queue) {
-        Some(slots) => format!("{queue}={slots}"),
+        Some(QueueSlots { own, shared: 0 }) => format!("{queue}={own}"),
+        Some(QueueSlots { own: 0, shared }) => format!("{queue}={shared}"),
+        Some(QueueSlots { own, shared }) => format!("{queue}={own}+{shared}"),
         None => queue.clone(),
     };
     worker.queues.iter().map(said).collect::<Vec<_>>().join(" ")

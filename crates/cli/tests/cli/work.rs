@@ -225,7 +225,11 @@ fn keeps_slots_for_a_queue(mill: &Mill, place: &dyn Fn(&[&str]) -> Command) {
     // A server has workers of its own.
     let cards = mill.rows(&["workers", "--json"]);
     let card = cards.iter().find(|card| card["kinds"] == serde_json::json!(["k"])).unwrap();
-    assert_eq!(card["slots_of"], serde_json::json!({ "default": 1, "pay": 2 }), "{card}");
+    let slots_of = serde_json::json!({
+        "default": { "own": 0, "shared": 1 },
+        "pay": { "own": 2, "shared": 0 },
+    });
+    assert_eq!(card["slots_of"], slots_of, "{card}");
     assert_eq!(card["slots"], 3);
     stop(worker);
 
@@ -236,7 +240,7 @@ fn keeps_slots_for_a_queue(mill: &Mill, place: &dyn Fn(&[&str]) -> Command) {
     let worker = work("pay=2+");
     let is_full = || (running("pay") == 3).then_some(());
     assert!(until(PATIENCE, is_full).is_some(), "it takes the shared one too");
-    mill.run(&["workers"]).ok().says("pay=3");
+    mill.run(&["workers"]).ok().says("pay=2+1");
     stop(worker);
 }
 

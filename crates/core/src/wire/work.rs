@@ -34,12 +34,32 @@ pub struct Card {
     /// How many jobs it runs at once.
     #[serde(default = "one")]
     pub slots: u32,
-    /// How many of them the jobs of a queue or pattern may take, where that is not all.
+    /// Which of them the jobs of a queue or pattern may take, where that is not all.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub slots_of: BTreeMap<String, u32>,
+    pub slots_of: BTreeMap<String, QueueSlots>,
     /// How long after its last beat it is given up: between 1s and 1h, 6s when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Span>,
+}
+
+/// Which slots of a worker the jobs of a queue may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct QueueSlots {
+    /// Slots that are its own: nobody else takes them, and they are taken first.
+    #[serde(default)]
+    pub own: u32,
+    /// How many it may take of those that are nobody's own.
+    #[serde(default)]
+    pub shared: u32,
+}
+
+impl QueueSlots {
+    /// How many jobs of the queue run at once at most.
+    pub fn all(self) -> u32 {
+        self.own.saturating_add(self.shared)
+    }
 }
 
 /// A worker that is registered.

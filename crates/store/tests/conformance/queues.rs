@@ -1,6 +1,7 @@
 //! Queues and workers, as people see them.
 
 use tidemill_core::flow::{After, Step, Work};
+use tidemill_core::wire::work::QueueSlots;
 use tidemill_core::{Due, NewJob, Priority, Retention, Retry, WorkerId};
 use tidemill_store::flow::FlowAct;
 use tidemill_store::view::QueueRules;
@@ -198,6 +199,10 @@ async fn dead_letters_count_until_archived_or_recovered(kit: &Kit) {
     assert_eq!(queue(kit, "default").await.unwrap().dead, 1);
 }
 
+fn slots_of(queue: &str, own: u32, shared: u32) -> (String, QueueSlots) {
+    (queue.to_owned(), QueueSlots { own, shared })
+}
+
 async fn workers_are_shown_as_they_registered(kit: &Kit) {
     let start = kit.clock.now();
     let card = WorkerCard {
@@ -206,7 +211,7 @@ async fn workers_are_shown_as_they_registered(kit: &Kit) {
         queues: vec!["a".into(), "b,c".into()],
         kinds: vec!["mail".into(), "{x}".into()],
         slots: 32,
-        slots_of: [("a".to_owned(), 30), ("b,c".to_owned(), 2)].into(),
+        slots_of: [slots_of("a", 10, 20), slots_of("b,c", 2, 0)].into(),
         lease_ttl: None,
     };
     kit.store.register(card.clone()).await.unwrap();

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tidemill_core::limit::NAME_BYTES_MAX;
+use tidemill_core::wire::work::QueueSlots;
 use tidemill_core::{CredentialId, Error as Invalid, JobId, NewJob, Token, WorkerId, name};
 use tidemill_store::request::{LEASE_TTL, Rescued};
 use tidemill_store::run::Append;
@@ -62,8 +63,8 @@ pub struct Hand {
     pub kinds: Vec<String>,
     /// How many jobs it runs at once.
     pub slots: u32,
-    /// How many of them the jobs of a queue or pattern may take, where that is not all.
-    pub slots_of: BTreeMap<String, u32>,
+    /// Which of them the jobs of a queue or pattern may take, where that is not all.
+    pub slots_of: BTreeMap<String, QueueSlots>,
     /// How long after its last beat it is given up. Six seconds when not given.
     pub lease_ttl: Option<Duration>,
     /// The credential it works with, if it has one: see [`WorkerId::of`].
@@ -91,10 +92,7 @@ impl Work<'_> {
     pub async fn register(&self, hand: Hand) -> Result<WorkerId> {
         name::check("worker", &hand.name, NAME_BYTES_MAX)?;
         check_names(&hand.queues, &hand.kinds)?;
-        if let Some(queue) = hand.slots_of.keys().find(|queue| !hand.queues.contains(queue)) {
-            let reason = format!("it has slots of {queue:?}, and does not take from it");
-            return Err(Invalid::WorkInvalid { reason }.into());
-        }
+        check_slots(&hand)?;
         let lease_ttl = hand.lease_ttl.unwrap_or(LEASE_TTL);
         if !(LEASE_TTL_MIN..=LEASE_TTL_MAX).contains(&lease_ttl) {
             let reason = format!(
@@ -257,6 +255,31 @@ impl Work<'_> {
             self.settle(worker, page.to_vec(), |_| true).await?;
         }
         Ok(())
+    }
+}
+
+/// Refuses slots of queues that it does not take from, that are none, or that it does not have.
+fn check_slots(hand: &Hand) -> Result<()> {
+    let refuse = |reason: String| Err(Invalid::WorkInvalid { reason }.into());
+    let mut own = 0;
+    for (queue, slots) in &hand.slots_of {
+        if !hand.queues.contains(queue) {
+            return refuse(format!("it has slots of {queue:?}, and does not take from it"));
+        }
+        if slots.all() == 0 {
+            return refuse(format!("it takes from {queue:?}, and has no slots for it"));
+        }
+        own += u64::from(slots.own);
+    }
+    let (all, free) = (hand.slots, u64::from(hand.slots).saturating_sub(own));
+    if own > u64::from(all) {
+        return refuse(format!("it has {all} slots, and {own} are queues' own"));
+    }
+    match hand.slots_of.iter().find(|(_, slots)| u64::from(slots.shared) > free) {
+        Some((queue, QueueSlots { shared, .. })) => refuse(format!(
+            "it shares {free} of {all} slots, and {queue:?} may take {shared} of those"
+        )),
+        None => Ok(()),
     }
 }
 

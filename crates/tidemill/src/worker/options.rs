@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tidemill_core::wire::work::QueueSlots;
 use tidemill_store::request::LEASE_TTL;
 
 use crate::testing::Crash;
@@ -86,18 +87,18 @@ impl Options {
         self.slots + self.dedicated.iter().map(|own| own.slots).sum::<usize>()
     }
 
-    /// How many the jobs of each queue may take, unless that is all.
-    pub(crate) fn slots_of(&self) -> BTreeMap<String, u32> {
+    /// Which of them the jobs of each queue may take, unless that is all.
+    pub(crate) fn slots_of(&self) -> BTreeMap<String, QueueSlots> {
         if self.dedicated.is_empty() {
             return BTreeMap::new();
         }
         let may_take = |queue: String| {
-            let slots = match self.dedicated.iter().find(|own| own.queue == queue) {
-                Some(own) if own.overflows => own.slots + self.slots,
-                Some(own) => own.slots,
-                None => self.slots,
+            let (own, shared) = match self.dedicated.iter().find(|own| own.queue == queue) {
+                Some(own) if own.overflows => (own.slots, self.slots),
+                Some(own) => (own.slots, 0),
+                None => (0, self.slots),
             };
-            (queue, slots as u32)
+            (queue, QueueSlots { own: own as u32, shared: shared as u32 })
         };
         self.all_queues().into_iter().map(may_take).collect()
     }
@@ -134,8 +135,9 @@ mod tests {
         let dedicated = vec![own("pay", 5, false), own("mail", 3, true)];
         let options = Options { dedicated, ..shared };
         let told: Vec<_> = options.slots_of().into_iter().collect();
-        let expected = [("*", 20), ("mail", 23), ("pay", 5)];
-        assert_eq!(told, expected.map(|(queue, slots)| (queue.to_owned(), slots)));
+        let expected = [("*", 0, 20), ("mail", 3, 20), ("pay", 5, 0)];
+        let slots = |(queue, own, shared)| (str::to_owned(queue), QueueSlots { own, shared });
+        assert_eq!(told, expected.map(slots));
         assert_eq!(options.all_slots(), 28);
     }
 }

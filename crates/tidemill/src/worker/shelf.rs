@@ -18,7 +18,7 @@ use crate::engine::measure::series::{Series, Sorts};
 use crate::worker::boss::Boss;
 use crate::worker::execute::{Lease, Told, execute, report, unstarted};
 use crate::worker::shop::{Shop, locked};
-use crate::worker::slots::Group;
+use crate::worker::slots::{Group, Slot};
 use crate::worker::wire;
 
 /// A job that waits for a slot of this worker.
@@ -72,7 +72,7 @@ impl Shelf {
             return;
         }
         let known = shop.boss.known();
-        while group.slots.free() > 0 {
+        while let Some(slot) = self.0.front().and_then(|job| group.take(&job.claimed.job.queue)) {
             let Some(job) = self.0.pop_front() else { return };
             if job.worker != shop.worker() {
                 let_go(shop, &job);
@@ -84,7 +84,7 @@ impl Shelf {
             } else if known.book.paused_by(&body.queue).is_some() {
                 end(shop, job, Unstarted::GivenBack);
             } else {
-                start(shop, group, job);
+                start(shop, group, slot, job);
             }
         }
     }
@@ -106,8 +106,8 @@ impl Shelf {
     }
 }
 
-fn start(shop: &Arc<Shop>, group: &Arc<Group>, job: AtHand) {
-    let (shop, group, slot) = (Arc::clone(shop), Arc::clone(group), group.slots.take());
+fn start(shop: &Arc<Shop>, group: &Arc<Group>, slot: Slot, job: AtHand) {
+    let (shop, group) = (Arc::clone(shop), Arc::clone(group));
     let attempts = shop.attempts.clone();
     let waited = Duration::try_from(job.now.duration_since(job.claimed.due_at)).unwrap_or_default();
     if let Some(series) = &job.series {

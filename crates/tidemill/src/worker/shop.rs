@@ -20,7 +20,7 @@ use crate::worker::middleware::Middleware;
 use crate::worker::options::Options;
 use crate::worker::registry::Registry;
 use crate::worker::scribe::Scribe;
-use crate::worker::slots::{Group, Unsettled};
+use crate::worker::slots::{Group, Slots, Unsettled};
 use crate::worker::wish::Lanes;
 
 /// Why an attempt is asked to end before its handler does.
@@ -280,8 +280,16 @@ fn wanted(boss: &Boss, options: &Options) -> Option<Wanted> {
 
 /// The shared slots, and those that belong to one queue.
 fn groups(options: &Options) -> Vec<Arc<Group>> {
-    let shared = Group::new(options.shared_queues(), options.slots);
-    let own = options.dedicated.iter().map(|own| Group::new(vec![own.queue.clone()], own.slots));
+    let shared = Slots::new(options.slots);
+    let own: Vec<_> = options
+        .dedicated
+        .iter()
+        .map(|own| {
+            let overflow = own.overflows.then(|| Arc::clone(&shared));
+            Arc::new(Group::dedicated(own.queue.clone(), Slots::new(own.slots), overflow))
+        })
+        .collect();
+    let shared = Arc::new(Group::shared(options.shared_queues(), shared, &own));
     std::iter::once(shared).chain(own).collect()
 }
 

@@ -1,12 +1,13 @@
 //! How many jobs may run at once, and who wants to know when one more may.
 //!
 //! A worker has shared slots, and slots of their own for queues that must not wait for others. Each
-//! group of slots asks for its own jobs.
+//! group of slots asks for its own jobs; a queue that may overflow takes its own slots first, whichever group asked.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidemill_core::credit::Credit;
+use tidemill_core::queue::matches;
 use tokio::sync::Notify;
 
 /// Some slots, and the queues whose jobs may take them.
@@ -17,11 +18,45 @@ pub(crate) struct Group {
     pub(crate) slots: Arc<Slots>,
     /// How much may be asked for beyond the free ones.
     pub(crate) credit: Mutex<Credit>,
+    /// Where jobs of a queue with slots of its own may go when those are taken: to the shared ones.
+    overflow: Option<Arc<Slots>>,
+    /// The queues, and their own slots, whose jobs overflow into these.
+    overflowing: Vec<(String, Arc<Slots>)>,
 }
 
 impl Group {
-    pub(crate) fn new(queues: Vec<String>, slots: usize) -> Arc<Self> {
-        Arc::new(Self { queues, slots: Slots::new(slots), credit: Mutex::default() })
+    /// Slots that are one queue's own.
+    pub(crate) fn dedicated(
+        queue: String,
+        slots: Arc<Slots>,
+        overflow: Option<Arc<Slots>>,
+    ) -> Self {
+        let (queues, credit, overflowing) = (vec![queue], Mutex::default(), Vec::new());
+        Self { queues, slots, credit, overflow, overflowing }
+    }
+
+    /// Slots that are nobody's own, beside these groups.
+    pub(crate) fn shared(queues: Vec<String>, slots: Arc<Slots>, dedicated: &[Arc<Self>]) -> Self {
+        let overflowing = dedicated.iter().filter(|own| own.overflow.is_some());
+        let overflowing = overflowing
+            .flat_map(|own| own.queues.iter().map(|queue| (queue.clone(), Arc::clone(&own.slots))))
+            .collect();
+        Self { queues, slots, credit: Mutex::default(), overflow: None, overflowing }
+    }
+
+    /// A slot for a job of this queue, if there is one: of its own while one is free, whoever asked for the job.
+    pub(crate) fn take(&self, queue: &str) -> Option<Slot> {
+        let own = self.overflowing.iter().find(|(own, _)| matches(own, queue));
+        let (own, overflow) = match own {
+            Some((_, own)) => (own, Some(&self.slots)),
+            None => (&self.slots, self.overflow.as_ref()),
+        };
+        if !own.try_take() {
+            let shared = overflow.filter(|shared| shared.try_take())?;
+            debug_assert!(!Arc::ptr_eq(own, shared));
+            own.overflowed.fetch_add(1, Ordering::AcqRel);
+        }
+        Some(Slot { of: Arc::clone(own), overflow: overflow.cloned() })
     }
 }
 
@@ -30,12 +65,15 @@ impl Group {
 pub(crate) struct Slots {
     max: usize,
     used: AtomicUsize,
+    /// How many jobs of its queue are in shared slots.
+    overflowed: AtomicUsize,
     pub(crate) freed: Notify,
 }
 
 impl Slots {
     pub(crate) fn new(max: usize) -> Arc<Self> {
-        Arc::new(Self { max, used: AtomicUsize::new(0), freed: Notify::new() })
+        let (used, overflowed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Self { max, used, overflowed, freed: Notify::new() })
     }
 
     pub(crate) fn max(&self) -> usize {
@@ -56,20 +94,45 @@ impl Slots {
         self.max.saturating_sub(self.used())
     }
 
+    /// One, also when none is free: for what is not a job.
     pub(crate) fn take(self: &Arc<Self>) -> Slot {
         self.used.fetch_add(1, Ordering::AcqRel);
-        Slot(Arc::clone(self))
+        Slot { of: Arc::clone(self), overflow: None }
+    }
+
+    fn try_take(&self) -> bool {
+        let next = |used| (used < self.max).then_some(used + 1);
+        self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).is_ok()
+    }
+
+    fn give_back(&self) {
+        self.used.fetch_sub(1, Ordering::AcqRel);
+        self.freed.notify_one();
+    }
+
+    /// Lets one of its jobs that are in shared slots count as one in its own; `false` if there is none.
+    fn call_home(&self) -> bool {
+        let next = |overflowed: usize| overflowed.checked_sub(1);
+        self.overflowed.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).is_ok()
     }
 }
 
 /// One job's place; free again when dropped.
+///
+/// A queue's own slots are the last to become free: while others of its jobs are in shared ones, it is one of those
+/// that is, whichever job has ended. So the shared ones go to others as soon as they can.
 #[derive(Debug)]
-pub(crate) struct Slot(Arc<Slots>);
+pub(crate) struct Slot {
+    of: Arc<Slots>,
+    overflow: Option<Arc<Slots>>,
+}
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.used.fetch_sub(1, Ordering::AcqRel);
-        self.0.freed.notify_one();
+        match &self.overflow {
+            Some(shared) if self.of.call_home() => shared.give_back(),
+            _ => self.of.give_back(),
+        }
     }
 }
 
@@ -92,5 +155,61 @@ impl Unsettled {
     pub(crate) fn settled(&self, attempts: usize) {
         self.number.fetch_sub(attempts, Ordering::AcqRel);
         self.fewer.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two shared slots, and two of `pay`, which may overflow.
+    fn groups() -> (Group, Group) {
+        let shared = Slots::new(2);
+        let pay = Group::dedicated("pay".into(), Slots::new(2), Some(Arc::clone(&shared)));
+        let pay = Arc::new(pay);
+        let queues = vec!["pay".to_owned(), "bulk".to_owned()];
+        let all = Group::shared(queues, shared, std::slice::from_ref(&pay));
+        (all, Arc::into_inner(pay).expect("it is nobody else's"))
+    }
+
+    fn free(shared: &Group, pay: &Group) -> (usize, usize) {
+        (shared.slots.free(), pay.slots.free())
+    }
+
+    #[test]
+    fn own_slots_are_taken_first_whoever_asked() {
+        let (shared, pay) = groups();
+        let _first = shared.take("pay").expect("one of its own");
+        assert_eq!(free(&shared, &pay), (2, 1));
+        let _second = pay.take("pay").expect("one of its own");
+        assert_eq!(free(&shared, &pay), (2, 0));
+        let _third = pay.take("pay").expect("a shared one");
+        let _fourth = shared.take("pay").expect("a shared one");
+        assert_eq!(free(&shared, &pay), (0, 0));
+        assert!(pay.take("pay").is_none() && shared.take("pay").is_none());
+        assert!(shared.take("bulk").is_none());
+    }
+
+    #[test]
+    fn own_slots_are_the_last_to_become_free() {
+        let (shared, pay) = groups();
+        let mut taken: Vec<_> = (0..4).map(|_| shared.take("pay").expect("one of four")).collect();
+        for expected in [(1, 0), (2, 0), (2, 1), (2, 2)] {
+            // The first ones are in slots of their own.
+            drop(taken.remove(0));
+            assert_eq!(free(&shared, &pay), expected);
+        }
+    }
+
+    #[test]
+    fn others_take_shared_slots_alone() {
+        let (shared, pay) = groups();
+        let taken: Vec<_> = (0..2).map(|_| shared.take("bulk").expect("a shared one")).collect();
+        assert!(shared.take("bulk").is_none());
+        assert_eq!(free(&shared, &pay), (0, 2));
+        let paid: Vec<_> = (0..2).map(|_| pay.take("pay").expect("one of its own")).collect();
+        assert!(pay.take("pay").is_none());
+        drop((taken, paid));
+        assert_eq!(free(&shared, &pay), (2, 2));
     }
 }

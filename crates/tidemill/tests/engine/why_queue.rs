@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill::core::why::Holder;
-use tidemill::{Enqueue, Fail, JobId, OnDead, Retry, Running, State, Tidemill};
+use tidemill::{Enqueue, Fail, JobId, OnDead, Retry, Running, State, Tidemill, Worker};
 use tidemill_testkit::eventually::eventually;
 use tokio::sync::Semaphore;
 
@@ -15,6 +15,7 @@ over_both_stores!(
     jobs_behind_their_line_are_named_and_a_dead_one_that_blocks_it,
     slots_that_are_taken_are_named,
     slots_of_another_queue_are_not_those_of_this_one,
+    shared_slots_that_another_queue_has_taken_are_named,
     the_first_burst_counts_and_is_over_when_it_is_over,
 );
 
@@ -24,8 +25,13 @@ fn echo(text: &str) -> Enqueue {
     Enqueue::from(Echo::new(text)).queue("q")
 }
 
-/// Jobs that `stay` do so until `go` has a permit; those that are `bad` die.
 async fn worker(mill: &Tidemill, go: &Arc<Semaphore>, slots: usize, queues: &[&str]) -> Running {
+    let worker = mill.worker().queues(queues.iter().copied()).slots(slots);
+    handle(worker, go).start().await.unwrap()
+}
+
+/// Jobs that `stay` do so until `go` has a permit; those that are `bad` die.
+fn handle(worker: Worker, go: &Arc<Semaphore>) -> Worker {
     let go = Arc::clone(go);
     let handler = move |echo: Echo, _| {
         let go = Arc::clone(&go);
@@ -38,7 +44,7 @@ async fn worker(mill: &Tidemill, go: &Arc<Semaphore>, slots: usize, queues: &[&s
             Ok(echo.text)
         }
     };
-    mill.worker().queues(queues.iter().copied()).slots(slots).handle(handler).start().await.unwrap()
+    worker.handle(handler)
 }
 
 async fn runs(mill: &Tidemill, id: JobId) {
@@ -146,22 +152,47 @@ async fn slots_that_are_taken_are_named(kit: Kit) {
 
 async fn slots_of_another_queue_are_not_those_of_this_one(kit: Kit) {
     let (mill, go) = (kit.open().await, Arc::new(Semaphore::new(0)));
-    let held = Arc::clone(&go);
-    let handler = move |echo: Echo, _| {
-        let held = Arc::clone(&held);
-        async move {
-            held.acquire().await.map_err(|_| Fail::permanent("closed"))?.forget();
-            Ok(echo.text)
-        }
-    };
-    let worker = mill.worker().queues(["q"]).slots(1).dedicated("vip", 1).handle(handler);
-    let worker = worker.start().await.unwrap();
-    let first = mill.enqueue(echo("x")).await.unwrap().id();
+    let worker = mill.worker().queues(["q"]).slots(1).dedicated("vip", 1);
+    let worker = handle(worker, &go).start().await.unwrap();
+    let first = mill.enqueue(echo("stay")).await.unwrap().id();
     runs(&mill, first).await;
-    mill.enqueue(echo("x")).await.unwrap();
+    mill.enqueue(echo("stay")).await.unwrap();
     let why = mill.why_queue("q").await.unwrap();
     assert_eq!(why.holders, [Holder::Busy { workers: 1, slots: 1 }], "the other is not its: {why}");
     go.add_permits(2);
+    worker.stop().await;
+}
+
+/// `q` shares one slot with `p` and `vip`, which has one of its own besides; that of `idle` is free, and no help.
+async fn shared_slots_that_another_queue_has_taken_are_named(kit: Kit) {
+    let (mill, go) = (kit.open().await, Arc::new(Semaphore::new(0)));
+    let shared = mill.worker().queues(["p", "q"]).slots(1).dedicated("idle", 1);
+    let worker = handle(shared.dedicated_with_overflow("vip", 1), &go).start().await.unwrap();
+    let stay = async |queue: &str| {
+        let job = Enqueue::from(Echo::new("stay")).queue(queue);
+        mill.enqueue(job).await.unwrap().id()
+    };
+    let of_q = [Holder::Busy { workers: 1, slots: 1 }];
+    runs(&mill, stay("p").await).await;
+    let waits = stay("q").await;
+    let why = mill.why_queue("q").await.unwrap();
+    assert_eq!(why.holders, of_q, "p has it: {why}");
+    go.add_permits(2);
+    mill.result::<Echo>(waits, SOON).await.unwrap();
+
+    for _ in 0..2 {
+        runs(&mill, stay("vip").await).await;
+    }
+    let waits = stay("q").await;
+    let why = mill.why_queue("q").await.unwrap();
+    assert_eq!(why.holders, of_q, "vip has it: {why}");
+    // Whichever ends, the other one is in vip's own slot from now on.
+    go.add_permits(1);
+    runs(&mill, waits).await;
+    stay("vip").await;
+    let why = mill.why_queue("vip").await.unwrap();
+    assert_eq!(why.holders, [Holder::Busy { workers: 1, slots: 2 }], "q has the other: {why}");
+    go.add_permits(3);
     worker.stop().await;
 }
 

@@ -192,7 +192,7 @@ create table tidemill.worker (
     kinds text[] not null,
     slots int4 not null,
     reach int4 not null, -- how many jobs it may hold at once: twice its slots, or what it asked for
-    slots_of text not null, -- JSON: how many of them by queue or pattern, where that is not all
+    slots_of text not null, -- JSON: which of them a queue or pattern may take, where that is not all
     started_at timestamptz not null,
     beat_at timestamptz not null,
     lease_us int8 -- how long after a beat it is given up, if it says so itself

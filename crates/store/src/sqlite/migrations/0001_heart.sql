@@ -177,7 +177,7 @@ create table tidemill_worker (
     kinds text not null,
     slots integer not null,
     reach integer not null, -- how many jobs it may hold at once: twice its slots, or what it asked for
-    slots_of text not null, -- JSON: how many of them by queue or pattern, where that is not all
+    slots_of text not null, -- JSON: which of them a queue or pattern may take, where that is not all
     started_at integer not null,
     beat_at integer not null,
     lease_us integer -- how long after a beat it is given up, if it says so itself

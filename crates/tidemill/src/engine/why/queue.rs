@@ -2,7 +2,7 @@
 //!
 //! Looks are bounded, however many jobs wait: nothing here counts a queue.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use tidemill_core::depth::Rates;
@@ -103,15 +103,26 @@ fn busy(workers: &[WorkerView], crowd: &Crowd, queue: &str) -> Option<Holder> {
 
 /// Whether a worker has no slot left for jobs of this queue: all are taken, or those that they may take.
 fn is_full(worker: &WorkerView, crowd: &Crowd, queue: &str) -> bool {
-    let own = worker.slots_of.keys().filter(|own| matches(own, queue));
-    let own = own.max_by_key(|own| (own.as_str() == queue, own.len()));
-    let held = |of: &dyn Fn(&str) -> bool| -> u64 {
-        let held = crowd.held.iter().filter(|(id, queue, _)| *id == worker.id && of(queue));
-        held.map(|(_, _, jobs)| jobs).sum()
+    let held = || crowd.held.iter().filter(|(id, ..)| *id == worker.id);
+    if held().map(|(.., jobs)| jobs).sum::<u64>() >= u64::from(worker.slots) {
+        return true;
+    }
+    let Some((name, slots)) = worker.nearest(queue) else { return false };
+    let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
+    for (_, queue, jobs) in held() {
+        *by_name.entry(worker.nearest(queue).map_or("", |(name, _)| name)).or_default() += jobs;
+    }
+    let of = |name: &str| by_name.get(name).copied().unwrap_or(0);
+    // A queue's own slots are taken first and become free last.
+    let overflowed = |name: &str| {
+        let own = worker.slots_of.get(name).map_or(0, |slots| slots.own);
+        of(name).saturating_sub(u64::from(own))
     };
-    let is_own = |other: &str| own.is_some_and(|own| matches(own, other));
-    held(&|_| true) >= u64::from(worker.slots)
-        || own.is_some() && held(&is_own) >= u64::from(worker.slots_for(queue))
+    let own: u64 = worker.slots_of.values().map(|slots| u64::from(slots.own)).sum();
+    let shared = u64::from(worker.slots).saturating_sub(own);
+    let taken: u64 = by_name.keys().copied().map(overflowed).sum();
+    of(name) >= u64::from(slots.own)
+        && (overflowed(name) >= u64::from(slots.shared) || taken >= shared)
 }
 
 /// What waits for the clock; others may be held at a limit.
