@@ -10,6 +10,7 @@ use axum::extract::{MatchedPath, Query, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::Uri;
+use percent_encoding::percent_decode_str;
 use utoipa::openapi::path::{Operation, Parameter, ParameterIn};
 use utoipa::openapi::{OpenApi, RefOr};
 
@@ -72,14 +73,7 @@ fn names(operation: &Operation) -> Vec<String> {
 
 /// Whether what was asked is text once `%XX` are bytes; whoever reads it would put another character in their place.
 fn is_text(query: &str) -> bool {
-    let (mut bytes, mut rest) = (Vec::with_capacity(query.len()), query.as_bytes());
-    while let [first, after @ ..] = rest {
-        let hex = after.get(..2).filter(|_| *first == b'%');
-        let hex = hex.and_then(|hex| u8::from_str_radix(str::from_utf8(hex).ok()?, 16).ok());
-        bytes.push(hex.unwrap_or(*first));
-        rest = if hex.is_some() { &after[2..] } else { after };
-    }
-    str::from_utf8(&bytes).is_ok()
+    percent_decode_str(query).decode_utf8().is_ok()
 }
 
 /// Lets a request through that has no other parameters than its operation, and those as text.

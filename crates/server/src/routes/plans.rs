@@ -62,7 +62,7 @@ async fn make(
     caller.check_tenant(&mut filter.tenant)?;
     let view = app.mill.dead().plan(filter, act, caller.name(), &why).await?;
     let place = [(header::LOCATION, format!("/v1/dead/plans/{}", view.id))];
-    let words = detail(format!("{} {} letters", view.act.word(), view.letters));
+    let words = detail(told(&view, view.letters));
     Ok((StatusCode::CREATED, place, words, Json(view)))
 }
 
@@ -147,7 +147,13 @@ async fn apply(
 ) -> Answer<(Extension<Detail>, Json<PlanView>)> {
     seen(&app, &caller, id).await?;
     let view = app.mill.dead().apply(id, caller.name()).await?;
-    Ok((detail(format!("{} {} letters", view.act.word(), view.done)), Json(view)))
+    Ok((detail(told(&view, view.done)), Json(view)))
+}
+
+/// What the trail says of so many letters of a plan.
+fn told(plan: &PlanView, letters: u64) -> String {
+    let noun = if letters == 1 { "letter" } else { "letters" };
+    format!("{} {letters} {noun}", plan.act.word())
 }
 
 /// Takes back what a plan did, of letters that are as it left them; a replay of jobs that have not started since.
@@ -165,5 +171,5 @@ async fn undo(
 ) -> Answer<(Extension<Detail>, Json<PlanView>)> {
     seen(&app, &caller, id).await?;
     let view = app.mill.dead().undo(id, caller.name()).await?;
-    Ok((detail(format!("{} {} letters", view.act.word(), view.undone)), Json(view)))
+    Ok((detail(told(&view, view.undone)), Json(view)))
 }

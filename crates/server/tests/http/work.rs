@@ -364,11 +364,20 @@ async fn what_makes_no_sense_is_refused_and_changes_nothing(kit: Kit) {
     let told = hand.post("settle", many).await;
     assert_eq!(told.status, 413, "{told:?}");
     assert_eq!(kit.get(&format!("/v1/jobs/{id}")).await.is(200).body["state"], "running");
-    kit.post("/v1/workers", json!({ "name": "x", "queues": ["q"], "lease": "1ms" })).await.refused(
-        400,
-        "work_invalid",
-        "between 1s and",
-    );
+    for (part, value, says) in [
+        ("lease", json!("1ms"), "between 1s and"),
+        ("slots_of", json!({ "p": { "own": 1 } }), "slots of \"p\", and does not take from it"),
+        ("slots_of", json!({ "q": {} }), "takes from \"q\", and has no slots for it"),
+        ("slots_of", json!({ "q": { "own": 4 } }), "has 3 slots, and 4 are queues' own"),
+        (
+            "slots_of",
+            json!({ "q": { "own": 2, "shared": 2 } }),
+            "shares 1 of 3 slots, and \"q\" may take 2",
+        ),
+    ] {
+        let card = json!({ "name": "x", "queues": ["q"], "slots": 3, part: value });
+        kit.post("/v1/workers", card).await.refused(400, "work_invalid", says);
+    }
     kit.close().await;
 }
 
