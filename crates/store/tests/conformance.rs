@@ -28,6 +28,7 @@ mod conformance {
     mod enqueue;
     mod examine;
     mod flows;
+    mod flows_capped;
     mod flows_parts;
     mod flows_race;
     mod flows_rerun;

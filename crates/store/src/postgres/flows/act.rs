@@ -202,8 +202,9 @@ async fn cancel_in(
     if let Some(why) = board.call_off_whole(reason, !told.is_empty()) {
         return Ok((CallOff::Answer(FlowAnswer::NotNow { why }), done));
     }
-    done.and(advance::carry_on(shared, conn, &mut boards).await?);
+    // First: nothing is let go any more of what is to be called off.
     conn.query(&REASON, &[&id, &reason]).await?;
+    done.and(advance::carry_on(shared, conn, &mut boards).await?);
     Ok((CallOff::Answer(FlowAnswer::Acted { jobs }), done))
 }
 

@@ -95,11 +95,12 @@ fn cancel(turn: &mut Turn<'_>, id: FlowId, reason: &str) -> Result<FlowAnswer> {
     if let Some(why) = board.call_off_whole(reason, is_told) {
         return Ok(FlowAnswer::NotNow { why });
     }
-    advance::carry_on(turn, &mut board)?;
     let (conn, flow) = (turn.conn, id.0.as_bytes());
+    // First: nothing is let go any more of what is to be called off.
     conn.prepare_cached(include_str!("../sql/call_off_flow.sql"))?.execute([flow])?;
     conn.prepare_cached(include_str!("../sql/set_flow_reason.sql"))?
         .execute(params![flow, reason])?;
+    advance::carry_on(turn, &mut board)?;
     turn.news.tend = true;
     Ok(FlowAnswer::Acted { jobs })
 }
