@@ -1,16 +1,18 @@
 //! Flows that may have only so many jobs under way: who gets the next place, and that nobody does in one that is
 //! called off.
 
-use tidemill_core::flow::{FlowState, Need, Rest, Step};
+use tidemill_core::flow::{After, FlowState, Need, On, Rest, Step};
 use tidemill_core::{FlowId, WorkerId};
 use tidemill_store::flow::{FlowAct, FlowAnswer};
 
-use super::flows::{flow_of, many, need, start_flow, state, step, tend, view};
-use super::kit::{Kit, dead, done, item};
+use super::flows::{flow_of, many, need, run, start_flow, state, step, tend, view};
+use super::kit::{Kit, SECOND, dead, done, item};
 
 over_both_stores!(
     a_flow_that_is_called_off_lets_no_more_go,
     what_the_rest_is_called_off_of_lets_no_more_go,
+    a_step_that_opens_gets_the_next_place,
+    steps_that_open_together_go_in_their_order,
 );
 
 /// Starts a flow that may have so many jobs under way.
@@ -76,4 +78,31 @@ async fn what_the_rest_is_called_off_of_lets_no_more_go(kit: &Kit) {
     assert!(is_idle(kit, worker).await);
     let view = view(kit, id).await;
     assert_eq!((view.head.state, view.head.done, view.head.failed), (FlowState::Done, 5, 16));
+}
+
+async fn a_step_that_opens_gets_the_next_place(kit: &Kit) {
+    let after = After { on: On::Failure, ..After::success("p") };
+    let alarm = Step { after: vec![after], ..many("alarm", 3, &[]) };
+    let alarm = need(alarm, Need::Quorum { jobs: 1 });
+    let id = start_capped(kit, 2, vec![many("p", 10, &[]), alarm]).await;
+    let worker = kit.worker().await;
+    let claim = kit.take(worker, 2).await;
+    kit.clock.advance(SECOND);
+    kit.store.settle(worker, vec![item(&claim, 0, dead("no"))]).await.unwrap();
+    tend(kit).await;
+    let alarm = kit.take(worker, 100).await;
+    assert_eq!((alarm.jobs.len(), alarm.jobs[0].job.kind.as_str()), (1, "alarm"));
+    let items = vec![item(&claim, 1, done())];
+    kit.store.settle(worker, items).await.unwrap();
+    kit.store.settle(worker, vec![item(&alarm, 0, done())]).await.unwrap();
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[]).await.len(), 10, "who was passed goes on");
+    assert_eq!(state(kit, id).await, FlowState::Done);
+}
+
+async fn steps_that_open_together_go_in_their_order(kit: &Kit) {
+    let id = start_capped(kit, 2, vec![many("a", 3, &[]), many("b", 2, &[])]).await;
+    let worker = kit.worker().await;
+    assert_eq!(run(kit, worker, &[]).await, ["a", "a", "a", "b", "b"]);
+    assert_eq!(state(kit, id).await, FlowState::Done);
 }
