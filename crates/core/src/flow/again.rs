@@ -34,6 +34,24 @@ impl Board {
         self.judge_waiting(waiting);
     }
 
+    /// So many jobs of these steps, which were just sent on their way again, wait in the flow instead until there is a
+    /// place for them: no more of it may be under way at once.
+    pub fn hold_again(&mut self, held: &[(u32, u64)]) {
+        for (number, jobs) in held {
+            self.flow.jobs_open = self.flow.jobs_open.saturating_sub(*jobs);
+            if let Some(step) = self.steps.get_mut(number) {
+                step.state = StepState::Opening;
+                self.touched.insert(*number);
+            }
+        }
+    }
+
+    /// Steps of which jobs may be held until there is a place for them: those that are on their way.
+    pub fn under_way(&self) -> impl Iterator<Item = u32> {
+        let is_open = |step: &&StepRow| matches!(step.state, StepState::Opening | StepState::Open);
+        self.steps.values().filter(is_open).map(|step| step.number)
+    }
+
     /// Goes on at the step of this name or, if that is done, behind it, where nothing but a call-off kept the flow from
     /// going on. Answers how many jobs wait again, or nothing if there is nothing to go on with. A saga that was called
     /// off has turned back, and goes nowhere else. The board must know the whole flow.

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::flow::board::{Board, Verdict};
 use crate::flow::state::{FlowState, Lost, StepRow, StepState};
 use crate::flow::{Edge, Place, STEPS_MAX, plan};
-use crate::job::{Job, NewJob};
+use crate::job::{Job, NewJob, Options};
 
 /// Jobs that can be run again by one call.
 pub const RERUN_JOBS_MAX: u64 = 10_000;
@@ -39,6 +39,8 @@ pub fn again(job: Job, step: u32) -> Option<NewJob> {
     let Job { kind, queue, priority, tenant, key, payload, options, .. } = job;
     let place = *options.flow.clone()?;
     let due = place.due.unwrap_or_default();
+    // A dead letter that was sent again is not what the copy is.
+    let options = Options { replayed_at: None, ..options };
     let job = NewJob { queue, priority, due, tenant, key, options, ..NewJob::new(kind, payload) };
     Some(plan::place(job, Place { step, due: None, ..place }))
 }

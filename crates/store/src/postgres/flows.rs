@@ -7,6 +7,7 @@
 
 mod act;
 mod advance;
+mod again;
 mod grow;
 mod part;
 mod rerun;

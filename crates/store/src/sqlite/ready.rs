@@ -110,8 +110,14 @@ pub(super) fn delete(turn: &mut Turn<'_>, job: &Job, run_at: i64) -> Result<()> 
 pub(super) fn point(conn: &Connection, id: JobId, run_at: i64) -> Result<()> {
     let mut attempt = conn.prepare_cached(include_str!("sql/point_attempt.sql"))?;
     if attempt.execute(params![id.0.as_bytes(), run_at])? == 0 {
-        let mut job = conn.prepare_cached(include_str!("sql/point_job.sql"))?;
-        job.execute(params![id.0.as_bytes(), run_at])?;
+        point_job(conn, id, run_at)?;
     }
+    Ok(())
+}
+
+/// The same, whether it has attempts or not; 0: its step has not let it go.
+pub(super) fn point_job(conn: &Connection, id: JobId, run_at: i64) -> Result<()> {
+    let mut job = conn.prepare_cached(include_str!("sql/point_job.sql"))?;
+    job.execute(params![id.0.as_bytes(), run_at])?;
     Ok(())
 }

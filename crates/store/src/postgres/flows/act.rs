@@ -6,6 +6,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::advance::{self, Done};
+use super::again::{DEAD, send_again};
 use super::rerun::rerun;
 use super::{saga, tend, write};
 use crate::error::Result;
@@ -13,7 +14,7 @@ use crate::flow::{FlowAct, FlowAnswer, NONE_DEAD};
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{Param, Statement, sql};
-use crate::postgres::{Shared, dead, lines};
+use crate::postgres::{Shared, lines};
 use crate::wake::Hint;
 
 const REASON: Statement = sql!("set_flow_reason", UUID, TEXT);
@@ -21,10 +22,6 @@ const FIRST: Statement = sql!("count_first", UUID);
 const RENEW: Statement = sql!("renew_steps", TIMESTAMPTZ, UUID_ARRAY, INT4_ARRAY);
 const STEP_NUMBER: Statement = sql!("select_step_number", UUID, TEXT);
 const RESOLVE: Statement = sql!("resolve_dead", UUID, INT4, TEXT, TIMESTAMPTZ, TEXT, TEXT);
-const DEAD: Statement = sql!("select_dead_of_flow", UUID, INT4, INT8);
-
-/// Dead letters that are sent on their way again at a time.
-const RETRY_PAGE_JOBS: i64 = 1000;
 
 /// Lets a flow begin that was being built.
 pub(crate) async fn begin(shared: &Shared, id: FlowId) -> Result<FlowAnswer> {
@@ -226,18 +223,8 @@ async fn retry(shared: &Shared, id: FlowId, step: Option<&str>, by: By<'_>) -> R
     if let Some(step) = step {
         bury_called_off(shared, id.0, step).await?;
     }
-    let mut jobs = 0;
-    loop {
-        let rows = shared.db.read(&DEAD, &[&id.0, &number, &RETRY_PAGE_JOBS]).await?;
-        let ids: Vec<_> = rows.iter().map(|row| tidemill_core::JobId(row.get(0))).collect();
-        let sent = dead::replay(shared, &ids, by, None).await?;
-        jobs += sent.len() as u64;
-        if sent.is_empty() {
-            break;
-        }
-    }
+    let jobs = send_again(shared, id, number, flow.head.at_once.is_some(), by).await?;
     if jobs > 0 {
-        advance::advance(shared, &[id.0]).await?;
         return Ok(FlowAnswer::Acted { jobs });
     }
     let went_on = match step {

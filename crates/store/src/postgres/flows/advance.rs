@@ -151,7 +151,11 @@ pub(super) async fn learn_all(conn: &Conn<'_>, boards: &mut [&mut Board]) -> Res
 }
 
 /// Takes what has ended and tells the boards; those of which somebody else has counted all are put away.
-async fn arrive(conn: &Conn<'_>, flows: &[Uuid], boards: &mut Vec<Board>) -> Result<(), Fault> {
+pub(super) async fn arrive(
+    conn: &Conn<'_>,
+    flows: &[Uuid],
+    boards: &mut Vec<Board>,
+) -> Result<(), Fault> {
     let mut arrivals: BTreeMap<Uuid, Vec<Arrival>> = BTreeMap::new();
     // Those of flows that are gone go with the rest.
     for row in conn.query(&ARRIVALS, &[&flows]).await? {

@@ -29,6 +29,7 @@ const COPY: Statement = sql!(
     BOOL_ARRAY,
 );
 const BODIES: Statement = sql!("select_bodies_of_step", UUID, INT4);
+const SLOW: Statement = sql!("slow_step", UUID, INT4);
 const WRITE_JOBS: Statement = sql!("write_flow_jobs", TIMESTAMPTZ, UUID, TEXT);
 
 /// Lets a step and all behind it run again. Not sent again when its answer was lost: it would be refused, for then
@@ -103,6 +104,10 @@ async fn write(
         let planned = rows.iter().filter_map(|row| again(body(row, 0), step));
         let planned: Vec<PlannedJob> = planned.map(|job| PlannedJob { step, job }).collect();
         let is_slow = planned.iter().any(is_slow_job);
+        if is_slow && !row.slow {
+            // Those of the old step had waited, and came again for their places.
+            conn.query(&SLOW, &[&flow, &(step as i32)]).await?;
+        }
         let text = jobs_text(&planned, is_slow, board.flow.at_once.is_some());
         conn.query(&WRITE_JOBS, &[&now, &flow, &text.map_err(Fault::Refused)?]).await?;
         jobs += planned.len() as u64;

@@ -113,6 +113,8 @@ async fn tend_one(shared: &Arc<Shared>, flow: Uuid) -> Result<bool> {
     }
     if !steps.is_empty() {
         advance::advance(shared, &[flow]).await?;
+        // What was sent again meanwhile waits for its place.
+        has_more = true;
     }
     if !has_more {
         has_more = !untend(shared, flow).await?;

@@ -7,7 +7,7 @@ select j.id from (
     union select j.id from tidemill.flow f
     join tidemill.flow_step s on s.flow = f.id and s.state < 2
     join tidemill.job j on j.flow = s.flow and j.step = s.number
-        and case when s.slow then j.sheaf = 0 else j.sheaf > s.opened end
+        and case when s.slow then j.sheaf = 0 else j.place > s.opened end
     where f.finished_at is null and not exists (select from tidemill.outcome o where o.id = j.id)
     union select r.job from tidemill.run r
     where (r.waits is not null and r.waits ->> 'until' is null or r.parked is not null or r.paused)

@@ -4,6 +4,7 @@ use rusqlite::{OptionalExtension, params};
 use tidemill_core::flow::{Arrival, FlowState};
 use tidemill_core::{By, FlowId, JobId, Payload};
 
+use super::again::send_again;
 use super::rerun::rerun;
 use super::{advance, carry_on, saga, tend};
 use crate::error::Result;
@@ -135,9 +136,9 @@ fn retry(turn: &mut Turn<'_>, id: FlowId, step: Option<&str>, by: By<'_>) -> Res
     if flow == Some(FlowState::Stuck) && by.why.is_none() {
         return Ok(FlowAnswer::WhyMissing);
     }
-    let sent = dead::replay(turn, &ids, by, None)?;
-    if !sent.is_empty() {
-        return Ok(FlowAnswer::Acted { jobs: sent.len() as u64 });
+    let jobs = send_again(turn, id, &ids, by)?;
+    if jobs > 0 {
+        return Ok(FlowAnswer::Acted { jobs });
     }
     Ok(match step.map(|step| go_on(turn, id, step)).transpose()?.flatten() {
         Some(jobs) => FlowAnswer::Acted { jobs },

@@ -187,20 +187,14 @@ fn text<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<&'a str> {
 pub(super) fn open(turn: &mut Turn<'_>, board: &mut Board, step: u32, room: u64) -> Result<()> {
     let flow = *board.flow.id.0.as_bytes();
     let mut select = turn.conn.prepare_cached(include_str!("../sql/select_to_open.sql"))?;
-    let bodies = select.query_map(params![flow, step, millis(room)], |row| {
-        Ok((Body::of_row(row)?, row.get::<_, bool>(11)?))
-    })?;
-    let bodies: Vec<(Body, bool)> = bodies.collect::<rusqlite::Result<_>>()?;
+    let bodies = select.query_map(params![flow, step, millis(room)], Body::of_row)?;
+    let bodies: Vec<Body> = bodies.collect::<rusqlite::Result<_>>()?;
     drop(select);
-    let mut last = None;
-    for (body, has_ended) in &bodies {
-        last = Some(body.job.id);
-        if !has_ended {
-            let_go(turn, body)?;
-            board.flow.jobs_open += 1;
-        }
+    for body in &bodies {
+        let_go(turn, body)?;
+        board.flow.jobs_open += 1;
     }
-    let is_all = match last {
+    let is_all = match bodies.last().map(|body| body.job.id) {
         Some(JobId(last)) => {
             let mut set = turn.conn.prepare_cached(include_str!("../sql/set_opened.sql"))?;
             set.query_one(params![flow, step, last.as_bytes()], |row| row.get(0))?
@@ -215,10 +209,13 @@ pub(super) fn open(turn: &mut Turn<'_>, board: &mut Board, step: u32, room: u64)
 
 /// A job may start, when its own time has come and it is its turn in its line.
 fn let_go(turn: &mut Turn<'_>, body: &Body) -> Result<()> {
-    let place = body.job.options.flow.as_ref();
+    // One that comes again has waited.
+    let is_first = body.job.options.replayed_at.is_none();
+    let place = body.job.options.flow.as_ref().filter(|_| is_first);
     let due = place.and_then(|place| place.due).unwrap_or(Due::Now);
     let run_at = due.resolve(time(turn.now)).as_microsecond();
     ready::point(turn.conn, body.job.id, run_at)?;
+    ready::point_job(turn.conn, body.job.id, run_at)?;
     if body.job.line().is_some() {
         return lines::start(turn, &body.job);
     }

@@ -7,7 +7,7 @@ union
 select job.id
 from tidemill_flow_step as step
 join tidemill_job as job on job.flow = step.flow and job.step = step.number and job.id > step.opened
-where step.state < 2 and not exists (select 1 from tidemill_outcome where id = job.id)
+where step.state < 2 and job.run_at = 0 and not exists (select 1 from tidemill_outcome where id = job.id)
 union
 select run.job from tidemill_run as run
 where (run.waits is not null and json_extract(run.waits, '$.until') is null or run.parked is not null or run.paused)
