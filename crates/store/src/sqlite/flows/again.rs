@@ -45,8 +45,8 @@ fn hold(turn: &mut Turn<'_>, id: FlowId, sent: &[JobId]) -> Result<()> {
         ready::delete(turn, &body.job, waiting.run_at)?;
         ready::point_job(turn.conn, *job, 0)?;
         let before = Uuid::from_u128(job.0.as_u128().saturating_sub(1));
-        let mut hold = turn.conn.prepare_cached(include_str!("../sql/hold_again.sql"))?;
-        hold.execute(params![id.0.as_bytes(), place.step, before.as_bytes()])?;
+        let mut back = turn.conn.prepare_cached(include_str!("../sql/hold_again.sql"))?;
+        back.execute(params![id.0.as_bytes(), place.step, before.as_bytes()])?;
         *held.entry(place.step).or_default() += 1;
     }
     board.hold_again(&held.into_iter().collect::<Vec<_>>());
