@@ -123,6 +123,7 @@ pub enum Work {
 
 /// An edge: what a step waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct After {
     /// Which step.
@@ -216,7 +217,7 @@ impl Join {
 /// For how much a join waits. Parents that were not taken are not waited for; when no others are left, the step is
 /// skipped too. Those that could not run because something failed count as failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Need {
     /// All end, and at most so many fail. None may by default.

@@ -22,6 +22,8 @@ pub const THEIRS: [&str; 10] = [
     "payload", "output", "outputs", "inputs", "entry", "entries", "value", "state", "mail",
     "answer",
 ];
+/// Names that lead to a value; payloads are not as deep.
+const DEPTH_MAX: usize = 128;
 /// Shorter values are not looked for in text: they would be found everywhere.
 const SECRET_CHARS_MIN: usize = 4;
 
@@ -32,7 +34,7 @@ const SECRET_CHARS_MIN: usize = 4;
 /// let rules = Redaction::parse(["password", "card.number"])?;
 /// let payload = r#"{"user":"ada","password":"tulips","card":{"number":"4111111111111111"}}"#;
 /// assert_eq!(rules.json(payload),
-///     r#"{"card":{"number":"[hidden]"},"password":"[hidden]","user":"ada"}"#);
+///     r#"{"user":"ada","password":"[hidden]","card":{"number":"[hidden]"}}"#);
 /// assert_eq!(rules.secrets(payload).hide("no tulips for ada"), "no [hidden] for ada");
 /// # Ok::<(), tidemill_core::Error>(())
 /// ```
@@ -100,46 +102,33 @@ impl Redaction {
         Ok(())
     }
 
-    /// A JSON text as it may be shown. What is no JSON is shown not at all, if there are rules.
+    /// A JSON text as it may be shown: as it is written, but for what is hidden. What is no JSON is shown not at all, if
+    /// there are rules.
     pub fn json<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        self.shown(text, |value, meet| self.walk(value, &mut Vec::new(), meet))
+        self.shown(text, true)
     }
 
     /// The same for a document about jobs: only what is theirs in it ([`THEIRS`]) is looked at, not what it says.
     pub fn document<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        self.shown(text, |value, meet| self.find(value, meet))
+        self.shown(text, false)
     }
 
-    fn shown<'t>(
-        &self,
-        text: &'t str,
-        look: impl FnOnce(&mut Value, &mut dyn FnMut(&mut Value)),
-    ) -> Cow<'t, str> {
+    fn shown<'t>(&self, text: &'t str, is_theirs: bool) -> Cow<'t, str> {
         if self.is_empty() {
             return Cow::Borrowed(text);
         }
-        let Ok(mut value) = serde_json::from_str::<Value>(text) else {
-            return Cow::Owned(Value::from(HIDDEN).to_string());
-        };
-        let mut is_hidden = false;
-        look(&mut value, &mut |field| (*field, is_hidden) = (Value::from(HIDDEN), true));
-        if is_hidden { Cow::Owned(value.to_string()) } else { Cow::Borrowed(text) }
+        let mut page = Page { rules: self, out: String::new(), path: Vec::new(), is_hidden: false };
+        match page.write(text, is_theirs) {
+            Ok(()) if page.is_hidden => Cow::Owned(page.out),
+            Ok(()) => Cow::Borrowed(text),
+            Err(_) => Cow::Owned(quoted(HIDDEN)),
+        }
     }
 
-    fn find(&self, value: &mut Value, meet: &mut dyn FnMut(&mut Value)) {
-        match value {
-            Value::Object(fields) => {
-                for (name, field) in fields.iter_mut() {
-                    if THEIRS.contains(&name.as_str()) {
-                        self.walk(field, &mut vec![name.clone()], meet);
-                    } else {
-                        self.find(field, meet);
-                    }
-                }
-            }
-            Value::Array(all) => all.iter_mut().for_each(|one| self.find(one, meet)),
-            _ => {}
-        }
+    /// Whether a field is hidden to which these names lead.
+    fn hides(&self, path: &[String]) -> bool {
+        let names: Vec<&str> = path.iter().map(String::as_str).collect();
+        self.0.iter().any(|rule| rule.means(&names))
     }
 
     /// What a payload keeps in such fields.
@@ -171,8 +160,7 @@ impl Redaction {
             Some(b'{') => {
                 for (name, field) in serde_json::from_str::<Fields<'_>>(text)?.0 {
                     path.push(name);
-                    let names: Vec<&str> = path.iter().map(String::as_str).collect();
-                    let is_hidden = is_hidden || self.0.iter().any(|rule| rule.means(&names));
+                    let is_hidden = is_hidden || self.hides(path);
                     self.gather(field.get(), path, is_hidden, all)?;
                     path.pop();
                 }
@@ -198,26 +186,72 @@ impl Redaction {
         }
         Ok(())
     }
+}
 
-    /// Meets each field that is hidden, and nothing inside of it.
-    fn walk(&self, value: &mut Value, path: &mut Vec<String>, meet: &mut dyn FnMut(&mut Value)) {
-        match value {
-            Value::Object(fields) => {
-                for (name, field) in fields.iter_mut() {
-                    path.push(name.clone());
-                    let names: Vec<&str> = path.iter().map(String::as_str).collect();
-                    if self.0.iter().any(|rule| rule.means(&names)) {
-                        meet(field);
-                    } else {
-                        self.walk(field, path, meet);
-                    }
-                    path.pop();
+/// A text that is written anew without what is hidden. Values are copied as they stand: a number that is too large for
+/// a type of ours hides nothing.
+struct Page<'r> {
+    rules: &'r Redaction,
+    out: String,
+    /// The names that lead to where it is, from what is the jobs' on.
+    path: Vec<String>,
+    is_hidden: bool,
+}
+
+impl Page<'_> {
+    fn write(&mut self, text: &str, is_theirs: bool) -> serde_json::Result<()> {
+        let text = text.trim();
+        match text.as_bytes().first() {
+            Some(b'{') => {
+                let fields = serde_json::from_str::<Fields<'_>>(text)?.0;
+                self.out.push('{');
+                for (number, (name, field)) in fields.into_iter().enumerate() {
+                    self.part(number);
+                    self.out.push_str(&quoted(&name));
+                    self.out.push(':');
+                    self.field(name, field.get(), is_theirs)?;
                 }
+                self.out.push('}');
             }
-            Value::Array(all) => all.iter_mut().for_each(|one| self.walk(one, path, meet)),
-            _ => {}
+            Some(b'[') => {
+                let all = serde_json::from_str::<Vec<&RawValue>>(text)?;
+                self.out.push('[');
+                for (number, one) in all.into_iter().enumerate() {
+                    self.part(number);
+                    self.write(one.get(), is_theirs)?;
+                }
+                self.out.push(']');
+            }
+            _ => self.out.push_str(serde_json::from_str::<&RawValue>(text)?.get()),
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, number: usize) {
+        if number > 0 {
+            self.out.push(',');
         }
     }
+
+    fn field(&mut self, name: String, text: &str, is_theirs: bool) -> serde_json::Result<()> {
+        if !is_theirs && !THEIRS.contains(&name.as_str()) {
+            return self.write(text, false);
+        }
+        self.path.push(name);
+        // What is theirs begins behind the name that says so. What is deeper than can be is not shown.
+        if is_theirs && self.rules.hides(&self.path) || self.path.len() > DEPTH_MAX {
+            self.out.push_str(&quoted(HIDDEN));
+            self.is_hidden = true;
+        } else {
+            self.write(text, true)?;
+        }
+        self.path.pop();
+        Ok(())
+    }
+}
+
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
 }
 
 /// The fields of an object, in order, also those that are named twice, with their values as they are written.
@@ -296,15 +330,22 @@ mod tests {
             (
                 "card.number",
                 r#"{"number":1,"card":{"number":2}}"#,
-                r#"{"card":{"number":"[hidden]"},"number":1}"#,
+                r#"{"number":1,"card":{"number":"[hidden]"}}"#,
             ),
             ("cards.number", r#"{"cards":[{"number":1}]}"#, r#"{"cards":[{"number":"[hidden]"}]}"#),
             (
                 "*.token",
                 r#"{"token":1,"a":{"token":[2]}}"#,
-                r#"{"a":{"token":"[hidden]"},"token":1}"#,
+                r#"{"token":1,"a":{"token":"[hidden]"}}"#,
             ),
-            ("a", r#"{"b": 1e400}"#, r#""[hidden]""#),
+            ("a", r#"{"b": 1e400}"#, r#"{"b": 1e400}"#),
+            (
+                "a",
+                r#"{"b": 1e400, "a": [1e400], "c": 0.10}"#,
+                r#"{"b":1e400,"a":"[hidden]","c":0.10}"#,
+            ),
+            ("a", r#"{"é\"": {"a": 1}}"#, r#"{"é\"":{"a":"[hidden]"}}"#),
+            ("a", r#"{"b": 1e}"#, r#""[hidden]""#),
             ("a", r#"{ "b": 12345678901234567890123 }"#, r#"{ "b": 12345678901234567890123 }"#),
             ("a", "no json", r#""[hidden]""#),
         ] {
@@ -317,7 +358,7 @@ mod tests {
     fn of_a_document_only_what_is_the_jobs_is_hidden() {
         let rules = Redaction::parse(["token", "output.name"]).unwrap();
         let text = r#"{"token":7,"jobs":[{"payload":{"token":1,"name":2},"output":{"name":3}}]}"#;
-        let shown = r#"{"jobs":[{"output":{"name":"[hidden]"},"payload":{"name":2,"token":"[hidden]"}}],"token":7}"#;
+        let shown = r#"{"token":7,"jobs":[{"payload":{"token":"[hidden]","name":2},"output":{"name":"[hidden]"}}]}"#;
         assert_eq!(rules.document(text), shown);
     }
 

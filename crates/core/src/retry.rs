@@ -72,7 +72,7 @@ fn refused(reason: String) -> Result<()> {
 
 /// How long to wait before the next attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "type")]
+#[serde(rename_all = "snake_case", tag = "type", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Backoff {
     /// `base × 2^(attempt − 1)`, at most `cap`, spread by the jitter.

@@ -10,7 +10,8 @@ pub mod target;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::alert::Alert;
@@ -247,19 +248,26 @@ pub fn delivery(webhook: Uuid, tells_output: bool, told: &Told<'_>) -> NewJob {
         Some(output) if output.len() > OUTPUT_BYTES_MAX => (None, true),
         output => (output, false),
     };
-    let mut data = json!({
-        "id": job.id, "kind": job.kind, "queue": job.queue, "tenant": job.tenant,
-        "key": job.key, "state": event.state().word(), "attempt": told.attempt, "error": told.error,
-        "output": output.and_then(|output| serde_json::from_str::<Value>(output).ok()),
-        "output_left_out": left_out,
-    });
-    if let Some(code) = told.code {
-        data["code"] = code.code().into();
-    }
-    let payload = json!({
-        "webhook": webhook, "message": id, "type": format!("job.{}", event.word()),
-        "timestamp": told.at, "data": data,
-    });
+    let data = JobData {
+        id: job.id,
+        kind: &job.kind,
+        queue: &job.queue,
+        tenant: job.tenant.as_deref(),
+        key: job.key.as_deref(),
+        state: event.state().word(),
+        attempt: told.attempt,
+        error: told.error,
+        output: output.and_then(|output| serde_json::from_str(output).ok()),
+        output_left_out: left_out,
+        code: told.code.map(ParkCode::code),
+    };
+    let message = Message {
+        webhook,
+        message: id.0,
+        event: format!("job.{}", event.word()),
+        timestamp: told.at,
+        data: Payload::trusted(text(&data)),
+    };
     NewJob {
         id,
         queue: QUEUE.to_owned(),
@@ -267,8 +275,31 @@ pub fn delivery(webhook: Uuid, tells_output: bool, told: &Told<'_>) -> NewJob {
         key: Some(webhook.to_string()),
         // Its spans are linked to whoever enqueued the job it tells of.
         options: Options { trace: job.options.trace.clone(), ..options() },
-        ..NewJob::new(KIND, Payload::trusted(payload.to_string()))
+        ..NewJob::new(KIND, Payload::trusted(text(&message)))
     }
+}
+
+/// What is told of a job.
+#[derive(Serialize)]
+struct JobData<'a> {
+    id: JobId,
+    kind: &'a str,
+    queue: &'a str,
+    tenant: Option<&'a str>,
+    key: Option<&'a str>,
+    state: &'static str,
+    attempt: u16,
+    error: Option<&'a str>,
+    /// As it was written: numbers keep all their digits.
+    output: Option<&'a RawValue>,
+    output_left_out: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
+}
+
+/// Names and JSON texts: they can always be written.
+fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
 }
 
 /// The job that tells a webhook what became of an alert.
@@ -324,8 +355,8 @@ pub struct Message {
     pub event: String,
     /// When.
     pub timestamp: Timestamp,
-    /// To which job, and how; or which alert.
-    pub data: Value,
+    /// To which job, and how; or which alert. A JSON text, which is sent as it stands.
+    pub data: Payload,
 }
 
 impl Message {
@@ -338,12 +369,15 @@ impl Message {
     pub fn body(&self) -> String {
         let Self { event, timestamp, data, .. } = self;
         // In the order in which people read it; each part of it is a whole JSON text.
+        let data = data.as_str();
         format!(r#"{{"type":{},"timestamp":"{timestamp}","data":{data}}}"#, json!(event))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[test]
@@ -411,7 +445,7 @@ mod tests {
             job: &job,
             event: Event::Done,
             attempt: 2,
-            output: Some(r#"{"n":1}"#),
+            output: Some(r#"{"n":1,"large":1e400}"#),
             error: None,
             code: None,
             at: Timestamp::UNIX_EPOCH,
@@ -419,9 +453,13 @@ mod tests {
         let new = delivery(Uuid::max(), true, &ended);
         let message: Message = serde_json::from_str(new.payload.as_str()).unwrap();
         assert_eq!((new.id.0, new.queue.as_str()), (message.message, QUEUE));
-        let body: Value = serde_json::from_str(&message.body()).unwrap();
+        let (body, kept) = (message.body(), r#""output":{"n":1,"large":1e400}"#);
+        assert!(
+            body.contains(kept),
+            "a number that no type of ours holds is told as it is: {body}"
+        );
+        let body: Value = serde_json::from_str(&body.replace("1e400", "1")).unwrap();
         assert_eq!(body["type"], "job.done");
-        assert_eq!(body["data"]["output"]["n"], 1);
         assert_eq!(body["data"]["tenant"], "acme");
         assert_eq!(body["data"]["output_left_out"], false);
         let quiet = delivery(Uuid::max(), false, &ended);
@@ -440,8 +478,9 @@ mod tests {
         let new = delivery(Uuid::max(), true, &told);
         let message: Message = serde_json::from_str(new.payload.as_str()).unwrap();
         assert_eq!(message.event, "job.parked");
-        assert_eq!(message.data["state"], "blocked");
-        assert_eq!(message.data["code"], "parked_journal_full");
-        assert_eq!(message.data["error"], "too long");
+        let data: Value = message.data.read().unwrap();
+        assert_eq!(data["state"], "blocked");
+        assert_eq!(data["code"], "parked_journal_full");
+        assert_eq!(data["error"], "too long");
     }
 }

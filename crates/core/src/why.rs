@@ -319,19 +319,21 @@ impl fmt::Display for Gate {
             Self::Limit { limit, is_broken: true, .. } => {
                 write!(f, "too much failed at {limit}: a probe decides")
             }
-            Self::Limit { limit, opens_at: Some(at), .. } => {
-                write!(f, "{limit} lets nobody pass before {at}")
-            }
-            Self::Limit { limit, inside, most: Some(most), workers, .. } => {
-                write!(f, "{limit} is full: {inside} of {most} run")?;
-                match workers.as_slice() {
-                    [] => Ok(()),
-                    [one] => write!(f, ", at worker {one}"),
-                    [one, _] => write!(f, ", at worker {one} and another"),
-                    [one, rest @ ..] => write!(f, ", at worker {one} and {} others", rest.len()),
+            Self::Limit { limit, inside, most, workers, opens_at, .. } => {
+                let full = most.filter(|most| opens_at.is_none() || *inside >= u64::from(*most));
+                match (full, opens_at) {
+                    (None, None) => return write!(f, "it waits at {limit}"),
+                    (None, Some(at)) => return write!(f, "{limit} lets nobody pass before {at}"),
+                    (Some(most), _) => write!(f, "{limit} is full: {inside} of {most} run")?,
                 }
+                match workers.as_slice() {
+                    [] => {}
+                    [one] => write!(f, ", at worker {one}")?,
+                    [one, _] => write!(f, ", at worker {one} and another")?,
+                    [one, rest @ ..] => write!(f, ", at worker {one} and {} others", rest.len())?,
+                }
+                opens_at.map_or(Ok(()), |at| write!(f, "; and it lets nobody pass before {at}"))
             }
-            Self::Limit { limit, .. } => write!(f, "it waits at {limit}"),
             Self::Band { band, weight, weights, higher, equal } => {
                 match (weight, weights) {
                     (0, _) => write!(f, "its band {} has what others leave", band.word())?,

@@ -27,6 +27,15 @@ pub(crate) fn detail(words: impl Into<String>) -> Extension<Detail> {
     Extension(Detail(words.into()))
 }
 
+/// So many dead letters, and which one if it is one.
+pub(crate) fn letters(number: u64, ids: &[JobId]) -> String {
+    let noun = if number == 1 { "letter" } else { "letters" };
+    match ids {
+        [id] => format!("{number} {noun}: {id}"),
+        _ => format!("{number} {noun}"),
+    }
+}
+
 /// The names of all operations, by method and path.
 static NAMES: LazyLock<HashMap<(String, String), String>> = LazyLock::new(|| {
     let mut names = HashMap::new();

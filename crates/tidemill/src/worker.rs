@@ -170,7 +170,7 @@ impl Worker {
     }
 
     /// Slots that only the jobs of this queue may take, besides the shared ones, which it then does
-    /// not use: critical work has its own capacity, and takes none from the rest.
+    /// not use: critical work has its own capacity, and takes none from the rest. No other pattern may mean it.
     #[must_use]
     pub fn dedicated(mut self, queue: impl Into<String>, slots: usize) -> Self {
         let (queue, slots) = (queue.into(), slots.max(1));
@@ -179,7 +179,8 @@ impl Worker {
         self
     }
 
-    /// Like [`dedicated`](Self::dedicated), but its jobs may take shared slots too.
+    /// Like [`dedicated`](Self::dedicated), but its jobs may take shared slots too when their own are taken. A wider
+    /// pattern of those that share may mean it.
     #[must_use]
     pub fn dedicated_with_overflow(self, queue: impl Into<String>, slots: usize) -> Self {
         let mut worker = self.dedicated(queue, slots);
@@ -293,6 +294,7 @@ impl Worker {
         if self.options.queues.is_empty() {
             self.options.queues = self.registry.queues();
         }
+        self.options.check()?;
         Ok(Shop::new(self.boss, self.registry, self.states, self.hooks, self.options))
     }
 }

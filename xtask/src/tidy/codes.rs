@@ -1,9 +1,11 @@
 //! Every error code has a page.
 //!
 //! A code is what programs match and what people search for. So each code that a `fn code` of an
-//! `error.rs`, or of `park.rs`, can return has `docs/errors/CODE.md`, which says what happened and what to do.
+//! `error.rs`, or of `park.rs`, can return, and each that a `Refusal::new` names, has `docs/errors/CODE.md`, which says
+//! what happened and what to do.
 //!
-//! It refuses to follow calls: codes are literals in the match of `fn code`, as rustfmt lays it out.
+//! It refuses to follow calls: codes are literals in the match of `fn code`, as rustfmt lays it out, or the second
+//! thing that a refusal is made of.
 //! Before the first page is written it asks for none.
 
 use super::Violation;
@@ -17,13 +19,13 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     if tree.below(PAGES, ".md").next().is_none() {
         return found;
     }
-    for (path, _, text) in
-        ["/error.rs", "/park.rs"].iter().flat_map(|file| tree.below("crates", file))
-    {
+    for (path, _, text) in tree.below("crates", ".rs") {
         if !path.contains("/src/") {
             continue;
         }
-        for (line, code) in codes(text) {
+        let names_codes = path.ends_with("/error.rs") || path.ends_with("/park.rs");
+        let named = if names_codes { codes(text) } else { Vec::new() };
+        for (line, code) in named.into_iter().chain(refusals(text)) {
             let page = format!("{PAGES}/{code}.md");
             if !tree.files.contains_key(&page) {
                 found.push(Violation::new(path, line, RULE, format!("write {page}")));
@@ -48,6 +50,17 @@ fn codes(text: &str) -> Vec<(usize, &str)> {
         }
     }
     found
+}
+
+/// The codes that refusals are made with, with their lines.
+fn refusals(text: &str) -> Vec<(usize, &str)> {
+    let made = text.match_indices("Refusal::new(");
+    let code = |(at, _): (usize, &str)| {
+        let (_, rest) = text[at..].split_once(',')?;
+        let (code, _) = rest.trim_start().strip_prefix('"')?.split_once('"')?;
+        Some((text[..at].lines().count(), code))
+    };
+    made.filter_map(code).collect()
 }
 
 /// The literal that an arm ends in, on the arm's line or, where it was too long, on its own.
@@ -90,6 +103,16 @@ impl Error {
         for path in ["crates/core/src/error.rs", "crates/tidemill/src/engine/error.rs"] {
             assert_eq!(lines(&[(path, ERROR), other]), [4, 6], "{path}");
         }
+    }
+
+    #[test]
+    fn refusal_without_a_page_is_found() {
+        let text = "fn f() {\n    Refusal::new(\n        StatusCode::GONE,\n        \"gone\",\n        detail,\n    )\n}\n\
+                    fn g() { Refusal::new(status, code, detail) }\n";
+        let (path, other) =
+            ("crates/server/src/routes/journal.rs", ("docs/errors/other.md", "# x"));
+        assert_eq!(lines(&[(path, text), other]), [2]);
+        assert!(lines(&[(path, text), ("docs/errors/gone.md", "# x")]).is_empty());
     }
 
     #[test]

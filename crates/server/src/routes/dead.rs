@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 
 use crate::access::Caller;
 use crate::api::App;
-use crate::audit::{Detail, detail};
+use crate::audit::{self, Detail, detail};
 use crate::cursor;
 use crate::extract::{Body, Params};
 use crate::problem::{Answer, Problem, Refusal};
@@ -204,7 +204,7 @@ async fn note(
         None => dead.note(&ids, by, &text).await?,
     };
     let word = triage.map_or(if archive { "archived" } else { "noted" }, Triage::word);
-    Ok((detail(format!("{word} {letters} letters")), Json(Noted { letters })))
+    Ok((detail(format!("{word} {}", audit::letters(letters, &ids))), Json(Noted { letters })))
 }
 
 fn check_number(ids: &[JobId]) -> Answer<()> {
@@ -268,6 +268,7 @@ async fn replay(
         },
         (Some(_), _) => return Err(Refusal::request("another payload is for one letter alone")),
     };
-    let words = by.note(&format!("replayed {} letters", replayed.len()));
+    let letters = audit::letters(replayed.len() as u64, &replayed);
+    let words = by.note(&format!("replayed {letters}"));
     Ok((detail(words), Json(ReplaySent { replayed })))
 }

@@ -2,6 +2,7 @@
 //!
 //! `docs/protocol.md` says how a worker in any language runs a workflow with these.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::Json;
@@ -50,6 +51,8 @@ pub(crate) fn writes(body: RunBody, app: &App, caller: &Caller, job: JobId) -> A
     let text = |value: serde_json::Result<String>| {
         value.map_err(|error| Refusal::request(format!("an entry cannot be written: {error}")))
     };
+    check_numbers("entry", body.entries.iter().map(|entry| entry.number))?;
+    check_numbers("value", body.values.iter().map(|value| value.number))?;
     let entries = body
         .entries
         .into_iter()
@@ -86,6 +89,21 @@ pub(crate) fn writes(body: RunBody, app: &App, caller: &Caller, job: JobId) -> A
         renewal: renewal.transpose()?,
         object: object.transpose()?,
     })
+}
+
+/// Refuses numbers of which a store could not say what stands under them, and when it comes.
+fn check_numbers(what: &str, numbers: impl Iterator<Item = u32>) -> Answer<()> {
+    let mut seen = BTreeSet::new();
+    for number in numbers {
+        if i32::try_from(number).is_err() {
+            let most = i32::MAX;
+            return Err(Refusal::request(format!("{what} {number}: numbers end at {most}")));
+        }
+        if !seen.insert(number) {
+            return Err(Refusal::request(format!("{what} {number} is given twice")));
+        }
+    }
+    Ok(())
 }
 
 /// Writes to the journal of a run, if the token still holds. Entries that are sent again are kept once.

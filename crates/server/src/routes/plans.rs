@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use crate::access::Caller;
 use crate::api::App;
-use crate::audit::{Detail, detail};
+use crate::audit::{Detail, detail, letters};
 use crate::cursor;
 use crate::extract::{Body, Named, Params};
 use crate::problem::{Answer, Problem};
@@ -151,9 +151,8 @@ async fn apply(
 }
 
 /// What the trail says of so many letters of a plan.
-fn told(plan: &PlanView, letters: u64) -> String {
-    let noun = if letters == 1 { "letter" } else { "letters" };
-    format!("{} {letters} {noun}", plan.act.word())
+fn told(plan: &PlanView, number: u64) -> String {
+    format!("{} {}", plan.act.word(), letters(number, &[]))
 }
 
 /// Takes back what a plan did, of letters that are as it left them; a replay of jobs that have not started since.

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
-use http::StatusCode;
+use axum::{Extension, Json};
+use http::{HeaderName, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use tidemill::{CredentialView, Grant, Role};
 use tidemill_core::CredentialId;
@@ -15,6 +15,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::api::App;
+use crate::audit::{Detail, detail};
 use crate::extract::{Body, Named};
 use crate::problem::{Answer, Problem};
 
@@ -62,11 +63,14 @@ struct TokenMade {
 async fn create(
     State(app): State<Arc<App>>,
     Body(wish): Body<TokenWish>,
-) -> Answer<(StatusCode, Json<TokenMade>)> {
+) -> Answer<(StatusCode, [(HeaderName, String); 1], Extension<Detail>, Json<TokenMade>)> {
     let TokenWish { name, role, queues, tenant, expires_in } = wish;
     let (grant, expires_in) = (Grant { role, queues, tenant }, expires_in.map(|span| span.0));
     let (token, secret) = app.mill.credentials().create(&name, grant, expires_in).await?;
-    Ok((StatusCode::CREATED, Json(TokenMade { token, secret: secret.reveal().to_owned() })))
+    let place = [(header::LOCATION, format!("/v1/tokens/{}", token.id))];
+    let words = detail(format!("{name}, {}", role.word()));
+    let made = TokenMade { token, secret: secret.reveal().to_owned() };
+    Ok((StatusCode::CREATED, place, words, Json(made)))
 }
 
 /// Which credential.

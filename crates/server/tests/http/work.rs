@@ -352,6 +352,15 @@ async fn what_makes_no_sense_is_refused_and_changes_nothing(kit: Kit) {
     let told = hand.settle(&token, &job["id"], two).await;
     let says = "reports[0].outcome: an attempt ends with one outcome, and \"failed\" is a second";
     told.refused(400, "request_invalid", says);
+    let noted =
+        |number: u32| json!({ "number": number, "entry": { "noted": { "key": "a", "value": 1 } } });
+    for (entries, says) in [
+        (json!([noted(1 << 31)]), "entry 2147483648: numbers end at 2147483647"),
+        (json!([noted(2), noted(2)]), "entry 2 is given twice"),
+    ] {
+        let body = json!({ "id": job["id"], "token": token, "writes": { "entries": entries } });
+        hand.post("journal", body).await.refused(400, "request_invalid", says);
+    }
     let follow_ups = json!([{ "kind": "" }]);
     let told =
         hand.settle(&token, &job["id"], json!({ "done": { "follow_ups": follow_ups } })).await;

@@ -1,5 +1,6 @@
 //! Webhooks: whoever means a job is told of its end, or that it is parked, by a job written with it or not at all.
 
+use serde_json::Value;
 use tidemill_core::alert::book::{Book, Look};
 use tidemill_core::alert::{Alert, AlertKind};
 use tidemill_core::job::outcome::Waiting;
@@ -21,6 +22,7 @@ over_both_stores!(
     a_run_that_is_parked_is_told_of_once,
     a_job_may_ask_to_be_told_of,
     the_output_is_told_by_choice,
+    an_output_is_told_as_it_was_written,
     deliveries_are_not_told_of,
     a_delivery_is_of_the_trace_of_its_job,
     a_webhook_is_set_by_one_at_a_time,
@@ -97,7 +99,7 @@ async fn a_webhook_is_told_of_every_end_it_means_and_of_no_other(kit: &Kit) {
     assert!(events(kit, elsewhere).await.is_empty() && events(kit, paused).await.is_empty());
     let told = told(kit).await;
     let (_, dead) = told.iter().find(|(of, _)| *of == of_tenant).unwrap();
-    let data = &dead.data;
+    let data: Value = dead.data.read().unwrap();
     assert_eq!((&data["kind"], &data["queue"]), (&"b".into(), &"default".into()));
     assert_eq!((&data["tenant"], &data["state"]), (&"acme".into(), &"dead".into()));
     assert_eq!((&data["error"], &data["attempt"]), (&"no".into(), &1.into()));
@@ -176,11 +178,11 @@ async fn a_run_that_is_parked_is_told_of_once(kit: &Kit) {
     }
     assert!(events(kit, of_ends).await.is_empty());
     let (_, message) = told(kit).await.pop().unwrap();
-    let data = &message.data;
+    let data: Value = message.data.read().unwrap();
     assert_eq!((&data["id"], &data["kind"]), (&id.to_string().into(), &"parks".into()));
     assert_eq!((&data["state"], &data["attempt"]), (&"blocked".into(), &1.into()));
     assert_eq!(data["state"], kit.state(id).await.word());
-    assert_eq!((&data["tenant"], &data["output"]), (&"acme".into(), &serde_json::Value::Null));
+    assert_eq!((&data["tenant"], &data["output"]), (&"acme".into(), &Value::Null));
     assert_eq!(data["code"], "parked_journal_full");
     assert_eq!(data["error"], "it is too long");
     // One that was called off meanwhile is not parked.
@@ -221,15 +223,16 @@ async fn the_output_is_told_by_choice(kit: &Kit) {
     kit.finish(job("k"), dead()).await;
     let mut outputs = Vec::new();
     for (of, message) in told(kit).await {
-        let output = message.data["output"].clone();
-        let is_left_out = message.data["output_left_out"].as_bool().unwrap();
+        let data: Value = message.data.read().unwrap();
+        let output = data["output"].clone();
+        let is_left_out = data["output_left_out"].as_bool().unwrap();
         assert!(of == loud || (output.is_null() && !is_left_out));
         if of == loud {
             outputs.push((output, is_left_out));
         }
     }
-    let large: serde_json::Value = serde_json::from_str(&large).unwrap();
-    let null = || serde_json::Value::Null;
+    let large: Value = serde_json::from_str(&large).unwrap();
+    let null = || Value::Null;
     let expected = [
         (serde_json::json!({"n": [1, 2]}), false),
         (null(), true),
@@ -237,6 +240,17 @@ async fn the_output_is_told_by_choice(kit: &Kit) {
         (null(), false),
     ];
     assert_eq!(outputs, expected, "one is too large, and one is just not");
+}
+
+async fn an_output_is_told_as_it_was_written(kit: &Kit) {
+    set(kit, "loud", Webhook { output: true, ..of(&["*"]) }).await;
+    // More than any type of number holds.
+    let numbers = "[1e400,123456789012345678901234567890.5,0.10]";
+    let output = Payload::trusted(numbers.to_owned());
+    kit.finish(job("k"), Settlement::Done { output, follow_ups: Vec::new() }).await;
+    let (_, message) = told(kit).await.pop().unwrap();
+    let body = message.body().replace(": ", ":").replace(" :", ":");
+    assert!(body.contains(&format!("\"output\":{numbers}")), "{body}");
 }
 
 async fn a_delivery_is_of_the_trace_of_its_job(kit: &Kit) {

@@ -108,6 +108,12 @@ impl Sent {
     }
 }
 
+/// Which job a message tells of; an alert has none.
+#[derive(Deserialize)]
+struct OfJob {
+    id: Option<String>,
+}
+
 impl Delivery {
     fn of(view: &JobView) -> Option<Self> {
         let message: Message = serde_json::from_str(view.job.payload.as_str()).ok()?;
@@ -119,7 +125,7 @@ impl Delivery {
         Some(Self {
             id: view.job.id,
             message: message.id(),
-            job: message.data["id"].as_str().map(str::to_owned),
+            job: message.data.read::<OfJob>().ok().and_then(|of| of.id),
             event: message.event,
             state: view.state,
             attempt: view.attempt,

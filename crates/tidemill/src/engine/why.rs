@@ -11,7 +11,7 @@ use tidemill_core::why::{COUNTED_MAX, Deadline, Gate, KeyHolder, LaneView, Why};
 use tidemill_core::workflow::is_never;
 use tidemill_core::{Due, JobId, QueueLimit, State};
 use tidemill_store::flow::Input;
-use tidemill_store::{JobView, LineView, Store, WorkerView};
+use tidemill_store::{Crowd, JobView, LineView, Store, WorkerView};
 
 use crate::engine::Tidemill;
 use crate::error::{Error, Result};
@@ -59,6 +59,10 @@ impl Tidemill {
                 _ => LaneView::default(),
             };
             expected_at = expected(&gates, &limits, &lane, &view);
+            if expected_at.is_some() && !limits.is_empty() {
+                let crowd = store.crowd(&view.job.queue).await?;
+                expected_at = expected_at.filter(|_| has_slot(&workers, &crowd, &view));
+            }
             let is_only_turn = gates.is_empty();
             gates.extend(turns(&book, &lane, &view));
             gates.extend(is_only_turn.then(|| slot(&workers, &view)));
@@ -143,6 +147,11 @@ fn expected(gates: &[Gate], limits: &[Held], lane: &LaneView, view: &JobView) ->
         _ if lane.ahead == 0 && !is_shared => 0,
         _ => return None,
     };
+    // Who is inside of it leaves when nobody knows.
+    let inside: u64 = held.view.inside.iter().map(|(_, jobs)| jobs).sum();
+    if held.limit.concurrency.is_some_and(|most| inside + ahead >= u64::from(most)) {
+        return None;
+    }
     held.view.starts_at(&held.limit, ahead).filter(|_| ahead < COUNTED_MAX)
 }
 
@@ -242,6 +251,12 @@ fn slot(workers: &[WorkerView], view: &JobView) -> Gate {
     let serving = || workers.iter().filter(|worker| takes(worker, view) && knows(worker, view));
     let slots = serving().map(|worker| u64::from(worker.slots_for(&view.job.queue))).sum();
     Gate::Slot { workers: serving().count(), slots }
+}
+
+/// Whether a worker that would run it has a slot for it now. When one becomes free nobody knows.
+fn has_slot(workers: &[WorkerView], crowd: &Crowd, view: &JobView) -> bool {
+    let mut serving = workers.iter().filter(|worker| takes(worker, view) && knows(worker, view));
+    serving.any(|worker| !queue::is_full(worker, crowd, &view.job.queue))
 }
 
 fn takes(worker: &WorkerView, view: &JobView) -> bool {

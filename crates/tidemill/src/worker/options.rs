@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tidemill_core::Error as Invalid;
+use tidemill_core::queue::matches;
 use tidemill_core::wire::work::QueueSlots;
 use tidemill_store::request::LEASE_TTL;
 
+use crate::error::Result;
 use crate::testing::Crash;
 use crate::worker::stop::Stop;
 
@@ -83,6 +86,27 @@ impl Options {
         self.all_queues().into_iter().filter(overflows).collect()
     }
 
+    /// Refuses a queue with slots of its own that another entry means too: nobody could say whose slots its jobs take.
+    /// One that overflows may be meant by a wider pattern of those that share, as they are the next ones it takes.
+    pub(crate) fn check(&self) -> Result<()> {
+        for (number, own) in self.dedicated.iter().enumerate() {
+            let sharing = self.queues.iter().filter(|queue| **queue != own.queue);
+            let sharing = sharing.filter(|queue| !(own.overflows && matches(queue, &own.queue)));
+            let others = self.dedicated[..number].iter().map(|other| &other.queue);
+            let is_same =
+                |other: &&String| matches(other, &own.queue) || matches(&own.queue, other);
+            if let Some(other) = sharing.chain(others).find(is_same) {
+                let reason = format!(
+                    "{:?} has slots of its own, and {other:?} means the same queues; name those that share so that it \
+                     does not, or let it overflow",
+                    own.queue
+                );
+                return Err(Invalid::WorkInvalid { reason }.into());
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn all_slots(&self) -> usize {
         self.slots + self.dedicated.iter().map(|own| own.slots).sum::<usize>()
     }
@@ -125,17 +149,44 @@ fn host() -> String {
 mod tests {
     use super::*;
 
+    fn own(queue: &str, slots: usize, overflows: bool) -> Dedicated {
+        Dedicated { queue: queue.to_owned(), slots, overflows }
+    }
+
+    #[test]
+    fn a_queue_with_slots_of_its_own_is_meant_once() {
+        let (fixed, over) = (false, true);
+        for (queues, dedicated, refused) in [
+            (vec!["a", "b:*"], vec![("pay", fixed), ("mail", over)], None),
+            (vec!["pay", "mail"], vec![("pay", fixed), ("mail", over)], None),
+            (vec!["*"], vec![("mail", over)], None),
+            (vec!["*"], vec![("pay", fixed)], Some("\"*\" means the same")),
+            (vec!["m:vip"], vec![("m:*", over)], Some("\"m:vip\" means the same")),
+            (vec![], vec![("m:vip", over), ("m:*", over)], Some("\"m:vip\" means the same")),
+            (vec![], vec![("m:*", fixed), ("m:vip", fixed)], Some("\"m:*\" means the same")),
+        ] {
+            let queues = queues.into_iter().map(str::to_owned).collect();
+            let dedicated =
+                dedicated.into_iter().map(|(queue, over)| own(queue, 1, over)).collect();
+            let checked = Options { queues, dedicated, ..Options::default() }.check();
+            let said = checked.err().map(|error| error.to_string());
+            let is_right = match (&said, refused) {
+                (Some(said), Some(words)) => said.contains(words),
+                (said, refused) => said.is_none() && refused.is_none(),
+            };
+            assert!(is_right, "{refused:?}: {said:?}");
+        }
+    }
+
     #[test]
     fn slots_are_told_by_queue_where_some_are_dedicated() {
-        let own =
-            |queue: &str, slots, overflows| Dedicated { queue: queue.to_owned(), slots, overflows };
-        let queues = vec!["*".to_owned()];
+        let queues = vec!["report".to_owned()];
         let shared = Options { queues, slots: 20, ..Options::default() };
         assert!(shared.slots_of().is_empty());
         let dedicated = vec![own("pay", 5, false), own("mail", 3, true)];
         let options = Options { dedicated, ..shared };
         let told: Vec<_> = options.slots_of().into_iter().collect();
-        let expected = [("*", 0, 20), ("mail", 3, 20), ("pay", 5, 0)];
+        let expected = [("mail", 3, 20), ("pay", 5, 0), ("report", 0, 20)];
         let slots = |(queue, own, shared)| (str::to_owned(queue), QueueSlots { own, shared });
         assert_eq!(told, expected.map(slots));
         assert_eq!(options.all_slots(), 28);

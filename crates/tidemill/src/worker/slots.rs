@@ -51,12 +51,19 @@ impl Group {
             Some((_, own)) => (own, Some(&self.slots)),
             None => (&self.slots, self.overflow.as_ref()),
         };
-        if !own.try_take() {
-            let shared = overflow.filter(|shared| shared.try_take())?;
-            debug_assert!(!Arc::ptr_eq(own, shared));
-            own.overflowed.fetch_add(1, Ordering::AcqRel);
+        if own.try_take() {
+            return Some(Slot { of: Arc::clone(own), overflow: overflow.cloned() });
         }
-        Some(Slot { of: Arc::clone(own), overflow: overflow.cloned() })
+        let shared = overflow.filter(|shared| shared.try_take())?;
+        own.overflowed.fetch_add(1, Ordering::AcqRel);
+        // One of its own may have become free in between, and would have gone on being so while this is in a shared one.
+        if own.try_take() {
+            match own.call_home() {
+                true => shared.give_back(),
+                false => own.give_back(),
+            }
+        }
+        Some(Slot { of: Arc::clone(own), overflow: Some(Arc::clone(shared)) })
     }
 }
 

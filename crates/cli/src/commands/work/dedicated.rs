@@ -65,7 +65,7 @@ pub fn check(shared: &[String], dedicated: &[Dedicated]) -> Outcome<()> {
             return Err(Failure::usage(format!("{queue} has dedicated slots twice"))
                 .hint("give --dedicated once for each queue"));
         }
-        let sharing = shared.iter().find(|shared| shared == &queue || matches(shared, queue));
+        let sharing = shared.iter().find(|shared| matches(shared, queue));
         if let Some(sharing) = sharing.filter(|_| !overflows) {
             let message = format!(
                 "{queue} is to have {slots} slots of its own and no others, and shares with {sharing}"

@@ -2,13 +2,16 @@
 //!
 //! It refuses words it does not know: a misspelt `aftre` must not start a step at once.
 
+use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use tidemill_core::flow::{After, FlowOptions, Join};
 use tidemill_core::{
-    Error as Invalid, FlowId, JobId, Limits, OnDead, OwnRetry, Priority, Wish, moment,
+    Backoff, Error as Invalid, FlowId, JobId, Limits, OnDead, OwnRetry, Priority, Wish, moment,
 };
 
 use super::new::{Draft, DraftUndo, DraftWork, Flow};
@@ -99,7 +102,7 @@ struct StepWish {
     /// They run one at a time with others of their queue, tenant and key; what a dead one does to those behind it.
     ordered: Option<OnDead>,
     /// How they are retried, as far as it is said here.
-    retry: Option<OwnRetry>,
+    retry: Option<RetryWish>,
     /// One attempt may run so many milliseconds.
     #[cfg_attr(
         feature = "openapi",
@@ -148,11 +151,30 @@ struct UndoWish {
     /// Where it waits; `default` when not given.
     queue: Option<String>,
     /// How it is retried, as far as it is said here.
-    retry: Option<OwnRetry>,
+    retry: Option<RetryWish>,
+}
+
+/// How jobs are retried, as far as it is said here: what is not comes from their kind, else from their queue.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+struct RetryWish {
+    /// Attempts in all, the first included.
+    attempts_max: Option<u16>,
+    /// Attempts after which an ambiguous failure (panic, timeout) is final.
+    ambiguous_max: Option<u16>,
+    /// The delay between attempts.
+    backoff: Option<Backoff>,
+}
+
+impl From<RetryWish> for OwnRetry {
+    fn from(RetryWish { attempts_max, ambiguous_max, backoff }: RetryWish) -> Self {
+        Self { attempts_max, ambiguous_max, backoff }
+    }
 }
 
 /// What a step waits for.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize)]
 #[serde(untagged)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 enum AfterWish {
@@ -160,6 +182,37 @@ enum AfterWish {
     Name(String),
     /// An edge that says more.
     Edge(After),
+}
+
+impl<'de> Deserialize<'de> for AfterWish {
+    /// By hand: of an untagged one it would be told that it is none of them, and not which word is wrong.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct Edge;
+
+        impl<'de> Visitor<'de> for Edge {
+            type Value = AfterWish;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(r#"the name of a step, or an edge: {"step": …, "on": …, "when": …}"#)
+            }
+
+            fn visit_str<E: serde::de::Error>(
+                self,
+                name: &str,
+            ) -> std::result::Result<AfterWish, E> {
+                Ok(AfterWish::Name(name.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                map: A,
+            ) -> std::result::Result<AfterWish, A::Error> {
+                After::deserialize(MapAccessDeserializer::new(map)).map(AfterWish::Edge)
+            }
+        }
+
+        deserializer.deserialize_any(Edge)
+    }
 }
 
 impl Flow {
@@ -386,7 +439,7 @@ fn undo_job(undo: UndoWish) -> Enqueue {
         job = job.queue(queue);
     }
     match undo.retry {
-        Some(retry) => job.retry(retry),
+        Some(retry) => job.retry(OwnRetry::from(retry)),
         None => job,
     }
 }
@@ -407,7 +460,7 @@ fn job(step: &StepWish, kind: &str, payload: String) -> Enqueue {
         step.tenant.clone() => tenant,
         step.key.clone() => key,
         step.ordered => ordered,
-        step.retry.clone() => retry,
+        step.retry.clone().map(OwnRetry::from) => retry,
         step.run_timeout_ms.map(Duration::from_millis) => run_timeout,
         step.start_within_ms.map(Duration::from_millis) => start_within,
         step.finish_within_ms.map(Duration::from_millis) => finish_within,
@@ -439,6 +492,27 @@ mod tests {
             }
             let kind = format!(r#"{{"name":"f","steps":[{{"name":"a","kind":"k",{wish}}}]}}"#);
             assert!(Flow::from_json(&kind).is_ok(), "{wish}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_word_is_named_wherever_it_stands() {
+        for (wish, culprit) in [
+            (r#""after": [{"step": "a", "onn": "failure"}]"#, "onn"),
+            (r#""after": [{"step": "a", "whenn": "true"}]"#, "whenn"),
+            (r#""after": [{"step": "a", "on": "sucess"}]"#, "sucess"),
+            (r#""after": [5]"#, "the name of a step, or an edge"),
+            (r#""join": {"need": {"all": {"failure_max": 1}}}"#, "failure_max"),
+            (r#""join": {"need": {"quorum": {"jobs": 1, "x": 2}}}"#, "`x`"),
+            (r#""retry": {"attempts": 3}"#, "attempts"),
+            (r#""retry": {"backoff": {"type": "fixed", "delay_ms": 1, "zz": 1}}"#, "zz"),
+            (r#""undo": {"kind": "u", "retry": {"attempts": 3}}"#, "attempts"),
+        ] {
+            let flow = format!(
+                r#"{{"name":"f","steps":[{{"name":"a","kind":"k"}},{{"name":"b","kind":"k",{wish}}}]}}"#
+            );
+            let refused = Flow::from_json(&flow).map(|_| wish).unwrap_err().to_string();
+            assert!(refused.contains(culprit), "{wish}: {refused}");
         }
     }
 }

@@ -102,7 +102,7 @@ fn busy(workers: &[WorkerView], crowd: &Crowd, queue: &str) -> Option<Holder> {
 }
 
 /// Whether a worker has no slot left for jobs of this queue: all are taken, or those that they may take.
-fn is_full(worker: &WorkerView, crowd: &Crowd, queue: &str) -> bool {
+pub(super) fn is_full(worker: &WorkerView, crowd: &Crowd, queue: &str) -> bool {
     let held = || crowd.held.iter().filter(|(id, ..)| *id == worker.id);
     if held().map(|(.., jobs)| jobs).sum::<u64>() >= u64::from(worker.slots) {
         return true;
