@@ -17,6 +17,8 @@ over_both_stores!(
     a_spent_retry_budget_is_named_alone,
     a_full_limit_is_named_beside_the_clock,
     a_rate_is_named_beside_a_pause,
+    no_start_is_told_while_a_limit_is_full_beside_its_rate,
+    no_start_is_told_while_all_slots_are_taken,
     a_breaker_is_named_beside_a_full_limit,
 );
 
@@ -153,6 +155,49 @@ async fn a_rate_is_named_beside_a_pause(kit: Kit) {
     assert_eq!(why.expected_at, None, "nobody knows when a pause ends");
     mill.resume("q").await.unwrap();
     assert_eq!(mill.why(id).await.unwrap().expected_at, Some(*at));
+    worker.stop().await;
+}
+
+async fn no_start_is_told_while_a_limit_is_full_beside_its_rate(kit: Kit) {
+    let (mill, go) = (kit.open().await, Arc::new(Semaphore::new(0)));
+    let hourly = Some(Rate { jobs: 1, per_ms: HOUR_MS, burst: 1 });
+    let both = Limit { concurrency: Some(1), rate: hourly, ..Limit::default() };
+    mill.set_limit("q", "both", Some(both)).await.unwrap();
+    let worker = worker(&mill, 4, &go).await;
+    let inside = mill.enqueue(echo("stay")).await.unwrap().id();
+    runs(&mill, inside).await;
+    let id = mill.enqueue(echo("x")).await.unwrap().id();
+    let why = mill.why(id).await.unwrap();
+    assert_eq!(why.expected_at, None, "nobody knows when a place is free: {why}");
+    let said = why.to_string();
+    assert!(said.contains("is full: 1 of 1 run") && said.contains("nobody pass before"), "{said}");
+    go.add_permits(1);
+    mill.result::<Echo>(inside, SOON).await.unwrap();
+    let why = mill.why(id).await.unwrap();
+    assert!(why.expected_at.is_some(), "the rate alone is in its way: {why}");
+    assert!(!why.to_string().contains("is full"), "{why}");
+    worker.stop().await;
+}
+
+async fn no_start_is_told_while_all_slots_are_taken(kit: Kit) {
+    let (mill, go) = (kit.open().await, Arc::new(Semaphore::new(0)));
+    let hourly = Some(Rate { jobs: 1, per_ms: HOUR_MS, burst: 1 });
+    let of_key = Limit { per: Per::Key, lacking: Lacking::Pass, rate: hourly, ..Limit::default() };
+    mill.set_limit("q", "crm", Some(of_key)).await.unwrap();
+    let worker = worker(&mill, 1, &go).await;
+    let first = mill.enqueue(echo("x").key("a")).await.unwrap().id();
+    mill.result::<Echo>(first, SOON).await.unwrap();
+    let inside = mill.enqueue(echo("stay")).await.unwrap().id();
+    runs(&mill, inside).await;
+    let id = mill.enqueue(echo("x").key("a")).await.unwrap().id();
+    let why = mill.why(id).await.unwrap();
+    assert_eq!(why.expected_at, None, "nobody knows when the slot is free: {why}");
+    go.add_permits(1);
+    mill.result::<Echo>(inside, SOON).await.unwrap();
+    eventually("the rate alone to be in its way", SOON, async || {
+        mill.why(id).await.unwrap().expected_at
+    })
+    .await;
     worker.stop().await;
 }
 

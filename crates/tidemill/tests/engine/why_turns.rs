@@ -43,14 +43,19 @@ async fn why(mill: &Tidemill, id: JobId) -> Why {
     mill.why(id).await.unwrap()
 }
 
-/// A worker with one slot, which a job holds until a permit is given.
+/// A worker, one slot of which a job holds until a permit is given.
 struct Busy {
     worker: Running,
     go: Arc<Semaphore>,
 }
 
 impl Busy {
+    /// With no other slot.
     async fn start(mill: &Tidemill) -> Self {
+        Self::with(mill, 1).await
+    }
+
+    async fn with(mill: &Tidemill, slots: usize) -> Self {
         let go = Arc::new(Semaphore::new(0));
         let held = Arc::clone(&go);
         let handler = move |echo: Echo, _| {
@@ -61,7 +66,8 @@ impl Busy {
                 Ok(echo.text)
             }
         };
-        let worker = mill.worker().queues(["q"]).slots(1).handle(handler).start().await.unwrap();
+        let worker =
+            mill.worker().queues(["q"]).slots(slots).handle(handler).start().await.unwrap();
         let first = put(mill, echo().tenant("first")).await;
         eventually("the slot to be taken", SOON, async || {
             let view = mill.job(first).await.unwrap().unwrap();
@@ -220,7 +226,7 @@ async fn a_rate_says_when_a_job_behind_others_starts(kit: Kit) {
     let mill = kit.open().await;
     let rate = Some(Rate { jobs: 1, per_ms: 3_600_000, burst: 1 });
     mill.change_queue("q", |rules| rules.rate = rate).await.unwrap();
-    let busy = Busy::start(&mill).await;
+    let busy = Busy::with(&mill, 2).await;
     let ids = put_many(&mill, 4, echo).await;
     for (at, id) in ids.iter().enumerate() {
         let said = why(&mill, *id).await;
