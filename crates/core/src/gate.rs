@@ -232,6 +232,15 @@ impl Limit {
         if let Some(kind) = &self.kind {
             name::check("kind", kind, NAME_BYTES_MAX)?;
         }
+        if self.lacking == Lacking::Pass && self.per.by().is_none() {
+            return Err(Error::RuleInvalid {
+                rule: "the limit",
+                reason: format!(
+                    "{name:?} lets those pass that lack something, and counts by none; count by tenant or key, or \
+                     leave it out"
+                ),
+            });
+        }
         check_concurrency(self.concurrency)?;
         self.rate.iter().try_for_each(Rate::check)?;
         self.breaker.iter().try_for_each(Breaker::check)?;
@@ -526,6 +535,7 @@ mod tests {
         for limit in [
             Limit::default(),
             Limit { concurrency: Some(0), ..Limit::default() },
+            Limit { concurrency: Some(1), lacking: Lacking::Pass, ..Limit::default() },
             Limit { concurrency: Some(JOBS_MAX + 1), ..Limit::default() },
             Limit { rate: rate(0, 1000, 1), ..Limit::default() },
             Limit { rate: rate(1, 0, 1), ..Limit::default() },

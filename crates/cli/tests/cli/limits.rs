@@ -92,6 +92,7 @@ fn what_makes_no_sense_is_refused() {
         (vec!["limits", "set", "x"], "rule_invalid"),
         (vec!["limits", "set", "x", "--concurrency", "0"], "rule_invalid"),
         (vec!["limits", "set", "x", "--concurrency", "5000000"], "give at most 1000000"),
+        (vec!["limits", "set", "x", "--concurrency", "1", "--lacking", "pass"], "counts by none"),
         (vec!["limits", "set", "x", "--rate", "5000000/h"], "such as 1388/s"),
         (vec!["limits", "set", "x", "--rate", "0/s"], "rule_invalid"),
         (vec!["limits", "set", "hold", "--concurrency", "1"], "rule_invalid"),

@@ -104,6 +104,7 @@ fn bad_rules_say_what_would_be_right() {
     let mill = Mill::sqlite();
     let set = |rest: &[&str]| mill.run(&[&["queues", "set", "mail"], rest].concat());
     set(&["--depth-max", "0"]).code(2).says("at least 1");
+    set(&["--concurrency", "99999999999"]).code(2).says("that is too many");
     set(&["--overflow", "drop_oldest"]).code(2).says("set depth_max too");
     set(&["--depth-max", "none", "--overflow", "drop_oldest"]).code(2).says("set depth_max too");
     set(&["--depth-max", "9", "--overflow", "divert:mail"]).code(2).says("to itself");

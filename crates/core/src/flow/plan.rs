@@ -76,6 +76,11 @@ impl Flow {
                 "its at_once is 0, so no job of it could start; give 1 or more, or none".to_owned();
             return Err(Error::FlowWholeInvalid { flow: self.name, reason });
         }
+        if self.options.finish_within_ms == Some(0) {
+            let reason =
+                "it may take 0 ms, and would be called off at once; give 1 or more, or none";
+            return Err(Error::FlowWholeInvalid { flow: self.name, reason: reason.to_owned() });
+        }
         let mut steps = nest::flatten(self.steps, self.options.saga)?;
         if steps.is_empty() {
             let reason = "it has no steps; give it one at least".to_owned();

@@ -266,6 +266,7 @@ async fn what_cannot_be_is_refused_before_anything_is_written(kit: Kit) {
         (flow().step("a", job()).step("b", job()).after_when("a", "x > 1"), "flow_invalid", "x"),
         (flow().step("a", job()).when_any(), "flow_invalid", "join"),
         (flow().step("a", job()).at_once(0), "flow_invalid", "at_once"),
+        (flow().step("a", job()).finish_within(Duration::ZERO), "flow_invalid", "0 ms"),
         (flow().step("a", unique), "flow_invalid", "unique"),
         (chained(10_001), "flow_too_large", "10001 steps"),
         (flow().fan_out("a", (0..10_001).map(|_| job())), "batch_too_large", "10001"),

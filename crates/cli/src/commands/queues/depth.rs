@@ -11,13 +11,13 @@ use super::set::{OrNone, change, or_none, some_or_none};
 #[derive(Debug, clap::Args)]
 pub struct Depth {
     /// At most this many jobs wait in it; `none` takes the bound away, and --overflow with it [default: none]
-    #[arg(long = "depth-max", value_name = "JOBS", value_parser = some_or_none)]
+    #[arg(long = "depth-max", value_name = "JOBS", value_parser = some_or_none::<u64>)]
     most: Option<OrNone<u64>>,
     /// What becomes of a job that does not fit: reject, wait:DURATION, drop_oldest or divert:QUEUE
     #[arg(long, value_name = "POLICY", value_parser = overflow)]
     overflow: Option<Overflow>,
     /// Producers should pause at this depth [default: 80 % of --depth-max]
-    #[arg(long, value_name = "JOBS", value_parser = some_or_none)]
+    #[arg(long, value_name = "JOBS", value_parser = some_or_none::<u64>)]
     high: Option<OrNone<u64>>,
     /// Producers may go on at this depth [default: five eighths of --high]
     #[arg(long, value_name = "JOBS", value_parser = or_none(str::parse::<u64>))]

@@ -24,10 +24,10 @@ pub fn or_none<T, E: ToString>(
 }
 
 /// Reads a number from 1 on, or `none`.
-pub fn some_or_none(text: &str) -> Result<OrNone<u64>, String> {
+pub fn some_or_none<N: TryFrom<u64>>(text: &str) -> Result<OrNone<N>, String> {
     let number = |text: &str| match text.parse() {
         Ok(0) => Err("give at least 1, or none"),
-        Ok(number) => Ok(number),
+        Ok(number) => N::try_from(number).map_err(|_| "that is too many; give fewer, or none"),
         Err(_) => Err("give a number, or none"),
     };
     or_none(number)(text)
@@ -49,8 +49,8 @@ pub struct Set {
     #[arg(long, value_name = "TENANT=WEIGHT", value_parser = tenant_weight)]
     tenant_weight: Vec<(String, u32)>,
     /// How many of its jobs may run at once, in the whole cluster; to stop a queue, `queues pause` it
-    #[arg(long, value_name = "JOBS", value_parser = some_or_none)]
-    concurrency: Option<OrNone<u64>>,
+    #[arg(long, value_name = "JOBS", value_parser = some_or_none::<u32>)]
+    concurrency: Option<OrNone<u32>>,
     /// How often one of its jobs may start, such as 100/s or 30/m
     #[arg(long, value_name = "JOBS/TIME", value_parser = or_none(limits::rate))]
     rate: Option<OrNone<Rate>>,
@@ -61,11 +61,11 @@ pub struct Set {
     #[arg(long, value_name = "WHO", value_parser = or_none(limits::per))]
     hold: Option<OrNone<Per>>,
     /// How many retries a hundred first attempts pay for
-    #[arg(long, value_name = "PERCENT", value_parser = some_or_none)]
-    retry_percent: Option<OrNone<u64>>,
+    #[arg(long, value_name = "PERCENT", value_parser = some_or_none::<u32>)]
+    retry_percent: Option<OrNone<u32>>,
     /// Attempts of jobs whose kind does not say how often [default: 20]
-    #[arg(long, value_name = "ATTEMPTS", value_parser = some_or_none)]
-    attempts: Option<OrNone<u64>>,
+    #[arg(long, value_name = "ATTEMPTS", value_parser = some_or_none::<u16>)]
+    attempts: Option<OrNone<u16>>,
     /// The delay between their attempts: 5s, exponential:1s..1h, decorrelated:1s..1h or custom:1s,10s,1m
     #[arg(long, value_name = "BACKOFF", value_parser = or_none(str::parse::<BackoffText>))]
     backoff: Option<OrNone<BackoffText>>,
@@ -82,13 +82,13 @@ pub struct Set {
     #[arg(long, value_name = "DURATION", value_parser = span_or_none)]
     retain: Option<OrNone<Span>>,
     /// Keep at most this many done and cancelled jobs [default: no bound]
-    #[arg(long, value_name = "JOBS", value_parser = some_or_none)]
+    #[arg(long, value_name = "JOBS", value_parser = some_or_none::<u64>)]
     retain_max: Option<OrNone<u64>>,
     /// Keep dead letters this long [default: 90d]
     #[arg(long, value_name = "DURATION", value_parser = span_or_none)]
     retain_dead: Option<OrNone<Span>>,
     /// Keep at most this many bytes of dead letters, the newest [default: no bound]
-    #[arg(long, value_name = "BYTES", value_parser = some_or_none)]
+    #[arg(long, value_name = "BYTES", value_parser = some_or_none::<u64>)]
     retain_dead_bytes: Option<OrNone<u64>>,
     #[command(flatten)]
     depth: Depth,
@@ -99,10 +99,12 @@ impl Set {
     pub fn is_empty(&self) -> bool {
         let times = [&self.run_timeout, &self.start_within, &self.finish_within];
         let kept = [&self.retain, &self.retain_dead];
-        let numbers = [&self.concurrency, &self.retry_percent, &self.attempts];
+        let numbers = [&self.concurrency, &self.retry_percent];
         let bounds = [&self.retain_max, &self.retain_dead_bytes];
         let is_given = times.into_iter().chain(kept).any(Option::is_some)
-            || numbers.into_iter().chain(bounds).any(Option::is_some)
+            || numbers.into_iter().any(Option::is_some)
+            || bounds.into_iter().any(Option::is_some)
+            || self.attempts.is_some()
             || self.weights.is_some()
             || !self.tenant_weight.is_empty()
             || self.rate.is_some()
@@ -122,7 +124,7 @@ impl Set {
                 rules.tenant_weights.insert(tenant.clone(), *weight);
             }
         }
-        change(&mut rules.concurrency, self.concurrency.map(short));
+        change(&mut rules.concurrency, self.concurrency);
         // A burst that is not named stays.
         let burst = self.burst.or(rules.rate.map(|rate| rate.burst));
         let rate = self.rate.map(|OrNone(rate)| {
@@ -130,7 +132,7 @@ impl Set {
         });
         change(&mut rules.rate, rate);
         change(&mut rules.hold, self.hold);
-        change(&mut rules.retry_percent, self.retry_percent.map(short));
+        change(&mut rules.retry_percent, self.retry_percent);
         self.retry(rules);
         self.depth.apply(rules);
         change(&mut rules.run_timeout_ms, self.run_timeout.map(ms));
@@ -157,7 +159,6 @@ impl Set {
         let (had, usual) = (rules.retry.is_some(), Retry::default());
         let mut retry = rules.retry.take().unwrap_or_default();
         if let Some(OrNone(attempts)) = self.attempts {
-            let attempts = attempts.map(|attempts| u16::try_from(attempts).unwrap_or(u16::MAX));
             retry.attempts_max = attempts.unwrap_or(usual.attempts_max);
         }
         if let Some(OrNone(backoff)) = &self.backoff {
@@ -178,10 +179,6 @@ pub fn change<T>(rule: &mut Option<T>, given: Option<OrNone<T>>) {
 
 fn ms(OrNone(span): OrNone<Span>) -> OrNone<u64> {
     OrNone(span.map(|Span(span)| u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
-}
-
-fn short(OrNone(number): OrNone<u64>) -> OrNone<u32> {
-    OrNone(number.map(|number| u32::try_from(number).unwrap_or(u32::MAX)))
 }
 
 fn weights(text: &str) -> Result<BandWeights, String> {
