@@ -54,6 +54,9 @@ async fn acts_are_recorded_with_who_what_and_what_became_of_them(kit: Kit) {
     ask(&operator, Method::POST, &format!("/v1/flows/{flow}/cancel"), why).await.is(200);
     let preview = json!({ "schedules": {}, "dry_run": true });
     ask(&operator, Method::PUT, "/v1/owners/billing/schedules", preview).await.is(200);
+    let made = json!({ "name": "bob", "role": "viewer" });
+    let made = ask(&admin, Method::POST, "/v1/tokens", made).await.is(201).body;
+    let (made, secret) = (made["id"].as_str().unwrap(), made["secret"].as_str().unwrap());
     // Nobody whom it knows, and nothing that changes.
     kit.post(&cancel, json!({})).await.refused(401, "credential_missing", "");
     ask(&operator, Method::GET, "/v1/dead", json!({})).await.is(200);
@@ -67,10 +70,11 @@ async fn acts_are_recorded_with_who_what_and_what_became_of_them(kit: Kit) {
         ("eve", "cancel_job", "job", &waiting, "role_refused", ""),
         ("ada", "cancel_job", "job", &waiting, "ok", ""),
         ("ada", "retry_job", "job", &nobody.to_string(), "job_unknown", ""),
-        ("ada", "plan_dead", "plan", plan, "ok", "archive 1 letters"),
-        ("ada", "apply_plan", "plan", plan, "ok", "archive 1 letters"),
+        ("ada", "plan_dead", "plan", plan, "ok", "archive 1 letter"),
+        ("ada", "apply_plan", "plan", plan, "ok", "archive 1 letter"),
         ("ada", "cancel_flow", "flow", flow, "ok", "out of stock; 1 job"),
         ("ada", "declare_schedules", "schedule", "billing", "ok", "dry run: nothing was changed"),
+        ("root", "create_token", "token", made, "ok", "bob, viewer"),
     ];
     assert_eq!(told.len(), expected.len(), "{page}");
     for (told, (who, act, kind, target, result, detail)) in told.iter().zip(expected) {
@@ -82,6 +86,7 @@ async fn acts_are_recorded_with_who_what_and_what_became_of_them(kit: Kit) {
     }
     let text = page.to_string();
     assert!(!text.contains("visa-old") && !text.contains("visa-new"), "no payload is in it");
+    assert!(!text.contains(secret), "no secret is in it");
     kit.close().await;
 }
 
