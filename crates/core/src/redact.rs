@@ -102,8 +102,8 @@ impl Redaction {
         Ok(())
     }
 
-    /// A JSON text as it may be shown: as it is written, but for what is hidden. What is no JSON is shown not at all, if
-    /// there are rules.
+    /// A JSON text as it may be shown: as it is written, but for what is hidden. What is no JSON is shown not at all,
+    /// if there are rules.
     pub fn json<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.shown(text, true)
     }

@@ -107,8 +107,16 @@ impl Error {
 
     #[test]
     fn refusal_without_a_page_is_found() {
-        let text = "fn f() {\n    Refusal::new(\n        StatusCode::GONE,\n        \"gone\",\n        detail,\n    )\n}\n\
-                    fn g() { Refusal::new(status, code, detail) }\n";
+        let text = "\
+fn f() {
+    Refusal::new(
+        StatusCode::GONE,
+        \"gone\",
+        detail,
+    )
+}
+fn g() { Refusal::new(status, code, detail) }
+";
         let (path, other) =
             ("crates/server/src/routes/journal.rs", ("docs/errors/other.md", "# x"));
         assert_eq!(lines(&[(path, text), other]), [2]);

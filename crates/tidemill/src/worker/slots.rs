@@ -56,7 +56,7 @@ impl Group {
         }
         let shared = overflow.filter(|shared| shared.try_take())?;
         own.overflowed.fetch_add(1, Ordering::AcqRel);
-        // One of its own may have become free in between, and would have gone on being so while this is in a shared one.
+        // One of its own may have become free in between, and would go on being so while this is in a shared one.
         if own.try_take() {
             match own.call_home() {
                 true => shared.give_back(),
