@@ -58,9 +58,10 @@ impl Group {
         own.overflowed.fetch_add(1, Ordering::AcqRel);
         // One of its own may have become free in between, and would go on being so while this is in a shared one.
         if own.try_take() {
-            match own.call_home() {
-                true => shared.give_back(),
-                false => own.give_back(),
+            if own.call_home() {
+                shared.give_back();
+            } else {
+                own.give_back();
             }
         }
         Some(Slot { of: Arc::clone(own), overflow: Some(Arc::clone(shared)) })
