@@ -15,7 +15,7 @@ use crate::workflow::ASIDE_BYTES_MIN;
 
 /// One entry of a journal. `key` is the scope, the name and, from the second time on, the number of its occurrence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Entry {
     /// A step is about to begin which can be undone, or must not run twice.
@@ -156,6 +156,7 @@ pub enum Entry {
 
 /// A step that is about to begin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Began {
     /// Which step.
@@ -177,7 +178,7 @@ pub type StepUndo = Box<Undo>;
 
 /// What a step ended with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Ending {
     /// It returned this.
@@ -200,6 +201,7 @@ pub enum Ending {
 
 /// What children returned, beside the entry that tells of their ends: as an array, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Outputs {
     /// The number of the entry.
     pub number: u32,
@@ -209,6 +211,7 @@ pub struct Outputs {
 
 /// How a child ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ChildEnd {
     /// Which child.

@@ -357,6 +357,10 @@ async fn what_makes_no_sense_is_refused_and_changes_nothing(kit: Kit) {
     for (entries, says) in [
         (json!([noted(1 << 31)]), "entry 2147483648: numbers end at 2147483647"),
         (json!([noted(2), noted(2)]), "entry 2 is given twice"),
+        (
+            json!([{ "number": 2, "entry": { "noted": { "key": "a", "value": 1, "zzz": 2 } } }]),
+            "zzz",
+        ),
     ] {
         let body = json!({ "id": job["id"], "token": token, "writes": { "entries": entries } });
         hand.post("journal", body).await.refused(400, "request_invalid", says);
