@@ -66,25 +66,29 @@ impl Shelf {
         self.0.extend(work.jobs.into_iter().map(at_hand));
     }
 
-    /// Starts as many as there are free slots.
+    /// Starts as many as there are free slots; what is not to start needs none.
     pub(crate) fn serve(&mut self, shop: &Arc<Shop>, group: &Arc<Group>) {
         if self.0.is_empty() {
             return;
         }
         let known = shop.boss.known();
-        while let Some(slot) = self.0.front().and_then(|job| group.take(&job.claimed.job.queue)) {
-            let Some(job) = self.0.pop_front() else { return };
-            if job.worker != shop.worker() {
-                let_go(shop, &job);
-                continue;
-            }
+        while let Some(job) = self.0.front() {
             let body = &job.claimed.job;
-            if shop.is_called_off(body.id) {
-                end(shop, job, Unstarted::CalledOff);
+            let fate = if job.worker != shop.worker() {
+                Fate::Lost
+            } else if shop.is_called_off(body.id) {
+                Fate::Unstarted(Unstarted::CalledOff)
             } else if known.book.paused_by(&body.queue).is_some() {
-                end(shop, job, Unstarted::GivenBack);
+                Fate::Unstarted(Unstarted::GivenBack)
             } else {
-                start(shop, group, slot, job);
+                let Some(slot) = group.take(&body.queue) else { return };
+                Fate::Starts(slot)
+            };
+            let Some(job) = self.0.pop_front() else { return };
+            match fate {
+                Fate::Lost => let_go(shop, &job),
+                Fate::Unstarted(unstarted) => end(shop, job, unstarted),
+                Fate::Starts(slot) => start(shop, group, slot, job),
             }
         }
     }
@@ -104,6 +108,14 @@ impl Shelf {
             }
         }
     }
+}
+
+/// What becomes of a job at hand.
+enum Fate {
+    /// Others have it: whoever rescued the worker it was claimed for.
+    Lost,
+    Unstarted(Unstarted),
+    Starts(Slot),
 }
 
 fn start(shop: &Arc<Shop>, group: &Arc<Group>, slot: Slot, job: AtHand) {
