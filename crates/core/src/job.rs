@@ -216,6 +216,22 @@ impl Options {
         (Self::deserialize(Value::Object(fields)).unwrap_or_default(), Some(error))
     }
 
+    /// Refuses what nobody can wish for, because the engine alone sets it.
+    pub fn check_wished(&self) -> Result<()> {
+        let set = [
+            ("replayed_at", self.replayed_at.is_some()),
+            ("parent", self.parent.is_some()),
+            ("origins", !self.origins.is_empty()),
+            ("turn", self.turn != 0),
+        ];
+        match set.into_iter().find(|(_, is_set)| *is_set) {
+            Some((name, _)) => Err(Error::WishContradiction {
+                reason: format!("the option `{name}` is set by the engine alone; leave it out"),
+            }),
+            None => Ok(()),
+        }
+    }
+
     fn check(&self, limits: &Limits) -> Result<()> {
         if let Some(place) = &self.flow {
             let reason =

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::nul::{self, Without};
 use crate::problem::{Answer, Refusal};
-use crate::shape::{Shapes, Which};
+use crate::shape::{Look, Shapes, Which};
 
 /// How long a client may take to send a body, from its beginning to its end.
 #[derive(Debug, Clone, Copy)]
@@ -55,11 +55,14 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
                 "the body is not as it should be: it is not a JSON object",
             ));
         }
-        if let Some((shapes, shape)) = shape {
-            shapes.check(shape, &bytes)?;
-        }
         check_nul(&bytes)?;
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| unreadable::<T>(&bytes, &error))
+        let read = serde_json::from_slice(&bytes);
+        if let Some((shapes, shape)) = shape {
+            // What nobody could read is told by whoever tried, who knows best what was meant.
+            let look = if read.is_ok() { Look::Whole } else { Look::Lists };
+            shapes.check(shape, look, &bytes)?;
+        }
+        read.map(Self).map_err(|error| unreadable::<T>(&bytes, &error))
     }
 }
 

@@ -74,6 +74,12 @@ impl Refusal {
         Self { detail, index: Some(index), ..self }
     }
 
+    /// It is about this part.
+    pub(crate) fn within(self, part: &str) -> Self {
+        let detail = format!("{part}: {}", self.detail);
+        Self { detail, ..self }
+    }
+
     /// It may work in so many seconds.
     pub(crate) fn again_in(self, seconds: u64) -> Self {
         Self { retry_after_s: Some(seconds), ..self }

@@ -1,8 +1,11 @@
-//! The shapes of bodies: a list where the description of an operation has an object is refused, however deep.
+//! The shapes of bodies, by the description of an operation and however deep: a list where it has an object is refused,
+//! and so is a field that it does not have.
 //!
-//! Serde would take its elements for the fields in their order, so that a body which nobody meant would pass. What is
-//! described as any JSON (payloads, outputs) is skipped unread. Alternatives count together: a list is refused where
-//! one of them is an object and none is a list. It refuses to judge anything else; that is for whoever reads the body.
+//! Serde would take the elements of a list for the fields in their order, so that a body which nobody meant would pass.
+//! Fields that nobody knows are refused by whoever reads a body; but some types are read from the store as well, where
+//! a newer release may have written more, and these take what they do not know. What is described as any JSON (payloads,
+//! outputs) is skipped unread. Alternatives count together: a list is refused where one of them is an object and none is
+//! a list, a field where none of them has it. It refuses to judge anything else; that is for whoever reads the body.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -25,6 +28,15 @@ pub(crate) struct Shapes {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Which(usize);
 
+/// What is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Lists in the place of objects.
+    Lists,
+    /// Fields that nobody knows as well.
+    Whole,
+}
+
 /// What may stand in a place. Others are meant by their number.
 #[derive(Debug, Default)]
 struct Shape {
@@ -34,8 +46,17 @@ struct Shape {
     elements: Option<usize>,
     /// An object may stand here, and no list.
     is_object: bool,
-    /// So it is here, or somewhere within.
-    has_objects: bool,
+    /// Fields of other names are passed over by whoever reads it.
+    is_lax: bool,
+    /// There is something to look for, here or somewhere within.
+    matters: bool,
+}
+
+/// What is wrong with a body.
+struct Wrong {
+    /// Where; written from the inside out.
+    place: String,
+    what: String,
 }
 
 impl Shapes {
@@ -60,37 +81,36 @@ impl Shapes {
     /// The shape of the body of an operation, if there is something to look for in it.
     pub(crate) fn of_body(&self, method: &str, path: &str) -> Option<Which> {
         let shape = *self.bodies.get(path)?.get(method)?;
-        self.shapes[shape].has_objects.then_some(Which(shape))
+        self.shapes[shape].matters.then_some(Which(shape))
     }
 
-    /// Refuses a list in the place of an object, and says where. What is no JSON is let through: who reads it says so.
-    pub(crate) fn check(&self, Which(shape): Which, body: &[u8]) -> Answer<()> {
+    /// Refuses what is looked for, and says where. What is no JSON is let through: who reads it says so.
+    pub(crate) fn check(&self, Which(shape): Which, look: Look, body: &[u8]) -> Answer<()> {
         let wrong = RefCell::new(None);
-        let walk = Walk { shapes: &self.shapes, shape, wrong: &wrong };
+        let walk = Walk { shapes: &self.shapes, shape, look, wrong: &wrong };
         let walked = walk.deserialize(&mut serde_json::Deserializer::from_slice(body));
-        let (Err(_), Some(place)) = (walked, wrong.into_inner()) else { return Ok(()) };
+        let (Err(_), Some(Wrong { place, what })) = (walked, wrong.into_inner()) else {
+            return Ok(());
+        };
         let place = place.strip_prefix('.').unwrap_or(if place.is_empty() { "." } else { &place });
-        Err(Refusal::request(format!(
-            "the body is not as it should be: {place}: it is a list, and should be an object"
-        )))
+        Err(Refusal::request(format!("the body is not as it should be: {place}: {what}")))
     }
 }
 
-/// Notes in which shapes there are objects. They may have themselves within.
+/// Notes in which shapes there is something to look for. They may have themselves within.
 fn mark(shapes: &mut [Shape]) {
     loop {
         let within = |shape: &Shape| {
             let mut all = shape.fields.values().chain(&shape.others).chain(&shape.elements);
-            shape.is_object || all.any(|within| shapes[*within].has_objects)
+            shape.is_object || shape.is_lax || all.any(|within| shapes[*within].matters)
         };
-        let found: Vec<usize> = (0..shapes.len())
-            .filter(|at| !shapes[*at].has_objects && within(&shapes[*at]))
-            .collect();
+        let found: Vec<usize> =
+            (0..shapes.len()).filter(|at| !shapes[*at].matters && within(&shapes[*at])).collect();
         if found.is_empty() {
             return;
         }
         for at in found {
-            shapes[at].has_objects = true;
+            shapes[at].matters = true;
         }
     }
 }
@@ -150,7 +170,13 @@ impl<'a> Reader<'a> {
             firsts.chain(Some(&schema["items"]))
         });
         let elements: Vec<&Value> = elements.filter(|schema| schema.is_object()).collect();
-        let may_be = |word| schemas.iter().any(|schema| may_be(schema, word));
+        let one_may_be = |word| schemas.iter().any(|schema| may_be(schema, word));
+        // Where other fields are ruled out, whoever reads it refuses them.
+        let is_lax = !fields.is_empty()
+            && schemas.iter().all(|schema| {
+                schema["additionalProperties"].is_null()
+                    && (!may_be(schema, "object") || schema["properties"].is_object())
+            });
         Shape {
             fields: fields
                 .into_iter()
@@ -158,8 +184,9 @@ impl<'a> Reader<'a> {
                 .collect(),
             others: (!others.is_empty()).then(|| self.shape(others)),
             elements: (!elements.is_empty()).then(|| self.shape(elements)),
-            is_object: may_be("object") && !may_be("array"),
-            has_objects: false,
+            is_object: one_may_be("object") && !one_may_be("array"),
+            is_lax,
+            matters: false,
         }
     }
 }
@@ -177,8 +204,8 @@ fn may_be(schema: &Value, word: &str) -> bool {
 struct Walk<'a> {
     shapes: &'a [Shape],
     shape: usize,
-    /// Where the list is that should be an object; written from the inside out.
-    wrong: &'a RefCell<Option<String>>,
+    look: Look,
+    wrong: &'a RefCell<Option<Wrong>>,
 }
 
 impl Walk<'_> {
@@ -188,14 +215,20 @@ impl Walk<'_> {
 
     /// The same for something within, unless there is nothing to look for.
     fn within(self, shape: Option<usize>) -> Option<Self> {
-        shape.filter(|shape| self.shapes[*shape].has_objects).map(|shape| Self { shape, ..self })
+        shape.filter(|shape| self.shapes[*shape].matters).map(|shape| Self { shape, ..self })
     }
 
     /// Notes where it was, if that is why it ended.
     fn at<E>(&self, error: E, place: impl fmt::Display) -> E {
         if let Some(within) = self.wrong.borrow_mut().as_mut() {
-            *within = format!("{place}{within}");
+            within.place.insert_str(0, &place.to_string());
         }
+        error
+    }
+
+    fn refuse<E: Error>(&self, what: String) -> E {
+        let error = E::custom(&what);
+        *self.wrong.borrow_mut() = Some(Wrong { place: String::new(), what });
         error
     }
 }
@@ -245,8 +278,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<(), A::Error> {
         if self.shape().is_object {
-            *self.wrong.borrow_mut() = Some(String::new());
-            return Err(A::Error::custom("a list in the place of an object"));
+            return Err(self.refuse("it is a list, and should be an object".to_owned()));
         }
         let within = self.within(self.shape().elements);
         for index in 0.. {
@@ -266,6 +298,12 @@ impl<'de> Visitor<'de> for Walk<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         while let Some(Name(name)) = fields.next_key()? {
             let shape = self.shape();
+            if shape.is_lax && self.look == Look::Whole && !shape.fields.contains_key(&*name) {
+                let known: Vec<String> =
+                    shape.fields.keys().map(|name| format!("`{name}`")).collect();
+                let known = known.join(", ");
+                return Err(self.refuse(format!("unknown field `{name}`, expected one of {known}")));
+            }
             match self.within(shape.fields.get(&*name).copied().or(shape.others)) {
                 Some(within) => fields
                     .next_value_seed(within)
@@ -294,7 +332,8 @@ mod tests {
                     { "type": "object", "properties": { "failed": { "type": "object" } } },
                 ] },
                 "pair": { "type": ["array", "null"], "prefixItems": [{ "type": "string" }] },
-            } },
+                "root": { "type": "object", "properties": { "deep": { "type": "boolean" } } },
+            }, "additionalProperties": false },
             "Leaf": { "oneOf": [
                 { "type": "string" },
                 { "allOf": [{ "type": "object", "properties": { "hue": { "type": "object" } } }] },
@@ -309,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_refused_where_objects_should_be_and_nowhere_else() {
+    fn lists_in_the_place_of_objects_and_unknown_fields_are_refused_and_nothing_else() {
         let shapes = shapes();
         let tree = shapes.of_body("POST", "/trees").unwrap();
         for (body, place) in [
@@ -326,9 +365,28 @@ mod tests {
             (json!({ "end": [] }), "end"),
             (json!({ "end": { "failed": [1, 2] } }), "end.failed"),
         ] {
-            let refused = shapes.check(tree, body.to_string().as_bytes());
+            let refused = shapes.check(tree, Look::Whole, body.to_string().as_bytes());
             let (_, says) = refused.as_ref().unwrap_err().told();
             assert!(says.contains(&format!(": {place}: it is a list")), "{body}: {says}");
+        }
+        for (body, says) in [
+            (
+                json!({ "root": { "depth": 1 } }),
+                "root: unknown field `depth`, expected one of `deep`",
+            ),
+            (
+                json!({ "twigs": [{ "end": { "done": {}, "dead": 1 } }] }),
+                "twigs[0].end: unknown field `dead`, expected one of `done`, `failed`",
+            ),
+            (
+                json!({ "leaves": { "a": { "hue": { "any": 1 }, "hues": 2 } } }),
+                "leaves.a: unknown field `hues`",
+            ),
+        ] {
+            let refused = shapes.check(tree, Look::Whole, body.to_string().as_bytes());
+            let (_, said) = refused.as_ref().unwrap_err().told();
+            assert!(said.contains(&format!(": {says}")), "{body}: {said}");
+            shapes.check(tree, Look::Lists, body.to_string().as_bytes()).unwrap();
         }
         for body in [
             json!({ "payload": [{ "leaf": [] }], "twigs": [], "leaf": "green", "pair": ["a", "b"], "new": [] }),
@@ -336,9 +394,9 @@ mod tests {
             json!({ "leaf": -1, "end": 1.5, "leaves": true }),
         ] {
             let body = body.to_string();
-            shapes.check(tree, body.as_bytes()).unwrap();
+            shapes.check(tree, Look::Whole, body.as_bytes()).unwrap();
             // What cannot be read is told by whoever reads it.
-            shapes.check(tree, &body.as_bytes()[..body.len() - 1]).unwrap();
+            shapes.check(tree, Look::Whole, &body.as_bytes()[..body.len() - 1]).unwrap();
         }
         assert!(shapes.of_body("PUT", "/trees").is_none());
     }

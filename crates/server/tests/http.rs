@@ -17,6 +17,7 @@ mod http {
     mod flows;
     mod hidden;
     mod jobs;
+    mod journal;
     mod keys;
     mod limits;
     mod live;

@@ -308,8 +308,8 @@ impl Runs for Postgres {
         runs::list(&self.shared.db, filter).await
     }
 
-    async fn debts(&self, limit: usize) -> Result<Vec<JobId>> {
-        runs::debts(&self.shared.db, limit).await
+    async fn debts(&self, after: Option<JobId>, limit: usize) -> Result<Vec<JobId>> {
+        runs::debts(&self.shared.db, after, limit).await
     }
 
     async fn paid(&self, jobs: &[(JobId, bool)]) -> Result<()> {

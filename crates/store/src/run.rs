@@ -588,8 +588,8 @@ pub trait Runs: Send + Sync {
     /// A page of runs, newest first.
     async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunView>>;
 
-    /// Runs that ended otherwise than well and owe something: at most so many.
-    async fn debts(&self, limit: usize) -> Result<Vec<JobId>>;
+    /// Runs that ended otherwise than well and owe something, in the order of their ids, after one: at most so many.
+    async fn debts(&self, after: Option<JobId>, limit: usize) -> Result<Vec<JobId>>;
 
     /// What these runs owed was seen to; `true`: they are undone from now on.
     async fn paid(&self, jobs: &[(JobId, bool)]) -> Result<()>;

@@ -244,8 +244,8 @@ impl Runs for Sqlite {
         self.read(move |conn| runs::list(conn, &filter)).await
     }
 
-    async fn debts(&self, limit: usize) -> Result<Vec<JobId>> {
-        self.read(move |conn| runs::debts(conn, limit)).await
+    async fn debts(&self, after: Option<JobId>, limit: usize) -> Result<Vec<JobId>> {
+        self.read(move |conn| runs::debts(conn, after, limit)).await
     }
 
     async fn paid(&self, jobs: &[(JobId, bool)]) -> Result<()> {

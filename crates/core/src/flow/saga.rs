@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -17,6 +18,8 @@ use crate::flow::state::{FlowState, Lost, StepRow, StepState};
 use crate::flow::{Edge, On, next_step, plan};
 use crate::job::outcome::{ErrorClass, Failure};
 use crate::job::{Job, NewJob, Options, Priority};
+use crate::limit::Limits;
+use crate::name;
 use crate::payload::Payload;
 
 /// How a step of a saga is undone.
@@ -63,6 +66,27 @@ impl From<NewJob> for Undo {
 }
 
 impl Undo {
+    /// Refuses what could not become a job: it is too late to say so when it does.
+    pub fn check(&self, limits: &Limits, now: Timestamp) -> Result<()> {
+        Payload::parse(self.payload.as_str(), limits)?;
+        name::check_own("kind", &self.kind)?;
+        name::check_own("queue", &self.queue)?;
+        self.options.check_wished()?;
+        self.job(self.payload.clone()).check(limits, now)
+    }
+
+    /// The job that it becomes.
+    fn job(&self, payload: Payload) -> NewJob {
+        NewJob {
+            queue: self.queue.clone(),
+            priority: self.priority,
+            tenant: self.tenant.clone(),
+            key: self.key.clone(),
+            options: self.options.clone(),
+            ..NewJob::new(self.kind.clone(), payload)
+        }
+    }
+
     /// The undo that a job of a saga is, as it runs: with the payload within what it is told.
     pub fn of_job(job: Job) -> Self {
         let Job { kind, payload, queue, priority, tenant, key, options, .. } = job;
@@ -404,14 +428,7 @@ pub(crate) fn undo_job(step: &str, undo: &Undo, became: &Became) -> Option<NewJo
     let told = Told { step, outcome, payload: undo.payload.clone(), output };
     // Both were checked when they came in.
     let payload = Payload::trusted(serde_json::to_string(&told).ok()?);
-    Some(NewJob {
-        queue: undo.queue.clone(),
-        priority: undo.priority,
-        tenant: undo.tenant.clone(),
-        key: undo.key.clone(),
-        options: undo.options.clone(),
-        ..NewJob::new(undo.kind.clone(), payload)
-    })
+    Some(undo.job(payload))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use tidemill_core::wire::run::{
     AppendBody, KeepBody, MailAnswer, NumberedEntry, NumberedValue, RenewalBody, RunBody,
     SaidAnswer, SaidAnswers, SaidBody, SaidItem,
 };
-use tidemill_core::workflow::Content;
+use tidemill_core::workflow::{Began, Content, Entry};
 use tidemill_core::{JobId, Limits, WorkerId};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -47,16 +47,23 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
 }
 
 /// What the engine is to write for the run of this job.
-pub(crate) fn writes(body: RunBody, app: &App, caller: &Caller, job: JobId) -> Answer<RunWrites> {
+pub(crate) async fn writes(
+    body: RunBody,
+    app: &App,
+    caller: &Caller,
+    job: JobId,
+) -> Answer<RunWrites> {
     let text = |value: serde_json::Result<String>| {
         value.map_err(|error| Refusal::request(format!("an entry cannot be written: {error}")))
     };
     check_numbers("entry", body.entries.iter().map(|entry| entry.number))?;
     check_numbers("value", body.values.iter().map(|value| value.number))?;
-    let entries = body
-        .entries
-        .into_iter()
-        .map(|NumberedEntry { number, entry }| Ok((number, text(serde_json::to_string(&entry))?)));
+    check_children(&body, app, caller, job).await?;
+    let entries = body.entries.into_iter().map(|NumberedEntry { number, entry }| {
+        let about = |refusal: Refusal| refusal.within(&format!("entry {number}"));
+        let entry = checked(entry, app, caller).map_err(about)?;
+        Ok((number, text(serde_json::to_string(&entry))?))
+    });
     let values = body.values.into_iter();
     let values = values.map(|NumberedValue { number, value }| Ok((number, made(&value)?)));
     let answers = body
@@ -89,6 +96,38 @@ pub(crate) fn writes(body: RunBody, app: &App, caller: &Caller, job: JobId) -> A
         renewal: renewal.transpose()?,
         object: object.transpose()?,
     })
+}
+
+/// An entry as it may be written. The undo of a step becomes a job when nobody is there who could be told that it may
+/// not be: so it is checked like one now.
+fn checked(mut entry: Entry, app: &App, caller: &Caller) -> Answer<Entry> {
+    if let Entry::Began(Began { undo: Some(undo), .. }) = &mut entry {
+        caller.check_queue(&undo.queue)?;
+        caller.check_tenant(&mut undo.tenant)?;
+        app.mill.work().check_undo(undo)?;
+    }
+    Ok(entry)
+}
+
+/// Refuses to call off, now or when the run ends, what is neither the caller's nor a child of the run. What is not
+/// there yet is started with this, or behind it.
+async fn check_children(body: &RunBody, app: &App, caller: &Caller, run: JobId) -> Answer<()> {
+    if !caller.is_limited() {
+        return Ok(());
+    }
+    let mut named = body.cancel.clone();
+    for NumberedEntry { entry, .. } in &body.entries {
+        if let Entry::Started { ids, .. } = entry {
+            named.extend(ids);
+        }
+    }
+    for id in named {
+        let view = app.mill.job(id).await?;
+        if view.is_some_and(|view| !caller.sees(&view) && view.job.options.parent != Some(run)) {
+            return Err(tidemill::Error::JobUnknown { id }.into());
+        }
+    }
+    Ok(())
 }
 
 /// Refuses numbers of which a store could not say what stands under them, and when it comes.
@@ -126,7 +165,7 @@ async fn append(
     if writes.renewal.is_some() || writes.object.is_some() {
         return Err(Refusal::request("a renewal and an object are written with a settle alone"));
     }
-    let writes = self::writes(writes, &app, &caller, id)?;
+    let writes = self::writes(writes, &app, &caller, id).await?;
     if app.mill.work().append(worker, Append { job: id, token, writes }).await? {
         return Ok(StatusCode::NO_CONTENT);
     }

@@ -130,10 +130,13 @@ async fn claim(
     Ok(Json(Work { token: token.filter(|_| !jobs.is_empty()), now, jobs }))
 }
 
-fn report(body: ReportBody, app: &App, caller: &Caller) -> Answer<Report> {
+async fn report(body: ReportBody, app: &App, caller: &Caller) -> Answer<Report> {
     let ReportBody { id, token, outcome, started_at, attempts, ambiguous_attempts, .. } = body;
     let (backoff, run) = (body.backoff, body.run);
-    let run = run.map(|run| journal::writes(run, app, caller, id)).transpose()?.map(Box::new);
+    let run = match run {
+        Some(run) => Some(Box::new(journal::writes(run, app, caller, id).await?)),
+        None => None,
+    };
     let retry = attempts.map_or_else(Retry::default, Retry::attempts);
     let ambiguous_max = ambiguous_attempts.unwrap_or(retry.ambiguous_max);
     let backoff = backoff.map_or(retry.backoff, |BackoffText(backoff)| backoff);
@@ -217,13 +220,13 @@ async fn settle(
 ) -> Answer<Json<Answers>> {
     caller.check_worker(worker)?;
     let first = reports.first().map(|report| report.id);
-    let reports = reports
-        .into_iter()
-        .enumerate()
-        .map(|(index, body)| report(body, &app, &caller).map_err(|refusal| refusal.at(index)));
-    let reports: Vec<Report> = reports.collect::<Answer<_>>()?;
+    let mut checked = Vec::with_capacity(reports.len());
+    for (index, body) in reports.into_iter().enumerate() {
+        let report = report(body, &app, &caller).await;
+        checked.push(report.map_err(|refusal| refusal.at(index))?);
+    }
     let reaches = |job: &Job| caller.reaches(&job.queue);
-    let settled = app.mill.work().settle(worker, reports, reaches).await?;
+    let settled = app.mill.work().settle(worker, checked, reaches).await?;
     if let Some(id) = first
         && settled.iter().all(|one| *one == Settled::Stale)
     {

@@ -138,7 +138,7 @@ passed_on! {
             Ok(runs)
         }
     }
-    async fn debts(&self, limit: usize) -> Result<Vec<JobId>>;
+    async fn debts(&self, after: Option<JobId>, limit: usize) -> Result<Vec<JobId>>;
     async fn paid(&self, jobs: &[(JobId, bool)]) -> Result<()>;
 }
 

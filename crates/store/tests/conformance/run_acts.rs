@@ -335,6 +335,10 @@ async fn a_fork_instead_calls_the_other_off_with_it_or_not_at_all(kit: &Kit) {
         RunAnswer::Acted
     );
     assert_eq!(kit.store.job(id).await.unwrap().unwrap().state, State::Cancelled);
-    assert_eq!(kit.store.debts(9).await.unwrap(), [id], "what it did from there on is undone");
+    assert_eq!(
+        kit.store.debts(None, 9).await.unwrap(),
+        [id],
+        "what it did from there on is undone"
+    );
     assert_eq!(keys(kit, into).await, ["0 a", "2 now"]);
 }

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tidemill_core::flow::saga::Undo;
 use tidemill_core::limit::NAME_BYTES_MAX;
 use tidemill_core::wire::work::QueueSlots;
 use tidemill_core::{CredentialId, Error as Invalid, JobId, NewJob, Token, WorkerId, name};
@@ -186,6 +187,14 @@ impl Work<'_> {
     /// Jobs that a run starts and does not wait for, checked as an enqueue checks them.
     pub fn check(&self, jobs: Vec<Enqueue>) -> Result<Vec<NewJob>> {
         jobs.into_iter().map(|job| self.0.checked(job)).collect()
+    }
+
+    /// Checks what undoes a step of a run as an enqueue checks a job.
+    pub fn check_undo(&self, undo: &Undo) -> Result<()> {
+        let Tidemill(inner) = &self.0;
+        undo.check(&inner.limits, inner.clock.now())?;
+        let (tenant, key) = (undo.tenant.as_deref(), undo.key.as_deref());
+        Ok(inner.rooms.book().check_counted(&undo.queue, &undo.kind, tenant, key)?)
     }
 
     /// A page of the mail of a run after a number: at once, or as soon as there is some within `wait`.

@@ -170,7 +170,7 @@ impl Fleet {
         let mill = &self.mill;
         let drained = eventually("the last run to end", DRAIN_MAX * 2, async || {
             let left = mill.unfinished().await.ok()?;
-            let owing = mill.store().debts(1).await.ok()?;
+            let owing = mill.store().debts(None, 1).await.ok()?;
             (left.waiting == 0 && left.running == 0 && owing.is_empty()).then_some(())
         });
         let is_over = tokio::time::timeout(DRAIN_MAX, drained).await.is_ok();

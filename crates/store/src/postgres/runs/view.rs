@@ -15,7 +15,7 @@ const OBJECT: Statement = sql!("select_object", TEXT, TEXT, TEXT);
 const RUNS: Statement = sql!("select_runs", UUID_ARRAY);
 const LIST: Statement = sql!("list_runs", UUID, INT8, TEXT, BOOL);
 const PARKED: Statement = sql!("list_parked_runs", UUID, INT8, TEXT, BOOL);
-const DEBTS: Statement = sql!("select_debts", INT8);
+const DEBTS: Statement = sql!("select_debts", UUID, INT8);
 const PAID: Statement = sql!("delete_debts", UUID_ARRAY, BOOL_ARRAY);
 
 /// The journal of a run, and what else is kept of it.
@@ -70,9 +70,10 @@ pub(crate) async fn list(db: &Db, filter: &RunFilter) -> Result<Vec<RunView>> {
     views(db, found.iter().map(|row| row.get(0)).collect()).await
 }
 
-/// Runs that owe something.
-pub(crate) async fn debts(db: &Db, limit: usize) -> Result<Vec<JobId>> {
-    let rows = db.read(&DEBTS, &[&(limit as i64)]).await?;
+/// Runs after one that owe something.
+pub(crate) async fn debts(db: &Db, after: Option<JobId>, limit: usize) -> Result<Vec<JobId>> {
+    let after = after.map_or(Uuid::nil(), |job| job.0);
+    let rows = db.read(&DEBTS, &[&after, &(limit as i64)]).await?;
     Ok(rows.iter().map(|row| JobId(row.get(0))).collect())
 }
 

@@ -116,10 +116,15 @@ pub(in crate::sqlite) fn is_undone(conn: &Connection, job: JobId) -> Result<bool
     Ok(conn.prepare_cached(include_str!("../sql/is_undone.sql"))?.exists([job.0.as_bytes()])?)
 }
 
-/// Runs that owe something.
-pub(in crate::sqlite) fn debts(conn: &Connection, limit: usize) -> Result<Vec<JobId>> {
+/// Runs after one that owe something.
+pub(in crate::sqlite) fn debts(
+    conn: &Connection,
+    after: Option<JobId>,
+    limit: usize,
+) -> Result<Vec<JobId>> {
     let mut select = conn.prepare_cached(include_str!("../sql/select_debts.sql"))?;
-    let rows = select.query_map([limit as i64], |row| job_id(row, 0))?;
+    let after = after.map_or(Uuid::nil(), |job| job.0);
+    let rows = select.query_map((after.as_bytes(), limit as i64), |row| job_id(row, 0))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 

@@ -1,2 +1,2 @@
--- Runs that ended otherwise than well and owe something.
-select job from tidemill_debt order by job limit ?1
+-- Runs that ended otherwise than well and owe something, after one of them.
+select job from tidemill_debt where job > ?1 order by job limit ?2

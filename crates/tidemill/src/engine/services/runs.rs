@@ -3,10 +3,11 @@
 //! What a run did is undone by a flow of the same id, so it is stuck, retried, resolved and watched as any saga is. The
 //! handler that made the run is not needed for it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use tidemill_core::flow::{After, Flow, FlowOptions, Step, UndoRule, Work};
+use tidemill_core::limit::NAME_BYTES_MAX;
 use tidemill_core::workflow::{Ending, Entry, Undoing, orphans, undos};
 use tidemill_core::{FlowId, JobId, OwnRetry};
 use tidemill_store::Hint;
@@ -36,12 +37,14 @@ pub(crate) async fn run(mill: Tidemill, stop: CancellationToken) {
 
 /// Sees to all that is owed. Any number of nodes may do so at once.
 pub(crate) async fn tend(mill: &Tidemill) -> Result<()> {
+    let (mut last, mut failed) = (None, None);
     loop {
-        let owing = mill.0.store.debts(RUNS_MAX).await?;
+        let owing = mill.0.store.debts(last, RUNS_MAX).await?;
         if owing.is_empty() {
-            return Ok(());
+            return failed.map_or(Ok(()), Err);
         }
-        let (mut paid, mut failed) = (Vec::with_capacity(owing.len()), None);
+        last = owing.last().copied();
+        let mut paid = Vec::with_capacity(owing.len());
         for job in owing {
             match pay(mill, job).await {
                 Ok(is_undone) => paid.push((job, is_undone)),
@@ -50,9 +53,6 @@ pub(crate) async fn tend(mill: &Tidemill) -> Result<()> {
             }
         }
         mill.0.store.paid(&paid).await?;
-        if let Some(error) = failed {
-            return Err(error);
-        }
     }
 }
 
@@ -97,13 +97,53 @@ fn undoing(run: JobId, kind: &str, undos: Vec<Undoing>) -> Flow {
     first.pivot = true;
     first.undo = UndoRule::Nothing;
     let mut steps = vec![first];
+    let mut taken = HashSet::new();
     for undoing in undos {
-        let name = format!("undo {}", undoing.key.replace('/', " "));
+        let name = own_name(&undoing.key, &mut taken);
         let mut step = Step::new(name.clone(), Work::Jobs(vec![undoing.job]));
         step.after = vec![After::success(std::mem::replace(&mut before, name))];
         step.undo = UndoRule::Nothing;
         steps.push(step);
     }
     let options = FlowOptions { saga: true, ..FlowOptions::default() };
-    Flow { id: FlowId(run.0), name: format!("undo {kind}"), steps, options }
+    Flow { id: FlowId(run.0), name: fitting(&format!("undo {kind}"), ""), steps, options }
+}
+
+/// What the undo of a step is called: after its key, and like no other.
+fn own_name(key: &str, taken: &mut HashSet<String>) -> String {
+    let name = format!("undo {key}").replace(|sign: char| sign == '/' || sign.is_control(), " ");
+    let mut own = fitting(&name, "");
+    for number in 2.. {
+        if taken.insert(own.clone()) {
+            break;
+        }
+        own = fitting(&name, &format!(" ({number})"));
+    }
+    own
+}
+
+/// A name with its ending, as much of it as may be the name of a step or a flow: keys may be longer.
+fn fitting(name: &str, ending: &str) -> String {
+    let end = name.floor_char_boundary(NAME_BYTES_MAX - ending.len());
+    format!("{}{ending}", name[..end].trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn undos_of_any_keys_have_names_of_their_own() {
+        let long = "a".repeat(200);
+        let (scoped, accented) = (format!("{long}/b"), "é".repeat(100));
+        let keys = ["pay", "a/b", "a b", "a\nb", "tail ", &long, &scoped, &accented, &scoped];
+        let mut taken = HashSet::new();
+        let names: Vec<String> = keys.iter().map(|key| own_name(key, &mut taken)).collect();
+        let shown = ["undo pay", "undo a b", "undo a b (2)", "undo a b (3)", "undo tail"];
+        assert_eq!(names[..5], shown);
+        for name in &names {
+            tidemill_core::name::check("step", name, NAME_BYTES_MAX).unwrap();
+        }
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), keys.len());
+    }
 }
