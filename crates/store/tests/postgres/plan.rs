@@ -209,3 +209,103 @@ async fn dead_rows_that_nobody_may_remove_cost_a_claim_nothing() {
     client.batch_execute("rollback").await.unwrap();
     holder.batch_execute("rollback").await.unwrap();
 }
+
+/// A claim of 500 jobs under a limit by tenant that is counted, and never full.
+const GATED_CLAIM: &str = "null, '00000000-0000-7000-8000-000000000001', gen_random_uuid(), array['default'], \
+     array[2]::int2[], array[2], array[null]::timestamptz[], true, null, array[''], array[null]::text[], array[0], \
+     '{}', '{}', 500, 500, '[{\"queue\":\"default\",\"gate\":\"g\",\"per\":1,\"most\":9}]', null";
+
+/// So many jobs of each of so many tenants, in sheaves of three.
+fn fill_of_tenants(tenants: u32, sheaves: u32) -> String {
+    format!(
+        "with sheaf as materialized (
+            select 't' || t as tenant, array[tidemill.uuid7(), tidemill.uuid7(), tidemill.uuid7()] as ids,
+                nextval('tidemill.lease_token_seq') as seq
+            from generate_series(1, {tenants}) t, generate_series(1, {sheaves})
+        ), waiting as (
+            insert into tidemill.ready (seq, queue, priority, run_at, tenant, kind, ids)
+            select s.seq, 'default', 2, now(), s.tenant, 'k', s.ids from sheaf s)
+        insert into tidemill.job (id, kind, queue, priority, tenant, sheaf, payload, created_at)
+        select i, 'k', 'default', 2, s.tenant, s.seq, '{{}}', now() from sheaf s, unnest(s.ids) i"
+    )
+}
+
+/// A session plans when it does something for the first time, and that may be while there is next to nothing.
+#[tokio::test]
+async fn what_is_counted_at_gates_is_looked_up_by_plans_of_empty_tables() {
+    let url = fresh_postgres_url();
+    store(&url).await.close().await;
+    let (client, other) = (connect(&url).await, connect(&url).await);
+    for table in ["ready", "job", "lease", "permit", "gate"] {
+        let empty = format!(
+            "alter table tidemill.{table} set (autovacuum_enabled = off); analyze tidemill.{table}"
+        );
+        client.batch_execute(&empty).await.unwrap();
+    }
+    let begin = format!(
+        "{AS_OURS}; prepare it as {};
+         insert into tidemill.worker (id, name, queues, kinds, slots, reach, slots_of, started_at, beat_at)
+         values ('{WORKER}', 'w', '{{}}', '{{}}', 500, 1000, '{{}}', now(), now())",
+        text("claim.sql"),
+    );
+    client.batch_execute(&begin).await.unwrap();
+    let free = client.prepare(&text("free_permits.sql")).await.unwrap();
+    let claim = async || client.batch_execute(&format!("execute it({GATED_CLAIM})")).await.unwrap();
+    let give_back = async || {
+        let inside =
+            "select array_agg(l.token), array_agg(g) from tidemill.lease l, unnest(l.gates) g";
+        let inside = client.query_one(inside, &[]).await.unwrap();
+        let (tokens, gates): (Vec<i64>, Vec<String>) = (inside.get(0), inside.get(1));
+        client.execute(&free, &[&tokens, &gates]).await.unwrap();
+    };
+    let end = async || client.batch_execute("delete from tidemill.lease").await.unwrap();
+    // Everything is planned: with the gates in other hands, and without.
+    client.batch_execute(&fill_of_tenants(3, 1)).await.unwrap();
+    let hold = "begin; select from tidemill.turn where number in (
+        select tidemill.turn_of('g' || chr(31) || 't' || n) from generate_series(1, 3) n) for update";
+    other.batch_execute(hold).await.unwrap();
+    claim().await;
+    other.batch_execute("rollback").await.unwrap();
+    claim().await;
+    give_back().await;
+    end().await;
+    client.batch_execute(&fill_of_tenants(600, 20)).await.unwrap();
+    let others = "insert into tidemill.permit (gate, token, held)
+        select 'other' || n, n, 1 from generate_series(1, 20000) n";
+    client.batch_execute(others).await.unwrap();
+    let so_far = async || {
+        let (ready, permit) =
+            (read_so_far(&client, "ready").await, read_so_far(&client, "permit").await);
+        (ready.1, permit.1)
+    };
+    let held = async || {
+        let held = "select coalesce(sum(held), -1) from tidemill.permit where gate like 'g%'";
+        client.query_one(held, &[]).await.unwrap().get::<_, i64>(0)
+    };
+    client.batch_execute("begin").await.unwrap();
+    other.batch_execute(hold).await.unwrap();
+    let before = so_far().await;
+    claim().await;
+    let read = so_far().await.0 - before.0;
+    assert!(read < 10_000, "a claim read {read} of 12,000 rows beside gates in other hands");
+    assert!((1..500).contains(&held().await));
+    client.batch_execute("rollback; begin").await.unwrap();
+    other.batch_execute("rollback").await.unwrap();
+    let before = so_far().await;
+    claim().await;
+    let after = so_far().await;
+    let (rows, permits) = (after.0 - before.0, after.1 - before.1);
+    assert!(rows < 10_000 && permits < 2000, "a claim read {rows} rows and {permits} permits");
+    assert_eq!(held().await, 500);
+    for (what, left) in [("giving back", 0), ("the end of a lease", -1)] {
+        let before = so_far().await.1;
+        if left == 0 {
+            give_back().await
+        } else {
+            end().await
+        }
+        let read = so_far().await.1 - before;
+        assert!(read < 2000, "{what} read {read} of 20,500 permits");
+        assert_eq!(held().await, left);
+    }
+}

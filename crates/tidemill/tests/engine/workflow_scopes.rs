@@ -11,6 +11,7 @@ over_both_stores!(
     a_scope_that_has_ended_is_done_anew_as_a_whole,
     a_scope_that_ended_beside_what_is_reset_is_done_anew_as_a_whole,
     a_branch_of_a_join_or_race_that_is_over_is_done_anew,
+    steps_are_undone_whatever_they_and_their_scopes_are_called,
 );
 
 async fn say(cx: &Context, log: &Log, what: &str) -> Result<(), Fail> {
@@ -177,4 +178,25 @@ async fn a_branch_of_a_join_or_race_that_is_over_is_done_anew(kit: Kit) {
     }
     send(&mill, id, "end").await;
     done(&kit, &mill, id, || worker(&mill, &log, joins)).await;
+}
+
+async fn steps_are_undone_whatever_they_and_their_scopes_are_called(kit: Kit) {
+    let (mill, log) = (kit.open_still().await, Log::default());
+    let worker = undoing(mill.worker(), &log).handle(move |_: Flowing, cx| {
+        // What is said is undone by the same words.
+        let log = Log::default();
+        async move {
+            let long = format!("undoable {}", "n".repeat(191));
+            cx.scope(&"s".repeat(200), async |cx| say(&cx, &log, &long).await).await?;
+            cx.scope("undoable", async |cx| say(&cx, &log, "undoable x").await).await?;
+            for step in [&long, "undoable undoable x", "undoable undoable\tx", "undoable "] {
+                say(&cx, &log, step).await?;
+            }
+            Err::<String, _>(Fail::permanent("no"))
+        }
+    });
+    let id = mill.enqueue(Flowing { text: String::new() }).await.unwrap().id();
+    drain(worker).await.unwrap();
+    assert_eq!(mill.job(id).await.unwrap().unwrap().state, State::Dead);
+    assert_eq!(log.all(), ["undo x Done null"; 6]);
 }

@@ -88,8 +88,12 @@ alter table tidemill.gate set (autovacuum_vacuum_scale_factor = 0, autovacuum_va
 
 create function tidemill.drop_permits() returns trigger language plpgsql as $$
 begin
-    delete from tidemill.permit p using ended e, unnest(e.gates) g
-    where e.gates is not null and p.gate = g and p.token = e.token;
+    -- By a look each: a plan made while the table was empty would walk all of it. Nobody else changes what is looked up:
+    -- who settles something of a lease has its row, and now it is gone.
+    delete from tidemill.permit p where p.ctid = any (array(
+        select x.ctid from ended e, unnest(e.gates) g, lateral (
+            select x.ctid from tidemill.permit x where x.gate = g and x.token = e.token limit 1
+        ) x where e.gates is not null));
     return null;
 end $$;
 
@@ -770,19 +774,19 @@ end $$;
 -- begin to look for jobs without a tenant.
 create function tidemill.due_lanes(at timestamptz, queues text[], bands int2[], lows timestamptz[], kinds text[])
 returns table (lane int8, crowded boolean) language sql stable as $$
+    -- By a look each: for an `exists` a plan made while the table was empty would make a hash table of all that is due.
     select l.lane, t.crowded
     from unnest(queues, bands, lows) with ordinality l(queue, band, low, lane), lateral (
-        select exists (
-            select from tidemill.ready r
+        select coalesce((
+            select true from tidemill.ready r
             where r.queue = l.queue and r.priority = l.band and r.tenant <> '' and r.line < 2
-                and r.run_at <= at and (kinds is null or r.kind = any (kinds))
-        ) as crowded
+                and r.run_at <= at and (kinds is null or r.kind = any (kinds)) limit 1), false) as crowded
     ) t
-    where t.crowded or exists (
-        select from tidemill.ready r
+    where t.crowded or coalesce((
+        select true from tidemill.ready r
         where r.queue = l.queue and r.priority = l.band and r.tenant = '' and r.line < 2
             and r.run_at <= at and r.run_at >= coalesce(l.low, '-infinity')
-            and (kinds is null or r.kind = any (kinds)))
+            and (kinds is null or r.kind = any (kinds)) limit 1), false)
     order by l.lane
 $$;
 
@@ -863,7 +867,8 @@ end $$;
 -- Takes what waits in one lane, as far as the limits of its queue let it pass; holds the others at their gates.
 -- Looks at no more than `found_max` sheaves of each tenant; `met` of them, with `ids`, were there. `counted` are the
 -- limits whose gates are locked first; sheaves of gates that are in other hands, `over`, are passed over, and stay in line.
-create function tidemill.take_gated(
+-- Without any of them everything passes.
+create function tidemill.take_sheaves(
     at timestamptz, limits tidemill.limit[], fine tidemill.limit[], counted tidemill.limit[], lease int8,
     of_queue text, of_band int2, low timestamptz, kinds text[], of_tenants text[], shares int4[], found_max int4,
     wanted int4, wide text, again boolean, inout over int4,
@@ -873,23 +878,25 @@ create function tidemill.take_gated(
 declare
     c record;
     v record;
-    backs text[];
+    w record;
 begin
     with sheaf as materialized (
-        select r.seq, r.run_at, r.attempt, r.lost, r.kind, r.tenant, r.key, r.ids[r.taken + 1] as id, r.number,
+        select r.seq, r.run_at, r.attempt, r.lost, r.kind, r.tenant, r.key, r.ids[r.taken + 1] as id, r.number, r.line,
+            case when r.line = 1 and split_part(r.gate, chr(31), 1) = any (array(select f.gate from unnest(fine) f))
+                then r.gate end as came_by,
             t.share, t.turn
         from unnest(of_tenants, shares) with ordinality t(tenant, share, turn), lateral (
             select r.*, cardinality(r.ids) - r.taken as number from tidemill.ready r
             where r.queue = of_queue and r.priority = of_band and r.tenant = t.tenant
-                and r.line < 2 and r.run_at <= take_gated.at
+                and r.line < 2 and r.run_at <= take_sheaves.at
                 and r.run_at >= coalesce(case t.tenant when '' then low end, '-infinity')
                 and (kinds is null or r.kind = any (kinds))
             order by r.run_at, r.seq + 0
-            limit least(found_max, greatest(t.share, 1)) + take_gated.over
+            limit least(found_max, greatest(t.share, 1)) + take_sheaves.over
             for update skip locked
         ) r
     ), needed as materialized (
-        select s.seq, tidemill.turn_of(l.gate || chr(31) || case l.per when 1 then s.tenant else s.key end) as turn
+        select s.seq, s.line, tidemill.turn_of(l.gate || chr(31) || case l.per when 1 then s.tenant else s.key end) as turn
         from sheaf s, unnest(counted) l
         where (l.kind is null or l.kind = s.kind) and case l.per when 1 then s.tenant else s.key end <> ''
     ), got as materialized (
@@ -897,11 +904,12 @@ begin
             select * from tidemill.turn t where t.number = n.turn limit 1 for update skip locked
         ) t
     ), busy as materialized (
-        select array(select n.seq from needed n where n.turn not in (select g.number from got g)) as seqs
+        select array_agg(n.seq) as seqs, array_agg(n.seq) filter (where n.line = 0) as in_line
+        from needed n where n.turn not in (select g.number from got g)
     ), of_tenant as (
         select s.*, least(s.number, greatest(s.share, 1) + s.number - sum(s.number) over (
             partition by s.turn order by s.run_at, s.seq rows unbounded preceding)) as share_left
-        from sheaf s where s.seq <> all ((select b.seqs from busy b)::int8[])
+        from sheaf s where (s.seq = any ((select b.seqs from busy b)::int8[])) is not true
     ), of_lane as (
         -- In the same order, so that it is sorted once.
         select t.*, least(t.share_left, wanted + greatest(t.share_left, 0) - sum(greatest(t.share_left, 0)) over (
@@ -909,7 +917,8 @@ begin
         from of_tenant t
     )
     select count(*) as met, sum(l.number) as ids, (array_agg(l.tenant))[count(*)] as last_tenant,
-        bool_and(l.number = 1) as are_single, (select b.seqs from busy b) as busy,
+        bool_and(l.number = 1) as are_single,
+        (select b.seqs from busy b) as busy, (select b.in_line from busy b) as busy_in_line,
         array_agg(l.seq) filter (where l.number_here > 0) as seqs,
         array_agg(l.number::int4) filter (where l.number_here > 0) as wholes,
         array_agg(l.number_here::int4) filter (where l.number_here > 0) as numbers,
@@ -919,32 +928,38 @@ begin
         array_agg(l.id) filter (where l.number_here > 0) as firsts,
         array_agg(l.run_at) filter (where l.number_here > 0) as dues,
         array_agg(l.lost) filter (where l.number_here > 0) as losts,
+        array_agg(l.came_by) filter (where l.number_here > 0) as cames_by,
         array_agg(l.attempt) filter (where l.number_here > 0) as attempts
     into c from (select * from of_lane order by turn, run_at, seq) l;
-    take_gated.over := cardinality(c.busy);
-    if over > 0 then
+    take_sheaves.over := coalesce(cardinality(c.busy), 0);
+    if c.busy_in_line is not null then
         -- Claims may go by where it stood.
-        update tidemill.ready r set line = 1 where r.seq = any (c.busy) and r.line = 0;
+        update tidemill.ready r set line = 1 where r.seq = any (c.busy_in_line);
     end if;
-    take_gated.met := c.met + over;
-    take_gated.ids := coalesce(c.ids, 0);
-    take_gated.last_tenant := c.last_tenant;
+    take_sheaves.met := c.met + over;
+    take_sheaves.ids := coalesce(c.ids, 0);
+    take_sheaves.last_tenant := c.last_tenant;
     if c.seqs is null then
         return;
     end if;
-    select p.* into v from tidemill.pass(
-        take_gated.at, fine, of_queue, c.numbers, c.kinds, c.tenants, c.keys, c.attempts) p;
+    if cardinality(fine) > 0 then
+        select p.* into v from tidemill.pass(
+            take_sheaves.at, fine, of_queue, c.numbers, c.kinds, c.tenants, c.keys, c.attempts) p;
+    else
+        select c.numbers as passed, array_fill(''::text, array[cardinality(c.numbers)]) as through,
+            array_fill(null::text, array[cardinality(c.numbers)]) as stops into v;
+    end if;
     if c.are_single then
         select array_agg(p.id), array_agg(p.attempt), array_agg(p.lost), array_agg(p.run_at),
             array_agg(wide || p.through)
-        into take_gated.taken, take_gated.attempts, take_gated.losts, take_gated.dues, take_gated.passed
+        into take_sheaves.taken, take_sheaves.attempts, take_sheaves.losts, take_sheaves.dues, take_sheaves.passed
         from unnest(c.firsts, c.attempts, c.losts, c.dues, v.passed, v.through)
             p(id, attempt, lost, run_at, passed, through)
         where p.passed > 0;
     else
         select array_agg(t.id), array_agg(t.attempt), array_agg(t.lost), array_agg(t.run_at),
             array_agg(wide || t.through)
-        into take_gated.taken, take_gated.attempts, take_gated.losts, take_gated.dues, take_gated.passed
+        into take_sheaves.taken, take_sheaves.attempts, take_sheaves.losts, take_sheaves.dues, take_sheaves.passed
         from (
             select i.id, r.attempt, r.lost, r.run_at, p.through
             from unnest(c.seqs, v.passed, v.through) with ordinality p(seq, passed, through, place), lateral (
@@ -953,8 +968,8 @@ begin
             where p.passed > 0 order by p.place, i.at
         ) t;
     end if;
-    if take_gated.taken is not null then
-        take_gated.gates := tidemill.go_in(take_gated.at, limits, lease, v.through, v.passed, again);
+    if take_sheaves.taken is not null and cardinality(fine) > 0 then
+        take_sheaves.gates := tidemill.go_in(take_sheaves.at, limits, lease, v.through, v.passed, again);
     end if;
     if v.passed = c.wholes then
         delete from tidemill.ready r where r.seq = any (c.seqs);
@@ -962,33 +977,28 @@ begin
     end if;
     delete from tidemill.ready r where r.seq = any (array(
         select p.seq from unnest(c.seqs, c.wholes, v.passed) p(seq, whole, passed) where p.passed = p.whole));
-    with left_over as (
-        update tidemill.ready r set taken = r.taken + p.passed, gate = coalesce(p.stop, x.gate, ''),
-            line = case when coalesce(p.stop, x.gate) is null then r.line else 2 end
-        from unnest(c.seqs, c.wholes, v.passed, v.stops) p(seq, whole, passed, stop) left join lateral (
-            -- Others have turns at the gate by which it came.
-            select s.gate from tidemill.ready s
-            where s.seq = p.seq and s.line = 1
-                and split_part(s.gate, chr(31), 1) = any (array(select l.gate from unnest(fine) l))
-        ) x on true
-        where r.seq = any (c.seqs) and r.seq = p.seq and p.passed < p.whole and (p.passed > 0 or p.stop is not null)
-        returning x.gate as back, p.stop
-    ), back as materialized (
-        select distinct l.back as gate, split_part(l.back, chr(31), 1) as base from left_over l
-        where l.back is not null and l.stop is null
-    ), opened as (
+    -- By arrays: joined to them by a plan made while the table was empty, each would be compared with each.
+    select array_agg(p.seq) as seqs, array_agg(p.passed) as numbers, array_agg(coalesce(p.stop, p.came_by)) as gates,
+        array_agg(distinct p.came_by) filter (where p.came_by is not null and p.stop is null) as backs
+    into w from unnest(c.seqs, c.wholes, v.passed, v.stops, c.cames_by) p(seq, whole, passed, stop, came_by)
+    where p.passed < p.whole and (p.passed > 0 or p.stop is not null);
+    -- Others have turns at the gate by which it came.
+    update tidemill.ready r set taken = r.taken + w.numbers[array_position(w.seqs, r.seq)],
+        gate = coalesce(w.gates[array_position(w.seqs, r.seq)], ''),
+        line = case when w.gates[array_position(w.seqs, r.seq)] is null then r.line else 2 end
+    where r.seq = any (w.seqs);
+    if w.backs is not null then
         -- Gates by tenant or key are looked back at when this has committed: other claims may be at them.
         insert into tidemill.gate as x (name, base, opens_at)
-        select b.gate, b.base, take_gated.at from back b
-        where b.base <> all (array(select l.gate from unnest(fine) l where l.per in (1, 2))) order by 1
-        on conflict (name) do update set opens_at = least(x.opens_at, excluded.opens_at)
-    )
-    select array_agg(b.gate) into backs from back b;
-    take_gated.stops := array(select distinct s from unnest(v.stops) s where s is not null);
-    if cardinality(stops) > 0 then
-        perform tidemill.note_opening(take_gated.at, limits, stops);
+        select b, split_part(b, chr(31), 1), take_sheaves.at from unnest(w.backs) b
+        where split_part(b, chr(31), 1) <> all (array(select l.gate from unnest(fine) l where l.per in (1, 2))) order by 1
+        on conflict (name) do update set opens_at = least(x.opens_at, excluded.opens_at);
     end if;
-    take_gated.stops := take_gated.stops || coalesce(backs, '{}');
+    take_sheaves.stops := array(select distinct s from unnest(v.stops) s where s is not null);
+    if cardinality(stops) > 0 then
+        perform tidemill.note_opening(take_sheaves.at, limits, stops);
+    end if;
+    take_sheaves.stops := take_sheaves.stops || coalesce(w.backs, '{}');
 end $$;
 
 -- Lets retries pass that wait for others to pay for them, up to `number` of each queue that is not full: there is
@@ -1243,7 +1253,9 @@ begin
                 if cardinality(fine) > 0 then
                     again := lease is not null;
                     lease := coalesce(lease, nextval('tidemill.lease_token_seq'));
-                    select t.* into sheaf from tidemill.take_gated(claim.present, limits, fine,
+                end if;
+                if cardinality(fine) > 0 or crowded[at_lane] then
+                    select t.* into sheaf from tidemill.take_sheaves(claim.present, limits, fine,
                         array(select l from unnest(counted) l where l.queue = queues[lane]), lease, queues[lane],
                         bands[lane], lows[lane], kinds, tenants, shares, found_max, wanted, wide, again, over) t;
                     found_here := sheaf.met;
@@ -1256,7 +1268,9 @@ begin
                     attempts := attempts || sheaf.attempts;
                     losts := losts || sheaf.losts;
                     dues := dues || sheaf.dues;
-                    passed := passed || sheaf.passed;
+                    if limits is not null then
+                        passed := passed || sheaf.passed;
+                    end if;
                     inside := inside || sheaf.gates;
                     missing := missing - taken_here;
                     wanted := wanted - taken_here;

@@ -34,14 +34,19 @@ with valid as materialized (
     select b.job, coalesce($1, now()), b.version
     from unnest($21::uuid[], $22::text[]) b(job, version) join done d on d.id = b.job
     on conflict (job) do nothing
-), freed as (
-    update tidemill.permit p set held = p.held - f.number
+), leaving as materialized (
+    select array_agg(f.gate) as gates, array_agg(f.gate || chr(30) || f.token) as permits, array_agg(f.number) as numbers
     from (
         select g.gate, g.token, count(*)::int4 as number
         from unnest($13::uuid[], $14::int8[], $15::text[]) g(id, token, gate) join done d on d.id = g.id
         group by g.gate, g.token
     ) f
-    where p.gate = f.gate and p.token = f.token
+), freed as (
+    -- By arrays: a join that was planned while the table was empty would walk all of it.
+    update tidemill.permit p set held = p.held - (
+        select f.numbers[array_position(f.permits, p.gate || chr(30) || p.token)] from leaving f)
+    where p.gate = any ((select f.gates from leaving f)::text[])
+        and p.gate || chr(30) || p.token = any ((select f.permits from leaving f)::text[])
 )
 select d.id, null::uuid[], null::text[], null::uuid[] from done d
 union all

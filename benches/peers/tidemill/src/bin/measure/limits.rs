@@ -16,7 +16,6 @@ use crate::load::{Hand, QUEUE, job, part};
 const JOBS: u64 = 60_000;
 const KEYS: u64 = 10_000;
 const TENANTS: u64 = 1000;
-const SAMPLES: usize = 5;
 /// Above what the two claimers have at once, 1,000 each, and below what they may hold, twice their slots.
 const COUNTED: u32 = 3000;
 
@@ -73,11 +72,12 @@ async fn set(mill: &Tidemill, limit: Option<Limit>) -> Res<()> {
     Ok(())
 }
 
-/// Measures the cases in turn, round after round: the machine drifts.
-pub async fn measure(mill: &Tidemill) -> Res<()> {
-    let cases = cases();
+/// Measures the cases with `only` in their names in turn, round after round: the machine drifts.
+pub async fn measure(mill: &Tidemill, only: &str, samples: usize) -> Res<()> {
+    let mut cases = cases();
+    cases.retain(|case| case.name.contains(only));
     let mut rates = vec![Vec::new(); cases.len()];
-    for _ in 0..SAMPLES {
+    for _ in 0..samples {
         for (case, rates) in cases.iter().zip(&mut rates) {
             set(mill, case.limit.clone()).await?;
             fill(mill, case.of).await?;
@@ -87,7 +87,7 @@ pub async fn measure(mill: &Tidemill) -> Res<()> {
     set(mill, None).await?;
     for (case, mut rates) in cases.into_iter().zip(rates) {
         rates.sort_by(|(one, ..), (other, ..)| one.total_cmp(other));
-        let (rate, p50) = rates[SAMPLES / 2];
+        let (rate, p50) = rates[samples / 2];
         println!("{:<46} drain {rate:>7.0}/s, claim of 500 p50 {p50:.2} ms", case.name);
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! How Tidemill's verbs cost and how they grow: with the backlog, with history, under a held xmin.
 //!
 //! `measure verbs|backlog|history|held|memory|latency|tenants|noisy|limits|slots|lines|due|crowd|flows|http|workflows
-//! [--store URL] [--jobs N] [--seconds N] [--large] [--keys]`. Without a store it starts a PostgreSQL of its own, or
+//! [--store URL] [--jobs N] [--seconds N] [--large] [--keys] [--only CASES] [--samples N]`. Without a store it starts a PostgreSQL of its own, or
 //! with `--store sqlite` uses a file of its own. It only reports; nothing here passes or fails.
 
 mod backlog;
@@ -87,7 +87,10 @@ async fn main() -> Res<()> {
     let mill = Tidemill::open(&bed.url).await?;
     println!("{what} on {}", mill.store().backend());
     match what.as_str() {
-        "limits" => limits::measure(&mill).await?,
+        "limits" => {
+            let only = options.0.get("only").map_or("", String::as_str);
+            limits::measure(&mill, only, options.number("samples", 5) as usize).await?;
+        }
         "http" => http::measure(&mill, options.number("jobs", 50_000)).await?,
         "verbs" => verbs::measure(&mill).await?,
         "backlog" => backlog::measure(&mill, options.number("jobs", 1_000_000), false).await?,
