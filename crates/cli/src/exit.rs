@@ -95,7 +95,7 @@ impl Failure {
             return self.exit;
         }
         let red = crate::output::Paint::stderr().red("error");
-        eprintln!("{red}[{}]: {}", self.code, self.message);
+        eprintln!("{red}[{}]: {}", self.code, crate::output::harmless(&self.message));
         if let Some(hint) = &self.hint {
             eprintln!("{}: {hint}", crate::output::Paint::stderr().cyan("hint"));
         }

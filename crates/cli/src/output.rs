@@ -23,7 +23,30 @@ use crate::exit::{Exit, Failure, Outcome};
 
 /// Prints one line on stdout.
 pub fn line(text: impl std::fmt::Display) {
-    write(format_args!("{text}\n"));
+    write(format_args!("{}\n", harmless(&text.to_string())));
+}
+
+/// The same text, in which what would act on a terminal is seen instead: jobs say what they like. Colours stay.
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    let acts = |sign: char| sign.is_control() && !matches!(sign, '\n' | '\t');
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut seen = String::with_capacity(text.len());
+    for (at, sign) in text.char_indices() {
+        if acts(sign) && !(sign == '\x1b' && is_colour(&text[at + 1..])) {
+            seen.extend(sign.escape_default());
+        } else {
+            seen.push(sign);
+        }
+    }
+    Cow::Owned(seen)
+}
+
+/// Whether what follows an escape sets a colour, and does nothing else.
+fn is_colour(text: &str) -> bool {
+    let is_part = |sign: char| sign.is_ascii_digit() || sign == ';';
+    text.strip_prefix('[').is_some_and(|rest| rest.trim_start_matches(is_part).starts_with('m'))
 }
 
 /// Prints this on stdout as it is. After the first that could not be written nothing is.
@@ -64,7 +87,10 @@ pub fn end(outcome: Outcome) -> Outcome {
 /// Prints one document on a line of its own.
 pub fn json<T: Serialize + ?Sized>(document: &T) {
     match serde_json::to_string(document) {
-        Ok(text) => line(HIDDEN.get().map_or(Cow::Borrowed(&*text), |rules| rules.document(&text))),
+        Ok(text) => {
+            let text = HIDDEN.get().map_or(Cow::Borrowed(&*text), |rules| rules.document(&text));
+            write(format_args!("{text}\n"));
+        }
         Err(error) => drop(BROKEN.set(error.into())),
     }
 }
@@ -283,6 +309,18 @@ mod tests {
     fn thousands_are_set_apart() {
         for (n, shown) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(grouped(n), shown);
+        }
+    }
+
+    #[test]
+    fn what_would_act_on_a_terminal_is_seen_instead() {
+        for (text, seen) in [
+            ("plain\ttext\n", "plain\ttext\n"),
+            ("\x1b[1;31mred\x1b[0m", "\x1b[1;31mred\x1b[0m"),
+            ("a\x1b[2Jb\x1b]0;title\x07\r", "a\\u{1b}[2Jb\\u{1b}]0;title\\u{7}\\r"),
+            ("\u{9b}2J\x1b", "\\u{9b}2J\\u{1b}"),
+        ] {
+            assert_eq!(harmless(text), seen);
         }
     }
 

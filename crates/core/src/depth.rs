@@ -108,7 +108,8 @@ impl QueueRules {
                 refused(format!("{queue:?} is a pattern; divert to one queue by its name"))
             }
             (_, Overflow::Divert { queue }) => {
-                name::check("queue to divert to", queue, NAME_BYTES_MAX)
+                name::check("queue to divert to", queue, NAME_BYTES_MAX)?;
+                name::check_own("queue to divert to", queue)
             }
             _ => Ok(()),
         }?;

@@ -17,10 +17,11 @@ use crate::error::{Error, Result};
 pub const HIDDEN: &str = "[hidden]";
 /// The most rules.
 pub const RULES_MAX: usize = 100;
-/// Fields of our own documents whose values are the jobs': what they were given, returned, keep and were told.
-pub const THEIRS: [&str; 10] = [
+/// Fields of our own documents whose values are the jobs': what they were given, returned, keep and were told, and what
+/// somebody has made of that.
+pub const THEIRS: [&str; 12] = [
     "payload", "output", "outputs", "inputs", "entry", "entries", "value", "state", "mail",
-    "answer",
+    "answer", "was", "became",
 ];
 /// Names that lead to a value; payloads are not as deep.
 const DEPTH_MAX: usize = 128;

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, StatusCode};
-use tidemill::{JobView, Tidemill};
+use tidemill::Tidemill;
 use tidemill_core::job::unique::OnDuplicate;
 use tidemill_core::{JobId, Unique, Wish};
 
@@ -61,8 +61,8 @@ pub(crate) fn unique(
 
 /// Refuses a key that was used for another job.
 pub(crate) async fn check(mill: &Tidemill, print: &Print, id: JobId) -> Answer<()> {
-    let Some(JobView { job, .. }) = mill.job(id).await? else { return Ok(()) };
-    if print.is(mill, &job).await {
+    let Some(view) = mill.job(id).await? else { return Ok(()) };
+    if print.is(mill, &view).await {
         return Ok(());
     }
     let detail = format!("this Idempotency-Key was used for another job, {id}; take a new key");

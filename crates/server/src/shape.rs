@@ -3,9 +3,10 @@
 //!
 //! Serde would take the elements of a list for the fields in their order, so that a body which nobody meant would pass.
 //! Fields that nobody knows are refused by whoever reads a body; but some types are read from the store as well, where
-//! a newer release may have written more, and these take what they do not know. What is described as any JSON (payloads,
-//! outputs) is skipped unread. Alternatives count together: a list is refused where one of them is an object and none is
-//! a list, a field where none of them has it. It refuses to judge anything else; that is for whoever reads the body.
+//! a newer release may have written more, and these take what they do not know. What is described as any JSON
+//! (payloads, outputs) is skipped unread. Alternatives count together: a list is refused where one of them is an object
+//! and none is a list, a field where none of them has it. It refuses to judge anything else; that is for whoever reads
+//! the body.
 
 use std::borrow::Cow;
 use std::cell::RefCell;

@@ -180,7 +180,8 @@ struct Noted {
 #[utoipa::path(post, path = "/v1/dead/notes", operation_id = "note_dead", tag = "dead", request_body = Remark,
     responses(
         (status = 200, body = Noted),
-        (status = 404, body = Problem, content_type = "application/problem+json", description = "One is not there"),
+        (status = 404, body = Problem, content_type = "application/problem+json",
+            description = "One is not the caller's, who does not reach all"),
         (status = 409, body = Problem, content_type = "application/problem+json",
             description = "One is not dead any more, and can only be noted on"),
     ))]

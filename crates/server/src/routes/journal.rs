@@ -59,11 +59,12 @@ pub(crate) async fn writes(
     check_numbers("entry", body.entries.iter().map(|entry| entry.number))?;
     check_numbers("value", body.values.iter().map(|value| value.number))?;
     check_children(&body, app, caller, job).await?;
-    let entries = body.entries.into_iter().map(|NumberedEntry { number, entry }| {
+    let mut entries = Vec::with_capacity(body.entries.len());
+    for NumberedEntry { number, entry } in body.entries {
         let about = |refusal: Refusal| refusal.within(&format!("entry {number}"));
-        let entry = checked(entry, app, caller).map_err(about)?;
-        Ok((number, text(serde_json::to_string(&entry))?))
-    });
+        let entry = checked(entry, app, caller).await.map_err(about)?;
+        entries.push((number, text(serde_json::to_string(&entry))?));
+    }
     let values = body.values.into_iter();
     let values = values.map(|NumberedValue { number, value }| Ok((number, made(&value)?)));
     let answers = body
@@ -85,7 +86,7 @@ pub(crate) async fn writes(
     children.extend(work.check(enqueues(caller, body.starts)?)?);
     Ok(RunWrites {
         begins: body.begins,
-        entries: entries.collect::<Answer<_>>()?,
+        entries,
         values: values.collect::<Answer<_>>()?,
         forget: body.forget,
         state: body.state.map(|state| made(&state)).transpose()?,
@@ -100,11 +101,11 @@ pub(crate) async fn writes(
 
 /// An entry as it may be written. The undo of a step becomes a job when nobody is there who could be told that it may
 /// not be: so it is checked like one now.
-fn checked(mut entry: Entry, app: &App, caller: &Caller) -> Answer<Entry> {
+async fn checked(mut entry: Entry, app: &App, caller: &Caller) -> Answer<Entry> {
     if let Entry::Began(Began { undo: Some(undo), .. }) = &mut entry {
         caller.check_queue(&undo.queue)?;
         caller.check_tenant(&mut undo.tenant)?;
-        app.mill.work().check_undo(undo)?;
+        app.mill.work().check_undo(undo).await?;
     }
     Ok(entry)
 }
@@ -177,6 +178,8 @@ async fn append(
     params(("id" = WorkerId, Path)), request_body = SaidBody,
     responses(
         (status = 200, body = SaidAnswers),
+        (status = 404, body = Problem, content_type = "application/problem+json",
+            description = "A job is not there, or not the caller's"),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "All leases are lost"),
     ))]
 async fn say(

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tidemill::QueueRules;
 use tidemill::store::{DepthView, QueueView};
+use tidemill_core::depth::Overflow;
 use tidemill_core::span::Span;
 use tidemill_core::why::QueueWhy;
 use utoipa_axum::router::OpenApiRouter;
@@ -90,6 +91,10 @@ async fn set_rules(
 ) -> Answer<Tagged> {
     check(&caller, &name)?;
     let mut rules: QueueRules = understood("the rules", &given)?;
+    // Jobs would come to where the caller cannot send any.
+    if let Overflow::Divert { queue } = &rules.overflow {
+        caller.check_queue(queue)?;
+    }
     // What the body says of a version is what was shown; which one is meant, the header says.
     rules.version = 0;
     change(&app, &name, &headers, Some(rules)).await?;

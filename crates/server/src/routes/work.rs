@@ -14,6 +14,7 @@ use tidemill::work::{AddedStep, Demand, Given, Hand, Outcome, Report};
 use tidemill::{Enqueue, Payload};
 use tidemill_core::retry::text::BackoffText;
 use tidemill_core::span::Span;
+use tidemill_core::wire::run::RunBody;
 use tidemill_core::wire::work::{
     Answers, Ask, Assigned, Beaten, Card, OutcomeBody, Pulse, Registered, ReportBody, Reports,
     SettledBody, SignedOff, Step, Work,
@@ -133,6 +134,7 @@ async fn claim(
 async fn report(body: ReportBody, app: &App, caller: &Caller) -> Answer<Report> {
     let ReportBody { id, token, outcome, started_at, attempts, ambiguous_attempts, .. } = body;
     let (backoff, run) = (body.backoff, body.run);
+    check_kept(&outcome, run.as_ref())?;
     let run = match run {
         Some(run) => Some(Box::new(journal::writes(run, app, caller, id).await?)),
         None => None,
@@ -142,6 +144,18 @@ async fn report(body: ReportBody, app: &App, caller: &Caller) -> Answer<Report> 
     let backoff = backoff.map_or(retry.backoff, |BackoffText(backoff)| backoff);
     let retry = Retry { attempts_max: retry.attempts_max, ambiguous_max, backoff };
     Ok(Report { id, token, outcome: outcome_of(outcome, caller)?, retry, started_at, run })
+}
+
+/// Refuses what is kept of a run with an outcome that it does not go with.
+fn check_kept(outcome: &OutcomeBody, run: Option<&RunBody>) -> Answer<()> {
+    let Some(run) = run else { return Ok(()) };
+    if run.renewal.is_some() && !matches!(outcome, OutcomeBody::Wait { .. }) {
+        return Err(Refusal::request("a `renewal` goes with the outcome `wait` alone"));
+    }
+    if run.object.is_some() && !matches!(outcome, OutcomeBody::Done { .. }) {
+        return Err(Refusal::request("an `object` goes with the outcome `done` alone"));
+    }
+    Ok(())
 }
 
 fn outcome_of(body: OutcomeBody, caller: &Caller) -> Answer<Outcome> {

@@ -10,6 +10,7 @@ over_both_stores!(
     hidden_fields_are_seen_by_workers_alone,
     what_was_not_shown_is_not_kept_instead,
     numbers_that_are_too_large_let_nothing_be_seen,
+    why_a_run_waits_and_what_was_made_of_it_show_no_secrets,
 );
 
 const RULES: [&str; 2] = ["password", "card.number"];
@@ -153,5 +154,37 @@ async fn numbers_that_are_too_large_let_nothing_be_seen(kit: Kit) {
     is_hidden(&kit.get("/v1/dead").await.is(200));
     let attempts = kit.get(&format!("/v1/jobs/{id}/attempts")).await.is(200).body.to_string();
     assert!(attempts.contains("not [hidden]"), "what is no secret is seen: {attempts}");
+    kit.close().await;
+}
+
+async fn why_a_run_waits_and_what_was_made_of_it_show_no_secrets(kit: Kit) {
+    let kit = kit.hiding(&RULES).await;
+    let id = kit.enqueue(json!({ "kind": "pay", "payload": payload() })).await;
+    let card = json!({ "name": "w", "queues": ["default"], "lease": "10m" });
+    let worker = kit.post("/v1/workers", card).await.is(201).body["id"].clone();
+    let worker = format!("/v1/workers/{}", worker.as_str().unwrap());
+    let ask = json!({ "queues": ["default"], "wait": "30s" });
+    let claimed = kit.post(&format!("{worker}/claim"), ask).await.is(200).body;
+    let ok = json!({ "card": { "number": SECRETS[1] } });
+    let entry = json!({ "ended": { "key": "p", "hash": "", "tries": 1, "took_ms": 1, "ending": { "ok": ok } } });
+    let run = json!({ "begins": "v1", "entries": [{ "number": 1, "entry": entry }] });
+    let wait = json!({ "mail_min": 1, "read": 0, "parked": format!("no {}", SECRETS[0]),
+        "what": [format!("signal {}", SECRETS[1])] });
+    let report =
+        json!({ "id": id, "token": claimed["token"], "outcome": { "wait": wait }, "run": run });
+    kit.post(&format!("{worker}/settle"), json!({ "reports": [report] })).await.is(200);
+    let act = json!({ "act": "edit", "step": "p", "output": { "card": { "number": SECRETS[1] } }, "why": "no" });
+    kit.post(&format!("/v1/workflows/{id}/acts"), act).await.is(200);
+    for path in
+        ["workflows/{id}", "workflows/{id}/acts", "jobs/{id}", "jobs/{id}/why", "jobs/{id}/journal"]
+    {
+        let told = kit.get(&format!("/v1/{}", path.replace("{id}", &id))).await.is(200);
+        // Who runs jobs reads journals whole; of what the run says of itself nothing is kept.
+        if path.ends_with("journal") {
+            assert!(!told.body["run"].to_string().contains(SECRETS[0]), "{told:?}");
+        } else {
+            is_hidden(&told);
+        }
+    }
     kit.close().await;
 }

@@ -80,6 +80,14 @@ async fn a_request_that_is_sent_twice_makes_one_job(kit: Kit) {
     assert_ne!(send("order-2", 1).await.is(201).body["id"], first.body["id"]);
     let reused = send("order-1", 2).await.refused(422, "idempotency_key_reused", "another job");
     assert_eq!(reused.body["job"], first.body["id"]);
+    // Also when retention has left its result alone.
+    let worker = kit.work().await;
+    let id = first.body["id"].as_str().unwrap();
+    assert_eq!(kit.finished(id).await["output"], json!({ "n": 1 }));
+    worker.stop().await;
+    assert_eq!(kit.mill.store().purge(&[id.parse().unwrap()]).await.unwrap(), 1);
+    let again = send("order-1", 1).await.is(201);
+    assert_eq!(first.body["id"], again.body["id"]);
     send("", 1).await.refused(400, "idempotency_key_invalid", "between 1 and 128");
     let own = json!({ "kind": "echo", "unique_key": "u" });
     let own = kit.send(Method::POST, "/v1/jobs", &[("idempotency-key", "k")], own).await;

@@ -1,8 +1,12 @@
 //! What a worker writes of a run beside its entries: undos and children become jobs, and are checked as jobs are.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 use tidemill::{Enqueue, Grant, JobId, Role};
+
+use tidemill_testkit::eventually::eventually;
 
 use super::kit::{Kit, Told};
 
@@ -91,10 +95,12 @@ async fn an_undo_that_could_be_no_job_is_refused(kit: Kit) {
         ),
         (sum(json!({ "parent": JobId::new() })), "wish_contradiction", "`parent`"),
         (sum(json!({ "turn": 2 })), "wish_contradiction", "`turn`"),
+        (sum(json!({ "webhook": { "to": "nobody" } })), "webhook_unknown", "nobody"),
         (sum(json!({ "tags": [""] })), "name_empty", "tag"),
         (sum(json!({ "ordered": "skip" })), "key_missing", "no key"),
     ] {
-        hand.begin(undo.clone()).await.refused(400, code, says);
+        let status = if code == "webhook_unknown" { 404 } else { 400 };
+        hand.begin(undo.clone()).await.refused(status, code, says);
     }
     let journal = format!("/v1/jobs/{}/journal", hand.job.as_str().unwrap());
     let told = kit.ask(&hand.secret, Method::GET, &journal, json!(null)).await.is(200).body;
@@ -132,10 +138,19 @@ async fn a_worker_calls_off_what_it_may_see_or_has_started(kit: Kit) {
     }
     let own = kit.mill.enqueue(Enqueue::raw("k", "1").queue("mail:uk")).await.unwrap().id();
     hand.write(json!({ "cancel": [own] })).await.is(204);
-    hand.write(started(JobId::new())).await.is(204);
+    // What others have made by the time the run ends is theirs.
+    let later = JobId::new();
+    hand.write(started(later)).await.is(204);
+    kit.mill.enqueue(Enqueue::raw("k", "1").queue("pay").id(later)).await.unwrap();
     hand.fail().await;
+    eventually("what the run owes to be seen to", Duration::from_mins(1), async || {
+        let owing = kit.mill.store().debts(None, 1).await.unwrap();
+        owing.is_empty().then_some(())
+    })
+    .await;
     let state = async |id| kit.mill.job(id).await.unwrap().unwrap().state;
     assert_eq!(state(own).await, tidemill::State::Cancelled);
     assert_eq!(state(theirs).await, tidemill::State::Ready);
+    assert_eq!(state(later).await, tidemill::State::Ready);
     kit.close().await;
 }

@@ -10,7 +10,7 @@ use tidemill_server::{Server, Settings};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
-use tokio_tungstenite::tungstenite::protocol::frame::{Frame, FrameHeader};
+use tokio_tungstenite::tungstenite::protocol::frame::{CloseFrame, Frame, FrameHeader};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
@@ -26,6 +26,7 @@ over_both_stores!(
     a_credential_that_has_ended_acts_no_more_over_an_open_socket,
     a_socket_is_closed_when_the_server_stops,
     what_is_no_message_closes_the_socket_with_the_code_for_it,
+    a_client_that_closes_is_answered,
 );
 
 struct Socket(WebSocketStream<MaybeTlsStream<TcpStream>>);
@@ -308,5 +309,14 @@ async fn what_is_no_message_closes_the_socket_with_the_code_for_it(kit: Kit) {
         socket.0.send(Message::Frame(frame)).await.unwrap();
         assert_eq!(socket.closed().await, code);
     }
+    kit.close().await;
+}
+
+async fn a_client_that_closes_is_answered(kit: Kit) {
+    let id = kit.enqueue(json!({ "kind": "k" })).await;
+    let mut socket = Socket::live(&kit.server, &id).await;
+    let frame = CloseFrame { code: CloseCode::Away, reason: "seen enough".into() };
+    socket.0.send(Message::Close(Some(frame))).await.unwrap();
+    assert_eq!(socket.closed().await, CloseCode::Away);
     kit.close().await;
 }

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::json;
+use tidemill::{Grant, Role};
 use tidemill_testkit::eventually::eventually;
 
 use super::kit::Kit;
 
 over_both_stores!(
+    jobs_are_diverted_to_where_their_sender_may_send_them,
     rules_that_somebody_else_has_set_meanwhile_are_not_overwritten,
     who_has_read_that_there_are_no_rules_gives_the_first_ones,
     rules_that_somebody_else_has_set_meanwhile_are_not_taken_away,
@@ -150,5 +152,24 @@ async fn a_producer_is_told_to_pause_and_to_go_on(kit: Kit) {
     kit.get("/v1/queues/mail:*/depth").await.refused(400, "rule_invalid", "by its name");
     kit.get(&format!("{wait}?timeout=soon")).await.refused(400, "request_invalid", "soon");
     kit.get(&format!("{wait}?patience=1s")).await.refused(400, "request_invalid", "patience");
+    kit.close().await;
+}
+
+async fn jobs_are_diverted_to_where_their_sender_may_send_them(kit: Kit) {
+    let kit = kit.closed().await;
+    let grant = Grant { queues: vec!["mail:*".into()], ..Grant::new(Role::Operator) };
+    let (own, root) =
+        (kit.credential("own", grant).await, kit.credential("root", Grant::new(Role::Admin)).await);
+    let set = async |who: &str, to: &str| {
+        let rules = json!({ "depth_max": 1, "overflow": { "policy": "divert", "queue": to } });
+        kit.ask(who, Method::PUT, "/v1/queues/mail:eu/rules", rules).await
+    };
+    set(&own, "pay").await.refused(403, "queue_refused", "pay");
+    for who in [&own, &root] {
+        let told = set(who, "tidemill:webhooks").await;
+        assert!(told.status == 403 || told.body["code"] == "name_reserved", "{told:?}");
+    }
+    set(&own, "mail:uk").await.is(200);
+    set(&root, "pay").await.is(200);
     kit.close().await;
 }

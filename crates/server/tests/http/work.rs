@@ -348,6 +348,24 @@ async fn what_makes_no_sense_is_refused_and_changes_nothing(kit: Kit) {
     ] {
         hand.settle(&token, &job["id"], outcome).await.refused(400, "request_invalid", says);
     }
+    let failed = json!({ "failed": { "class": "permanent", "message": "x" } });
+    for (outcome, run, says) in [
+        (
+            json!({ "done": {} }),
+            json!({ "renewal": { "payload": 1, "version": "v", "taken": [] } }),
+            "`wait` alone",
+        ),
+        (failed.clone(), json!({ "object": { "this": 1 } }), "`done` alone"),
+        (
+            json!({ "wait": { "mail_min": 1, "read": 0 } }),
+            json!({ "object": "nothing" }),
+            "`done` alone",
+        ),
+    ] {
+        let report = json!({ "id": id, "token": token, "outcome": outcome, "run": run });
+        let told = hand.post("settle", json!({ "reports": [report] })).await;
+        told.refused(400, "request_invalid", says);
+    }
     let two = json!({ "done": {}, "failed": { "message": "x" } });
     let told = hand.settle(&token, &job["id"], two).await;
     let says = "reports[0].outcome: an attempt ends with one outcome, and \"failed\" is a second";

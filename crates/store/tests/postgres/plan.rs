@@ -252,18 +252,18 @@ async fn what_is_counted_at_gates_is_looked_up_by_plans_of_empty_tables() {
     let free = client.prepare(&text("free_permits.sql")).await.unwrap();
     let claim = async || client.batch_execute(&format!("execute it({GATED_CLAIM})")).await.unwrap();
     let give_back = async || {
-        let inside =
+        let leases =
             "select array_agg(l.token), array_agg(g) from tidemill.lease l, unnest(l.gates) g";
-        let inside = client.query_one(inside, &[]).await.unwrap();
-        let (tokens, gates): (Vec<i64>, Vec<String>) = (inside.get(0), inside.get(1));
+        let row = client.query_one(leases, &[]).await.unwrap();
+        let (tokens, gates): (Vec<i64>, Vec<String>) = (row.get(0), row.get(1));
         client.execute(&free, &[&tokens, &gates]).await.unwrap();
     };
     let end = async || client.batch_execute("delete from tidemill.lease").await.unwrap();
     // Everything is planned: with the gates in other hands, and without.
     client.batch_execute(&fill_of_tenants(3, 1)).await.unwrap();
-    let hold = "begin; select from tidemill.turn where number in (
+    let lock = "begin; select from tidemill.turn where number in (
         select tidemill.turn_of('g' || chr(31) || 't' || n) from generate_series(1, 3) n) for update";
-    other.batch_execute(hold).await.unwrap();
+    other.batch_execute(lock).await.unwrap();
     claim().await;
     other.batch_execute("rollback").await.unwrap();
     claim().await;
@@ -278,17 +278,19 @@ async fn what_is_counted_at_gates_is_looked_up_by_plans_of_empty_tables() {
             (read_so_far(&client, "ready").await, read_so_far(&client, "permit").await);
         (ready.1, permit.1)
     };
-    let held = async || {
+    let inside = async || {
         let held = "select coalesce(sum(held), -1) from tidemill.permit where gate like 'g%'";
         client.query_one(held, &[]).await.unwrap().get::<_, i64>(0)
     };
     client.batch_execute("begin").await.unwrap();
-    other.batch_execute(hold).await.unwrap();
+    other.batch_execute(lock).await.unwrap();
     let before = so_far().await;
     claim().await;
     let read = so_far().await.0 - before.0;
     assert!(read < 10_000, "a claim read {read} of 12,000 rows beside gates in other hands");
-    assert!((1..500).contains(&held().await));
+    assert_eq!(inside().await, 500);
+    let passed_over = "select count(*) from tidemill.ready where line = 1";
+    assert_eq!(client.query_one(passed_over, &[]).await.unwrap().get::<_, i64>(0), 3);
     client.batch_execute("rollback; begin").await.unwrap();
     other.batch_execute("rollback").await.unwrap();
     let before = so_far().await;
@@ -296,16 +298,16 @@ async fn what_is_counted_at_gates_is_looked_up_by_plans_of_empty_tables() {
     let after = so_far().await;
     let (rows, permits) = (after.0 - before.0, after.1 - before.1);
     assert!(rows < 10_000 && permits < 2000, "a claim read {rows} rows and {permits} permits");
-    assert_eq!(held().await, 500);
+    assert_eq!(inside().await, 500);
     for (what, left) in [("giving back", 0), ("the end of a lease", -1)] {
         let before = so_far().await.1;
         if left == 0 {
-            give_back().await
+            give_back().await;
         } else {
-            end().await
+            end().await;
         }
         let read = so_far().await.1 - before;
         assert!(read < 2000, "{what} read {read} of 20,500 permits");
-        assert_eq!(held().await, left);
+        assert_eq!(inside().await, left);
     }
 }

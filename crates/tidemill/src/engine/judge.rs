@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tidemill_core::gate::{PART, PAUSE_MAX};
+use tidemill_core::job::outcome::Waiting;
 use tidemill_core::job::settle::{Attempt, Ended, settle};
 use tidemill_core::queue::RuleBook;
+use tidemill_core::workflow::{Diff, Parked};
 use tidemill_core::{ErrorClass, Failure, Job, Retry, Settlement};
 use tidemill_store::ClaimedJob;
 use tidemill_store::request::GateEnd;
@@ -46,6 +48,22 @@ fn without_secrets(mill: &Tidemill, job: &Job, mut ended: Ended) -> Ended {
         mill.0.hidden.secrets(job.payload.as_str()).hide_in(text);
     }
     ended
+}
+
+/// The same for what a run waits for, and why it is parked.
+pub(crate) fn waiting_without_secrets(mill: &Tidemill, job: &Job, waiting: &mut Waiting) {
+    if mill.0.hidden.is_empty() {
+        return;
+    }
+    let secrets = mill.0.hidden.secrets(job.payload.as_str());
+    waiting.waits.what.iter_mut().for_each(|what| secrets.hide_in(what));
+    if let Some(Parked { why, diff, .. }) = &mut waiting.parked {
+        secrets.hide_in(why);
+        if let Some(Diff { journal, code }) = diff {
+            secrets.hide_in(journal);
+            secrets.hide_in(code);
+        }
+    }
 }
 
 /// What is to be said at the gates, by the limits as they are now.

@@ -190,11 +190,12 @@ impl Work<'_> {
     }
 
     /// Checks what undoes a step of a run as an enqueue checks a job.
-    pub fn check_undo(&self, undo: &Undo) -> Result<()> {
+    pub async fn check_undo(&self, undo: &Undo) -> Result<()> {
         let Tidemill(inner) = &self.0;
         undo.check(&inner.limits, inner.clock.now())?;
         let (tenant, key) = (undo.tenant.as_deref(), undo.key.as_deref());
-        Ok(inner.rooms.book().check_counted(&undo.queue, &undo.kind, tenant, key)?)
+        inner.rooms.book().check_counted(&undo.queue, &undo.kind, tenant, key)?;
+        self.0.hearers(std::iter::once(&undo.options)).await?.check(&undo.options)
     }
 
     /// A page of the mail of a run after a number: at once, or as soon as there is some within `wait`.

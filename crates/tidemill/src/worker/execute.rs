@@ -18,7 +18,7 @@ use tracing::Instrument;
 
 use crate::Fail;
 use crate::engine::Tidemill;
-use crate::engine::judge::{come_out, judge, too_late, turn_back};
+use crate::engine::judge::{come_out, judge, too_late, turn_back, waiting_without_secrets};
 use crate::engine::trace;
 use crate::worker::context::Context;
 use crate::worker::durable::drive::{Driven, drive, look, parked};
@@ -99,7 +99,10 @@ async fn decide(
     let (came, cx, decided) = attempt.instrument(span.clone()).await?;
     let settlement = match came {
         Came::Ended(ended) => judge(mill, claimed, &handler.settings.retry, ended),
-        Came::Waits(waiting) => Settlement::Wait(Box::new(waiting)),
+        Came::Waits(mut waiting) => {
+            waiting_without_secrets(mill, job, &mut waiting);
+            Settlement::Wait(Box::new(waiting))
+        }
     };
     trace::came_to(&span, &settlement);
     let end = match &settlement {

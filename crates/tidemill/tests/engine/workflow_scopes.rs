@@ -186,10 +186,10 @@ async fn steps_are_undone_whatever_they_and_their_scopes_are_called(kit: Kit) {
         // What is said is undone by the same words.
         let log = Log::default();
         async move {
-            let long = format!("undoable {}", "n".repeat(191));
-            cx.scope(&"s".repeat(200), async |cx| say(&cx, &log, &long).await).await?;
+            let name = format!("undoable {}", "n".repeat(191));
+            cx.scope(&"s".repeat(200), async |cx| say(&cx, &log, &name).await).await?;
             cx.scope("undoable", async |cx| say(&cx, &log, "undoable x").await).await?;
-            for step in [&long, "undoable undoable x", "undoable undoable\tx", "undoable "] {
+            for step in [&name, "undoable undoable x", "undoable undoable\tx", "undoable "] {
                 say(&cx, &log, step).await?;
             }
             Err::<String, _>(Fail::permanent("no"))

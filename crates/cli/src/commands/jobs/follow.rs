@@ -80,7 +80,7 @@ impl Shown {
                     self.end_line();
                     let yellow = Paint::stderr().yellow("parked");
                     let line = format!("{yellow}[{}]: {why}", code.code());
-                    self.bar.suspend(|| eprintln!("{line}"));
+                    self.bar.suspend(|| eprintln!("{}", output::harmless(&line)));
                 }
                 Said::Paused | Said::Resumed => {
                     self.end_line();
@@ -94,6 +94,7 @@ impl Shown {
                 if end.state != State::Done {
                     let red = Paint::stderr().red("error");
                     let reason = end.error.as_deref().unwrap_or("no reason is kept");
+                    let reason = output::harmless(reason);
                     eprintln!("{red}[job_not_done]: the job is {}: {reason}", end.state.word());
                 }
             }
@@ -103,7 +104,7 @@ impl Shown {
     fn progress(&mut self, progress: &Progress) {
         if !self.is_terminal {
             self.end_line();
-            return eprintln!("{}", show::progress(progress));
+            return eprintln!("{}", output::harmless(&show::progress(progress)));
         }
         if let Some(total) = progress.total {
             self.bar.set_style(style("{bar:32.cyan/dim} {human_pos}/{human_len} {elapsed} {msg}"));
@@ -113,11 +114,14 @@ impl Shown {
             self.bar.set_position(step);
         }
         let words = Progress { step: None, total: None, ..progress.clone() };
-        self.bar.set_message(show::progress(&words));
+        self.bar.set_message(output::harmless(&show::progress(&words)).into_owned());
     }
 
     fn text(&mut self, text: &str) {
         self.within_line = !text.ends_with('\n');
+        // What is piped on is piped as it was said.
+        let is_seen = std::io::stdout().is_terminal();
+        let text = if is_seen { output::harmless(text) } else { text.into() };
         self.bar.suspend(|| output::write(format_args!("{text}")));
     }
 

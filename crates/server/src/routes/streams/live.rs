@@ -169,7 +169,12 @@ impl Live {
                                     return self.close(close_code::POLICY, code).await;
                                 }
                             }
-                            Message::Close(_) => return Ok(()),
+                            // Its answer is sent when more is read, of which there is none.
+                            Message::Close(_) => {
+                                let rest = async { while let Some(Ok(_)) = self.socket.recv().await {} };
+                                tokio::time::timeout(FAREWELL_MAX, rest).await.ok();
+                                return Ok(());
+                            }
                             Message::Binary(_) => {
                                 return self.close(close_code::UNSUPPORTED, "messages are text").await;
                             }

@@ -837,10 +837,14 @@ begin
             select l.id, l.kind, l.queue, l.priority, l.tenant, l.key, 0, l.payload::json, l.options, present
             from line l order by l.ord
             on conflict on constraint job_pkey do nothing returning job.id
+        ), known as materialized (
+            -- Few, if any; to join those that were written compared each with each.
+            select l.id from line l except select w.id from written w
         )
         select coalesce(array_agg(l.id), '{}'), coalesce(array_agg(l.due), '{}'), coalesce(array_agg(l.ord), '{}'),
             new_queues || array_agg(l.queue), new_bands || array_agg(l.priority)
-        into up_ids, up_dues, up_ords, new_queues, new_bands from line l join written w on w.id = l.id;
+        into up_ids, up_dues, up_ords, new_queues, new_bands from line l
+        where l.id <> all (array(select k.id from known k));
     end if;
 
     -- Keys before lines: one that is replaced may stand in a line, and that is locked behind all keys of the batch.

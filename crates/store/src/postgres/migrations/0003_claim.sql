@@ -512,7 +512,7 @@ begin
             -- would look again for the sake of the others.
             beside := array(
                 select distinct s.gate from tidemill.stowaway s where s.base = l.gate and s.gate <> all (due)
-                    and exists (select from tidemill.ready r where r.line = 2 and r.gate = s.gate) limit 1000);
+                    and exists (select from tidemill.ready r where r.line = 2 and r.gate = s.gate offset 0) limit 1000);
             update tidemill.ready s set line = 1, gate = '' where s.seq = any (array(
                 select r.seq from tidemill.rooms(let_through.at, beside, l) m, lateral (
                     select r.seq from tidemill.ready r where m.room > 0 and r.line = 2 and r.gate = m.gate
@@ -529,7 +529,7 @@ begin
             ) f
             where r.room > 0 and exists (
                 select from tidemill.ready s where s.line = 2 and s.gate = r.gate
-                    and (s.queue, s.priority, s.tenant) > (f.queue, f.priority, f.tenant))
+                    and (s.queue, s.priority, s.tenant) > (f.queue, f.priority, f.tenant) offset 0)
         loop
             shared := shared || mixed.name;
             passed := passed || tidemill.let_fair(
@@ -554,12 +554,12 @@ begin
             -- All of them: nobody of these queues is held any more, as far as this can be seen. One that is in other
             -- hands for a moment still is: a claim locks what it finds before it sees that it is held since.
             select r.name, r.room, exists (
-                select from tidemill.ready s where s.line = 2 and s.gate = r.name and s.queue <> all (queues)
+                select from tidemill.ready s where s.line = 2 and s.gate = r.name and s.queue <> all (queues) offset 0
             ) as has_others
             from room r where r.room > (select count(*) from pick p where p.name = r.name)
                 and not exists (
                     select from tidemill.ready s where s.line = 2 and s.gate = r.name and s.queue = any (queues)
-                        and s.seq <> all (array(select p.seq from pick p)))
+                        and s.seq <> all (array(select p.seq from pick p)) offset 0)
         ), others as materialized (
             select s.seq from roomy r, tidemill.held_queues(r.name) q(queue), lateral (
                 select s.seq from tidemill.ready s where s.line = 2 and s.gate = r.name and s.queue = q.queue

@@ -208,7 +208,7 @@ begin
         from wanted w, lateral (
             select j.place as sheaf, min(j.queue) as queue, min(j.priority) as priority, min(j.kind) as kind,
                 min(j.tenant) as tenant, min(j.key) as key, array_agg(j.id order by j.id) filter (where
-                    w.is_whole or not exists (select from tidemill.outcome o where o.id = j.id)) as ids,
+                    w.is_whole or not exists (select from tidemill.outcome o where o.id = j.id offset 0)) as ids,
                 sum(count(*)) over (order by j.place) as running
             from (
                 select j.* from tidemill.job j
@@ -255,9 +255,9 @@ begin
                     + (j.options #>> '{flow,due,in,nanos}')::int8 / 1000) * interval '1 us',
                 at), at)
             from unnest(ids) i(id) join tidemill.job j on j.id = i.id
-            where not exists (select from tidemill.outcome o where o.id = i.id));
+            where not exists (select from tidemill.outcome o where o.id = i.id offset 0));
         number := (select count(*) from unnest(ids) i(id)
-            where not exists (select from tidemill.outcome o where o.id = i.id));
+            where not exists (select from tidemill.outcome o where o.id = i.id offset 0));
         update tidemill.flow_step s set opened = s.opened + coalesce(cardinality(ids), 0)
         where s.flow = one.flow and s.number = one.step
         returning s.opened >= s.jobs into is_all;

@@ -11,8 +11,8 @@ select (select coalesce(sum(cardinality(ids) - taken), 0)::int8 from tidemill.re
        join tidemill.job j on j.flow = s.flow and j.step = s.number
            and case when s.slow then j.sheaf = 0 else j.place > s.opened end
        where f.finished_at is null and f.at_once is null
-           and not exists (select from tidemill.outcome o where o.id = j.id))
+           and not exists (select from tidemill.outcome o where o.id = j.id offset 0))
     - (select coalesce(sum(f.jobs_open), 0)::int8 from tidemill.flow f
        where f.finished_at is null and f.at_once is not null),
     (select count(*) from tidemill.lease l, unnest(l.ids) i
-     where i <> all (l.gone) and not exists (select from tidemill.outcome o where o.id = i));
+     where i <> all (l.gone) and not exists (select from tidemill.outcome o where o.id = i offset 0));

@@ -8,10 +8,10 @@ select j.id from (
     join tidemill.flow_step s on s.flow = f.id and s.state < 2
     join tidemill.job j on j.flow = s.flow and j.step = s.number
         and case when s.slow then j.sheaf = 0 else j.place > s.opened end
-    where f.finished_at is null and not exists (select from tidemill.outcome o where o.id = j.id)
+    where f.finished_at is null and not exists (select from tidemill.outcome o where o.id = j.id offset 0)
     union select r.job from tidemill.run r
     where (r.waits is not null and r.waits ->> 'until' is null or r.parked is not null or r.paused)
-        and not exists (select from tidemill.outcome o where o.id = r.job)
+        and not exists (select from tidemill.outcome o where o.id = r.job offset 0)
 ) b join tidemill.job j on j.id = b.id
 where b.id < $1::uuid
     and ($3::text is null or j.kind = $3) and ($4::text is null or j.queue = $4)

@@ -2,5 +2,5 @@
 select r.job
 from tidemill.run r join tidemill.job j on j.id = r.job
 where r.parked is not null and r.job < $1::uuid and ($3::text is null or j.kind = $3)
-    and (not $4::boolean or not exists (select from tidemill.outcome o where o.id = r.job))
+    and (not $4::boolean or not exists (select from tidemill.outcome o where o.id = r.job offset 0))
 order by r.job desc limit $2::int8;

@@ -6,4 +6,4 @@ select j.id from unnest($1::uuid[]) i(id), lateral (
     where s.flow = j.flow and s.number = j.step and s.state < 2
         and case when s.slow then j.sheaf = 0 else j.place > s.opened end limit 1
 ) s
-where not exists (select from tidemill.outcome o where o.id = j.id);
+where not exists (select from tidemill.outcome o where o.id = j.id offset 0);

@@ -24,6 +24,6 @@ from (
 ) b, lateral (select * from tidemill.job j where j.id = b.id limit 1) j
 where j.queue collate "C" >= $1 and j.queue collate "C" <= $2 and ($3 is null or j.kind = $3)
     and case when $4 then j.tenant else j.key end is null
-    and not exists (select from tidemill.outcome o where o.id = j.id)
+    and not exists (select from tidemill.outcome o where o.id = j.id offset 0)
 limit 1)
 limit 1;

@@ -23,7 +23,7 @@ with recursive waiting as (
     from line l, lateral (
         select f.head from tidemill.line f where f.queue = $1 and f.tenant = l.tenant and f.key = l.key limit 1
     ) f
-    where exists (select from tidemill.outcome o where o.id = f.head and o.state = 6)
+    where exists (select from tidemill.outcome o where o.id = f.head and o.state = 6 offset 0)
         and exists (select from tidemill.line_waiting w where w.queue = $1 and w.tenant = l.tenant and w.key = l.key)
 )
 select (select count(*) from (select from tidemill.line_waiting w where w.queue = $1 limit $2::int8) w),

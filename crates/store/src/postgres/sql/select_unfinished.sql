@@ -8,4 +8,4 @@ select j.id, j.kind, j.queue, j.priority, j.tenant, j.unique_key, (j.options ->>
         false
     )
 from tidemill.job j
-where j.id = any ($1::uuid[]) and not exists (select from tidemill.outcome o where o.id = j.id);
+where j.id = any ($1::uuid[]) and not exists (select from tidemill.outcome o where o.id = j.id offset 0);

@@ -4,5 +4,5 @@ with beat as (
 )
 select exists (select from beat), array(
     select c from tidemill.lease l, unnest(l.cancelled) c
-    where l.worker = $2 and c <> all (l.gone) and not exists (select from tidemill.outcome o where o.id = c)
+    where l.worker = $2 and c <> all (l.gone) and not exists (select from tidemill.outcome o where o.id = c offset 0)
 );

@@ -65,7 +65,14 @@ async fn pay(mill: &Tidemill, job: JobId) -> Result<bool> {
             mill.fetch(job, entry).await?;
         }
     }
-    let orphans: Vec<JobId> = orphans(&entries).into_iter().collect();
+    let mut orphans: Vec<JobId> = orphans(&entries).into_iter().collect();
+    // An id that a run names may be another's job by now, or one that others wait for too.
+    for at in (0..orphans.len()).rev() {
+        let child = mill.job(orphans[at]).await?;
+        if child.is_none_or(|child| child.job.options.parent != Some(job)) {
+            orphans.swap_remove(at);
+        }
+    }
     if !orphans.is_empty() {
         mill.0.store.cancel(orphans, "its parent ended before it").await?;
     }

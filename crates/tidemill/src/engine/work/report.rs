@@ -17,7 +17,7 @@ use tidemill_store::{ClaimedJob, SettleItem, Settled};
 
 use super::hands::Given;
 use super::{REPORTS_MAX, Work};
-use crate::engine::judge::{come_out, gates_of, judge};
+use crate::engine::judge::{come_out, gates_of, judge, waiting_without_secrets};
 use crate::engine::rules::renew;
 use crate::engine::settle;
 use crate::error::{Error, Result};
@@ -244,7 +244,9 @@ impl Work<'_> {
         let deadline = self.0.0.rules.known().deadlines(&claimed.job).finish_by();
         waits.until = waits.until.into_iter().chain(deadline).min();
         let spent = if anew { 0 } else { claimed.attempt.saturating_sub(1) };
-        Settlement::Wait(Box::new(Waiting { waits, read, spent, parked }))
+        let mut waiting = Waiting { waits, read, spent, parked };
+        waiting_without_secrets(self.0, &claimed.job, &mut waiting);
+        Settlement::Wait(Box::new(waiting))
     }
 
     fn follow_ups(

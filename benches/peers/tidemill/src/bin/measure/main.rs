@@ -1,8 +1,8 @@
 //! How Tidemill's verbs cost and how they grow: with the backlog, with history, under a held xmin.
 //!
 //! `measure verbs|backlog|history|held|memory|latency|tenants|noisy|limits|slots|lines|due|crowd|flows|http|workflows
-//! [--store URL] [--jobs N] [--seconds N] [--large] [--keys] [--only CASES] [--samples N]`. Without a store it starts a PostgreSQL of its own, or
-//! with `--store sqlite` uses a file of its own. It only reports; nothing here passes or fails.
+//! [--store URL] [--jobs N] [--seconds N] [--large] [--keys] [--only CASES] [--samples N]`. Without a store it starts a
+//! PostgreSQL of its own, with `--store sqlite` it uses a file of its own. It only reports; nothing passes or fails.
 
 mod backlog;
 mod crowd;
