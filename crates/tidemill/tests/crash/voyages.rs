@@ -57,8 +57,10 @@ pub async fn sail(database: Database) {
         let mut faults = [vec![true; KILLS], vec![false; FREEZES]].concat();
         fleet.rng.shuffle(&mut faults);
         for is_kill in faults {
+            // From before they began: all of it may be done by the time the last one is enqueued.
+            let size = fleet.folder.size();
             fleet.begin(usize::from(!is_kill)).await;
-            fleet.await_progress().await;
+            fleet.await_progress(size).await;
             if is_kill {
                 fleet.kill();
             } else {
@@ -121,8 +123,8 @@ impl Fleet {
         }
     }
 
-    async fn await_progress(&mut self) {
-        let size = self.folder.size() + self.rng.u64(200..2000);
+    async fn await_progress(&mut self, before: u64) {
+        let size = before + self.rng.u64(200..2000);
         let moved = until(STUCK_AFTER, || (self.folder.size() >= size).then_some(()));
         if moved.is_none() {
             let workers = self.mill.workers().await;
