@@ -62,8 +62,8 @@ pub(super) fn beat(turn: &Turn<'_>, worker: WorkerId) -> Result<Beat> {
     Ok(Beat { lost: false, cancelled: cancelled.collect::<rusqlite::Result<_>>()? })
 }
 
-/// A worker that takes jobs lives, whenever it beat last: others who waited for the file as long as it did would give up
-/// what it has just been given.
+/// A worker that takes jobs lives, whenever it beat last: others who waited for the file as long as it did would give
+/// up what it has just been given.
 pub(super) fn has_claimed(turn: &Turn<'_>, worker: WorkerId) -> Result<()> {
     lives(turn, worker, CLAIM_US_MIN)
 }
