@@ -51,7 +51,6 @@ pub(super) fn claim(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Claim> {
         let held: Vec<_> = taken.iter().map(|taken| taken.held).collect();
         claim.token = Some(Lease::insert(conn, ask.worker, now, &held, doors.inside().as_deref())?);
         claim.jobs = bodies(conn, taken)?;
-        workers::has_claimed(turn, ask.worker)?;
     }
     let opening = doors.write(conn, claim.token)?;
     if is_left {
@@ -490,24 +489,6 @@ mod tests {
         let (first, _, third) = (looks()?, looks()?, looks()?);
         let most = 2 * tenants::SPARE_VISITS as i32;
         assert!(first > 0 && third <= most, "{third} looks, after {first} at first");
-        Ok(())
-    }
-
-    #[test]
-    fn who_claims_lives() -> Result<()> {
-        let conn = open::writer(&Place::Memory)?;
-        migrate(&conn, true)?;
-        let (worker, start) = (WorkerId::new(), Clock::default().now().as_microsecond());
-        let (mut news, mut book) = (News::default(), Book::default());
-        workers::register(&book.turn(&conn, start, &mut news), &card(worker, vec![]))?;
-        adapter::enqueue(&conn, Some(start), &[NewJob::new("k", Payload::null())], false)?;
-        let later = start + 5_000_000;
-        let mut turn = book.turn(&conn, later, &mut news);
-        for (jobs, beat_at) in [(1, later), (0, later)] {
-            assert_eq!(claim(&mut turn, &ask(worker, None))?.jobs.len(), jobs);
-            let beat = conn.query_one("select beat_at from tidemill_worker", [], |row| row.get(0));
-            assert_eq!(beat, Ok::<i64, _>(beat_at));
-        }
         Ok(())
     }
 

@@ -17,8 +17,6 @@ use crate::view::WorkerView;
 /// A beat so soon after the last one is not written. Two processes that beat whenever the other
 /// one wrote would otherwise keep each other awake.
 const BEAT_US_MIN: i64 = 100_000;
-/// A claim so soon after it says nothing new: claims come by thousands, and beats are due by then.
-const CLAIM_US_MIN: i64 = 500_000;
 
 pub(super) fn is_registered(conn: &Connection, worker: WorkerId) -> Result<bool> {
     let mut select = conn.prepare_cached(include_str!("sql/select_worker.sql"))?;
@@ -56,23 +54,11 @@ pub(super) fn beat(turn: &Turn<'_>, worker: WorkerId) -> Result<Beat> {
     if !is_registered(conn, worker)? {
         return Ok(Beat { lost: true, cancelled: Vec::new() });
     }
-    lives(turn, worker, BEAT_US_MIN)?;
+    let mut update = conn.prepare_cached(include_str!("sql/update_beat.sql"))?;
+    update.execute(params![worker.0.as_bytes(), turn.now, turn.now - BEAT_US_MIN])?;
     let mut select = conn.prepare_cached(include_str!("sql/select_cancels.sql"))?;
     let cancelled = select.query_map([worker.0.as_bytes()], |row| job_id(row, 0))?;
     Ok(Beat { lost: false, cancelled: cancelled.collect::<rusqlite::Result<_>>()? })
-}
-
-/// A worker that takes jobs lives, whenever it beat last: others who waited for the file as long as it did would give
-/// up what it has just been given.
-pub(super) fn has_claimed(turn: &Turn<'_>, worker: WorkerId) -> Result<()> {
-    lives(turn, worker, CLAIM_US_MIN)
-}
-
-/// Notes that a worker lives, unless that was noted so short a time ago.
-fn lives(turn: &Turn<'_>, worker: WorkerId, us_min: i64) -> Result<()> {
-    let mut update = turn.conn.prepare_cached(include_str!("sql/update_beat.sql"))?;
-    update.execute(params![worker.0.as_bytes(), turn.now, turn.now - us_min])?;
-    Ok(())
 }
 
 pub(super) fn workers(conn: &Connection) -> Result<Vec<WorkerView>> {
