@@ -4,7 +4,7 @@
 //! anything of a job that the caller does not reach, whatever stands for what they sent.
 
 use http::StatusCode;
-use tidemill::{JobView, Payload, Receipt, Tidemill};
+use tidemill::{Receipt, Tidemill};
 use tidemill_core::job::DEFAULT_QUEUE;
 use tidemill_core::{Job, JobId, Wish};
 
@@ -34,15 +34,14 @@ impl Print {
         }
     }
 
-    /// Whether this job is to the letter what was sent, as far as retention has left it. It may be where a full queue
-    /// has sent it.
-    pub(crate) async fn is(&self, mill: &Tidemill, view: &JobView) -> bool {
-        let job = &view.job;
-        // Of a job that is over the result alone may be left, while its key is held.
-        let may_be_stripped =
-            view.state.is_final() && job.payload == Payload::null() && job.options.is_default();
+    /// Whether this job is to the letter what was sent. It may be where a full queue has sent it.
+    pub(crate) async fn is(&self, mill: &Tidemill, job: &Job) -> bool {
+        job.payload.is_same(&self.payload) && self.is_but_for_payload(mill, job).await
+    }
+
+    /// The same without its payload.
+    pub(crate) async fn is_but_for_payload(&self, mill: &Tidemill, job: &Job) -> bool {
         self.is_akin(job)
-            && (may_be_stripped || job.payload.is_same(&self.payload))
             && (self.queue == job.queue
                 || mill.diverts_to(&self.queue).await.as_ref() == Some(&job.queue))
     }
@@ -63,7 +62,7 @@ pub(crate) async fn check_answer(
         return Ok(());
     }
     let Some(view) = app.mill.job(receipt.id()).await? else { return Ok(()) };
-    if caller.sees(&view) || print.is(&app.mill, &view).await {
+    if caller.sees(&view) || print.is(&app.mill, &view.job).await {
         return Ok(());
     }
     Err(if receipt.is_new() { id_taken(receipt.id()) } else { key_taken() })
