@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, StatusCode};
-use tidemill::{JobView, Payload, Tidemill};
+use tidemill::{JobView, Tidemill};
 use tidemill_core::job::unique::OnDuplicate;
 use tidemill_core::{JobId, Unique, Wish};
 
@@ -61,11 +61,8 @@ pub(crate) fn unique(
 
 /// Refuses a key that was used for another job.
 pub(crate) async fn check(mill: &Tidemill, print: &Print, id: JobId) -> Answer<()> {
-    let Some(JobView { job, state, .. }) = mill.job(id).await? else { return Ok(()) };
-    // Of a job that is over retention may have left the result alone, while its key is held.
-    let may_be_bare =
-        state.is_final() && job.payload == Payload::null() && job.options.is_default();
-    if print.is(mill, &job).await || may_be_bare && print.is_but_for_payload(mill, &job).await {
+    let Some(JobView { job, bare, .. }) = mill.job(id).await? else { return Ok(()) };
+    if print.is(mill, &job).await || bare && print.is_but_for_payload(mill, &job).await {
         return Ok(());
     }
     let detail = format!("this Idempotency-Key was used for another job, {id}; take a new key");

@@ -335,6 +335,10 @@ pub struct WorkerCard {
     pub lease_ttl: Option<Duration>,
 }
 
+/// A claim that takes jobs is a beat where the last one is older than this: who takes something lives. Claims come by
+/// thousands, and are not all written down.
+pub const BEAT_AGE: Duration = Duration::from_millis(500);
+
 /// What a heartbeat is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Beat {

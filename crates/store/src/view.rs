@@ -24,7 +24,7 @@ use crate::request::LEASE_TTL;
 #[serde(from = "wire::JobView")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobView {
-    /// The body. After retention only a keyed job's result is left, and the payload is null.
+    /// The body; its payload is null when it is `bare`.
     #[serde(flatten)]
     pub job: Job,
     /// Where it stands.
@@ -51,6 +51,9 @@ pub struct JobView {
     pub error: Option<String>,
     /// Whether it was called off while it runs.
     pub cancel_requested: bool,
+    /// Retention has left its result alone, for as long as its unique key is held.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub bare: bool,
     /// How far it has come, as its stream said last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,

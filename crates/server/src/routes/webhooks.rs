@@ -20,7 +20,7 @@ use utoipa_axum::routes;
 use crate::access::Caller;
 use crate::api::App;
 use crate::extract::{Body, Named, Params};
-use crate::problem::{Answer, Refusal};
+use crate::problem::{Answer, Problem, Refusal};
 
 const PAGE_DEFAULT: u64 = 50;
 const PAGE_MAX: u64 = 1000;
@@ -94,6 +94,8 @@ async fn show(
     params(("name" = String, Path)), request_body = Webhook, responses(
         (status = 200, body = Made, description = "It was changed"),
         (status = 201, body = Made, description = "It was made; here is its secret"),
+        (status = 404, body = Problem, content_type = "application/problem+json",
+            description = "The name is taken by a webhook that the credential does not reach"),
     ))]
 async fn set(
     State(app): State<Arc<App>>,
@@ -110,7 +112,15 @@ async fn set(
     let target = Target::parse(&webhook.url).map_err(refused)?;
     app.settings.webhooks.check_url(&target).map_err(refused)?;
     // Asked where it is written: of two tenants that make one of the same name at once, one does.
-    let may = |known: &Webhook| check_reach(&caller, &name, known);
+    let may = |known: &Webhook| {
+        if reaches(&caller, known) {
+            return Ok(());
+        }
+        let detail = format!(
+            "the name {name:?} is taken by a webhook that this credential does not reach; choose another"
+        );
+        Err(Refusal::new(StatusCode::NOT_FOUND, "webhook_unknown", detail))
+    };
     let (webhook, secret) = app.mill.webhooks().set_if(&name, webhook, may).await?;
     let status = if secret.is_some() { StatusCode::CREATED } else { StatusCode::OK };
     let secret = secret.map(|secret| secret.reveal().to_owned());

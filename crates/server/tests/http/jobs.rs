@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tidemill::{Grant, Payload, Role, Settings};
 use tidemill_testkit::eventually::eventually;
 use tokio::sync::Notify;
@@ -86,13 +86,24 @@ async fn a_request_that_is_sent_twice_makes_one_job(kit: Kit) {
     assert_eq!(kit.finished(id).await["output"], json!({ "n": 1 }));
     worker.stop().await;
     assert_eq!(kit.mill.store().purge(&[id.parse().unwrap()]).await.unwrap(), 1);
+    assert_eq!(kit.get(&format!("/v1/jobs/{id}")).await.is(200).body["bare"], true);
     let again = send("order-1", 1).await.is(201);
     assert_eq!(first.body["id"], again.body["id"]);
+    // A job that had no payload says nothing of those that have one.
+    let send_any = async |payload: Value| {
+        let wish = json!({ "kind": "echo", "payload": payload });
+        kit.send(Method::POST, "/v1/jobs", &[("idempotency-key", "none")], wish).await
+    };
+    let id = send_any(json!(null)).await.is(201).body["id"].clone();
+    let worker = kit.work().await;
+    kit.finished(id.as_str().unwrap()).await;
+    worker.stop().await;
+    send_any(json!(1)).await.refused(422, "idempotency_key_reused", "another job");
     send("", 1).await.refused(400, "idempotency_key_invalid", "between 1 and 128");
     let own = json!({ "kind": "echo", "unique_key": "u" });
     let own = kit.send(Method::POST, "/v1/jobs", &[("idempotency-key", "k")], own).await;
     own.refused(400, "wish_contradiction", "of its own");
-    assert_eq!(kit.get("/v1/jobs").await.is(200).body["jobs"].as_array().unwrap().len(), 2);
+    assert_eq!(kit.get("/v1/jobs").await.is(200).body["jobs"].as_array().unwrap().len(), 3);
     kit.close().await;
 }
 

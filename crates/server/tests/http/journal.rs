@@ -14,6 +14,7 @@ over_both_stores!(
     an_undo_that_could_be_no_job_is_refused,
     a_worker_has_undone_in_its_own_queues_alone,
     a_worker_calls_off_what_it_may_see_or_has_started,
+    an_object_without_a_key_is_refused,
 );
 
 /// A worker of a credential, with the only job of a queue in its hands.
@@ -152,5 +153,18 @@ async fn a_worker_calls_off_what_it_may_see_or_has_started(kit: Kit) {
     assert_eq!(state(own).await, tidemill::State::Cancelled);
     assert_eq!(state(theirs).await, tidemill::State::Ready);
     assert_eq!(state(later).await, tidemill::State::Ready);
+    kit.close().await;
+}
+
+async fn an_object_without_a_key_is_refused(kit: Kit) {
+    let kit = kit.closed().await;
+    let hand = Hand::new(&kit, Grant::new(Role::Worker)).await;
+    let report = json!({ "id": hand.job, "token": hand.token, "outcome": { "done": {} },
+        "run": { "object": { "this": { "n": 1 } } } });
+    let told = hand.post("settle", json!({ "reports": [report] })).await;
+    told.refused(400, "work_invalid", "has no key");
+    let path = format!("/v1/jobs/{}", hand.job.as_str().unwrap());
+    let job = kit.ask(&hand.secret, Method::GET, &path, json!(null)).await.is(200).body;
+    assert_eq!(job["state"], "running");
     kit.close().await;
 }

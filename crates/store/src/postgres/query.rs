@@ -147,6 +147,7 @@ fn view(row: &Row) -> JobView {
         cancel_requested: row.get(19),
         gate: row.get(20),
         progress: progress(row.get(21)),
+        bare: row.get(22),
     }
     .of_run()
 }

@@ -51,6 +51,7 @@ pub(super) fn claim(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Claim> {
         let held: Vec<_> = taken.iter().map(|taken| taken.held).collect();
         claim.token = Some(Lease::insert(conn, ask.worker, now, &held, doors.inside().as_deref())?);
         claim.jobs = bodies(conn, taken)?;
+        workers::has_claimed(turn, ask.worker)?;
     }
     let opening = doors.write(conn, claim.token)?;
     if is_left {

@@ -15,6 +15,7 @@ use crate::sqlite::lease::{Held, Lease};
 use crate::sqlite::ready::{self, LastAttempt};
 use crate::sqlite::rows::{Body, job_id, time, time_at, time_opt, worker_id_opt};
 use crate::sqlite::streams;
+use crate::sqlite::sweep::ONLY_RESULT;
 use crate::view::{AttemptView, JobFilter, JobPage, JobView};
 
 /// One job, wherever it stands.
@@ -89,6 +90,7 @@ fn view(
         output: None,
         error: last.error,
         cancel_requested: false,
+        bare: false,
         progress: streams::last_progress(conn, id)?,
     };
     if let Some(waiting) = waiting {
@@ -146,6 +148,7 @@ struct Outcome {
     finished_at: i64,
     output: Option<String>,
     error: Option<String>,
+    bare: bool,
 }
 
 impl Outcome {
@@ -164,6 +167,7 @@ impl Outcome {
             finished_at: row.get(5)?,
             output: row.get(6)?,
             error: row.get(7)?,
+            bare: row.get::<_, i64>(8)? == ONLY_RESULT,
         })
     }
 
@@ -181,6 +185,7 @@ impl Outcome {
             output: self.output.map(Payload::trusted),
             error: self.error,
             cancel_requested: false,
+            bare: self.bare,
             progress: None,
         }
     }

@@ -14,7 +14,7 @@ use crate::sqlite::{lines, runs, streams};
 
 const KEYS_MAX: i64 = 1000;
 /// Only its result is left, for those who join it by its key.
-const ONLY_RESULT: i64 = 2;
+pub(super) const ONLY_RESULT: i64 = 2;
 
 /// A page of finished jobs, oldest first.
 pub(super) fn finished_after(

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use tidemill_core::{Edition, WorkerId};
 
 use crate::error::Result;
-use crate::request::{Beat, WorkerCard};
+use crate::request::{BEAT_AGE, Beat, WorkerCard};
 use crate::sqlite::reach;
 use crate::sqlite::rows::{count, job_id, time_at, worker_id};
 use crate::sqlite::writer::Turn;
@@ -54,11 +54,23 @@ pub(super) fn beat(turn: &Turn<'_>, worker: WorkerId) -> Result<Beat> {
     if !is_registered(conn, worker)? {
         return Ok(Beat { lost: true, cancelled: Vec::new() });
     }
-    let mut update = conn.prepare_cached(include_str!("sql/update_beat.sql"))?;
-    update.execute(params![worker.0.as_bytes(), turn.now, turn.now - BEAT_US_MIN])?;
+    lives(turn, worker, BEAT_US_MIN)?;
     let mut select = conn.prepare_cached(include_str!("sql/select_cancels.sql"))?;
     let cancelled = select.query_map([worker.0.as_bytes()], |row| job_id(row, 0))?;
     Ok(Beat { lost: false, cancelled: cancelled.collect::<rusqlite::Result<_>>()? })
+}
+
+/// A worker that takes jobs lives, whenever it beat last: others who waited for the file as long as it did would give
+/// up at once what it has just been given.
+pub(super) fn has_claimed(turn: &Turn<'_>, worker: WorkerId) -> Result<()> {
+    lives(turn, worker, BEAT_AGE.as_micros() as i64)
+}
+
+/// Notes that a worker lives, unless that was noted so short a time ago.
+fn lives(turn: &Turn<'_>, worker: WorkerId, us_min: i64) -> Result<()> {
+    let mut update = turn.conn.prepare_cached(include_str!("sql/update_beat.sql"))?;
+    update.execute(params![worker.0.as_bytes(), turn.now, turn.now - us_min])?;
+    Ok(())
 }
 
 pub(super) fn workers(conn: &Connection) -> Result<Vec<WorkerView>> {

@@ -32,6 +32,8 @@ pub(super) struct JobView {
     error: Option<String>,
     cancel_requested: bool,
     #[serde(default)]
+    bare: bool,
+    #[serde(default)]
     progress: Option<Progress>,
 }
 
@@ -65,6 +67,7 @@ impl From<JobView> for super::JobView {
             output: view.output,
             error: view.error,
             cancel_requested: view.cancel_requested,
+            bare: view.bare,
             progress: view.progress,
         }
     }

@@ -16,6 +16,7 @@ use super::kit::{
 over_both_stores!(
     a_lost_workers_jobs_are_ready_again_unspent,
     a_worker_that_beats_keeps_its_jobs,
+    who_takes_jobs_lives,
     only_the_unsettled_come_back,
     the_third_loss_is_poison,
     a_retry_does_not_forgive_a_loss,
@@ -65,6 +66,23 @@ async fn a_worker_that_beats_keeps_its_jobs(kit: &Kit) {
     }
     assert_eq!(kit.state(id).await, State::Running);
     assert_eq!(kit.settle(worker, &claim, done()).await, Settled::Accepted);
+}
+
+async fn who_takes_jobs_lives(kit: &Kit) {
+    let worker = kit.worker().await;
+    kit.clock.advance(TTL + SECOND);
+    let id = kit.put(job("k")).await;
+    kit.take_one(worker).await;
+    assert_eq!(kit.rescue().await, Rescued::default(), "it has just claimed");
+    assert_eq!(kit.state(id).await, State::Running);
+    kit.clock.advance(TTL);
+    kit.take(worker, 1).await;
+    kit.clock.advance(SECOND);
+    let lost = kit.rescue().await;
+    assert_eq!(
+        lost.workers, 1,
+        "to ask in vain is no sign of life: a claim may stand for those who are gone"
+    );
 }
 
 async fn only_the_unsettled_come_back(kit: &Kit) {

@@ -11,7 +11,7 @@ use tidemill_core::{
     Due, ErrorClass, Failure, JobId, ManualClock, NewJob, Payload, Priority, QueueRules,
     Settlement, State, WorkerId,
 };
-use tidemill_store::request::{GateEnd, RescueRules};
+use tidemill_store::request::{BEAT_AGE, GateEnd, RescueRules};
 use tidemill_store::{
     CancelAnswer, Claim, ClaimRequest, Error, Hint, Lane, Receipt, SettleItem, Settled, Share,
     Store, WorkerCard,
@@ -281,7 +281,11 @@ impl Play {
         prop_assert_eq!(claim.token.is_some(), !claim.jobs.is_empty());
         prop_assert!(claim.jobs.len() <= ask.jobs_max, "more than was asked for");
         let Some(token) = claim.token else { return Ok(()) };
-        prop_assert!(self.oracle.beats.contains_key(&ask.worker), "it was given up");
+        let beat = self.oracle.beats.get_mut(&ask.worker);
+        prop_assert!(beat.is_some(), "it was given up");
+        if let Some(beat) = beat.filter(|beat| **beat + BEAT_AGE < self.oracle.now) {
+            *beat = self.oracle.now;
+        }
         for taken in &claim.jobs {
             let id = taken.job.id;
             let now = self.oracle.now;

@@ -9,6 +9,7 @@ use proptest::{prop_assert, prop_assert_eq};
 use tidemill_core::{
     JobId, NewJob, OnDuplicate, Payload, Priority, Scope, Settlement, State, UniqueKey, WorkerId,
 };
+use tidemill_store::request::BEAT_AGE;
 use tidemill_store::{Claim, ClaimRequest, Lane, Receipt, SettleItem, Share};
 
 use super::memory::{Place, TTL};
@@ -87,6 +88,10 @@ impl Play {
         prop_assert!(Some(token) > self.memory.last_token, "tokens only grow");
         self.memory.last_token = Some(token);
         let now = self.memory.now;
+        let beat = self.memory.beats.get_mut(&worker);
+        if let Some(beat) = beat.filter(|beat| **beat + BEAT_AGE < now) {
+            *beat = now;
+        }
         for taken in &claim.jobs {
             let id = taken.job.id;
             let job = self.memory.job(id);

@@ -154,6 +154,7 @@ fn view(id: JobId, plan: Plan, state: State, token: Token) -> JobView {
         output,
         error: None,
         cancel_requested: false,
+        bare: false,
         progress: None,
     }
 }

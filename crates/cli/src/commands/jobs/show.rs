@@ -64,6 +64,7 @@ fn facts(view: &JobView, now: Timestamp) {
         ("created", Some(moment(job.created_at))),
         ("due", view.due_at.map(moment)),
         ("finished", view.finished_at.map(moment)),
+        ("kept", view.bare.then(|| "its result alone, while its unique key is held".to_owned())),
         ("tenant", job.tenant.clone()),
         ("flow", options.flow.as_ref().map(|place| format!("{}, step {}", place.id, place.name))),
         ("key", job.key.clone()),

@@ -1091,6 +1091,7 @@ declare
     before int4;
     all_reach int8 := 9223372036854775807;
     own_reach int4;
+    beat_at timestamptz;
     is_news boolean := false;
     bound int4[] := '{}';
     full_lanes int4[] := '{}'; -- those of them whose room was all taken
@@ -1114,7 +1115,7 @@ begin
     claim.served := behinds;
     claim.is_whole := not exists (select from unnest(lows) low where low is not null);
     -- Held to the end: whoever gives this worker up sees the lease, or there is none.
-    select b.edition, w.reach into edition, own_reach from tidemill.worker w, tidemill.rulebook b
+    select b.edition, w.reach, w.beat_at into edition, own_reach, beat_at from tidemill.worker w, tidemill.rulebook b
     where w.id = asker and b.is_it for key share of w;
     claim.outdated := edition <> by_edition;
     if edition is null or claim.outdated then
@@ -1401,6 +1402,11 @@ begin
     insert into tidemill.lease (token, worker, ask, claimed_at, ids, attempts, losts, gates)
     values (claim.token, asker, claim.ask, claim.present, taken, attempts, losts,
         case when lease is not null then array(select distinct g from unnest(inside) g) end);
+    -- Who takes jobs lives, whenever it beat last: others that were kept waiting as long would give up at once what it
+    -- has just been given.
+    if beat_at < claim.present - interval '500 ms' then
+        update tidemill.worker set beat_at = coalesce(claim.at, clock_timestamp()) where id = asker;
+    end if;
     return next;
     if cardinality(turns) > 0 then
         -- Others wait for the turn to end: bodies are read afterwards.

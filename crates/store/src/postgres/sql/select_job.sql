@@ -15,7 +15,8 @@ select j.id, j.kind, j.queue, j.priority, j.tenant, j.key, j.unique_key, j.paylo
     o.finished_at, o.output::text as output,
     case when o.id is not null then o.error else a.error end as error,
     coalesce(r.called_off, false) as cancel_requested, case when s.line = 2 then s.gate end as gate,
-    (select p.progress from tidemill.stream p where p.job = q.id and p.progress is not null order by p.first desc limit 1)
+    (select p.progress from tidemill.stream p where p.job = q.id and p.progress is not null order by p.first desc limit 1),
+    coalesce(o.bare, false)
 from unnest($2) with ordinality q(id, place)
 cross join lateral (select * from tidemill.job j where j.id = q.id limit 1) j
 left join lateral (select * from tidemill.outcome o where o.id = q.id limit 1) o on true

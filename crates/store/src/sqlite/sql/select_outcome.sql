@@ -1,4 +1,4 @@
 -- What became of a job.
-select state, attempt, lost, token, worker, finished_at, output, error
+select state, attempt, lost, token, worker, finished_at, output, error, keyed
 from tidemill_outcome
 where id = ?1

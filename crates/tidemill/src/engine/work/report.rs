@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tidemill_core::flow::plan::{self, Growth};
 use tidemill_core::job::outcome::Waiting;
 use tidemill_core::job::settle::Ended;
-use tidemill_core::workflow::{Parked, Waits};
+use tidemill_core::workflow::{ObjectKey, Parked, Waits};
 use tidemill_core::{
     Error as Invalid, ErrorClass, Job, JobId, NewJob, Options, Payload, Retry, Settlement, Token,
     WorkerId,
@@ -183,7 +183,14 @@ impl Work<'_> {
     fn item(self, report: Report, given: Given) -> Result<SettleItem> {
         let mill = self.0;
         let Given { claimed, at } = given;
-        let Report { token, outcome, retry, started_at, run, .. } = report;
+        let Report { id, token, outcome, retry, started_at, run } = report;
+        if run.as_ref().is_some_and(|run| run.object.is_some())
+            && ObjectKey::of(&claimed.job).is_none()
+        {
+            let reason =
+                format!("the job {id} has no key, and an object is known by its queue and its key");
+            return Err(Invalid::WorkInvalid { reason }.into());
+        }
         let started_at = self.started(at, started_at);
         let ended = match outcome {
             Outcome::Wait { waits, read, parked, anew } => {
