@@ -52,7 +52,7 @@ async fn a_job_is_enqueued_worked_and_waited_for(kit: Kit) {
 
 async fn who_prefers_to_wait_gets_the_result(kit: Kit) {
     let wish = json!({ "kind": "echo", "payload": "hello" });
-    let prefer = async |prefer: &str, wish: &serde_json::Value| {
+    let prefer = async |prefer: &str, wish: &Value| {
         kit.send(Method::POST, "/v1/jobs", &[("prefer", prefer)], wish.clone()).await
     };
     let told = prefer("respond-async", &wish).await.is(202);
