@@ -31,9 +31,14 @@ pub fn check_value(what: &'static str, name: &str, bytes_max: usize) -> Result<(
 /// What begins so is ours: whoever could put jobs there could have anything signed and sent as a webhook.
 const OWN: &str = "tidemill:";
 
+/// Whether a name is ours.
+pub fn is_own(name: &str) -> bool {
+    name.starts_with(OWN)
+}
+
 /// Refuses a name that is ours.
 pub fn check_own(what: &'static str, name: &str) -> Result<()> {
-    if name.starts_with(OWN) {
+    if is_own(name) {
         return Err(Error::NameReserved { what, name: name.to_owned() });
     }
     Ok(())

@@ -152,6 +152,12 @@ pub fn matches(pattern: &str, queue: &str) -> bool {
     }
 }
 
+/// Whether who works on a name or a pattern takes jobs of this queue. Those of ours only who means them: what a `*`
+/// takes of them, for everybody who works on all queues, would be lost to us.
+pub fn takes(own: &str, queue: &str) -> bool {
+    matches(own, queue) && (!name::is_own(queue) || name::is_own(own))
+}
+
 /// Whether this is a pattern, not a name.
 pub fn is_pattern(name: &str) -> bool {
     name.ends_with('*')

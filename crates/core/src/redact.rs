@@ -49,8 +49,10 @@ struct Rule(Vec<Option<String>>);
 impl Rule {
     fn parse(text: &str) -> Option<Self> {
         let part = |part: &str| match part {
-            "" => None,
             "*" => Some(None),
+            // Patterns and paths of other tongues: taken for a name, they would hide nothing.
+            "" | "$" => None,
+            name if name.contains(['*', '[', ']']) => None,
             name => Some(Some(name.to_lowercase())),
         };
         let parts: Option<Vec<_>> = text.trim().rsplit('.').map(part).collect();
@@ -74,7 +76,9 @@ impl Redaction {
         let mut all = Vec::new();
         for text in rules {
             let rule = Rule::parse(text).ok_or_else(|| Error::RedactionInvalid {
-                reason: format!("{text:?} names no field; `password` or `card.number` would"),
+                reason: format!(
+                    "{text:?} names no field; `password`, `card.number` or `*.token` would"
+                ),
             })?;
             all.push(rule);
         }
@@ -407,7 +411,7 @@ mod tests {
 
     #[test]
     fn rules_that_name_nothing_are_refused() {
-        for wrong in ["", " ", "a..b", "a.*", "."] {
+        for wrong in ["", " ", "a..b", "a.*", ".", "pass*", "$.password", "a[0]", "b.*c"] {
             assert!(Redaction::parse([wrong]).is_err(), "{wrong:?}");
         }
         assert!(Redaction::parse((0..=RULES_MAX).map(|_| "a")).is_err());

@@ -139,15 +139,15 @@ fn complete(description: &mut utoipa::openapi::OpenApi) {
             ("DELETE", &mut item.delete),
         ];
         for (method, operation) in all {
-            if let Some(operation) = operation
-                && need(method, path) != Some(Need::Nothing)
-            {
+            let Some(operation) = operation else { continue };
+            let is_open = need(method, path) == Some(Need::Nothing);
+            if !is_open {
                 let requirement = SecurityRequirement::new("credential", Vec::<String>::new());
                 operation.security = Some(vec![requirement]);
-                let of_one =
-                    ONES.into_iter().find(|(of, _)| path.starts_with(of) && method != "PUT");
-                refuse(operation, of_one.map(|(_, missing)| missing));
             }
+            let of_one = ONES.into_iter().find(|(of, _)| path.starts_with(of) && method != "PUT");
+            refuse(operation, is_open, of_one.map(|(_, missing)| missing));
+            describe(operation);
         }
     }
 }
@@ -177,19 +177,39 @@ const ONES: [(&str, &str); 4] = [
     ("/v1/webhooks/{name}", "There is no such webhook"),
 ];
 
-/// The refusals of an operation; `missing`: what it says when that is not there which it is about.
-fn refuse(operation: &mut Operation, missing: Option<&str>) {
+/// Says what answers mean that say nothing of themselves: each must.
+fn describe(operation: &mut Operation) {
+    for (status, response) in &mut operation.responses.responses {
+        if let RefOr::T(response) = response
+            && response.description.is_empty()
+        {
+            let says = match status.as_str() {
+                "200" => "As it was asked for",
+                "201" => "It was made",
+                "202" => "It was taken, and will be done",
+                "422" => "The Idempotency-Key was used for another job",
+                "429" => "The queue is full",
+                _ => "Not now",
+            };
+            says.clone_into(&mut response.description);
+        }
+    }
+}
+
+/// The refusals of an operation, which is open to everybody or not; `missing`: what it says when that is not there which it is about.
+fn refuse(operation: &mut Operation, is_open: bool, missing: Option<&str>) {
     let has_body = operation.request_body.is_some();
     for (status, says, is_so) in [
         ("400", "The request, or a wish in it, cannot be", true),
-        ("401", "Nobody knows who asks", true),
-        ("403", "Who asks may not", true),
+        ("401", "Nobody knows who asks", !is_open),
+        ("403", "Who asks may not, or a page of another origin asks", true),
         ("404", missing.unwrap_or_default(), missing.is_some()),
         ("408", "The body did not come in time", has_body),
         ("413", "The body has too many bytes", has_body),
         ("415", "The body is not JSON, or it is compressed", has_body),
-        ("500", "The server failed; its log has more", true),
-        ("503", "The store cannot be asked just now", true),
+        ("421", "The server is not the host that was asked for", true),
+        ("500", "The server failed; its log has more", !is_open),
+        ("503", "The store cannot be asked just now", !is_open),
     ] {
         if is_so {
             let content = Content::new(Some(Ref::from_schema_name("Problem")));

@@ -18,21 +18,37 @@ use crate::access::{Caller, Need};
 use crate::api::{App, description};
 use crate::problem::{Answer, Code};
 
+/// Letters that a record names.
+const NAMED_MAX: usize = 20;
+
 /// What a route adds to the record of what it did: a few words, never a payload.
 #[derive(Debug, Clone)]
-pub(crate) struct Detail(String);
+pub(crate) struct Detail {
+    words: String,
+    /// The one job that it was about, where the path does not say so.
+    about: Option<JobId>,
+}
 
 /// A few words for the record, beside an answer.
 pub(crate) fn detail(words: impl Into<String>) -> Extension<Detail> {
-    Extension(Detail(words.into()))
+    Extension(Detail { words: words.into(), about: None })
 }
 
-/// So many dead letters, and which one if it is one.
+/// The same about these dead letters.
+pub(crate) fn detail_of(words: impl Into<String>, ids: &[JobId]) -> Extension<Detail> {
+    let about = if let [id] = ids { Some(*id) } else { None };
+    Extension(Detail { words: words.into(), about })
+}
+
+/// So many dead letters, and which, as far as there is room for their names.
 pub(crate) fn letters(number: u64, ids: &[JobId]) -> String {
     let noun = if number == 1 { "letter" } else { "letters" };
-    match ids {
-        [id] => format!("{number} {noun}: {id}"),
-        _ => format!("{number} {noun}"),
+    let names: Vec<String> = ids.iter().take(NAMED_MAX).map(JobId::to_string).collect();
+    let more = ids.len() - names.len();
+    match (names.len(), more) {
+        (0, _) => format!("{number} {noun}"),
+        (_, 0) => format!("{number} {noun}: {}", names.join(", ")),
+        (_, more) => format!("{number} {noun}: {} and {more} more", names.join(", ")),
     }
 }
 
@@ -117,7 +133,10 @@ impl Begun {
 /// What became of an act, by what is answered.
 pub(crate) fn answered(response: &Response) -> AuditEnd {
     let extensions = response.extensions();
-    let detail = extensions.get::<Detail>().map(|detail| detail.0.clone()).unwrap_or_default();
+    let (detail, about) = match extensions.get::<Detail>() {
+        Some(Detail { words, about }) => (words.clone(), *about),
+        None => (String::new(), None),
+    };
     let result = match extensions.get::<Code>() {
         Some(Code(code)) => code,
         None if response.status().is_server_error() => "internal",
@@ -129,6 +148,7 @@ pub(crate) fn answered(response: &Response) -> AuditEnd {
         let (path, id) = place.rsplit_once('/')?;
         Some((kind_of(&format!("{path}/{{id}}")).to_owned(), id.to_owned()))
     });
+    let target = target.or_else(|| about.map(|id| ("dead".to_owned(), id.to_string())));
     AuditEnd { result: result.to_owned(), target, detail }
 }
 

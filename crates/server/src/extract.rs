@@ -7,7 +7,7 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,9 @@ use std::time::Duration;
 use crate::nul::{self, Without};
 use crate::problem::{Answer, Refusal};
 use crate::shape::{Look, Shapes, Which};
+
+/// Bytes of a body that says nothing.
+const NOTHING_BYTES_MAX: usize = 64 * 1024;
 
 /// How long a client may take to send a body, from its beginning to its end.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +69,27 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
+/// A request to an operation that takes no body. One that says nothing, `{}`, is let pass.
+pub(crate) async fn without_body(request: Request) -> Answer<Request> {
+    if request.body().size_hint().exact() == Some(0) {
+        return Ok(request);
+    }
+    let within = request.extensions().get::<Within>().map_or(Duration::MAX, |within| within.0);
+    let (parts, body) = request.into_parts();
+    let wrong = || Refusal::request("there is no body here; leave out what was sent");
+    let read = axum::body::to_bytes(body, NOTHING_BYTES_MAX);
+    let bytes =
+        tokio::time::timeout(within, read).await.map_err(|_| wrong())?.map_err(|_| wrong())?;
+    let given: Map<String, Value> = match bytes.trim_ascii() {
+        b"" => Map::new(),
+        bytes => serde_json::from_slice(bytes).map_err(|_| wrong())?,
+    };
+    match given.keys().next() {
+        None => Ok(Request::from_parts(parts, axum::body::Body::empty())),
+        Some(field) => Err(Refusal::request(format!("there is no field {field:?} here, nor any"))),
+    }
+}
+
 /// The shape that the description has for a body, among all of them.
 fn described(request: &Request) -> Option<(Arc<Shapes>, Which)> {
     let shapes = request.extensions().get::<Arc<Shapes>>()?;
@@ -88,8 +112,16 @@ fn unreadable<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> R
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let place = serde_path_to_error::deserialize::<_, T>(&mut reader).err();
     let place = place.map(|error| error.path().to_string()).filter(|place| place != ".");
+    let index = place.as_deref().and_then(of_batch);
     let place = place.map(|place| format!("{place}: ")).unwrap_or_default();
-    Refusal::request(format!("the body is not as it should be: {place}{error}"))
+    Refusal::request(format!("the body is not as it should be: {place}{error}")).of(index)
+}
+
+/// Which one of a batch a place in a body is within.
+pub(crate) fn of_batch(place: &str) -> Option<usize> {
+    let (batch, rest) = place.split_once('[')?;
+    let (index, _) = rest.split_once(']')?;
+    if ["jobs", "reports", "items"].contains(&batch) { index.parse().ok() } else { None }
 }
 
 fn unread(rejection: BytesRejection) -> Refusal {

@@ -74,6 +74,16 @@ impl Refusal {
         Self { detail, index: Some(index), ..self }
     }
 
+    /// It is about this one of a batch, as it says itself.
+    pub(crate) fn of(self, index: Option<usize>) -> Self {
+        Self { index, ..self }
+    }
+
+    /// It may be done all the same.
+    pub(crate) fn may_be_done(self) -> Self {
+        Self { unknown: true, ..self }
+    }
+
     /// It is about this part.
     pub(crate) fn within(self, part: &str) -> Self {
         let detail = format!("{part}: {}", self.detail);

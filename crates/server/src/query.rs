@@ -14,10 +14,17 @@ use percent_encoding::percent_decode_str;
 use utoipa::openapi::path::{Operation, Parameter, ParameterIn};
 use utoipa::openapi::{OpenApi, RefOr};
 
+use crate::extract::without_body;
 use crate::problem::{Answer, Refusal};
 
-/// The parameters of every operation, by path and method.
-pub(crate) struct Known(BTreeMap<String, BTreeMap<&'static str, Vec<String>>>);
+/// What every operation takes, by path and method.
+pub(crate) struct Known(BTreeMap<String, BTreeMap<&'static str, Takes>>);
+
+/// What an operation takes beside its path.
+struct Takes {
+    parameters: Vec<String>,
+    has_body: bool,
+}
 
 impl Known {
     /// Those that the API describes.
@@ -32,20 +39,26 @@ impl Known {
                 ("DELETE", &item.delete),
             ];
             let described = operations.into_iter().filter_map(|(method, operation)| {
-                operation.as_ref().map(|operation| (method, names(operation)))
+                operation.as_ref().map(|operation| (method, takes(operation)))
             });
             (path.clone(), described.collect())
         });
         Self(known.collect())
     }
 
-    fn check(&self, method: &str, path: &str, uri: &Uri) -> Answer<()> {
+    fn find(&self, method: &str, path: &str) -> Option<&Takes> {
         // Whoever may ask for something may ask for its head.
         let method = if method == "HEAD" { "GET" } else { method };
-        let known = self.0.get(path).and_then(|methods| methods.get(method));
+        self.0.get(path).and_then(|methods| methods.get(method))
+    }
+}
+
+impl Takes {
+    fn check(&self, uri: &Uri) -> Answer<()> {
+        let known = &self.parameters;
         // What cannot be read is told by whoever reads it.
         let given = Query::<Vec<(String, String)>>::try_from_uri(uri);
-        let (Some(known), Ok(Query(given))) = (known, given) else { return Ok(()) };
+        let Ok(Query(given)) = given else { return Ok(()) };
         match given.into_iter().find(|(name, _)| !known.contains(name)) {
             None => Ok(()),
             Some((unknown, _)) if known.is_empty() => {
@@ -61,14 +74,15 @@ impl Known {
     }
 }
 
-fn names(operation: &Operation) -> Vec<String> {
+fn takes(operation: &Operation) -> Takes {
     let query = |parameter: &RefOr<Parameter>| match parameter {
         RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query => {
             Some(parameter.name.clone())
         }
         _ => None,
     };
-    operation.parameters.iter().flatten().filter_map(query).collect()
+    let parameters = operation.parameters.iter().flatten().filter_map(query).collect();
+    Takes { parameters, has_body: operation.request_body.is_some() }
 }
 
 /// Whether what was asked is text once `%XX` are bytes; whoever reads it would put another character in their place.
@@ -76,18 +90,25 @@ fn is_text(query: &str) -> bool {
     percent_decode_str(query).decode_utf8().is_ok()
 }
 
-/// Lets a request through that has no other parameters than its operation, and those as text.
+/// Lets a request through that has no other parameters than its operation, and those as text, and a body only where it
+/// is read: a wish that nobody hears must not pass for granted.
 pub(crate) async fn check(
     State(known): State<Arc<Known>>,
     path: Option<MatchedPath>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Answer<Response> {
     if !request.uri().query().is_none_or(is_text) {
         return Err(Refusal::request("the query is not UTF-8 where it has %"));
     }
-    if let Some(path) = path {
-        known.check(request.method().as_str(), path.as_str(), request.uri())?;
+    let method = request.method();
+    let takes = path.and_then(|path| known.find(method.as_str(), path.as_str()));
+    if let Some(takes) = takes {
+        takes.check(request.uri())?;
+        // The body of a GET means nothing anywhere.
+        if !takes.has_body && !method.is_safe() {
+            request = without_body(request).await?;
+        }
     }
     Ok(next.run(request).await)
 }

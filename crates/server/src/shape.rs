@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use crate::extract::of_batch;
 use crate::problem::{Answer, Refusal};
 
 /// The shapes of all bodies, by path and method.
@@ -94,7 +95,8 @@ impl Shapes {
             return Ok(());
         };
         let place = place.strip_prefix('.').unwrap_or(if place.is_empty() { "." } else { &place });
-        Err(Refusal::request(format!("the body is not as it should be: {place}: {what}")))
+        let refusal = Refusal::request(format!("the body is not as it should be: {place}: {what}"));
+        Err(refusal.of(of_batch(place)))
     }
 }
 

@@ -40,8 +40,8 @@ type Given<T> = Option<Option<T>>;
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Changes {
-    /// In which band it waits.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// In which band it waits; `null`: in the one of jobs that say nothing.
+    #[serde(deserialize_with = "band", skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
     /// What its handler gets. A unique key that was made of the payload stays as it is.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
@@ -75,6 +75,13 @@ pub struct Changes {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Span>))]
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub retain: Given<Span>,
+}
+
+fn band<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<Priority>, D::Error> {
+    let given = Option::<Priority>::deserialize(deserializer)?;
+    Ok(Some(given.unwrap_or_default()))
 }
 
 fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
@@ -224,6 +231,8 @@ mod tests {
             (retry.attempts_max, retry.backoff),
             (Some(4), Some(crate::retry::Backoff::Fixed { delay_ms: 1000 }))
         );
+        let plain = edit(r#"{"priority":null}"#).apply(&after).unwrap();
+        assert_eq!((plain.priority, plain.payload == after.payload), (Priority::Normal, true));
         let part = edit(r#"{"backoff":null}"#).apply(&again).unwrap().options.retry.unwrap();
         assert_eq!((part.attempts_max, part.backoff), (Some(4), None));
         let own = edit(r#"{"attempts":null,"backoff":null,"payload":null}"#).apply(&again).unwrap();

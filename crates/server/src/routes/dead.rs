@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 
 use crate::access::Caller;
 use crate::api::App;
-use crate::audit::{self, Detail, detail};
+use crate::audit::{self, Detail, detail_of};
 use crate::cursor;
 use crate::extract::{Body, Params};
 use crate::problem::{Answer, Problem, Refusal};
@@ -205,7 +205,8 @@ async fn note(
         None => dead.note(&ids, by, &text).await?,
     };
     let word = triage.map_or(if archive { "archived" } else { "noted" }, Triage::word);
-    Ok((detail(format!("{word} {}", audit::letters(letters, &ids))), Json(Noted { letters })))
+    let words = format!("{word} {}", audit::letters(letters, &ids));
+    Ok((detail_of(words, &ids), Json(Noted { letters })))
 }
 
 fn check_number(ids: &[JobId]) -> Answer<()> {
@@ -271,5 +272,5 @@ async fn replay(
     };
     let letters = audit::letters(replayed.len() as u64, &replayed);
     let words = by.note(&format!("replayed {letters}"));
-    Ok((detail(words), Json(ReplaySent { replayed })))
+    Ok((detail_of(words, &replayed), Json(ReplaySent { replayed })))
 }

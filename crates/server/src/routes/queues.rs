@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use http::header::IF_MATCH;
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
@@ -72,7 +73,7 @@ async fn tagged(app: &App, name: &str) -> Answer<Tagged> {
 
 /// Sets the rules of a queue or pattern, all of them. They hold everywhere within a second.
 ///
-/// With `If-Match` they are refused when somebody else has set them meanwhile.
+/// With `If-Match`, or with the `version` that was read, they are refused when somebody else has set them meanwhile.
 #[utoipa::path(put, path = "/v1/queues/{name}/rules", operation_id = "set_queue_rules", tag = "queues",
     params(
         ("name" = String, Path, description = "A queue, or a pattern like mail:*"),
@@ -95,8 +96,10 @@ async fn set_rules(
     if let Overflow::Divert { queue } = &rules.overflow {
         caller.check_queue(queue)?;
     }
-    // What the body says of a version is what was shown; which one is meant, the header says.
-    rules.version = 0;
+    // Which version is meant the header says, else the body, if it has one.
+    if headers.contains_key(IF_MATCH) {
+        rules.version = 0;
+    }
     change(&app, &name, &headers, Some(rules)).await?;
     tagged(&app, &name).await
 }

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use tidemill::{Delivery, WebhookView};
@@ -19,14 +19,14 @@ use utoipa_axum::routes;
 
 use crate::access::Caller;
 use crate::api::App;
+use crate::audit::{Detail, detail};
 use crate::extract::{Body, Named, Params};
 use crate::problem::{Answer, Problem, Refusal};
 
 const PAGE_DEFAULT: u64 = 50;
 const PAGE_MAX: u64 = 1000;
-/// How long an old secret goes on signing, and how long it may at most.
+/// How long an old secret goes on signing.
 const OVERLAP_S: u64 = 24 * 3600;
-const OVERLAP_MAX_S: u64 = 90 * 24 * 3600;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -159,9 +159,6 @@ async fn rotate(
     Body(Rotation { overlap_s }): Body<Rotation>,
 ) -> Answer<Json<Made>> {
     let overlap_s = overlap_s.unwrap_or(OVERLAP_S);
-    if overlap_s > OVERLAP_MAX_S {
-        return Err(Refusal::request(format!("an overlap has {OVERLAP_MAX_S} seconds at most")));
-    }
     let (overlap, may) =
         (Duration::from_secs(overlap_s), |known: &Webhook| check_reach(&caller, &name, known));
     let (webhook, secret) = app.mill.webhooks().rotate_if(&name, overlap, may).await?;
@@ -224,8 +221,9 @@ async fn redeliver(
     caller: Caller,
     Named(name): Named<String>,
     Body(Which { delivery }): Body<Which>,
-) -> Answer<(StatusCode, Json<Which>)> {
+) -> Answer<(StatusCode, Extension<Detail>, Json<Which>)> {
     found(&app, &caller, &name).await?;
-    let delivery = app.mill.webhooks().redeliver(&name, delivery, caller.name()).await?;
-    Ok((StatusCode::ACCEPTED, Json(Which { delivery })))
+    let sent = app.mill.webhooks().redeliver(&name, delivery, caller.name()).await?;
+    let words = format!("the delivery {delivery} again, as {sent}");
+    Ok((StatusCode::ACCEPTED, detail(words), Json(Which { delivery: sent })))
 }

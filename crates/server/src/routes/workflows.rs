@@ -332,7 +332,8 @@ async fn update(
                 "the run has not answered in time, and will find the update in its mailbox; send it again under the id \
                  {id:?} to have the answer"
             );
-            Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, error.code(), detail).about(run))
+            let refusal = Refusal::new(StatusCode::GATEWAY_TIMEOUT, error.code(), detail);
+            Err(refusal.about(run).may_be_done())
         }
         Err(error) => Err(error.into()),
     }

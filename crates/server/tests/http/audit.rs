@@ -41,6 +41,8 @@ async fn acts_are_recorded_with_who_what_and_what_became_of_them(kit: Kit) {
     let nobody = tidemill::JobId::new();
     let retry = format!("/v1/jobs/{nobody}/retry");
     ask(&operator, Method::POST, &retry, json!({})).await.refused(404, "job_unknown", "");
+    let note = json!({ "ids": [dead], "text": "seen" });
+    ask(&operator, Method::POST, "/v1/dead/notes", note).await.is(200);
     let plan = json!({ "act": "archive", "filter": { "ids": [dead] } });
     let plan = ask(&operator, Method::POST, "/v1/dead/plans", plan).await.is(201).body;
     let plan = plan["id"].as_str().unwrap();
@@ -70,6 +72,7 @@ async fn acts_are_recorded_with_who_what_and_what_became_of_them(kit: Kit) {
         ("eve", "cancel_job", "job", &waiting, "role_refused", ""),
         ("ada", "cancel_job", "job", &waiting, "ok", ""),
         ("ada", "retry_job", "job", &nobody.to_string(), "job_unknown", ""),
+        ("ada", "note_dead", "dead", &dead, "ok", &format!("noted 1 letter: {dead}")),
         ("ada", "plan_dead", "plan", plan, "ok", "archive 1 letter"),
         ("ada", "apply_plan", "plan", plan, "ok", "archive 1 letter"),
         ("ada", "cancel_flow", "flow", flow, "ok", "out of stock; 1 job"),

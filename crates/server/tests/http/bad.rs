@@ -26,6 +26,8 @@ over_both_stores!(
     strangers_are_refused,
     times_beyond_all_databases_are_times,
     nobody_brings_jobs_where_webhooks_are_signed,
+    nobody_changes_what_a_webhook_is_told,
+    bodies_that_nobody_reads_are_refused,
 );
 
 async fn wishes_that_cannot_be_are_refused(kit: Kit) {
@@ -193,9 +195,18 @@ async fn batches_say_which_of_them_is_refused(kit: Kit) {
         let told = kit.post("/v1/jobs/batch", json!({ "jobs": [wrong] })).await;
         assert_eq!(told.refused(status, code, "job 0: ").body["index"], 0, "{code}");
     }
+    for wrong in [json!({ "kind": "k", "delay": "5x" }), json!({ "kind": "k", "colour": "red" })] {
+        let told = kit.post("/v1/jobs/batch", json!({ "jobs": [{ "kind": "k" }, wrong] })).await;
+        assert_eq!(told.refused(400, "request_invalid", "jobs[1]").body["index"], 1);
+    }
     let worker = kit.post("/v1/workers", json!({ "name": "w", "queues": ["default"] })).await;
     let worker = worker.is(201).body["id"].as_str().unwrap().to_owned();
     let id = tidemill::JobId::new();
+    let long = json!({ "id": id, "token": 1, "said": [{ "text": "x".repeat(100_000) }] });
+    let short = json!({ "id": id, "token": 1, "said": [{ "text": "x" }] });
+    let items = json!({ "items": [short, long] });
+    let told = kit.post(&format!("/v1/workers/{worker}/stream"), items).await;
+    assert_eq!(told.refused(400, "chunk_too_large", "job 1: ").body["index"], 1);
     let report = json!({ "id": id, "token": 1, "outcome": { "done": {} } });
     let reports = json!({ "reports": [report, report] });
     let told = kit.post(&format!("/v1/workers/{worker}/settle"), reports).await;
@@ -439,5 +450,54 @@ async fn nobody_brings_jobs_where_webhooks_are_signed(kit: Kit) {
         reserved(kit.post("/v1/flows", json!({ "name": "f", "steps": [step] })).await);
     }
     assert_eq!(kit.get("/v1/jobs").await.is(200).body["jobs"], json!([]));
+    kit.close().await;
+}
+
+async fn nobody_changes_what_a_webhook_is_told(kit: Kit) {
+    let hook = json!({ "url": "https://example.com/in" });
+    kit.send(Method::PUT, "/v1/webhooks/orders", &[], hook).await.is(201);
+    let job = kit.enqueue(json!({ "kind": "k", "webhook": "orders" })).await;
+    kit.post(&format!("/v1/jobs/{job}/cancel"), json!({})).await.is(200);
+    let told =
+        async || kit.get("/v1/jobs?queue=tidemill:webhooks").await.is(200).body["jobs"][0].clone();
+    let delivery = told().await;
+    let path = format!("/v1/jobs/{}", delivery["id"].as_str().unwrap());
+    let mut forged = delivery["payload"].clone();
+    forged["data"]["output"] = json!({ "paid": 1_000_000 });
+    let forged = json!({ "payload": forged });
+    let edit = kit.send(Method::PATCH, &path, &[], forged.clone()).await;
+    edit.refused(400, "name_reserved", "tidemill:webhook");
+    // Who works on all queues works on those of others, not on ours.
+    let worker = kit.post("/v1/workers", json!({ "name": "w", "queues": ["*"] })).await;
+    let worker = worker.is(201).body["id"].as_str().unwrap().to_owned();
+    let claim = format!("/v1/workers/{worker}/claim");
+    assert_eq!(kit.post(&claim, json!({ "queues": ["*"] })).await.is(200).body["jobs"], json!([]));
+    let own = kit.post(&claim, json!({ "queues": ["tidemill:*"] })).await.is(200).body;
+    assert_eq!(own["jobs"][0]["id"], delivery["id"]);
+    let failed = json!({ "failed": { "class": "permanent", "message": "no" } });
+    let report = json!({ "id": delivery["id"], "token": own["token"], "outcome": failed });
+    let settle = format!("/v1/workers/{worker}/settle");
+    kit.post(&settle, json!({ "reports": [report] })).await.is(200);
+    let retry = kit.post(&format!("{path}/retry"), forged.clone()).await;
+    retry.refused(400, "name_reserved", "tidemill:webhook");
+    let replay = json!({ "ids": [delivery["id"]], "payload": forged["payload"] });
+    let replay = kit.post("/v1/dead/replay", replay).await;
+    replay.refused(400, "name_reserved", "tidemill:webhook");
+    let still = told().await;
+    assert_eq!((&still["state"], &still["payload"]), (&json!("dead"), &delivery["payload"]));
+    kit.close().await;
+}
+
+async fn bodies_that_nobody_reads_are_refused(kit: Kit) {
+    let pause = "/v1/queues/mail/pause";
+    kit.post(pause, json!({ "for": "1h" })).await.refused(400, "request_invalid", "\"for\"");
+    for body in ["garbage", "[]", "1"] {
+        let told = kit.request(Method::POST, pause).body(body).send().await.unwrap();
+        Told::of(told).await.refused(400, "request_invalid", "no body");
+    }
+    assert_eq!(kit.get("/v1/queues/mail/rules").await.is(200).body["paused"], json!(false));
+    kit.post(pause, json!({})).await.is(200);
+    let bare = kit.request(Method::POST, pause).send().await.unwrap();
+    Told::of(bare).await.is(200);
     kit.close().await;
 }

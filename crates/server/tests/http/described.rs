@@ -27,6 +27,8 @@ async fn it_is_served_and_every_refusal_in_it_is_a_problem() {
         for (method, operation) in methods.as_object().unwrap() {
             assert!(operation["operationId"].is_string(), "{method} {path}");
             for (status, response) in operation["responses"].as_object().unwrap() {
+                let says = response["description"].as_str().unwrap_or_default();
+                assert!(!says.is_empty(), "{method} {path} {status} is not described");
                 if status.as_str() >= "400" {
                     let content = &response["content"]["application/problem+json"];
                     assert!(content.is_object(), "{method} {path} {status}");

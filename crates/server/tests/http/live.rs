@@ -131,7 +131,7 @@ async fn signals_answers_and_approvals_reach_the_run(kit: Kit) {
         json!({ "do": "signal", "name": "go", "payload": { "n": 1 }, "id": "click-1" }),
         json!({ "do": "signal", "name": "go", "payload": { "n": 2 }, "id": "click-1" }),
         json!({ "do": "answer", "payload": "blue" }),
-        json!({ "do": "approve" }),
+        json!({ "do": "approve", "approved": true }),
         json!({ "do": "approve", "name": "second", "approved": false }),
     ] {
         assert_eq!(socket.ask(message).await, json!({ "event": "taken", "ref": "m" }));
@@ -173,6 +173,11 @@ async fn what_is_not_understood_is_refused_and_the_rest_goes_on(kit: Kit) {
         json!({ "do": "dance" }),
         json!({ "do": "cancel", "raeson": "x" }),
         json!({ "do": "signal" }),
+        json!({ "do": "approve" }),
+        json!({ "do": "approve", "payload": false }),
+        json!({ "do": "approve", "approved": true, "payload": false }),
+        json!({ "do": "answer", "approved": false }),
+        json!({ "do": "set_priority", "priority": "high", "reason": "x" }),
     ] {
         let refused = socket.ask(wrong).await;
         assert_eq!(
@@ -208,6 +213,7 @@ async fn each_message_is_for_those_its_operation_is_for(kit: Kit) {
             let order = match message {
                 "signal" => json!({ "do": "signal", "name": "x" }),
                 "set_priority" => json!({ "do": "set_priority", "priority": "high" }),
+                "approve" => json!({ "do": "approve", "approved": true }),
                 other => json!({ "do": other }),
             };
             let may = match role {

@@ -127,7 +127,10 @@ async fn an_address_of_version_6_is_written_in_brackets() {
         (format!("[0:0:0:0:0:0:0:1]:{port}"), 200),
         ("mill.example".to_owned(), 200),
         ("MILL.example.:80".to_owned(), 200),
-        (format!("[::2]:{port}"), 421),
+        // By no name, so under no name of a stranger.
+        (format!("[::2]:{port}"), 200),
+        ("10.1.2.3".to_owned(), 200),
+        ("[10.1.2.3]".to_owned(), 421),
     ] {
         let origin = format!("http://{host}");
         assert_eq!(status(&server, &host, Some(&origin)).await, is, "{host}");

@@ -59,9 +59,12 @@ async fn who_has_read_that_there_are_no_rules_gives_the_first_ones(kit: Kit) {
     let kept = kit.get(path).await.is(200);
     assert_eq!(kept.header("etag"), "\"1\"");
     assert_eq!(kept.body, won.is(200).body);
-    // Who has read nothing sets them whatever is there, also with a version in the body.
-    let blind = json!({ "concurrency": 3, "version": 77 });
-    kit.send(Method::PUT, path, &[], blind).await.is(200);
+    // Who has read nothing sets them whatever is there; who sends what was read is told of others as well.
+    let mut read = kit.send(Method::PUT, path, &[], json!({ "concurrency": 3 })).await.is(200).body;
+    read["concurrency"] = json!(4);
+    kit.send(Method::PUT, path, &[], read.clone()).await.is(200);
+    kit.send(Method::PUT, path, &[], read.clone()).await.refused(412, "rule_changed", "mail");
+    kit.send(Method::PUT, path, &[("if-match", "*")], read).await.is(200);
     kit.close().await;
 }
 

@@ -73,7 +73,8 @@ impl From<tokio_postgres::Error> for Fault {
             "25006" => Self::Refused(Error::ReadOnly { reason }),
             "53100" => Self::Refused(Error::DiskFull { reason }),
             "55P03" | "57014" => Self::Refused(Error::Busy { reason }),
-            "53300" | "57P03" => Self::Away(reason),
+            // Too many, starting or stopping, and a database that takes no connections.
+            "53300" | "57P03" | "55000" => Self::Away(reason),
             "57P01" | "57P02" | "57P05" => Self::Lost(reason),
             class if class.starts_with("08") => Self::Lost(reason),
             _ if reason.starts_with(ID_TAKEN) => Self::Refused(Error::IdTaken),

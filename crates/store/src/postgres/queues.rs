@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidemill_core::queue::matches;
+use tidemill_core::queue::takes;
 use tidemill_core::{Edition, Priority, RuleBook};
 use tokio_postgres::Row;
 
@@ -93,7 +93,7 @@ impl Known {
 
     fn contains(&self, queue: &str, kind: &str) -> bool {
         self.0.iter().any(|worker| {
-            worker.queues.iter().any(|own| matches(own, queue))
+            worker.queues.iter().any(|own| takes(own, queue))
                 && (worker.kinds.is_empty() || worker.kinds.iter().any(|known| known == kind))
         })
     }

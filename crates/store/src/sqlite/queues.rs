@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use tidemill_core::queue::matches;
+use tidemill_core::queue::takes;
 use tidemill_core::{Edition, Priority, RuleBook};
 
 use crate::error::{Error, Result};
@@ -55,7 +55,7 @@ fn count_waiting(conn: &Connection, now: i64, queues: &mut Queues) -> Result<()>
     let workers = workers::workers(conn)?;
     let is_known = |queue: &String, kind: &String| {
         workers.iter().any(|worker| {
-            worker.queues.iter().any(|own| matches(own, queue))
+            worker.queues.iter().any(|own| takes(own, queue))
                 && (worker.kinds.is_empty() || worker.kinds.contains(kind))
         })
     };

@@ -1,8 +1,9 @@
 //! The row by which a job waits, and how it is found again.
 //!
-//! A job's ready row is named by its queue, band, tenant, due time and id. The first three stand in the body;
-//! the due time is the `next_at` of its latest attempt, or else the body's `run_at`, or else when its step of a flow
-//! was opened. So waiting jobs need no second index, and a finished or running one has no row at that place.
+//! A job's ready row is named by its queue, band, tenant, due time and id. The first three stand in the body; the due
+//! time is where its latest attempt says that it goes on (`moved_at`, `next_at`), or else the body's `run_at`, or else
+//! when its step of a flow was opened. So waiting jobs need no second index, and a finished or running one has no row
+//! at that place.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use tidemill_core::{Job, JobId, NewJob, Token, WorkerId};

@@ -5,10 +5,11 @@ use std::time::Duration;
 use tidemill_core::{Due, JobId, NewJob, OnDuplicate, Options, Scope, State};
 use tidemill_store::{JobFilter, JobView};
 
-use super::kit::{HOUR, Kit, ask, cancelled, dead, done, job, retry, unique};
+use super::kit::{HOUR, Kit, SECOND, ask, cancelled, dead, done, job, retry, unique};
 
 over_both_stores!(
     an_unknown_job_is_none,
+    what_became_of_an_attempt_stays,
     every_state_is_listed_under_its_name_only,
     jobs_are_listed_as_they_are_seen_alone,
     every_filter_holds,
@@ -223,4 +224,31 @@ async fn the_unfinished_are_counted(kit: &Kit) {
     one_of_each(kit).await;
     let count = kit.store.unfinished().await.unwrap();
     assert_eq!((count.waiting, count.running), (3, 1), "blocked, scheduled, ready; running");
+}
+
+async fn what_became_of_an_attempt_stays(kit: &Kit) {
+    let id = kit.put(job("k")).await;
+    let worker = kit.worker().await;
+    let later = kit.clock.now() + SECOND * 300;
+    let claim = kit.take_one(worker).await;
+    kit.settle(worker, &claim, retry(SECOND * 300, 1)).await;
+    let told = async || {
+        kit.store
+            .attempts(id)
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|told| told.next_at)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(told().await, [Some(later)]);
+    assert!(kit.store.run_now(id).await.unwrap());
+    assert_eq!(told().await, [Some(later)], "although it goes on sooner");
+    let claim = kit.take_one(worker).await;
+    kit.settle(worker, &claim, dead("x")).await;
+    assert_eq!(told().await, [Some(later), None]);
+    kit.store.dead_replay(&[id], "ada".into(), None).await.unwrap();
+    assert_eq!(told().await, [Some(later), None]);
+    let claim = kit.take_one(worker).await;
+    assert_eq!(claim.jobs[0].job.id, id);
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tidemill_core::flow::saga::told_anew;
 use tidemill_core::job::edit::{Changes, Edit};
 use tidemill_core::redact::HIDDEN;
-use tidemill_core::{By, Error as Invalid, JobId, Payload, Priority, State};
+use tidemill_core::{By, Error as Invalid, JobId, Payload, Priority, State, name};
 use tidemill_store::EditAnswer;
 
 use crate::engine::Tidemill;
@@ -41,8 +41,10 @@ impl Tidemill {
     }
 
     /// The payload that a job gets if it is given this one: what the undo of a step is told of that stays around it.
+    /// Jobs of our own keep theirs: whoever could change what a webhook is told would have it signed by us.
     pub(crate) async fn within_envelope(&self, id: JobId, given: Payload) -> Result<Payload> {
         let Some(view) = self.job(id).await? else { return Ok(given) };
+        name::check_own("kind", &view.job.kind)?;
         let Some(place) = &view.job.options.flow else { return Ok(given) };
         let undoes = self.flow(place.id).await?.and_then(|flow| flow.undoes(place.step));
         match undoes {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidemill_core::Job;
 use tidemill_core::job::deadline::Deadlines;
-use tidemill_core::queue::{RuleBook, is_pattern, matches};
+use tidemill_core::queue::{RuleBook, is_pattern, takes};
 use tidemill_store::{Hint, Result};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
@@ -132,7 +132,7 @@ pub(crate) async fn follow(mill: Tidemill, done: CancellationToken) {
         let (known, queues) = (mill.0.rules.known(), mill.0.rules.wanted());
         let is_new = |queue: &String| {
             !known.names.contains(queue)
-                && queues.iter().any(|own| is_pattern(own) && matches(own, queue))
+                && queues.iter().any(|own| is_pattern(own) && takes(own, queue))
         };
         let takes_from_patterns = queues.iter().any(|own| is_pattern(own));
         let told = async {

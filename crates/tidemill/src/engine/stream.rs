@@ -75,9 +75,11 @@ impl Tidemill {
         items: Vec<StreamItem>,
     ) -> Result<Vec<StreamAnswer>> {
         let limits = &self.0.limits;
-        for item in &items {
-            item.said.iter().try_for_each(|said| said.check(false, limits).map(drop))?;
-            item.ephemeral.iter().try_for_each(|said| said.check(true, limits).map(drop))?;
+        for (at, item) in items.iter().enumerate() {
+            let (said, ephemeral) = (item.said.iter(), item.ephemeral.iter());
+            let mut all = said.map(|said| (said, false)).chain(ephemeral.map(|said| (said, true)));
+            let checked = all.try_for_each(|(said, brief)| said.check(brief, limits).map(drop));
+            checked.map_err(|error| Error::from(error).in_batch(at))?;
         }
         let items = self.without_secrets(worker, items).await?;
         let writing = self.0.store.append_stream(worker, items, limits.stream_bytes_max);

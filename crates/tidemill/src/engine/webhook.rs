@@ -23,6 +23,8 @@ use crate::error::{Error, Result};
 /// The limit that spares an endpoint which is unwell.
 const LIMIT: &str = "endpoint";
 const LOOKS_MAX: usize = 20;
+/// How long the secret of before may go on signing.
+const OVERLAP_MAX: Duration = Duration::from_hours(90 * 24);
 
 /// The webhooks of a store; see [`Tidemill::webhooks`].
 #[derive(Debug, Clone)]
@@ -61,9 +63,9 @@ pub struct WebhookView {
 pub struct Delivery {
     /// The job that delivers it; its attempts are the log.
     pub id: JobId,
-    /// The `webhook-id` it is sent under.
+    /// The `webhook-id` it is sent under; empty where it is encrypted, and the key is not there.
     pub message: String,
-    /// What it tells.
+    /// What it tells; empty in the same case.
     pub event: String,
     /// Of which job.
     pub job: Option<String>,
@@ -115,18 +117,20 @@ struct OfJob {
 }
 
 impl Delivery {
-    fn of(view: &JobView) -> Option<Self> {
-        let message: Message = serde_json::from_str(view.job.payload.as_str()).ok()?;
+    /// One whose message cannot be read here, for want of a key, is shown without it.
+    fn of(view: &JobView) -> Self {
+        let message: Option<Message> = serde_json::from_str(view.job.payload.as_str()).ok();
         let output = view.output.as_ref().map(tidemill_core::Payload::as_str);
         let answer: serde_json::Value =
             output.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         let taken = answer["status"].as_u64().and_then(|status| u16::try_from(status).ok());
         let turned_down = view.error.as_deref().and_then(answer_of);
-        Some(Self {
+        let of = message.as_ref().and_then(|message| message.data.read::<OfJob>().ok());
+        Self {
             id: view.job.id,
-            message: message.id(),
-            job: message.data.read::<OfJob>().ok().and_then(|of| of.id),
-            event: message.event,
+            message: message.as_ref().map(Message::id).unwrap_or_default(),
+            job: of.and_then(|of| of.id),
+            event: message.map(|message| message.event).unwrap_or_default(),
             state: view.state,
             attempt: view.attempt,
             status: taken.or(turned_down.map(|(status, _)| status)),
@@ -135,7 +139,7 @@ impl Delivery {
             created_at: view.job.created_at,
             due_at: view.due_at,
             finished_at: view.finished_at,
-        })
+        }
     }
 }
 
@@ -290,11 +294,12 @@ impl Webhooks<'_> {
         kept: Kept,
         overlap: Duration,
     ) -> Result<Option<(WebhookView, SigningSecret)>> {
+        if overlap > OVERLAP_MAX {
+            let reason = "the old secret signs for 90 days beside the new one at most".to_owned();
+            return Err(Invalid::WebhookInvalid { reason }.into());
+        }
         let now = self.0.now().await?;
-        let until = now.checked_add(overlap).map_err(|error| {
-            let reason = format!("the overlap {overlap:?} is none: {error}");
-            Invalid::WebhookInvalid { reason }
-        })?;
+        let until = now + overlap;
         let secret = random_secret()?;
         let secrets = kept.secrets.rotated(secret.clone(), now, until);
         let rotated = Kept { secrets, ..kept };
@@ -348,7 +353,7 @@ impl Webhooks<'_> {
             ..JobFilter::default()
         };
         let page = self.0.jobs_page(&filter).await?;
-        Ok((page.jobs.iter().filter_map(Delivery::of).collect(), page.next))
+        Ok((page.jobs.iter().map(Delivery::of).collect(), page.next))
     }
 
     /// Sends a message once more, now, under the id it had: one that is waiting or dead is hurried, one that was

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tidemill_core::flow::StepState;
 use tidemill_core::gate::{Counts, GateView};
 use tidemill_core::job::deadline::Deadlines;
-use tidemill_core::queue::{RuleBook, matches};
+use tidemill_core::queue::RuleBook;
 use tidemill_core::why::{COUNTED_MAX, Deadline, Gate, KeyHolder, LaneView, Why};
 use tidemill_core::workflow::is_never;
 use tidemill_core::{Due, JobId, QueueLimit, State};
@@ -260,7 +260,7 @@ fn has_slot(workers: &[WorkerView], crowd: &Crowd, view: &JobView) -> bool {
 }
 
 fn takes(worker: &WorkerView, view: &JobView) -> bool {
-    worker.queues.iter().any(|own| matches(own, &view.job.queue))
+    worker.queues.iter().any(|own| tidemill_core::queue::takes(own, &view.job.queue))
 }
 
 fn knows(worker: &WorkerView, view: &JobView) -> bool {

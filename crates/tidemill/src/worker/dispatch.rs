@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use tidemill_core::queue::matches;
+use tidemill_core::queue::takes;
 use tidemill_core::span::Span;
 use tidemill_core::wire::work::{Ask, Work};
 use tidemill_core::{Edition, WorkerId};
@@ -345,7 +345,7 @@ async fn heard(group: &Group, hints: &mut Receiver<Hint>, asked: Option<&Asked>)
         match hints.recv().await {
             Ok(Hint::Any) | Err(RecvError::Lagged(_)) => return,
             Ok(Hint::Ready { queue }) if asked.is_some_and(|asked| asked.stands_for(&queue)) => {}
-            Ok(Hint::Ready { queue }) if group.queues.iter().any(|own| matches(own, &queue)) => {
+            Ok(Hint::Ready { queue }) if group.queues.iter().any(|own| takes(own, &queue)) => {
                 return;
             }
             Ok(_) => {}

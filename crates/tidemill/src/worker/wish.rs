@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use tidemill_core::queue::{is_pattern, matches};
+use tidemill_core::queue::{is_pattern, takes};
 use tidemill_core::share::Turns;
 use tidemill_core::{BandWeights, Priority, QueueLimit};
 use tidemill_store::{Claim, Lane, Share};
@@ -103,7 +103,7 @@ impl Lanes {
 fn names<'a>(queues: &'a [String], known: &'a Known) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for queue in queues {
-        let found = known.names.iter().filter(|name| is_pattern(queue) && matches(queue, name));
+        let found = known.names.iter().filter(|name| is_pattern(queue) && takes(queue, name));
         let own = (!is_pattern(queue)).then_some(queue);
         for name in own.into_iter().chain(found) {
             if !names.contains(&name.as_str()) {

@@ -70,6 +70,40 @@ enum Word {
     Approve,
 }
 
+impl Word {
+    /// The fields that go with it.
+    fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Cancel => &["reason"],
+            Self::SetPriority => &["priority"],
+            Self::Signal | Self::Answer => &["name", "payload", "id"],
+            Self::Approve => &["name", "approved", "id"],
+        }
+    }
+}
+
+impl Order {
+    /// Refuses fields that go with other words: a payload would not say what is approved.
+    fn check(&self) -> Answer<()> {
+        let given = [
+            ("reason", self.reason.is_some()),
+            ("name", self.name.is_some()),
+            ("payload", self.payload.is_some()),
+            ("id", self.id.is_some()),
+            ("approved", self.approved.is_some()),
+            ("priority", self.priority.is_some()),
+        ];
+        let known = self.act.fields();
+        match given.iter().find(|(field, is_given)| *is_given && !known.contains(field)) {
+            Some((field, _)) => {
+                let known = known.join("`, `");
+                Err(Refusal::request(format!("`{field}` does not go with it; `{known}` would")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 /// What is read of a message that cannot be read.
 #[derive(Debug, Deserialize)]
 struct Mark {
@@ -294,8 +328,9 @@ async fn obey(
     job: JobId,
     order: Order,
 ) -> Answer<Option<CancelAnswer>> {
+    order.check()?;
     let Order { act, reason, name, payload, id, approved, priority, .. } = order;
-    let missing = |what: &str| Refusal::request(format!("the message needs a {what}"));
+    let missing = |what: &str| Refusal::request(format!("the message needs `{what}`"));
     let signal = match act {
         Word::Cancel => {
             let reason = reason.as_deref().unwrap_or("cancelled");
@@ -316,7 +351,8 @@ async fn obey(
         Word::Signal => Signal::new(name.ok_or_else(|| missing("name"))?, &payload),
         Word::Answer => Signal::new(name.as_deref().unwrap_or("answer"), &payload),
         Word::Approve => {
-            Signal::new(name.as_deref().unwrap_or("approve"), &approved.unwrap_or(true))
+            let approved = approved.ok_or_else(|| missing("approved"))?;
+            Signal::new(name.as_deref().unwrap_or("approve"), &approved)
         }
     };
     caller.check_act(Act::Enqueue)?;

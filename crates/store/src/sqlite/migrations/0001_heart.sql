@@ -88,8 +88,9 @@ create table tidemill_outcome (
 ) without rowid;
 create index tidemill_outcome_unwell on tidemill_outcome (state, id) where state > 4;
 
--- Attempts that did not finish their job, and those that killed it. The next_at of the latest one
--- is where the job's ready row stands. Without started_at, or lost, the store wrote it, not the attempt.
+-- Attempts that did not finish their job, and those that killed it. The next_at of the latest one is where the job's
+-- ready row stands, or its moved_at, if somebody has let the job go or put it elsewhere since. Without started_at, or
+-- lost, the store wrote it, not the attempt.
 create table tidemill_attempt (
     id blob not null,
     token integer not null,
@@ -100,6 +101,7 @@ create table tidemill_attempt (
     class text,
     error text,
     next_at integer,
+    moved_at integer,
     primary key (id, token)
 ) without rowid;
 
@@ -626,7 +628,10 @@ begin
             on ready.queue = job.queue and ready.priority in (job.priority, job.priority + 10, job.priority + 20)
             and ready.tenant = coalesce(job.tenant, '') and ready.id = job.id
             and ready.run_at = coalesce(
-                (select next_at from tidemill_attempt where id = job.id order by token desc limit 1),
+                (
+                    select coalesce(moved_at, next_at) from tidemill_attempt
+                    where id = job.id order by token desc limit 1
+                ),
                 job.run_at
             )
         left join tidemill_line_waiting as line on line.id = held.id
@@ -660,7 +665,7 @@ begin
     where job.id = new.id and line.head <> job.id
         and json_extract(job.options, '$.ordered') is not null;
     update tidemill_job set run_at = max(run_at, new.now) where id = new.id;
-    update tidemill_attempt set next_at = (select run_at from tidemill_job where id = new.id)
+    update tidemill_attempt set moved_at = (select run_at from tidemill_job where id = new.id)
     where id = new.id and token = (select max(token) from tidemill_attempt where id = new.id);
     insert into tidemill_ready (queue, priority, tenant, run_at, id, kind, key, spent, lost)
     select job.queue, job.priority, coalesce(job.tenant, ''), job.run_at, job.id, job.kind, coalesce(job.key, ''), 0, 0
@@ -814,7 +819,7 @@ begin
         key = new.key, run_at = new.run_at, payload = new.payload
     where id = new.holder;
     insert into tidemill_wish (id, options) values (new.holder, new.options);
-    update tidemill_attempt set next_at = new.run_at
+    update tidemill_attempt set moved_at = new.run_at
     where id = new.holder
         and token = (select max(token) from tidemill_attempt where id = new.holder);
     insert into tidemill_ready (queue, priority, tenant, run_at, id, kind, key, spent, lost)

@@ -1,6 +1,6 @@
 -- The latest attempt of a job, which says where its ready row stands, and the latest error.
 select
-    token, worker, next_at,
+    token, worker, coalesce(moved_at, next_at),
     (
         select error from tidemill_attempt
         where id = ?1 and error is not null order by token desc limit 1

@@ -78,7 +78,7 @@ metrics! {
     LOOK_FAILURES = Counter "tidemill_look_failures_total" []
         "Looks at the store for this page that failed.";
     QUEUE_JOBS = Gauge "tidemill_queue_jobs" ["queue", "state"]
-        "Jobs in a queue: ready, scheduled, running, dead.";
+        "Jobs in a queue: ready, scheduled, running, dead (letters, until they have recovered or are archived).";
     QUEUE_OLDEST = Gauge "tidemill_queue_oldest_seconds" ["queue", "state"]
         "How long the oldest waits since it could start, runs, or is dead.";
     QUEUE_IN = Counter "tidemill_queue_in_total" ["queue"]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use tidemill_core::depth::Rates;
 use tidemill_core::gate::{self, Counts, GateView, PART, Per};
-use tidemill_core::queue::matches;
+use tidemill_core::queue::takes;
 use tidemill_core::why::{Holder, QueueWhy, Trend, drains_at_most, drains_in_ms};
 use tidemill_core::{QueueLimit, WorkerId};
 use tidemill_store::{Crowd, DepthView, Store, WorkerView};
@@ -23,7 +23,7 @@ impl Tidemill {
         let (depth, now) = (view.depth(), view.now.at);
         let book = store.queue_rules().await?;
         let mut workers = self.live_workers().await?;
-        workers.retain(|worker| worker.queues.iter().any(|own| matches(own, queue)));
+        workers.retain(|worker| worker.queues.iter().any(|own| takes(own, queue)));
         let crowd = if depth == 0 { Crowd::default() } else { store.crowd(queue).await? };
         let limits = book.limits(queue);
         let bound = bound_by(store, &view, &limits).await?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tidemill_core::queue::matches;
+use tidemill_core::queue::takes;
 use tidemill_core::{JobId, QueueRules, Settlement, Token, WorkerId};
 use tidemill_store::{Claim, ClaimRequest, ClaimedJob, Error as StoreError, Hint, SettleItem};
 use tokio::sync::broadcast::Receiver;
@@ -203,7 +203,7 @@ async fn heard(queues: &[String], hints: &mut Receiver<Hint>) {
     loop {
         match hints.recv().await {
             Ok(Hint::Any) | Err(RecvError::Lagged(_)) => return,
-            Ok(Hint::Ready { queue }) if queues.iter().any(|own| matches(own, &queue)) => return,
+            Ok(Hint::Ready { queue }) if queues.iter().any(|own| takes(own, &queue)) => return,
             Ok(_) => {}
             Err(RecvError::Closed) => std::future::pending().await,
         }
