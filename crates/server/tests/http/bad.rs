@@ -202,9 +202,11 @@ async fn batches_say_which_of_them_is_refused(kit: Kit) {
     let worker = kit.post("/v1/workers", json!({ "name": "w", "queues": ["default"] })).await;
     let worker = worker.is(201).body["id"].as_str().unwrap().to_owned();
     let id = tidemill::JobId::new();
-    let long = json!({ "id": id, "token": 1, "said": [{ "text": "x".repeat(100_000) }] });
-    let short = json!({ "id": id, "token": 1, "said": [{ "text": "x" }] });
-    let items = json!({ "items": [short, long] });
+    let item = |bytes: usize| {
+        let said = json!({ "event": "text", "text": "x".repeat(bytes) });
+        json!({ "id": id, "token": 1, "ephemeral": [said] })
+    };
+    let items = json!({ "items": [item(1), item(5_000)] });
     let told = kit.post(&format!("/v1/workers/{worker}/stream"), items).await;
     assert_eq!(told.refused(400, "chunk_too_large", "job 1: ").body["index"], 1);
     let report = json!({ "id": id, "token": 1, "outcome": { "done": {} } });
