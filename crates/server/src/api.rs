@@ -196,7 +196,8 @@ fn describe(operation: &mut Operation) {
     }
 }
 
-/// The refusals of an operation, which is open to everybody or not; `missing`: what it says when that is not there which it is about.
+/// The refusals of an operation, which is open to everybody or not; `missing`: what it says when that is not there
+/// which it is about.
 fn refuse(operation: &mut Operation, is_open: bool, missing: Option<&str>) {
     let has_body = operation.request_body.is_some();
     for (status, says, is_so) in [
