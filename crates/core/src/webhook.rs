@@ -33,6 +33,8 @@ pub const QUEUE: &str = "tidemill:webhooks";
 pub const KIND: &str = "tidemill:webhook";
 /// The most webhooks of one store: each that ends a job looks at all of them.
 pub const WEBHOOKS_MAX: usize = 1000;
+/// How many of them may be one tenant's.
+pub const TENANT_WEBHOOKS_MAX: usize = 100;
 /// Queues, and kinds, that one webhook may name.
 pub const NAMES_MAX: usize = 100;
 /// An output of more bytes is not told, and the message says that it was left out.
@@ -213,6 +215,18 @@ impl Webhook {
     }
 }
 
+impl Webhook {
+    /// Whether it may still be told this: it may have been given to a tenant since.
+    pub fn may_hear(&self, message: &Message) -> bool {
+        #[derive(Deserialize)]
+        struct OfTenant {
+            tenant: Option<String>,
+        }
+        let of = message.data.read::<OfTenant>().ok().and_then(|of| of.tenant);
+        self.tenant.is_none() || self.tenant == of
+    }
+}
+
 /// What became of a job.
 #[derive(Debug, Clone, Copy)]
 pub struct Told<'a> {
@@ -240,10 +254,11 @@ impl<'a> Told<'a> {
     }
 }
 
-/// The job that delivers it to a webhook.
-pub fn delivery(webhook: Uuid, tells_output: bool, told: &Told<'_>) -> NewJob {
+/// The job that delivers it to a webhook. It is of the webhook's tenant, if that has one, not of the job's: who is told
+/// of all tenants is none of theirs.
+pub fn delivery(webhook: Uuid, rule: &Webhook, told: &Told<'_>) -> NewJob {
     let (id, Told { job, event, .. }) = (JobId::new(), *told);
-    let output = told.output.filter(|_| tells_output);
+    let output = told.output.filter(|_| rule.output);
     let (output, left_out) = match output {
         Some(output) if output.len() > OUTPUT_BYTES_MAX => (None, true),
         output => (output, false),
@@ -271,7 +286,7 @@ pub fn delivery(webhook: Uuid, tells_output: bool, told: &Told<'_>) -> NewJob {
     NewJob {
         id,
         queue: QUEUE.to_owned(),
-        tenant: job.tenant.clone(),
+        tenant: rule.tenant.clone(),
         key: Some(webhook.to_string()),
         // Its spans are linked to whoever enqueued the job it tells of.
         options: Options { trace: job.options.trace.clone(), ..options() },
@@ -450,7 +465,8 @@ mod tests {
             code: None,
             at: Timestamp::UNIX_EPOCH,
         };
-        let new = delivery(Uuid::max(), true, &ended);
+        let rule = Webhook { output: true, ..Webhook::new("https://example.com") };
+        let new = delivery(Uuid::max(), &rule, &ended);
         let message: Message = serde_json::from_str(new.payload.as_str()).unwrap();
         assert_eq!((new.id.0, new.queue.as_str()), (message.message, QUEUE));
         let (body, kept) = (message.body(), r#""output":{"n":1,"large":1e400}"#);
@@ -462,8 +478,14 @@ mod tests {
         assert_eq!(body["type"], "job.done");
         assert_eq!(body["data"]["tenant"], "acme");
         assert_eq!(body["data"]["output_left_out"], false);
-        let quiet = delivery(Uuid::max(), false, &ended);
+        assert_eq!(new.tenant, None, "it is of nobody who is told of all");
+        let quiet = delivery(Uuid::max(), &Webhook { output: false, ..rule.clone() }, &ended);
         assert!(!quiet.payload.as_str().contains(r#""n":1"#));
+        // One that was given to a tenant since.
+        let of = |tenant: &str| Webhook { tenant: Some(tenant.into()), ..rule.clone() };
+        let may = [rule.clone(), of("acme"), of("other")].map(|hook| hook.may_hear(&message));
+        assert_eq!(may, [true, true, false]);
+        assert_eq!(delivery(Uuid::max(), &of("acme"), &ended).tenant, Some("acme".into()));
     }
 
     #[test]
@@ -475,7 +497,7 @@ mod tests {
         }
         let (job, parked) = (job("q", None, None), ParkCode::JournalFull.because("too long"));
         let told = Told::parked(&job, 1, &parked, Timestamp::UNIX_EPOCH);
-        let new = delivery(Uuid::max(), true, &told);
+        let new = delivery(Uuid::max(), &Webhook::new("https://example.com"), &told);
         let message: Message = serde_json::from_str(new.payload.as_str()).unwrap();
         assert_eq!(message.event, "job.parked");
         let data: Value = message.data.read().unwrap();

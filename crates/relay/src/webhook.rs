@@ -59,6 +59,12 @@ async fn deliver(sender: &Sender, payload: &Payload, cx: &Context) -> Result<Pay
     let Some((webhook, secrets)) = found else {
         return Err(Fail::cancel("the webhook was taken away"));
     };
+    if cx.job().key != Some(message.webhook.to_string()) {
+        return Err(Fail::permanent("it is no delivery of this webhook"));
+    }
+    if !webhook.may_hear(&message) {
+        return Err(Fail::cancel("the webhook is another tenant's by now"));
+    }
     let now = mill.now().await.map_err(Fail::transient)?;
     let (id, body) = (message.id(), message.body());
     let signature = secrets.sign(&id, now, &body);

@@ -56,7 +56,7 @@ pub trait Webhooks {
 /// The jobs that tell those of them who mean it.
 pub(crate) fn deliveries(all: &[Kept], told: &Told<'_>) -> Vec<NewJob> {
     let meant = all.iter().filter(|kept| kept.webhook.means(&kept.name, told.job, told.event));
-    meant.map(|kept| delivery(kept.id, kept.webhook.output, told)).collect()
+    meant.map(|kept| delivery(kept.id, &kept.webhook, told)).collect()
 }
 
 /// What is kept of it as text: itself, its secrets, and how its deliveries are tried.

@@ -43,10 +43,14 @@ fn queue(rule: &RedriveRule) -> &str {
 async fn check(app: &App, caller: &Caller, name: &str) -> Answer<()> {
     caller.check_all_tenants()?;
     let rules = app.mill.dead().rules().await?;
-    rules
-        .iter()
-        .filter(|rule| rule.name == name)
-        .try_for_each(|rule| caller.check_queue(queue(rule)))
+    let is_reached = |rule: &RedriveRule| rule.name != name || caller.reaches(queue(rule));
+    if rules.iter().all(is_reached) {
+        return Ok(());
+    }
+    let detail = format!(
+        "the name {name:?} is taken by a rule of queues that are not reached; choose another"
+    );
+    Err(Refusal::new(StatusCode::FORBIDDEN, "queue_refused", detail))
 }
 
 /// Which dead letters a rule means, and when and how often it sends them. Every condition that is given must hold.

@@ -201,9 +201,16 @@ async fn deliveries(
     }
     found(&app, &caller, &name).await?;
     let hooks = app.mill.webhooks();
-    let (deliveries, next) =
+    let (mut deliveries, next) =
         hooks.deliveries(&name, page.state, page.before, limit as usize).await?;
+    deliveries.retain(|delivery| sees(&caller, delivery));
     Ok(Json(Deliveries { deliveries, next }))
+}
+
+/// Whether the caller may know of what is told: the webhook may have told of others before it was theirs.
+fn sees(caller: &Caller, delivery: &Delivery) -> bool {
+    let queue = delivery.queue.as_deref().unwrap_or("*");
+    caller.sees_place(queue, delivery.tenant.as_deref())
 }
 
 /// Which delivery.
@@ -223,7 +230,8 @@ async fn redeliver(
     Body(Which { delivery }): Body<Which>,
 ) -> Answer<(StatusCode, Extension<Detail>, Json<Which>)> {
     found(&app, &caller, &name).await?;
-    let sent = app.mill.webhooks().redeliver(&name, delivery, caller.name()).await?;
+    let may = |delivery: &Delivery| sees(&caller, delivery);
+    let sent = app.mill.webhooks().redeliver_if(&name, delivery, caller.name(), may).await?;
     let words = format!("the delivery {delivery} again, as {sent}");
     Ok((StatusCode::ACCEPTED, detail(words), Json(Which { delivery: sent })))
 }

@@ -20,7 +20,7 @@ use tidemill_core::wire::work::{
     SettledBody, SignedOff, Step, Work,
 };
 use tidemill_core::workflow::{Parked, Waits};
-use tidemill_core::{ErrorClass, Job, Limits, Retry, Wish, WorkerId};
+use tidemill_core::{ErrorClass, Job, Limits, Retry, Wish, WorkerId, name};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -59,7 +59,12 @@ async fn register(
 /// Workers serve all tenants of a queue.
 fn check_reach(caller: &Caller, queues: &[String]) -> Answer<()> {
     caller.check_all_tenants()?;
-    queues.iter().try_for_each(|queue| caller.check_queue(queue))
+    for queue in queues {
+        // Who had a delivery in hand could keep it from whom it is for.
+        name::check_own("queue", queue).map_err(tidemill::Error::from)?;
+        caller.check_queue(queue)?;
+    }
+    Ok(())
 }
 
 /// Signs a worker off. Jobs it still has are ready again at once, no attempt spent.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tidemill::{Fail, Payload};
 use tidemill_server::{Access, Error, Server, Settings};
 
 use super::kit::{Kit, Told, settings};
@@ -473,13 +474,22 @@ async fn nobody_changes_what_a_webhook_is_told(kit: Kit) {
     let worker = kit.post("/v1/workers", json!({ "name": "w", "queues": ["*"] })).await;
     let worker = worker.is(201).body["id"].as_str().unwrap().to_owned();
     let claim = format!("/v1/workers/{worker}/claim");
-    assert_eq!(kit.post(&claim, json!({ "queues": ["*"] })).await.is(200).body["jobs"], json!([]));
-    let own = kit.post(&claim, json!({ "queues": ["tidemill:*"] })).await.is(200).body;
-    assert_eq!(own["jobs"][0]["id"], delivery["id"]);
-    let failed = json!({ "failed": { "class": "permanent", "message": "no" } });
-    let report = json!({ "id": delivery["id"], "token": own["token"], "outcome": failed });
-    let settle = format!("/v1/workers/{worker}/settle");
-    kit.post(&settle, json!({ "reports": [report] })).await.is(200);
+    for queues in ["*", "t*"] {
+        let claimed = kit.post(&claim, json!({ "queues": [queues] })).await.is(200).body;
+        assert_eq!(claimed["jobs"], json!([]), "{queues}");
+    }
+    for queues in ["tidemill:*", "tidemill:webhooks"] {
+        let claimed = kit.post(&claim, json!({ "queues": [queues] })).await;
+        claimed.refused(400, "name_reserved", queues);
+        let card = json!({ "name": "w", "queues": [queues] });
+        kit.post("/v1/workers", card).await.refused(400, "name_reserved", queues);
+    }
+    let fails = |_: Payload, _| async { Err::<Payload, _>(Fail::permanent("no")) };
+    let worker = kit.mill.worker().queues(["tidemill:*"]);
+    let worker = worker.handle_raw("tidemill:webhook", tidemill::Settings::default(), fails);
+    let worker = worker.start().await.unwrap();
+    kit.finished(delivery["id"].as_str().unwrap()).await;
+    worker.stop().await;
     let retry = kit.post(&format!("{path}/retry"), forged.clone()).await;
     retry.refused(400, "name_reserved", "tidemill:webhook");
     let replay = json!({ "ids": [delivery["id"]], "payload": forged["payload"] });

@@ -139,8 +139,13 @@ async fn a_schedule_of_another_tenant_is_not_there(kit: Kit) {
         kit.ask(&other, method, &path, json!({})).await.refused(404, "schedule_unknown", "s");
     }
     kit.ask(&other, Method::PUT, path, nightly("k")).await.refused(403, "queue_refused", "s");
-    let seen = kit.ask(&other, Method::GET, "/v1/schedules", json!({})).await.is(200).body;
-    assert_eq!(seen["schedules"], json!([]));
+    kit.ask(&acme, Method::PUT, "/v1/schedules/t", nightly("k")).await.is(200);
+    // No cursor either, which would name those it stands at.
+    let seen = kit.ask(&other, Method::GET, "/v1/schedules?limit=1", json!({})).await.is(200).body;
+    assert_eq!(seen, json!({ "schedules": [] }));
+    kit.ask(&other, Method::PUT, "/v1/schedules/z", nightly("k")).await.is(200);
+    let seen = kit.ask(&other, Method::GET, "/v1/schedules?limit=1", json!({})).await.is(200).body;
+    assert_eq!(seen["schedules"][0]["name"], "z", "{seen}");
     kit.close().await;
 }
 

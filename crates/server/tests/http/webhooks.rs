@@ -12,6 +12,8 @@ over_both_stores!(
     a_settle_brings_no_job_that_asks_a_webhook_which_is_not_there,
     a_url_that_cannot_be_is_refused,
     webhooks_of_others_are_out_of_reach,
+    what_a_webhook_has_told_of_others_stays_out_of_reach,
+    no_tenant_has_all_webhooks,
     of_two_tenants_that_make_a_webhook_at_once_one_does,
 );
 
@@ -197,5 +199,66 @@ async fn of_two_tenants_that_make_a_webhook_at_once_one_does(kit: Kit) {
         let shown = kit.ask(secret, Method::GET, &path, json!({})).await.is(200).body;
         assert_eq!(shown["tenant"], won.is(201).body["tenant"]);
     }
+    kit.close().await;
+}
+
+async fn what_a_webhook_has_told_of_others_stays_out_of_reach(kit: Kit) {
+    let kit = kit.closed().await;
+    let of = |tenant: &str| Grant { tenant: Some(tenant.into()), ..Grant::new(Role::Operator) };
+    let acme = kit.credential("acme", of("acme")).await;
+    let beta = kit.credential("beta", of("beta")).await;
+    let root = kit.credential("root", Grant::new(Role::Admin)).await;
+    let ask = async |secret: &str, method: Method, path: &str, body: Value| {
+        kit.ask(secret, method, path, body).await
+    };
+    let hook = json!({ "url": "https://example.com/", "queues": ["*"] });
+    ask(&root, Method::PUT, "/v1/webhooks/all", hook.clone()).await.is(201);
+    let job = json!({ "kind": "k", "queue": "q" });
+    let job = ask(&beta, Method::POST, "/v1/jobs", job).await.is(201).body["id"].clone();
+    let cancel = format!("/v1/jobs/{}/cancel", job.as_str().unwrap());
+    ask(&beta, Method::POST, &cancel, json!({})).await.is(200);
+    let log = "/v1/webhooks/all/deliveries";
+    let told = ask(&root, Method::GET, log, json!({})).await.is(200).body;
+    let told = &told["deliveries"][0];
+    assert_eq!(
+        (&told["job"], &told["queue"], &told["tenant"]),
+        (&job, &json!("q"), &json!("beta"))
+    );
+    // What the platform is told is the platform's: the tenant it is about can neither see nor stop it.
+    let path = format!("/v1/jobs/{}", told["id"].as_str().unwrap());
+    ask(&beta, Method::GET, &path, json!({})).await.refused(404, "job_unknown", "");
+    ask(&beta, Method::POST, &format!("{path}/cancel"), json!({})).await.refused(
+        404,
+        "job_unknown",
+        "",
+    );
+    let queue = "/v1/jobs?queue=tidemill:webhooks";
+    assert_eq!(ask(&beta, Method::GET, queue, json!({})).await.is(200).body["jobs"], json!([]));
+    // Whoever gets the webhook does not get what it has told.
+    let mut given = hook;
+    given["tenant"] = "acme".into();
+    ask(&root, Method::PUT, "/v1/webhooks/all", given).await.is(200);
+    let log = ask(&acme, Method::GET, log, json!({})).await.is(200).body;
+    assert_eq!(log["deliveries"], json!([]));
+    let again =
+        ask(&acme, Method::POST, "/v1/webhooks/all/redeliver", json!({ "delivery": told["id"] }));
+    again.await.refused(404, "job_unknown", "");
+    kit.close().await;
+}
+
+async fn no_tenant_has_all_webhooks(kit: Kit) {
+    let kit = kit.closed().await;
+    let of = |tenant: &str| Grant { tenant: Some(tenant.into()), ..Grant::new(Role::Operator) };
+    let acme = kit.credential("acme", of("acme")).await;
+    let beta = kit.credential("beta", of("beta")).await;
+    let hook = json!({ "url": "https://example.com/", "queues": ["*"] });
+    for number in 0..100 {
+        let path = format!("/v1/webhooks/a{number}");
+        kit.ask(&acme, Method::PUT, &path, hook.clone()).await.is(201);
+    }
+    let more = kit.ask(&acme, Method::PUT, "/v1/webhooks/more", hook.clone()).await;
+    more.refused(400, "webhook_invalid", "100 webhooks at most");
+    kit.ask(&acme, Method::PUT, "/v1/webhooks/a7", hook.clone()).await.is(200);
+    kit.ask(&beta, Method::PUT, "/v1/webhooks/theirs", hook).await.is(201);
     kit.close().await;
 }

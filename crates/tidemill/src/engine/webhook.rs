@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use tidemill_core::gate::{Breaker, Limit, PART, Per};
 use tidemill_core::queue::QueueRules;
 use tidemill_core::webhook::sign::{Secrets, SigningSecret};
-use tidemill_core::webhook::{KIND, Message, QUEUE, WEBHOOKS_MAX, Webhook, answer_of};
+use tidemill_core::webhook::{
+    KIND, Message, QUEUE, TENANT_WEBHOOKS_MAX, WEBHOOKS_MAX, Webhook, answer_of,
+};
 use tidemill_core::{Error as Invalid, JobId, NewJob, Options, State};
 use tidemill_store::webhook::Kept;
 use tidemill_store::{JobFilter, JobView};
@@ -69,6 +71,10 @@ pub struct Delivery {
     pub event: String,
     /// Of which job.
     pub job: Option<String>,
+    /// The queue of that.
+    pub queue: Option<String>,
+    /// Its tenant, if it has one.
+    pub tenant: Option<String>,
     /// Where it stands.
     pub state: State,
     /// Attempts so far.
@@ -114,6 +120,8 @@ impl Sent {
 #[derive(Deserialize)]
 struct OfJob {
     id: Option<String>,
+    queue: Option<String>,
+    tenant: Option<String>,
 }
 
 impl Delivery {
@@ -129,7 +137,9 @@ impl Delivery {
         Self {
             id: view.job.id,
             message: message.as_ref().map(Message::id).unwrap_or_default(),
-            job: of.and_then(|of| of.id),
+            job: of.as_ref().and_then(|of| of.id.clone()),
+            queue: of.as_ref().and_then(|of| of.queue.clone()),
+            tenant: of.and_then(|of| of.tenant),
             event: message.map(|message| message.event).unwrap_or_default(),
             state: view.state,
             attempt: view.attempt,
@@ -248,10 +258,14 @@ impl Webhooks<'_> {
         webhook: &Webhook,
         all: &[Kept],
     ) -> Result<Option<(WebhookView, Option<SigningSecret>)>> {
+        let of_tenant = all.iter().filter(|kept| kept.webhook.tenant == webhook.tenant).count();
         let (kept, secret) = if let Some(kept) = all.iter().find(|kept| kept.name == name) {
             (Kept { webhook: webhook.clone(), ..kept.clone() }, None)
         } else if all.len() >= WEBHOOKS_MAX {
             let reason = format!("there are {WEBHOOKS_MAX} already, and no more may be");
+            return Err(Invalid::WebhookInvalid { reason }.into());
+        } else if webhook.tenant.is_some() && of_tenant >= TENANT_WEBHOOKS_MAX {
+            let reason = format!("a tenant has {TENANT_WEBHOOKS_MAX} webhooks at most");
             return Err(Invalid::WebhookInvalid { reason }.into());
         } else {
             let secret = random_secret()?;
@@ -359,9 +373,21 @@ impl Webhooks<'_> {
     /// Sends a message once more, now, under the id it had: one that is waiting or dead is hurried, one that was
     /// delivered, or called off, is sent by a new delivery. Answers which delivery that is.
     pub async fn redeliver(&self, name: &str, delivery: JobId, by: &str) -> Result<JobId> {
+        self.redeliver_if(name, delivery, by, |_| true).await
+    }
+
+    /// The same, if `may` lets it be; else there is no such delivery.
+    pub async fn redeliver_if(
+        &self,
+        name: &str,
+        delivery: JobId,
+        by: &str,
+        may: impl Fn(&Delivery) -> bool,
+    ) -> Result<JobId> {
         let (kept, unknown) = (self.kept(name).await?, || Error::JobUnknown { id: delivery });
         let view = self.0.job(delivery).await?.ok_or_else(unknown)?;
-        if view.job.queue != QUEUE || view.job.key != Some(kept.id.to_string()) {
+        let is_of_it = view.job.queue == QUEUE && view.job.key == Some(kept.id.to_string());
+        if !is_of_it || !may(&Delivery::of(&view)) {
             return Err(unknown());
         }
         match view.state {
@@ -376,7 +402,7 @@ impl Webhooks<'_> {
             State::Done | State::Cancelled => {
                 let new = NewJob {
                     queue: view.job.queue,
-                    tenant: view.job.tenant,
+                    tenant: kept.webhook.tenant,
                     key: view.job.key,
                     options: view.job.options,
                     ..NewJob::new(KIND, view.job.payload)

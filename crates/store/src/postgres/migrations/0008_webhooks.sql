@@ -30,7 +30,7 @@ begin
         select w.id::text as webhook, case
             when j.options ->> 'trace' is null then w.options
             else (w.options::jsonb || jsonb_build_object('trace', j.options ->> 'trace'))::json
-        end as options, j.tenant, s.word, json_build_object(
+        end as options, w.webhook ->> 'tenant' as tenant, s.word, json_build_object(
             'id', j.id, 'kind', j.kind, 'queue', j.queue, 'tenant', j.tenant, 'key', j.key, 'state', s.word,
             'attempt', o.attempt, 'error', o.error, 'output', case when t.is_told and not t.is_large then o.output end,
             'output_left_out', t.is_told and t.is_large) as data

@@ -10,7 +10,7 @@ use tidemill_core::job::settle::Ended;
 use tidemill_core::workflow::{ObjectKey, Parked, Waits};
 use tidemill_core::{
     Error as Invalid, ErrorClass, Job, JobId, NewJob, Options, Payload, Retry, Settlement, Token,
-    WorkerId,
+    WorkerId, name,
 };
 use tidemill_store::run::RunWrites;
 use tidemill_store::{ClaimedJob, SettleItem, Settled};
@@ -184,6 +184,9 @@ impl Work<'_> {
         let mill = self.0;
         let Given { claimed, at } = given;
         let Report { id, token, outcome, retry, started_at, run } = report;
+        if run.as_ref().is_some_and(|run| run.renewal.is_some()) {
+            name::check_own("kind", &claimed.job.kind)?;
+        }
         if run.as_ref().is_some_and(|run| run.object.is_some())
             && ObjectKey::of(&claimed.job).is_none()
         {
