@@ -213,9 +213,7 @@ impl Webhook {
         let is_theirs = self.tenant.is_none() || self.tenant == job.tenant;
         !self.paused && is_theirs && job.queue != QUEUE && (is_meant() || is_asked())
     }
-}
 
-impl Webhook {
     /// Whether it may still be told this: it may have been given to a tenant since.
     pub fn may_hear(&self, message: &Message) -> bool {
         #[derive(Deserialize)]

@@ -187,9 +187,8 @@ fn describe(operation: &mut Operation) {
                 "200" => "As it was asked for",
                 "201" => "It was made",
                 "202" => "It was taken, and will be done",
-                "422" => "The Idempotency-Key was used for another job",
-                "429" => "The queue is full",
-                _ => "Not now",
+                // Why something is refused only its route can say.
+                _ => continue,
             };
             says.clone_into(&mut response.description);
         }

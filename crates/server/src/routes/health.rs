@@ -58,7 +58,7 @@ pub(crate) async fn livez() -> &'static str {
 /// The server has started: its store is open. Until then everything but `/livez` is answered with `starting`.
 #[utoipa::path(get, path = "/startupz", tag = "health", responses(
     (status = 200, body = str),
-    (status = 503, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "Not now"),
 ))]
 async fn startupz() -> &'static str {
     "ok"
@@ -67,7 +67,7 @@ async fn startupz() -> &'static str {
 /// The store takes a write and makes it durable, and the server does not stop.
 #[utoipa::path(get, path = "/readyz", tag = "health", responses(
     (status = 200, body = str),
-    (status = 503, body = Problem, content_type = "application/problem+json"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "Not now"),
 ))]
 async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
     let unready = |detail: &str| {

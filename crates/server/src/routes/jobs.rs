@@ -65,7 +65,8 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
             description = "There is no webhook of the name that it asks to be told"),
         (status = 409, body = Problem, content_type = "application/problem+json",
             description = "It is a duplicate, or another job has its id"),
-        (status = 422, body = Problem, content_type = "application/problem+json"),
+        (status = 422, body = Problem, content_type = "application/problem+json",
+            description = "The Idempotency-Key was used for another job"),
         (status = 429, body = Problem, content_type = "application/problem+json", description = "The queue is full"),
     ))]
 async fn enqueue(
@@ -160,8 +161,9 @@ struct Receipts {
             description = "There is no webhook of the name that one of them asks to be told"),
         (status = 409, body = Problem, content_type = "application/problem+json",
             description = "Another job has the id of one of them"),
-        (status = 422, body = Problem, content_type = "application/problem+json"),
-        (status = 429, body = Problem, content_type = "application/problem+json"),
+        (status = 422, body = Problem, content_type = "application/problem+json",
+            description = "The Idempotency-Key was used for another job"),
+        (status = 429, body = Problem, content_type = "application/problem+json", description = "The queue is full"),
     ))]
 async fn enqueue_many(
     State(app): State<Arc<App>>,

@@ -104,11 +104,15 @@ async fn a_run_answers_a_question(kit: Kit) {
         update.answer(&sum).await?;
         Ok(written(&json!(sum)))
     };
-    let worker =
-        kit.mill.worker().handle_raw("cart", Settings::default(), cart).start().await.unwrap();
     let id = kit.enqueue(json!({ "kind": "cart" })).await;
     let path = format!("/v1/workflows/{id}/update");
     let question = json!({ "name": "add", "payload": 2, "id": "click-1" });
+    let mut hasty = question.clone();
+    hasty["timeout"] = "1ms".into();
+    let late = kit.post(&path, hasty).await.refused(504, "wait_timeout", "click-1");
+    assert_eq!(late.body["unknown"], true, "it is in the mailbox");
+    let worker =
+        kit.mill.worker().handle_raw("cart", Settings::default(), cart).start().await.unwrap();
     assert_eq!(kit.post(&path, question.clone()).await.is(200).body["answer"], 3);
     assert_eq!(kit.finished(&id).await["output"], 3);
     assert_eq!(kit.post(&path, question).await.is(200).body["answer"], 3, "the same again");

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use tidemill::work::{Demand, Given, Hand, Outcome, Report};
 use tidemill::{Enqueue, Error, Limit, Payload, Per, Receipt, State, Tidemill, Token, testing};
-use tidemill_core::{ErrorClass, JobId, WorkerId};
+use tidemill_core::workflow::Waits;
+use tidemill_core::{ErrorClass, JobId, NewJob, WorkerId};
 use tidemill_store::Settled;
+use tidemill_store::run::{Renewal, RunWrites};
 
 use super::kit::{Kit, SOON};
 
@@ -24,6 +26,7 @@ over_both_stores!(
     a_job_that_is_out_of_reach_is_stale,
     an_attempt_that_is_reported_twice_at_once_is_refused,
     patterns_are_served_beside_a_worker_of_this_process,
+    what_a_webhook_is_told_cannot_be_renewed,
 );
 
 async fn hand(mill: &Tidemill) -> WorkerId {
@@ -333,5 +336,29 @@ async fn patterns_are_served_beside_a_worker_of_this_process(kit: Kit) {
         mill.wait(beside, SOON).await.unwrap();
     }
     own.stop().await;
+    mill.close().await;
+}
+
+async fn what_a_webhook_is_told_cannot_be_renewed(kit: Kit) {
+    let mill = kit.open_still().await;
+    let told = Payload::of(&"true", &tidemill::Limits::default()).unwrap();
+    let queue = "tidemill:webhooks".to_owned();
+    let job = NewJob { queue: queue.clone(), ..NewJob::new("tidemill:webhook", told.clone()) };
+    let id = job.id;
+    mill.store().enqueue(vec![job]).await.unwrap();
+    let hand = Hand { name: "hand".into(), queues: vec![queue.clone()], ..Hand::default() };
+    let worker = mill.work().register(hand).await.unwrap();
+    let demand = Demand { queues: vec![queue], jobs_max: 1, ..Demand::default() };
+    let claimed = mill.work().claim(worker, demand).await.unwrap();
+    let token = claimed.token.unwrap();
+    assert_eq!(claimed.hand_over().len(), 1);
+    let forged = Payload::of(&"forged", &tidemill::Limits::default()).unwrap();
+    let renewal = Renewal { payload: forged, version: "1".into(), taken: Vec::new() };
+    let run = RunWrites { renewal: Some(renewal), ..RunWrites::default() };
+    let wait = Outcome::Wait { waits: Waits::default(), read: 0, parked: None, anew: true };
+    let report = Report { run: Some(Box::new(run)), ..Report::new(id, token, wait) };
+    let refused = mill.work().settle(worker, vec![report], |_| true).await.unwrap_err();
+    assert_eq!(refused.code(), "name_reserved", "{refused}");
+    assert_eq!(mill.job(id).await.unwrap().unwrap().job.payload, told);
     mill.close().await;
 }
