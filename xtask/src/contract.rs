@@ -22,6 +22,9 @@ use crate::report::Report;
 use crate::runner::{Runner, built};
 use seed::Seed;
 
+/// The program whose API it is. Beside the tests it is not needed: they have built it, of other features of
+/// dependencies, so that this would build half of them again.
+pub const BUILD: &str = "build --workspace --all-features --bins";
 const START_MAX: Duration = Duration::from_secs(30);
 const PINNED: &str = include_str!("../schemathesis.txt");
 /// What a server that lets in everybody cannot be asked: to turn somebody away. A lack of credentials is bad data too.
@@ -65,15 +68,14 @@ async fn steps(root: &Path, runner: &mut Runner, report: &mut Report) -> Result<
         Cluster::start()
     };
     let cluster = report.step("database server", start).await?;
+    report.step("build", runner.cargo(BUILD)).await?;
     let store = cluster.url("postgres");
     report.step("API as described", check(root, runner, &store, Depth::Test)).await
 }
 
-/// Runs all trials, on SQLite and on the Postgres at `postgres`.
+/// Runs all trials of the program as it is built, on SQLite and on the Postgres at `postgres`.
 pub async fn check(root: &Path, runner: &mut Runner, postgres: &str, depth: Depth) -> Result<()> {
     let venv = Venv::find_or_make(&root.join("target/schemathesis"), PINNED)?;
-    // As the tests are built, so that after them nothing is left to build.
-    runner.cargo("build --workspace --all-features --bins").await?;
     let folder = tempfile::tempdir()?;
     let sqlite = |name: &str| format!("sqlite:{}", folder.path().join(name).display());
     // Chains of requests lead to waits that nobody ends; there is time for them in the soak alone.

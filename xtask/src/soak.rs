@@ -39,6 +39,7 @@ async fn steps(
     runner.set("TIDEMILL_SOAK_STREAMS", streams.to_string());
     let soak = "test --release -p tidemill-server --test soak -- --nocapture --test-threads=1";
     report.step("soak", runner.cargo(soak)).await?;
+    report.step("build", runner.cargo(contract::BUILD)).await?;
     let (store, depth) = (cluster.url("postgres"), Depth::Soak { minutes });
     report.step("API as described", contract::check(root, runner, &store, depth)).await
 }
