@@ -38,8 +38,8 @@ use crate::request::{
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
 use crate::store::Store;
 use crate::view::{
-    AttemptView, Crowd, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView,
-    Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
+    AttemptView, Crowd, DeadGroup, DeadLetter, DepthView, End, Finding, JobFilter, JobPage,
+    JobView, Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 
@@ -182,6 +182,15 @@ passed_on! {
             let mut views = self.inner.jobs_of(ids).await?;
             views.retain_mut(|view| self.keys.show_view(view).is_ok());
             Ok(views)
+        }
+
+        async fn ends_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, Option<End>>> {
+            let mut ends = self.inner.ends_of(ids).await?;
+            ends.retain(|id, end| {
+                let output = end.as_mut().map(|end| &mut end.output);
+                output.is_none_or(|output| self.keys.show_output(*id, output).is_ok())
+            });
+            Ok(ends)
         }
 
         async fn jobs(&self, filter: &JobFilter) -> Result<JobPage> {

@@ -58,10 +58,10 @@ pub use schedule::{FireView, ScheduleView};
 pub use store::Store;
 pub use stream::Streams;
 pub use view::{
-    Crowd, DeadGroup, DeadLetter, DepthView, JobFilter, JobPage, JobView, LineView, QueueView,
+    Crowd, DeadGroup, DeadLetter, DepthView, End, JobFilter, JobPage, JobView, LineView, QueueView,
     WorkerView,
 };
-pub use wake::{Hint, Wake};
+pub use wake::{Expecting, Hint, Wake};
 pub use webhook::Webhooks;
 
 // The drivers that the adapters speak, so that a caller can name the very same version.

@@ -88,12 +88,13 @@ use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, Schedul
 use crate::store::Store;
 use crate::stream::{StreamAnswer, StreamItem, StreamPage, Streams};
 use crate::view::{
-    AttemptView, Crowd, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView,
-    Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
+    AttemptView, Crowd, DeadGroup, DeadLetter, DepthView, End, Finding, JobFilter, JobPage,
+    JobView, Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 use crate::wanted::Wanted;
 use statement::{At, Statement, sql};
+use watch::Where;
 
 const NOW: Statement = sql!("now", TIMESTAMPTZ);
 
@@ -200,20 +201,20 @@ impl Shared {
 
     /// Tells this process at once, and the others as soon as may be.
     fn hint(&self, hint: Hint) {
-        self.note(&hint);
+        self.note(&hint, Where::Here);
         self.wake.tell(hint.clone());
         self.notifier.tell(hint);
     }
 
     /// Remembers who waits for something.
-    fn note(&self, hint: &Hint) {
+    fn note(&self, hint: &Hint, place: Where) {
         match hint {
-            Hint::Watch { id } => self.watched.add(*id),
+            Hint::Watch { id } => self.watched.add(*id, place),
             Hint::Wanted { queue } => self.wanted.add(queue),
             Hint::Rules => self.bounds.forget(),
             Hint::Follow { ids } => {
                 for id in ids {
-                    self.watched.add(*id);
+                    self.watched.add(*id, place);
                 }
                 for id in self.followed.follow(ids) {
                     self.hint(Hint::Stream { id });
@@ -226,14 +227,18 @@ impl Shared {
     /// Another process told something.
     fn heard(&self, payload: &str) {
         let Some(hint) = self.notifier.hear(payload) else { return };
-        self.note(&hint);
+        self.note(&hint, Where::Elsewhere);
         self.wake.tell(hint);
     }
 
     /// These jobs have finished: tells whoever waits for one of them.
     fn finished(&self, ids: impl Iterator<Item = JobId>) {
-        for id in self.watched.take(ids) {
-            self.hint(Hint::Finished { id });
+        for (id, place) in self.watched.take(ids) {
+            let hint = Hint::Finished { id };
+            match place {
+                Where::Here => self.wake.tell(hint),
+                Where::Elsewhere => self.hint(hint),
+            }
         }
     }
 
@@ -403,6 +408,10 @@ impl Store for Postgres {
 
     async fn jobs_of(&self, ids: Vec<JobId>) -> Result<Vec<JobView>> {
         query::jobs_of(&self.shared.db, &ids).await
+    }
+
+    async fn ends_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, Option<End>>> {
+        query::ends_of(&self.shared.db, &ids).await
     }
 
     async fn unfinished_of(&self, ids: Vec<JobId>) -> Result<HashSet<JobId>> {

@@ -93,8 +93,8 @@ use crate::store::Store;
 use crate::stream::{StreamAnswer, StreamItem, StreamPage, Streams, ephemeral};
 use crate::together;
 use crate::view::{
-    AttemptView, Crowd, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView,
-    Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
+    AttemptView, Crowd, DeadGroup, DeadLetter, DepthView, End, Finding, JobFilter, JobPage,
+    JobView, Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 use news::Listeners;
@@ -385,6 +385,10 @@ impl Store for Sqlite {
     async fn jobs_of(&self, ids: Vec<JobId>) -> Result<Vec<JobView>> {
         let now = self.now_us();
         self.read(move |conn| query::jobs_of(conn, now, &ids)).await
+    }
+
+    async fn ends_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, Option<End>>> {
+        self.read(move |conn| query::ends_of(conn, ids)).await
     }
 
     async fn unfinished_of(&self, ids: Vec<JobId>) -> Result<HashSet<JobId>> {

@@ -29,8 +29,8 @@ use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, Schedul
 use crate::stream::Streams;
 use crate::value::Values;
 use crate::view::{
-    AttemptView, Crowd, DeadGroup, DeadLetter, DepthView, Finding, JobFilter, JobPage, JobView,
-    Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
+    AttemptView, Crowd, DeadGroup, DeadLetter, DepthView, End, Finding, JobFilter, JobPage,
+    JobView, Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 use crate::webhook::Webhooks;
@@ -119,6 +119,9 @@ pub trait Store:
 
     /// Which of these jobs are there and have not finished.
     async fn unfinished_of(&self, ids: Vec<JobId>) -> Result<HashSet<JobId>>;
+
+    /// How those of these jobs ended that are there and can be shown; `None`: not yet.
+    async fn ends_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, Option<End>>>;
 
     /// A page of jobs, newest first. Looks at no more jobs than the filter lets it, however few match.
     async fn jobs(&self, filter: &JobFilter) -> Result<JobPage>;

@@ -69,6 +69,17 @@ impl JobView {
     }
 }
 
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct End {
+    /// As what.
+    pub state: State,
+    /// What its handler returned.
+    pub output: Option<Payload>,
+    /// Why it is dead or cancelled.
+    pub error: Option<String>,
+}
+
 /// Where a job stands in the line of its queue, tenant and key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineView {

@@ -3,9 +3,12 @@
 //! A hint made in this process reaches this process at once. The backend carries it to others:
 //! Postgres by NOTIFY on a connection of its own, SQLite by watching the file.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use tidemill_core::JobId;
 use tidemill_core::stream::Chunk;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Notify, broadcast, watch};
 
 /// Something may have changed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -90,11 +93,16 @@ pub const FOLLOW_JOBS_MAX: usize = 200;
 pub struct Wake {
     hints: broadcast::Sender<Hint>,
     wanted: watch::Sender<bool>,
+    expected: Arc<Expected>,
 }
+
+/// Whom a hint wakes that somebody waits for.
+type Expected = Mutex<HashMap<Hint, Vec<Arc<Notify>>>>;
 
 impl Default for Wake {
     fn default() -> Self {
-        Self { hints: broadcast::Sender::new(1024), wanted: watch::Sender::new(false) }
+        let (hints, wanted) = (broadcast::Sender::new(1024), watch::Sender::new(false));
+        Self { hints, wanted, expected: Arc::default() }
     }
 }
 
@@ -106,6 +114,20 @@ impl Wake {
         heard
     }
 
+    /// Waits for one of these hints from now on. However many wait, a hint wakes those alone who wait for it: who
+    /// [listens](Self::listen) is woken by all of them, and a thousand that wait for the ends of as many jobs would be
+    /// woken a million times.
+    pub fn expect(&self, hints: impl IntoIterator<Item = Hint>) -> Expecting {
+        let (told, hints) = (Arc::new(Notify::new()), Vec::from_iter(hints));
+        let mut expected = locked(&self.expected);
+        for hint in &hints {
+            expected.entry(hint.clone()).or_default().push(Arc::clone(&told));
+        }
+        drop(expected);
+        self.wanted.send_replace(true);
+        Expecting { hints, told, expected: Arc::clone(&self.expected) }
+    }
+
     /// Waits until somebody in this process has ever listened. Before that, other processes need not
     /// be heard: a hint wakes every process that hears it, and one that only enqueues has no use for it.
     pub async fn wanted(&self) {
@@ -115,7 +137,90 @@ impl Wake {
 
     /// Tells all listeners of this process.
     pub fn tell(&self, hint: Hint) {
+        let expected = locked(&self.expected);
+        if hint == Hint::Any {
+            expected.values().flatten().for_each(|waiting| waiting.notify_one());
+        } else {
+            expected.get(&hint).into_iter().flatten().for_each(|waiting| waiting.notify_one());
+        }
+        drop(expected);
         // No listener is no error: a hint is only for those who are there.
         let _ = self.hints.send(hint);
+    }
+}
+
+/// The place of one who waits for certain hints.
+#[derive(Debug)]
+pub struct Expecting {
+    hints: Vec<Hint>,
+    told: Arc<Notify>,
+    expected: Arc<Expected>,
+}
+
+impl Expecting {
+    /// Completes when one of them, or that anything may have changed, was told since this place was taken or this
+    /// completed last.
+    pub async fn come(&self) {
+        self.told.notified().await;
+    }
+}
+
+impl Drop for Expecting {
+    fn drop(&mut self) {
+        let mut expected = locked(&self.expected);
+        for hint in &self.hints {
+            if let Some(waiting) = expected.get_mut(hint) {
+                waiting.retain(|told| !Arc::ptr_eq(told, &self.told));
+                if waiting.is_empty() {
+                    expected.remove(hint);
+                }
+            }
+        }
+    }
+}
+
+fn locked(expected: &Expected) -> MutexGuard<'_, HashMap<Hint, Vec<Arc<Notify>>>> {
+    expected.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    fn finished() -> Hint {
+        Hint::Finished { id: JobId::new() }
+    }
+
+    fn is_told(expecting: &Expecting) -> bool {
+        pin!(expecting.come()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn who_waits_for_a_hint_is_told_of_no_other() {
+        let (wake, ours, other) = (Wake::default(), finished(), finished());
+        let mail = Hint::Mail { id: JobId::new() };
+        let expecting = wake.expect([ours.clone(), mail.clone()]);
+        wake.tell(other);
+        assert!(!is_told(&expecting));
+        for hint in [ours, mail, Hint::Any] {
+            // Told before it is asked for: kept.
+            wake.tell(hint);
+            assert!(is_told(&expecting));
+            assert!(!is_told(&expecting), "told once");
+        }
+    }
+
+    #[test]
+    fn all_who_wait_for_the_same_are_told_and_leave_nothing_behind() {
+        let (wake, hint) = (Wake::default(), finished());
+        let (one, other) = (wake.expect([hint.clone()]), wake.expect([hint.clone()]));
+        drop(wake.expect([hint.clone()]));
+        wake.tell(hint);
+        assert!(is_told(&one) && is_told(&other));
+        drop((one, other));
+        assert!(locked(&wake.expected).is_empty());
     }
 }

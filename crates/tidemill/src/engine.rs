@@ -41,7 +41,8 @@ use std::sync::Arc;
 
 use tidemill_core::redact::Redaction;
 use tidemill_core::{Clock, JobId, Limits, Retention};
-use tidemill_store::{Keyring, Store};
+
+use tidemill_store::{JobView, Keyring, Store};
 
 use crate::error::Result;
 use crate::worker::Worker;
@@ -76,6 +77,7 @@ pub(crate) struct Engine {
     pub(crate) hands: work::hands::Hands,
     pub(crate) rooms: room::Rooms,
     pub(crate) looks: look::Looks<JobId, look::Found>,
+    pub(crate) views: look::Looks<JobId, Arc<JobView>>,
     pub(crate) hub: stream::hub::Hub,
     pub(crate) checks: credential::verify::Checks,
 }

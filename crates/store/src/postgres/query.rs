@@ -14,7 +14,7 @@ use crate::postgres::body::{body, payload};
 use crate::postgres::connect::Db;
 use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::stream::progress;
-use crate::view::{AttemptView, JobFilter, JobPage, JobView, Unfinished};
+use crate::view::{AttemptView, End, JobFilter, JobPage, JobView, Unfinished};
 
 const JOB_VIEW: Statement = sql!("select_job", TIMESTAMPTZ, UUID_ARRAY);
 const ATTEMPTS: Statement = sql!("select_attempts", UUID);
@@ -22,6 +22,7 @@ const UNFINISHED: Statement = sql!("count_unfinished");
 const READY_DEPTH: Statement = sql!("count_sheaves", INT8);
 
 const UNFINISHED_OF: Statement = sql!("select_unfinished_of", UUID_ARRAY);
+const ENDS_OF: Statement = sql!("select_ends", UUID_ARRAY);
 const QUEUES_OF: Statement = sql!("select_queues_of", UUID_ARRAY);
 const BLOCKED_DUE: Statement = sql!("select_blocked_due", UUID);
 const KEY_HOLDER: Statement = sql!("select_key_holder", UUID);
@@ -56,6 +57,22 @@ pub(crate) async fn unfinished_of(db: &Db, ids: &[JobId]) -> Result<HashSet<JobI
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let rows = db.read(&UNFINISHED_OF, &[&ids]).await?;
     Ok(rows.iter().map(|row| JobId(row.get(0))).collect())
+}
+
+/// How those of these jobs ended that are there; `None`: not yet.
+pub(crate) async fn ends_of(db: &Db, ids: &[JobId]) -> Result<HashMap<JobId, Option<End>>> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let rows = db.read(&ENDS_OF, &[&ids]).await?;
+    Ok(rows.iter().map(|row| (JobId(row.get(0)), end(row))).collect())
+}
+
+fn end(row: &Row) -> Option<End> {
+    let state: Option<i16> = row.get(1);
+    Some(End {
+        state: State::of_number(state?).unwrap_or(State::Done),
+        output: payload(row.get(2)),
+        error: row.get(3),
+    })
 }
 
 /// The queues in which these jobs are.

@@ -16,7 +16,7 @@ use crate::sqlite::ready::{self, LastAttempt};
 use crate::sqlite::rows::{Body, job_id, time, time_at, time_opt, worker_id_opt};
 use crate::sqlite::streams;
 use crate::sqlite::sweep::ONLY_RESULT;
-use crate::view::{AttemptView, JobFilter, JobPage, JobView};
+use crate::view::{AttemptView, End, JobFilter, JobPage, JobView};
 
 /// One job, wherever it stands.
 pub(super) fn job(conn: &Connection, now: i64, id: JobId) -> Result<Option<JobView>> {
@@ -38,6 +38,27 @@ pub(super) fn unfinished_of(conn: &Connection, ids: Vec<JobId>) -> Result<HashSe
         }
     }
     Ok(unfinished)
+}
+
+/// How those of these jobs ended that are there; `None`: not yet.
+pub(super) fn ends_of(conn: &Connection, ids: Vec<JobId>) -> Result<HashMap<JobId, Option<End>>> {
+    let mut select = conn.prepare_cached(include_str!("sql/select_end.sql"))?;
+    let mut ends = HashMap::with_capacity(ids.len());
+    for id in ids {
+        let found = select.query_one([id.0.as_bytes()], end).optional()?;
+        ends.extend(found.map(|end| (id, end)));
+    }
+    Ok(ends)
+}
+
+fn end(row: &Row<'_>) -> rusqlite::Result<Option<End>> {
+    let Some(state) = row.get(0)? else { return Ok(None) };
+    let output: Option<String> = row.get(1)?;
+    Ok(Some(End {
+        state: State::of_number(state).unwrap_or(State::Done),
+        output: output.map(Payload::trusted),
+        error: row.get(2)?,
+    }))
 }
 
 /// The queues in which these jobs are.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidemill_core::{Due, JobId, NewJob, OnDuplicate, Options, Scope, State};
-use tidemill_store::{JobFilter, JobView};
+use tidemill_store::{End, JobFilter, JobView};
 
 use super::kit::{HOUR, Kit, SECOND, ask, cancelled, dead, done, job, retry, unique};
 
@@ -12,6 +12,7 @@ over_both_stores!(
     what_became_of_an_attempt_stays,
     every_state_is_listed_under_its_name_only,
     jobs_are_listed_as_they_are_seen_alone,
+    ends_are_told_as_they_are_seen,
     every_filter_holds,
     filters_hold_together,
     pages_cover_everything_once,
@@ -77,6 +78,21 @@ async fn jobs_are_listed_as_they_are_seen_alone(kit: &Kit) {
         let filter = JobFilter { state: Some(view.state), ..JobFilter::default() };
         assert!(kit.store.jobs(&filter).await.unwrap().jobs.contains(&view));
     }
+}
+
+async fn ends_are_told_as_they_are_seen(kit: &Kit) {
+    let mut ids = one_of_each(kit).await;
+    let retrying = kit.put(job("k")).await;
+    kit.run_to(retrying, retry(HOUR, 1)).await;
+    ids.push(retrying);
+    let asked = ids.iter().copied().chain([JobId::new()]).collect();
+    let mut ends = kit.store.ends_of(asked).await.unwrap();
+    for id in ids {
+        let view = kit.view(id).await;
+        let seen = End { state: view.state, output: view.output, error: view.error };
+        assert_eq!(ends.remove(&id), Some(view.state.is_final().then_some(seen)));
+    }
+    assert!(ends.is_empty(), "of what is not there, nothing: {ends:?}");
 }
 
 async fn every_filter_holds(kit: &Kit) {

@@ -146,6 +146,7 @@ impl Builder {
             hidden: self.hidden,
             rooms: Rooms::default(),
             looks: Looks::default(),
+            views: Looks::default(),
             hub: Hub::default(),
             checks: Checks::default(),
         })))

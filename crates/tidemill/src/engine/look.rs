@@ -7,7 +7,7 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex};
 
 use tidemill_core::JobId;
-use tidemill_store::{Error, JobView, Result, Store};
+use tidemill_store::{End, Error, JobView, Result, Store};
 use tokio::sync::oneshot;
 
 use crate::worker::shop::locked;
@@ -53,7 +53,7 @@ impl<K, V> Default for Looks<K, V> {
 #[derive(Debug, Clone)]
 pub(crate) enum Found {
     GoesOn,
-    Ended(Arc<JobView>),
+    Ended(Arc<End>),
 }
 
 impl Looks<JobId, Found> {
@@ -64,19 +64,39 @@ impl Looks<JobId, Found> {
     }
 }
 
-/// Most of those who wait wait on: only jobs that have ended are looked at whole.
+impl Looks<JobId, Arc<JobView>> {
+    /// This job, wherever it stands. `None`: there is none, or it cannot be shown.
+    pub(crate) async fn view(
+        &self,
+        store: &Arc<dyn Store>,
+        id: JobId,
+    ) -> Result<Option<Arc<JobView>>> {
+        let store = Arc::clone(store);
+        self.ask(id, move |ids| look_at_jobs(Arc::clone(&store), ids)).await
+    }
+}
+
 async fn look_for_ends(store: Arc<dyn Store>, ids: Vec<JobId>) -> Result<HashMap<JobId, Found>> {
-    let unfinished = store.unfinished_of(ids.clone()).await?;
-    let ended: Vec<JobId> = ids.into_iter().filter(|id| !unfinished.contains(id)).collect();
-    let mut found: HashMap<_, _> = unfinished.into_iter().map(|id| (id, Found::GoesOn)).collect();
-    for part in ended.chunks(VIEWS_MAX) {
+    let mut found = HashMap::with_capacity(ids.len());
+    for part in ids.chunks(VIEWS_MAX) {
+        let ends = store.ends_of(part.to_vec()).await?;
+        found.extend(
+            ends.into_iter().map(|(id, end)| {
+                (id, end.map_or(Found::GoesOn, |end| Found::Ended(Arc::new(end))))
+            }),
+        );
+    }
+    Ok(found)
+}
+
+async fn look_at_jobs(
+    store: Arc<dyn Store>,
+    ids: Vec<JobId>,
+) -> Result<HashMap<JobId, Arc<JobView>>> {
+    let mut found = HashMap::with_capacity(ids.len());
+    for part in ids.chunks(VIEWS_MAX) {
         let views = store.jobs_of(part.to_vec()).await?;
-        // It may have been sent on its way again between the two looks.
-        found.extend(views.into_iter().map(|view| {
-            let is_final = view.state.is_final();
-            let id = view.job.id;
-            (id, if is_final { Found::Ended(Arc::new(view)) } else { Found::GoesOn })
-        }));
+        found.extend(views.into_iter().map(|view| (view.job.id, Arc::new(view))));
     }
     Ok(found)
 }

@@ -6,9 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill_core::{JobId, State};
-use tidemill_store::{Hint, JobView};
-use tokio::sync::broadcast::error::RecvError;
+use tidemill_core::{JobId, Payload, State};
+use tidemill_store::{End, Hint, JobView};
 use tokio::time::Instant;
 
 use crate::engine::Tidemill;
@@ -25,7 +24,35 @@ impl Tidemill {
     /// Waits until the job has finished, and shows it. Fails with `wait_timeout` after `timeout`.
     pub async fn wait(&self, id: JobId, timeout: Duration) -> Result<JobView> {
         let deadline = Instant::now() + timeout;
-        let mut hints = self.0.store.wake().listen();
+        loop {
+            self.end_of(id, deadline, timeout).await?;
+            let view = match self.0.views.view(&self.0.store, id).await? {
+                Some(view) => Arc::unwrap_or_clone(view),
+                None => self.job(id).await?.ok_or(Error::JobUnknown { id })?,
+            };
+            // It may have been sent on its way again between the two looks.
+            if view.state.is_final() {
+                return Ok(view);
+            }
+        }
+    }
+
+    /// Waits until the job is done, and reads its output. A job that died or was cancelled is an
+    /// error, `job_not_done`.
+    pub async fn result<J: Job>(&self, id: JobId, timeout: Duration) -> Result<J::Output> {
+        let end = self.end_of(id, Instant::now() + timeout, timeout).await?;
+        let End { state, output, error } = &*end;
+        if *state != State::Done {
+            let reason = error.clone().unwrap_or_default();
+            return Err(Error::NotDone { id, state: *state, reason });
+        }
+        let read = output.as_ref().map_or_else(|| Payload::null().read(), Payload::read);
+        read.map_err(|e| Error::OutputUnreadable { id, reason: e.to_string() })
+    }
+
+    /// Waits until the job has finished.
+    async fn end_of(&self, id: JobId, deadline: Instant, timeout: Duration) -> Result<Arc<End>> {
+        let finished = self.0.store.wake().expect([Hint::Finished { id }]);
         let mut pause = LOOK_FIRST;
         let mut watched_until = Instant::now();
         loop {
@@ -36,49 +63,26 @@ impl Tidemill {
             let is_late = Instant::now() >= deadline;
             // Asked for together with what others wait for.
             let found = self.0.looks.find(&self.0.store, id).await?;
-            if let Some(Found::Ended(view)) = found {
-                return Ok(Arc::unwrap_or_clone(view));
+            if let Some(Found::Ended(end)) = found {
+                return Ok(end);
             }
             if is_late || found.is_none() {
                 let view = self.job(id).await?.ok_or(Error::JobUnknown { id })?;
-                if view.state.is_final() {
-                    return Ok(view);
+                let JobView { state, output, error, .. } = view;
+                if state.is_final() {
+                    return Ok(Arc::new(End { state, output, error }));
                 }
                 if is_late {
                     let waited_ms = timeout.as_millis() as u64;
-                    return Err(Error::WaitTimeout { id, waited_ms, state: view.state });
+                    return Err(Error::WaitTimeout { id, waited_ms, state });
                 }
             }
             let next_look = (Instant::now() + pause).min(deadline);
             pause = (pause * 2).min(LOOK_RARELY);
             tokio::select! {
                 () = tokio::time::sleep_until(next_look) => {}
-                () = heard(&mut hints, id) => {}
+                () = finished.come() => {}
             }
-        }
-    }
-
-    /// Waits until the job is done, and reads its output. A job that died or was cancelled is an
-    /// error, `job_not_done`.
-    pub async fn result<J: Job>(&self, id: JobId, timeout: Duration) -> Result<J::Output> {
-        let view = self.wait(id, timeout).await?;
-        if view.state != State::Done {
-            let reason = view.error.unwrap_or_default();
-            return Err(Error::NotDone { id, state: view.state, reason });
-        }
-        let output = view.output.unwrap_or_else(tidemill_core::Payload::null);
-        output.read().map_err(|e| Error::OutputUnreadable { id, reason: e.to_string() })
-    }
-}
-
-/// Completes when something may have become of the job.
-pub(crate) async fn heard(hints: &mut tokio::sync::broadcast::Receiver<Hint>, id: JobId) {
-    loop {
-        match hints.recv().await {
-            Ok(Hint::Any) | Err(RecvError::Lagged(_)) => return,
-            Ok(Hint::Finished { id: finished }) if finished == id => return,
-            Ok(_) => {}
-            Err(RecvError::Closed) => std::future::pending().await,
         }
     }
 }

@@ -27,7 +27,6 @@ use crate::engine::Tidemill;
 use crate::engine::workflow::page::MailPage;
 use crate::engine::workflow::unlock::unlock;
 use crate::error::{Error, Result};
-use crate::worker::durable::drive::mail_came;
 use crate::worker::job::Enqueue;
 
 use claim::LOOK_EVERY;
@@ -208,7 +207,7 @@ impl Work<'_> {
     ) -> Result<MailPage> {
         let deadline = Instant::now() + wait;
         // Listened for first, so that nothing can come in between.
-        let mut hints = self.0.0.store.wake().listen();
+        let came = self.0.0.store.wake().expect([Hint::Mail { id: job }]);
         loop {
             let page = self.0.mail_page(job, after, limit).await?;
             let now = Instant::now();
@@ -217,7 +216,7 @@ impl Work<'_> {
             }
             tokio::select! {
                 () = tokio::time::sleep_until(deadline.min(now + LOOK_EVERY)) => {}
-                () = mail_came(&mut hints, job) => {}
+                () = came.come() => {}
             }
         }
     }

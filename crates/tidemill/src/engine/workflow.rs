@@ -13,8 +13,6 @@ use tidemill_core::workflow::{Ending, ObjectKey};
 use tidemill_core::{Error as Invalid, JobId, Limits, NewJob, Payload, name};
 use tidemill_store::run::{Reply, Room, RunFilter, RunView, Signal as Sent, SignalAnswer};
 use tidemill_store::{Hint, Receipt};
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use crate::engine::Tidemill;
@@ -111,7 +109,8 @@ impl Tidemill {
     ) -> Result<T> {
         let has_id = update.id.is_some();
         let sent = update.id.get_or_insert_with(|| JobId::new().to_string()).clone();
-        let mut hints = self.0.store.wake().listen();
+        let expected = [Hint::Mail { id: run }, Hint::Finished { id: run }];
+        let answered = self.0.store.wake().expect(expected);
         // One that was sent before may have been answered by a run that has finished since.
         if !has_id || self.0.store.reply(run, &sent).await? == Reply::Unknown {
             self.signal(run, update).await?;
@@ -134,7 +133,7 @@ impl Tidemill {
             pause = (pause * 2).min(LOOK_RARELY);
             tokio::select! {
                 () = tokio::time::sleep_until(next_look) => {}
-                () = answered(&mut hints, run) => {}
+                () = answered.come() => {}
             }
         }
     }
@@ -201,17 +200,5 @@ fn read_answer<T: DeserializeOwned>(run: JobId, answer: &str) -> Result<T> {
         Ending::Ok(output) => output.read().map_err(unreadable),
         Ending::Err { message, .. } => Err(Error::UpdateRefused { id: run, reason: message }),
         Ending::Aside { .. } => Err(Error::RunUnknown { id: run }),
-    }
-}
-
-/// Completes when a message to the run may have been answered, or the run may have finished.
-async fn answered(hints: &mut Receiver<Hint>, run: JobId) {
-    loop {
-        match hints.recv().await {
-            Ok(Hint::Any) | Err(RecvError::Lagged(_)) => return,
-            Ok(Hint::Mail { id } | Hint::Finished { id }) if id == run => return,
-            Ok(_) => {}
-            Err(RecvError::Closed) => std::future::pending().await,
-        }
     }
 }

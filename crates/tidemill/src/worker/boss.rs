@@ -28,7 +28,6 @@ use crate::engine::workflow::history::History;
 use crate::engine::workflow::page::RunPage;
 use crate::error::{Error, Result};
 use crate::worker::broker::Broker;
-use crate::worker::durable::drive::mail_came;
 use crate::worker::job::Enqueue;
 use crate::worker::shop::locked;
 use crate::worker::wire;
@@ -283,8 +282,8 @@ impl Boss {
     pub(crate) fn mail_comes(&self, job: JobId, after: i64) -> BoxFuture<'static, ()> {
         match self {
             Self::Here(mill) => {
-                let mut hints = mill.0.store.wake().listen();
-                Box::pin(async move { mail_came(&mut hints, job).await })
+                let came = mill.0.store.wake().expect([Hint::Mail { id: job }]);
+                Box::pin(async move { came.come().await })
             }
             Self::Elsewhere(boss) => {
                 let broker = Arc::clone(&boss.broker);

@@ -199,6 +199,7 @@ async fn everything(mill: &Tidemill, kit: &Kit) {
         working.stop().await;
     }
     assert_eq!(output(mill, plain).await, format!("\"{MARKER} plain\""));
+    assert_eq!(mill.result::<Word>(plain, SOON).await.unwrap().0, word("plain").0);
     let told: Vec<String> = serde_json::from_str(&output(mill, run).await).unwrap();
     let expected = ["run", "short", "", "told", "question", "child"];
     assert_eq!(told, expected.map(|word| format!("{MARKER} {word}").trim_end().to_owned()));

@@ -55,7 +55,8 @@ pub(crate) async fn append(
     items: Vec<Append>,
 ) -> Result<Vec<bool>> {
     if !items.iter().all(|item| item.writes.is_lone()) {
-        return append_whole(shared, worker, &items).await;
+        // In a box: it is rare, and whoever is asked to append would make room for it each time.
+        return Box::pin(append_whole(shared, worker, &items)).await;
     }
     let given = OfWorker { worker, items };
     shared.appends.call(given, |appends| fly(appends, Arc::clone(shared))).await

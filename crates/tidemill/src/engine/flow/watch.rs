@@ -8,16 +8,16 @@ use tidemill_store::flow::FlowView;
 use tokio::time::Instant;
 
 use crate::engine::Tidemill;
-use crate::engine::wait::{LOOK_FIRST, LOOK_RARELY, WATCH_AGAIN, heard};
+use crate::engine::wait::{LOOK_FIRST, LOOK_RARELY, WATCH_AGAIN};
 use crate::error::{Error, Result};
 
 /// Waits as one waits for a job: whoever ends the flow says so, and the store is looked at, ever more rarely.
 pub(super) async fn wait(mill: &Tidemill, id: FlowId, timeout: Duration) -> Result<FlowView> {
     let deadline = Instant::now() + timeout;
-    let mut hints = mill.0.store.wake().listen();
+    let watched = JobId(id.0);
+    let finished = mill.0.store.wake().expect([Hint::Finished { id: watched }]);
     let mut pause = LOOK_FIRST;
     let mut watched_until = Instant::now();
-    let watched = JobId(id.0);
     loop {
         if Instant::now() >= watched_until {
             mill.0.store.hint(Hint::Watch { id: watched });
@@ -35,7 +35,7 @@ pub(super) async fn wait(mill: &Tidemill, id: FlowId, timeout: Duration) -> Resu
         pause = (pause * 2).min(LOOK_RARELY);
         tokio::select! {
             () = tokio::time::sleep_until(next_look) => {}
-            () = heard(&mut hints, watched) => {}
+            () = finished.come() => {}
         }
     }
 }

@@ -10,11 +10,8 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tidemill_core::job::outcome::Waiting;
 use tidemill_core::workflow::{Entry, Mail, ParkCode, Parked, Replay, Rest, UNDOS_MAX, Waits};
-use tidemill_core::{Job, JobId, Payload, WorkerId};
-use tidemill_store::Hint;
+use tidemill_core::{Job, Payload, WorkerId};
 use tidemill_store::run::{Append, EntryRow, RunView};
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 
 use super::wakes::Noted;
 use super::{Polled, Runner, Told, Trouble};
@@ -526,18 +523,6 @@ pub(crate) async fn look(cx: &Context) -> Result<(), Trouble> {
     let replay = replay_of(rows, cx).map_err(Trouble::Park)?;
     cx.run().told().learn(replay);
     Ok(())
-}
-
-/// Completes when mail for this run may have come.
-pub(crate) async fn mail_came(hints: &mut Receiver<Hint>, id: JobId) {
-    loop {
-        match hints.recv().await {
-            Ok(Hint::Mail { id: to }) if to == id => return,
-            Ok(Hint::Any) | Err(RecvError::Lagged(_)) => return,
-            Ok(_) => {}
-            Err(RecvError::Closed) => std::future::pending().await,
-        }
-    }
 }
 
 fn over(over: Over) -> Poll<Next> {
