@@ -1,5 +1,7 @@
 //! Transactions that commit late bring jobs that were due before what was claimed meanwhile.
 
+use std::time::{Duration, Instant};
+
 use tidemill_core::Payload;
 use tidemill_store::postgres::adapter::enqueue_in_postgres;
 use tidemill_testkit::databases::fresh_postgres_url;
@@ -30,6 +32,35 @@ async fn a_job_behind_the_mark_is_found() {
         });
         assert_eq!(ids(&found.await), [late.id]);
     }
+}
+
+/// An enqueue that is under way no longer than this is an ordinary one.
+const ORDINARY: Duration = Duration::from_millis(15);
+const TRIES_MAX: u32 = 200;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_is_being_written_while_a_claim_finds_nothing_is_had_by_the_next_one() {
+    let url = fresh_postgres_url();
+    let store = store(&url).await;
+    let worker = worker(&store).await;
+    let mut client = connect(&url).await;
+    // On a busy machine a try may take so long that its job is a late one.
+    for _ in 0..TRIES_MAX {
+        let (began, late) = (Instant::now(), job());
+        let transaction = client.transaction().await.unwrap();
+        enqueue_in_postgres(&transaction, std::slice::from_ref(&late)).await.unwrap();
+        assert!(store.claim(ask(worker, 1)).await.unwrap().jobs.is_empty());
+        let is_ordinary = began.elapsed() < ORDINARY;
+        transaction.commit().await.unwrap();
+        let next = store.claim(ask(worker, 1)).await.unwrap();
+        if is_ordinary {
+            assert_eq!(ids(&next), [late.id]);
+            return;
+        }
+        store.settle(worker, items(&next, &done())).await.unwrap();
+        store.cancel(vec![late.id], "it was a late one").await.unwrap();
+    }
+    panic!("none of {TRIES_MAX} tries took less than {ORDINARY:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
