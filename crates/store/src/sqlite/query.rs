@@ -42,7 +42,7 @@ pub(super) fn unfinished_of(conn: &Connection, ids: Vec<JobId>) -> Result<HashSe
 
 /// How those of these jobs ended that are there; `None`: not yet.
 pub(super) fn ends_of(conn: &Connection, ids: Vec<JobId>) -> Result<HashMap<JobId, Option<End>>> {
-    let mut select = conn.prepare_cached(include_str!("sql/select_end.sql"))?;
+    let mut select = conn.prepare_cached(include_str!("sql/select_ends.sql"))?;
     let mut ends = HashMap::with_capacity(ids.len());
     for id in ids {
         let found = select.query_one([id.0.as_bytes()], end).optional()?;
