@@ -17,7 +17,7 @@ const JOBS_MAX: usize = 100_000;
 pub(crate) enum Where {
     /// Only in this process.
     Here,
-    /// In another one, or nobody knows.
+    /// In another one, and maybe here too.
     Elsewhere,
 }
 
