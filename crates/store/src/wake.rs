@@ -137,15 +137,18 @@ impl Wake {
 
     /// Tells all listeners of this process.
     pub fn tell(&self, hint: Hint) {
-        let expected = locked(&self.expected);
-        if hint == Hint::Any {
-            expected.values().flatten().for_each(|waiting| waiting.notify_one());
-        } else {
-            expected.get(&hint).into_iter().flatten().for_each(|waiting| waiting.notify_one());
-        }
-        drop(expected);
+        // Woken once the lock is free: whoever is woken may go at once, and wants it for that.
+        self.waiting_for(&hint).iter().for_each(|waiting| waiting.notify_one());
         // No listener is no error: a hint is only for those who are there.
         let _ = self.hints.send(hint);
+    }
+
+    fn waiting_for(&self, hint: &Hint) -> Vec<Arc<Notify>> {
+        let expected = locked(&self.expected);
+        match hint {
+            Hint::Any => expected.values().flatten().cloned().collect(),
+            hint => expected.get(hint).cloned().unwrap_or_default(),
+        }
     }
 }
 
