@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tidemill_core::{NewJob, OnDuplicate, Scope, State, UniqueKey};
+use tidemill_store::run::{Append, RunWrites};
 use tidemill_store::{CancelAnswer, Receipt, Settled, Store};
 use tidemill_testkit::databases::fresh_postgres_url;
 use tidemill_testkit::eventually::eventually;
@@ -74,6 +75,39 @@ async fn a_settle_is_accepted_once() {
     assert_eq!(again.jobs.len(), 1, "the retry waits once");
     assert_eq!(again.jobs[0].attempt, 2);
     assert_eq!(store.attempts(again.jobs[0].job.id).await.unwrap().len(), 1);
+}
+
+/// New entries are written by a statement that fails where one is there already.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_is_in_its_journal_once_and_keeps_no_other_from_its_own() {
+    let (proxy, lossy, store) = pair().await;
+    let worker = worker(&lossy).await;
+    lossy.enqueue((0..3).map(|_| job()).collect()).await.unwrap();
+    let claim = lossy.claim(ask(worker, 3)).await.unwrap();
+    let entry = |n: u32| (n, format!(r#"{{"woke":{{"key":"{n}"}}}}"#));
+    let begins = Some("v1".to_owned());
+    let write = |at: usize, numbers: &[u32]| {
+        let entries = numbers.iter().map(|n| entry(*n)).collect();
+        let writes = RunWrites { begins: begins.clone(), entries, ..RunWrites::default() };
+        Append { job: claim.jobs[at].job.id, token: claim.token.unwrap(), writes }
+    };
+    proxy.lose_answer_to("Writes new entries");
+    let writes = vec![write(0, &[0]), write(1, &[0, 1])];
+    assert_eq!(lossy.append(worker, writes).await.unwrap(), [true, true]);
+    assert!(!proxy.is_armed(), "the answer was lost");
+    // One comes again, beside others that are new: in one call, and in calls that may share a commit.
+    let again = vec![write(0, &[0, 1]), write(2, &[0])];
+    assert_eq!(lossy.append(worker, again).await.unwrap(), [true, true]);
+    let (one, other) = tokio::join!(
+        lossy.append(worker, vec![write(1, &[1])]),
+        lossy.append(worker, vec![write(2, &[1])])
+    );
+    assert_eq!((one.unwrap(), other.unwrap()), (vec![true], vec![true]));
+    for taken in &claim.jobs {
+        let (journal, run) = store.journal(taken.job.id).await.unwrap();
+        let numbers: Vec<u32> = journal.iter().map(|row| row.number).collect();
+        assert_eq!((numbers, run.unwrap().version.as_str()), (vec![0, 1], "v1"));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

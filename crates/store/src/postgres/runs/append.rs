@@ -1,4 +1,7 @@
 //! Writes to journals, by natural batching: what comes while a commit is under way goes with the next one.
+//!
+//! Most bring new entries and nothing else: they go together, by a statement that takes for granted that they are new.
+//! Where one is not, because an answer was lost, nothing of it happens, and each entry is looked for.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -34,6 +37,19 @@ const APPEND: Statement = sql!(
     INT8_ARRAY,
 );
 
+const APPEND_NEW: Statement = sql!(
+    "append_entries",
+    TIMESTAMPTZ,
+    UUID,
+    UUID_ARRAY,
+    INT8_ARRAY,
+    TEXT_ARRAY,
+    UUID_ARRAY,
+    INT8_ARRAY,
+    INT4_ARRAY,
+    TEXT_ARRAY,
+);
+
 const ENTRY: Statement = sql!("select_entry", UUID, INT4);
 
 /// Runs in one shared commit.
@@ -43,6 +59,8 @@ const BATCH_RUNS_MAX: usize = 500;
 pub(crate) struct OfWorker {
     worker: WorkerId,
     items: Vec<Append>,
+    /// They bring new entries alone.
+    is_new: bool,
 }
 
 /// Where writes to journals wait for a commit.
@@ -58,32 +76,45 @@ pub(crate) async fn append(
         // In a box: it is rare, and whoever is asked to append would make room for it each time.
         return Box::pin(append_whole(shared, worker, &items)).await;
     }
-    let given = OfWorker { worker, items };
+    let is_new = items.iter().all(|item| item.writes.is_plain() && !item.writes.entries.is_empty());
+    let given = OfWorker { worker, items, is_new };
     shared.appends.call(given, |appends| fly(appends, Arc::clone(shared))).await
 }
 
 async fn fly(appends: Appends, shared: Arc<Shared>) {
     loop {
-        let (mut runs, mut of_worker) = (0, None);
-        let calls = appends.next(|OfWorker { worker, items }| {
-            runs += items.len();
-            *of_worker.get_or_insert(*worker) == *worker && runs <= BATCH_RUNS_MAX
+        let (mut runs, mut first) = (0, None);
+        let calls = appends.next(|given| {
+            runs += given.items.len();
+            let sort = (given.worker, given.is_new);
+            *first.get_or_insert(sort) == sort && runs <= BATCH_RUNS_MAX
         });
         let Some(calls) = calls else { return };
         write_calls(&shared.db, calls).await;
     }
 }
 
-/// Writes what calls of one worker bring, in one commit.
+/// Writes what calls of one worker and one sort bring, in one commit.
 async fn write_calls(db: &Db, calls: Vec<Call<OfWorker, Vec<bool>>>) {
-    let Some(worker) = calls.first().map(|call| call.given.worker) else { return };
+    let Some(&OfWorker { worker, mut is_new, .. }) = calls.first().map(|call| &call.given) else {
+        return;
+    };
     let items: Vec<&Append> = calls.iter().flat_map(|call| &call.given.items).collect();
     let mut tries = Tries::resend();
     let written = loop {
-        let writing = async { write(&db.conn().await?, db, worker, &items).await };
+        let writing = async {
+            let conn = db.conn().await?;
+            if is_new {
+                write_new(&conn, db, worker, &items).await
+            } else {
+                write(&conn, db, worker, &items).await
+            }
+        };
         match writing.await {
             Ok(held) => break Ok(held),
+            Err(Fault::Duplicate(_)) if is_new => is_new = false,
             Err(fault) => {
+                is_new &= !matches!(fault, Fault::Lost(_));
                 if let Err(error) = tries.again(fault).await {
                     break Err(error);
                 }
@@ -100,6 +131,44 @@ async fn write_calls(db: &Db, calls: Vec<Call<OfWorker, Vec<bool>>>) {
         }
         Err(error) => refuse(calls, &error),
     }
+}
+
+/// Writes entries that should be new. Answers the runs whose leases hold; a duplicate, and nothing was written, where
+/// one is there already.
+async fn write_new(
+    conn: &Conn<'_>,
+    db: &Db,
+    worker: WorkerId,
+    items: &[&Append],
+) -> Result<HashSet<Uuid>, Fault> {
+    let jobs: Vec<Uuid> = items.iter().map(|item| item.job.0).collect();
+    let tokens: Vec<i64> = items.iter().map(|item| item.token.0).collect();
+    let begins: Vec<Option<&str>> =
+        items.iter().map(|item| item.writes.begins.as_deref()).collect();
+    let entries =
+        || items.iter().flat_map(|item| item.writes.entries.iter().map(move |e| (item, e)));
+    let entry_jobs: Vec<Uuid> = entries().map(|(item, _)| item.job.0).collect();
+    let entry_tokens: Vec<i64> = entries().map(|(item, _)| item.token.0).collect();
+    let numbers: Vec<i32> = entries().map(|(_, (number, _))| *number as i32).collect();
+    let texts: Vec<&str> = entries().map(|(_, (_, text))| text.as_str()).collect();
+    let now = db.manual_now();
+    let rows = conn
+        .query(
+            &APPEND_NEW,
+            &[
+                &now,
+                &worker.0,
+                &jobs,
+                &tokens,
+                &begins,
+                &entry_jobs,
+                &entry_tokens,
+                &numbers,
+                &texts,
+            ],
+        )
+        .await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
 /// Writes all that can be written by one statement. Answers the runs whose leases hold.
