@@ -11,6 +11,7 @@ pub mod change;
 pub mod credential;
 pub mod dead;
 pub mod depth;
+mod ends;
 pub mod enqueue;
 pub mod flow;
 pub(crate) mod judge;
@@ -76,6 +77,7 @@ pub(crate) struct Engine {
     pub(crate) rules: Arc<rules::Rules>,
     pub(crate) hands: work::hands::Hands,
     pub(crate) rooms: room::Rooms,
+    pub(crate) ends: ends::Ends,
     pub(crate) looks: look::Looks<JobId, look::Found>,
     pub(crate) views: look::Looks<JobId, Arc<JobView>>,
     pub(crate) hub: stream::hub::Hub,

@@ -98,7 +98,7 @@ pub async fn drain(worker: Worker) -> Result<Drained> {
                 Settlement::Dead { .. } => drained.dead += 1,
                 Settlement::Cancelled { .. } => drained.cancelled += 1,
             }
-            settle(&shop, mill, vec![item]).await;
+            settle(&shop, mill, &[item]).await;
         }
     }
     mill.store().deregister(shop.worker()).await?;

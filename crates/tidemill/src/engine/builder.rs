@@ -9,6 +9,7 @@ use tidemill_store::{Keyring, OpenOptions};
 
 use crate::engine::alert::Alerts;
 use crate::engine::credential::verify::Checks;
+use crate::engine::ends::Ends;
 use crate::engine::look::Looks;
 use crate::engine::measure::Measures;
 use crate::engine::room::Rooms;
@@ -145,6 +146,7 @@ impl Builder {
             hands: Hands::new(!self.hidden.is_empty()),
             hidden: self.hidden,
             rooms: Rooms::default(),
+            ends: Ends::default(),
             looks: Looks::default(),
             views: Looks::default(),
             hub: Hub::default(),

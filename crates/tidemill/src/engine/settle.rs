@@ -1,5 +1,7 @@
 //! Settles attempts, so that one which the store cannot write takes no others with it.
 
+use std::slice::from_ref;
+
 use tidemill_core::stream::Said;
 use tidemill_core::{Settlement, WorkerId};
 use tidemill_store::stream::StreamItem;
@@ -7,20 +9,45 @@ use tidemill_store::{Error, Result, SettleItem, Settled};
 use uuid::Uuid;
 
 use crate::engine::Tidemill;
+use crate::engine::ends::Ends;
 use crate::engine::telemetry::verb;
 
-/// Settles a batch; answers in its order. Sent again, it is answered as before.
+/// Settles a batch of a worker of this process; answers in its order. Sent again, it is answered as before. Who waits
+/// here for one of these jobs is told of its end.
+pub(crate) async fn settle_own(
+    mill: &Tidemill,
+    worker: WorkerId,
+    items: &[SettleItem],
+) -> Result<Vec<Settled>> {
+    settle_by(mill, worker, items, Some(&mill.0.ends)).await
+}
+
+/// Settles a batch that was reported; answers in its order. Sent again, it is answered as before. Nobody is told of an
+/// end by what a report says: one that came before it may have said otherwise.
 pub(crate) async fn settle(
     mill: &Tidemill,
     worker: WorkerId,
-    items: Vec<SettleItem>,
+    items: &[SettleItem],
 ) -> Result<Vec<Settled>> {
-    say_parked(mill, worker, &items).await;
-    let settling = mill.0.store.settle(worker, items.clone());
+    settle_by(mill, worker, items, None).await
+}
+
+async fn settle_by(
+    mill: &Tidemill,
+    worker: WorkerId,
+    items: &[SettleItem],
+    ends: Option<&Ends>,
+) -> Result<Vec<Settled>> {
+    say_parked(mill, worker, items).await;
+    let told = ends.map(|ends| ends.settling(items));
+    let settling = mill.0.store.settle(worker, items.to_vec());
     match verb("settle", items.len(), settling).await {
         Ok(answers) => {
-            mill.0.measures.settled(&items, &answers);
-            tell_stale(&items, &answers);
+            if let Some(told) = told {
+                told.settled(&answers);
+            }
+            mill.0.measures.settled(items, &answers);
+            tell_stale(items, &answers);
             Ok(answers)
         }
         Err(error) if !is_about_outcome(&error) => Err(error),
@@ -28,12 +55,12 @@ pub(crate) async fn settle(
         Err(_) if items.len() > 1 => {
             let mut answers = Vec::with_capacity(items.len());
             for item in items {
-                answers.extend(Box::pin(settle(mill, worker, vec![item])).await?);
+                answers.extend(Box::pin(settle_by(mill, worker, from_ref(item), ends)).await?);
             }
             Ok(answers)
         }
         Err(error) => match items.first().and_then(|item| instead(item, &error)) {
-            Some(item) => Box::pin(settle(mill, worker, vec![item])).await,
+            Some(item) => Box::pin(settle_by(mill, worker, &[item], ends)).await,
             None => Ok(vec![Settled::Stale; items.len()]),
         },
     }

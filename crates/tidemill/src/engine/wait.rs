@@ -1,7 +1,8 @@
 //! Awaiting a job's result, from any process.
 //!
 //! The one who waits says so (`Hint::Watch`), and whoever settles the job answers
-//! (`Hint::Finished`). Hints can be lost, so the store is also looked at, ever more rarely.
+//! (`Hint::Finished`). Hints can be lost, so the store is also looked at, ever more rarely. What a worker of this
+//! process has done well it says itself, and nobody looks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +54,7 @@ impl Tidemill {
     /// Waits until the job has finished.
     async fn end_of(&self, id: JobId, deadline: Instant, timeout: Duration) -> Result<Arc<End>> {
         let finished = self.0.store.wake().expect([Hint::Finished { id }]);
+        let mut waiting = self.0.ends.expect(id);
         let mut pause = LOOK_FIRST;
         let mut watched_until = Instant::now();
         loop {
@@ -62,7 +64,11 @@ impl Tidemill {
             }
             let is_late = Instant::now() >= deadline;
             // Asked for together with what others wait for.
-            let found = self.0.looks.find(&self.0.store, id).await?;
+            let found = tokio::select! {
+                biased;
+                end = waiting.told() => return Ok(end),
+                found = self.0.looks.find(&self.0.store, id) => found?,
+            };
             if let Some(Found::Ended(end)) = found {
                 return Ok(end);
             }
@@ -80,8 +86,14 @@ impl Tidemill {
             let next_look = (Instant::now() + pause).min(deadline);
             pause = (pause * 2).min(LOOK_RARELY);
             tokio::select! {
-                () = tokio::time::sleep_until(next_look) => {}
+                biased;
+                end = waiting.told() => return Ok(end),
                 () = finished.come() => {}
+                () = tokio::time::sleep_until(next_look) => {}
+            }
+            // The hint may come before what settled it here has said how it ended.
+            if let Ok(Some(end)) = tokio::time::timeout_at(deadline, waiting.known()).await {
+                return Ok(end);
             }
         }
     }

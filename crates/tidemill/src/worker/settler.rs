@@ -23,15 +23,15 @@ pub(crate) async fn settle_all(
     while ended.recv_many(&mut batch, BATCH_MAX).await > 0 {
         let items = std::mem::take(&mut batch);
         let attempts = items.len();
-        settle(&shop, &mill, items).await;
+        settle(&shop, &mill, &items).await;
         shop.settled(attempts);
     }
 }
 
 /// Settles one batch, for as long as it takes: the answer of a database that is away is not `no`.
-pub(crate) async fn settle(shop: &Shop, mill: &Tidemill, items: Vec<SettleItem>) {
+pub(crate) async fn settle(shop: &Shop, mill: &Tidemill, items: &[SettleItem]) {
     let mut pause = Duration::from_millis(20);
-    while settle::settle(mill, shop.worker(), items.clone()).await.is_err() {
+    while settle::settle_own(mill, shop.worker(), items).await.is_err() {
         tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }

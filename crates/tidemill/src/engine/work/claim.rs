@@ -193,7 +193,7 @@ async fn in_time(mill: Tidemill, worker: WorkerId, claim: Claim) -> Result<Taken
     let taken = Taken { mill: mill.clone(), worker, token, now, jobs: given };
     if !late.is_empty() {
         mill.0.hands.settled(worker, late.iter().map(|item| (item.token, item.job.id)));
-        settle::settle(&mill, worker, late).await?;
+        settle::settle(&mill, worker, &late).await?;
     }
     Ok(taken)
 }

@@ -146,7 +146,7 @@ impl Work<'_> {
             checked.map_err(|error| error.in_batch(*at))?;
         }
         let keys: Vec<_> = items.iter().map(|item| (item.token, item.job.id)).collect();
-        let settled = settle::settle(mill, worker, items).await?;
+        let settled = settle::settle(mill, worker, &items).await?;
         mill.0.hands.settled(worker, keys.into_iter());
         for (place, answer) in places.into_iter().zip(settled) {
             if let Some(slot) = answers.get_mut(place) {
