@@ -74,11 +74,9 @@ pub(crate) async fn claim(shared: &Arc<Shared>, ask: ClaimRequest) -> Result<Cla
         if claim.jobs.len() >= ask.jobs_max {
             return Ok(claim);
         }
-        if !claim.jobs.is_empty() {
-            if due || !is_whole {
-                // What is there need not wait for what may be there: ask again, once these have started.
-                claim.next_due = Some(claim.now);
-            }
+        if due && !claim.jobs.is_empty() {
+            // What is here need not wait for what is left: ask again, once these have started.
+            claim.next_due = Some(claim.now);
             return Ok(claim);
         }
         if due && looks < LOOKS_MAX {

@@ -1034,7 +1034,7 @@ end $$;
 -- (`is_whole`: it looked from the heads; `sheaves` with `ids` were found; `due`: something is due, but in the hands of
 -- another; `served`: `behinds` or, where nobody was known, or so many had nothing due that it is to go on behind them, others;
 -- `lanes`: those that had something due; `stops`: gates at which it held somebody, to look back at); the others are its jobs, without their bodies where others wait for the turn to end.
--- What a claim that took something from a mark left behind is not told: ask again. One that was made up by another
+-- A claim that was made up by another
 -- edition of the rules than the present one (`by_edition`; null: by none) is `outdated`, and takes nothing; so does one
 -- of a worker that would hold more than its reach: `beyond` says how many. Only claims by an edition leave out limits that
 -- cannot be exceeded: nobody looks for stowaways of others than those set.
@@ -1357,28 +1357,33 @@ begin
         end loop;
         exit when missing = 0;
     end loop;
-    if missing > 0 and (claim.is_whole or taken is null) then
-        claim.due := exists (
-            select from unnest(queues, bands) l(queue, band), tidemill.ready r
-            where r.queue = l.queue and r.priority = l.band and r.line = 3 and r.run_at <= claim.present
-        ) or exists (
-            select from tidemill.due_lanes(claim.present, queues, bands, lows, kinds) d where d.lane <> all (bound));
-        claim.next_due := (
-            select min(n.run_at) from unnest(queues, bands) l(queue, band), lateral (
-                (select r.run_at from tidemill.ready r
-                where r.queue = l.queue and r.priority = l.band and r.tenant = '' and r.line < 2
-                    and r.run_at > claim.present
-                order by r.run_at limit 1)
-                union all
-                (select r.run_at from tidemill.ready r
-                where r.queue = l.queue and r.priority = l.band and r.tenant <> '' and r.line < 2
-                    and r.run_at > claim.present
-                order by r.run_at limit 1)
-                union all
-                (select r.run_at from tidemill.ready r
-                where r.queue = l.queue and r.priority = l.band and r.line = 3 and r.run_at > claim.present
-                order by r.run_at limit 1)
-            ) n);
+    if missing > 0 then
+        -- Whether something is left, and when more comes: whoever is not told asks again, for much more than this costs.
+        select coalesce(bool_or(n.is_due), false), min(n.run_at) filter (where not n.is_due) into claim.due, claim.next_due
+        from unnest(queues, bands, lows) with ordinality l(queue, band, low, lane), lateral (
+            (select r.run_at, true as is_due from tidemill.ready r
+            where r.queue = l.queue and r.priority = l.band and r.tenant = '' and r.line < 2 and l.lane <> all (bound)
+                and r.run_at <= claim.present and r.run_at >= coalesce(l.low, '-infinity')
+                and (kinds is null or r.kind = any (kinds)) limit 1)
+            union all
+            (select r.run_at, true from tidemill.ready r
+            where r.queue = l.queue and r.priority = l.band and r.tenant <> '' and r.line < 2 and l.lane <> all (bound)
+                and r.run_at <= claim.present and (kinds is null or r.kind = any (kinds)) limit 1)
+            union all
+            (select r.run_at, false from tidemill.ready r
+            where r.queue = l.queue and r.priority = l.band and r.tenant = '' and r.line < 2
+                and r.run_at > claim.present
+            order by r.run_at limit 1)
+            union all
+            (select r.run_at, false from tidemill.ready r
+            where r.queue = l.queue and r.priority = l.band and r.tenant <> '' and r.line < 2
+                and r.run_at > claim.present
+            order by r.run_at limit 1)
+            union all
+            (select r.run_at, r.run_at <= claim.present from tidemill.ready r
+            where r.queue = l.queue and r.priority = l.band and r.line = 3
+            order by r.run_at limit 1)
+        ) n;
     end if;
     if rules is not null then
         claim.due := claim.due or is_news;
