@@ -22,6 +22,7 @@ mod postgres {
     mod proxy;
     mod race;
     mod schema;
+    mod short_claim;
     mod tls;
     mod turns;
 }

@@ -35,8 +35,7 @@ impl Ends {
 
     /// Says of those of these jobs that somebody waits for that their ends are being written.
     pub(crate) fn settling(&self, items: &[SettleItem]) -> Settling {
-        let waited = locked(&self.0);
-        let mut told = Vec::new();
+        let (waited, mut told) = (locked(&self.0), Vec::new());
         if !waited.is_empty() {
             for (at, item) in items.iter().enumerate() {
                 // What is decided in a transaction of the handler's own is not known here.
@@ -46,29 +45,41 @@ impl Ends {
                 };
                 news.send_replace(News::Settling);
                 let (state, output) = (State::Done, Some(output.clone()));
-                told.push((at, news.clone(), End { state, output, error: None }));
+                told.push((at, item.job.id, End { state, output, error: None }));
             }
         }
-        Settling(told)
+        Settling { ends: self.clone(), told }
     }
 }
 
 /// Ends that are being written. Dropped, whoever waits for one looks for himself.
-pub(crate) struct Settling(Vec<(usize, Sender<News>, End)>);
+pub(crate) struct Settling {
+    ends: Ends,
+    /// By their place in the settle.
+    told: Vec<(usize, JobId, End)>,
+}
 
 impl Settling {
     /// Tells of those that were written.
     pub(crate) fn settled(mut self, answers: &[Settled]) {
-        for (at, news, end) in std::mem::take(&mut self.0) {
-            let is_written = answers.get(at) == Some(&Settled::Accepted);
-            news.send_replace(if is_written { News::Ended(Arc::new(end)) } else { News::Nothing });
+        let mut waited = locked(&self.ends.0);
+        for (at, id, end) in std::mem::take(&mut self.told) {
+            if answers.get(at) == Some(&Settled::Accepted) {
+                // Who comes from now on has a place of his own.
+                if let Some(news) = waited.remove(&id) {
+                    news.send_replace(News::Ended(Arc::new(end)));
+                }
+            } else if let Some(news) = waited.get(&id) {
+                news.send_replace(News::Nothing);
+            }
         }
     }
 }
 
 impl Drop for Settling {
     fn drop(&mut self) {
-        for (_, news, _) in &self.0 {
+        let waited = locked(&self.ends.0);
+        for news in self.told.iter().filter_map(|(_, id, _)| waited.get(id)) {
             news.send_replace(News::Nothing);
         }
     }
@@ -104,6 +115,7 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         let mut waited = locked(&self.ends.0);
+        // Under the lock: of two who leave, one sees that he is the last.
         drop(self.news.take());
         if waited.get(&self.id).is_some_and(|news| news.receiver_count() == 0) {
             waited.remove(&self.id);
@@ -115,15 +127,29 @@ impl Drop for Waiting {
 mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
 
     use jiff::Timestamp;
+    use serde::{Deserialize, Serialize};
     use tidemill_core::job::Options;
-    use tidemill_core::{Job, Payload, Priority, Token};
+    use tidemill_core::{Payload, Priority, Token};
 
     use super::*;
+    use crate::{Job, Tidemill};
+
+    /// How long anything here may take.
+    const SOON: Duration = Duration::from_secs(20);
+
+    #[derive(Debug, Serialize, Deserialize)]
+    struct Told;
+
+    impl Job for Told {
+        const KIND: &'static str = "told";
+        type Output = ();
+    }
 
     fn done(id: JobId) -> SettleItem {
-        let job = Job {
+        let job = tidemill_core::Job {
             id,
             kind: "k".into(),
             queue: "q".into(),
@@ -160,8 +186,12 @@ mod tests {
         let settling = ends.settling(&[done(JobId::new()), done(id)]);
         assert!(poll(waiting.known()).is_pending(), "it will be known at once");
         settling.settled(&[Settled::Accepted, Settled::Accepted]);
+        let mut later = ends.expect(id);
+        assert!(poll(later.told()).is_pending(), "it is told to those who waited");
         assert!(matches!(poll(waiting.told()), Poll::Ready(end) if end.state == State::Done));
         drop(waiting);
+        assert_eq!(locked(&ends.0).len(), 1, "somebody else waits by now");
+        drop(later);
         assert!(locked(&ends.0).is_empty());
     }
 
@@ -176,5 +206,32 @@ mod tests {
         assert!(poll(waiting.told()).is_pending());
         drop(other);
         assert_eq!(locked(&ends.0).len(), 1, "somebody still waits");
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[tokio::test]
+    async fn a_result_that_is_told_is_not_looked_for() {
+        let mill = Tidemill::open("sqlite::memory:").await.unwrap();
+        let id = mill.enqueue(Told).await.unwrap().id();
+        let here = mill.clone();
+        let result = tokio::spawn(async move { here.result::<Told>(id, SOON).await });
+        while locked(&mill.0.ends.0).is_empty() {
+            tokio::task::yield_now().await;
+        }
+        // Nobody has run it: the store would say that it waits.
+        mill.0.ends.settling(&[done(id)]).settled(&[Settled::Accepted]);
+        result.await.unwrap().unwrap();
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[tokio::test]
+    async fn a_worker_of_this_process_tells() {
+        let mill = Tidemill::open("sqlite::memory:").await.unwrap();
+        let id = mill.enqueue(Told).await.unwrap().id();
+        let mut waiting = mill.0.ends.expect(id);
+        let worker = mill.worker().handle(|_: Told, _cx| async { Ok(()) }).start().await.unwrap();
+        let end = tokio::time::timeout(SOON, waiting.told()).await.unwrap();
+        assert_eq!(end.state, State::Done);
+        worker.stop().await;
     }
 }

@@ -1034,10 +1034,9 @@ end $$;
 -- (`is_whole`: it looked from the heads; `sheaves` with `ids` were found; `due`: something is due, but in the hands of
 -- another; `served`: `behinds` or, where nobody was known, or so many had nothing due that it is to go on behind them, others;
 -- `lanes`: those that had something due; `stops`: gates at which it held somebody, to look back at); the others are its jobs, without their bodies where others wait for the turn to end.
--- A claim that was made up by another
--- edition of the rules than the present one (`by_edition`; null: by none) is `outdated`, and takes nothing; so does one
--- of a worker that would hold more than its reach: `beyond` says how many. Only claims by an edition leave out limits that
--- cannot be exceeded: nobody looks for stowaways of others than those set.
+-- A claim that was made up by another edition of the rules than the present one (`by_edition`; null: by none) is
+-- `outdated`, and takes nothing; so does one of a worker that would hold more than its reach: `beyond` says how many. Only
+-- claims by an edition leave out limits that cannot be exceeded: nobody looks for stowaways of others than those set.
 create function tidemill.claim(
     at timestamptz, asker uuid, ask uuid, queues text[], bands int2[], weights int4[], lows timestamptz[],
     heads boolean, kinds text[], behinds text[], holders text[], lefts int4[], favoured text[], favours int4[],

@@ -133,6 +133,31 @@ async fn write_calls(db: &Db, calls: Vec<Call<OfWorker, Vec<bool>>>) {
     }
 }
 
+/// What every write brings, column by column: a place for each run in the first three, for each entry in the others.
+struct Columns<'a> {
+    jobs: Vec<Uuid>,
+    tokens: Vec<i64>,
+    begins: Vec<Option<&'a str>>,
+    entry_jobs: Vec<Uuid>,
+    numbers: Vec<i32>,
+    texts: Vec<&'a str>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(items: &[&'a Append]) -> Self {
+        let entries =
+            || items.iter().flat_map(|item| item.writes.entries.iter().map(|e| (item.job.0, e)));
+        Self {
+            jobs: items.iter().map(|item| item.job.0).collect(),
+            tokens: items.iter().map(|item| item.token.0).collect(),
+            begins: items.iter().map(|item| item.writes.begins.as_deref()).collect(),
+            entry_jobs: entries().map(|(job, _)| job).collect(),
+            numbers: entries().map(|(_, (number, _))| *number as i32).collect(),
+            texts: entries().map(|(_, (_, text))| text.as_str()).collect(),
+        }
+    }
+}
+
 /// Writes entries that should be new. Answers the runs whose leases hold; a duplicate, and nothing was written, where
 /// one is there already.
 async fn write_new(
@@ -141,16 +166,9 @@ async fn write_new(
     worker: WorkerId,
     items: &[&Append],
 ) -> Result<HashSet<Uuid>, Fault> {
-    let jobs: Vec<Uuid> = items.iter().map(|item| item.job.0).collect();
-    let tokens: Vec<i64> = items.iter().map(|item| item.token.0).collect();
-    let begins: Vec<Option<&str>> =
-        items.iter().map(|item| item.writes.begins.as_deref()).collect();
-    let entries =
-        || items.iter().flat_map(|item| item.writes.entries.iter().map(move |e| (item, e)));
-    let entry_jobs: Vec<Uuid> = entries().map(|(item, _)| item.job.0).collect();
-    let entry_tokens: Vec<i64> = entries().map(|(item, _)| item.token.0).collect();
-    let numbers: Vec<i32> = entries().map(|(_, (number, _))| *number as i32).collect();
-    let texts: Vec<&str> = entries().map(|(_, (_, text))| text.as_str()).collect();
+    let Columns { jobs, tokens, begins, entry_jobs, numbers, texts } = Columns::of(items);
+    let entry_tokens = items.iter().flat_map(|i| i.writes.entries.iter().map(|_| i.token.0));
+    let entry_tokens: Vec<i64> = entry_tokens.collect();
     let now = db.manual_now();
     let rows = conn
         .query(
@@ -178,15 +196,7 @@ pub(super) async fn write(
     worker: WorkerId,
     items: &[&Append],
 ) -> Result<HashSet<Uuid>, Fault> {
-    let jobs: Vec<Uuid> = items.iter().map(|item| item.job.0).collect();
-    let tokens: Vec<i64> = items.iter().map(|item| item.token.0).collect();
-    let begins: Vec<Option<&str>> =
-        items.iter().map(|item| item.writes.begins.as_deref()).collect();
-    let entries =
-        || items.iter().flat_map(|item| item.writes.entries.iter().map(|e| (item.job.0, e)));
-    let entry_jobs: Vec<Uuid> = entries().map(|(job, _)| job).collect();
-    let numbers: Vec<i32> = entries().map(|(_, (number, _))| *number as i32).collect();
-    let texts: Vec<&str> = entries().map(|(_, (_, text))| text.as_str()).collect();
+    let Columns { jobs, tokens, begins, entry_jobs, numbers, texts } = Columns::of(items);
     let heard: Vec<Option<i64>> = texts.iter().map(|text| run::heard(text)).collect();
     let changing = items.iter().filter(|item| item.writes.changes_run());
     let changing: Vec<Uuid> = changing.map(|item| item.job.0).collect();
