@@ -34,7 +34,7 @@ async fn what_a_short_claim_left_is_told() {
     let transaction = other.transaction().await.unwrap();
     transaction.execute("select from tidemill.ready for update", &[]).await.unwrap();
     store.enqueue(vec![job()]).await.unwrap();
-    let due = Due::In(Duration::from_secs(3600));
+    let due = Due::In(Duration::from_hours(1));
     store.enqueue(vec![NewJob { due, ..job() }]).await.unwrap();
     assert_eq!(claim(&client).await, (1, true, true), "something is left, and more will be due");
     transaction.rollback().await.unwrap();
