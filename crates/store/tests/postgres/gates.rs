@@ -104,6 +104,30 @@ async fn gates_in_other_hands_are_passed_over_and_asked_for_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_gate_that_somebody_else_looks_at_is_asked_for_again_at_once() {
+    let url = fresh_postgres_url();
+    let (store, mut third) = (store(&url).await, connect(&url).await);
+    let mine = worker(&store).await;
+    store.enqueue(vec![of_key("a"), of_key("a")]).await.unwrap();
+    let first = store.claim(wish(mine, 5)).await.unwrap();
+    assert_eq!(first.jobs.len(), 1, "the other is held");
+    store.settle(mine, items(&first, &done())).await.unwrap();
+    const OPENED: &str = "select count(*) from tidemill.gate where opens_at is not null";
+    eventually("the look after the settle", SOON, async || {
+        (count(&third, OPENED).await == 1).then_some(())
+    })
+    .await;
+    // As whoever looks back for a claim of before.
+    let holding = third.transaction().await.unwrap();
+    holding.execute("select from tidemill.gate for update", &[]).await.unwrap();
+    let second = store.claim(wish(mine, 5)).await.unwrap();
+    assert!(second.jobs.is_empty(), "nobody is waited for");
+    assert!(second.next_due.is_some_and(|at| at <= second.now), "ask again at once");
+    holding.rollback().await.unwrap();
+    assert_eq!(take_last(&store, mine).await.jobs.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_claim_that_has_not_committed_keeps_others_from_its_keys() {
     let url = fresh_postgres_url();
     let (one, two) = (store(&url).await, store(&url).await);
