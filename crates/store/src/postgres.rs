@@ -15,6 +15,7 @@ mod credentials;
 mod crowd;
 mod dead;
 mod depth;
+mod dial;
 mod doors;
 mod edit;
 mod enqueue;

@@ -10,6 +10,7 @@ mod postgres {
 
     mod claimer;
     mod deadlock;
+    mod dial;
     mod flow_lock;
     mod flow_tend;
     mod gates;

@@ -2,7 +2,7 @@
 //!
 //! Everything on the pool is a single statement or an explicit transaction, and leaves nothing behind
 //! in the session (no SET, no LISTEN), so that a pooler in transaction mode may stand in between.
-//! Such a pooler is recognised when the store is opened; statements then go unnamed.
+//! Such a pooler is recognised when the store is opened (`dial.rs`); statements then go unnamed.
 //!
 //! All of them go the way the URL asks for (`tls.rs`): it refuses to connect with less.
 
@@ -13,28 +13,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use deadpool_postgres::{
-    Connect, Manager, ManagerConfig, Object, Pool, QueueMode, RecyclingMethod, Runtime, Timeouts,
+    Manager, ManagerConfig, Object, Pool, QueueMode, RecyclingMethod, Runtime, Timeouts,
 };
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 use tidemill_core::Clock;
 use tidemill_core::measure::{Histogram, SHORT_TIMES_US, Seen};
-use tokio::task::JoinHandle;
 use tokio_postgres::config::Host;
-use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{Client, Config, Connection, Row, Socket};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::{Client, Config, Row};
 
 use crate::error::{Error, Result};
 use crate::keyring::Keyring;
 use crate::open::{OpenOptions, without_password};
-use crate::postgres::error::{Fault, IntoAway, Tries, is_shared_connection};
+use crate::postgres::dial::{CONNECT_MAX, Dialer, Driver};
+use crate::postgres::error::{Fault, Tries, is_shared_connection};
 use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::postgres::tls::Tls;
 
 const REHEARSE: Statement = sql!("rehearse_claim");
 
-const CONNECT_MAX: Duration = Duration::from_secs(5);
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// Whoever falls silent in the middle of a transaction (frozen, cut off) holds locks that the rescue of
 /// its jobs waits for; the server ends it. Only for this transaction: nothing stays in the session.
@@ -47,17 +44,13 @@ const BEGIN_THOUGHTFUL: &str = "begin; set local idle_in_transaction_session_tim
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// With fewer connections than this, none is kept for claims.
 const KEEP_MIN: usize = 4;
-/// Plans by index, made once per connection: planning anew costs a claim as much as its work. Without an
-/// index a table is still walked, at a price that would set off the compiler.
-const BY_INDEX: &str = "-c enable_seqscan=off -c enable_bitmapscan=off -c jit=off \
-                        -c plan_cache_mode=force_generic_plan";
 
 /// Where the database is, and the connections to it.
 pub(crate) struct Db {
     config: Config,
     /// The same for people: hosts, ports and database, and no more.
     place: String,
-    quiet: Quiet,
+    dialer: Dialer,
     pool: Pool,
     /// How long connections of the pool were waited for.
     waits: Histogram,
@@ -87,11 +80,11 @@ impl Db {
         let (mut config, tls, prepare) = parse(url)?;
         let (mode, connector) = tls.connector()?;
         config.ssl_mode(mode);
-        let quiet = Quiet(connector);
-        let config = by_index(config, &quiet).await;
+        let (dialer, place) = (Dialer::new(connector), place(&config));
+        let (config, shared) = dialer.meet(config).await.map_err(|fault| fault.at(&place))?;
         let manager = Manager::from_connect(
             config.clone(),
-            quiet.clone(),
+            dialer.clone(),
             ManagerConfig { recycling_method: RecyclingMethod::Fast },
         );
         let pool = Pool::builder(manager)
@@ -108,26 +101,21 @@ impl Db {
             .build()
             .map_err(|e| Error::Database { reason: e.to_string() })?;
         let clock = options.clock.clone();
-        let named = AtomicBool::new(true);
-        let mut db = Self {
-            place: place(&config),
+        Ok(Self {
+            place,
             config,
-            quiet,
+            dialer,
             pool,
             waits: Histogram::new(SHORT_TIMES_US),
             claimer: Mutex::default(),
-            keeps_claimer: false,
+            // Behind a pooler the same connection is no server process of its own.
+            keeps_claimer: options.connections_max >= KEEP_MIN && !shared,
             rehearsed: AtomicBool::new(false),
             clock,
             keys: options.keys.clone(),
-            named,
-            shared: false,
-        };
-        db.shared = db.is_shared().await?;
-        db.named = AtomicBool::new(prepare.unwrap_or(!db.shared));
-        // Behind a pooler the same connection is no server process of its own.
-        db.keeps_claimer = options.connections_max >= KEEP_MIN && !db.shared;
-        Ok(db)
+            named: AtomicBool::new(prepare.unwrap_or(!shared)),
+            shared,
+        })
     }
 
     /// Where the database is, for people.
@@ -215,17 +203,13 @@ impl Db {
 
     /// A connection outside the pool.
     pub async fn single(&self) -> Result<Client, Fault> {
-        let connecting = self.quiet.to(self.config.clone());
-        let connected = tokio::time::timeout(CONNECT_MAX * 2, connecting).await;
-        let connected = connected
-            .map_err(|_| Fault::Away("connecting took too long".into()))
-            .and_then(|connected| connected.map_err(IntoAway::into_away));
-        connected.map(|(client, _)| client).map_err(|fault| fault.at(&self.place))
+        let line = self.dialer.line(&self.config).await;
+        line.map(|(client, _)| client).map_err(|fault| fault.at(&self.place))
     }
 
     /// A connection outside the pool that is still to be driven, for one who listens.
     pub async fn undriven(&self) -> Result<(Client, Driver), tokio_postgres::Error> {
-        self.config.connect(self.quiet.0.clone()).await
+        self.dialer.undriven(&self.config).await
     }
 
     /// One statement on a connection of the pool.
@@ -277,33 +261,9 @@ impl Db {
 
     pub fn close(&self) {
         self.pool.close();
+        self.dialer.close();
         drop(self.kept().take());
     }
-
-    /// Two connections that are open at once have two different servers, each always the same one,
-    /// unless a pooler in transaction mode stands in between.
-    async fn is_shared(&self) -> Result<bool> {
-        let (one, other) = (self.single().await?, self.single().await?);
-        let (mut ones, mut others) = (None, None);
-        for _ in 0..4 {
-            let (first, second) = (backend(&one).await?, backend(&other).await?);
-            if first == second
-                || *ones.get_or_insert(first.clone()) != first
-                || *others.get_or_insert(second.clone()) != second
-            {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-}
-
-async fn backend(client: &Client) -> Result<Option<String>, Fault> {
-    let messages = client.simple_query("select pg_backend_pid()").await?;
-    Ok(messages.iter().find_map(|message| match message {
-        tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-        _ => None,
-    }))
 }
 
 /// A connection in use. Dropped in the middle of a transaction, it is closed, not given back.
@@ -404,50 +364,6 @@ pub(crate) async fn unnamed(
 ) -> Result<Vec<Row>, Fault> {
     let typed: Vec<_> = params.iter().copied().zip(sql.types.iter().cloned()).collect();
     Ok(client.query_typed(sql.text, &typed).await?)
-}
-
-/// What carries the words of a connection, encrypted or not.
-pub(crate) type Driver = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
-
-/// Connects without a word: whoever uses the connection hears of its end by himself.
-#[derive(Clone)]
-struct Quiet(MakeRustlsConnect);
-
-impl Quiet {
-    async fn to(&self, config: Config) -> Result<(Client, JoinHandle<()>), tokio_postgres::Error> {
-        let (client, connection) = config.connect(self.0.clone()).await?;
-        let running = tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended");
-            }
-        });
-        Ok((client, running))
-    }
-}
-
-impl Connect for Quiet {
-    fn connect(
-        &self,
-        config: &Config,
-    ) -> futures::future::BoxFuture<'_, Result<(Client, JoinHandle<()>), tokio_postgres::Error>>
-    {
-        Box::pin(self.to(config.clone()))
-    }
-}
-
-/// Statements go by an index wherever there is one. A plan that was made while a queue was empty
-/// would read whole tables instead, and be kept long after a million jobs have come.
-///
-/// A pooler that knows no such option refuses it, and goes without: behind one every statement is
-/// planned anew, by the size the tables have then.
-async fn by_index(config: Config, quiet: &Quiet) -> Config {
-    let theirs = config.get_options().unwrap_or_default();
-    let mut wished = config.clone();
-    wished.options(format!("{theirs} {BY_INDEX}").trim());
-    match quiet.to(wished.clone()).await {
-        Err(error) if error.as_db_error().is_some() => config,
-        _ => wished,
-    }
 }
 
 /// Where the database is, for people: `db.example:5432/app`. Who connects, and with what password, is left out.

@@ -1,6 +1,7 @@
 //! A wire that can lose an answer: it carries a statement to the server, lets the server do it, and
 //! breaks before the answer is back.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -11,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 pub struct Proxy {
     url: String,
     doomed: Arc<Mutex<Option<String>>>,
+    carried: Arc<AtomicUsize>,
 }
 
 impl Proxy {
@@ -22,10 +24,11 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         // Unnamed, so that every statement travels with its text.
         let url = format!("{login}@127.0.0.1:{port}/{database}?prepare=off");
-        let proxy = Self { url, doomed: Arc::default() };
+        let proxy = Self { url, doomed: Arc::default(), carried: Arc::default() };
         let (carrier, server) = (proxy.clone(), server.to_owned());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
+                carrier.carried.fetch_add(1, Ordering::Relaxed);
                 let server = TcpStream::connect(&server).await.unwrap();
                 tokio::spawn(carrier.clone().carry(client, server));
             }
@@ -36,6 +39,11 @@ impl Proxy {
     /// Where to reach the database through it.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// How many connections were made through it.
+    pub fn carried(&self) -> usize {
+        self.carried.load(Ordering::Relaxed)
     }
 
     /// Loses the answer to the next message that contains this text.

@@ -227,7 +227,8 @@ alter table tidemill.lease set (autovacuum_vacuum_scale_factor = 0, autovacuum_v
 
 -- Enqueue, once, for everybody: the store's own batches with unique keys, a caller's transaction, plain SQL.
 
--- Puts one job into a new sheaf of its own; answers the sheaf's number.
+-- Puts one job into a new sheaf of its own; answers the sheaf's number. Never called by an update: whoever waits for a
+-- row computes anew what he sets, and would put the job into two.
 create function tidemill.place(
     id uuid, queue text, priority int2, run_at timestamptz, kind text, tenant text, key text, attempt int2, lost int2
 ) returns int8 language plpgsql as $$
@@ -249,24 +250,44 @@ begin
     );
 end $$;
 
+-- Locks the sheaf in which a job waits; nulls when the job does not wait.
+create function tidemill.lock_sheaf(id uuid) returns tidemill.ready language plpgsql as $$
+declare
+    number int8 := tidemill.sheaf_of(lock_sheaf.id);
+    former int8;
+    sheaf tidemill.ready;
+begin
+    loop
+        select r.* into sheaf from tidemill.ready r where r.seq = number for update;
+        if lock_sheaf.id = any (sheaf.ids[sheaf.taken + 1:]) then
+            return sheaf;
+        end if;
+        -- Whoever had it before us may have put the job into another one.
+        former := number;
+        number := tidemill.sheaf_of(lock_sheaf.id);
+        if number is not distinct from former then
+            return null;
+        end if;
+    end loop;
+end $$;
+
 -- Takes a waiting job out of its sheaf; answers the sheaf, or nulls when the job does not wait.
 -- It changes the sheaf's row, so a claim whose snapshot is older looks again.
 create function tidemill.take_out(id uuid) returns tidemill.ready language plpgsql as $$
 declare
-    sheaf tidemill.ready;
+    sheaf tidemill.ready := tidemill.lock_sheaf(take_out.id);
 begin
-    select r.* into sheaf from tidemill.ready r where r.seq = tidemill.sheaf_of(take_out.id) for update;
-    sheaf.ids := sheaf.ids[sheaf.taken + 1:];
-    if take_out.id = any (sheaf.ids) then
-        if cardinality(sheaf.ids) = 1 then
-            delete from tidemill.ready r where r.seq = sheaf.seq;
-        else
-            update tidemill.ready r set ids = array_remove(sheaf.ids, take_out.id), taken = 0
-            where r.seq = sheaf.seq;
-        end if;
-        return sheaf;
+    if sheaf.seq is null then
+        return null;
     end if;
-    return null;
+    sheaf.ids := sheaf.ids[sheaf.taken + 1:];
+    if cardinality(sheaf.ids) = 1 then
+        delete from tidemill.ready r where r.seq = sheaf.seq;
+    else
+        update tidemill.ready r set ids = array_remove(sheaf.ids, take_out.id), taken = 0
+        where r.seq = sheaf.seq;
+    end if;
+    return sheaf;
 end $$;
 
 -- Whether a job takes its turn in the line of its queue, tenant and key.
@@ -419,12 +440,12 @@ end $$;
 create function tidemill.start(id uuid, due timestamptz, at timestamptz) returns text language plpgsql as $$
 declare
     body tidemill.job;
+    number int8;
 begin
     select j.* into strict body from tidemill.job j where j.id = start.id;
-    update tidemill.job j set sheaf = tidemill.place(
-        body.id, body.queue, body.priority, greatest(start.due, start.at), body.kind, body.tenant, body.key,
-        0::int2, 0::int2)
-    where j.id = start.id;
+    number := tidemill.place(body.id, body.queue, body.priority, greatest(start.due, start.at), body.kind, body.tenant,
+        body.key, 0::int2, 0::int2);
+    update tidemill.job j set sheaf = number where j.id = start.id;
     return body.queue;
 end $$;
 
@@ -492,6 +513,7 @@ declare
     former tidemill.job;
     stays boolean;
     in_line boolean := false;
+    number int8;
 begin
     put.id := body.id;
     put.answer := 'enqueued';
@@ -573,10 +595,8 @@ begin
                 return;
             end if;
         end if;
-        perform from tidemill.ready r
-        where r.seq = tidemill.sheaf_of(held.id) and held.id = any (r.ids[r.taken + 1:])
-        for update;
-        if found then
+        sheaf := tidemill.lock_sheaf(held.id);
+        if sheaf.seq is not null then
             return;
         end if;
     else
@@ -597,13 +617,13 @@ begin
                 perform tidemill.leave_lines(array[held.id], put.at);
             end if;
             put.lines_up := tidemill.is_ordered(body) and not stays;
+            if not (put.lines_up or in_line and stays) then
+                number := tidemill.place(held.id, body.queue, body.priority, put.run_at, body.kind, body.tenant, body.key,
+                    coalesce(sheaf.attempt, 0::int2), coalesce(sheaf.lost, 0::int2));
+            end if;
             update tidemill.job j
             set payload = body.payload, options = tidemill.rewish(body.options, j.options), queue = body.queue,
-                priority = body.priority, tenant = body.tenant, key = body.key, sheaf = case
-                    when put.lines_up or in_line and stays then 0
-                    else tidemill.place(held.id, body.queue, body.priority, put.run_at, body.kind, body.tenant, body.key,
-                        coalesce(sheaf.attempt, 0::int2), coalesce(sheaf.lost, 0::int2))
-                end
+                priority = body.priority, tenant = body.tenant, key = body.key, sheaf = coalesce(number, 0)
             where j.id = held.id;
             put.answer := 'replaced';
             return;
@@ -632,19 +652,17 @@ end $$;
 -- Makes a job that waits for the clock due now; answers its queue, or null when it does not wait so.
 create function tidemill.run_now(id uuid, at timestamptz) returns text language plpgsql as $$
 declare
-    sheaf tidemill.ready;
+    sheaf tidemill.ready := tidemill.lock_sheaf(run_now.id);
+    number int8;
 begin
-    select r.* into sheaf from tidemill.ready r where r.seq = tidemill.sheaf_of(run_now.id) for update;
-    if sheaf.run_at > run_now.at then
-        sheaf := tidemill.take_out(run_now.id);
-        if sheaf.seq is not null then
-            update tidemill.job j set sheaf = tidemill.place(run_now.id, sheaf.queue, sheaf.priority, run_now.at,
-                sheaf.kind, sheaf.tenant, sheaf.key, sheaf.attempt, sheaf.lost)
-            where j.id = run_now.id;
-            return sheaf.queue;
-        end if;
+    if sheaf.seq is null or sheaf.run_at <= run_now.at then
+        return null;
     end if;
-    return null;
+    sheaf := tidemill.take_out(run_now.id);
+    number := tidemill.place(run_now.id, sheaf.queue, sheaf.priority, run_now.at, sheaf.kind, sheaf.tenant, sheaf.key,
+        sheaf.attempt, sheaf.lost);
+    update tidemill.job j set sheaf = number where j.id = run_now.id;
+    return sheaf.queue;
 end $$;
 
 -- Changes a job that waits. In another band it stands by its due time, marked as one that claims may have gone by; if
@@ -686,6 +704,7 @@ returns table (id uuid, queue text) language plpgsql as $$
 declare
     body tidemill.job;
     ordered uuid[] := '{}';
+    number int8;
 begin
     -- Who turns a saga back at this moment is waited for: what it undoes must not be done after that.
     perform from tidemill.flow f
@@ -731,15 +750,17 @@ begin
             -- Its flow takes back that it failed.
             insert into tidemill.flow_arrival (flow, step, ok, failed) values (body.flow, body.step, 0, -1);
         end if;
-        update tidemill.job j
-        set payload = coalesce(replay.payload, j.payload), options = tidemill.sent_again(j.options, replay.at),
-            sheaf = case when tidemill.is_ordered(body) then 0
-                else tidemill.place(body.id, body.queue, body.priority, replay.at, body.kind, body.tenant, body.key,
-                    0::int2, 0::int2) end
-        where j.id = body.id;
         if tidemill.is_ordered(body) then
             ordered := ordered || body.id;
+            number := 0;
+        else
+            number := tidemill.place(body.id, body.queue, body.priority, replay.at, body.kind, body.tenant, body.key,
+                0::int2, 0::int2);
         end if;
+        update tidemill.job j
+        set payload = coalesce(replay.payload, j.payload), options = tidemill.sent_again(j.options, replay.at),
+            sheaf = number
+        where j.id = body.id;
         update tidemill.dead d set triage = 2, redrives = d.redrives + 1 where d.id = body.id;
         insert into tidemill.note (id, at, by_whom, text) values (body.id, replay.at, replay.by_whom,
             case when replay.payload is null then 'replayed' else 'replayed with another payload' end

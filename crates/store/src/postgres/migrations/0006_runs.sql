@@ -152,14 +152,14 @@ end $$;
 -- wait.
 create function tidemill.put_off(id uuid, until timestamptz) returns text language plpgsql as $$
 declare
-    sheaf tidemill.ready;
+    sheaf tidemill.ready := tidemill.take_out(put_off.id);
+    number int8;
 begin
-    sheaf := tidemill.take_out(put_off.id);
     if sheaf.seq is null then
         return null;
     end if;
-    update tidemill.job j set sheaf = tidemill.place(put_off.id, sheaf.queue, sheaf.priority, put_off.until, sheaf.kind,
-        sheaf.tenant, sheaf.key, sheaf.attempt, sheaf.lost)
-    where j.id = put_off.id;
+    number := tidemill.place(put_off.id, sheaf.queue, sheaf.priority, put_off.until, sheaf.kind, sheaf.tenant, sheaf.key,
+        sheaf.attempt, sheaf.lost);
+    update tidemill.job j set sheaf = number where j.id = put_off.id;
     return sheaf.queue;
 end $$;
