@@ -16,12 +16,14 @@ mod postgres {
     mod gates;
     mod late_commit;
     mod lost_answer;
+    mod moved;
     mod open_transaction;
     mod outage;
     mod plan;
     mod pooler;
     mod proxy;
     mod race;
+    mod renewal;
     mod schema;
     mod short_claim;
     mod tls;

@@ -87,7 +87,8 @@ impl Dialer {
     }
 
     async fn fresh(&self, config: &Config) -> Result<Line, Error> {
-        let (client, connection) = self.undriven(config).await?;
+        // What greets a server over TLS is large, and two greet at once.
+        let (client, connection) = Box::pin(self.undriven(config)).await?;
         let driving = tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection ended");

@@ -9,6 +9,7 @@ use tidemill_core::{
     QueueRules, Scope, Settlement, State,
 };
 use tidemill_store::flow::{FlowAnswer, Start};
+use tidemill_store::run::{Room, Signal};
 use tidemill_store::{Error, Full, Receipt};
 use tidemill_testkit::eventually::eventually;
 use tokio::task::JoinSet;
@@ -37,6 +38,7 @@ over_both_stores!(
     a_dropped_job_frees_its_key,
     a_full_queue_diverts_once,
     jobs_that_take_turns_are_neither_diverted_nor_dropped,
+    workflows_and_the_children_they_wait_for_are_not_dropped,
     what_waits_is_told_for_how_long_it_may,
     plain_sql_meets_the_same_bounds,
     a_flow_is_judged_by_what_writes_it,
@@ -362,6 +364,35 @@ async fn jobs_that_take_turns_are_neither_diverted_nor_dropped(kit: &Kit) {
         }
     }
     assert_eq!(depth(kit, "spill").await.depth(), 0);
+}
+
+/// Nobody would tell the parent, and nobody would undo what the workflow has done.
+async fn workflows_and_the_children_they_wait_for_are_not_dropped(kit: &Kit) {
+    let run = kit.put(job("k")).await;
+    let signal = Signal { to: run, name: "x".into(), payload: Payload::null(), id: None };
+    kit.store.signal(None, vec![signal], Room::default()).await.unwrap();
+    let options = Options { parent: Some(run), ..Options::default() };
+    let child = kit.put(NewJob { options, ..job("k") }).await;
+    kit.clock.advance(SECOND);
+    let plain = kit.put(job("k")).await;
+    bound(kit, "default", 3, Overflow::DropOldest).await;
+    let newer = kit.put(job("k")).await;
+    eprintln!(
+        "{:?} {:?} {:?} {:?} {:?}",
+        kit.state(run).await,
+        kit.state(child).await,
+        kit.state(plain).await,
+        kit.state(newer).await,
+        depth(kit, "default").await
+    );
+    assert_eq!(kit.state(plain).await, State::Cancelled, "the oldest that nobody counts on");
+    for id in [run, child, newer] {
+        assert_eq!(kit.state(id).await, State::Ready);
+    }
+    bound(kit, "default", 2, Overflow::DropOldest).await;
+    refused(kit, vec![job("k")]).await;
+    assert_eq!(depth(kit, "default").await.depth(), 3);
+    is_exact(&kit.store).await;
 }
 
 async fn what_waits_is_told_for_how_long_it_may(kit: &Kit) {

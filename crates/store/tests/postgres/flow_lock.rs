@@ -11,6 +11,7 @@ use tidemill_store::flow::Start;
 use tidemill_testkit::databases::fresh_postgres_url;
 use tidemill_testkit::eventually::eventually;
 
+use super::deadlock::waiting;
 use super::kit::{SOON, ask, connect, done, items, store, worker};
 
 fn chain() -> Flow {
@@ -87,4 +88,37 @@ async fn a_late_join_is_judged_by_what_holds_once_the_flow_is_locked() {
     tokio::time::timeout(SOON, tending).await.unwrap().unwrap();
     let flow = store.flow(FlowId(id)).await.unwrap().unwrap();
     assert_eq!(flow.steps[1].state, StepState::Waiting, "it was given more time meanwhile");
+}
+
+/// Whoever has a flow's lock counts on the places of its steps' rows: an update beside it would move one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_changes_a_step_of_a_flow_that_is_in_other_hands() {
+    let url = fresh_postgres_url();
+    let (store, other, looker) = (store(&url).await, connect(&url).await, connect(&url).await);
+    let plan = chain().plan(&Limits::default(), Retention::default()).unwrap();
+    let FlowId(id) = plan.id;
+    assert!(store.start_flow(plan, Start::Now).await.unwrap());
+    let called_off = include_str!("../../src/postgres/sql/called_off_step.sql")
+        .replace("$1", &format!("'{id}'"))
+        .replace("$2", "1");
+    let encrypt = include_str!("../../src/postgres/sql/encrypt_undos_again.sql")
+        .replace("$1", &format!("'{id}'"))
+        .replace("$2", "1")
+        .replace("$3", "'{}'")
+        .replace("$4", "null")
+        .replace("$5", "null")
+        .replace("$6", "null");
+    for change in [called_off, encrypt] {
+        other.batch_execute("begin").await.unwrap();
+        other.query("select from tidemill.flow where id = $1 for update", &[&id]).await.unwrap();
+        let third = connect(&url).await;
+        let changing = tokio::spawn(async move { third.simple_query(&change).await.unwrap() });
+        waiting(&looker, 1).await;
+        other.batch_execute("commit").await.unwrap();
+        let messages = tokio::time::timeout(SOON, changing).await.unwrap().unwrap();
+        let is_made = messages.iter().any(|message| {
+            matches!(message, tokio_postgres::SimpleQueryMessage::CommandComplete(1))
+        });
+        assert!(is_made, "it comes to pass behind the lock");
+    }
 }

@@ -105,6 +105,7 @@ async fn gates_in_other_hands_are_passed_over_and_asked_for_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_gate_that_somebody_else_looks_at_is_asked_for_again_at_once() {
+    const OPENED: &str = "select count(*) from tidemill.gate where opens_at is not null";
     let url = fresh_postgres_url();
     let (store, mut third) = (store(&url).await, connect(&url).await);
     let mine = worker(&store).await;
@@ -112,7 +113,6 @@ async fn a_gate_that_somebody_else_looks_at_is_asked_for_again_at_once() {
     let first = store.claim(wish(mine, 5)).await.unwrap();
     assert_eq!(first.jobs.len(), 1, "the other is held");
     store.settle(mine, items(&first, &done())).await.unwrap();
-    const OPENED: &str = "select count(*) from tidemill.gate where opens_at is not null";
     eventually("the look after the settle", SOON, async || {
         (count(&third, OPENED).await == 1).then_some(())
     })

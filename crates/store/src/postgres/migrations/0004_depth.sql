@@ -167,8 +167,14 @@ language sql stable as $$
     ), 10000)
 $$;
 
+-- Whether newer jobs push this one out never: it takes turns, or a run waits for its end. Runs come to it with
+-- their tables.
+create function tidemill.stays(body tidemill.job) returns boolean language sql stable as $$
+    select tidemill.is_ordered($1) or ($1).options ->> 'parent' is not null
+$$;
+
 -- Cancels the jobs of the lowest bands, none above `band`, that have been due longest, to make room for newer ones,
--- whose sheaves are numbered from `first` on. Leaves alone what others hold, and jobs that take turns. Answers how many.
+-- whose sheaves are numbered from `first` on. Leaves alone what others hold, and jobs that stay. Answers how many.
 create function tidemill.drop_oldest(of_queue text, wanted int8, band int2, first int8, present timestamptz)
 returns int8 language plpgsql as $$
 declare
@@ -209,7 +215,7 @@ begin
             sheaf.ids := sheaf.ids[sheaf.taken + 1:];
             victims := sheaf.ids[:missing];
             continue when exists (
-                select from tidemill.job j where j.id = any (victims) and tidemill.is_ordered(j));
+                select from tidemill.job j where j.id = any (victims) and tidemill.stays(j));
             keys := array(
                 select j.unique_key from tidemill.job j where j.id = any (victims) and j.unique_key is not null);
             if cardinality(keys) > 0 then

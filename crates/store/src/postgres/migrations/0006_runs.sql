@@ -76,6 +76,13 @@ create table tidemill.debt (
     job uuid primary key
 );
 
+-- Whether newer jobs push this one out never: it takes turns, a run waits for its end, or it is a run, whose undos and
+-- children would be forgotten.
+create or replace function tidemill.stays(body tidemill.job) returns boolean language sql stable as $$
+    select tidemill.is_ordered($1) or ($1).options ->> 'parent' is not null
+        or exists (select from tidemill.run r where r.job = ($1).id)
+$$;
+
 -- Locks runs, in order, each by a look of its own; those that are not there are made, for jobs that are.
 create function tidemill.lock_runs(jobs uuid[], at timestamptz) returns setof tidemill.run language plpgsql as $$
 begin

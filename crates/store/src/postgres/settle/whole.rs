@@ -95,7 +95,7 @@ async fn write(
     let keys = items.iter().filter_map(|item| item.job.unique_key.clone()).collect();
     lock_keys(conn, &keys).await?;
     lines::lock(conn, &items.iter().flat_map(lines_of).collect()).await?;
-    let how = if decided.is_any() { &LEASE_LOCK_ALONE } else { &LEASE_LOCK };
+    let how = if decided.is_any() || renews(items) { &LEASE_LOCK_ALONE } else { &LEASE_LOCK };
     let mut held = Held::lock(shared, conn, how, items).await?;
     decided.take(conn).await?;
     let mut sorted = Sorted::default();
@@ -135,6 +135,12 @@ async fn write(
     let closed = held.let_go(conn, &sorted).await?;
     let finished = sorted.record.ends.iter().map(|end| JobId(end.body.id)).collect();
     Ok(Done { answers, closed, finished, queues, flows, runs, beside })
+}
+
+/// Whether a run continues anew: what its last turn still writes is waited for, or comes too late. An end sends again
+/// what is under way, and meets it there; a renewal empties the journal, and would leave it behind.
+fn renews(items: &[SettleItem]) -> bool {
+    items.iter().any(|item| item.run.as_ref().is_some_and(|run| run.renewal.is_some()))
 }
 
 /// The lines that an item may change: its own, and those of what follows it.

@@ -1,2 +1,6 @@
--- All jobs of a step have been called off.
-update tidemill.flow_step set call_off = false where flow = $1::uuid and number = $2::int4;
+-- All jobs of a step have been called off. Under the flow's lock, as all changes of its steps: whoever has it knows where
+-- their rows are.
+with held as materialized (
+    select f.id from tidemill.flow f where f.id = $1::uuid for update
+)
+update tidemill.flow_step s set call_off = false from held h where s.flow = h.id and s.number = $2::int4;

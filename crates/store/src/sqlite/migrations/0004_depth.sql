@@ -112,7 +112,13 @@ create table tidemill_dropped (
     lost integer not null
 ) without rowid;
 
--- Takes `wanted` jobs of one band that have been due longest out of a queue, or as many as there are that take no turns.
+-- Jobs that newer ones never push out: they take turns, or a run waits for their end. Runs come to them with their tables.
+create view tidemill_stays as
+select id from tidemill_job
+where key is not null and json_extract(options, '$.ordered') is not null
+    or json_extract(options, '$.parent') is not null;
+
+-- Takes `wanted` jobs of one band that have been due longest out of a queue, or as many as there are that do not stay.
 -- One that is held at a gate has 10 more for its band, one that is laid aside 20. Each part is read in the order of an
 -- index, and no further.
 create view tidemill_drop as select null as queue, null as band, null as wanted where 0;
@@ -125,9 +131,7 @@ begin
         select * from (
             select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
             where queue = new.queue and priority = new.band and tenant = '' and not exists (
-                select 1 from tidemill_job as job
-                where job.id = ready.id and job.key is not null
-                    and json_extract(job.options, '$.ordered') is not null
+                select 1 from tidemill_stays as stays where stays.id = ready.id
             )
             order by run_at
             limit new.wanted
@@ -136,9 +140,7 @@ begin
         select * from (
             select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
             where queue = new.queue and priority = new.band and tenant <> '' and not exists (
-                select 1 from tidemill_job as job
-                where job.id = ready.id and job.key is not null
-                    and json_extract(job.options, '$.ordered') is not null
+                select 1 from tidemill_stays as stays where stays.id = ready.id
             )
             order by run_at
             limit new.wanted
@@ -147,9 +149,7 @@ begin
         select * from (
             select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
             where queue = new.queue and priority = new.band + 10 and tenant = '' and not exists (
-                select 1 from tidemill_job as job
-                where job.id = ready.id and job.key is not null
-                    and json_extract(job.options, '$.ordered') is not null
+                select 1 from tidemill_stays as stays where stays.id = ready.id
             )
             order by run_at
             limit new.wanted
@@ -158,9 +158,7 @@ begin
         select * from (
             select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
             where queue = new.queue and priority = new.band + 10 and tenant <> '' and not exists (
-                select 1 from tidemill_job as job
-                where job.id = ready.id and job.key is not null
-                    and json_extract(job.options, '$.ordered') is not null
+                select 1 from tidemill_stays as stays where stays.id = ready.id
             )
             order by run_at
             limit new.wanted
@@ -169,9 +167,7 @@ begin
         select * from (
             select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
             where queue = new.queue and priority = new.band + 20 and tenant <> '' and not exists (
-                select 1 from tidemill_job as job
-                where job.id = ready.id and job.key is not null
-                    and json_extract(job.options, '$.ordered') is not null
+                select 1 from tidemill_stays as stays where stays.id = ready.id
             )
             order by run_at
             limit new.wanted

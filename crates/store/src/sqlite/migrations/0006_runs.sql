@@ -74,3 +74,12 @@ create table tidemill_object (
 create table tidemill_debt (
     job blob not null primary key
 ) without rowid;
+
+-- Jobs that newer ones never push out: they take turns, a run waits for their end, or they are runs, whose undos and
+-- children would be forgotten.
+drop view tidemill_stays;
+create view tidemill_stays as
+select id from tidemill_job
+where key is not null and json_extract(options, '$.ordered') is not null
+    or json_extract(options, '$.parent') is not null
+    or exists (select 1 from tidemill_run where job = tidemill_job.id);
