@@ -179,7 +179,19 @@ pub(crate) async fn admit(
         },
     };
     request.extensions_mut().insert(caller.clone());
-    let begun = if audit::is_audited(request.method(), need) {
+    let is_audited = audit::is_audited(request.method(), need);
+    if let Some(refusal) = refusal {
+        let response = refusal.into_response();
+        if is_audited {
+            let end = audit::answered(&response);
+            let written = audit::refused(&app, &caller, (&mut request, &path), end).await;
+            if let Err(refusal) = written {
+                return refusal.into_response();
+            }
+        }
+        return response;
+    }
+    let begun = if is_audited {
         match audit::Begun::request(&app, &caller, &mut request, &path).await {
             Ok(begun) => Some(begun),
             // What cannot be written down is not done.
@@ -188,10 +200,7 @@ pub(crate) async fn admit(
     } else {
         None
     };
-    let response = match refusal {
-        Some(refusal) => refusal.into_response(),
-        None => next.run(request).await,
-    };
+    let response = next.run(request).await;
     if let Some(begun) = begun {
         let end = audit::answered(&response);
         begun.end(&app, end).await;

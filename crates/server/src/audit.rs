@@ -4,7 +4,7 @@
 //! completed before it is answered; so no route can forget to. What cannot be written down is not done.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use axum::extract::{MatchedPath, RawPathParams, Request};
 use axum::response::Response;
@@ -16,7 +16,7 @@ use tidemill_core::{AuditId, JobId};
 
 use crate::access::{Caller, Need};
 use crate::api::{App, description};
-use crate::problem::{Answer, Code};
+use crate::problem::{Answer, Code, Refusal};
 
 /// Letters that a record names.
 const NAMED_MAX: usize = 20;
@@ -88,34 +88,16 @@ impl Begun {
         request: &mut Request,
         path: &MatchedPath,
     ) -> Answer<Self> {
-        let method = request.method().as_str().to_owned();
-        let name = NAMES.get(&(method.clone(), path.as_str().to_owned())).cloned();
-        let act = name.unwrap_or_else(|| format!("{method} {}", path.as_str()));
-        let values = request.extract_parts::<RawPathParams>().await.ok();
-        let value = values.as_ref().and_then(|values| values.iter().next());
-        let target = value.map(|(_, value)| value.to_owned()).unwrap_or_default();
-        let kind = kind_of(path.as_str());
-        let detail = request.uri().query().unwrap_or_default().to_owned();
-        Self::new(app, caller, &act, kind, target, detail).await
+        Self::new(app, asked(caller, request, path).await).await
     }
 
     /// Writes down what a message about a job is about to do.
     pub(crate) async fn message(app: &App, caller: &Caller, act: &str, job: JobId) -> Answer<Self> {
-        Self::new(app, caller, act, "job", job.to_string(), "live".to_owned()).await
+        Self::new(app, act_of(caller, act, "job", job.to_string(), "live".to_owned())).await
     }
 
-    async fn new(
-        app: &App,
-        caller: &Caller,
-        act: &str,
-        kind: &str,
-        target: String,
-        detail: String,
-    ) -> Answer<Self> {
-        let id = AuditId::new();
-        let (who, credential) = caller.identity();
-        let (who, act, target_kind) = (who.to_owned(), act.to_owned(), kind.to_owned());
-        let new = NewAudit { id, who, credential, act, target_kind, target, detail };
+    async fn new(app: &App, new: NewAudit) -> Answer<Self> {
+        let id = new.id;
         app.mill.audit().begin(new).await?;
         Ok(Self(id))
     }
@@ -128,6 +110,40 @@ impl Begun {
             tracing::error!(id = %self.0, result, %error, "the record of an act could not be completed");
         }
     }
+}
+
+/// Writes down a request that is refused before anything of it is done. That goes on when the caller does not wait for
+/// it: an act without a result counts as done, and whoever may do nothing could fill the record with those.
+pub(crate) async fn refused(
+    app: &Arc<App>,
+    caller: &Caller,
+    (request, path): (&mut Request, &MatchedPath),
+    end: AuditEnd,
+) -> Answer<()> {
+    let (app, new) = (Arc::clone(app), asked(caller, request, path).await);
+    let written = tokio::spawn(async move {
+        Begun::new(&app, new).await?.end(&app, end).await;
+        Ok(())
+    });
+    written.await.map_err(|error| Refusal::internal(&error))?
+}
+
+/// What a request asks for, as the record has it.
+async fn asked(caller: &Caller, request: &mut Request, path: &MatchedPath) -> NewAudit {
+    let method = request.method().as_str().to_owned();
+    let name = NAMES.get(&(method.clone(), path.as_str().to_owned())).cloned();
+    let act = name.unwrap_or_else(|| format!("{method} {}", path.as_str()));
+    let values = request.extract_parts::<RawPathParams>().await.ok();
+    let value = values.as_ref().and_then(|values| values.iter().next());
+    let target = value.map(|(_, value)| value.to_owned()).unwrap_or_default();
+    let detail = request.uri().query().unwrap_or_default().to_owned();
+    act_of(caller, &act, kind_of(path.as_str()), target, detail)
+}
+
+fn act_of(caller: &Caller, act: &str, kind: &str, target: String, detail: String) -> NewAudit {
+    let (who, credential) = caller.identity();
+    let (who, act, target_kind) = (who.to_owned(), act.to_owned(), kind.to_owned());
+    NewAudit { id: AuditId::new(), who, credential, act, target_kind, target, detail }
 }
 
 /// What became of an act, by what is answered.

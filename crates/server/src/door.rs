@@ -1,7 +1,7 @@
 //! The door: the address is listened on before there is a store, so that probes and callers hear that it starts.
 //!
-//! Connections are bounded in number and time. A handshake of TLS counts as a part of the first head: it has as long,
-//! and a stop does not wait for it.
+//! Connections are bounded in number and time (`pace.rs`). A handshake of TLS counts as a part of the first head: it
+//! has as long, and a stop does not wait for it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,28 +12,23 @@ use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::get;
 use http::{HeaderValue, StatusCode, header};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use hyper_util::service::TowerToHyperService;
 use tidemill::Tidemill;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
-use crate::bare::Clothed;
-use crate::greeting::Greeted;
 use crate::named;
+use crate::pace::{Taken, Times, converse};
 use crate::problem::Refusal;
 use crate::routes::health;
 use crate::serve::{Error, Server};
 use crate::settings::{Access, Settings};
 use crate::tls::{Found, Tls};
 
-/// A client may not change its mind more often than that, nor send larger heads.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// How long to wait when no connection can be taken, for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -65,10 +60,10 @@ impl Door {
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let room = Arc::new(Semaphore::new(settings.connections_max));
-        let entry = Entry { tls: tls.clone(), head_timeout: settings.head_timeout };
+        let entry = Entry { tls: tls.clone(), times: Times::of(&settings) };
         let hall = Hall { listener, room, entry };
         let opened = CancellationToken::new();
-        let hall = tokio::spawn(put_off(hall, settings.drain, opened.clone()));
+        let hall = tokio::spawn(put_off(hall, opened.clone()));
         Ok(Self { address, settings, tls, found, starting: opened.drop_guard(), hall })
     }
 
@@ -84,7 +79,7 @@ impl Door {
 }
 
 /// Answers those who come before the store is open.
-async fn put_off(hall: Hall, drain: Duration, opened: CancellationToken) -> Hall {
+async fn put_off(hall: Hall, opened: CancellationToken) -> Hall {
     let starts = async || {
         let detail = "the server starts: its store is not open yet; its log says what it waits for";
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "starting", detail).again_in(1)
@@ -98,9 +93,7 @@ async fn put_off(hall: Hall, drain: Duration, opened: CancellationToken) -> Hall
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             response
         }));
-    let graceful = GracefulShutdown::new();
-    hall.let_in(&service, &graceful, &opened).await;
-    tokio::spawn(tokio::time::timeout(drain, graceful.shutdown()));
+    hall.let_in(&service, &TaskTracker::new(), &opened).await;
     hall
 }
 
@@ -113,11 +106,11 @@ pub(crate) struct Hall {
 }
 
 impl Hall {
-    /// Lets connections in until it ends, and lets them talk to the service.
+    /// Lets connections in until it ends, and lets them talk to the service; the tracker has those that are there.
     pub(crate) async fn let_in(
         &self,
         service: &Router,
-        graceful: &GracefulShutdown,
+        connections: &TaskTracker,
         end: &CancellationToken,
     ) {
         loop {
@@ -128,9 +121,8 @@ impl Hall {
                 taken = self.accept() => taken,
             };
             if let Some((stream, permit)) = taken {
-                let (service, watcher) = (service.clone(), graceful.watcher());
-                let connected = self.entry.clone().connect(stream, service, watcher, end.clone());
-                tokio::spawn(async move {
+                let connected = self.entry.clone().connect(stream, service.clone(), end.clone());
+                connections.spawn(async move {
                     connected.await;
                     drop(permit);
                 });
@@ -156,55 +148,43 @@ impl Hall {
 #[derive(Debug, Clone)]
 struct Entry {
     tls: Option<Arc<Tls>>,
-    head_timeout: Duration,
+    times: Times,
 }
 
 impl Entry {
     /// Serves one connection until it ends.
-    async fn connect(
-        self,
-        stream: TcpStream,
-        service: Router,
-        watcher: Watcher,
-        end: CancellationToken,
-    ) {
+    async fn connect(self, stream: TcpStream, service: Router, end: CancellationToken) {
         // Answers are small and waited for.
         let _ = stream.set_nodelay(true);
-        let head_timeout = self.head_timeout;
-        let Some(tls) = &self.tls else {
-            return converse(stream, service, head_timeout, watcher).await;
+        let times = self.times;
+        let stream = Taken::new(stream, times.write);
+        let ended = match &self.tls {
+            None => converse(stream, service, times, end).await,
+            Some(tls) => match self.shaken(tls, stream, &end).await {
+                Some(stream) => converse(stream, service, times, end).await,
+                None => return,
+            },
         };
-        let shaken = tokio::time::timeout(head_timeout, tls.acceptor().accept(stream));
-        match end.run_until_cancelled(shaken).await {
-            Some(Ok(Ok(stream))) => converse(stream, service, head_timeout, watcher).await,
-            Some(Ok(Err(error))) => {
-                tls.handshake_failed();
-                tracing::debug!(%error, "a handshake failed");
-            }
-            Some(Err(_)) => {
-                tls.handshake_failed();
-                tracing::debug!(?head_timeout, "a handshake took too long");
-            }
-            None => {}
+        if let Err(error) = ended {
+            tracing::debug!(error, "a connection ended early");
         }
     }
-}
 
-async fn converse<T>(stream: T, service: Router, head_timeout: Duration, watcher: Watcher)
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(head_timeout)
-        .max_buf_size(HEAD_BYTES_MAX);
-    builder.http2().timer(TokioTimer::new()).max_header_list_size(HEAD_BYTES_MAX as u32);
-    let stream = TokioIo::new(Clothed::new(Greeted::new(stream, head_timeout)));
-    let connection =
-        builder.serve_connection_with_upgrades(stream, TowerToHyperService::new(service));
-    if let Err(error) = watcher.watch(connection.into_owned()).await {
-        tracing::debug!(error, "a connection ended early");
+    /// The connection after its handshake, if that was done in time.
+    async fn shaken<T: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        tls: &Tls,
+        stream: T,
+        end: &CancellationToken,
+    ) -> Option<TlsStream<T>> {
+        let within = self.times.head;
+        let shaken = tokio::time::timeout(within, tls.acceptor().accept(stream));
+        match end.run_until_cancelled(shaken).await? {
+            Ok(Ok(stream)) => return Some(stream),
+            Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
+            Err(_) => tracing::debug!(?within, "a handshake took too long"),
+        }
+        tls.handshake_failed();
+        None
     }
 }

@@ -2,13 +2,28 @@
 //!
 //! As RFC 9110 has it: `If-Match` names one tag or several, of which one is enough, or `*` for whatever is there. Tags
 //! are compared strongly, so a weak one never matches.
+//!
+//! The tag of a job is a print of all that may be changed of it, so whoever is not shown all of it could find the rest
+//! by trying. Where something is hidden, the tag is made under a key that nobody has.
 
-use std::fmt::Display;
+use std::borrow::Cow;
+use std::fmt::{self, Display};
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use http::{HeaderMap, HeaderName, StatusCode, header};
+use tidemill::JobView;
 
+use crate::api::App;
 use crate::problem::{Answer, Refusal};
+
+/// Under which tags of jobs are made of which something is hidden. It is of this process: elsewhere such a tag is of no
+/// job, and refused as one that is too old.
+static KEY: LazyLock<Result<[u8; 32], getrandom::Error>> = LazyLock::new(|| {
+    let mut key = [0; 32];
+    getrandom::fill(&mut key)?;
+    Ok(key)
+});
 
 /// Looks at what others keep changing, before it is given up.
 const LOOKS_MAX: usize = 20;
@@ -19,6 +34,31 @@ pub(crate) type Tag = [(HeaderName, String); 1];
 /// The header for this version.
 pub(crate) fn of(version: &impl Display) -> Tag {
     [(header::ETAG, format!("\"{version}\""))]
+}
+
+/// A job as it was seen: by which tag, and by which print the store knows it.
+#[derive(Debug)]
+pub(crate) struct JobSeen {
+    tag: String,
+    pub print: String,
+}
+
+impl JobSeen {
+    pub(crate) fn of(app: &App, view: &JobView) -> Answer<Self> {
+        let print = view.job.print();
+        let text = serde_json::to_string(view).map_err(|error| Refusal::internal(&error))?;
+        if matches!(app.mill.hidden().document(&text), Cow::Borrowed(_)) {
+            return Ok(Self { tag: print.clone(), print });
+        }
+        let key = KEY.as_ref().map_err(|error| Refusal::internal(error))?;
+        Ok(Self { tag: view.job.print_under(key), print })
+    }
+}
+
+impl Display for JobSeen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.tag)
+    }
 }
 
 /// Which versions a request is for.
@@ -83,13 +123,28 @@ impl Wanted {
         Present: Future<Output = Answer<Option<V>>>,
         Act: Future<Output = Answer<T>>,
     {
-        match &self {
-            Self::Any => return act(None).await,
-            Self::OneOf(tags) if tags.len() == 1 => {
-                let version = tags[0].parse().map_err(|_| changed())?;
-                return act(Some(version)).await;
-            }
-            Self::There | Self::OneOf(_) => {}
+        if let Self::OneOf(tags) = &self
+            && let [tag] = &tags[..]
+        {
+            return act(Some(tag.parse().map_err(|_| changed())?)).await;
+        }
+        self.met_by_look(present, changed, act).await
+    }
+
+    /// The same where a tag does not say all of its version.
+    pub(crate) async fn met_by_look<V, T, Present, Act>(
+        self,
+        present: impl Fn() -> Present,
+        changed: impl Fn() -> Refusal,
+        act: impl Fn(Option<V>) -> Act,
+    ) -> Answer<T>
+    where
+        V: Display,
+        Present: Future<Output = Answer<Option<V>>>,
+        Act: Future<Output = Answer<T>>,
+    {
+        if self == Self::Any {
+            return act(None).await;
         }
         for _ in 0..LOOKS_MAX {
             let Some(version) = present().await?.filter(|version| self.means(version)) else {

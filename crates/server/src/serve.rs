@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hyper_util::server::graceful::GracefulShutdown;
 use tidemill::{Services, Tidemill};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::api::{self, App};
 use crate::door::{Door, Hall};
@@ -128,16 +128,17 @@ impl Server {
 }
 
 async fn serve(hall: JoinHandle<Hall>, app: Arc<App>, services: Services, stop: CancellationToken) {
-    let (service, graceful) = (api::service(Arc::clone(&app)), GracefulShutdown::new());
+    let (service, connections) = (api::service(Arc::clone(&app)), TaskTracker::new());
     match hall.await {
-        Ok(hall) => hall.let_in(&service, &graceful, &stop).await,
+        Ok(hall) => hall.let_in(&service, &connections, &stop).await,
         Err(error) => tracing::error!(%error, "nobody can be let in"),
     }
     app.health.is_stopping.store(true, Ordering::Relaxed);
     let drain = app.settings.drain;
     let lives = &app.streams.lives;
     lives.close();
-    let ended = async { tokio::join!(graceful.shutdown(), lives.wait()) };
+    connections.close();
+    let ended = async { tokio::join!(connections.wait(), lives.wait()) };
     if tokio::time::timeout(drain, ended).await.is_err() {
         tracing::warn!(?drain, "requests under way did not end in time, and were cut off");
     }

@@ -41,6 +41,9 @@ pub struct Settings {
     /// How long a client may take to send the head of a request, and for the handshake of TLS before the first. So long
     /// a connection is kept for the next request, too: who uses one again lets it go sooner.
     pub head_timeout: Duration,
+    /// How long a client may take nothing of what is sent to it, or leave a sign of life unanswered over HTTP/2, before
+    /// its connection is closed.
+    pub write_timeout: Duration,
     /// How long a client may take to send a body.
     pub body_timeout: Duration,
     /// The longest wait for a job that may be asked for.
@@ -48,7 +51,8 @@ pub struct Settings {
     /// Streams that are followed at once, over SSE and WebSockets; others are refused, so that there is always room
     /// for requests. Connections that became WebSockets are counted here alone.
     pub streams_max: usize,
-    /// How often one who follows a stream is sent a sign of life.
+    /// How often one who follows a stream is sent a sign of life, and a client of HTTP/2 that says nothing is asked for
+    /// one.
     pub heartbeat: Duration,
     /// How long a stream is followed before the client has to come again, and show who it is.
     pub stream_for: Duration,
@@ -71,6 +75,7 @@ impl Default for Settings {
             body_bytes_max: 16 * 1024 * 1024,
             connections_max: 20_000,
             head_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(30),
             wait_max: Duration::from_mins(1),
             streams_max: 15_000,

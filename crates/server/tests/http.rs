@@ -34,6 +34,7 @@ mod http {
     mod stop;
     mod streams;
     mod taken;
+    mod times;
     mod tls;
     mod webhooks;
     mod work;

@@ -100,5 +100,6 @@ pub trait Audits {
     async fn audit(&self, filter: &AuditFilter) -> Result<Vec<AuditView>>;
 
     /// Forgets acts older than `kept`, and all but the newest `rows_max`, a piece at a time. `true`: there is more.
+    /// Those that were refused are counted by themselves, with a share beside (`core/audit.rs`).
     async fn forget_audit(&self, kept: Duration, rows_max: usize) -> Result<bool>;
 }

@@ -22,7 +22,7 @@ use utoipa_axum::routes;
 use crate::access::Caller;
 use crate::api::App;
 use crate::audit::{Detail, detail};
-use crate::etag;
+use crate::etag::{self, JobSeen};
 use crate::extract::{Body, Named, Params};
 use crate::idempotent;
 use crate::prefer::{Patience, Prefer};
@@ -275,7 +275,7 @@ async fn show(
 ) -> Answer<Tagged> {
     let view = app.mill.job(id).await?.filter(|view| caller.sees(view));
     let view = view.ok_or(tidemill::Error::JobUnknown { id })?;
-    Ok((etag::of(&view.job.print()), Json(view)))
+    Ok((etag::of(&JobSeen::of(&app, &view)?), Json(view)))
 }
 
 /// The names that a change may have.
@@ -314,16 +314,16 @@ async fn edit(
     let read = serde_json::to_string(&fields).and_then(|text| serde_json::from_str(&text));
     let changes: Changes = read.map_err(wrong)?;
     let about = |error: tidemill::Error| Refusal::from(error).about(id);
-    let edit = |print: Option<String>| {
-        let edited = app.mill.edit(id, changes.clone(), print);
+    let edit = |seen: Option<JobSeen>| {
+        let edited = app.mill.edit(id, changes.clone(), seen.map(|seen| seen.print));
         async move { edited.await.map_err(about) }
     };
     let differs = || about(tidemill::Error::JobChanged { id });
     let present = || async {
         let view = app.mill.job(id).await.map_err(about)?;
-        Ok(view.map(|view| view.job.print()))
+        view.map(|view| JobSeen::of(&app, &view)).transpose()
     };
-    etag::wanted(&headers)?.met(present, differs, edit).await?;
+    etag::wanted(&headers)?.met_by_look(present, differs, edit).await?;
     let names: Vec<&str> = fields.keys().map(String::as_str).collect();
     Ok((detail(names.join(" ")), show(State(app), caller, Named(id)).await?))
 }

@@ -1,14 +1,21 @@
 //! The record of who did what.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::{Value, json};
+use tidemill::audit::AuditFilter;
 use tidemill::{Grant, Role};
+use tidemill_testkit::eventually::eventually;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 use super::kit::Kit;
 
 over_both_stores!(
     acts_are_recorded_with_who_what_and_what_became_of_them,
     the_record_is_paged_and_filtered_and_for_admins_alone,
+    a_refusal_is_completed_although_nobody_waits_for_it,
 );
 
 async fn acts(kit: &Kit, secret: &str, query: &str) -> Value {
@@ -123,4 +130,27 @@ async fn the_record_is_paged_and_filtered_and_for_admins_alone(kit: Kit) {
     let wrong = kit.ask(&admin, Method::GET, "/v1/audit?whom=ada", json!({})).await;
     wrong.refused(400, "request_invalid", "whom");
     kit.close().await;
+}
+
+async fn a_refusal_is_completed_although_nobody_waits_for_it(kit: Kit) {
+    let kit = kit.closed().await;
+    let viewer = kit.credential("eve", Grant::new(Role::Viewer)).await;
+    for _ in 0..50 {
+        let mut stream = TcpStream::connect(kit.server.address()).await.unwrap();
+        let request = format!(
+            "POST /v1/queues/mail/pause HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {viewer}\r\n\
+             content-length: 0\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+    }
+    kit.server.stop().await;
+    // What was begun is completed soon; without a result it would stay so.
+    let filter = AuditFilter { act: Some("pause_queue".into()), limit: 100, ..Default::default() };
+    let complete = async || {
+        let acts = kit.mill.audit().list(&filter).await.unwrap();
+        acts.iter().all(|act| act.result.as_deref() == Some("role_refused")).then_some(())
+    };
+    eventually("all refusals to be complete", Duration::from_secs(10), complete).await;
+    kit.mill.close().await;
 }

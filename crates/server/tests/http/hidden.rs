@@ -9,6 +9,7 @@ use super::kit::{Kit, Told};
 over_both_stores!(
     hidden_fields_are_seen_by_workers_alone,
     what_was_not_shown_is_not_kept_instead,
+    the_tag_of_a_job_says_nothing_of_what_is_hidden,
     numbers_that_are_too_large_let_nothing_be_seen,
     why_a_run_waits_and_what_was_made_of_it_show_no_secrets,
 );
@@ -118,6 +119,35 @@ async fn what_was_not_shown_is_not_kept_instead(kit: Kit) {
     told.refused(400, "payload_hidden", "[hidden]");
     let whole = json!({ "payload": payload() });
     kit.send(Method::PATCH, &path, &tag, whole).await.is(200);
+    kit.close().await;
+}
+
+async fn the_tag_of_a_job_says_nothing_of_what_is_hidden(kit: Kit) {
+    let kit = kit.hiding(&RULES).await;
+    let enqueue = async |payload: Value| {
+        kit.enqueue(json!({ "kind": "pay", "payload": payload, "delay": "1h" })).await
+    };
+    let print = async |id: &str| {
+        let view = kit.mill.job(id.parse().unwrap()).await.unwrap().unwrap();
+        format!("\"{}\"", view.job.print())
+    };
+    let id = enqueue(payload()).await;
+    let path = format!("/v1/jobs/{id}");
+    let tag = kit.get(&path).await.is(200).header("etag").to_owned();
+    let guess = print(&id).await;
+    assert_ne!(tag, guess, "whoever tries values would know when one is right");
+    let edit =
+        async |tag: &str, body| kit.send(Method::PATCH, &path, &[("if-match", tag)], body).await;
+    edit(&guess, json!({ "tags": ["a"] })).await.refused(412, "job_changed", &id);
+    let told = edit(&tag, json!({ "tags": ["a"] })).await.is(200);
+    edit(&tag, json!({ "tags": ["b"] })).await.refused(412, "job_changed", &id);
+    edit(&format!("{tag}, {}", told.header("etag")), json!({ "tags": ["b"] })).await.is(200);
+    edit("*", json!({ "tags": [] })).await.is(200);
+    assert_eq!(kit.get(&path).await.is(200).header("etag"), tag, "it is as it was");
+
+    let plain = enqueue(json!({ "user": "ada" })).await;
+    let shown = kit.get(&format!("/v1/jobs/{plain}")).await.is(200);
+    assert_eq!(shown.header("etag"), print(&plain).await, "who sees all of it can tell the tag");
     kit.close().await;
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tidemill_core::audit::{is_refusal, refused_max};
 use tidemill_core::{AuditId, CredentialId};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -15,10 +16,10 @@ use crate::postgres::statement::{At, Param, Statement, sql};
 
 const BEGIN: Statement =
     sql!("insert_audit", TIMESTAMPTZ, UUID, TEXT, UUID, TEXT, TEXT, TEXT, TEXT);
-const END: Statement = sql!("end_audit", TIMESTAMPTZ, UUID, TEXT, TEXT, TEXT, TEXT);
+const END: Statement = sql!("end_audit", TIMESTAMPTZ, UUID, TEXT, TEXT, TEXT, TEXT, BOOL);
 const LIST: Statement =
     sql!("select_audit", UUID, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, INT8);
-const FORGET: Statement = sql!("delete_audit", TIMESTAMPTZ, INT8, INT8, INT8);
+const FORGET: Statement = sql!("delete_audit", TIMESTAMPTZ, INT8, INT8, INT8, INT8);
 
 /// So many are forgotten in one turn.
 const FORGET_ROWS: i64 = 2000;
@@ -40,8 +41,9 @@ impl Audits for Postgres {
         let db = &self.shared.db;
         let AuditEnd { result, target, detail } = &end;
         let (kind, target) = target.as_ref().map(|(kind, target)| (kind, target)).unzip();
-        let now = db.manual_now();
-        db.read(&END, &[&now, &id.0, result, &kind, &target, detail]).await?;
+        let (now, is_refused) = (db.manual_now(), is_refusal(result));
+        let params: [Param<'_>; 7] = [&now, &id.0, result, &kind, &target, detail, &is_refused];
+        db.read(&END, &params).await?;
         Ok(())
     }
 
@@ -55,8 +57,9 @@ impl Audits for Postgres {
 
     async fn forget_audit(&self, kept: Duration, rows_max: usize) -> Result<bool> {
         let db = &self.shared.db;
-        let params: [Param<'_>; 4] =
-            [&db.manual_now(), &delay_us(kept), &(rows_max as i64), &FORGET_ROWS];
+        let (others, refused) = (rows_max as i64, refused_max(rows_max) as i64);
+        let params: [Param<'_>; 5] =
+            [&db.manual_now(), &delay_us(kept), &others, &refused, &FORGET_ROWS];
         let rows = db.read(&FORGET, &params).await?;
         Ok(rows.first().is_some_and(|row| row.get::<_, i64>(0) == FORGET_ROWS))
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use rusqlite::{Row, params};
+use tidemill_core::audit::{is_refusal, refused_max};
 use tidemill_core::{AuditId, CredentialId};
 use uuid::Uuid;
 
@@ -36,7 +37,8 @@ impl Audits for Sqlite {
             let AuditEnd { result, target, detail } = &end;
             let (kind, target) = target.as_ref().map(|(kind, target)| (kind, target)).unzip();
             let mut update = turn.conn.prepare_cached(include_str!("sql/end_audit.sql"))?;
-            update.execute(params![id.0.as_bytes(), turn.now, result, kind, target, detail])?;
+            let (id, is_refused) = (id.0.as_bytes(), is_refusal(result));
+            update.execute(params![id, turn.now, result, kind, target, detail, is_refused])?;
             Ok(())
         })
         .await
@@ -65,7 +67,8 @@ impl Audits for Sqlite {
         self.write(move |turn| {
             let mut delete = turn.conn.prepare_cached(include_str!("sql/delete_audit.sql"))?;
             let oldest = turn.now.saturating_sub(kept_us);
-            let gone = delete.execute([oldest, rows_max as i64, FORGET_ROWS as i64])?;
+            let (others, refused) = (rows_max as i64, refused_max(rows_max) as i64);
+            let gone = delete.execute([oldest, others, refused, FORGET_ROWS as i64])?;
             Ok(gone == FORGET_ROWS)
         })
         .await

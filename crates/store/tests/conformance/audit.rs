@@ -9,6 +9,7 @@ over_both_stores!(
     an_act_is_written_down_before_it_is_done_and_completed_once,
     acts_are_found_by_every_field_in_pages,
     acts_are_forgotten_by_age_and_number,
+    refused_acts_push_out_nothing_that_was_done,
 );
 
 fn new(who: &str, act: &str, target: &str) -> NewAudit {
@@ -105,4 +106,37 @@ async fn acts_are_forgotten_by_age_and_number(kit: &Kit) {
     assert_eq!(left().await, [ids[5], ids[4], ids[3], ids[2]]);
     kit.store.forget_audit(100 * HOUR, 3).await.unwrap();
     assert_eq!(left().await, [ids[5], ids[4], ids[3]]);
+}
+
+async fn refused_acts_push_out_nothing_that_was_done(kit: &Kit) {
+    let acts = async |who: &str, results: &[Option<&str>]| {
+        let mut ids = Vec::new();
+        for result in results {
+            let act = new(who, "cancel", "1");
+            ids.push(act.id);
+            kit.store.begin_audit(act.clone()).await.unwrap();
+            if let Some(result) = result {
+                let end = AuditEnd { result: (*result).to_owned(), ..AuditEnd::default() };
+                kit.store.end_audit(act.id, end).await.unwrap();
+            }
+        }
+        ids
+    };
+    // Done, under way, and perhaps done.
+    let kept = acts("ada", &[Some("ok"), None, Some("store_unavailable"), Some("ok")]).await;
+    let refused = acts("eve", &[Some("role_refused"); 40]).await;
+    let left = async || {
+        let acts = list(kit, AuditFilter::default()).await;
+        acts.into_iter().rev().map(|act| act.id).collect::<Vec<_>>()
+    };
+    // Of ten acts, two that were refused are kept beside.
+    assert!(!kit.store.forget_audit(HOUR, 10).await.unwrap());
+    assert_eq!(left().await, [&kept[..], &refused[38..]].concat());
+    let more = acts("ada", &[Some("ok"); 8]).await;
+    kit.store.forget_audit(HOUR, 10).await.unwrap();
+    let expected = [&kept[2..], &refused[38..], &more[..]].concat();
+    assert_eq!(left().await, expected, "what was done does not push out what was refused either");
+    kit.clock.advance(2 * HOUR);
+    kit.store.forget_audit(HOUR, 10).await.unwrap();
+    assert!(left().await.is_empty(), "age holds for all");
 }

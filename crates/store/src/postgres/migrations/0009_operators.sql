@@ -44,5 +44,7 @@ create table tidemill.audit (
     target text not null,
     detail text not null,
     ended_at timestamptz,
-    result text -- `ok`, or the code of the refusal; none while it is under way, and where nobody could say
+    result text, -- `ok`, or the code of the refusal; none while it is under way, and where nobody could say
+    is_refused boolean not null default false -- nothing was done; of these so many are kept, and of the others so many
 );
+create index audit_refused on tidemill.audit (id) where is_refused;

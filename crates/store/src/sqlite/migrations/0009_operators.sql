@@ -44,5 +44,7 @@ create table tidemill_audit (
     target text not null,
     detail text not null,
     ended_at integer,
-    result text -- `ok`, or the code of the refusal; none while it is under way, and where nobody could say
+    result text, -- `ok`, or the code of the refusal; none while it is under way, and where nobody could say
+    is_refused integer not null default 0 -- nothing was done; of these so many are kept, and of the others so many
 ) without rowid;
+create index tidemill_audit_refused on tidemill_audit (id) where is_refused;
