@@ -50,7 +50,13 @@ struct Cli {
     #[arg(long, global = true, env = "TIDEMILL_STORE", hide_env_values = true, value_name = "URL")]
     store: Option<String>,
     /// A server instead of a store: http(s)://HOST; TIDEMILL_TOKEN has the secret of a credential
-    #[arg(long, global = true, env = "TIDEMILL_SERVER", value_name = "URL")]
+    #[arg(
+        long,
+        global = true,
+        env = "TIDEMILL_SERVER",
+        hide_env_values = true,
+        value_name = "URL"
+    )]
     server: Option<String>,
     /// A file that has the secret of a credential for the server
     #[arg(long, global = true, value_name = "FILE")]

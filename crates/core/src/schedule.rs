@@ -359,14 +359,10 @@ impl Definition {
             let (what, instead) = ("more than 1,000 dates are excepted", "use an end, or two");
             return Err(contradiction(what, instead));
         }
-        let window_ms = self.spread.as_ref().map_or(0, |spread| spread.window_ms);
-        for (what, ms) in [("jitter", self.jitter_ms), ("window to spread over", window_ms)] {
-            if ms > u64::from(YEARS_MAX) * YEAR_MS {
-                let value = format!("{ms} ms");
-                return Err(Error::DurationInvalid { what, value, years_max: YEARS_MAX });
-            }
-        }
-        Ok(())
+        spread::check("jitter", self.jitter_ms)?;
+        self.spread
+            .as_ref()
+            .map_or(Ok(()), |spread| spread::check(spread::WINDOW, spread.window_ms))
     }
 
     fn check_wishes(&self, limits: &Limits) -> Result<()> {
@@ -449,7 +445,7 @@ impl Definition {
             let own = self.job.key.as_deref().or(self.job.tenant.as_deref());
             spread::place(key.or(own).unwrap_or(&self.name), spread.window_ms)
         });
-        slot.checked_add(jitter + place).unwrap_or(slot)
+        slot.checked_add(jitter.saturating_add(place)).unwrap_or(slot)
     }
 }
 

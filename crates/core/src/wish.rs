@@ -17,6 +17,7 @@ use crate::job::{Due, NewJob, Options, Priority};
 use crate::moment;
 use crate::retry::own::OwnRetry;
 use crate::retry::text::BackoffText;
+use crate::schedule::spread;
 use crate::span::Span;
 use crate::webhook::{Tell, TellText};
 
@@ -157,13 +158,17 @@ impl Wish {
         Ok(Some(if self.force { unique.force() } else { unique }))
     }
 
-    /// Refuses wishes that contradict each other.
+    /// Refuses wishes that contradict each other, and a window that no job could be spread over.
     pub fn check(&self) -> Result<()> {
         if self.delay.is_some() && self.run_at.is_some() {
             return contradiction("a job starts after a delay or at a time, not both");
         }
         if self.attempts == Some(0) || self.ambiguous_attempts == Some(0) {
             return contradiction("0 attempts would never run it; give at least 1");
+        }
+        if let Some(Span(window)) = self.spread {
+            let window_ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
+            spread::check(spread::WINDOW, window_ms)?;
         }
         self.unique().map(drop)
     }

@@ -47,9 +47,16 @@ async fn open_plain(url: &str, options: OpenOptions) -> Result<Arc<dyn Store>> {
     Err(Error::UrlUnknown { url: without_password(url) })
 }
 
-/// A URL as it may be shown.
+/// A URL as it may be shown. A mistyped one has its password, too; where nobody can tell which part that is, all of it
+/// that may be is left out.
 pub fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let is_word = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    let (scheme, rest) = match url.find("://") {
+        Some(at) if is_word(&url[..at]) => url.split_at(at + 3),
+        // The path of a file may have any sign.
+        _ if url.starts_with("sqlite:") => return url.to_owned(),
+        _ => ("", url),
+    };
     // Options have passwords, too; and a password may have an `@`, wherever it stands.
     let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
     let options = options.split('&').map(|option| match option.split_once('=') {
@@ -58,9 +65,15 @@ pub fn without_password(url: &str) -> String {
     });
     let options = options.collect::<Vec<_>>().join("&");
     let rest = if options.is_empty() { place.to_owned() } else { format!("{place}?{options}") };
-    let Some((user, host)) = rest.rsplit_once('@') else { return format!("{scheme}://{rest}") };
-    let user = user.split(':').next().unwrap_or_default();
-    format!("{scheme}://{user}@{host}")
+    let Some((user, host)) = rest.rsplit_once('@') else { return format!("{scheme}{rest}") };
+    let Some((user, password)) = user.split_once(':') else {
+        return format!("{scheme}{user}@{host}");
+    };
+    if !scheme.is_empty() {
+        return format!("{scheme}{user}@{host}");
+    }
+    let slashes = &password[..password.len() - password.trim_start_matches('/').len()];
+    format!("{user}:{slashes}…@{host}")
 }
 
 #[cfg(test)]
@@ -80,6 +93,17 @@ mod tests {
             ),
             ("postgres://me@host/db?sslpassword=se@cret", "postgres://me@host/db?sslpassword=…"),
             ("mysql:x", "mysql:x"),
+            ("sqlite:/home/me:us@here/a.db", "sqlite:/home/me:us@here/a.db"),
+            // Mistyped ones, of which nobody knows what was meant to be the password.
+            ("postgres:/me:secret@host/db", "postgres:/…@host/db"),
+            ("postgres:me:se@cret@host/db", "postgres:…@host/db"),
+            ("postgres//me:secret@host/db", "postgres//me:…@host/db"),
+            ("postgres;//me:secret@host/db", "postgres;//me:…@host/db"),
+            ("me:secret@host/db", "me:…@host/db"),
+            ("me@host/db", "me@host/db"),
+            (" postgres://me:secret@host/db", " postgres://…@host/db"),
+            ("postgres:/me:se://cret@host/db", "postgres:/…@host/db"),
+            ("postgres:/host/db?password=secret", "postgres:/host/db?password=…"),
         ] {
             assert_eq!(without_password(url), shown);
         }

@@ -3,6 +3,7 @@
 //! Keys come from a file or the environment, never from the command line, where everybody on the machine reads them.
 
 use comfy_table::Cell;
+use serde_json::json;
 use tidemill::{Keyring, Rotated};
 
 use crate::app::App;
@@ -50,7 +51,12 @@ enum Verb {
 pub async fn run(app: &App, args: Args) -> Outcome {
     match args.verb {
         Verb::New { id } => {
-            output::line(Keyring::new_line(&id)?);
+            let line = Keyring::new_line(&id)?;
+            if app.json {
+                output::json(&json!({ "id": id, "line": line }));
+            } else {
+                output::line(line);
+            }
             Ok(Exit::Ok)
         }
         Verb::List => list(app).await,

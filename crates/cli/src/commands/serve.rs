@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(long = "origin", env = "TIDEMILL_ORIGINS", value_name = "URL", value_delimiter = ',')]
     origins: Vec<String>,
     /// Send traces to the OpenTelemetry collector at this URL, such as http://localhost:4318
-    #[arg(long, env = "TIDEMILL_OTLP", value_name = "URL")]
+    #[arg(long, env = "TIDEMILL_OTLP", hide_env_values = true, value_name = "URL")]
     otlp: Option<String>,
     /// Where webhooks may point besides the public internet: a network such as 10.0.0.0/8, or a host; also over http
     #[arg(

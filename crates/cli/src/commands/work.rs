@@ -39,7 +39,8 @@ TIDEMILL_KIND, TIDEMILL_QUEUE, TIDEMILL_TENANT, TIDEMILL_ATTEMPT, TIDEMILL_TOKEN
 TIDEMILL_IDEMPOTENCY_KEY. A job of a flow that comes after others has TIDEMILL_INPUTS: the path of a
 JSON file with what they returned, by the names of their steps.
 
-stdout is the job's output: JSON as it is, other text as a JSON string, nothing as null.
+stdout is the job's output: JSON as it is, other text as a JSON string, nothing as null. One that is
+too large, or not UTF-8, or has a NUL cannot be kept; that is as exit code 102.
 stderr lines `progress PERCENT [TEXT]` are progress, kept with the job (`tidemill jobs follow`), a line
 `retry-after SECONDS` sets the delay of the next attempt, and the last other lines are the error
 message when the command fails.
@@ -52,6 +53,8 @@ Exit code    what it means
   79         snoozed: again after `retry-after` (60 s), nothing failed
   80         cancelled
   101        ambiguous: nobody knows whether it took effect; retried on a smaller budget
+  102        in doubt: it may have taken effect, and another attempt would not help; the job is
+             dead at once, and its saga undoes it
   129-159    ambiguous, as is death by a signal
   any other  transient: retried with backoff (75 says so explicitly)
 
@@ -110,7 +113,7 @@ pub struct Args {
     #[arg(long)]
     backoff: Option<BackoffText>,
     /// Send traces to the OpenTelemetry collector at this URL, such as http://localhost:4318
-    #[arg(long, env = "TIDEMILL_OTLP", value_name = "URL")]
+    #[arg(long, env = "TIDEMILL_OTLP", hide_env_values = true, value_name = "URL")]
     otlp: Option<String>,
 }
 

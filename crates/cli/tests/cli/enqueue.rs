@@ -1,6 +1,6 @@
 //! One job from the command line to its output.
 
-use crate::mill::{Mill, stop};
+use crate::mill::{Mill, feed, stop};
 
 fn round_trip(mill: &Mill) {
     let id = mill.enqueue(&["echo", r#"{"n":9007199254740993}"#, "--queue", "q", "--tag", "t"]);
@@ -51,6 +51,25 @@ fn duplicates_are_rejected_joined_or_forced() {
     assert!(joined.stderr.is_empty());
     let forced = mill.enqueue(&["k", "--unique-key", "u", "--force"]);
     assert_ne!(forced, first);
+}
+
+#[test]
+fn a_window_to_spread_over_has_a_bound() {
+    let mill = Mill::sqlite();
+    let (server, url) = mill.serve(&[]);
+    for window in ["3661d", "106751991167d", "99999999999d"] {
+        let wish = format!(r#"{{"kind":"k","key":"a","spread":"{window}"}}"#);
+        let args = ["enqueue", "k", "--key", "a", "--spread", window];
+        mill.run(&args).code(2).says("[duration_invalid]").says("10 years");
+        mill.ask(&url, &args).code(2).says("[duration_invalid]");
+        mill.run_with(&["enqueue", "--lines"], &wish).code(2).says("[duration_invalid]");
+        let mut curl = std::process::Command::new("curl");
+        curl.args(["-s", "--json", &wish, &format!("{url}/v1/jobs")]);
+        feed(curl, "").ok().says(r#""status":400"#).says("duration_invalid");
+    }
+    mill.enqueue(&["k", "--key", "a", "--spread", "3660d"]);
+    assert_eq!(mill.rows(&["jobs", "list", "--json"]).len(), 1);
+    stop(server);
 }
 
 fn takes_its_turn(mill: &Mill) {

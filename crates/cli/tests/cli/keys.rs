@@ -110,6 +110,15 @@ fn a_server_changes_its_keys_as_a_store_does_over_postgres() {
 }
 
 #[test]
+fn a_new_key_is_one_document_for_programs() {
+    let mill = Mill::sqlite();
+    let made = mill.json(&["--json", "keys", "new", "2026-11"]);
+    let line = made["line"].as_str().unwrap();
+    assert_eq!((&made["id"], line.split(' ').next()), (&"2026-11".into(), Some("2026-11")));
+    with(&mill, line, &["enqueue", "k"]).ok();
+}
+
+#[test]
 fn keys_that_cannot_be_used_are_named_and_never_shown() {
     let mill = Mill::sqlite();
     mill.enqueue(&["pay"]);

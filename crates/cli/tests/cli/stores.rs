@@ -15,6 +15,27 @@ fn an_unknown_store_is_refused() {
 }
 
 #[test]
+fn a_mistyped_store_is_named_without_its_password() {
+    let mill = Mill::sqlite();
+    let url = "postgres:/root:secret@host/db";
+    let ended = mill.run(&["--store", url, "queues"]).code(2).says("postgres:/…@host/db");
+    assert!(!ended.stderr.contains("secret"), "{ended:?}");
+}
+
+#[test]
+fn help_shows_no_password_of_the_environment() {
+    let mill = Mill::sqlite();
+    for args in [vec!["--help"], vec!["work", "--help"], vec!["serve", "--help"]] {
+        let mut command = mill.command(&args);
+        command.env("TIDEMILL_STORE", "postgres://root:pssst-4711@host/db");
+        command.env("TIDEMILL_SERVER", "https://root:pssst-4711@host");
+        command.env("TIDEMILL_OTLP", "http://root:pssst-4711@host:4318");
+        let ended = feed(command, "").ok().says("TIDEMILL_SERVER");
+        assert!(!ended.stdout.contains("pssst"), "{args:?} {ended:?}");
+    }
+}
+
+#[test]
 fn a_server_that_is_none_is_refused_without_its_password() {
     let mill = Mill::sqlite();
     for (url, command, code) in [

@@ -42,6 +42,36 @@ fn exit_codes_become_states_and_classes() {
 }
 
 #[test]
+fn help_says_what_each_exit_code_means() {
+    let help = Mill::sqlite().run(&["work", "--help"]).ok().stdout;
+    for code in ["64", "65", "75", "76", "78", "79", "80", "100", "101", "102", "129-159"] {
+        assert!(help.split([' ', '\n', '(']).any(|word| word == code), "{code}: {help}");
+    }
+}
+
+/// What a command that did its work prints is no reason to call it undone.
+#[test]
+fn a_job_is_done_whatever_text_it_prints() {
+    let mill = Mill::sqlite();
+    let exec = r"for n in $(seq 130); do printf '\033[32mok\033[0m %s\n' $n; done";
+    let colours = mill.enqueue(&["colours"]);
+    let worker = mill.work(&["--exec", exec, "--kind", "colours"]);
+    mill.run(&["jobs", "wait", &colours, "--timeout", "30s"]).ok();
+    stop(worker);
+    let output = mill.state(&colours)["output"].clone();
+    let lines: Vec<_> = output.as_str().unwrap().lines().collect();
+    assert_eq!((lines.len(), lines[0]), (130, "\x1b[32mok\x1b[0m 1"));
+
+    let deep = mill.enqueue(&["deep"]);
+    let exec = "head -c 65 /dev/zero | tr '\\0' '['; head -c 65 /dev/zero | tr '\\0' ']'";
+    let worker = mill.work(&["--exec", exec, "--kind", "deep"]);
+    mill.run(&["jobs", "wait", &deep, "--timeout", "30s"]).ok();
+    stop(worker);
+    let text = format!("{}{}", "[".repeat(65), "]".repeat(65));
+    assert_eq!(mill.state(&deep)["output"], text);
+}
+
+#[test]
 fn an_empty_command_or_kind_is_refused() {
     let mill = Mill::sqlite();
     mill.run(&["work", "--exec", " ", "--kind", "k"]).code(2).says("--exec is empty");

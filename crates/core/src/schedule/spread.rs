@@ -7,22 +7,41 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::error::Result;
-use crate::schedule::{Definition, contradiction};
+use crate::error::{Error, Result};
+use crate::schedule::{Definition, YEAR_MS, YEARS_MAX, contradiction};
 use crate::span::Span;
+
+/// What a message calls the window.
+pub const WINDOW: &str = "window to spread over";
+/// The longest jitter or window.
+const LENGTH_MS_MAX: u64 = YEARS_MAX as u64 * YEAR_MS;
 
 /// How long after its slot a job is due, less than `jitter_ms`; differs from slot to slot.
 pub fn jitter(name: &str, slot: Timestamp, jitter_ms: u64) -> Duration {
     within(&format!("jitter\n{name}\n{}", slot.as_microsecond()), jitter_ms)
 }
 
-/// Where a key stands in a window, always the same.
+/// Where a key stands in a window, always the same. In one that [`check`] refuses it is put off for ever, which no job
+/// may be.
 pub fn place(key: &str, window_ms: u64) -> Duration {
     within(&format!("spread\n{key}"), window_ms)
 }
 
+/// Refuses a jitter or a window that is too long to mean anything.
+pub fn check(what: &'static str, length_ms: u64) -> Result<()> {
+    if length_ms <= LENGTH_MS_MAX {
+        return Ok(());
+    }
+    let value = Span(Duration::from_millis(length_ms)).to_string();
+    Err(Error::DurationInvalid { what, value, years_max: YEARS_MAX })
+}
+
 /// A duration below `window_ms`, in whole microseconds, drawn by a hash.
 fn within(text: &str, window_ms: u64) -> Duration {
+    // The product of a longer one and a hash may be more than 128 bits hold.
+    if window_ms > LENGTH_MS_MAX {
+        return Duration::MAX;
+    }
     let hash = blake3::hash(text.as_bytes());
     let mut bits = [0; 8];
     bits.copy_from_slice(&hash.as_bytes()[..8]);
@@ -55,6 +74,10 @@ impl Definition {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::{Due, NewJob};
+    use crate::limit::Limits;
+    use crate::payload::Payload;
+    use crate::wish::Wish;
 
     #[test]
     fn places_are_stable_and_fill_the_window_evenly() {
@@ -66,6 +89,28 @@ mod tests {
             counts[(place(&format!("tenant:{key}"), 10_000).as_millis() / 1000) as usize] += 1;
         }
         assert!(counts.iter().all(|count| (800..1200).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn a_window_beyond_the_bound_has_no_place() {
+        let window = |window_ms| {
+            let spread = Some(Span(Duration::from_millis(window_ms)));
+            let wish = Wish { kind: "k".into(), spread, ..Wish::default() };
+            wish.check().err().map(|error| error.code())
+        };
+        assert_eq!(window(LENGTH_MS_MAX), None);
+        for key in ["a", "b", "c", "d"] {
+            assert!(place(key, LENGTH_MS_MAX) < Duration::from_millis(LENGTH_MS_MAX), "{key}");
+        }
+        for beyond in [LENGTH_MS_MAX + 1, 106_751_991_167 * 86_400_000, u64::MAX] {
+            assert_eq!(window(beyond), Some("duration_invalid"), "{beyond}");
+            for key in ["a", "b", "c", "d"] {
+                let due = Due::Now.later(place(key, beyond));
+                let job = NewJob { due, ..NewJob::new("k", Payload::null()) };
+                let refused = job.check(&Limits::default(), Timestamp::UNIX_EPOCH).unwrap_err();
+                assert_eq!(refused.code(), "due_too_far", "{key} {beyond}");
+            }
+        }
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! What a command writes to stdout becomes the job's output.
 //!
-//! JSON is kept as it is, other text as a JSON string, nothing as null. It refuses to keep more
-//! than the limit, and stops reading there; and it refuses what is not UTF-8, which would be kept as something else.
+//! JSON is kept as it is, other text as a JSON string, nothing as null. JSON that Tidemill does not take (it is too
+//! deep, say) is text like any other: its job is done, and what it printed is no reason to call it undone. It refuses
+//! to keep more than the limit, and stops reading there; and it refuses what is not UTF-8 or has a NUL, which would be
+//! kept as something else.
 
 use tidemill::{Limits, Payload};
+use tidemill_core::Error;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The output, as far as it goes.
@@ -41,16 +44,16 @@ impl Written {
         if text.trim().is_empty() {
             return Ok(Payload::null());
         }
+        let said = |error: Error| error.to_string().replace("payload", "output");
+        if let Some(at) = text.find('\0') {
+            return Err(said(Error::PayloadNul { at }));
+        }
         // Quotes and escapes make a text longer; that is not the command's fault.
         let limits = Limits { payload_bytes_max: self.bytes_max * 6 + 2, ..Limits::default() };
-        match Payload::parse(text, &limits) {
-            Ok(payload) => Ok(payload),
-            Err(tidemill_core::Error::PayloadNotJson { .. }) => {
-                Payload::of(text.trim_end(), &limits)
-                    .map_err(|error| error.to_string().replace("payload", "output"))
-            }
-            Err(error) => Err(error.to_string().replace("payload", "output")),
-        }
+        // Why it is no JSON that can be kept says nothing: a parser looks at brackets in colours, too.
+        Payload::parse(text, &limits)
+            .or_else(|_| Payload::of(text.trim_end(), &limits))
+            .map_err(said)
     }
 }
 
@@ -78,5 +81,29 @@ mod tests {
         assert!(output("nul \0").await.is_err());
         let binary = output(b"ok \xff\xfe").await.unwrap_err();
         assert!(binary.contains("not UTF-8: byte 3"), "{binary}");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_json_or_is_refused_as_such_is_kept_as_text() {
+        for text in [
+            "\x1b[32mok\x1b[0m\n".repeat(130),
+            "{".repeat(65),
+            r#"it said "\ud800""#.to_owned(),
+            r#"it said "\u0000""#.to_owned(),
+            format!("{}{}", "[".repeat(65), "]".repeat(65)),
+            r#"["\ud800"]"#.to_owned(),
+            r#"["\u0000"]"#.to_owned(),
+        ] {
+            let written = Written::read(text.as_bytes(), 10_000).await;
+            let kept =
+                written.output().and_then(|kept| kept.read::<String>().map_err(|e| e.to_string()));
+            assert_eq!(kept.as_deref(), Ok(text.trim_end()));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_nul_is_named_where_it_stands() {
+        let said = output("\"a\" \0").await.unwrap_err();
+        assert!(said.contains("the output contains") && said.contains("at byte 4,"), "{said}");
     }
 }
