@@ -19,6 +19,7 @@ pub mod keys;
 pub mod limit;
 mod look;
 pub mod measure;
+pub(crate) mod patience;
 mod query;
 mod queue;
 mod room;

@@ -10,6 +10,7 @@ mod dispatch;
 pub mod durable;
 pub(crate) mod execute;
 pub mod fail;
+mod guarded;
 pub mod job;
 mod lease;
 pub mod middleware;
@@ -49,7 +50,7 @@ use middleware::{Attempted, Middleware};
 use options::{Dedicated, Options};
 use registry::Registry;
 use shop::Shop;
-use stop::{Loops, Stop};
+use stop::{Bound, Loops, Stop};
 
 /// A set of handlers, before it runs.
 ///
@@ -275,15 +276,22 @@ impl Worker {
 
     /// Runs it until SIGTERM or Ctrl-C, then stops it gracefully. With `TIDEMILL_REPLAY` in its environment it says
     /// what would become of runs under way instead, and returns.
+    ///
+    /// Dropped before that, as by a `select!`, it stops as gracefully, in the background. A worker that is to run on
+    /// has [`start`](Self::start).
     pub async fn run(self) -> Result<()> {
         let signals = stop::Signals::listen();
-        let running = match self.start().await {
+        self.run_until(signals.first()).await
+    }
+
+    async fn run_until(self, told: impl Future<Output = ()>) -> Result<()> {
+        let loops = match self.start().await {
             Err(Error::ReplayedOnly) => return Ok(()),
-            started => started?,
+            started => Bound::new(started?.loops),
         };
-        signals.first().await;
+        told.await;
         tracing::info!("stopping: no new jobs are taken, running ones may finish");
-        running.stop().await;
+        loops.stop().await;
         Ok(())
     }
 
@@ -299,7 +307,7 @@ impl Worker {
     }
 }
 
-/// A worker that runs. Dropping it lets it run on; [`stop`](Self::stop) ends it.
+/// A worker that runs. Dropping it lets it run on, whole; [`stop`](Self::stop) ends it.
 pub struct Running {
     loops: Loops,
 }
@@ -315,8 +323,50 @@ impl Running {
         self.loops.shop().used()
     }
 
-    /// Stops gracefully: quiet, drain until a deadline, cancel, give back unspent.
+    /// Stops gracefully: quiet, drain until a deadline, cancel, give back unspent. Once begun it goes on to its end,
+    /// also when this is not waited for any longer.
     pub async fn stop(self) {
         self.loops.stop().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemill_core::State;
+    use tidemill_testkit::eventually::eventually;
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::worker::job::Enqueue;
+
+    const SOON: Duration = Duration::from_secs(30);
+
+    #[tokio::test]
+    async fn a_worker_whose_run_is_dropped_stops_as_a_whole() -> Result<()> {
+        let mill = Tidemill::open("sqlite::memory:").await?;
+        let started = Arc::new(Notify::new());
+        let starts = Arc::clone(&started);
+        let stop = Stop { drain: Duration::ZERO, grace: SOON };
+        let handler = move |_: Payload, cx: Context| {
+            let starts = Arc::clone(&starts);
+            async move {
+                starts.notify_one();
+                cx.cancelled().await;
+                Err(Fail::transient("told to end"))
+            }
+        };
+        let worker = mill.worker().stop_as(stop).handle_raw("k", Settings::default(), handler);
+        let id = mill.enqueue(Enqueue::raw("k", "1")).await?.id();
+        tokio::select! {
+            ended = worker.run_until(std::future::pending()) => ended?,
+            () = started.notified() => {}
+        }
+        eventually("the worker signs off", SOON, async || {
+            mill.workers().await.is_ok_and(|workers| workers.is_empty()).then_some(())
+        })
+        .await;
+        let view = mill.job(id).await?.map(|view| (view.state, view.attempt));
+        assert_eq!(view, Some((State::Ready, 0)), "it was given back");
+        Ok(())
     }
 }

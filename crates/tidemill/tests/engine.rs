@@ -18,6 +18,7 @@ mod engine {
     mod deadline;
     mod depth;
     pub mod depth_kills;
+    mod dropped;
     pub mod effect_kills;
     mod encryption;
     mod enqueue;

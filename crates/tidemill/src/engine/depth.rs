@@ -12,6 +12,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
 
 use crate::engine::Tidemill;
+use crate::engine::patience::ends_at;
 use crate::error::Result;
 
 /// The store is looked at this often when no hint comes: hints may be lost.
@@ -38,7 +39,7 @@ impl Tidemill {
     /// Waits until a queue is down at its low watermark, at once when it is not above. `false` when
     /// that takes longer than `timeout`.
     pub async fn until_below(&self, queue: &str, timeout: Duration) -> Result<bool> {
-        let deadline = Instant::now() + timeout;
+        let deadline = ends_at(timeout);
         let mut hints = self.0.store.wake().listen();
         loop {
             if !self.is_above(queue).await? {

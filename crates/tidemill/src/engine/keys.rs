@@ -14,6 +14,7 @@ use tidemill_store::{Keyring, Store};
 use tokio::time::Instant;
 
 use crate::engine::Tidemill;
+use crate::engine::patience::ends_at;
 use crate::error::{Error, Result};
 
 /// Rows of one page.
@@ -187,7 +188,7 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(mill: &'a Tidemill, spot: Spot, reach: Reach) -> Self {
-        let until = Instant::now() + reach.time_max;
+        let until = ends_at(reach.time_max);
         let (store, spot, rows_left) = (&*mill.0.store, Some(spot), reach.rows_max.max(1));
         Self { store, spot, rows_left, until, has_begun: false }
     }

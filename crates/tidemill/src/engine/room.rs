@@ -17,6 +17,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
 
 use crate::engine::Tidemill;
+use crate::engine::patience::ends_at;
 use crate::worker::shop::locked;
 
 /// While jobs are enqueued, the rules are looked at this often, beside them.
@@ -209,7 +210,7 @@ impl Tidemill {
     }
 
     async fn put_in_line(&self, jobs: Vec<NewJob>, mut full: Full) -> Result<Vec<Receipt>> {
-        let deadline = Instant::now() + Duration::from_millis(full.wait_ms.unwrap_or(0));
+        let deadline = ends_at(Duration::from_millis(full.wait_ms.unwrap_or(0)));
         let line = self.0.rooms.line(&full.queue);
         let Ok(_first) = timeout_at(deadline, line.lock()).await else {
             return Err(Error::QueueFull(full));

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::engine::Tidemill;
 use crate::engine::look::Found;
+use crate::engine::patience::ends_at;
 use crate::error::{Error, Result};
 use crate::worker::job::Job;
 
@@ -24,7 +25,7 @@ pub(crate) const WATCH_AGAIN: Duration = Duration::from_secs(20);
 impl Tidemill {
     /// Waits until the job has finished, and shows it. Fails with `wait_timeout` after `timeout`.
     pub async fn wait(&self, id: JobId, timeout: Duration) -> Result<JobView> {
-        let deadline = Instant::now() + timeout;
+        let deadline = ends_at(timeout);
         loop {
             self.end_of(id, deadline, timeout).await?;
             let view = match self.0.views.view(&self.0.store, id).await? {
@@ -41,7 +42,7 @@ impl Tidemill {
     /// Waits until the job is done, and reads its output. A job that died or was cancelled is an
     /// error, `job_not_done`.
     pub async fn result<J: Job>(&self, id: JobId, timeout: Duration) -> Result<J::Output> {
-        let end = self.end_of(id, Instant::now() + timeout, timeout).await?;
+        let end = self.end_of(id, ends_at(timeout), timeout).await?;
         let End { state, output, error } = &*end;
         if *state != State::Done {
             let reason = error.clone().unwrap_or_default();

@@ -24,6 +24,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use crate::engine::Tidemill;
+use crate::engine::patience::ends_at;
 use crate::engine::workflow::page::MailPage;
 use crate::engine::workflow::unlock::unlock;
 use crate::error::{Error, Result};
@@ -205,7 +206,7 @@ impl Work<'_> {
         limit: usize,
         wait: Duration,
     ) -> Result<MailPage> {
-        let deadline = Instant::now() + wait;
+        let deadline = ends_at(wait);
         // Listened for first, so that nothing can come in between.
         let came = self.0.0.store.wake().expect([Hint::Mail { id: job }]);
         loop {

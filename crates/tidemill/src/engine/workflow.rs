@@ -16,6 +16,7 @@ use tidemill_store::{Hint, Receipt};
 use tokio::time::Instant;
 
 use crate::engine::Tidemill;
+use crate::engine::patience::ends_at;
 use crate::engine::telemetry::verb;
 use crate::engine::wait::{LOOK_FIRST, LOOK_RARELY};
 use crate::error::{Error, Result};
@@ -115,7 +116,7 @@ impl Tidemill {
         if !has_id || self.0.store.reply(run, &sent).await? == Reply::Unknown {
             self.signal(run, update).await?;
         }
-        let deadline = Instant::now() + timeout;
+        let deadline = ends_at(timeout);
         let mut pause = LOOK_FIRST;
         loop {
             match self.0.store.reply(run, &sent).await? {

@@ -201,7 +201,7 @@ impl Run {
     }
 
     /// What is to be written with the end of the attempt; `None` when nothing durable was asked for.
-    pub(crate) fn last_writes(&self, version: &str, end: End) -> Option<RunWrites> {
+    pub(crate) fn last_writes(&self, cx: &Context, version: &str, end: End) -> Option<RunWrites> {
         let mut told = self.told();
         // Code that did not follow its journal to the end leaves no trace in it: whoever mends it finds what was there.
         if told.replay.as_ref().is_some_and(|replay| !replay.is_told()) {
@@ -212,6 +212,9 @@ impl Run {
             for step in &blamed {
                 replay.died(step);
             }
+        }
+        if let Some(replay) = told.replay.as_mut() {
+            replay.let_go(cx.present());
         }
         let is_done = end == End::Done;
         if !is_done && let Some(before) = told.unwanted_before {

@@ -1,11 +1,9 @@
 //! One attempt of a job, as a pipeline: expired? → run → decide → hand over to be settled.
 
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
 use jiff::Timestamp;
 use tidemill_core::job::deadline::NOT_IN_TIME;
 use tidemill_core::job::outcome::Waiting;
@@ -23,6 +21,7 @@ use crate::engine::trace;
 use crate::worker::context::Context;
 use crate::worker::durable::drive::{Driven, drive, look, parked};
 use crate::worker::durable::{End, Trouble};
+use crate::worker::guarded::Guarded;
 use crate::worker::middleware::{Attempted, Next};
 use crate::worker::registry::{Handler, PANIC_CLASS, panic_message};
 use crate::worker::shop::{Live, Shop, Why};
@@ -110,7 +109,7 @@ async fn decide(
         Settlement::Dead { .. } => End::Dead,
         _ => End::Open,
     };
-    let run = cx.run().last_writes(&shop.options.version, end).map(Box::new);
+    let run = cx.run().last_writes(&cx, &shop.options.version, end).map(Box::new);
     Some((settlement, More { decided, run }))
 }
 
@@ -139,7 +138,7 @@ pub(crate) async fn report(
     if let Came::Ended(Ended::Failed { class, message, .. }) = &came {
         trace::failed_as(&span, *class, message);
     }
-    let run = cx.run().last_writes(&shop.options.version, end);
+    let run = cx.run().last_writes(&cx, &shop.options.version, end);
     let report = told_elsewhere(job.id, token, came, run);
     Some(ReportBody {
         started_at: Some(started_at),
@@ -259,8 +258,8 @@ async fn run(
     limit: Limit,
 ) -> Option<Came> {
     let next = Next { hooks: &shop.hooks, handler };
-    let work = AssertUnwindSafe(next.run(cx)).catch_unwind();
-    let mut work = pin!(drive(cx, shop, work));
+    let work = pin!(Some(next.run(cx)));
+    let mut work = pin!(drive(cx, shop, Guarded::new(work)));
     let grace = async {
         live.cancel.cancelled().await;
         // A stop has its own grace, counted by the one who stops.
@@ -284,7 +283,10 @@ async fn run(
                     Err(Trouble::Stale | Trouble::Renew(..)) => None,
                 };
             }
-            Driven::Ended(Err(panic)) => Some(failed(PANIC_CLASS, panic_message(panic.as_ref()))),
+            Driven::Ended(Err(panic)) => {
+                let panicked = failed(PANIC_CLASS, panic_message(panic.as_ref()));
+                told(live).unwrap_or(Some(panicked))
+            }
             Driven::Waits(waiting) => return Some(Came::Waits(waiting)),
             Driven::Fails(fail) => Some(fail.ended()),
             Driven::Told => told(live).unwrap_or(Some(Ended::GivenBack)),
@@ -300,7 +302,7 @@ async fn run(
                     () = tokio::time::sleep(shop.options.cancel_grace) => {}
                 }
             }
-            Some(failed(ErrorClass::Ambiguous, message))
+            told(live).unwrap_or(Some(failed(ErrorClass::Ambiguous, message)))
         }
         () = live.abandon.cancelled() => told(live).unwrap_or(Some(Ended::GivenBack)),
         () = grace => told(live).unwrap_or(Some(Ended::GivenBack)),
@@ -341,4 +343,55 @@ fn told(live: &Live) -> Option<Option<Ended>> {
 
 fn failed(class: ErrorClass, message: String) -> Ended {
     Ended::Failed { class, message, retry_after: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemill_core::{Payload, Retry};
+
+    use super::*;
+    use crate::error::Result;
+    use crate::worker::job::{Enqueue, Settings};
+    use crate::worker::wish::{Had, Lanes};
+
+    /// What is settled of the only attempt of a job that was told to end before it panics or runs too long.
+    async fn settled(why: Why, panics: bool) -> Result<Option<Settlement>> {
+        let mill = Tidemill::open("sqlite::memory:").await?;
+        let handler = move |_: Payload, _cx| async move {
+            assert!(!panics, "out of luck");
+            std::future::pending().await
+        };
+        let worker =
+            mill.worker().run_timeout(Duration::from_millis(5)).cancel_grace(Duration::MAX);
+        let shop = worker.handle_raw("k", Settings::default(), handler).into_shop()?;
+        shop.register().await?;
+        let job = Enqueue::raw("k", "1").retry(Retry::never());
+        let id = mill.enqueue(job).await?.id();
+        let known = shop.boss.known();
+        let lanes = Lanes::of(&shop.groups[0].queues, &known, &Had::default());
+        let mut claim = mill.store().claim(shop.wish(&lanes, &known, 1)).await?;
+        let (claimed, token) = (claim.jobs.remove(0), claim.token.unwrap_or(Token(0)));
+        match why {
+            Why::Cancelled => shop.call_off(&[id]),
+            why => shop.end_all(why),
+        }
+        let lease = Lease { worker: shop.worker(), token, since: claim.now };
+        let item = execute(&shop, &mill, claimed, lease, shop.groups[0].slots.take()).await;
+        Ok(item.map(|item| item.settlement))
+    }
+
+    #[tokio::test]
+    async fn an_attempt_that_was_told_to_end_comes_to_that_however_it_ends() -> Result<()> {
+        let reason = "called off while it ran".to_owned();
+        let given_back = Settlement::Again { delay: Duration::ZERO, spent: 0, failure: None };
+        for (why, expected) in
+            [(Why::Cancelled, Settlement::Cancelled { reason }), (Why::Stopping, given_back)]
+        {
+            for panics in [true, false] {
+                let settled = settled(why, panics).await?;
+                assert_eq!(settled.as_ref(), Some(&expected), "{why:?}, panics: {panics}");
+            }
+        }
+        Ok(())
+    }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use tidemill_core::ErrorClass;
+use tidemill_core::clock::delay_us;
 use tidemill_core::job::settle::Ended;
 
 /// Why an attempt did not finish its job. Any error becomes one with `?`, as transient.
@@ -48,9 +49,10 @@ impl Fail {
     pub(crate) fn of_step(self) -> StepFail {
         match self.kind {
             Kind::Failed { class, message, retry_after } => {
+                let retry_after = retry_after.map(at_most_a_century);
                 StepFail::Error { class, message, retry_after }
             }
-            Kind::Snooze(delay) => StepFail::Later(delay),
+            Kind::Snooze(delay) => StepFail::Later(at_most_a_century(delay)),
             Kind::Cancel(_) => StepFail::Cancel(self),
         }
     }
@@ -163,6 +165,12 @@ impl Fail {
             Kind::Cancel(reason) => Ended::Cancelled(reason),
         }
     }
+}
+
+/// The delay of a job is cut so where it is kept. That of a step becomes a moment before, and one beyond the calendar
+/// would be none.
+fn at_most_a_century(delay: Duration) -> Duration {
+    Duration::from_micros(delay_us(delay).unsigned_abs())
 }
 
 impl From<Kind> for Fail {

@@ -387,6 +387,9 @@ impl Enqueue {
         };
         let tenant = self.tenant.as_deref();
         let unique = self.unique.map(|u| u.resolve(&self.kind, tenant, &payload)).transpose()?;
+        if let Some(window) = self.spread {
+            spread::check(spread::WINDOW, millis(window))?;
+        }
         if let (Some(window), Some(ms)) = (self.spread, self.options.finish_within_ms) {
             let due = self.due.later(window).resolve(now);
             let wait = Duration::try_from(due.duration_since(now)).unwrap_or_default();

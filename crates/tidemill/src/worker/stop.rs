@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -32,17 +33,33 @@ impl Default for Stop {
     }
 }
 
-/// The loops of a running worker.
+/// Tasks that run on when nobody holds them any more. A set by itself would abort them: of a worker whose loops run
+/// on in part, the jobs stay leased for as long as it beats.
+struct Tasks(JoinSet<()>);
+
+impl Tasks {
+    async fn ended(mut self) {
+        while self.0.join_next().await.is_some() {}
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.0.detach_all();
+    }
+}
+
+/// The loops of a running worker. They run on when this is dropped, all of them.
 pub(crate) struct Loops {
     shop: Arc<Shop>,
     quiet: CancellationToken,
     done: CancellationToken,
-    dispatchers: JoinSet<()>,
+    dispatchers: Tasks,
     settler: Option<JoinHandle<()>>,
     heart: JoinHandle<()>,
     /// What is done here for everybody; elsewhere it is done there.
     rules: Option<JoinHandle<()>>,
-    services: JoinSet<()>,
+    services: Tasks,
 }
 
 impl Loops {
@@ -61,7 +78,7 @@ impl Loops {
             settler: settler(&shop),
             heart: tokio::spawn(beat(Arc::clone(&shop), done.clone())),
             rules,
-            services,
+            services: Tasks(services),
             shop,
             quiet,
             done,
@@ -72,10 +89,16 @@ impl Loops {
         &self.shop
     }
 
-    pub(crate) async fn stop(mut self) {
+    /// Stops all of them. Once begun it goes on to its end, also if nobody waits for it any more: what is left of a
+    /// worker that stopped halfway would beat for ever.
+    pub(crate) async fn stop(self) {
+        let _ = tokio::spawn(self.end()).await;
+    }
+
+    async fn end(self) {
         let Stop { drain, grace } = self.shop.options.stop;
         self.quiet.cancel();
-        while self.dispatchers.join_next().await.is_some() {}
+        self.dispatchers.ended().await;
         self.shop.attempts.close();
         if !ended_within(&self.shop, drain).await {
             self.shop.end_all(Why::Stopping);
@@ -88,7 +111,7 @@ impl Loops {
                 patience = Duration::from_millis(50);
             }
         }
-        settled_within(&self.shop, drain + grace).await;
+        settled_within(&self.shop, drain.saturating_add(grace)).await;
         if let Some(settler) = self.settler {
             settler.abort();
         }
@@ -97,12 +120,39 @@ impl Loops {
         if let Some(rules) = self.rules {
             let _ = rules.await;
         }
-        while self.services.join_next().await.is_some() {}
+        self.services.ended().await;
         // What could not be settled (the store is away) is given back, by this or by the rescue.
         if let Err(error) = sign_off(&self.shop).await {
             tracing::warn!(%error, "the worker could not sign off; its jobs return when its lease ends");
         }
         tracing::info!(worker = %self.shop.worker(), "the worker stopped");
+    }
+}
+
+/// The loops of a worker that nobody could stop any more if this is dropped: then they stop by themselves.
+pub(crate) struct Bound {
+    loops: Option<Loops>,
+    /// Whoever drops this need not be on it.
+    runtime: Handle,
+}
+
+impl Bound {
+    pub(crate) fn new(loops: Loops) -> Self {
+        Self { loops: Some(loops), runtime: Handle::current() }
+    }
+
+    pub(crate) async fn stop(mut self) {
+        if let Some(loops) = self.loops.take() {
+            loops.stop().await;
+        }
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if let Some(loops) = self.loops.take() {
+            self.runtime.spawn(loops.end());
+        }
     }
 }
 
@@ -125,12 +175,12 @@ async fn sign_off(shop: &Shop) -> tidemill_store::Result<()> {
 }
 
 /// One loop for each group of slots.
-fn dispatchers(shop: &Arc<Shop>, quiet: &CancellationToken) -> JoinSet<()> {
+fn dispatchers(shop: &Arc<Shop>, quiet: &CancellationToken) -> Tasks {
     let mut running = JoinSet::new();
     for group in &shop.groups {
         running.spawn(dispatch(Arc::clone(shop), Arc::clone(group), quiet.clone()));
     }
-    running
+    Tasks(running)
 }
 
 async fn ended_within(shop: &Shop, limit: Duration) -> bool {

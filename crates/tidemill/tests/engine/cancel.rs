@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidemill::testing::drain;
-use tidemill::{CancelAnswer, Enqueue, Fail, JobId, State};
+use tidemill::{CancelAnswer, Enqueue, Fail, JobId, Retry, State};
 use tokio::sync::Notify;
 
 use super::kit::{Echo, Kit, SOON};
@@ -11,6 +11,7 @@ use super::kit::{Echo, Kit, SOON};
 over_both_stores!(
     cancelled_job_that_waited_never_starts,
     cancel_reaches_a_handler_that_runs_in_another_process,
+    handler_that_panics_when_it_is_told_is_cancelled,
     handler_that_finishes_all_the_same_is_done,
     retry_that_was_called_off_does_not_come,
     run_now_brings_a_scheduled_job_forward,
@@ -51,6 +52,28 @@ async fn cancel_reaches_a_handler_that_runs_in_another_process(kit: Kit) {
     assert_eq!((view.state, view.error.as_deref()), (State::Cancelled, Some("enough")));
     running.stop().await;
     assert_eq!(there.counts().cancelled, 1);
+}
+
+async fn handler_that_panics_when_it_is_told_is_cancelled(kit: Kit) {
+    let mill = kit.open().await;
+    let started = Arc::new(Notify::new());
+    let starts = Arc::clone(&started);
+    let worker = mill.worker().handle(move |_: Echo, cx| {
+        let starts = Arc::clone(&starts);
+        async move {
+            starts.notify_one();
+            cx.cancelled().await;
+            panic!("out of luck")
+        }
+    });
+    let running = worker.start().await.unwrap();
+    let job = Enqueue::from(Echo::new("x")).retry(Retry::never());
+    let id = mill.enqueue(job).await.unwrap().id();
+    started.notified().await;
+    assert_eq!(mill.cancel(id, "enough").await.unwrap(), CancelAnswer::Requested);
+    let view = mill.wait(id, SOON).await.unwrap();
+    assert_eq!((view.state, view.error.as_deref()), (State::Cancelled, Some("enough")));
+    running.stop().await;
 }
 
 async fn handler_that_finishes_all_the_same_is_done(kit: Kit) {

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidemill::testing::{Drained, drain};
+use tidemill::core::Settlement;
+use tidemill::testing::{Drained, drain, run_inline};
 use tidemill::{
-    Backoff, DeadFilter, Enqueue, ErrorClass, Fail, Job, JobId, JobView, Retry, State, Tidemill,
-    Worker,
+    Backoff, Context, DeadFilter, Enqueue, ErrorClass, Fail, Job, JobId, JobView, Retry, State,
+    Tidemill, Worker,
 };
 
 use super::kit::Kit;
@@ -20,6 +21,7 @@ over_both_stores!(
     snooze_spends_no_attempt_and_is_no_failure,
     handler_can_call_its_job_off,
     handler_can_choose_the_next_time,
+    overlong_delay_is_a_century_for_a_step_as_for_a_job,
     unreadable_payload_is_dead_at_once,
 );
 
@@ -172,6 +174,37 @@ async fn handler_can_choose_the_next_time(kit: Kit) {
     drain(worker(&mill)).await.unwrap();
     let view = view(&mill, id).await;
     assert_eq!((view.attempt, view.due_at), (1, Some(kit.clock.now() + 10 * MINUTE)));
+}
+
+/// As long as a job or a step can be put off.
+const CENTURY: Duration = Duration::from_hours(100 * 366 * 24);
+
+async fn overlong_delay_is_a_century_for_a_step_as_for_a_job(kit: Kit) {
+    let mill = kit.open_still().await;
+    let overlong: [fn() -> Fail; 3] = [
+        || Fail::snooze(Duration::MAX),
+        || Fail::rate_limited(Duration::MAX),
+        || Fail::transient("come back later").retry_after(Duration::MAX),
+    ];
+    for fail in overlong {
+        let plain = || mill.worker().handle(move |_: Say, _cx| async move { Err(fail()) });
+        let durable = || {
+            mill.worker().handle(move |_: Say, cx: Context| async move {
+                cx.step("say").run(|_| async move { Err(fail()) }).await
+            })
+        };
+        let put_off = Some(kit.clock.now() + CENTURY);
+        match run_inline(durable(), Say::Done).await.unwrap() {
+            Settlement::Wait(waiting) => assert_eq!(waiting.waits.until, put_off, "{}", fail()),
+            other => panic!("{other:?}"),
+        }
+        for worker in [plain(), durable()] {
+            let id = enqueue(&mill, Say::Done).await;
+            assert_eq!(drain(worker).await.unwrap().again, 1);
+            let view = view(&mill, id).await;
+            assert_eq!((view.state, view.due_at), (State::Scheduled, put_off), "{}", fail());
+        }
+    }
 }
 
 async fn unreadable_payload_is_dead_at_once(kit: Kit) {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tidemill::{Enqueue, Fail, Job, JobId, Tidemill, Worker};
+use tidemill::core::flow::FlowState;
+use tidemill::{
+    Context, Enqueue, Fail, Flow, Job, JobId, Payload, Settings, Signal, State, Tidemill, Worker,
+};
 
 use super::kit::{Echo, Kit, SOON};
 
@@ -10,6 +13,7 @@ over_both_stores!(
     output_reaches_another_process,
     waiting_starts_before_the_job_does,
     wait_that_is_too_short_says_where_the_job_stands,
+    every_wait_may_be_as_long_as_it_takes,
     dead_and_cancelled_jobs_have_no_result,
     unknown_job_and_unreadable_output_are_told_apart,
 );
@@ -45,6 +49,27 @@ async fn wait_that_is_too_short_says_where_the_job_stands(kit: Kit) {
     let error = mill.wait(id, Duration::from_millis(30)).await.unwrap_err();
     assert_eq!(error.code(), "wait_timeout");
     assert!(error.to_string().ends_with("it is scheduled"), "{error}");
+}
+
+async fn every_wait_may_be_as_long_as_it_takes(kit: Kit) {
+    const EVER: Duration = Duration::MAX;
+    let mill = kit.open().await;
+    let worker = echo(&mill).handle_raw("sums", Settings::default(), |_, cx: Context| async move {
+        let asked = cx.update::<u64>("add").await?;
+        let sum = asked.value + 1;
+        asked.answer(&sum).await?;
+        Ok(Payload::null())
+    });
+    let running = worker.start().await.unwrap();
+    let id = mill.enqueue(Echo::new("x")).await.unwrap().id();
+    assert_eq!(mill.result::<Echo>(id, EVER).await.unwrap(), "x");
+    assert_eq!(mill.wait(id, EVER).await.unwrap().state, State::Done);
+    let flow = mill.start(Flow::new("f").then("a", Echo::new("x"))).await.unwrap();
+    assert_eq!(mill.wait_flow(flow, EVER).await.unwrap().head.state, FlowState::Done);
+    let run = mill.enqueue(Enqueue::raw("sums", "1")).await.unwrap().id();
+    assert_eq!(mill.update::<u64>(run, Signal::new("add", &1), EVER).await.unwrap(), 2);
+    assert!(mill.until_below("default", EVER).await.unwrap());
+    running.stop().await;
 }
 
 async fn dead_and_cancelled_jobs_have_no_result(kit: Kit) {

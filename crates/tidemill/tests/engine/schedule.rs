@@ -499,6 +499,8 @@ async fn a_crowd_is_spread_over_its_window(kit: Kit) {
     assert!(one.iter().collect::<BTreeSet<_>>().len() > 190);
     let early = one.iter().filter(|at| **at < now + HOUR / 2).count();
     assert!((60..140).contains(&early), "half of them in the first half, about: {early}");
+    let beyond = Enqueue::from(Echo::new("x")).spread(Duration::MAX);
+    assert_eq!(mill.enqueue(beyond).await.unwrap_err().code(), "duration_invalid");
 }
 
 async fn workers_fire_slots_without_being_asked(kit: Kit) {

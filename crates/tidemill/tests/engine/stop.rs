@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidemill::{Fail, JobId, Running, State, Stop, Tidemill, Worker};
+use futures::FutureExt;
+use tidemill::{Enqueue, Fail, JobId, Running, State, Stop, Tidemill, Worker};
+use tidemill_testkit::eventually::eventually;
 use tokio::sync::Notify;
 
 use super::kit::{Echo, Kit, SOON};
@@ -15,6 +17,10 @@ over_both_stores!(
     stop_without_patience_ends_also_right_after_a_claim,
     stopped_worker_takes_nothing_more,
     idle_worker_stops_while_a_job_comes_and_leaves_it_whole,
+    worker_that_nobody_holds_runs_on_whole,
+    stop_that_nobody_waits_for_goes_on_to_its_end,
+    job_that_panics_when_it_is_told_is_given_back_unspent,
+    stop_may_wait_as_long_as_it_takes,
 );
 
 /// Drain for so long, then grace for so long.
@@ -41,18 +47,23 @@ async fn was_given_back(mill: &Tidemill, id: JobId) {
     running.stop().await;
 }
 
-async fn short_job_finishes_while_the_worker_stops(kit: Kit) {
-    let mill = kit.open().await;
-    let (started, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (starts, goes_on) = (Arc::clone(&started), Arc::clone(&go_on));
-    let worker = mill.worker().stop_as(stop(SOON, SOON)).handle(move |echo: Echo, _cx| {
-        let (starts, goes_on) = (Arc::clone(&starts), Arc::clone(&goes_on));
+/// A worker whose handler says that it has started, and then waits until it may go on.
+fn waiting(mill: &Tidemill, started: &Arc<Notify>, go_on: &Arc<Notify>) -> Worker {
+    let (started, go_on) = (Arc::clone(started), Arc::clone(go_on));
+    mill.worker().handle(move |echo: Echo, _cx| {
+        let (starts, goes_on) = (Arc::clone(&started), Arc::clone(&go_on));
         async move {
             starts.notify_one();
             goes_on.notified().await;
             Ok(echo.text)
         }
-    });
+    })
+}
+
+async fn short_job_finishes_while_the_worker_stops(kit: Kit) {
+    let mill = kit.open().await;
+    let (started, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let worker = waiting(&mill, &started, &go_on).stop_as(stop(SOON, SOON));
     let (id, running) = start_one(&mill, worker, &started).await;
     let stopping = tokio::spawn(running.stop());
     go_on.notify_one();
@@ -145,4 +156,58 @@ async fn idle_worker_stops_while_a_job_comes_and_leaves_it_whole(kit: Kit) {
         assert_eq!(mill.unfinished().await.unwrap().running, 0);
         mill.cancel(id, "not needed").await.unwrap();
     }
+}
+
+async fn worker_that_nobody_holds_runs_on_whole(kit: Kit) {
+    let mill = kit.open().await;
+    let worker = mill.worker().handle(|echo: Echo, _cx| async move { Ok(echo.text) });
+    drop(worker.start().await.unwrap());
+    let id = mill.enqueue(Echo::new("x")).await.unwrap().id();
+    assert_eq!(mill.result::<Echo>(id, SOON).await.unwrap(), "x");
+    // Its clockwork runs on as well: this ends a job that no worker takes in its time.
+    let untaken = Enqueue::from(Echo::new("x")).queue("nobody").start_within(SOON / 1000);
+    let untaken = mill.enqueue(untaken).await.unwrap().id();
+    assert_eq!(mill.wait(untaken, SOON).await.unwrap().state, State::Dead);
+}
+
+async fn stop_that_nobody_waits_for_goes_on_to_its_end(kit: Kit) {
+    let mill = kit.open().await;
+    let (started, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let worker = waiting(&mill, &started, &go_on).stop_as(stop(SOON, SOON));
+    let (id, running) = start_one(&mill, worker, &started).await;
+    assert!(running.stop().now_or_never().is_none(), "its job still runs");
+    go_on.notify_one();
+    eventually("the worker signs off", SOON, async || {
+        mill.workers().await.unwrap().is_empty().then_some(())
+    })
+    .await;
+    assert_eq!(mill.job(id).await.unwrap().unwrap().state, State::Done);
+}
+
+async fn job_that_panics_when_it_is_told_is_given_back_unspent(kit: Kit) {
+    let mill = kit.open().await;
+    let started = Arc::new(Notify::new());
+    let starts = Arc::clone(&started);
+    let worker = mill.worker().stop_as(stop(Duration::ZERO, SOON)).handle(move |_: Echo, cx| {
+        let starts = Arc::clone(&starts);
+        async move {
+            starts.notify_one();
+            cx.cancelled().await;
+            panic!("not to be taken for a failure")
+        }
+    });
+    let (id, running) = start_one(&mill, worker, &started).await;
+    running.stop().await;
+    was_given_back(&mill, id).await;
+}
+
+async fn stop_may_wait_as_long_as_it_takes(kit: Kit) {
+    let mill = kit.open().await;
+    let (started, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let worker = waiting(&mill, &started, &go_on).stop_as(stop(Duration::MAX, Duration::MAX));
+    let (id, running) = start_one(&mill, worker, &started).await;
+    go_on.notify_one();
+    running.stop().await;
+    assert_eq!(mill.job(id).await.unwrap().unwrap().state, State::Done);
+    assert!(mill.workers().await.unwrap().is_empty(), "it has signed off");
 }

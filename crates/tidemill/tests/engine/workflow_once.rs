@@ -1,17 +1,20 @@
 //! Steps that run at most once: no try follows one of which nobody knows the end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill::testing::{crash_at_every_write, skip_time};
-use tidemill::{Backoff, Context, Fail, Retry, State, Tidemill, Worker};
+use tidemill::{Backoff, Context, Fail, Retry, State, Stop, Tidemill, Worker};
+use tokio::sync::Notify;
 
-use super::kit::Kit;
+use super::kit::{Kit, SOON};
 use super::workflow::{Flowing, Log};
 
 over_both_stores!(
     a_step_that_runs_at_most_once_is_not_tried_again_by_default,
     a_failure_that_says_that_nothing_was_done_is_tried_again_if_that_is_asked_for,
     a_run_that_dies_in_a_further_try_of_such_a_step_does_not_try_it_once_more,
+    a_step_that_a_stopping_worker_does_not_begin_begins_on_the_next_one,
 );
 
 /// Charges at most once, by a body that comes to this at each try.
@@ -112,4 +115,40 @@ async fn a_run_that_dies_in_a_further_try_of_such_a_step_does_not_try_it_once_mo
         lost += usize::from(came.contains("nobody knows"));
     }
     assert!(lost > 1, "a try was lost, the first or the second");
+}
+
+async fn a_step_that_a_stopping_worker_does_not_begin_begins_on_the_next_one(kit: Kit) {
+    let mill = kit.open().await;
+    let (log, started) = (Log::default(), Arc::new(Notify::new()));
+    let worker = || {
+        let (log, started) = (log.clone(), Arc::clone(&started));
+        let stop = Stop { drain: Duration::ZERO, grace: SOON };
+        mill.worker().stop_as(stop).handle(move |_: Flowing, cx: Context| {
+            let (log, started) = (log.clone(), Arc::clone(&started));
+            async move {
+                // It ends when the worker tells it to, so that the code comes to the next step after that.
+                let (told, starts) = (&cx, &started);
+                let reserve = |_| async move {
+                    starts.notify_one();
+                    told.cancelled().await;
+                    Ok(())
+                };
+                cx.step("reserve").run(reserve).await?;
+                let charge = |_| {
+                    log.add("charge");
+                    async { Ok("paid".to_owned()) }
+                };
+                cx.step("charge").at_most_once().run(charge).await
+            }
+        })
+    };
+    let running = worker().start().await.unwrap();
+    let id = mill.enqueue(Flowing { text: "x".to_owned() }).await.unwrap().id();
+    started.notified().await;
+    running.stop().await;
+    assert!(log.all().is_empty(), "it was told to end");
+    let running = worker().start().await.unwrap();
+    assert_eq!(mill.result::<Flowing>(id, SOON).await.unwrap(), "paid");
+    assert_eq!(log.all(), ["charge"]);
+    running.stop().await;
 }

@@ -47,6 +47,46 @@ fn a_step_begins_when_what_came_before_is_written() {
     go(&mut replay, "b");
 }
 
+fn once() -> Ask {
+    Ask::Step { hash: None, once: true, announced: false, undo: None }
+}
+
+#[test]
+fn a_step_that_has_not_begun_when_its_attempt_ends_is_not_said_to_have() {
+    let mut replay = Replay::default();
+    replay.ask("a", once()).unwrap();
+    replay.let_go(NOW);
+    assert!(replay.take().is_empty());
+}
+
+#[test]
+fn a_step_that_was_said_to_begin_and_did_not_begins_in_the_next_attempt() {
+    // It may still be on its way, have come there, or been answered that it may begin.
+    for (lands, goes) in [(false, false), (true, false), (true, true)] {
+        let mut told = Replay::default();
+        told.ask("a", once()).unwrap();
+        assert_eq!(told.rest(NOW), Rest::Flush);
+        let mut journal = told.take().entries;
+        told.flies();
+        if lands {
+            told.written();
+        }
+        if goes {
+            assert_eq!(told.rest(NOW), Rest::Go(vec!["a".to_owned()]));
+        }
+        told.let_go(NOW);
+        journal.extend(told.take().entries);
+        let mut next = Replay::new(journal);
+        next.ask("a", once()).unwrap();
+        assert_eq!(next.rest(NOW), Rest::Flush, "it says anew that it begins");
+        next.take();
+        next.written();
+        go(&mut next, "a");
+        next.let_go(NOW);
+        assert!(next.take().is_empty(), "it has begun");
+    }
+}
+
 #[test]
 fn a_step_that_can_be_undone_is_written_before_it_begins() {
     let mut replay = Replay::default();

@@ -8,12 +8,13 @@ use tidemill_store::flow::FlowView;
 use tokio::time::Instant;
 
 use crate::engine::Tidemill;
+use crate::engine::patience::ends_at;
 use crate::engine::wait::{LOOK_FIRST, LOOK_RARELY, WATCH_AGAIN};
 use crate::error::{Error, Result};
 
 /// Waits as one waits for a job: whoever ends the flow says so, and the store is looked at, ever more rarely.
 pub(super) async fn wait(mill: &Tidemill, id: FlowId, timeout: Duration) -> Result<FlowView> {
-    let deadline = Instant::now() + timeout;
+    let deadline = ends_at(timeout);
     let watched = JobId(id.0);
     let finished = mill.0.store.wake().expect([Hint::Finished { id: watched }]);
     let mut pause = LOOK_FIRST;

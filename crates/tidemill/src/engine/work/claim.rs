@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::{CLAIM_JOBS_MAX, Work, check_names};
 use crate::engine::Tidemill;
 use crate::engine::judge::{too_late, turn_back};
+use crate::engine::patience::ends_at;
 use crate::engine::rules::{look, renew};
 use crate::engine::settle;
 use crate::error::{Error, Result};
@@ -93,7 +94,7 @@ impl Work<'_> {
         if mill.0.hands.wants(worker, &mill.0.rules, &demand.queues) {
             look(mill).await?;
         }
-        let deadline = Instant::now() + demand.wait;
+        let deadline = ends_at(demand.wait);
         loop {
             // In a task of its own: a claim that is cut off in the middle would leave jobs that nobody knows of.
             let claim = once(mill.clone(), worker, Arc::clone(&demand));

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidemill_core::workflow::{
@@ -267,7 +268,7 @@ impl Step {
                         tokio::time::sleep(delay).await;
                     }
                     Verdict::Again { delay, spent, message } => {
-                        let again_at = cx.present().checked_add(delay).unwrap_or(cx.present());
+                        let again_at = cx.present().checked_add(delay).unwrap_or(Timestamp::MAX);
                         op.with(|replay, key| replay.failed(key, spent, &message, again_at));
                         break;
                     }
