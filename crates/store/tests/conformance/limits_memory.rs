@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidemill_core::gate::{Breaker, Limit, PART, Per, Rate};
 use tidemill_core::{ErrorClass, Failure, NewJob, QueueRules, Settlement, WorkerId};
 use tidemill_store::{Claim, ClaimRequest};
+use tidemill_testkit::eventually::eventually;
 
 use super::kit::{HOUR, Kit, SECOND, ask, done, ids, item, job, retry, rules};
 use super::limits::fill;
@@ -20,6 +21,8 @@ over_both_stores!(
     what_a_full_queue_leaves_is_met_again_at_once,
     keys_that_a_rate_has_caught_up_with_are_forgotten,
 );
+
+const SOON: Duration = Duration::from_secs(20);
 
 fn rate(jobs: u32, per: Duration) -> QueueRules {
     let per_ms = u64::try_from(per.as_millis()).unwrap();
@@ -135,9 +138,11 @@ async fn a_breaker_goes_with_its_rule(kit: &Kit) {
     let mut fails = item(&claim, 0, how);
     fails.gates[0].breaker = Some(breaker);
     kit.store.settle(worker, vec![fails]).await.unwrap();
-    while !take(kit, worker, 1).await.jobs.is_empty() {
-        tokio::task::yield_now().await;
-    }
+    // It is judged right after; to try whether anybody passes would fill the gate meanwhile.
+    let gate = [plain.gate("default", "bank")];
+    let is_broken = async || kit.store.gates(&gate).await.unwrap()[0].is_broken.then_some(());
+    eventually("the breaker to trip", SOON, is_broken).await;
+    assert!(take(kit, worker, 1).await.jobs.is_empty());
     set(kit, Some(limit(None))).await;
     let first = take(kit, worker, 3).await.jobs.len();
     let second = take(kit, worker, 3).await.jobs.len();
