@@ -46,6 +46,7 @@ mod tests {
         let long = cut(&"ä".repeat(TEXT_BYTES_MAX));
         assert!(long.len() <= TEXT_BYTES_MAX && long.ends_with("ä…"), "{long}");
     }
+
     #[test]
     fn what_may_have_been_done_is_no_refusal() {
         for result in

@@ -203,8 +203,8 @@ impl Db {
 
     /// A connection outside the pool.
     pub async fn single(&self) -> Result<Client, Fault> {
-        let line = self.dialer.line(&self.config).await;
-        line.map(|(client, _)| client).map_err(|fault| fault.at(&self.place))
+        let dialed = self.dialer.dial(&self.config).await;
+        dialed.map(|(client, _)| client).map_err(|fault| fault.at(&self.place))
     }
 
     /// A connection outside the pool that is still to be driven, for one who listens.

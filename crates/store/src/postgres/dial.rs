@@ -28,14 +28,14 @@ const BY_INDEX: &str = "-c enable_seqscan=off -c enable_bitmapscan=off -c jit=of
 pub(crate) type Driver = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
 /// A connection that is driven without a word: whoever uses it hears of its end by himself.
-type Line = (Client, JoinHandle<()>);
+type Dialed = (Client, JoinHandle<()>);
 
 /// Makes connections.
 #[derive(Clone)]
 pub(crate) struct Dialer {
     tls: MakeRustlsConnect,
     /// Made to see who answers, and not used for anything yet.
-    spare: Arc<Mutex<Vec<Line>>>,
+    spare: Arc<Mutex<Vec<Dialed>>>,
 }
 
 impl fmt::Debug for Dialer {
@@ -59,7 +59,7 @@ impl Dialer {
     }
 
     /// A connection; it may have been made before.
-    pub async fn line(&self, config: &Config) -> Result<Line, Fault> {
+    pub async fn dial(&self, config: &Config) -> Result<Dialed, Fault> {
         in_time(self.any(config)).await
     }
 
@@ -73,7 +73,7 @@ impl Dialer {
         self.spare().clear();
     }
 
-    async fn any(&self, config: &Config) -> Result<Line, Error> {
+    async fn any(&self, config: &Config) -> Result<Dialed, Error> {
         while let Some(spare) = self.pop() {
             if !spare.0.is_closed() {
                 return Ok(spare);
@@ -82,11 +82,11 @@ impl Dialer {
         self.fresh(config).await
     }
 
-    async fn two(&self, config: &Config) -> Result<(Line, Line), Error> {
+    async fn two(&self, config: &Config) -> Result<(Dialed, Dialed), Error> {
         tokio::try_join!(self.fresh(config), self.fresh(config))
     }
 
-    async fn fresh(&self, config: &Config) -> Result<Line, Error> {
+    async fn fresh(&self, config: &Config) -> Result<Dialed, Error> {
         // What greets a server over TLS is large, and two greet at once.
         let (client, connection) = Box::pin(self.undriven(config)).await?;
         let driving = tokio::spawn(async move {
@@ -102,32 +102,32 @@ impl Dialer {
     ///
     /// A pooler that knows no such option refuses it, and goes without: behind one every statement is
     /// planned anew, by the size the tables have then.
-    async fn by_index(&self, config: Config) -> Result<(Config, (Line, Line)), Fault> {
+    async fn by_index(&self, config: Config) -> Result<(Config, (Dialed, Dialed)), Fault> {
         let theirs = config.get_options().unwrap_or_default();
         let mut wished = config.clone();
         wished.options(format!("{theirs} {BY_INDEX}").trim());
         let first = async {
             match self.two(&wished).await {
                 Err(error) if may_refuse_options(&error) => {
-                    self.two(&config).await.map(|lines| (config, lines))
+                    self.two(&config).await.map(|both| (config, both))
                 }
-                connected => connected.map(|lines| (wished, lines)),
+                connected => connected.map(|both| (wished, both)),
             }
         };
         in_time(first).await
     }
 
-    fn pop(&self) -> Option<Line> {
+    fn pop(&self) -> Option<Dialed> {
         self.spare().pop()
     }
 
-    fn spare(&self) -> MutexGuard<'_, Vec<Line>> {
+    fn spare(&self) -> MutexGuard<'_, Vec<Dialed>> {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Connect for Dialer {
-    fn connect(&self, config: &Config) -> BoxFuture<'_, Result<Line, Error>> {
+    fn connect(&self, config: &Config) -> BoxFuture<'_, Result<Dialed, Error>> {
         let config = config.clone();
         Box::pin(async move { self.any(&config).await })
     }

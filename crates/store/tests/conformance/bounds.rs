@@ -372,10 +372,15 @@ async fn workflows_and_the_children_they_wait_for_are_not_dropped(kit: &Kit) {
     let signal = Signal { to: run, name: "x".into(), payload: Payload::null(), id: None };
     kit.store.signal(None, vec![signal], Room::default()).await.unwrap();
     let options = Options { parent: Some(run), ..Options::default() };
-    let child = kit.put(NewJob { options, ..job("k") }).await;
+    let child = || NewJob { options: options.clone(), ..job("k") };
+    // More than are looked at beyond those that are too much.
+    for _ in 0..40 {
+        kit.put(child()).await;
+    }
+    let child = kit.put(child()).await;
     kit.clock.advance(SECOND);
     let plain = kit.put(job("k")).await;
-    bound(kit, "default", 3, Overflow::DropOldest).await;
+    bound(kit, "default", 43, Overflow::DropOldest).await;
     let newer = kit.put(job("k")).await;
     eprintln!(
         "{:?} {:?} {:?} {:?} {:?}",
@@ -389,9 +394,9 @@ async fn workflows_and_the_children_they_wait_for_are_not_dropped(kit: &Kit) {
     for id in [run, child, newer] {
         assert_eq!(kit.state(id).await, State::Ready);
     }
-    bound(kit, "default", 2, Overflow::DropOldest).await;
+    bound(kit, "default", 42, Overflow::DropOldest).await;
     refused(kit, vec![job("k")]).await;
-    assert_eq!(depth(kit, "default").await.depth(), 3);
+    assert_eq!(depth(kit, "default").await.depth(), 43);
     is_exact(&kit.store).await;
 }
 

@@ -23,6 +23,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::thread::ThreadId;
 
+use jiff::Timestamp;
 use tidemill_core::workflow::{
     Answer, Ask, Diff, Entry, Keys, Left, Mail, ParkCode, Parked, Replay,
 };
@@ -201,7 +202,7 @@ impl Run {
     }
 
     /// What is to be written with the end of the attempt; `None` when nothing durable was asked for.
-    pub(crate) fn last_writes(&self, cx: &Context, version: &str, end: End) -> Option<RunWrites> {
+    pub(crate) fn last_writes(&self, version: &str, end: End, now: Timestamp) -> Option<RunWrites> {
         let mut told = self.told();
         // Code that did not follow its journal to the end leaves no trace in it: whoever mends it finds what was there.
         if told.replay.as_ref().is_some_and(|replay| !replay.is_told()) {
@@ -214,7 +215,7 @@ impl Run {
             }
         }
         if let Some(replay) = told.replay.as_mut() {
-            replay.let_go(cx.present());
+            replay.let_go(now);
         }
         let is_done = end == End::Done;
         if !is_done && let Some(before) = told.unwanted_before {

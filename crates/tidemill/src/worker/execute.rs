@@ -109,7 +109,7 @@ async fn decide(
         Settlement::Dead { .. } => End::Dead,
         _ => End::Open,
     };
-    let run = cx.run().last_writes(&cx, &shop.options.version, end).map(Box::new);
+    let run = cx.run().last_writes(&shop.options.version, end, cx.present()).map(Box::new);
     Some((settlement, More { decided, run }))
 }
 
@@ -138,7 +138,7 @@ pub(crate) async fn report(
     if let Came::Ended(Ended::Failed { class, message, .. }) = &came {
         trace::failed_as(&span, *class, message);
     }
-    let run = cx.run().last_writes(&cx, &shop.options.version, end);
+    let run = cx.run().last_writes(&shop.options.version, end, cx.present());
     let report = told_elsewhere(job.id, token, came, run);
     Some(ReportBody {
         started_at: Some(started_at),

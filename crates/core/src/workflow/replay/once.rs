@@ -42,7 +42,7 @@ impl Replay {
             if let Some(at) = self.fresh.iter().position(|(_, entry)| is_its(entry)) {
                 self.fresh.remove(at);
             } else if self.guarded.contains_key(&key) {
-                let message = "its run was told to end before it began".to_owned();
+                let message = "its attempt ended before it began".to_owned();
                 self.push(Entry::Failed { key, tries, message, again_at: now });
             }
         }

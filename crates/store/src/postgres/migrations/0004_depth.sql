@@ -167,14 +167,15 @@ language sql stable as $$
     ), 10000)
 $$;
 
--- Whether newer jobs push this one out never: it takes turns, or a run waits for its end. Runs come to it with
--- their tables.
+-- Whether newer jobs never push this one out: it takes turns, or a run waits for its end. Runs come to it with their
+-- tables.
 create function tidemill.stays(body tidemill.job) returns boolean language sql stable as $$
     select tidemill.is_ordered($1) or ($1).options ->> 'parent' is not null
 $$;
 
 -- Cancels the jobs of the lowest bands, none above `band`, that have been due longest, to make room for newer ones,
--- whose sheaves are numbered from `first` on. Leaves alone what others hold, and jobs that stay. Answers how many.
+-- whose sheaves are numbered from `first` on. Leaves alone what others hold, and jobs that stay, of which it passes by a
+-- thousand in a row at most. Answers how many.
 create function tidemill.drop_oldest(of_queue text, wanted int8, band int2, first int8, present timestamptz)
 returns int8 language plpgsql as $$
 declare
@@ -188,16 +189,28 @@ begin
     for lowest in reverse 3..band loop
         places := array(
             select c.seq from (
-                (select r.seq, r.run_at from tidemill.ready r
-                where r.queue = of_queue and r.priority = lowest and r.tenant = '' and r.line < 2 and r.seq < first
+                (select r.seq, r.run_at from (
+                    select r.seq, r.run_at, r.ids[r.taken + 1] as id from tidemill.ready r
+                    where r.queue = of_queue and r.priority = lowest and r.tenant = '' and r.line < 2 and r.seq < first
+                    order by r.run_at limit missing + 1000
+                ) r
+                where not exists (select from tidemill.job j where j.id = r.id and tidemill.stays(j))
                 order by r.run_at limit missing + 16)
                 union all
-                (select r.seq, r.run_at from tidemill.ready r
-                where r.queue = of_queue and r.priority = lowest and r.tenant <> '' and r.line < 2 and r.seq < first
+                (select r.seq, r.run_at from (
+                    select r.seq, r.run_at, r.ids[r.taken + 1] as id from tidemill.ready r
+                    where r.queue = of_queue and r.priority = lowest and r.tenant <> '' and r.line < 2 and r.seq < first
+                    order by r.run_at limit missing + 1000
+                ) r
+                where not exists (select from tidemill.job j where j.id = r.id and tidemill.stays(j))
                 order by r.run_at limit missing + 16)
                 union all
-                (select r.seq, r.run_at from tidemill.ready r
-                where r.queue = of_queue and r.priority = lowest and r.line = 3 and r.seq < first
+                (select r.seq, r.run_at from (
+                    select r.seq, r.run_at, r.ids[r.taken + 1] as id from tidemill.ready r
+                    where r.queue = of_queue and r.priority = lowest and r.line = 3 and r.seq < first
+                    order by r.run_at limit missing + 1000
+                ) r
+                where not exists (select from tidemill.job j where j.id = r.id and tidemill.stays(j))
                 order by r.run_at limit missing + 16)
             ) c
             order by c.run_at, c.seq);
@@ -206,6 +219,7 @@ begin
             places := places || array(
                 select r.seq from tidemill.ready r
                 where r.queue = of_queue and r.priority = lowest and r.line = 2 and r.seq < first
+                    and not exists (select from tidemill.job j where j.id = r.ids[r.taken + 1] and tidemill.stays(j))
                 order by r.run_at, r.seq limit missing + 16);
         end if;
         foreach place in array places loop

@@ -76,7 +76,7 @@ create table tidemill.debt (
     job uuid primary key
 );
 
--- Whether newer jobs push this one out never: it takes turns, a run waits for its end, or it is a run, whose undos and
+-- Whether newer jobs never push this one out: it takes turns, a run waits for its end, or it is a run, whose undos and
 -- children would be forgotten.
 create or replace function tidemill.stays(body tidemill.job) returns boolean language sql stable as $$
     select tidemill.is_ordered($1) or ($1).options ->> 'parent' is not null
