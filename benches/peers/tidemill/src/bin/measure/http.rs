@@ -2,8 +2,8 @@
 //!
 //! Ways take turns, round after round: the machine drifts. Server, clients and workers share one process and its cores.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

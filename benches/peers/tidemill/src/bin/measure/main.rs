@@ -70,6 +70,22 @@ impl Bed {
         };
         Ok(Self { url, _cluster: cluster, _folder: folder })
     }
+
+    /// Opens another store, empty, on the same server or in the same folder.
+    async fn beside(&self, name: &str) -> Res<Tidemill> {
+        let (place, rest) = self.url.rsplit_once('/').ok_or("the URL of the store has no '/'")?;
+        if self.url.starts_with("sqlite:") {
+            return Ok(Tidemill::open(&format!("{place}/{name}.db")).await?);
+        }
+        let (client, connection) =
+            tokio_postgres::connect(&self.url, tokio_postgres::NoTls).await?;
+        let connection = tokio::spawn(connection);
+        client.batch_execute(&format!("create database {name}")).await?;
+        drop(client);
+        connection.await??;
+        let options = rest.find('?').map_or("", |at| &rest[at..]);
+        Ok(Tidemill::open(&format!("{place}/{name}{options}")).await?)
+    }
 }
 
 impl Drop for Bed {
@@ -93,8 +109,12 @@ async fn main() -> Res<()> {
         }
         "http" => http::measure(&mill, options.number("jobs", 50_000)).await?,
         "verbs" => verbs::measure(&mill).await?,
-        "backlog" => backlog::measure(&mill, options.number("jobs", 1_000_000), false).await?,
-        "history" => backlog::measure(&mill, options.number("jobs", 5_000_000), true).await?,
+        "backlog" | "history" => {
+            let (is_history, large) = (what == "history", bed.beside("large").await?);
+            let jobs = options.number("jobs", if is_history { 5_000_000 } else { 1_000_000 });
+            let pairs = options.number("samples", 21) as usize;
+            backlog::measure(&mill, &large, jobs, pairs, is_history).await?;
+        }
         "held" => held::measure(&mill, &bed.url, options.number("seconds", 600)).await?,
         "memory" => memory::measure(&mill, &bed.url, options.number("jobs", 1_000_000)).await?,
         "due" => due::measure(&mill, options.number("jobs", 1_000_000)).await?,
