@@ -329,6 +329,7 @@ passed_on! {
     async fn expire(&self, book: &RuleBook) -> Result<Expired>;
     async fn run_now(&self, id: JobId) -> Result<bool>;
     async fn unfinished_of(&self, ids: Vec<JobId>) -> Result<HashSet<JobId>>;
+    async fn begun_of(&self, ids: Vec<JobId>) -> Result<HashSet<JobId>>;
     async fn line(&self, id: JobId) -> Result<Option<LineView>>;
     async fn key_holder(&self, id: JobId) -> Result<Option<JobId>>;
     async fn blocked_due(&self, id: JobId) -> Result<Option<Timestamp>>;

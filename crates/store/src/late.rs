@@ -20,7 +20,7 @@ pub(crate) enum Stand {
     Finished,
     Waits {
         due_at: Timestamp,
-        spent: u16,
+        has_begun: bool,
     },
     /// It runs, or is blocked.
     Elsewhere,
@@ -40,15 +40,14 @@ impl Look {
     pub fn at(deadlines: Deadlines, kind: &str, stand: &Stand, now: Timestamp) -> Self {
         let next = match *stand {
             Stand::Finished => None,
-            Stand::Waits { due_at, spent } => {
-                let attempt = spent.saturating_add(1);
-                if let Some(failure) = deadlines.expired(kind, attempt, due_at, now) {
+            Stand::Waits { due_at, has_begun } => {
+                if let Some(failure) = deadlines.expired(kind, has_begun, due_at, now) {
                     return Self::Dies(failure);
                 }
-                deadlines.over_at(attempt, due_at)
+                deadlines.over_at(has_begun, due_at)
             }
             Stand::Elsewhere => {
-                let over = deadlines.over_at(1, now);
+                let over = deadlines.over_at(false, now);
                 over.and_then(|over| Some(over.max(now.checked_add(AGAIN_AFTER).ok()?)))
             }
         };

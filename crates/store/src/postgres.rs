@@ -419,6 +419,10 @@ impl Store for Postgres {
         query::unfinished_of(&self.shared.db, &ids).await
     }
 
+    async fn begun_of(&self, ids: Vec<JobId>) -> Result<HashSet<JobId>> {
+        query::begun_of(&self.shared.db, &ids).await
+    }
+
     async fn jobs(&self, filter: &JobFilter) -> Result<JobPage> {
         query::jobs(&self.shared.db, filter).await
     }

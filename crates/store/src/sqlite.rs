@@ -395,6 +395,10 @@ impl Store for Sqlite {
         self.read(move |conn| query::unfinished_of(conn, ids)).await
     }
 
+    async fn begun_of(&self, ids: Vec<JobId>) -> Result<HashSet<JobId>> {
+        self.read(move |conn| query::begun_of(conn, ids)).await
+    }
+
     async fn jobs(&self, filter: &JobFilter) -> Result<JobPage> {
         let (now, filter) = (self.now_us(), filter.clone());
         self.read(move |conn| query::jobs(conn, now, &filter)).await

@@ -120,6 +120,10 @@ pub trait Store:
     /// Which of these jobs are there and have not finished.
     async fn unfinished_of(&self, ids: Vec<JobId>) -> Result<HashSet<JobId>>;
 
+    /// Of which of these jobs an attempt has begun since they were enqueued, or replayed: also of one that waits or was
+    /// put off, and has spent none.
+    async fn begun_of(&self, ids: Vec<JobId>) -> Result<HashSet<JobId>>;
+
     /// How those of these jobs ended that are there and can be shown; `None`: not yet.
     async fn ends_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, Option<End>>>;
 

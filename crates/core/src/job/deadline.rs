@@ -48,9 +48,9 @@ impl Deadlines {
         self.from.max(due_at).checked_add(within).ok()
     }
 
-    /// When the earlier of those is over that hold for its next attempt, which has this number.
-    pub fn over_at(self, attempt: u16, due_at: Timestamp) -> Option<Timestamp> {
-        let start_by = self.start_by(due_at).filter(|_| attempt == 1);
+    /// When the earlier of those is over that hold for a job that has begun, or has not.
+    pub fn over_at(self, has_begun: bool, due_at: Timestamp) -> Option<Timestamp> {
+        let start_by = self.start_by(due_at).filter(|_| !has_begun);
         start_by.into_iter().chain(self.finish_by()).min()
     }
 
@@ -58,12 +58,12 @@ impl Deadlines {
     pub fn expired(
         self,
         kind: &str,
-        attempt: u16,
+        has_begun: bool,
         due_at: Timestamp,
         now: Timestamp,
     ) -> Option<Failure> {
         let is_over = |by: Option<Timestamp>| by.is_some_and(|by| by <= now);
-        let message = if attempt == 1 && is_over(self.start_by(due_at)) {
+        let message = if !has_begun && is_over(self.start_by(due_at)) {
             NOT_STARTED
         } else if is_over(self.finish_by()) {
             NOT_IN_TIME
@@ -90,18 +90,18 @@ mod tests {
         let start = Options { start_within_ms: Some(1000), ..Options::default() };
         let finish = Options { finish_within_ms: Some(1000), ..Options::default() };
         let at = |ms| Timestamp::from_millisecond(ms).unwrap();
-        for (options, attempt, due, now, dead) in [
-            (&start, 1, 0, 999, false),
-            (&start, 1, 0, 1000, true),
-            (&start, 1, 5000, 5999, false),
-            (&start, 1, 5000, 6000, true),
-            (&start, 2, 0, 9000, false),
-            (&finish, 2, 0, 999, false),
-            (&finish, 2, 5000, 1000, true),
+        for (options, has_begun, due, now, dead) in [
+            (&start, false, 0, 999, false),
+            (&start, false, 0, 1000, true),
+            (&start, false, 5000, 5999, false),
+            (&start, false, 5000, 6000, true),
+            (&start, true, 0, 9000, false),
+            (&finish, true, 0, 999, false),
+            (&finish, true, 5000, 1000, true),
         ] {
             let deadlines = Deadlines::new(Timestamp::UNIX_EPOCH, options, None);
-            let is_over = deadlines.over_at(attempt, at(due)).is_some_and(|over| over <= at(now));
-            let expired = deadlines.expired("k", attempt, at(due), at(now)).is_some();
+            let is_over = deadlines.over_at(has_begun, at(due)).is_some_and(|over| over <= at(now));
+            let expired = deadlines.expired("k", has_begun, at(due), at(now)).is_some();
             assert_eq!((expired, is_over), (dead, dead), "{due} {now}");
         }
     }
@@ -125,6 +125,6 @@ mod tests {
     fn a_deadline_beyond_all_time_is_none() {
         let options = Options { finish_within_ms: Some(u64::MAX), ..Options::default() };
         let deadlines = Deadlines::new(Timestamp::UNIX_EPOCH, &options, None);
-        assert_eq!(deadlines.over_at(1, Timestamp::MAX), None);
+        assert_eq!(deadlines.over_at(false, Timestamp::MAX), None);
     }
 }

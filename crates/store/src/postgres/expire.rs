@@ -122,7 +122,7 @@ fn judged(row: &Row, book: &RuleBook) -> Look {
     let due_at: Option<At> = row.get(6);
     let stand = match due_at {
         _ if row.get(5) => Stand::Finished,
-        Some(At(due_at)) => Stand::Waits { due_at, spent: row.get::<_, i16>(7).unsigned_abs() },
+        Some(At(due_at)) => Stand::Waits { due_at, has_begun: row.get(9) },
         None => Stand::Elsewhere,
     };
     let At(now): At = row.get(8);

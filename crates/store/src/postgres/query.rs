@@ -22,6 +22,7 @@ const UNFINISHED: Statement = sql!("count_unfinished");
 const READY_DEPTH: Statement = sql!("count_sheaves", INT8);
 
 const UNFINISHED_OF: Statement = sql!("select_unfinished_of", UUID_ARRAY);
+const BEGUN_OF: Statement = sql!("select_begun", UUID_ARRAY);
 const ENDS_OF: Statement = sql!("select_ends", UUID_ARRAY);
 const QUEUES_OF: Statement = sql!("select_queues_of", UUID_ARRAY);
 const BLOCKED_DUE: Statement = sql!("select_blocked_due", UUID);
@@ -56,6 +57,13 @@ pub(crate) async fn jobs_of(db: &Db, ids: &[JobId]) -> Result<Vec<JobView>> {
 pub(crate) async fn unfinished_of(db: &Db, ids: &[JobId]) -> Result<HashSet<JobId>> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let rows = db.read(&UNFINISHED_OF, &[&ids]).await?;
+    Ok(rows.iter().map(|row| JobId(row.get(0))).collect())
+}
+
+/// Of which of these jobs an attempt has begun.
+pub(crate) async fn begun_of(db: &Db, ids: &[JobId]) -> Result<HashSet<JobId>> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let rows = db.read(&BEGUN_OF, &[&ids]).await?;
     Ok(rows.iter().map(|row| JobId(row.get(0))).collect())
 }
 

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::late::{self, Bounded, LOOKS_MAX, Look, Stand};
 use crate::request::Expired;
 use crate::sqlite::finish::{End, finish};
+use crate::sqlite::query::has_begun;
 use crate::sqlite::ready;
 use crate::sqlite::rows::{job_id, time};
 use crate::sqlite::writer::Turn;
@@ -79,10 +80,13 @@ fn look(turn: &mut Turn<'_>, book: &RuleBook, id: JobId) -> Result<Look> {
         return Ok(Look::Over);
     }
     let waiting = ready::find(conn, &body, &ready::last_attempt(conn, id)?)?;
-    let stand = waiting.as_ref().map_or(Stand::Elsewhere, |waiting| Stand::Waits {
-        due_at: time(waiting.run_at),
-        spent: waiting.spent,
-    });
+    let stand = match &waiting {
+        Some(waiting) => Stand::Waits {
+            due_at: time(waiting.run_at),
+            has_begun: waiting.spent > 0 || has_begun(conn, id)?,
+        },
+        None => Stand::Elsewhere,
+    };
     let look = Look::at(Deadlines::of(job, book.of(&job.queue)), &job.kind, &stand, now);
     if let (Look::Dies(failure), Some(waiting)) = (&look, waiting) {
         ready::delete(turn, job, waiting.run_at)?;

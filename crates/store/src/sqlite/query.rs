@@ -40,6 +40,23 @@ pub(super) fn unfinished_of(conn: &Connection, ids: Vec<JobId>) -> Result<HashSe
     Ok(unfinished)
 }
 
+/// Of which of these jobs an attempt has begun.
+pub(super) fn begun_of(conn: &Connection, ids: Vec<JobId>) -> Result<HashSet<JobId>> {
+    let mut begun = HashSet::new();
+    for id in ids {
+        if has_begun(conn, id)? {
+            begun.insert(id);
+        }
+    }
+    Ok(begun)
+}
+
+/// Whether an attempt of this job has begun.
+pub(super) fn has_begun(conn: &Connection, id: JobId) -> Result<bool> {
+    let mut select = conn.prepare_cached(include_str!("sql/has_begun.sql"))?;
+    Ok(select.exists([id.0.as_bytes()])?)
+}
+
 /// How those of these jobs ended that are there; `None`: not yet.
 pub(super) fn ends_of(conn: &Connection, ids: Vec<JobId>) -> Result<HashMap<JobId, Option<End>>> {
     let mut select = conn.prepare_cached(include_str!("sql/select_ends.sql"))?;

@@ -7,11 +7,14 @@ use tidemill_core::dead::DeadFilter;
 use tidemill_core::flow::{FlowState, Work};
 use tidemill_core::gate::Per;
 use tidemill_core::job::edit::{Changes, Edit};
+use tidemill_core::job::outcome::Waiting;
+use tidemill_core::workflow::Waits;
 use tidemill_core::{
-    Due, ErrorClass, JobId, Limits, NewJob, OnDead, OnDuplicate, Options, QueueRules, RuleBook,
-    Scope, State,
+    Due, ErrorClass, Failure, JobId, Limits, NewJob, OnDead, OnDuplicate, Options, QueueRules,
+    RuleBook, Scope, Settlement, State,
 };
 use tidemill_store::request::Expired;
+use tidemill_store::run::{Append, RunWrites};
 use tidemill_store::{ClaimRequest, DeadLetter, EditAnswer, Hint, Receipt, Settled};
 
 use super::depth::depth;
@@ -25,6 +28,9 @@ over_both_stores!(
     the_time_to_start_counts_from_when_it_is_due,
     the_time_to_finish_counts_from_its_enqueue,
     a_job_that_has_started_may_wait_for_its_retry,
+    one_that_was_put_off_or_waits_has_started,
+    a_run_that_was_lost_has_started,
+    who_is_late_by_its_queue_has_not_started,
     one_that_runs_is_left_to_its_worker_until_it_waits_again,
     what_has_finished_is_left_as_it_is,
     a_longer_deadline_saves_it_and_a_shorter_one_ends_it,
@@ -116,6 +122,68 @@ async fn a_job_that_has_started_may_wait_for_its_retry(kit: &Kit) {
     kit.run_to(id, retry(SECOND, 1)).await;
     kit.clock.advance(HOUR);
     assert_eq!((expire(kit).await, kit.state(id).await), (0, State::Ready));
+}
+
+/// Ends of attempts that spend none.
+fn unspent() -> [Settlement; 3] {
+    let waits = Waits { until: None, mail_min: 1, what: vec!["go".to_owned()] };
+    let waiting = Waiting { waits, read: 0, spent: 0, parked: None };
+    let limited = Failure::new("k", ErrorClass::RateLimited, "later");
+    let again = |failure| Settlement::Again { delay: SECOND, spent: 0, failure };
+    [again(None), again(Some(limited)), Settlement::Wait(Box::new(waiting))]
+}
+
+async fn begun(kit: &Kit, id: JobId) -> bool {
+    kit.store.begun_of(vec![id, JobId::new()]).await.unwrap().contains(&id)
+}
+
+async fn one_that_was_put_off_or_waits_has_started(kit: &Kit) {
+    for settlement in unspent() {
+        let id = kit.put(starts_within(SECOND * 2)).await;
+        assert!(!begun(kit, id).await);
+        kit.run_to(id, settlement).await;
+        kit.clock.advance(HOUR);
+        assert!(begun(kit, id).await);
+        assert_eq!(expire(kit).await, 0);
+        kit.store.cancel(vec![id], "seen").await.unwrap();
+    }
+    let id = kit.put(starts_within(SECOND * 2)).await;
+    kit.run_to(id, unspent()[0].clone()).await;
+    kit.clock.advance(SECOND);
+    kit.run_to(id, dead("of itself")).await;
+    kit.clock.advance(HOUR);
+    assert_eq!(kit.store.dead_replay(&[id], "ada".into(), None).await.unwrap(), [id]);
+    assert!(!begun(kit, id).await, "not since it was replayed");
+    kit.clock.advance(SECOND * 2);
+    assert_eq!((expire(kit).await, kit.state(id).await), (1, State::Dead));
+}
+
+async fn a_run_that_was_lost_has_started(kit: &Kit) {
+    let (plain, run) =
+        (kit.put(starts_within(SECOND * 2)).await, kit.put(starts_within(SECOND * 2)).await);
+    let worker = kit.worker().await;
+    let claim = kit.take(worker, 2).await;
+    let entries = vec![(0, r#"{"noted":{"key":"a","value":1}}"#.to_owned())];
+    let writes = RunWrites { begins: Some("v1".to_owned()), entries, ..RunWrites::default() };
+    let append = Append { job: run, token: claim.token.unwrap(), writes };
+    assert_eq!(kit.store.append(worker, vec![append]).await.unwrap(), [true]);
+    kit.lose_workers().await;
+    kit.clock.advance(HOUR);
+    assert_eq!((begun(kit, plain).await, begun(kit, run).await), (false, true));
+    assert_eq!(expire(kit).await, 1);
+    assert_eq!((kit.state(plain).await, kit.state(run).await), (State::Dead, State::Ready));
+}
+
+async fn who_is_late_by_its_queue_has_not_started(kit: &Kit) {
+    let rules = QueueRules { start_within_ms: Some(5000), ..QueueRules::default() };
+    assert!(kit.store.set_queue("default", Some(rules)).await.unwrap());
+    for settlement in unspent() {
+        let id = kit.put(job("k")).await;
+        kit.run_to(id, settlement).await;
+    }
+    let fresh = kit.put(job("k")).await;
+    kit.clock.advance(HOUR);
+    assert_eq!((expire(kit).await, kit.state(fresh).await), (1, State::Dead));
 }
 
 async fn one_that_runs_is_left_to_its_worker_until_it_waits_again(kit: &Kit) {

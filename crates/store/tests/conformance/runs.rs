@@ -14,6 +14,7 @@ over_both_stores!(
     a_run_that_comes_further_is_not_poison_however_many_workers_it_loses,
     a_run_that_waits_is_woken_by_mail_alone,
     mail_that_came_before_the_wait_ends_it_at_once,
+    mail_does_not_cut_short_what_came_after_the_wait,
     signals_are_numbered_in_their_order_and_sent_once,
     the_end_of_a_child_reaches_its_parent,
     the_end_of_a_child_reaches_its_parent_that_is_settled_with_it,
@@ -124,6 +125,22 @@ async fn mail_that_came_before_the_wait_ends_it_at_once(kit: &Kit) {
     assert_eq!(claim.jobs.len(), 1, "it had not read that piece");
     kit.store.settle(worker, vec![item(&claim, 0, waits(1, 1))]).await.unwrap();
     assert!(kit.take(worker, 1).await.jobs.is_empty(), "now it has");
+}
+
+async fn mail_does_not_cut_short_what_came_after_the_wait(kit: &Kit) {
+    for after in [retry(HOUR, 1), Settlement::Again { delay: HOUR, spent: 0, failure: None }] {
+        let id = kit.put(job("k")).await;
+        let until = kit.store.now().await.unwrap() + SECOND;
+        let waits = Waits { until: Some(until), mail_min: 1, what: vec!["signal x".to_owned()] };
+        let waiting = Waiting { waits, read: 0, spent: 0, parked: None };
+        kit.run_to(id, Settlement::Wait(Box::new(waiting))).await;
+        kit.clock.advance(SECOND);
+        kit.run_to(id, after).await;
+        let sent = vec![signal(id, "x", None)];
+        kit.store.signal(None, sent, Room::default()).await.unwrap();
+        assert_eq!(kit.state(id).await, State::Scheduled, "it waits for the clock alone");
+        kit.store.cancel(vec![id], "seen").await.unwrap();
+    }
 }
 
 async fn signals_are_numbered_in_their_order_and_sent_once(kit: &Kit) {

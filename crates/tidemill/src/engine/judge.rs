@@ -2,6 +2,7 @@
 //!
 //! The same for workers of this process and for those that report from elsewhere.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,16 +12,46 @@ use tidemill_core::job::outcome::Waiting;
 use tidemill_core::job::settle::{Attempt, Ended, settle};
 use tidemill_core::queue::RuleBook;
 use tidemill_core::workflow::{Diff, Parked};
-use tidemill_core::{ErrorClass, Failure, Job, Retry, Settlement};
+use tidemill_core::{ErrorClass, Job, JobId, Retry, Settlement};
 use tidemill_store::ClaimedJob;
 use tidemill_store::request::GateEnd;
 
 use crate::engine::Tidemill;
 
-/// Why a job that was claimed at `now` must not start, if so.
-pub(crate) fn too_late(mill: &Tidemill, claimed: &ClaimedJob, now: Timestamp) -> Option<Failure> {
-    let deadlines = mill.0.rules.known().deadlines(&claimed.job);
-    deadlines.expired(&claimed.job.kind, claimed.attempt, claimed.due_at, now)
+/// How long a job is put off of which the store cannot say whether it has begun.
+const LATER: Duration = Duration::from_secs(1);
+
+/// Those of these jobs, claimed at `now`, that must not start, and what is settled for them. Whether one has begun that
+/// has spent nothing is looked up where that decides; if the store cannot say, it is put off until it can.
+pub(crate) async fn too_late(
+    mill: &Tidemill,
+    claimed: impl IntoIterator<Item = &ClaimedJob>,
+    now: Timestamp,
+) -> HashMap<JobId, Settlement> {
+    let known = mill.0.rules.known();
+    let (mut late, mut doubtful) = (HashMap::new(), Vec::new());
+    for claimed in claimed {
+        let ClaimedJob { job, attempt, due_at, .. } = claimed;
+        let deadlines = known.deadlines(job);
+        let expired = |has_begun| deadlines.expired(&job.kind, has_begun, *due_at, now);
+        let Some(failure) = expired(*attempt > 1) else { continue };
+        if expired(true).is_none() {
+            doubtful.push(job.id);
+        }
+        late.insert(job.id, Settlement::Dead { failure });
+    }
+    if doubtful.is_empty() {
+        return late;
+    }
+    match mill.0.store.begun_of(doubtful.clone()).await {
+        Ok(begun) => late.retain(|id, _| !begun.contains(id)),
+        Err(error) => {
+            tracing::warn!(%error, "whether jobs have begun is not known; they are put off");
+            let later = || Settlement::Again { delay: LATER, spent: 0, failure: None };
+            late.extend(doubtful.into_iter().map(|id| (id, later())));
+        }
+    }
+    late
 }
 
 /// What is settled for an attempt that ended so. Each part of the policy is the job's own, else that of its kind, else

@@ -66,7 +66,9 @@ impl Tidemill {
             let is_only_turn = gates.is_empty();
             gates.extend(turns(&book, &lane, &view));
             gates.extend(is_only_turn.then(|| slot(&workers, &view)));
-            if let Some(late) = late(&book, &view, expected_at.max(Some(self.now().await?))) {
+            let has_begun = view.attempt > 0 || store.begun_of(vec![id]).await?.contains(&id);
+            let then = expected_at.max(Some(self.now().await?));
+            if let Some(late) = late(&book, &view, has_begun, then) {
                 gates.push(late);
                 expected_at = None;
             }
@@ -111,11 +113,11 @@ fn turns(book: &RuleBook, lane: &LaneView, view: &JobView) -> impl Iterator<Item
 }
 
 /// The deadline that is over by then.
-fn late(book: &RuleBook, view: &JobView, then: Option<Timestamp>) -> Option<Gate> {
+fn late(book: &RuleBook, view: &JobView, has_begun: bool, then: Option<Timestamp>) -> Option<Gate> {
     let job = &view.job;
     let deadlines = Deadlines::of(job, book.of(&job.queue));
     // How long it may wait for its first start counts from when it is due, which of one that is blocked nobody knows.
-    let due_at = view.due_at.filter(|_| view.attempt == 0);
+    let due_at = view.due_at.filter(|_| !has_begun);
     let start = due_at.and_then(|due_at| deadlines.start_by(due_at));
     let finish = deadlines.finish_by();
     let all = [(Deadline::Start, start), (Deadline::Finish, finish)];

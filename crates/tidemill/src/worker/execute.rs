@@ -47,8 +47,9 @@ pub(crate) async fn execute(
     slot: Slot,
 ) -> Option<SettleItem> {
     let (started_at, token) = (mill.0.clock.now(), lease.token);
-    if let Some(failure) = too_late(mill, &claimed, lease.since) {
-        return Some(unstarted(mill, claimed, token, Settlement::Dead { failure }));
+    let mut late = too_late(mill, [&claimed], lease.since).await;
+    if let Some(settlement) = late.remove(&claimed.job.id) {
+        return Some(unstarted(mill, claimed, token, settlement));
     }
     let (settlement, more) = decide(shop, mill, &claimed, lease, slot).await?;
     let ClaimedJob { job, attempt, lost, gates, .. } = claimed;

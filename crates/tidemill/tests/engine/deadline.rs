@@ -16,6 +16,7 @@ over_both_stores!(
     run_timeout_ends_the_attempt_and_tells_the_handler,
     run_timeout_of_the_worker_holds_where_nobody_says_otherwise,
     job_that_started_too_late_is_dead_without_a_run,
+    job_that_was_put_off_has_started,
     job_that_nobody_takes_in_time_is_dead_and_told_of,
     job_that_cannot_finish_in_time_is_dead,
     an_attempt_that_runs_into_the_deadline_of_its_job_is_stopped,
@@ -83,6 +84,19 @@ async fn job_that_started_too_late_is_dead_without_a_run(kit: Kit) {
     let view = view(&mill, late).await;
     assert_eq!((view.state, view.attempt), (State::Dead, 0), "nothing was tried");
     assert_eq!(view.error.as_deref(), Some("it did not start within its deadline"));
+}
+
+async fn job_that_was_put_off_has_started(kit: Kit) {
+    let mill = kit.open_still().await;
+    let id = mill.enqueue(Enqueue::from(Echo::new("x")).start_within(10 * SECOND)).await.unwrap();
+    let puts_off = mill
+        .worker()
+        .handle(|_: Echo, _cx| async move { Err::<String, _>(Fail::snooze(60 * SECOND)) });
+    assert_eq!(drain(puts_off).await.unwrap().again, 1);
+    kit.advance(3600 * SECOND);
+    let why = mill.why(id.id()).await.unwrap();
+    assert!(!why.to_string().contains("deadline"), "{why}");
+    assert_eq!(drain(done(&mill)).await.unwrap().done, 1);
 }
 
 async fn job_that_nobody_takes_in_time_is_dead_and_told_of(kit: Kit) {

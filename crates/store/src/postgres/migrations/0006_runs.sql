@@ -1,7 +1,8 @@
 -- Runs: jobs that keep a journal.
 --
 -- run      one row per job that has a journal or mail. Whoever puts mail into its box, or lets it wait, holds its lock.
---          `wake_at`: it waits, and the piece of mail of this number wakes it.
+--          `wake_at`: it waits, and the piece of mail of this number wakes it, unless it went on by itself: then an
+--          attempt came after that of `wake_token`.
 -- journal  what it did, only added to; each write proves its lease.
 -- mail     what came for it: signals, and ends of its children. Numbered under the run's lock.
 -- run_act  what people did with it: who, why and when.
@@ -15,6 +16,7 @@ create table tidemill.run (
     unread int8 not null default 0, -- signals that nobody has taken
     unread_bytes int8 not null default 0,
     wake_at int8,
+    wake_token int8,
     waits json,
     state json,
     parked json, -- why it does not go on before somebody has seen to it
@@ -83,6 +85,19 @@ create or replace function tidemill.stays(body tidemill.job) returns boolean lan
         or exists (select from tidemill.run r where r.job = ($1).id)
 $$;
 
+-- Whether an attempt of this job has begun since it was enqueued, or replayed. One that waits, or was put off, has begun
+-- though none is spent. Of one whose worker was lost nobody knows, but for the journal.
+create function tidemill.has_begun(body tidemill.job) returns boolean language sql stable as $$
+    select exists (
+        select from tidemill.attempt a
+        where a.id = ($1).id and a.attempt > 0 and a.started_at is not null and a.class is distinct from 'lost'
+            and a.ended_at > coalesce((($1).options ->> 'replayed_at')::timestamptz, '-infinity')
+    ) or exists (
+        select from tidemill.journal e
+        where e.job = ($1).id and e.at > coalesce((($1).options ->> 'replayed_at')::timestamptz, '-infinity')
+    )
+$$;
+
 -- Locks runs, in order, each by a look of its own; those that are not there are made, for jobs that are.
 create function tidemill.lock_runs(jobs uuid[], at timestamptz) returns setof tidemill.run language plpgsql as $$
 begin
@@ -104,6 +119,7 @@ begin
     for woken in
         update tidemill.run r set wake_at = null
         where r.job = any (wake_runs.jobs) and r.wake_at <= r.mail and r.parked is null and not r.paused
+            and r.wake_token = (select max(a.token) from tidemill.attempt a where a.id = r.job)
         returning r.job
     loop
         return next tidemill.run_now(woken, wake_runs.at);

@@ -1,4 +1,4 @@
--- Jobs in line that the deadlines of their queue make late: to start, due by $2 and never tried; to finish, enqueued by
+-- Jobs in line that the deadlines of their queue make late: to start, due by $2 and never begun; to finish, enqueued by
 -- $3. Nobody's due time is before his enqueue. Those that have a deadline of their own are looked at by that.
 with late as (
     select s.id, r.run_at, r.attempt
@@ -13,7 +13,9 @@ with late as (
     ) r, lateral unnest(r.ids) s(id)
 )
 select l.id
-from late l, lateral (select j.options, j.created_at from tidemill.job j where j.id = l.id limit 1) j
-where l.attempt = 0 and l.run_at <= $2 and j.options ->> 'start_within_ms' is null
+from late l, lateral (
+    select j.options, j.created_at, j as body from tidemill.job j where j.id = l.id limit 1
+) j
+where l.attempt = 0 and l.run_at <= $2 and j.options ->> 'start_within_ms' is null and not tidemill.has_begun(j.body)
     or j.created_at <= $3 and j.options ->> 'finish_within_ms' is null and j.options ->> 'replayed_at' is null
 limit $4::int8;

@@ -1,7 +1,7 @@
 -- Runs: jobs that keep a journal.
 --
 -- tidemill_run      one row per job that has a journal or mail. `wake_at`: it waits, and the piece of mail of this number
---                   wakes it.
+--                   wakes it, unless it went on by itself: then an attempt came after that of `wake_token`.
 -- tidemill_journal  what it did, only added to; each write proves its lease.
 -- tidemill_mail     what came for it: signals, and ends of its children.
 -- tidemill_run_act  what people did with it: who, why and when.
@@ -15,6 +15,7 @@ create table tidemill_run (
     unread integer not null default 0, -- signals that nobody has taken
     unread_bytes integer not null default 0,
     wake_at integer,
+    wake_token integer,
     waits text,
     state text,
     parked text, -- why it does not go on before somebody has seen to it
@@ -83,3 +84,19 @@ select id from tidemill_job
 where key is not null and json_extract(options, '$.ordered') is not null
     or json_extract(options, '$.parent') is not null
     or exists (select 1 from tidemill_run where job = tidemill_job.id);
+
+-- Jobs of which an attempt has begun since they were enqueued, or replayed. One that waits, or was put off, has begun
+-- though none is spent. Of one whose worker was lost nobody knows, but for the journal.
+create view tidemill_begun as
+select id
+from (
+    select id,
+        ifnull(cast(unixepoch(json_extract(options, '$.replayed_at'), 'subsec') * 1000 as integer) * 1000, -1) as since
+    from tidemill_job
+) as job
+where exists (
+        select 1 from tidemill_attempt as attempt
+        where attempt.id = job.id and attempt.attempt > 0 and attempt.started_at is not null
+            and attempt.class is not 'lost' and attempt.ended_at > job.since
+    )
+    or exists (select 1 from tidemill_journal as entry where entry.job = job.id and entry.at > job.since);

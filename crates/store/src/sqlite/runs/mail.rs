@@ -171,7 +171,7 @@ pub(in crate::sqlite) fn wait(
     let waits = serde_json::to_string(&waiting.waits).ok();
     let mut update = conn.prepare_cached(include_str!("../sql/update_waits.sql"))?;
     let parked = waiting.parked.as_ref().map(written).transpose()?;
-    update.execute(params![id, wake_at, waits, parked])?;
+    update.execute(params![id, wake_at, waits, parked, token.0])?;
     let mut forget = conn.prepare_cached(include_str!("../sql/delete_waited.sql"))?;
     forget.execute(params![id, token.0])?;
     Ok(due.max(turn.now))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tidemill_core::queue::takes;
-use tidemill_core::{JobId, QueueRules, Settlement, Token, WorkerId};
+use tidemill_core::{JobId, QueueRules, Token, WorkerId};
 use tidemill_store::{Claim, ClaimRequest, ClaimedJob, Error as StoreError, Hint, SettleItem};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -165,10 +165,10 @@ async fn in_time(mill: Tidemill, worker: WorkerId, claim: Claim) -> Result<Taken
     let Claim { token, now, jobs, .. } = claim;
     let (mut given, mut late) = (Vec::with_capacity(jobs.len()), Vec::new());
     let known = mill.0.rules.known();
+    let mut unfit = too_late(&mill, &jobs, now).await;
     for claimed in jobs {
-        if let (Some(failure), Some(token)) = (too_late(&mill, &claimed, now), token) {
+        if let (Some(settlement), Some(token)) = (unfit.remove(&claimed.job.id), token) {
             let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
-            let settlement = Settlement::Dead { failure };
             let gates = turn_back(&known.book, &job, gates, &settlement);
             // It was never begun.
             let attempt = attempt.saturating_sub(1);
