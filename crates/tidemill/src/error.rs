@@ -397,6 +397,15 @@ pub enum Error {
         /// Which job.
         id: JobId,
     },
+    /// What a run keeps is written with its own end, which a transaction of the handler's does not know.
+    #[error(
+        "the job {id} keeps a journal or an object, which settle_in would lose: write its rows in cx.transaction, and \
+         return what it comes to"
+    )]
+    SettlesRun {
+        /// Which job.
+        id: JobId,
+    },
     /// The database has no table for the marks of effects.
     #[error(
         "there is no table tidemill_effect in this database; make it with tidemill::effect::create_in: {reason}"
@@ -509,6 +518,7 @@ impl Error {
             Self::TransactionElsewhere { .. } => "transaction_elsewhere",
             Self::LeaseLost { .. } => "lease_lost",
             Self::SettledBefore { .. } => "settled_before",
+            Self::SettlesRun { .. } => "settles_run",
             Self::EffectsMissing { .. } => "effects_missing",
             Self::EffectElsewhere { .. } => "effect_elsewhere",
         }

@@ -413,6 +413,7 @@ impl Replay {
 
     /// What to do, now that the code goes no further by itself.
     pub fn rest(&mut self, now: Timestamp) -> Rest {
+        self.is_astray = false;
         while let Some((number, key, answer)) = self.telling.pop_front() {
             match self.ops.get(&key) {
                 Some(Op::Over) => {}
@@ -425,7 +426,8 @@ impl Replay {
                 }
             }
         }
-        let rest = self.missed_failure().or_else(|| self.let_held()).or_else(|| self.come(now));
+        let rest = self.missed_failure().or_else(|| self.let_held());
+        let rest = rest.or_else(|| self.passed_by()).or_else(|| self.come(now));
         if let Some(rest) = rest {
             return rest;
         }

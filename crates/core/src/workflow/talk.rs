@@ -149,6 +149,9 @@ pub enum Rest {
     Wait(Waits),
     /// The code waits for nothing that was asked here.
     Idle,
+    /// The code has not come by something that the journal has, and asks for what comes after it. It is other code,
+    /// unless it waits for something of its own first.
+    Astray(Diff),
     /// The code is not that of the journal.
     Diverged(Diff),
 }

@@ -36,6 +36,8 @@ use crate::worker::wire;
 const PAGE_OUTPUTS: usize = 1000;
 /// Mail is asked for this long at a time.
 const MAIL_WAIT: Duration = Duration::from_secs(20);
+/// It is looked for this often beside a hint, which may be lost.
+const MAIL_LOOK: Duration = Duration::from_secs(5);
 /// After an error it is asked for again then.
 const MAIL_PAUSE: Duration = Duration::from_secs(1);
 /// What an attempt asks of a broker that is away, it asks again, the first time after this.
@@ -283,7 +285,8 @@ impl Boss {
         match self {
             Self::Here(mill) => {
                 let came = mill.0.store.wake().expect([Hint::Mail { id: job }]);
-                Box::pin(async move { came.come().await })
+                let look = MAIL_LOOK.mul_f64(0.75 + fastrand::f64() / 2.0);
+                Box::pin(async move { drop(tokio::time::timeout(look, came.come()).await) })
             }
             Self::Elsewhere(boss) => {
                 let broker = Arc::clone(&boss.broker);

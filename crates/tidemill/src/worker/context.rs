@@ -278,6 +278,9 @@ impl Context {
         if *settling == Settling::Over {
             return Err(Error::LeaseLost { id: self.id() });
         }
+        if self.run().keeps() {
+            return Err(Error::SettlesRun { id: self.id() });
+        }
         *settling = Settling::Asked;
         let mut follow_ups = locked(&self.0.follow_ups).clone();
         keys.hide_jobs(&mut follow_ups)?;

@@ -183,6 +183,12 @@ impl Run {
         told.replay.as_ref().and_then(|replay| replay.end().err())
     }
 
+    /// Whether the handler asked for something durable, which is written with its end.
+    pub(crate) fn keeps(&self) -> bool {
+        let told = self.told();
+        told.wanted || told.object.is_some()
+    }
+
     /// The handler gave something that cannot be kept: if it is a run, it is parked.
     pub(crate) fn refuse(&self, why: String) {
         let mut told = self.told();

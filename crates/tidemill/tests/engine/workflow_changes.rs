@@ -8,6 +8,7 @@ use super::workflow::{DAY, Flowing, Log, TakeBack, undoing};
 
 over_both_stores!(
     what_is_new_before_the_end_of_the_journal_is_found_out_and_does_nothing,
+    what_has_ended_and_is_left_out_is_found_out,
     a_version_is_decided_once_for_a_run_and_all_its_rounds,
     an_object_is_read_beside_a_wait,
     what_was_done_after_a_pivot_is_undone,
@@ -30,6 +31,8 @@ async fn something_new(cx: &Context, what: &str) -> Result<(), Fail> {
         "start" => drop(cx.start(Echo::new("new")).await?),
         "child" => drop(cx.child(Echo::new("new")).start().await?),
         "now" => drop(cx.now().await?),
+        "step" => cx.step("new").run(|_| async { Ok(()) }).await?,
+        "signal" => drop(cx.signal::<String>("new").await?),
         _ => cx.pivot().await?,
     }
     Ok(())
@@ -37,7 +40,7 @@ async fn something_new(cx: &Context, what: &str) -> Result<(), Fail> {
 
 async fn what_is_new_before_the_end_of_the_journal_is_found_out_and_does_nothing(kit: Kit) {
     let mill = kit.open_still().await;
-    for what in ["start", "child", "now", "pivot"] {
+    for what in ["start", "child", "now", "pivot", "step", "signal"] {
         for has_step in [false, true] {
             let code = move |is_new: bool| {
                 move |cx: Context| async move {
@@ -67,6 +70,30 @@ async fn what_is_new_before_the_end_of_the_journal_is_found_out_and_does_nothing
             assert_eq!(output(&mill, id).await, "slept", "{what}");
         }
     }
+}
+
+async fn what_has_ended_and_is_left_out_is_found_out(kit: Kit) {
+    let mill = kit.open_still().await;
+    let code = |names: &'static [&'static str]| {
+        move |cx: Context| async move {
+            for name in names {
+                cx.step(*name).run(|_| async { Ok(()) }).await?;
+            }
+            cx.sleep(DAY).await?;
+            Ok("slept".to_owned())
+        }
+    };
+    let id = mill.enqueue(flowing()).await.unwrap().id();
+    drain(worker(&mill, code(&["a", "b"]))).await.unwrap();
+    kit.advance(DAY);
+    for names in [&["b"] as &[_], &["b", "a"]] {
+        drain(worker(&mill, code(names))).await.unwrap();
+        let why = mill.run(id).await.unwrap().unwrap().parked.unwrap().to_string();
+        assert!(why.contains(r#""a" next (entry 0), but the code asks for "b""#), "{why}");
+        mill.resume_run(id, "ann", "").await.unwrap();
+    }
+    drain(worker(&mill, code(&["a", "b"]))).await.unwrap();
+    assert_eq!(output(&mill, id).await, "slept");
 }
 
 async fn output(mill: &Tidemill, id: JobId) -> String {

@@ -1,6 +1,7 @@
 //! Signals that the code cannot read: an operator passes them over, or corrects them, and the run goes on. Signals that
 //! nobody takes: so many, and no more.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidemill::core::workflow::{ActWord, Ending};
@@ -10,6 +11,8 @@ use tidemill::{
     Worker,
 };
 
+use tokio::sync::Notify;
+
 use super::kit::Kit;
 
 over_both_stores!(
@@ -18,6 +21,7 @@ over_both_stores!(
     a_signal_that_was_passed_over_stays_so_in_a_scope_a_replay_and_a_next_turn,
     of_a_signal_nothing_else_can_be_said,
     a_run_keeps_so_many_signals_that_it_has_not_taken_in_every_turn,
+    a_signal_that_another_process_sends_is_heard_beside_a_step,
 );
 
 /// Adds up two numbers that it is told.
@@ -169,4 +173,33 @@ async fn of_a_signal_nothing_else_can_be_said(kit: Kit) {
     }
     assert_eq!(mill.job(id).await.unwrap().unwrap().state, State::Blocked);
     assert!(mill.run(id).await.unwrap().unwrap().parked.is_some(), "nothing was done");
+}
+
+async fn a_signal_that_another_process_sends_is_heard_beside_a_step(kit: Kit) {
+    let (mill, other) = (kit.open().await, kit.open().await);
+    let (began, heard) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let told = (Arc::clone(&began), Arc::clone(&heard));
+    let worker = mill.worker().handle_raw("hears", Settings::default(), move |_, cx| {
+        let (began, heard) = told.clone();
+        async move {
+            let step = cx.step("slow").run(|_| async {
+                began.notify_one();
+                heard.notified().await;
+                Ok(())
+            });
+            let signal = async {
+                let said: Payload = cx.signal("go").await?;
+                heard.notify_one();
+                Ok(said)
+            };
+            let ((), said) = cx.join((step, signal)).await?;
+            Ok(said)
+        }
+    });
+    let id = mill.enqueue(Enqueue::raw("hears", "null")).await.unwrap().id();
+    let (drained, ()) = tokio::join!(drain(worker), async {
+        began.notified().await;
+        other.signal(id, Signal::new("go", "now")).await.unwrap();
+    });
+    assert_eq!((drained.unwrap().done, output(&mill, id).await.as_str()), (1, "\"now\""));
 }

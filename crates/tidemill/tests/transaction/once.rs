@@ -26,6 +26,7 @@ by_every_driver!(
     a_stale_attempt_is_refused,
     a_worker_lost_after_the_commit_leaves_a_job_that_is_done,
     what_follows_is_said_before_the_settle,
+    a_run_is_not_settled_in_a_transaction_that_would_lose_its_end,
 );
 
 const AT_ONCE: Duration = Duration::ZERO;
@@ -234,4 +235,17 @@ async fn what_follows_is_said_before_the_settle(ledger: impl Ledger) {
     });
     assert_eq!(drain(worker).await.unwrap().done, 1);
     assert_eq!(mill.depth("bills").await.unwrap().depth(), 0);
+}
+
+async fn a_run_is_not_settled_in_a_transaction_that_would_lose_its_end(ledger: impl Ledger) {
+    let (mill, ledger) = open(ledger).await;
+    pay(&mill).await;
+    let worker = worker(&mill, &ledger, |ledger, cx, _| async move {
+        let one = cx.step("one").run(|_| async { Ok(1) }).await?;
+        let refused = ledger.settle(&cx, 2, End::Commit).await.unwrap_err().to_string();
+        assert!(refused.contains("keeps a journal or an object"), "{refused}");
+        Ok(one)
+    });
+    assert_eq!(drain(worker).await.unwrap().done, 1);
+    assert_eq!(ledger.lines().await, 0, "nothing was written beside the end that was refused");
 }

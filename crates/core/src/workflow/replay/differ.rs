@@ -4,25 +4,40 @@ use super::{Kept, Op, Replay};
 use crate::workflow::talk::{Ask, Diff, Rest};
 
 impl Replay {
-    /// The journal goes on with something that the code has not asked for.
+    /// The journal goes on with something that the code has not asked for. Where it asks for what comes later in the
+    /// journal it may have left that out, or not be there yet.
     pub(super) fn untold(&mut self, number: u32, key: &str) -> Rest {
-        let asked: Vec<String> = self
-            .ops
-            .opened()
-            .into_iter()
-            .filter(|key| self.is_new(key))
-            .map(|key| format!("{key:?}"))
-            .collect();
-        if asked.is_empty() {
-            return Rest::Idle;
-        }
+        let opened = self.ops.opened();
+        let new = self.in_words(opened.iter().filter(|key| !self.has_ended(key)));
+        let (asked, is_sure) = match new {
+            Some(new) => (Some(new), true),
+            None => (self.in_words(opened.iter()), false),
+        };
+        let Some(asked) = asked else { return Rest::Idle };
         self.is_astray = true;
-        let code = format!("asks for {}", asked.join(", "));
-        Rest::Diverged(Diff { journal: self.next(number, key), code })
+        let diff = Diff { journal: self.next(number, key), code: format!("asks for {asked}") };
+        if is_sure { Rest::Diverged(diff) } else { Rest::Astray(diff) }
     }
 
-    fn is_new(&self, key: &str) -> bool {
-        !self.kept.get(key).is_some_and(|kept| kept.ended)
+    /// Everything was told, and the code asks for something new while there is something open in the journal that it
+    /// has not come by.
+    pub(super) fn passed_by(&mut self) -> Option<Rest> {
+        let (number, key) = self.ahead.iter().map(|(key, number)| (*number, key)).min()?;
+        let opened = self.ops.opened();
+        let asked = self.in_words(opened.iter().filter(|key| !self.knows(key)))?;
+        let diff = Diff { journal: self.next(number, key), code: format!("asks for {asked}") };
+        self.is_astray = true;
+        Some(Rest::Astray(diff))
+    }
+
+    fn has_ended(&self, key: &str) -> bool {
+        self.kept.get(key).is_some_and(|kept| kept.ended)
+    }
+
+    /// These keys as they are said, if there are any.
+    fn in_words<'a>(&self, keys: impl Iterator<Item = &'a &'a String>) -> Option<String> {
+        let keys: Vec<String> = keys.map(|key| format!("{key:?}")).collect();
+        (!keys.is_empty()).then(|| keys.join(", "))
     }
 
     fn next(&self, number: u32, key: &str) -> String {

@@ -177,6 +177,48 @@ fn other_code_is_told_from_the_journal() {
 }
 
 #[test]
+fn code_that_leaves_out_what_has_ended_is_astray_until_it_comes_by_it() {
+    let mut late = replay(vec![ended("a"), ended("b")]);
+    late.ask("b", step()).unwrap();
+    let Rest::Astray(diff) = late.rest(NOW) else { panic!("it is not found out") };
+    assert!(diff.journal.contains(r#""a" next (entry 0)"#), "{diff}");
+    assert_eq!(diff.code, r#"asks for "b""#);
+    assert!(!late.is_told());
+    late.ask("a", step()).unwrap();
+    for key in ["a", "b"] {
+        assert_eq!(late.rest(NOW), Rest::Deliver(key.into()));
+        assert!(late.answer(key).is_some());
+    }
+    assert!(late.is_told() && late.end().is_ok());
+}
+
+#[test]
+fn what_is_new_before_something_open_does_not_begin() {
+    let asks = [
+        step(),
+        Ask::Sleep { until: NOW },
+        Ask::Signal { name: "s".into() },
+        Ask::Join { id: JobId::new() },
+        Ask::Children { kind: "k".into(), ids: vec![JobId::new()], outlives: false },
+    ];
+    for ask in asks {
+        let open = Entry::Slept { key: "nap".into(), until: NOW };
+        let mut other = replay(vec![ended("a"), open]);
+        other.ask("a", step()).unwrap();
+        assert_eq!(other.rest(NOW), Rest::Deliver("a".into()));
+        assert!(other.answer("a").is_some());
+        other.ask("new", ask.clone()).unwrap();
+        let Rest::Astray(diff) = other.rest(NOW) else { panic!("{ask:?} begins") };
+        assert!(diff.journal.contains(r#"the sleep "nap" next (entry 1)"#), "{diff}");
+        assert!(!other.is_told(), "it leaves no trace");
+        // Beside it, in another branch, it is not astray.
+        other.ask("nap", Ask::Sleep { until: NOW }).unwrap();
+        assert!(!matches!(other.rest(NOW), Rest::Astray(_) | Rest::Diverged(_)), "{ask:?}");
+        assert!(other.is_told());
+    }
+}
+
+#[test]
 fn the_first_of_a_race_is_the_first_by_its_time() {
     let later = Timestamp::from_second(9).unwrap();
     let mut replay = Replay::default();

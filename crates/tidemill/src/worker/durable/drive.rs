@@ -23,6 +23,10 @@ use crate::worker::shop::Shop;
 /// A wait this short stays in memory: to let go of the run and take it up again costs more.
 const SHORT: Duration = Duration::from_secs(1);
 
+/// So long code may wait for something of its own before it comes by what the journal has. It has done so before, and
+/// nothing else of it runs.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// What became of an attempt.
 pub(crate) enum Driven<T> {
     /// The handler ended.
@@ -144,6 +148,8 @@ struct Driver<'a> {
     has_read: bool,
     listening: Option<BoxFuture<'static, ()>>,
     alarm: Option<(Timestamp, Pin<Box<tokio::time::Sleep>>)>,
+    /// How long it may yet be on its way to what the journal has.
+    patience: Option<Pin<Box<tokio::time::Sleep>>>,
     /// What stands beside an entry, and whom it is for.
     fetching: Option<(String, BoxFuture<'static, tidemill_store::Result<Option<Payload>>>)>,
 }
@@ -162,6 +168,7 @@ impl<'a> Driver<'a> {
             has_read: false,
             listening: None,
             alarm: None,
+            patience: None,
             fetching: None,
         }
     }
@@ -353,7 +360,14 @@ impl<'a> Driver<'a> {
                 format!("it has more than {UNDOS_MAX} steps that can be undone; end it in parts");
             return over(Over::Waits(parked(cx, ParkCode::UndosTooMany.because(why))));
         }
-        let rest = replay.rest(now);
+        let rest = match replay.rest(now) {
+            Rest::Astray(diff) => match self.strays(task) {
+                Poll::Ready(()) => Rest::Diverged(diff),
+                Poll::Pending => return Poll::Pending,
+            },
+            rest => rest,
+        };
+        self.patience = None;
         let is_told = cx.is_cancelled();
         // What it shows is written while it is busy; with its end or its wait it is written anyway.
         let shows =
@@ -369,7 +383,7 @@ impl<'a> Driver<'a> {
                 told.replay.as_mut().map(Replay::take);
                 Poll::Ready(Next::Again)
             }
-            Rest::Diverged(diff) => over(Over::Waits(parked(cx, diff))),
+            Rest::Diverged(diff) | Rest::Astray(diff) => over(Over::Waits(parked(cx, diff))),
             // What it did is written with its end.
             Rest::Go(_) | Rest::Flush if is_told => over(Over::Told),
             Rest::Deliver(key) => {
@@ -398,6 +412,12 @@ impl<'a> Driver<'a> {
             Rest::Wait(waits) => self.wait(told, waits, now, task),
             Rest::Idle => Poll::Pending,
         }
+    }
+
+    /// It seems to be other code: ready when it had its time to come by what the journal has.
+    fn strays(&mut self, task: &mut Task<'_>) -> Poll<()> {
+        let patience = || Box::pin(tokio::time::sleep(PATIENCE));
+        self.patience.get_or_insert_with(patience).as_mut().poll(task)
     }
 
     fn write(&mut self, told: &mut Told) -> Poll<Next> {
