@@ -39,6 +39,7 @@ use tidemill_core::{Payload, WorkerId};
 
 use crate::engine::Tidemill;
 use crate::engine::rules::look;
+use crate::engine::work::LEASE_TTL_MAX;
 use crate::engine::workflow::unlock::unlock;
 use crate::error::{Error, Result};
 use boss::Boss;
@@ -212,11 +213,11 @@ impl Worker {
         self
     }
 
-    /// How long after its last heartbeat this worker is given up. Defaults to 6 s; it beats three
-    /// times as often.
+    /// How long after its last heartbeat this worker is given up. Defaults to 6 s, and is at most an hour; it beats
+    /// three times as often.
     #[must_use]
     pub fn lease_ttl(mut self, ttl: Duration) -> Self {
-        self.options.lease_ttl = ttl;
+        self.options.lease_ttl = ttl.min(LEASE_TTL_MAX);
         self
     }
 

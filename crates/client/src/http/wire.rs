@@ -72,7 +72,7 @@ impl Wire {
     /// Sends it; its time is over when the answer was not read by then.
     pub(crate) async fn send(&self, sendable: Sendable) -> Result<Answer, Reason> {
         let Sendable { request, timeout } = sendable;
-        let until = timeout.map(|timeout| Instant::now() + timeout);
+        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let answer = within(until, self.pool.request(request)).await?;
         let (head, body) = answer.map_err(|error| reason(&error))?.into_parts();
         Ok(Answer { status: head.status, headers: head.headers, body, until })

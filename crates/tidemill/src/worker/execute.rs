@@ -289,7 +289,7 @@ async fn run(
                 told(live).unwrap_or(Some(panicked))
             }
             Driven::Waits(waiting) => return Some(Came::Waits(waiting)),
-            Driven::Fails(fail) => Some(fail.ended()),
+            Driven::Fails(fail) => told(live).unwrap_or_else(|| Some(fail.ended())),
             Driven::Told => told(live).unwrap_or(Some(Ended::GivenBack)),
             Driven::Stale | Driven::Stands(_) => None,
         },
