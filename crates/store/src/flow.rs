@@ -151,7 +151,7 @@ impl From<Invalid> for FlowAnswer {
 
 /// Why nothing of a flow is sent again.
 pub(crate) const NONE_DEAD: &str = "none of its jobs is dead and can run again; what was called off is sent again \
-                                    if its step is named";
+                                    if its step is named and has let all its jobs go";
 
 /// Why a job is not taken into a flow.
 pub(crate) const ID_TAKEN: &str = "a job of it has the id of another job; make it anew";

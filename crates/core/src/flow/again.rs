@@ -118,12 +118,19 @@ impl Board {
     pub fn called_off_at(&self, name: &str) -> Option<u32> {
         let is_fit = !self.flow.saga && self.flow.state != FlowState::Cancelling;
         let has_failed = |step: &&StepRow| {
-            step.name == name
-                && !step.superseded
-                && step.failed > 0
-                && step.state != StepState::Skipped
+            step.name == name && !step.superseded && step.failed > 0 && self.takes_again(step)
         };
         self.steps.values().filter(|_| is_fit).find(has_failed).map(|step| step.number)
+    }
+
+    /// Whether a job of a step that was called off may be sent again by itself. One that the step has not let go would
+    /// go twice: now, and with the others; unless it waits for its place with them.
+    fn takes_again(&self, step: &StepRow) -> bool {
+        match step.state {
+            StepState::Waiting | StepState::Skipped => false,
+            StepState::Opening => self.flow.at_once.is_some() && !step.slow,
+            StepState::Open | StepState::Done | StepState::Failed => true,
+        }
     }
 
     /// Whether a step that waits may run, or never will, by all that it has heard by these edges.

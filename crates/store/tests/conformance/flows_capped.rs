@@ -3,8 +3,8 @@
 
 use tidemill_core::flow::{After, FlowState, Need, On, Rest, Step, Work};
 use tidemill_core::{By, Due, FlowId, NewJob, State, WorkerId};
-use tidemill_store::JobFilter;
 use tidemill_store::flow::{FlowAct, FlowAnswer};
+use tidemill_store::{CancelAnswer, JobFilter};
 
 use super::flows::{flow_of, many, need, run, start_flow, state, step, tend, view};
 use super::kit::{Kit, SECOND, dead, done, item, job};
@@ -20,6 +20,7 @@ over_both_stores!(
     what_waits_for_its_place_again_can_be_called_off,
     what_was_called_off_and_is_tried_again_waits_for_its_place,
     a_lone_job_that_is_replayed_goes_at_once,
+    what_was_called_off_before_its_own_time_is_not_sent_before_it,
 );
 
 /// Starts a flow that may have so many jobs under way.
@@ -247,4 +248,25 @@ async fn a_lone_job_that_is_replayed_goes_at_once(kit: &Kit) {
     tend(kit).await;
     assert_eq!(widths(kit, worker).await, [2, 1], "somebody asked for this one");
     assert_eq!(state(kit, id).await, FlowState::Done);
+}
+
+async fn what_was_called_off_before_its_own_time_is_not_sent_before_it(kit: &Kit) {
+    let later = || NewJob { due: Due::In(SECOND), ..job("a") };
+    let later: Vec<NewJob> = (0..3).map(|_| later()).collect();
+    let last = later[2].id;
+    let id = start_capped(kit, 1, vec![Step::new("a", Work::Jobs(later))]).await;
+    let worker = kit.worker().await;
+    assert_eq!(kit.store.cancel(vec![last], "enough").await.unwrap(), [CancelAnswer::Cancelled]);
+    tend(kit).await;
+    let answer = retry(kit, id, Some("a")).await;
+    assert!(matches!(answer, FlowAnswer::NotNow { .. }), "{answer:?}");
+    for _ in 0..3 {
+        kit.clock.advance(SECOND);
+        run(kit, worker, &[]).await;
+    }
+    assert_eq!(state(kit, id).await, FlowState::Failed);
+    assert_eq!(retry(kit, id, Some("a")).await, FlowAnswer::Acted { jobs: 1 });
+    assert_eq!(run(kit, worker, &[]).await, ["a"]);
+    let head = view(kit, id).await.head;
+    assert_eq!((head.state, head.done, head.failed), (FlowState::Done, 3, 0));
 }

@@ -2,9 +2,10 @@
 
 use tidemill_core::FlowId;
 use tidemill_core::flow::{After, FlowState, On, Step, StepState};
+use tidemill_store::CancelAnswer;
 use tidemill_store::flow::{FlowAct, FlowAnswer};
 
-use super::flows::{many, output, run, start, state, states, step, tend, view};
+use super::flows::{first_job, many, output, run, start, state, states, step, tend, view};
 use super::kit::{Kit, cancelled, done, item};
 
 over_both_stores!(
@@ -13,6 +14,7 @@ over_both_stores!(
     a_join_does_not_go_on_without_what_was_called_off,
     branches_are_taken_as_they_would_have_been,
     what_is_not_called_off_yet_does_not_go_on,
+    what_was_called_off_while_its_step_waits_is_not_sent_before_the_others,
 );
 
 async fn retry(kit: &Kit, id: FlowId, step: &str) -> FlowAnswer {
@@ -128,4 +130,19 @@ async fn what_is_not_called_off_yet_does_not_go_on(kit: &Kit) {
     assert_eq!(retry(kit, id, "a").await, FlowAnswer::Acted { jobs: 1 });
     assert_eq!(run(kit, worker, &[]).await, ["b"]);
     assert_eq!(state(kit, id).await, FlowState::Failed, "the other one was not sent again");
+}
+
+async fn what_was_called_off_while_its_step_waits_is_not_sent_before_the_others(kit: &Kit) {
+    let id = start(kit, vec![step("a", &[]), many("b", 2, &["a"])]).await;
+    let b = first_job(kit, id, "b").await;
+    assert_eq!(kit.store.cancel(vec![b], "enough").await.unwrap(), [CancelAnswer::Cancelled]);
+    tend(kit).await;
+    assert!(is_refused(&retry(kit, id, "b").await), "a has not run");
+    let worker = kit.worker().await;
+    assert_eq!(run(kit, worker, &[]).await, ["a", "b"], "the one of b that was not called off");
+    assert_eq!(state(kit, id).await, FlowState::Failed);
+    assert_eq!(retry(kit, id, "b").await, FlowAnswer::Acted { jobs: 1 });
+    assert_eq!(run(kit, worker, &[]).await, ["b"]);
+    let head = view(kit, id).await.head;
+    assert_eq!((head.state, head.done, head.failed), (FlowState::Done, 3, 0));
 }
