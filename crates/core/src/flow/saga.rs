@@ -155,10 +155,13 @@ impl Board {
         self.flow.saga && (step.undoes.is_some() || !self.is_answered(step.number))
     }
 
-    /// Whether something may run although a step failed: what comes after that, or a join that bears it.
+    /// Whether something may run although a step failed: what comes after that, or a join that bears it. What its own
+    /// jobs have added is more of its work, and no answer.
     fn is_answered(&self, number: u32) -> bool {
         let answers = |edge: &Edge| {
-            edge.on != On::Success || self.step(edge.to).is_some_and(|to| to.join.bears())
+            let to = self.step(edge.to);
+            to.is_none_or(|to| !to.grown)
+                && (edge.on != On::Success || to.is_some_and(|to| to.join.bears()))
         };
         self.leaving.get(&number).is_some_and(|edges| edges.iter().any(answers))
     }

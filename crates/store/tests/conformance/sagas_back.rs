@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use tidemill_core::flow::{Flow, FlowState, Place, Step, StepState, Way};
+use tidemill_core::flow::{Flow, FlowState, Place, Step, StepState, UndoRule, Way};
 use tidemill_core::retention::Retention;
 use tidemill_core::{By, ErrorClass, Failure, FlowId, Limits, NewJob, Settlement, WorkerId};
-use tidemill_store::Claim;
 use tidemill_store::flow::{FlowAct, FlowAnswer, Start};
+use tidemill_store::Claim;
 
-use super::flows::{first_job, flow_of, output, run, state, states, step, tend, view};
+use super::flows::{first_job, flow_of, many, output, run, state, states, step, tend, view};
 use super::kit::{Kit, SECOND, cancelled, dead, done, item, job, json};
-use super::sagas::{booking, run_some, saga_of, start, undoable};
+use super::sagas::{booking, harmless, run_some, saga_of, start, undoable};
 
 over_both_stores!(
     what_was_begun_and_put_off_is_undone,
@@ -24,6 +24,7 @@ over_both_stores!(
     a_deadline_waits_for_a_pivot_that_runs,
     a_pivot_that_was_just_sent_again_is_under_way,
     late_sagas_at_their_pivot_hold_up_no_other_deadline,
+    what_a_step_has_added_does_not_answer_that_it_failed,
 );
 
 /// The handler wants to be called again, or its worker stops: nothing failed.
@@ -113,8 +114,8 @@ async fn nothing_that_was_turned_back_from_is_marked_done(kit: &Kit) {
 }
 
 /// A job that a job of this step adds to its flow.
-fn added(flow: FlowId, behind: u32) -> NewJob {
-    let (name, due, way) = ("parcel".to_owned(), None, Way::Forward);
+fn added(flow: FlowId, behind: u32, way: Way) -> NewJob {
+    let (name, due) = ("parcel".to_owned(), None);
     let place = Place { id: flow, step: behind, name, joins: true, grows: true, due, way };
     let mut parcel = job("parcel");
     parcel.options.flow = Some(Box::new(place));
@@ -138,7 +139,7 @@ async fn what_a_step_adds_to_a_stuck_saga_runs(kit: &Kit) {
     assert_eq!(state(kit, id).await, FlowState::Stuck);
     let pack = view(kit, id).await.steps.iter().find(|step| step.name == "pack").unwrap().number;
     let Settlement::Done { output, .. } = output("1") else { unreachable!() };
-    let how = Settlement::Done { output, follow_ups: vec![added(id, pack)] };
+    let how = Settlement::Done { output, follow_ups: vec![added(id, pack, Way::Forward)] };
     kit.store.settle(worker, vec![item(&claim, 1 - bill, how)]).await.unwrap();
     tend(kit).await;
     assert_eq!(run(kit, worker, &[]).await, ["parcel", "ship"], "the parcel is not dropped");
@@ -306,4 +307,31 @@ async fn late_sagas_at_their_pivot_hold_up_no_other_deadline(kit: &Kit) {
     kit.clock.advance(SECOND * 2);
     tend(kit).await;
     assert_eq!(state(kit, last).await, FlowState::Cancelled);
+}
+
+async fn what_a_step_has_added_does_not_answer_that_it_failed(kit: &Kit) {
+    let pack = Step { undo: UndoRule::Nothing, ..many("pack", 2, &[]) };
+    let steps = vec![
+        undoable("hotel", &[]),
+        pack,
+        Step { pivot: true, ..step("pay", &["hotel"]) },
+        harmless("seal", &["pack"]),
+    ];
+    let id = start(kit, steps).await;
+    let worker = kit.worker().await;
+    let claim = kit.take(worker, 9).await;
+    let at = |kind: &str| claim.jobs.iter().position(|taken| taken.job.kind == kind).unwrap();
+    let (hotel, first) = (at("hotel"), at("pack"));
+    let last = (first + 1..3).find(|at| *at != hotel).unwrap();
+    let parcel = added(id, 1, Way::Back);
+    let more = Settlement::Done { output: json("1"), follow_ups: vec![parcel] };
+    kit.store.settle(worker, vec![item(&claim, first, more)]).await.unwrap();
+    tend(kit).await;
+    kit.store.settle(worker, vec![item(&claim, last, dead("torn"))]).await.unwrap();
+    tend(kit).await;
+    assert_eq!(state(kit, id).await, FlowState::Undoing, "nobody sees to the failure");
+    kit.store.settle(worker, vec![item(&claim, hotel, done())]).await.unwrap();
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[]).await, ["undo-hotel"], "nothing is charged");
+    assert_eq!(state(kit, id).await, FlowState::Undone);
 }
