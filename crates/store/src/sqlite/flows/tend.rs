@@ -6,7 +6,7 @@ use tidemill_core::flow::Arrival;
 use tidemill_core::{FlowId, JobId};
 
 use super::advance::{self, PAGE_JOBS};
-use super::{act, rows};
+use super::{act, carry_on, rows};
 use crate::error::Result;
 use crate::flow::{FlowAct, FlowAnswer};
 use crate::sqlite::rows::job_id;
@@ -97,6 +97,8 @@ fn tend_one(turn: &mut Turn<'_>, flow: FlowId) -> Result<bool> {
     for step in steps {
         call_off_step(turn, flow, step)?;
     }
+    // What was called off is counted before anything else is decided: a step that is late may be one of these.
+    carry_on(turn)?;
     if !has_more {
         let mut untend = turn.conn.prepare_cached(include_str!("../sql/untend_flow.sql"))?;
         untend.execute([flow.0.as_bytes()])?;
