@@ -1,5 +1,6 @@
 //! Many stores, as many processes have them, end the last children of a join in the same moment: it fires once,
-//! and at once, by those ends alone. Nobody tends the flows here. And flows that are started in the same moment.
+//! and at once, by those ends alone. Nobody tends the flows there. And flows that are started in the same moment, or tried
+//! again while what is sent again dies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,15 +9,19 @@ use std::time::Duration;
 use tidemill_core::flow::{FlowState, Plan, StepState};
 use tidemill_core::retention::Retention;
 use tidemill_core::{Flow, FlowId, Limits, WorkerId};
-use tidemill_store::flow::Start;
+use tidemill_store::flow::{FlowAct, FlowAnswer, Start};
 use tidemill_store::{Claim, Store};
 use tidemill_testkit::eventually::eventually;
 use tokio::sync::Barrier;
 
 use super::flows::{flow_of, many, run, start_flow, step, view};
-use super::kit::{Kit, ask, card, done, item, job};
+use super::kit::{Kit, ask, card, dead, done, item, job};
 
-over_both_stores!(flows_that_start_together_are_each_whole, a_view_is_of_one_moment);
+over_both_stores!(
+    flows_that_start_together_are_each_whole,
+    a_view_is_of_one_moment,
+    a_retry_sends_each_dead_job_once_however_fast_they_die_again,
+);
 
 const ROUNDS: usize = 20;
 const SOON: Duration = Duration::from_secs(20);
@@ -148,4 +153,31 @@ async fn two_processes_end_the_last_children_and_the_join_fires_once_on_sqlite()
     let kit = Kit::sqlite().await;
     last_children_end_in_one_moment(&kit, 2).await;
     kit.store.close().await;
+}
+
+async fn a_retry_sends_each_dead_job_once_however_fast_they_die_again(kit: &Kit) {
+    const JOBS: usize = 2500;
+    let worker = kit.worker().await;
+    for at_once in [None, Some(2000)] {
+        let mut flow = flow_of(vec![many("a", JOBS, &[])]);
+        flow.options.at_once = at_once;
+        let id = start_flow(kit, flow).await;
+        run(kit, worker, &[("a", dead("no"))]).await;
+        assert_eq!(view(kit, id).await.head.failed, JOBS as u64);
+        let act = FlowAct::Retry { step: None, by: "ada".into(), why: None };
+        let dying = async {
+            loop {
+                let claim = kit.take(worker, 1000).await;
+                let items = (0..claim.jobs.len()).map(|at| item(&claim, at, dead("no")));
+                kit.store.settle(worker, items.collect()).await.unwrap();
+            }
+        };
+        let sent = tokio::select! {
+            sent = kit.store.change_flow(id, act) => sent.unwrap(),
+            () = dying => unreachable!("it goes on as long as there is something to send"),
+            () = tokio::time::sleep(SOON) => panic!("there is an end to it"),
+        };
+        assert_eq!(sent, FlowAnswer::Acted { jobs: JOBS as u64 });
+        run(kit, worker, &[]).await;
+    }
 }

@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::advance::{self, Done};
-use super::again::{DEAD, send_again};
+use super::again::{BEFORE_ALL, DEAD, send_again};
 use super::rerun::rerun;
 use super::{saga, tend, write};
 use crate::error::Result;
@@ -341,7 +341,8 @@ async fn resolve_in(
         return Ok((FlowAnswer::NotNow { why }, Vec::new()));
     }
     // While they are dead: only a dead one is let past.
-    let dead = conn.query(&DEAD, &[&id, &Some(step), &i64::MAX]).await?;
+    let all: [Param<'_>; 5] = [&id, &Some(step), &i64::MAX, &BEFORE_ALL.0, &BEFORE_ALL.1];
+    let dead = conn.query(&DEAD, &all).await?;
     let dead: Vec<Uuid> = dead.iter().map(|row| row.get(0)).collect();
     let queues = lines::let_pass(conn, shared.db.manual_now(), &dead).await?;
     let rows = conn.query(&RESOLVE, params).await?;
