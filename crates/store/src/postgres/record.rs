@@ -181,15 +181,15 @@ pub(crate) struct Back {
     pub error: Option<String>,
 }
 
-/// An attempt that lost its worker, of a job that is not tried again.
+/// An attempt that its worker did not end, of a job that is not tried again.
 #[derive(Debug)]
 pub(crate) struct Loss {
     pub id: Uuid,
     pub token: i64,
     pub attempt: i16,
     pub worker: Uuid,
-    /// When its lease began.
-    pub claimed_at: Timestamp,
+    /// When its lease began, if its worker was lost; nothing, if that gave it back.
+    pub claimed_at: Option<Timestamp>,
 }
 
 /// Who is to hear of what was written.
@@ -292,7 +292,7 @@ async fn write_losses(conn: &Conn<'_>, now: Option<At>, losses: &[Loss]) -> Resu
     let tokens: Vec<i64> = losses.iter().map(|loss| loss.token).collect();
     let attempts: Vec<i16> = losses.iter().map(|loss| loss.attempt).collect();
     let workers: Vec<Uuid> = losses.iter().map(|loss| loss.worker).collect();
-    let claimed: Vec<At> = losses.iter().map(|loss| At(loss.claimed_at)).collect();
+    let claimed: Vec<Option<At>> = losses.iter().map(|loss| loss.claimed_at.map(At)).collect();
     conn.query(&LOSSES_WRITE, &[&now, &ids, &tokens, &attempts, &workers, &claimed]).await?;
     Ok(())
 }

@@ -270,17 +270,24 @@ fn sort(
         error: Some(error),
         failure,
     };
+    // What it has done so far nobody knows, also once its end is another.
+    let loss = Loss {
+        id: body.id,
+        token: lease.token,
+        attempt: spent + 1,
+        worker: lease.worker,
+        claimed_at: rules.is_some().then_some(lease.claimed_at),
+    };
     if let Some(reason) = lease.reasons.get(&body.id) {
         rescued.cancelled += 1;
+        record.losses.push(loss);
         record.ends.push(end(State::Cancelled, reason.clone(), None));
     } else if rules.is_some_and(|rules| lost as u16 >= rules.lost_max) {
         rescued.poisoned += 1;
         let message = format!("it lost its worker {lost} times; it may be what kills them");
         let failure = Failure::new(&body.kind, ErrorClass::Poison, message);
         record.ends.push(end(State::Dead, failure.message.clone(), Some(failure)));
-        let (id, token, worker, claimed_at) =
-            (body.id, lease.token, lease.worker, lease.claimed_at);
-        record.losses.push(Loss { id, token, attempt: spent + 1, worker, claimed_at });
+        record.losses.push(loss);
     } else {
         rescued.ready += 1;
         let is_loss = rules.is_some();

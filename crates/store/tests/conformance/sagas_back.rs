@@ -6,7 +6,7 @@ use tidemill_core::flow::{Flow, FlowState, Place, Step, StepState, UndoRule, Way
 use tidemill_core::retention::Retention;
 use tidemill_core::{By, ErrorClass, Failure, FlowId, Limits, NewJob, Settlement, WorkerId};
 use tidemill_store::flow::{FlowAct, FlowAnswer, Start};
-use tidemill_store::Claim;
+use tidemill_store::{CancelAnswer, Claim};
 
 use super::flows::{first_job, flow_of, many, output, run, state, states, step, tend, view};
 use super::kit::{Kit, SECOND, cancelled, dead, done, item, job, json};
@@ -25,6 +25,7 @@ over_both_stores!(
     a_pivot_that_was_just_sent_again_is_under_way,
     late_sagas_at_their_pivot_hold_up_no_other_deadline,
     what_a_step_has_added_does_not_answer_that_it_failed,
+    a_pivot_that_was_called_off_and_lost_its_worker_stays_in_doubt,
 );
 
 /// The handler wants to be called again, or its worker stops: nothing failed.
@@ -334,4 +335,27 @@ async fn what_a_step_has_added_does_not_answer_that_it_failed(kit: &Kit) {
     tend(kit).await;
     assert_eq!(run(kit, worker, &[]).await, ["undo-hotel"], "nothing is charged");
     assert_eq!(state(kit, id).await, FlowState::Undone);
+}
+
+async fn a_pivot_that_was_called_off_and_lost_its_worker_stays_in_doubt(kit: &Kit) {
+    let steps = vec![undoable("hotel", &[]), Step { pivot: true, ..step("pay", &["hotel"]) }];
+    let id = start(kit, steps).await;
+    let worker = kit.worker().await;
+    run_some(kit, worker, 1).await;
+    let pay = kit.take_one(worker).await.jobs[0].job.id;
+    assert_eq!(kit.store.cancel(vec![pay], "enough").await.unwrap(), [CancelAnswer::Requested]);
+    assert_eq!(kit.lose_workers().await.cancelled, 1);
+    tend(kit).await;
+    assert_eq!(state(kit, id).await, FlowState::Stuck, "nobody knows whether it was paid");
+    let by = By::from("ada").because("the network is back");
+    assert_eq!(kit.store.dead_replay(&[pay], by, None).await.unwrap(), [pay]);
+    tend(kit).await;
+    let worker = kit.worker().await;
+    let claim = kit.take_one(worker).await;
+    let failure = Failure::new("pay", ErrorClass::Permanent, "declined");
+    kit.settle(worker, &claim, Settlement::Dead { failure }).await;
+    tend(kit).await;
+    assert_eq!(state(kit, id).await, FlowState::Stuck, "the first attempt may have been paid");
+    let history = kit.store.attempts(pay).await.unwrap();
+    assert!(history.iter().any(|past| past.class == Some(ErrorClass::Lost)), "{history:?}");
 }
