@@ -2,12 +2,12 @@
 //! called off.
 
 use tidemill_core::flow::{After, FlowState, Need, On, Rest, Step, Work};
-use tidemill_core::{By, Due, FlowId, NewJob, State, WorkerId};
+use tidemill_core::{By, Due, FlowId, NewJob, OnDead, State, WorkerId};
 use tidemill_store::flow::{FlowAct, FlowAnswer};
 use tidemill_store::{CancelAnswer, JobFilter};
 
 use super::flows::{flow_of, many, need, run, start_flow, state, step, tend, view};
-use super::kit::{Kit, SECOND, dead, done, item, job};
+use super::kit::{Kit, SECOND, dead, done, item, job, ordered};
 
 over_both_stores!(
     a_flow_that_is_called_off_lets_no_more_go,
@@ -21,6 +21,7 @@ over_both_stores!(
     what_was_called_off_and_is_tried_again_waits_for_its_place,
     a_lone_job_that_is_replayed_goes_at_once,
     what_was_called_off_before_its_own_time_is_not_sent_before_it,
+    what_is_called_off_in_its_line_beside_what_is_tried_again_leaves_its_place,
 );
 
 /// Starts a flow that may have so many jobs under way.
@@ -269,4 +270,29 @@ async fn what_was_called_off_before_its_own_time_is_not_sent_before_it(kit: &Kit
     assert_eq!(run(kit, worker, &[]).await, ["a"]);
     let head = view(kit, id).await.head;
     assert_eq!((head.state, head.done, head.failed), (FlowState::Done, 3, 0));
+}
+
+async fn what_is_called_off_in_its_line_beside_what_is_tried_again_leaves_its_place(kit: &Kit) {
+    let worker = kit.worker().await;
+    kit.put(ordered("k", OnDead::Block)).await;
+    let head = kit.take_one(worker).await;
+    let jobs = vec![job("a"), ordered("k", OnDead::Block), job("a"), job("a")];
+    let behind = jobs[1].id;
+    let id = start_capped(kit, 2, vec![Step::new("a", Work::Jobs(jobs))]).await;
+    for _ in 0..2 {
+        let claim = kit.take_one(worker).await;
+        kit.settle(worker, &claim, dead("no")).await;
+        tend(kit).await;
+    }
+    let last = kit.take_one(worker).await;
+    assert_eq!(retry(kit, id, None).await, FlowAnswer::Acted { jobs: 2 });
+    tend(kit).await;
+    assert!(is_idle(kit, worker).await, "one runs, and one waits in its line");
+    assert_eq!(kit.store.cancel(vec![behind], "enough").await.unwrap(), [CancelAnswer::Cancelled]);
+    kit.settle(worker, &last, done()).await;
+    tend(kit).await;
+    assert_eq!(widths(kit, worker).await, [2], "both places are free");
+    kit.settle(worker, &head, done()).await;
+    let head = view(kit, id).await.head;
+    assert_eq!((head.state, head.done, head.failed), (FlowState::Failed, 3, 1));
 }
