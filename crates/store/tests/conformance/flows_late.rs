@@ -5,7 +5,10 @@ use tidemill_core::flow::{Join, Need, Rest, Step, StepState};
 use super::flows::{need, run, start, states, step, tend};
 use super::kit::{Kit, SECOND, done, item};
 
-over_both_stores!(a_late_step_that_is_called_off_lets_no_job_go,);
+over_both_stores!(
+    a_late_step_that_is_called_off_lets_no_job_go,
+    a_join_that_is_decided_late_counts_once_for_the_next,
+);
 
 /// The same step, which waits no longer than this.
 fn within(step: Step, within_ms: u64) -> Step {
@@ -26,4 +29,18 @@ async fn a_late_step_that_is_called_off_lets_no_job_go(kit: &Kit) {
     tend(kit).await;
     assert_eq!(run(kit, worker, &[]).await, ["first"]);
     assert_eq!(states(kit, id).await["late"], StepState::Failed, "its only job was called off");
+}
+
+async fn a_join_that_is_decided_late_counts_once_for_the_next(kit: &Kit) {
+    let both = need(step("both", &["slow", "check"]), Need::All { failures_max: 2 });
+    let steps = vec![step("slow", &[]), within(step("check", &["slow"]), 1000), within(both, 1001)];
+    let id = start(kit, steps).await;
+    let worker = kit.worker().await;
+    let slow = kit.take_one(worker).await;
+    kit.clock.advance(SECOND * 2);
+    tend(kit).await;
+    let steps = states(kit, id).await;
+    assert_eq!((steps["check"], steps["both"]), (StepState::Skipped, StepState::Open));
+    kit.settle(worker, &slow, done()).await;
+    assert_eq!(run(kit, worker, &[]).await, ["both"]);
 }

@@ -210,15 +210,18 @@ async fn decide(shared: &Shared, flow: Uuid, step: i32) -> Result<()> {
     let done = loop {
         let conn = shared.db.begin().await?;
         let decided = async {
+            // What has ended in time is counted first.
+            let mut done = advance::advance_in(shared, &conn, &[flow]).await?;
             let mut boards = advance::lock(&conn, &[flow]).await?;
             let late = conn.query(&LATE, &[&now, &1_i64, &Some(flow), &Some(step)]).await?;
-            let Some(row) = late.first() else { return Ok(Done::default()) };
+            let Some(row) = late.first() else { return Ok(done) };
             let left: i64 = row.get(2);
             advance::learn_steps(&conn, &mut boards, &[(flow, step as u32)]).await?;
             for board in &mut boards {
                 board.overdue(step as u32, left as u64);
             }
-            advance::carry_on(shared, &conn, &mut boards).await
+            done.and(advance::carry_on(shared, &conn, &mut boards).await?);
+            Ok(done)
         };
         let acted = decided.await;
         let done = conn.end(acted).await;

@@ -1,7 +1,7 @@
 //! What flows wait for and no job's end does, a page of each at a time: steps that are opened bit by bit, jobs
 //! that are called off, joins and flows that are late, flows whose time is over, and arrivals that nobody counted.
 
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 use tidemill_core::flow::Arrival;
 use tidemill_core::{FlowId, JobId};
 
@@ -150,16 +150,16 @@ pub(super) fn call_off_step(turn: &mut Turn<'_>, flow: FlowId, step: u32) -> Res
 /// Decides joins that have waited for as long as they may.
 fn late(turn: &mut Turn<'_>) -> Result<()> {
     let mut select = turn.conn.prepare_cached(include_str!("../sql/select_late_steps.sql"))?;
-    let late = select.query_map([turn.now, PAGE_FLOWS], |row| {
-        let left: i64 = row.get(2)?;
-        Ok((rows::flow_id(row, 0)?, row.get(1)?, left.unsigned_abs()))
-    })?;
-    let late: Vec<(FlowId, u32, u64)> = late.collect::<rusqlite::Result<_>>()?;
-    drop(select);
-    for (flow, step, left) in late {
-        let Some(mut board) = advance::board(turn, flow)? else { continue };
+    let any = params![turn.now, PAGE_FLOWS, None::<[u8; 16]>, None::<u32>];
+    let late = select.query_map(any, |row| Ok((rows::flow_id(row, 0)?, row.get(1)?)))?;
+    let late: Vec<(FlowId, u32)> = late.collect::<rusqlite::Result<_>>()?;
+    for (flow, step) in late {
+        // One that was decided before it may have told it something, or have decided it.
+        let this = params![turn.now, 1, flow.0.as_bytes(), step];
+        let left = select.query_one(this, |row| row.get::<_, i64>(2)).optional()?;
+        let (Some(left), Some(mut board)) = (left, advance::board(turn, flow)?) else { continue };
         advance::learn_step(turn, &mut board, step)?;
-        board.overdue(step, left);
+        board.overdue(step, left.unsigned_abs());
         advance::carry_on(turn, &mut board)?;
     }
     Ok(())
