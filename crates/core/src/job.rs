@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use crate::error::{Error, Result};
 use crate::flow::Place;
 use crate::id::JobId;
-use crate::limit::{Limits, NAME_BYTES_MAX, TRACE_BYTES_MAX};
+use crate::limit::{Limits, NAME_BYTES_MAX, SPAN_MS_MAX, TRACE_BYTES_MAX};
 use crate::name;
 use crate::payload::Payload;
 use crate::retry::own::OwnRetry;
@@ -201,6 +201,11 @@ impl Options {
         *self == Self::default()
     }
 
+    /// How many milliseconds it is kept, for a database to reckon with: longer is for ever.
+    pub fn kept_ms(&self) -> Option<i64> {
+        self.retain_ms.map(|ms| ms.min(SPAN_MS_MAX).cast_signed())
+    }
+
     /// Reads options as they are kept. What cannot be read of them is left out, and told: a job must not be stuck for
     /// its wishes, nor lose one for another.
     pub fn read(text: &str) -> (Self, Option<String>) {
@@ -257,8 +262,19 @@ impl Options {
         self.retry.as_ref().map_or(Ok(()), OwnRetry::check)
     }
 
-    /// Refuses times in which nothing can be done.
+    /// Refuses times in which nothing can be done, and those that no database can reckon with.
     fn check_times(&self) -> Result<()> {
+        for (what, ms) in [
+            ("run timeout", self.run_timeout_ms),
+            ("deadline to start", self.start_within_ms),
+            ("deadline to finish", self.finish_within_ms),
+            ("time to be kept", self.retain_ms),
+        ] {
+            if let Some(ms) = ms.filter(|ms| *ms > SPAN_MS_MAX) {
+                let value = Span(Duration::from_millis(ms)).to_string();
+                return Err(Error::DurationInvalid { what, value, years_max: 1000 });
+            }
+        }
         let refused = |rule, reason: &str| {
             Err(Error::RuleInvalid { rule, reason: format!("{reason}; give at least 1 ms") })
         };
@@ -522,6 +538,11 @@ mod tests {
         let at_once = Options { run_timeout_ms: Some(0), ..Options::default() };
         let start_at_once = Options { start_within_ms: Some(0), ..Options::default() };
         let finish_at_once = Options { finish_within_ms: Some(0), ..Options::default() };
+        let ever = Some(SPAN_MS_MAX + 1);
+        let runs_ever = Options { run_timeout_ms: ever, ..Options::default() };
+        let starts_ever = Options { start_within_ms: ever, ..Options::default() };
+        let finishes_ever = Options { finish_within_ms: ever, ..Options::default() };
+        let kept = |ms| Options { retain_ms: Some(ms), ..Options::default() };
         let traced = |trace: &str| Options { trace: Some(trace.into()), ..Options::default() };
         let tags = |n| Options { tags: vec!["t".into(); n], ..Options::default() };
         for (job, expected) in [
@@ -541,6 +562,11 @@ mod tests {
             (NewJob { options: at_once, ..new_job() }, Some("rule_invalid")),
             (NewJob { options: start_at_once, ..new_job() }, Some("rule_invalid")),
             (NewJob { options: finish_at_once, ..new_job() }, Some("rule_invalid")),
+            (NewJob { options: runs_ever, ..new_job() }, Some("duration_invalid")),
+            (NewJob { options: starts_ever, ..new_job() }, Some("duration_invalid")),
+            (NewJob { options: finishes_ever, ..new_job() }, Some("duration_invalid")),
+            (NewJob { options: kept(u64::MAX), ..new_job() }, Some("duration_invalid")),
+            (NewJob { options: kept(SPAN_MS_MAX), ..new_job() }, None),
             (NewJob { options: traced("junk"), ..new_job() }, Some("trace_invalid")),
             (NewJob { options: traced(TRACE), ..new_job() }, None),
             (NewJob { options: ordered(), key: Some("c:1".into()), ..new_job() }, None),

@@ -124,6 +124,7 @@ impl Edit {
         set(&mut options.run_timeout_ms, changes.run_timeout);
         set(&mut options.start_within_ms, changes.start_within);
         set(&mut options.finish_within_ms, changes.finish_within);
+        set(&mut options.retain_ms, changes.retain);
         options.check(limits)?;
         Ok(Self { changes, payload, of: None })
     }

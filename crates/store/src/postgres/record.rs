@@ -132,7 +132,7 @@ impl Body {
             priority: job.priority.band(),
             tenant: job.tenant.clone(),
             unique_key: job.unique_key.clone(),
-            retain_ms: job.options.retain_ms.map(|ms| ms as i64),
+            retain_ms: job.options.kept_ms(),
             key: job.key.clone(),
             ordered: job.options.ordered,
             parent: job.options.parent.map(|id| id.0),

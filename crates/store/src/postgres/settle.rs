@@ -140,8 +140,7 @@ async fn write_done(
     let attempts: Vec<i16> = items.iter().map(|item| item.attempt as i16).collect();
     let losts: Vec<i16> = items.iter().map(|item| item.lost as i16).collect();
     let outputs: Vec<Option<&str>> = items.iter().map(output).collect();
-    let retain = |item: &SettleItem| item.job.options.retain_ms.map(|ms| ms as i64);
-    let retains: Vec<Option<i64>> = items.iter().map(retain).collect();
+    let retains: Vec<_> = items.iter().map(|item| item.job.options.kept_ms()).collect();
     let numbers =
         |tokens: &[tidemill_core::Token]| -> Vec<i64> { tokens.iter().map(|t| t.0).collect() };
     let (open, closing) = (numbers(&flight.open), numbers(&flight.closing));

@@ -39,7 +39,7 @@ pub(super) fn finish(turn: &mut Turn<'_>, job: &Job, end: &End<'_>) -> Result<()
         token.map(|token| token.0),
         worker.as_ref().map(|worker| worker.0.as_bytes()),
         turn.now,
-        job.options.retain_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)),
+        job.options.kept_ms(),
         job.unique_key.is_some(),
         end.output,
         end.error,

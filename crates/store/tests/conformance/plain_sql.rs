@@ -167,6 +167,8 @@ async fn bad_rows_are_refused_with_their_code(kit: &Kit) {
             "options_invalid",
         ),
         ("kind, options", "'k', '{\"run_timeout_ms\":0}'", "rule_invalid"),
+        ("kind, options", "'k', '{\"retain_ms\":900000000000000000}'", "duration_invalid"),
+        ("kind, options", "'k', '{\"finish_within_ms\":31622400000001}'", "duration_invalid"),
         ("kind, run_at", "'k', ''", "time_invalid"),
         ("kind, run_at", "'k', '12:00'", "time_invalid"),
         ("kind, run_at", "'k', '1900000000'", "time_invalid"),

@@ -1,8 +1,9 @@
 //! Retention: the sweep sees every finished job once, and what it lets go is gone, and only that.
 
 use tidemill_core::dead::DeadFilter;
+use tidemill_core::limit::SPAN_MS_MAX;
 use tidemill_core::retention::{Finished, Retention, Sweep};
-use tidemill_core::{JobId, NewJob, OnDuplicate, Options, Scope, State};
+use tidemill_core::{JobId, NewJob, OnDuplicate, Options, Overflow, QueueRules, Scope, State};
 use tidemill_store::JobFilter;
 
 use super::kit::{
@@ -19,6 +20,7 @@ over_both_stores!(
     a_purged_job_does_not_run_because_its_neighbour_does,
     a_sweep_goes_by_age,
     a_sweep_goes_by_the_jobs_own_wish,
+    a_wish_to_be_kept_beyond_all_time_stops_nobody,
     a_sweep_keeps_a_bounded_number,
     a_sweep_keeps_a_bounded_number_of_bytes_of_dead_letters,
 );
@@ -172,6 +174,31 @@ async fn a_sweep_goes_by_the_jobs_own_wish(kit: &Kit) {
     kit.clock.advance(HOUR * 9);
     assert_eq!(round(kit, &mut sweep, hour).await, 0);
     assert_eq!(kit.state(long).await, State::Done);
+}
+
+/// Whatever was never checked: neither the rescue of the others stops at it, nor their sweep.
+async fn a_wish_to_be_kept_beyond_all_time_stops_nobody(kit: &Kit) {
+    let options = Options { retain_ms: Some(u64::MAX), ..Options::default() };
+    let ever = || NewJob { options: options.clone(), ..job("k") };
+    let lost = kit.put(ever()).await;
+    let worker = kit.worker().await;
+    kit.take_one(worker).await;
+    assert_eq!(kit.lose_workers().await.ready, 1);
+    kit.run_to(lost, done()).await;
+    kit.finish(ever(), dead("x")).await;
+    let called_off = kit.put(ever()).await;
+    kit.store.cancel(vec![called_off], "no").await.unwrap();
+    let rules =
+        QueueRules { depth_max: Some(1), overflow: Overflow::DropOldest, ..QueueRules::default() };
+    kit.store.set_queue("default", Some(rules)).await.unwrap();
+    kit.put(ever()).await;
+    kit.clock.advance(SECOND);
+    kit.put(job("k")).await;
+    let found = kit.store.finished_after(None, 9).await.unwrap();
+    let kept: Vec<_> = found.iter().map(|job| job.retain_ms).collect();
+    assert_eq!(kept, [Some(SPAN_MS_MAX); 4]);
+    kit.clock.advance(HOUR * 24 * 365);
+    assert_eq!(round(kit, &mut Sweep::default(), Retention::default()).await, 0);
 }
 
 async fn a_sweep_keeps_a_bounded_number(kit: &Kit) {

@@ -290,6 +290,11 @@ begin
     return sheaf;
 end $$;
 
+-- How long a job wants to be kept. No span is longer than a thousand years: what was never checked is a number, too.
+create function tidemill.retain_of(options json) returns int8 language sql immutable as $$
+    select least(($1 ->> 'retain_ms')::numeric, 31622400000000)::int8
+$$;
+
 -- Whether a job takes its turn in the line of its queue, tenant and key.
 create function tidemill.is_ordered(body tidemill.job) returns boolean language sql immutable as $$
     select ($1).key is not null and ($1).options ->> 'ordered' is not null
@@ -1130,7 +1135,10 @@ begin
         if fits is not true then
             perform tidemill.refuse('options_invalid', format('the option %s cannot be %s', name, value));
         end if;
-        if name = 'tags' and (json_array_length(value) > 32 or exists (
+        if name like '%\_ms' and value::text::int8 > 31622400000000 then
+            perform tidemill.refuse('duration_invalid',
+                format('the option %s is not a number of milliseconds below 1000 years', name));
+        elsif name = 'tags' and (json_array_length(value) > 32 or exists (
             select from json_array_elements_text(value) t where octet_length(t) not between 1 and 200)) then
             perform tidemill.refuse('options_invalid', 'there are at most 32 tags, of 1 to 200 bytes each');
         elsif name = 'retry' then

@@ -246,7 +246,7 @@ begin
             end if;
             insert into tidemill.outcome (
                 id, queue, state, attempt, lost, finished_at, retain_ms, keyed, error, flow, step)
-            select j.id, j.queue, 5, sheaf.attempt, sheaf.lost, present, (j.options ->> 'retain_ms')::int8,
+            select j.id, j.queue, 5, sheaf.attempt, sheaf.lost, present, tidemill.retain_of(j.options),
                 j.unique_key is not null, 'dropped: the queue was full, and newer jobs came', j.flow, j.step
             from tidemill.job j where j.id = any (victims);
             insert into tidemill.flow_arrival (flow, step, ok, failed)

@@ -1,6 +1,6 @@
 -- The bodies, as far as needed, of those of these jobs that have not finished, and whether the journals of their runs
 -- have grown since they lost a worker the last time.
-select j.id, j.kind, j.queue, j.priority, j.tenant, j.unique_key, (j.options ->> 'retain_ms')::int8, j.key,
+select j.id, j.kind, j.queue, j.priority, j.tenant, j.unique_key, tidemill.retain_of(j.options), j.key,
     j.options ->> 'ordered', (j.options ->> 'parent')::uuid,
     coalesce(
         (select e.at from tidemill.journal e where e.job = j.id order by e.number desc limit 1)

@@ -375,6 +375,8 @@ begin
                 or exists (select 1 from json_each(new.options, '$.tags') where type <> 'text')
             )
             then raise(abort, 'tidemill: options_invalid: an option has a value that no worker could read')
+        when exists (select 1 from json_each(new.options) where type = 'integer' and value > 31622400000000)
+            then raise(abort, 'tidemill: duration_invalid: an option is not a number of milliseconds below 1000 years')
         when exists (
                 select 1 from json_each(new.options, '$.tags')
                 where key >= 32 or length(cast(value as blob)) not between 1 and 200

@@ -207,8 +207,10 @@ begin
     insert into tidemill_outcome (
         id, queue, state, attempt, lost, finished_at, retain_ms, keyed, error, flow, step
     )
-    select job.id, job.queue, 5, dropped.spent, dropped.lost, new.now, json_extract(job.options, '$.retain_ms'),
-        job.unique_key is not null, 'dropped: the queue was full, and newer jobs came', job.flow, job.step
+    -- No span is longer than a thousand years: what was never checked is an integer, too.
+    select job.id, job.queue, 5, dropped.spent, dropped.lost, new.now,
+        min(json_extract(job.options, '$.retain_ms'), 31622400000000), job.unique_key is not null,
+        'dropped: the queue was full, and newer jobs came', job.flow, job.step
     from tidemill_dropped as dropped join tidemill_job as job on job.id = dropped.id;
     insert into tidemill_flow_arrival (flow, step, ok, failed)
     select job.flow, job.step, 0, 1
