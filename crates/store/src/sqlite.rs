@@ -350,7 +350,8 @@ impl Store for Sqlite {
     }
 
     async fn rescue(&self, rules: RescueRules) -> Result<Rescued> {
-        self.write(move |turn| rescue::rescue(turn, rules)).await
+        let asked_at = self.now_us();
+        self.write(move |turn| rescue::rescue(turn, rules, asked_at)).await
     }
 
     async fn expire(&self, book: &RuleBook) -> Result<Expired> {

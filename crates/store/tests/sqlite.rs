@@ -10,6 +10,7 @@ mod sqlite {
 
     mod checkpoint;
     mod full;
+    mod locked;
     mod neighbours;
     mod refused;
     mod standing;

@@ -31,10 +31,11 @@ struct Loss {
     claimed_at: i64,
 }
 
-/// Gives up workers that beat no more.
-pub(super) fn rescue(turn: &mut Turn<'_>, rules: RescueRules) -> Result<Rescued> {
+/// Gives up workers that beat no more. Judged by the time at which that was asked for: for as long as it waited for the
+/// file, their beats did, too, and those of other processes may still be behind it.
+pub(super) fn rescue(turn: &mut Turn<'_>, rules: RescueRules, asked_at: i64) -> Result<Rescued> {
     let us = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-    let silent = params![turn.now, us(rules.lease_ttl), rules.clear_for.map(us)];
+    let silent = params![asked_at.min(turn.now), us(rules.lease_ttl), rules.clear_for.map(us)];
     let mut select = turn.conn.prepare_cached(include_str!("sql/select_silent_workers.sql"))?;
     let silent = select.query_map(silent, |row| worker_id(row, 0))?;
     let silent: Vec<_> = silent.collect::<rusqlite::Result<_>>()?;

@@ -159,7 +159,6 @@ async fn told(hints: &mut Receiver<Hint>, is_meant: fn(&Hint) -> bool) {
 
 async fn run(service: Arc<dyn Service>, mill: Tidemill, stop: CancellationToken) {
     let mut turns = tokio::time::interval(service.every());
-    turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut failing = false;
     loop {
         tokio::select! {
@@ -175,6 +174,8 @@ async fn run(service: Arc<dyn Service>, mill: Tidemill, stop: CancellationToken)
             }
             Err(_) => {}
         }
+        // One that was held up leaves the others as much time as ever: what they wrote had to wait as well.
+        turns.reset();
     }
     // A store that cannot be reached must not hold up a stop; the others come to it in time.
     if let Ok(Err(error)) = tokio::time::timeout(LEAVE_WITHIN, service.leave(&mill)).await {
