@@ -18,6 +18,8 @@ use crate::sqlite::rows::write_options;
 
 /// A period beyond a century is one for ever; SQL refuses longer ones.
 const MS_MAX: i64 = 3_155_760_000_000;
+/// Whether a full queue may refuse a job: not by itself, but all that came with it, once they are written.
+const JUDGED_TOGETHER: i64 = 2;
 
 /// Enqueues on a rusqlite connection or transaction; receipts stand in the order of the jobs.
 ///
@@ -55,12 +57,11 @@ fn enqueue_judged(conn: &Connection, jobs: &[NewJob]) -> Result<Vec<Receipt>> {
     if let Some(full) = judged.refused {
         return Err(Error::QueueFull(full));
     }
-    enqueue(conn, None, &judged.jobs, true)
-        .map_err(|error| bound::explain(conn, now, &judged.jobs, error))
+    enqueue(conn, None, &judged.jobs, true).map_err(|error| judged.explain(error))
 }
 
-/// Enqueues through the view. Without `now` the view reads the clock. `bounded`: a queue that is full
-/// may refuse.
+/// Enqueues through the view. Without `now` the view reads the clock. `bounded`: queues that are full make room
+/// for all of them, or refuse them.
 pub(super) fn enqueue(
     conn: &Connection,
     now: Option<i64>,
@@ -90,9 +91,12 @@ pub(super) fn enqueue(
             unique.is_some_and(|unique| unique.force),
             now,
             receipt,
-            bounded,
+            if bounded { JUDGED_TOGETHER } else { 0 },
             wish.within
         ])?;
+    }
+    if bounded {
+        conn.prepare_cached(include_str!("sql/make_room.sql"))?.execute([&receipt])?;
     }
     let mut take = conn.prepare_cached(include_str!("sql/take_receipts.sql"))?;
     let taken = take.query_map([&receipt], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;

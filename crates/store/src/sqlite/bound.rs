@@ -1,8 +1,8 @@
 //! Bounds: what becomes of jobs for which their queue may have no room.
 //!
-//! The policies themselves are in SQL (the trigger `tidemill_inbox_admit`), so that plain SQL and the
-//! library share them. Here is what must be judged for a whole batch: that it goes to one queue or the
-//! other, and that it could fit at all. Refuses a batch wholly or not at all.
+//! The policies themselves are in SQL (the view `tidemill_room`), so that plain SQL and the library share
+//! them. Here is what must be judged for a whole batch: that it goes to one queue or the other, and that
+//! it could fit at all. Refuses a batch wholly or not at all.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -99,7 +99,7 @@ pub(super) fn enqueue_bounded(
         return enqueue(turn, &judged.jobs).map(Ok);
     }
     let receipts = adapter::enqueue(conn, Some(now), &judged.jobs, true)
-        .map_err(|error| explain(conn, now, &judged.jobs, error))?;
+        .map_err(|error| judged.explain(error))?;
     for (job, receipt) in judged.jobs.iter().zip(&receipts) {
         if matches!(receipt, Receipt::Enqueued { .. } | Receipt::Replaced { .. }) {
             turn.news.ready(&job.queue);
@@ -133,11 +133,21 @@ pub(super) struct Judged<'a> {
     pub fits: bool,
     /// They do not fit, and nothing could make them.
     pub refused: Option<Full>,
+    /// The first queue that has no room for them all.
+    pub tight: Option<Full>,
+}
+
+impl Judged<'_> {
+    /// Names the queue that refused: by what it was before they were written.
+    pub fn explain(&self, error: Error) -> Error {
+        let tight = self.tight.clone().filter(|_| error.to_string().contains(FULL));
+        tight.map_or(error, Error::QueueFull)
+    }
 }
 
 /// Looks at every queue of a batch.
 pub(super) fn judge<'a>(conn: &Connection, now: i64, jobs: &'a [NewJob]) -> Result<Judged<'a>> {
-    let mut judged = Judged { jobs: Cow::Borrowed(jobs), fits: true, refused: None };
+    let mut judged = Judged { jobs: Cow::Borrowed(jobs), fits: true, refused: None, tight: None };
     for (queue, jobs) in by_queue(&judged.jobs) {
         let stays = judged.jobs.iter().any(|job| job.queue == queue && job.options.stays);
         if let Some(bound) = Bound::find(conn, &queue, now)?
@@ -156,6 +166,9 @@ pub(super) fn judge<'a>(conn: &Connection, now: i64, jobs: &'a [NewJob]) -> Resu
         let Some(bound) = Bound::find(conn, &queue, now)? else { continue };
         let fits = bound.fits(jobs);
         judged.fits &= fits;
+        if !fits {
+            judged.tight.get_or_insert_with(|| bound.full(&queue, jobs));
+        }
         // Of jobs with unique keys some may be duplicates, and those sent again were written before.
         if (jobs > bound.depth_max && is_plain) || (!fits && is_plain && !bound.drops) {
             let sent_before = judged.jobs.iter().any(|job| is_known(conn, job).unwrap_or(true));
@@ -165,18 +178,6 @@ pub(super) fn judge<'a>(conn: &Connection, now: i64, jobs: &'a [NewJob]) -> Resu
         }
     }
     Ok(judged)
-}
-
-/// Names the queue that refused.
-pub(super) fn explain(conn: &Connection, now: i64, jobs: &[NewJob], error: Error) -> Error {
-    if !error.to_string().contains(FULL) {
-        return error;
-    }
-    let full = by_queue(jobs).into_iter().find_map(|(queue, jobs)| {
-        let bound = Bound::find(conn, &queue, now).ok().flatten()?;
-        (!bound.fits(jobs)).then(|| bound.full(&queue, jobs))
-    });
-    full.map_or(error, Error::QueueFull)
 }
 
 /// How many jobs of a batch each queue gets.

@@ -34,6 +34,7 @@ over_both_stores!(
     the_oldest_of_the_lowest_band_is_dropped,
     higher_bands_are_dropped_where_lower_ones_are_not_enough,
     nothing_is_dropped_for_a_lower_band,
+    a_batch_drops_what_is_older_and_nothing_of_its_own,
     running_jobs_are_not_dropped,
     a_dropped_job_frees_its_key,
     a_full_queue_diverts_once,
@@ -292,6 +293,39 @@ async fn nothing_is_dropped_for_a_lower_band(kit: &Kit) {
     refused(kit, vec![with(Priority::Normal)]).await;
     kit.put(with(Priority::High)).await;
     assert_eq!(depth(kit, "default").await.depth(), 2);
+    is_exact(&kit.store).await;
+}
+
+async fn a_batch_drops_what_is_older_and_nothing_of_its_own(kit: &Kit) {
+    bound(kit, "default", 2, Overflow::DropOldest).await;
+    let with = |priority| NewJob { priority, ..job("k") };
+    // It counts as its lowest job, and that one has nobody to make room for it.
+    let old = kit.put(job("k")).await;
+    kit.clock.advance(SECOND);
+    for batch in [[Priority::Low, Priority::High], [Priority::High, Priority::Low]] {
+        let full = refused(kit, batch.map(with).into()).await;
+        assert_eq!((full.depth, full.jobs), (1, 2), "{batch:?}");
+    }
+    assert_eq!(kit.state(old).await, State::Ready);
+    // What is due later is older all the same; with keys as without.
+    let keyed = |key| unique(key, Scope::Unfinished, OnDuplicate::Reject);
+    for batch in [[job("k"), job("k")], [keyed("u"), keyed("v")]] {
+        let later = || NewJob { due: Due::In(HOUR), ..job("k") };
+        let former = vec![later(), later()];
+        let old: Vec<_> = former.iter().map(|job| job.id).collect();
+        kit.store.enqueue(former).await.unwrap();
+        let new = batch.each_ref().map(|job| job.id);
+        kit.store.enqueue(batch.into()).await.unwrap();
+        for id in old {
+            assert_eq!(kit.state(id).await, State::Cancelled);
+        }
+        for id in new {
+            assert_eq!(kit.state(id).await, State::Ready);
+        }
+    }
+    assert_eq!(depth(kit, "default").await.depth(), 2);
+    let more = vec![keyed("w"), keyed("x"), keyed("y")];
+    assert!(refused(kit, more).await.to_string().contains("never fits"));
     is_exact(&kit.store).await;
 }
 

@@ -237,7 +237,7 @@ create table tidemill_inbox (
     ordered integer not null, -- 1: it takes its turn in the line of its queue, tenant and key
     now integer not null,
     receipt text, -- a word of the library's, by which it finds its answers
-    bounded integer not null, -- whether a full queue may refuse it
+    bounded integer not null, -- whether a full queue may refuse it: 0 no, 1 by itself, 2 the whole enqueue once it is written
     within text, -- JSON: the queues, by name or pattern, whose jobs it may be a duplicate of; null is all
     holder blob, -- who holds the key
     next_id blob, -- who is kept for after it

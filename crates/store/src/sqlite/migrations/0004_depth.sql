@@ -120,7 +120,7 @@ where key is not null and json_extract(options, '$.ordered') is not null
 
 -- Takes `wanted` jobs of one band that have been due longest out of a queue, or as many as there are that do not stay.
 -- One that is held at a gate has 10 more for its band, one that is laid aside 20. Each part is read in the order of an
--- index, and no further.
+-- index, and no further. What came with the same enqueue is no older than what it makes room for.
 create view tidemill_drop as select null as queue, null as band, null as wanted where 0;
 create trigger tidemill_drop_insert instead of insert on tidemill_drop
 when new.wanted > 0
@@ -132,7 +132,7 @@ begin
             select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
             where queue = new.queue and priority = new.band and tenant = '' and not exists (
                 select 1 from tidemill_stays as stays where stays.id = ready.id
-            )
+            ) and id not in (select own.id from tidemill_inbox as own where own.act = 'write')
             order by run_at
             limit new.wanted
         )
@@ -141,7 +141,7 @@ begin
             select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
             where queue = new.queue and priority = new.band and tenant <> '' and not exists (
                 select 1 from tidemill_stays as stays where stays.id = ready.id
-            )
+            ) and id not in (select own.id from tidemill_inbox as own where own.act = 'write')
             order by run_at
             limit new.wanted
         )
@@ -150,7 +150,7 @@ begin
             select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
             where queue = new.queue and priority = new.band + 10 and tenant = '' and not exists (
                 select 1 from tidemill_stays as stays where stays.id = ready.id
-            )
+            ) and id not in (select own.id from tidemill_inbox as own where own.act = 'write')
             order by run_at
             limit new.wanted
         )
@@ -159,7 +159,7 @@ begin
             select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
             where queue = new.queue and priority = new.band + 10 and tenant <> '' and not exists (
                 select 1 from tidemill_stays as stays where stays.id = ready.id
-            )
+            ) and id not in (select own.id from tidemill_inbox as own where own.act = 'write')
             order by run_at
             limit new.wanted
         )
@@ -168,7 +168,7 @@ begin
             select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
             where queue = new.queue and priority = new.band + 20 and tenant <> '' and not exists (
                 select 1 from tidemill_stays as stays where stays.id = ready.id
-            )
+            ) and id not in (select own.id from tidemill_inbox as own where own.act = 'write')
             order by run_at
             limit new.wanted
         )
@@ -177,32 +177,31 @@ begin
     limit new.wanted;
 end;
 
--- A job is about to be written: where its queue is full, that makes room, or refuses it.
-create trigger tidemill_inbox_admit before update of act on tidemill_inbox
-when new.act = 'write' and new.bounded and exists (
-    select 1 from tidemill_bound where queue = new.queue and depth >= depth_max
-)
+-- Room for `jobs` of one queue, none of a lower band than `band`, of which so many are still `coming`: where the queue is
+-- fuller than its bound, older ones make room for them, or all are refused.
+create view tidemill_room as select null as queue, null as jobs, null as coming, null as band, null as now where 0;
+create trigger tidemill_room_insert instead of insert on tidemill_room
 begin
-    -- From the lowest band up to its own, until all that is too much has gone.
+    -- From the lowest band up to their own, until all that is too much has gone.
     insert into tidemill_drop (queue, band, wanted)
-    select new.queue, 3, depth + 1 - depth_max - (select count(*) from tidemill_dropped)
+    select new.queue, 3, depth + new.coming - depth_max - (select count(*) from tidemill_dropped)
     from tidemill_bound
-    where queue = new.queue and overflow = 'drop_oldest' and new.priority <= 3;
+    where queue = new.queue and overflow = 'drop_oldest' and new.jobs <= depth_max and new.band <= 3;
     insert into tidemill_drop (queue, band, wanted)
-    select new.queue, 2, depth + 1 - depth_max - (select count(*) from tidemill_dropped)
+    select new.queue, 2, depth + new.coming - depth_max - (select count(*) from tidemill_dropped)
     from tidemill_bound
-    where queue = new.queue and overflow = 'drop_oldest' and new.priority <= 2;
+    where queue = new.queue and overflow = 'drop_oldest' and new.jobs <= depth_max and new.band <= 2;
     insert into tidemill_drop (queue, band, wanted)
-    select new.queue, 1, depth + 1 - depth_max - (select count(*) from tidemill_dropped)
+    select new.queue, 1, depth + new.coming - depth_max - (select count(*) from tidemill_dropped)
     from tidemill_bound
-    where queue = new.queue and overflow = 'drop_oldest' and new.priority <= 1;
+    where queue = new.queue and overflow = 'drop_oldest' and new.jobs <= depth_max and new.band <= 1;
     insert into tidemill_drop (queue, band, wanted)
-    select new.queue, 0, depth + 1 - depth_max - (select count(*) from tidemill_dropped)
+    select new.queue, 0, depth + new.coming - depth_max - (select count(*) from tidemill_dropped)
     from tidemill_bound
-    where queue = new.queue and overflow = 'drop_oldest' and new.priority <= 0;
+    where queue = new.queue and overflow = 'drop_oldest' and new.jobs <= depth_max and new.band <= 0;
     select raise(abort, 'tidemill: queue_full: the queue of this job is full; try again later')
     from tidemill_bound
-    where queue = new.queue and depth + 1 - depth_max > (select count(*) from tidemill_dropped);
+    where queue = new.queue and depth + new.coming - depth_max > (select count(*) from tidemill_dropped);
 
     insert into tidemill_outcome (
         id, queue, state, attempt, lost, finished_at, retain_ms, keyed, error, flow, step
@@ -241,4 +240,13 @@ begin
         select unique_key from tidemill_job where id in (select id from tidemill_dropped)
     );
     delete from tidemill_dropped;
+end;
+
+-- A job is about to be written: where its queue is full, that makes room, or refuses it.
+create trigger tidemill_inbox_admit before update of act on tidemill_inbox
+when new.act = 'write' and new.bounded = 1 and exists (
+    select 1 from tidemill_bound where queue = new.queue and depth >= depth_max
+)
+begin
+    insert into tidemill_room (queue, jobs, coming, band, now) values (new.queue, 1, 1, new.priority, new.now);
 end;
