@@ -372,6 +372,9 @@ async fn a_full_queue_diverts_once(kit: &Kit) {
     assert_eq!(queues, expected.into());
     let full = refused(kit, vec![job("k")]).await;
     assert_eq!(full.queue, "spill", "one hop, no more");
+    let full = refused(kit, vec![unique("u", Scope::Unfinished, OnDuplicate::Reject)]).await;
+    assert_eq!(full.queue, "spill", "with a key or without");
+    assert_eq!(depth(kit, "never").await.depth(), 0);
     let worker = kit.worker().await;
     assert_eq!(kit.store.claim(ask(worker, "spill", 9)).await.unwrap().jobs.len(), 2);
     let keyed = kit.put(unique("u", Scope::Unfinished, OnDuplicate::Reject)).await;

@@ -514,7 +514,8 @@ begin
             (
                 select divert from tidemill_bound
                 where queue = coalesce(cast(new.queue as text), 'default') and depth >= depth_max
-                    and coalesce(new.bounded, 1)
+                    -- One that is judged with others was sent where it goes.
+                    and coalesce(new.bounded, 1) = 1
                     -- Jobs that take turns stay in their lines.
                     and (new.key is null or coalesce(new.ordered, json_extract(new.options, '$.ordered')) is null)
             ),
