@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tidemill_core::flow::Plan;
+use tidemill_core::gate::Per;
 use tidemill_core::retention::Retention;
 use tidemill_core::{
     Due, JobId, Limits, NewJob, OnDead, OnDuplicate, Options, Overflow, Payload, Priority,
@@ -17,6 +18,7 @@ use tokio::task::JoinSet;
 use super::depth::{depth, is_exact};
 use super::flows::{flow_of, many, step};
 use super::kit::{HOUR, Kit, SECOND, ask, dead, item, job, retry, unique};
+use super::limits::{at_once, of_key, take};
 use super::plain_sql::run;
 
 over_both_stores!(
@@ -35,6 +37,7 @@ over_both_stores!(
     higher_bands_are_dropped_where_lower_ones_are_not_enough,
     nothing_is_dropped_for_a_lower_band,
     a_batch_drops_what_is_older_and_nothing_of_its_own,
+    what_is_held_at_a_gate_is_dropped_by_its_age,
     running_jobs_are_not_dropped,
     a_dropped_job_frees_its_key,
     a_full_queue_diverts_once,
@@ -326,6 +329,26 @@ async fn a_batch_drops_what_is_older_and_nothing_of_its_own(kit: &Kit) {
     assert_eq!(depth(kit, "default").await.depth(), 2);
     let more = vec![keyed("w"), keyed("x"), keyed("y")];
     assert!(refused(kit, more).await.to_string().contains("never fits"));
+    is_exact(&kit.store).await;
+}
+
+async fn what_is_held_at_a_gate_is_dropped_by_its_age(kit: &Kit) {
+    bound(kit, "default", 2, Overflow::DropOldest).await;
+    let (worker, limits) = (kit.worker().await, [at_once(Per::Key, 1)]);
+    let put = async |job: NewJob| {
+        kit.clock.advance(SECOND);
+        kit.put(job).await
+    };
+    put(of_key("a")).await;
+    assert_eq!(take(kit, worker, &limits, 1).await.jobs.len(), 1);
+    let held = put(of_key("a")).await;
+    assert!(take(kit, worker, &limits, 1).await.jobs.is_empty());
+    let in_line = put(job("k")).await;
+    let newer = put(job("k")).await;
+    assert_eq!(kit.state(held).await, State::Cancelled, "the oldest of all");
+    for id in [in_line, newer] {
+        assert_eq!(kit.state(id).await, State::Ready);
+    }
     is_exact(&kit.store).await;
 }
 

@@ -212,16 +212,16 @@ begin
                 ) r
                 where not exists (select from tidemill.job j where j.id = r.id and tidemill.stays(j))
                 order by r.run_at limit missing + 16)
+                union all
+                (select r.seq, r.run_at from (
+                    select r.seq, r.run_at, r.ids[r.taken + 1] as id from tidemill.ready r
+                    where r.queue = of_queue and r.priority + 0 = lowest and r.line = 2 and r.seq < first
+                    order by r.run_at limit missing + 1000
+                ) r
+                where not exists (select from tidemill.job j where j.id = r.id and tidemill.stays(j))
+                order by r.run_at limit missing + 16)
             ) c
             order by c.run_at, c.seq);
-        if cardinality(places) < missing then
-            -- Then those that are held at gates, which are in no order of their queue.
-            places := places || array(
-                select r.seq from tidemill.ready r
-                where r.queue = of_queue and r.priority = lowest and r.line = 2 and r.seq < first
-                    and not exists (select from tidemill.job j where j.id = r.ids[r.taken + 1] and tidemill.stays(j))
-                order by r.run_at, r.seq limit missing + 16);
-        end if;
         foreach place in array places loop
             exit when missing <= 0;
             select r.* into sheaf from tidemill.ready r where r.seq = place for update skip locked;
