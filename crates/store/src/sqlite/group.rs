@@ -49,6 +49,8 @@ pub(super) trait Act: Send {
     fn is_wanted(&self) -> bool;
     /// Runs it; its answer is kept until the commit. May be called again after a rollback.
     fn run(&mut self, conn: &Connection, now: i64, book: &mut Book) -> Result<()>;
+    /// It ran, but what it did was taken back.
+    fn fail(&mut self, error: Error);
     /// Adds up what it brought.
     fn count(&self, ready: &mut Ready);
     /// Answers, after the commit or its failure.
@@ -101,6 +103,10 @@ where
         let ran = made.as_ref().map(|_| ()).map_err(Error::clone);
         self.made = Some(made);
         ran
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.made = Some(Err(error));
     }
 
     fn count(&self, ready: &mut Ready) {
@@ -199,11 +205,11 @@ impl Group {
         book: &mut Book,
         line: &mut Line,
     ) -> Result<()> {
-        let ran = self.run_together(conn, now, book, line).or_else(|_| {
+        let ran = self.run_together(conn, now, book, line);
+        let counted = ran.and_then(|()| book.depths.write(conn, now)).or_else(|_| {
             roll_back(conn, book);
             self.run_apart(conn, now, book)
         });
-        let counted = ran.and_then(|()| book.depths.write(conn, now));
         let committed = counted.and_then(|()| step(conn, "commit"));
         if committed.is_err() {
             roll_back(conn, book);
@@ -233,10 +239,12 @@ impl Group {
     fn run_apart(&mut self, conn: &Connection, now: i64, book: &mut Book) -> Result<()> {
         Self::begin(conn)?;
         for act in &mut self.acts {
-            apart(conn, now, book, |book| act.run(conn, now, book))?;
+            let failed = apart(conn, now, book, |book| act.run(conn, now, book))?;
+            failed.into_iter().for_each(|error| act.fail(error));
         }
         for one in &mut self.called {
-            apart(conn, now, book, |book| one.run(conn, now, book))?;
+            let failed = apart(conn, now, book, |book| one.run(conn, now, book))?;
+            failed.into_iter().for_each(|error| one.fail(error));
         }
         Ok(())
     }
@@ -269,24 +277,27 @@ impl Group {
     }
 }
 
-/// Runs something in a savepoint. An error means that the whole transaction is gone.
+/// Runs something in a savepoint; answers why it was taken back, if it was. An error means that the whole transaction is
+/// gone.
 fn apart(
     conn: &Connection,
     now: i64,
     book: &mut Book,
     run: impl FnOnce(&mut Book) -> Result<()>,
-) -> Result<()> {
+) -> Result<Option<Error>> {
     step(conn, "savepoint tidemill_act")?;
     // What it counted is written within its savepoint, so that both go or stay together.
-    if let Err(error) = run(book).and_then(|()| book.depths.write(conn, now)) {
+    let failed = run(book).and_then(|()| book.depths.write(conn, now)).err();
+    if let Some(error) = &failed {
         if conn.is_autocommit() {
             // A full or failing disk rolls back the whole transaction by itself.
-            return Err(error);
+            return Err(error.clone());
         }
         step(conn, "rollback to tidemill_act")?;
         book.forget();
     }
-    step(conn, "release tidemill_act")
+    step(conn, "release tidemill_act")?;
+    Ok(failed)
 }
 
 fn step(conn: &Connection, statement: &str) -> Result<()> {

@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::request::{Claim, ClaimRequest, Seen};
 use crate::sqlite::claim::claim;
 use crate::sqlite::group::{Book, not_run};
@@ -84,6 +84,11 @@ impl Standing {
         let ran = made.as_ref().map(|_| ()).map_err(Clone::clone);
         self.made = Some(made);
         ran
+    }
+
+    /// It ran, but what it did was taken back.
+    pub fn fail(&mut self, error: Error) {
+        self.made = Some(Err(error));
     }
 
     /// Answers, after the commit or its failure; `Some` when it stands on.

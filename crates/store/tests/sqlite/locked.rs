@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rusqlite::Connection;
-use tidemill_core::{Clock, ManualClock, State};
+use tidemill_core::{Clock, ManualClock, NewJob, State};
 use tidemill_store::request::{LEASE_TTL, RescueRules, Rescued};
 use tidemill_store::{OpenOptions, open};
 
@@ -40,5 +40,34 @@ async fn nobody_is_given_up_whose_beats_waited_as_the_rescue_did() {
     assert_eq!(store.job(id).await.unwrap().unwrap().state, State::Running);
     clock.advance(LEASE_TTL + Duration::from_secs(1));
     assert_eq!(store.rescue(rules).await.unwrap().workers, 1, "now it is silent");
+    store.close().await;
+}
+
+/// One of several that share a transaction fails; so each runs by itself. Another cannot be counted, and is taken back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_taken_back_is_not_acknowledged() {
+    let place = Place::new();
+    let store = place.store().await;
+    let refuse = "
+        create trigger no_job before insert on tidemill_job when new.kind = 'never'
+        begin select raise(abort, 'not this one'); end;
+        create trigger no_count before insert on tidemill_depth when new.queue = 'uncounted'
+        begin select raise(abort, 'not counted'); end;";
+    place.connect().execute_batch(refuse).unwrap();
+    let other = lock(&place);
+    let (good, uncounted) = (job(), NewJob { queue: "uncounted".into(), ..job() });
+    let ids = [good.id, uncounted.id];
+    let (failed, good, uncounted, ()) = tokio::join!(
+        store.enqueue(vec![NewJob { kind: "never".into(), ..job() }]),
+        store.enqueue(vec![good]),
+        store.enqueue(vec![uncounted]),
+        async { let_go(&other) }
+    );
+    assert!(failed.unwrap_err().to_string().contains("not this one"));
+    good.unwrap();
+    assert!(uncounted.unwrap_err().to_string().contains("not counted"));
+    for (id, is_there) in ids.into_iter().zip([true, false]) {
+        assert_eq!(store.job(id).await.unwrap().is_some(), is_there);
+    }
     store.close().await;
 }
