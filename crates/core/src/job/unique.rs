@@ -58,7 +58,8 @@ pub enum OnDuplicate {
     Reject,
     /// The existing job, whose result may be awaited.
     Join,
-    /// The waiting job takes over the new payload, due time and wishes; a running one is joined.
+    /// The waiting job takes over the new payload, due time and wishes; a running one, or a workflow that has begun, is
+    /// joined.
     Replace,
     /// As `Replace`, the due time starts anew; while it runs, one more is kept for afterwards.
     Debounce,

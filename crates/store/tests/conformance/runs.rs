@@ -2,9 +2,9 @@
 
 use tidemill_core::job::outcome::Waiting;
 use tidemill_core::workflow::{Content, Waits};
-use tidemill_core::{JobId, NewJob, Payload, Settlement, State};
-use tidemill_store::run::{Append, Room, RunWrites, Signal, SignalAnswer};
-use tidemill_store::{Claim, Settled};
+use tidemill_core::{JobId, NewJob, OnDuplicate, Payload, Scope, Settlement, State};
+use tidemill_store::run::{Append, Room, RunAct, RunOrder, RunWrites, Signal, SignalAnswer};
+use tidemill_store::{Claim, Receipt, Settled};
 
 use super::kit::*;
 
@@ -21,6 +21,7 @@ over_both_stores!(
     a_child_whose_parent_is_forgotten_ends_in_peace,
     a_run_that_ends_badly_is_noted_if_it_owes_something,
     a_claim_says_whether_something_is_kept_of_a_run,
+    a_run_that_has_begun_is_not_replaced,
     what_is_kept_of_a_run_is_forgotten_with_its_job,
 );
 
@@ -297,4 +298,39 @@ async fn what_is_kept_of_a_run_is_forgotten_with_its_job(kit: &Kit) {
     assert_eq!(kit.store.purge(&[id]).await.unwrap(), 1);
     let (journal, run) = kit.store.journal(id).await.unwrap();
     assert!(journal.is_empty() && run.is_none() && kit.store.mail(id, 0).await.unwrap().is_empty());
+}
+
+/// Whether it waits by itself, or because somebody has paused it before it began.
+async fn a_run_that_has_begun_is_not_replaced(kit: &Kit) {
+    let worker = kit.worker().await;
+    for policy in [OnDuplicate::Replace, OnDuplicate::Debounce, OnDuplicate::RunOnceMore] {
+        for has_begun in [true, false] {
+            let of = |text| with_payload(unique(policy.word(), Scope::Unfinished, policy), text);
+            let id = kit.put(of("1")).await;
+            let claim = kit.take_one(worker).await;
+            if has_begun {
+                let written = kit.store.append(worker, append(&claim, entries([0]))).await;
+                assert_eq!(written.unwrap(), [true]);
+            }
+            kit.settle(worker, &claim, waits(1, 0)).await;
+            if !has_begun {
+                let (act, by, why) = (RunAct::Pause, "ann".to_owned(), "look".to_owned());
+                kit.store.change_run(id, RunOrder { act, by, why }).await.unwrap();
+            }
+            let (former, second) = (kit.view(id).await, of("2"));
+            let kept = second.id;
+            let expected = match policy {
+                OnDuplicate::Replace => Receipt::Joined { id },
+                _ => Receipt::Kept { id: kept },
+            };
+            assert_eq!(kit.enqueue(second).await, expected, "{policy:?} {has_begun}");
+            assert_eq!(kit.view(id).await, former, "it stays as it is: {policy:?} {has_begun}");
+            assert!(kit.take(worker, 1).await.jobs.is_empty());
+            kit.store.cancel(vec![id], "next").await.unwrap();
+            if policy != OnDuplicate::Replace {
+                assert_eq!(kit.state(kept).await, State::Ready, "its turn has come");
+                kit.store.cancel(vec![kept], "next").await.unwrap();
+            }
+        }
+    }
 }

@@ -603,7 +603,7 @@ begin
             end if;
         end if;
         sheaf := tidemill.lock_sheaf(held.id);
-        if sheaf.seq is not null then
+        if sheaf.seq is not null and not tidemill.is_under_way(held.id) then
             return;
         end if;
     else
@@ -617,7 +617,13 @@ begin
             in_line := found;
         end if;
         if not in_line then
-            sheaf := tidemill.take_out(held.id);
+            -- Only under the lock of its sheaf nobody lets it begin.
+            sheaf := tidemill.lock_sheaf(held.id);
+            if sheaf.seq is not null and tidemill.is_under_way(held.id) then
+                sheaf := null;
+            elsif sheaf.seq is not null then
+                sheaf := tidemill.take_out(held.id);
+            end if;
         end if;
         if in_line or sheaf.seq is not null then
             if tidemill.is_ordered(former) and not stays then
@@ -638,7 +644,7 @@ begin
             return;
         end if;
     end if;
-    -- The holder runs: one more is kept for afterwards.
+    -- The holder runs, or has begun what it does: one more is kept for afterwards.
     if held.next_id is null then
         body.sheaf := 0;
         insert into tidemill.job select body.*;

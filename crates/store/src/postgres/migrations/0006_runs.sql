@@ -85,6 +85,16 @@ create or replace function tidemill.stays(body tidemill.job) returns boolean lan
         or exists (select from tidemill.run r where r.job = ($1).id)
 $$;
 
+-- Whether a job is a run that has begun, or that somebody has stopped: it is what it was started as, whatever comes under
+-- its key, and goes on when it is told to. Of one that continues anew the journal is empty.
+create function tidemill.is_under_way(id uuid) returns boolean language plpgsql stable as $$
+begin
+    return exists (select from tidemill.journal e where e.job = is_under_way.id)
+        or exists (
+            select from tidemill.run r join tidemill.job j on j.id = r.job
+            where r.job = is_under_way.id and (r.paused or r.parked is not null or j.options ->> 'turn' is not null));
+end $$;
+
 -- Whether an attempt of this job has begun since it was enqueued, or replayed. One that waits, or was put off, has begun
 -- though none is spent. Of one whose worker was lost nobody knows, but for the journal.
 create function tidemill.has_begun(body tidemill.job) returns boolean language sql stable as $$

@@ -591,7 +591,7 @@ begin
         ) is true
     );
     -- The holder of the key has finished (it has an outcome), waits (it has a ready row, or a place in
-    -- a line), or runs.
+    -- a line), or runs, as do runs that have begun, also while they wait.
     update tidemill_inbox
     set (holder, next_id, due, spent, lost, act) = (
         select
@@ -615,9 +615,9 @@ begin
                 when new.on_duplicate = 'reject' then 'reject'
                 when outcome.id is not null then 'join'
                 when new.on_duplicate in ('join', 'throttle') then 'join'
-                when coalesce(ready.id, line.id) is not null and new.on_duplicate = 'run_once_more'
-                    then 'join'
-                when coalesce(ready.id, line.id) is not null then 'replace'
+                when coalesce(ready.id, line.id) is not null
+                    and not exists (select 1 from tidemill_under_way where id = held.id)
+                    then iif(new.on_duplicate = 'run_once_more', 'join', 'replace')
                 when new.on_duplicate = 'replace' then 'join'
                 when held.next_id is null then 'keep'
                 else 'refresh'

@@ -85,6 +85,17 @@ where key is not null and json_extract(options, '$.ordered') is not null
     or json_extract(options, '$.parent') is not null
     or exists (select 1 from tidemill_run where job = tidemill_job.id);
 
+-- Runs that have begun, or that somebody has stopped: each is what it was started as, whatever comes under its key, and
+-- goes on when it is told to. Of one that continues anew the journal is empty.
+create view tidemill_under_way as
+select id from tidemill_job
+where exists (select 1 from tidemill_journal where job = tidemill_job.id)
+    or exists (
+        select 1 from tidemill_run
+        where job = tidemill_job.id
+            and (paused or parked is not null or json_extract(tidemill_job.options, '$.turn') is not null)
+    );
+
 -- Jobs of which an attempt has begun since they were enqueued, or replayed. One that waits, or was put off, has begun
 -- though none is spent. Of one whose worker was lost nobody knows, but for the journal.
 create view tidemill_begun as
