@@ -20,6 +20,7 @@ over_both_stores!(
     a_clock_that_was_wrong_shuts_no_gate_for_long,
     what_a_full_queue_leaves_is_met_again_at_once,
     keys_that_a_rate_has_caught_up_with_are_forgotten,
+    a_key_that_came_again_is_forgotten_as_well,
 );
 
 const SOON: Duration = Duration::from_secs(20);
@@ -234,4 +235,21 @@ async fn what_a_full_queue_leaves_is_met_again_at_once(kit: &Kit) {
         kit.settle(worker, &claim, how).await;
     }
     assert_eq!(ran, expected, "in order, and none is passed over");
+}
+
+async fn a_key_that_came_again_is_forgotten_as_well(kit: &Kit) {
+    let worker = kit.worker().await;
+    let rate = Some(Rate { jobs: 1, per_ms: 1000, burst: 1 });
+    let limit = Limit { per: Per::Key, rate, ..Limit::default() };
+    set(kit, Some(named(limit.clone()))).await;
+    for _ in 0..3 {
+        kit.put(NewJob { key: Some("0".into()), ..job("k") }).await;
+        let claim = take(kit, worker, 1).await;
+        kit.settle(worker, &claim, done()).await;
+        kit.clock.advance(2 * SECOND);
+    }
+    assert_eq!(remembered(kit, &limit, 1).await, 1);
+    // A store that has not swept yet does so at once.
+    kit.neighbour().await.rescue(rules()).await.unwrap();
+    assert_eq!(remembered(kit, &limit, 1).await, 0);
 }

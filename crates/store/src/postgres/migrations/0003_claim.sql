@@ -344,8 +344,9 @@ begin
         opens_at = case when x.opens_at is not null then least(x.opens_at, (
             select tidemill.next_cell(greatest(x.tat, go_in.at) + (excluded.tat - go_in.at), l.every_us, l.burst)
             from unnest(limits) l where l.gate = x.base limit 1)) end,
-        credit = greatest(0, coalesce(x.credit + excluded.credit - (
-            select min(l.burst) from unnest(limits) l where l.gate = x.base), excluded.credit)),
+        -- Without a budget there is none: a gate that has one is never forgotten.
+        credit = case when excluded.credit is not null then greatest(0, coalesce(x.credit + excluded.credit - (
+            select min(l.burst) from unnest(limits) l where l.gate = x.base), excluded.credit)) else x.credit end,
         probing = sign(x.probing) * 2,
         probe = case when x.probing > 0 then go_in.lease end,
         shut_until = case when x.probing > 0 then go_in.at + (
