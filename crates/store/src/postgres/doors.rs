@@ -23,7 +23,7 @@ use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::postgres::{queues, stowaways};
-use crate::request::SettleItem;
+use crate::request::{SettleItem, Settled};
 use crate::wake::Hint;
 
 const COME_OUT: Statement = sql!(
@@ -73,13 +73,18 @@ struct Waiting {
 pub(crate) struct Doors(Arc<Mutex<Waiting>>);
 
 impl Doors {
-    /// Notes that these attempts came out of their gates; somebody will look, soon.
-    pub fn came_out(&self, shared: &Arc<Shared>, items: &[SettleItem]) {
-        if items.iter().all(|item| item.gates.is_empty()) {
+    /// Notes that those of these attempts that were taken came out of their gates; somebody will look, soon. A stale one
+    /// came out when its lease was lost, and says nothing of the other side.
+    pub fn came_out(&self, shared: &Arc<Shared>, items: &[SettleItem], answers: &[Settled]) {
+        let taken = || {
+            let settled = items.iter().zip(answers).filter(|(_, how)| **how != Settled::Stale);
+            settled.map(|(item, _)| item)
+        };
+        if taken().all(|item| item.gates.is_empty()) {
             return;
         }
         let mut waiting = self.lock();
-        for item in items {
+        for item in taken() {
             for end in &item.gates {
                 let tally = waiting.gates.entry(end.gate.clone()).or_default();
                 tally.breaker = end.breaker.or(tally.breaker);

@@ -106,16 +106,17 @@ async fn settle_done(
         }
     }
     shared.leases.settled(flight);
-    shared.doors.came_out(shared, items);
-    done.tell(shared);
-    shared.arrivals.came(shared, others);
-    shared.finished(items.iter().map(|item| item.job.id));
     let answer = |item: &SettleItem| {
         let id = item.job.id.0;
         let accepted = written.contains(&id) || before.iter().any(|(known, _)| *known == id);
         if accepted { Settled::Accepted } else { Settled::Stale }
     };
-    Ok(items.iter().map(answer).collect())
+    let answers: Vec<_> = items.iter().map(answer).collect();
+    shared.doors.came_out(shared, items, &answers);
+    done.tell(shared);
+    shared.arrivals.came(shared, others);
+    shared.finished(items.iter().map(|item| item.job.id));
+    Ok(answers)
 }
 
 /// What a settle wrote.

@@ -17,6 +17,7 @@ over_both_stores!(
     only_its_probe_opens_or_shuts_a_gate,
     no_other_probe_goes_while_one_is_out,
     a_probe_that_says_nothing_is_followed_by_another,
+    what_comes_too_late_trips_no_breaker,
     a_pause_that_was_asked_for_outlasts_the_breaker,
 );
 
@@ -218,4 +219,25 @@ async fn a_pause_that_was_asked_for_outlasts_the_breaker(kit: &Kit) {
     assert!(take(kit, worker, &limits, 9).await.jobs.is_empty(), "the longest counts");
     kit.clock.advance(SECOND);
     assert_eq!(probe(kit, worker, &limits).await.jobs.len(), 1);
+}
+
+async fn what_comes_too_late_trips_no_breaker(kit: &Kit) {
+    let limits = [QueueLimit { concurrency: Some(5), ..breaks(Per::All) }];
+    fill(kit, &job("k"), 20).await;
+    let (lost, worker) = (kit.worker().await, kit.worker().await);
+    let stale = take(kit, lost, &limits, 4).await;
+    kit.store.deregister(lost).await.unwrap();
+    let mut claim = take_soon(kit, worker, &limits, 5).await;
+    let mut more = take(kit, worker, &limits, 5).await;
+    while !more.jobs.is_empty() {
+        claim = more;
+        more = take(kit, worker, &limits, 5).await;
+    }
+    for at in 0..4 {
+        settle(kit, lost, &stale, at, fails()).await;
+    }
+    // Somebody is held, and is told that this one came out; by then all is judged that came before it.
+    judged(settle(kit, worker, &claim, 0, done()).await).await;
+    let gates = kit.store.gates(&[limits[0].gate.clone()]).await.unwrap();
+    assert!(!gates[0].is_broken, "{gates:?}");
 }

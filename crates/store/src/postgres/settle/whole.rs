@@ -44,7 +44,7 @@ pub(super) async fn settle(
         }
     };
     shared.leases.strike(items, &done.closed);
-    shared.doors.came_out(shared, items);
+    shared.doors.came_out(shared, items, &done.answers);
     shared.arrivals.came(shared, done.flows);
     done.runs.tell(shared);
     done.beside.tell(shared);
