@@ -97,22 +97,33 @@ pub(crate) fn waiting_without_secrets(mill: &Tidemill, job: &Job, waiting: &mut 
     }
 }
 
-/// What is to be said at the gates, by the limits as they are now.
+/// For how long the other side asked to be left alone, whatever becomes of the job.
+pub(crate) fn pause_asked(ended: &Ended) -> Option<Duration> {
+    match ended {
+        Ended::Failed { class: ErrorClass::RateLimited, retry_after, .. } => *retry_after,
+        _ => None,
+    }
+}
+
+/// What is to be said at the gates, by the limits as they are now. A job that is not tried again, because it has no time
+/// left, says all the same what pause was `asked` of it.
 pub(crate) fn come_out(
     book: &RuleBook,
     job: &Job,
     gates: Vec<Arc<str>>,
     settlement: &Settlement,
+    asked: Option<Duration>,
 ) -> Vec<GateEnd> {
     if gates.is_empty() {
         return Vec::new();
     }
     let asked_to_wait = match settlement {
         Settlement::Again { delay, failure: Some(failure), .. } => {
-            (failure.class == ErrorClass::RateLimited).then_some((*delay).min(PAUSE_MAX))
+            (failure.class == ErrorClass::RateLimited).then_some(*delay)
         }
-        _ => None,
+        _ => asked,
     };
+    let asked_to_wait = asked_to_wait.map(|delay| delay.min(PAUSE_MAX));
     let limits = book.limits(&job.queue);
     let end = |gate: Arc<str>| {
         let base = gate.split(PART).next().unwrap_or_default();
@@ -135,7 +146,7 @@ pub(crate) fn turn_back(
     settlement: &Settlement,
 ) -> Vec<GateEnd> {
     let limits = book.limits(&job.queue);
-    let mut ends = come_out(book, job, gates, settlement);
+    let mut ends = come_out(book, job, gates, settlement, None);
     for end in &mut ends {
         let base = end.gate.split(PART).next().unwrap_or_default();
         let rate = limits.iter().find(|limit| limit.gate == base).and_then(|limit| limit.rate);

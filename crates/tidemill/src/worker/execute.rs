@@ -16,7 +16,9 @@ use tracing::Instrument;
 
 use crate::Fail;
 use crate::engine::Tidemill;
-use crate::engine::judge::{come_out, judge, too_late, turn_back, waiting_without_secrets};
+use crate::engine::judge::{
+    come_out, judge, pause_asked, too_late, turn_back, waiting_without_secrets,
+};
 use crate::engine::trace;
 use crate::worker::context::Context;
 use crate::worker::durable::drive::{Driven, drive, look, parked};
@@ -53,8 +55,8 @@ pub(crate) async fn execute(
     }
     let (settlement, more) = decide(shop, mill, &claimed, lease, slot).await?;
     let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
-    let gates = come_out(&mill.0.rules.known().book, &job, gates, &settlement);
-    let More { decided, run } = more;
+    let More { decided, run, asked } = more;
+    let gates = come_out(&mill.0.rules.known().book, &job, gates, &settlement, asked);
     Some(SettleItem { job, token, attempt, lost, started_at, gates, settlement, decided, run })
 }
 
@@ -97,6 +99,7 @@ async fn decide(
     let limit = Limit::of(shop, claimed, handler, told);
     let attempt = attempt(shop, claimed, lease, handler, limit, slot);
     let (came, cx, decided) = attempt.instrument(span.clone()).await?;
+    let asked = if let Came::Ended(ended) = &came { pause_asked(ended) } else { None };
     let settlement = match came {
         Came::Ended(ended) => judge(mill, claimed, &handler.settings.retry, ended),
         Came::Waits(mut waiting) => {
@@ -111,7 +114,7 @@ async fn decide(
         _ => End::Open,
     };
     let run = cx.run().last_writes(&shop.options.version, end, cx.present()).map(Box::new);
-    Some((settlement, More { decided, run }))
+    Some((settlement, More { decided, run, asked }))
 }
 
 /// Runs one attempt for a boss elsewhere, who judges what became of it. `None` when its lease was lost on the way.
@@ -170,6 +173,8 @@ struct More {
     /// Its handler asked to be settled in a transaction of its own.
     decided: bool,
     run: Option<Box<RunWrites>>,
+    /// For how long the other side asked to be left alone.
+    asked: Option<Duration>,
 }
 
 /// What an attempt came to.

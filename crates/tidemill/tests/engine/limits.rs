@@ -21,6 +21,7 @@ over_both_stores!(
     a_rate_is_kept_across_workers,
     a_handler_that_is_told_to_wait_holds_back_its_key_for_everyone,
     a_handler_that_is_told_to_wait_holds_back_its_queue,
+    who_has_no_time_to_wait_holds_back_its_queue_all_the_same,
     a_breaker_spares_a_dying_service_and_closes_again,
     a_full_limit_says_who_is_inside,
     a_queue_is_bound_by_what_holds_its_own_jobs,
@@ -239,6 +240,23 @@ async fn a_handler_that_is_told_to_wait_holds_back_its_queue(kit: Kit) {
     // Whoever takes the rule away lets them go on.
     mill.change_queue("q", |rules| rules.hold = None).await.unwrap();
     mill.result::<Echo>(held, SOON).await.unwrap();
+    worker.stop().await;
+}
+
+async fn who_has_no_time_to_wait_holds_back_its_queue_all_the_same(kit: Kit) {
+    let mill = kit.open().await;
+    mill.change_queue("q", |rules| rules.hold = Some(Per::All)).await.unwrap();
+    let hasty = mill.enqueue(echo("wait").finish_within(HOUR / 2)).await.unwrap().id();
+    let worker = told_to_wait(&mill).await;
+    eventually("it to die", SOON, async || {
+        let view = mill.job(hasty).await.unwrap().unwrap();
+        (view.state == State::Dead).then_some(())
+    })
+    .await;
+    let held = mill.enqueue(echo("x")).await.unwrap().id();
+    let why = mill.why(held).await.unwrap();
+    let is_shut = matches!(why.gates.first(), Some(Gate::Limit { opens_at: Some(_), .. }));
+    assert!(is_shut, "{why}");
     worker.stop().await;
 }
 

@@ -17,7 +17,7 @@ use tidemill_store::{ClaimedJob, SettleItem, Settled};
 
 use super::hands::Given;
 use super::{REPORTS_MAX, Work};
-use crate::engine::judge::{come_out, gates_of, judge, waiting_without_secrets};
+use crate::engine::judge::{come_out, gates_of, judge, pause_asked, waiting_without_secrets};
 use crate::engine::rules::renew;
 use crate::engine::settle;
 use crate::error::{Error, Result};
@@ -198,7 +198,7 @@ impl Work<'_> {
         let ended = match outcome {
             Outcome::Wait { waits, read, parked, anew } => {
                 let settlement = self.waiting(&claimed, waits, read, parked, anew);
-                return Ok(self.settled(claimed, token, started_at, settlement, run));
+                return Ok(self.settled(claimed, token, started_at, settlement, None, run));
             }
             Outcome::Done { output, follow_ups, steps } => {
                 let follow_ups = self.follow_ups(&claimed.job, follow_ups, steps)?;
@@ -211,8 +211,9 @@ impl Work<'_> {
             Outcome::Cancel(reason) => Ended::Cancelled(reason),
             Outcome::GiveBack => Ended::GivenBack,
         };
+        let asked = pause_asked(&ended);
         let settlement = judge(mill, &claimed, &retry, ended);
-        Ok(self.settled(claimed, token, started_at, settlement, run))
+        Ok(self.settled(claimed, token, started_at, settlement, asked, run))
     }
 
     /// When an attempt started: as the worker says, whose clock may be wrong, but not before it was given the job nor
@@ -229,6 +230,7 @@ impl Work<'_> {
         token: Token,
         started_at: Option<Timestamp>,
         settlement: Settlement,
+        asked: Option<Duration>,
         run: Option<Box<RunWrites>>,
     ) -> SettleItem {
         let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
@@ -237,7 +239,7 @@ impl Work<'_> {
             let series = self.0.0.measures.series.of(&job.queue, &job.kind);
             series.runs.see_time(Duration::try_from(ran).unwrap_or_default());
         }
-        let gates = come_out(&self.0.0.rules.known().book, &job, gates, &settlement);
+        let gates = come_out(&self.0.0.rules.known().book, &job, gates, &settlement, asked);
         let started_at = started_at.unwrap_or_else(|| self.0.0.clock.now());
         SettleItem { job, token, attempt, lost, started_at, gates, settlement, decided: false, run }
     }
