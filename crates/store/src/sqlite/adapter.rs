@@ -5,15 +5,17 @@
 //! that outlives the call. Workers learn of the jobs by the file's change, after her commit.
 
 use rusqlite::{Connection, params, params_from_iter};
-use tidemill_core::{Clock, Due, JobId, NewJob};
+use tidemill_core::{Clock, Due, Job, JobId, NewJob};
 use uuid::Uuid;
 
 use crate::ask::{Answer, Ask};
 use crate::error::{Error, Result};
 use crate::flow::text::Texts;
+use crate::keyring::Keyring;
 use crate::request::Receipt;
 use crate::sqlite::bound;
 use crate::sqlite::enqueue::due;
+use crate::sqlite::ready;
 use crate::sqlite::rows::write_options;
 
 /// A period beyond a century is one for ever; SQL refuses longer ones.
@@ -101,6 +103,14 @@ pub(super) fn enqueue(
     let mut take = conn.prepare_cached(include_str!("sql/take_receipts.sql"))?;
     let taken = take.query_map([&receipt], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     receipts(taken.collect::<rusqlite::Result<_>>()?, jobs.len())
+}
+
+/// The job of this id, decrypted, as the caller's transaction sees it.
+pub fn job_in_rusqlite(conn: &Connection, id: JobId, keys: &Keyring) -> Result<Option<Job>> {
+    let Some(body) = ready::body(conn, id)? else { return Ok(None) };
+    let mut job = body.job;
+    keys.show_job(&mut job)?;
+    Ok(Some(job))
 }
 
 /// What of a job must be worked out for SQL.

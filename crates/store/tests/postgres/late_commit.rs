@@ -103,3 +103,38 @@ async fn a_roll_back_leaves_nothing_of_a_large_batch() {
     let rows = client.query("select count(*) from tidemill.lease", &[]).await.unwrap();
     assert_eq!(rows[0].get::<_, i64>(0), 1);
 }
+
+/// Of a batch, and alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_two_transactions_write_at_once_is_there_once() {
+    let url = fresh_postgres_url();
+    let store = store(&url).await;
+    let worker = worker(&store).await;
+    let (mut client, observer) = (connect(&url).await, connect(&url).await);
+    for more in [1, 0] {
+        let both = job();
+        let batch = || -> Vec<_> {
+            std::iter::once(both.clone()).chain((0..more).map(|_| job())).collect()
+        };
+        let (first, second) = (batch(), batch());
+        let mut expected: Vec<_> = first.iter().chain(&second[1..]).map(|job| job.id).collect();
+        let transaction = client.transaction().await.unwrap();
+        enqueue_in_postgres(&transaction, &first).await.unwrap();
+        let other = connect(&url).await;
+        let asked = tokio::spawn(async move { enqueue_in_postgres(&other, &second).await });
+        let waits = "select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
+        eventually("the other one to wait", SOON, async || {
+            observer.query_opt(waits, &[]).await.unwrap().map(drop)
+        })
+        .await;
+        transaction.commit().await.unwrap();
+        assert_eq!(asked.await.unwrap().unwrap().len(), more + 1);
+        let depth = store.depths(&["default".to_owned()]).await.unwrap()[0].depth();
+        assert_eq!(depth, expected.len() as u64);
+        let claim = store.claim(ask(worker, 9)).await.unwrap();
+        let mut taken = ids(&claim);
+        (taken.sort_unstable(), expected.sort_unstable());
+        assert_eq!(taken, expected);
+        store.settle(worker, items(&claim, &done())).await.unwrap();
+    }
+}

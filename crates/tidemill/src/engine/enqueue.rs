@@ -104,7 +104,12 @@ impl Tidemill {
         job: impl Into<Enqueue>,
     ) -> Result<Receipt> {
         self.same_store("sqlite")?;
-        let mut job = self.checked(job.into())?;
+        let job = job.into();
+        let chosen = job.chosen_id();
+        let mut job = self.checked(job)?;
+        if chosen.is_some() {
+            self.refuse_taken_in(connection, &job)?;
+        }
         self.0.keys.hide_job(&mut job)?;
         let id = job.id;
         let receipts = tidemill_store::sqlite::adapter::enqueue_in_rusqlite(connection, &[job])?;

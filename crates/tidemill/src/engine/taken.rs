@@ -5,7 +5,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tidemill_core::{Job, JobId, NewJob};
+use tidemill_core::{Job, JobId, NewJob, UniqueKey};
+#[cfg(feature = "sqlite")]
+use tidemill_store::{rusqlite::Connection, sqlite::adapter::job_in_rusqlite};
 
 use crate::engine::Tidemill;
 use crate::engine::look::VIEWS_MAX;
@@ -49,21 +51,39 @@ impl Tidemill {
         Ok(())
     }
 
-    /// Whether a job that is there is the one that was sent. One that has a unique key may have the payload and the
-    /// queue of a duplicate by now.
+    /// The same for one job, by what the caller's transaction sees.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn refuse_taken_in(&self, connection: &Connection, job: &NewJob) -> Result<()> {
+        let Some(there) = job_in_rusqlite(connection, job.id, &self.0.keys)? else {
+            return Ok(());
+        };
+        let book = self.0.rooms.book();
+        let divert = book.of(&job.queue).and_then(|rules| rules.overflow.divert());
+        let is_there = job.queue == there.queue || divert == Some(there.queue.as_str());
+        let mut hidden = job.clone();
+        self.0.keys.hide_job(&mut hidden)?;
+        let is_same = is_like(job, hidden.unique.as_ref(), &there, is_there);
+        if is_same { Ok(()) } else { Err(Error::IdTaken { id: job.id }) }
+    }
+
+    /// Whether a job that is there is the one that was sent.
     async fn is_same(&self, job: &NewJob, there: &Job) -> bool {
-        let key = job.unique.as_ref().map(|unique| &unique.key);
-        let is_merged = key.is_some() && key == there.unique_key.as_ref();
-        (&job.kind, &job.tenant) == (&there.kind, &there.tenant)
-            && (is_merged
-                || there.payload.is_same(job.payload.as_str())
-                    && self.is_there(&job.queue, &there.queue).await)
+        let is_there = self.is_there(&job.queue, &there.queue).await;
+        is_like(job, job.unique.as_ref(), there, is_there)
     }
 
     /// Whether a job for one queue may stand in the other: there, or where a full queue has sent it.
     async fn is_there(&self, wanted: &str, found: &str) -> bool {
         wanted == found || self.diverts_to(wanted).await.as_deref() == Some(found)
     }
+}
+
+/// Whether a job that is there is the one that was sent, with its key as it is kept. One that has a unique key may have
+/// the payload and the queue of a duplicate by now.
+fn is_like(job: &NewJob, key: Option<&UniqueKey>, there: &Job, is_there: bool) -> bool {
+    let is_merged = key.is_some_and(|unique| Some(&unique.key) == there.unique_key.as_ref());
+    (&job.kind, &job.tenant) == (&there.kind, &there.tenant)
+        && (is_merged || is_there && there.payload.is_same(job.payload.as_str()))
 }
 
 fn is_twin(one: &NewJob, other: &NewJob) -> bool {

@@ -143,3 +143,25 @@ async fn a_full_queue_leaves_the_transaction_as_it_was() {
     assert_eq!((database.rows(), mill.depth("default").await.unwrap().depth()), (2, 1));
     assert!(mill.job(second.id).await.unwrap().is_none());
 }
+
+#[tokio::test]
+async fn an_id_that_another_job_has_is_refused_in_the_same_transaction() {
+    let database = Database::open().await;
+    let mill = Tidemill::open(&database.url).await.unwrap();
+    let first = Ask::new("a");
+    let keyed = Ask::new("b").unique("k", OnDuplicate::Replace);
+    database.run(End::Commit, |connection| {
+        let put = |ask: &Ask| mill.enqueue_in_rusqlite(connection, ask.job());
+        for ask in [&first, &keyed, &Ask::new("c").unique("k", OnDuplicate::Replace)] {
+            put(ask).unwrap();
+        }
+        // Sent again they are there already, also the one that took over what a duplicate said.
+        for ask in [&first, &keyed] {
+            assert_eq!(put(ask).unwrap(), Receipt::Enqueued { id: ask.id });
+            let other = Ask { text: "d".to_owned(), unique: None, ..ask.clone() };
+            assert_eq!(put(&other).unwrap_err().code(), "id_taken");
+        }
+        Vec::new()
+    });
+    assert_eq!(mill.unfinished().await.unwrap().waiting, 2);
+}

@@ -787,6 +787,22 @@ begin
     end if;
 end $$;
 
+-- Takes out of the sheaves of this batch who was written by another transaction meanwhile, and waits in one of that.
+create function tidemill.leave_beaten(first_sheaf int8) returns void language plpgsql as $$
+begin
+    with own as materialized (
+        select r.seq, array(
+            select i.id from unnest(r.ids) with ordinality i(id, place), lateral (
+                select from tidemill.job j where j.id = i.id and j.sheaf = r.seq limit 1
+            ) j order by i.place) as ids
+        from tidemill.ready r where r.seq > first_sheaf and r.seq < first_sheaf + 16384
+    ), kept as (
+        update tidemill.ready r set ids = o.ids from own o
+        where r.seq = o.seq and o.ids <> '{}' and cardinality(o.ids) < cardinality(r.ids)
+    )
+    delete from tidemill.ready r using own o where r.seq = o.seq and o.ids = '{}';
+end $$;
+
 -- Writes a batch in the caller's transaction: an array of objects with the fields named below; `payload`
 -- is a string that holds JSON, so that it is kept to the letter. Answers each by its place, from 1.
 -- Keys are taken in order, so that two batches do not block each other. `bounded`: queues that are full overflow as
@@ -809,6 +825,7 @@ declare
     up_ords int8[] := '{}';
     place int4;
     judged record;
+    beaten int8; -- of which another transaction has written the id meanwhile
 begin
     if bounded and exists (select from tidemill.queue q where q.depth_max is not null) then
         select jsonb_object_agg(q.queue, case when diverts then tidemill.route(q.queue, q.jobs) else q.queue end)
@@ -850,9 +867,14 @@ begin
         insert into tidemill.job (id, kind, queue, priority, tenant, key, sheaf, payload, options, created_at)
         select l.id, l.kind, l.queue, l.priority, l.tenant, l.key, l.sheaf, l.payload::json, l.options, present
         from placed l order by l.ord
+        on conflict on constraint job_pkey do nothing returning 1
     )
-    select array_agg(l.queue), array_agg(l.priority) into new_queues, new_bands
-    from placed l where routes is not null;
+    select array_agg(l.queue) filter (where routes is not null),
+        array_agg(l.priority) filter (where routes is not null), count(*) - (select count(*) from written)
+    into new_queues, new_bands, beaten from placed l;
+    if beaten > 0 then
+        perform tidemill.leave_beaten(first_sheaf);
+    end if;
 
     -- Bodies of those that take turns; all of the batch are lined up at its end.
     if position('"ordered":' in jobs) > 0 then
