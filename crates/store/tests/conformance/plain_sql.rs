@@ -2,16 +2,19 @@
 //! takes or refuses it, with the same code, and nothing written when it is refused.
 
 use rusqlite::Connection;
-use tidemill_core::{JobId, Limits, NewJob, OnDead, OwnRetry, Payload, Priority, State};
+use tidemill_core::{JobId, Limits, NewJob, OnDead, Options, OwnRetry, Payload, Priority, State};
 use tidemill_store::JobFilter;
 
-use super::kit::{HOUR, Kit, ordered};
+use super::kit::{HOUR, Kit, job, ordered};
 
 over_both_stores!(
     payloads_are_judged_as_by_the_library,
     payloads_are_as_deep_as_the_library_lets_them_be,
     bad_rows_are_refused_with_their_code,
     retries_are_checked_to_the_letter,
+    traces_are_checked_to_the_letter,
+    whether_it_is_forced_is_read_as_a_word,
+    the_function_refuses_with_a_code,
     a_bad_row_takes_the_good_rows_of_its_statement_with_it,
     every_column_is_a_wish,
     what_contradicts_itself_is_refused_in_the_same_words,
@@ -42,7 +45,12 @@ async fn insert(kit: &Kit, columns: &str, values: &str) -> Option<String> {
 }
 
 /// What is and what is not JSON that a database can keep.
-const PAYLOADS: [&str; 34] = [
+const PAYLOADS: [&str; 39] = [
+    r#"[1e999999, "\" 1e999999 \u00e91234"]"#,
+    r#"[1e999999, "\u0000"]"#,
+    r#"[1e999999, "\ud800"]"#,
+    r#"[1e999999, oops]"#,
+    r#"[1e999999, "a"#,
     "null",
     " \t{\"a\": [1, 2.50, 1e400, 9007199254740993]}\n",
     r#""été \u00e9 ☕""#,
@@ -169,6 +177,13 @@ async fn bad_rows_are_refused_with_their_code(kit: &Kit) {
         ("kind, options", "'k', '{\"run_timeout_ms\":0}'", "rule_invalid"),
         ("kind, options", "'k', '{\"retain_ms\":900000000000000000}'", "duration_invalid"),
         ("kind, options", "'k', '{\"finish_within_ms\":31622400000001}'", "duration_invalid"),
+        ("kind", "'tidemill:webhook'", "name_reserved"),
+        ("kind, queue", "'k', 'tidemill:webhooks'", "name_reserved"),
+        ("kind, options", r#"'k', '{"tags":["a\u0000"]}'"#, "options_invalid"),
+        ("kind, options", r#"'k', '{"tags":["a\tb"]}'"#, "name_invalid"),
+        ("kind, options", r#"'k', '{"tags":["a "]}'"#, "name_invalid"),
+        ("kind, options", r#"'k', '{"trace":"junk"}'"#, "trace_invalid"),
+        ("kind, options", r#"'k', '{"trace":""}'"#, "trace_invalid"),
         ("kind, run_at", "'k', ''", "time_invalid"),
         ("kind, run_at", "'k', '12:00'", "time_invalid"),
         ("kind, run_at", "'k', '1900000000'", "time_invalid"),
@@ -182,6 +197,69 @@ async fn bad_rows_are_refused_with_their_code(kit: &Kit) {
         assert_eq!(refused.as_deref(), Some(code), "({columns}) ({values})");
     }
     assert_eq!(kit.store.unfinished().await.unwrap().waiting, 0);
+}
+
+/// As the library reads them.
+async fn traces_are_checked_to_the_letter(kit: &Kit) {
+    const GOOD: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    for trace in [
+        GOOD.to_owned(),
+        format!(" {GOOD} "),
+        format!("01{}-what-comes", &GOOD[2..]),
+        format!("01{}", &GOOD[2..]),
+        format!("01{}1", &GOOD[2..]),
+        format!("ff{}", &GOOD[2..]),
+        format!("{GOOD}-more"),
+        GOOD.to_uppercase(),
+        GOOD[1..].to_owned(),
+        GOOD.replace('-', "_"),
+        format!("00-{:032x}-b7ad6b7169203331-01", 0),
+        format!("00-0af7651916cd43dd8448eb211c80319c-{:016x}-01", 0),
+        format!("01{}-{}", &GOOD[2..], "x".repeat(1024)),
+    ] {
+        let options = Options { trace: Some(trace.clone()), ..Options::default() };
+        let checked = NewJob { options, ..job("k") }.check(&Limits::default(), kit.clock.now());
+        let values = format!("'k', '{{\"trace\":\"{trace}\"}}'");
+        let refused = insert(kit, "kind, options", &values).await;
+        assert_eq!(refused.is_some(), checked.is_err(), "{trace:?}: {refused:?}");
+    }
+}
+
+/// Text in a column that says whether: some drivers and tools send nothing else.
+async fn whether_it_is_forced_is_read_as_a_word(kit: &Kit) {
+    assert_eq!(insert(kit, "kind, unique_key", "'k', 'u'").await, None);
+    for (word, waiting) in [("false", 1), ("f", 1), ("0", 1), ("true", 2), ("on", 3), ("1", 4)] {
+        let values = format!("'k', 'u', '{word}'");
+        assert_eq!(insert(kit, "kind, unique_key, force", &values).await, None, "{word}");
+        assert_eq!(kit.store.unfinished().await.unwrap().waiting, waiting, "{word}");
+    }
+    if kit.store.backend() == "sqlite" {
+        let refused = insert(kit, "kind, unique_key, force", "'k', 'u', 'perhaps'").await;
+        assert_eq!(refused.as_deref(), Some("word_unknown"));
+    }
+}
+
+async fn the_function_refuses_with_a_code(kit: &Kit) {
+    if kit.store.backend() == "sqlite" {
+        return;
+    }
+    for (options, code) in [
+        ("{", "options_invalid"),
+        ("[]", "options_invalid"),
+        ("5", "options_invalid"),
+        (r#"{"queue":"a\u0000"}"#, "options_invalid"),
+        (r#"{"tags":["a\u0000"]}"#, "options_invalid"),
+        (r#"{"delay_ms":"soon"}"#, "options_invalid"),
+        (r#"{"force":"perhaps"}"#, "options_invalid"),
+        (r#"{"id":"junk"}"#, "id_invalid"),
+        (r#"{"queue":"tidemill:webhooks"}"#, "name_reserved"),
+    ] {
+        let sql = format!("select tidemill.enqueue('k', 'null', '{options}')");
+        let said = run(kit, &sql).await.unwrap_err();
+        assert!(said.starts_with(&format!("tidemill: {code}: ")), "{options}: {said}");
+    }
+    run(kit, "select tidemill.enqueue('k', 'null', null)").await.unwrap();
+    assert_eq!(kit.store.unfinished().await.unwrap().waiting, 1);
 }
 
 async fn retries_are_checked_to_the_letter(kit: &Kit) {

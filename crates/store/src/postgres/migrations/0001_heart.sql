@@ -989,6 +989,15 @@ begin
     raise exception 'tidemill: %: %', code, message using errcode = 'invalid_parameter_value';
 end $$;
 
+-- Refuses a name that is ours: whoever could put jobs there could have anything signed and sent as a webhook.
+create function tidemill.check_own(what text, name text) returns void language plpgsql as $$
+begin
+    if starts_with(name, 'tidemill:') then
+        perform tidemill.refuse('name_reserved',
+            format('the %s %L begins with "tidemill:", which is for Tidemill itself; choose another', what, name));
+    end if;
+end $$;
+
 create function tidemill.check_name(what text, name text, bytes_max int) returns void language plpgsql as $$
 begin
     if name = '' then
@@ -1070,6 +1079,17 @@ begin
     return false;
 end $$;
 
+-- Reads all escapes of what should be JSON; fails as `jsonb` does. No number is ever read here: behind one that is too
+-- large the strings are read all the same.
+create function tidemill.read_escapes(payload text) returns void language plpgsql as $$
+begin
+    perform payload::jsonb;
+exception when numeric_value_out_of_range then
+    perform payload::json;
+    perform ('[' || coalesce(string_agg(m[1], ','), '') || ']')::jsonb
+    from regexp_matches(payload, '("(?:\\.|[^"\\])*")', 'g') m;
+end $$;
+
 -- Refuses what is not JSON, what is too large or too deep, and what a text column cannot keep.
 create function tidemill.check_payload(payload text) returns void language plpgsql as $$
 begin
@@ -1080,10 +1100,8 @@ begin
     if tidemill.is_deeper(payload, 64) then
         perform tidemill.refuse('payload_too_deep', 'the payload is nested deeper than 64 levels');
     end if;
-    perform payload::jsonb;
+    perform tidemill.read_escapes(payload);
 exception
-    when numeric_value_out_of_range then
-        null; -- JSON it is; no number is ever read here.
     when untranslatable_character then
         perform tidemill.refuse('payload_nul',
             'the payload contains the character U+0000, which databases cannot keep as text');
@@ -1137,6 +1155,13 @@ begin
     end if;
 end $$;
 
+-- Whether it is a trace context as W3C writes it; a later version may say more behind it.
+create function tidemill.is_trace(trace text) returns boolean language sql immutable as $$
+    select octet_length($1) <= 1024 and $1 !~ '[[:cntrl:]]'
+        and btrim($1) ~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-|$)'
+        and btrim($1) !~ '^ff|^..-0{32}|^.{36}0{16}|^00.{53}.'
+$$;
+
 -- Refuses options that no worker could read.
 create function tidemill.check_options(given text) returns void language plpgsql as $$
 declare
@@ -1145,8 +1170,18 @@ declare
     value json;
     fits boolean;
 begin
-    if tidemill.is_json(given) then
+    begin
+        perform tidemill.read_escapes(given);
         options := given::json;
+    exception
+        when invalid_text_representation then
+            null;
+        when untranslatable_character then
+            fits := false;
+    end;
+    if fits is false then
+        perform tidemill.refuse('options_invalid',
+            'the options contain the character U+0000, which databases cannot keep as text');
     end if;
     if given is not null and json_typeof(options) is distinct from 'object' then
         perform tidemill.refuse('options_invalid', 'the options are not a JSON object');
@@ -1171,6 +1206,11 @@ begin
         elsif name = 'tags' and (json_array_length(value) > 32 or exists (
             select from json_array_elements_text(value) t where octet_length(t) not between 1 and 200)) then
             perform tidemill.refuse('options_invalid', 'there are at most 32 tags, of 1 to 200 bytes each');
+        elsif name = 'tags' then
+            perform tidemill.check_name('tag', t, 200) from json_array_elements_text(value) t;
+        elsif name = 'trace' and not tidemill.is_trace(value #>> '{}') then
+            perform tidemill.refuse('trace_invalid', format('the trace context %s is not a traceparent; one is like '
+                '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', value));
         elsif name = 'retry' then
             perform tidemill.check_retry(value);
         elsif name in ('run_timeout_ms', 'start_within_ms', 'finish_within_ms') and value::text !~ '[1-9]' then
@@ -1226,6 +1266,8 @@ begin
     perform tidemill.check_name('tenant', wish.tenant, 200);
     perform tidemill.check_name('key', wish.key, 200);
     perform tidemill.check_name('unique key', wish.unique_key, 500);
+    perform tidemill.check_own('kind', wish.kind);
+    perform tidemill.check_own('queue', wish.queue);
     perform tidemill.check_payload(coalesce(wish.payload, 'null'));
     perform tidemill.check_options(wish.options);
     perform tidemill.check_word('policy for those behind a dead job', wish.ordered, array['block', 'skip']);
@@ -1325,10 +1367,25 @@ create function tidemill.enqueue(kind text, payload text, options text default '
 language plpgsql as $$
 declare
     wish tidemill.wish;
+    refused text := 'options_invalid';
+    reason text;
     columns text[] := array['id', 'queue', 'priority', 'run_at', 'delay_ms', 'tenant', 'key', 'unique_key',
         'unique_scope', 'unique_period_ms', 'on_duplicate', 'force', 'ordered'];
 begin
-    wish := json_populate_record(null::tidemill.wish, options::json);
+    begin
+        perform tidemill.read_escapes(options);
+        if json_typeof(options::json) = 'object' then
+            refused := 'id_invalid';
+            perform (options::json ->> 'id')::uuid;
+            refused := 'options_invalid';
+        end if;
+        wish := json_populate_record(null::tidemill.wish, options::json);
+    exception when data_exception then
+        reason := sqlerrm;
+    end;
+    if reason is not null then
+        perform tidemill.refuse(refused, 'the options cannot be read: ' || reason);
+    end if;
     wish.kind := enqueue.kind;
     wish.payload := enqueue.payload;
     wish.options := (

@@ -282,6 +282,8 @@ begin
         when new.kind <> trim(new.kind, blanks) or new.queue <> trim(new.queue, blanks)
             or new.tenant <> trim(new.tenant, blanks) or new.key <> trim(new.key, blanks)
             then raise(abort, 'tidemill: name_invalid: a name begins or ends with white space; leave that out')
+        when substr(new.kind, 1, 9) = 'tidemill:' or substr(new.queue, 1, 9) = 'tidemill:'
+            then raise(abort, 'tidemill: name_reserved: a kind or queue that begins with "tidemill:" is for Tidemill itself; choose another')
         when names glob '*[^' || char(1) || '-' || char(127) || ']*' and exists (
                 -- What is not UTF-8 is read as something, which is written as other bytes.
                 with recursive letter (at, code) as (
@@ -356,6 +358,8 @@ begin
         when new.options is not null
                 and (not json_valid(new.options) or json_type(new.options) <> 'object')
             then raise(abort, 'tidemill: options_invalid: the options are not a JSON object')
+        when instr(replace(cast(new.options as text), '\\', ''), '\u0000') > 0
+            then raise(abort, 'tidemill: options_invalid: the options contain the character U+0000, which databases cannot keep as text')
         when new.options is not null and exists (
                 select 1 from json_each(new.options)
                 where key not in (
@@ -382,6 +386,28 @@ begin
                 where key >= 32 or length(cast(value as blob)) not between 1 and 200
             )
             then raise(abort, 'tidemill: options_invalid: there are at most 32 tags, of 1 to 200 bytes each')
+        when exists (
+                select 1 from json_each(new.options, '$.tags')
+                where value <> trim(value, blanks)
+                    or value glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+            )
+            then raise(abort, 'tidemill: name_invalid: a tag contains a control character, or begins or ends with white space')
+        when not (
+                -- As W3C writes it; a later version may say more behind it.
+                select length(cast(value as blob)) <= 1024
+                    and value not glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+                    and substr(text, 3, 1) || substr(text, 36, 1) || substr(text, 53, 1) = '---'
+                    and length(text) >= 55
+                    and substr(text, 1, 2) || substr(text, 4, 32) || substr(text, 37, 16) || substr(text, 54, 2)
+                        not glob '*[^0-9a-f]*'
+                    and text not glob 'ff*' and (length(text) = 55 or substr(text, 56, 1) = '-' and text not glob '00*')
+                    and trim(substr(text, 4, 32), '0') <> '' and trim(substr(text, 37, 16), '0') <> ''
+                from (
+                    select value, trim(value) as text
+                    from (select json_extract(new.options, '$.trace') as value)
+                )
+            )
+            then raise(abort, 'tidemill: trace_invalid: the trace context is not a traceparent; one is like 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01')
         when exists (
                 select 1 from json_each(new.options, '$.retry')
                 where not case
@@ -440,7 +466,11 @@ begin
             then raise(abort, 'tidemill: rule_invalid: the rule of the scope of the unique key is refused: 0 would hold it for no time at all; give at least 1 ms')
         when new.unique_key is null and new.on_duplicate is not null
             then raise(abort, 'tidemill: wish_contradiction: the wishes of the job contradict each other: on_duplicate is given and unique_key is not; duplicates need something that makes them the same')
-        when new.unique_key is null and coalesce(new.force, 0) <> 0
+        when lower(cast(new.force as text))
+                not in ('1', 'true', 't', 'yes', 'y', 'on', '0', 'false', 'f', 'no', 'n', 'off')
+            then raise(abort, 'tidemill: word_unknown: force is one of true, false')
+        when new.unique_key is null
+                and lower(cast(new.force as text)) in ('1', 'true', 't', 'yes', 'y', 'on')
             then raise(abort, 'tidemill: wish_contradiction: the wishes of the job contradict each other: force is true and unique_key is not given; duplicates need something that makes them the same')
         when new.unique_key is null and new.unique_scope is not null
             then raise(abort, 'tidemill: wish_contradiction: the wishes of the job contradict each other: unique_scope is given and unique_key is not; duplicates need something that makes them the same')
@@ -534,7 +564,7 @@ begin
         coalesce(new.unique_scope, 'unfinished'),
         iif(new.unique_scope = 'period', at.now + new.unique_period_ms * 1000, null),
         coalesce(new.on_duplicate, 'reject'),
-        coalesce(new.force, 0) <> 0,
+        coalesce(lower(cast(new.force as text)), '0') in ('1', 'true', 't', 'yes', 'y', 'on'),
         max(at.now, case
             when new.run_at is null then at.now + coalesce(new.delay_ms, 0) * 1000
             when typeof(new.run_at) in ('text', 'blob') and new.run_at glob '*[^0-9]*'
