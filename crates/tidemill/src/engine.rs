@@ -14,6 +14,7 @@ pub mod depth;
 mod ends;
 pub mod enqueue;
 pub mod flow;
+pub(crate) mod heard;
 pub(crate) mod judge;
 pub mod keys;
 pub mod limit;

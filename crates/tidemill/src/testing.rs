@@ -26,6 +26,7 @@ use tidemill_core::{Settlement, Token};
 use tidemill_store::{ClaimedJob, JobFilter};
 
 use crate::engine::Tidemill;
+use crate::engine::heard::Heard;
 use crate::engine::rules::look;
 use crate::engine::service;
 use crate::engine::services::{flows, runs};
@@ -83,7 +84,7 @@ pub async fn drain(worker: Worker) -> Result<Drained> {
         is_tended = false;
         for claimed in claim.jobs {
             let slot = shop.groups[0].slots.take();
-            let lease = Lease { worker: shop.worker(), token, since: claim.now };
+            let lease = Lease { worker: shop.worker(), token, since: Heard::now(claim.now) };
             let Some(item) = execute(&shop, mill, claimed, lease, slot).await else {
                 continue;
             };
@@ -144,7 +145,7 @@ pub async fn run_inline(worker: Worker, job: impl Into<Enqueue>) -> Result<Settl
         has_run: false,
     };
     let slot = shop.groups[0].slots.take();
-    let lease = Lease { worker: shop.worker(), token: Token(1), since: now };
+    let lease = Lease { worker: shop.worker(), token: Token(1), since: Heard::now(now) };
     let item = execute(&shop, mill, claimed, lease, slot).await;
     item.map(|item| item.settlement).ok_or(Error::LeaseLost { id })
 }

@@ -54,13 +54,14 @@ pub(crate) async fn too_late(
     late
 }
 
-/// What is settled for an attempt that ended so. Each part of the policy is the job's own, else that of its kind, else
-/// that of its queue.
+/// What is settled for an attempt that ended so, at this moment of the store's clock. Each part of the policy is the
+/// job's own, else that of its kind, else that of its queue.
 pub(crate) fn judge(
     mill: &Tidemill,
     claimed: &ClaimedJob,
     of_kind: &Retry,
     ended: Ended,
+    present: Timestamp,
 ) -> Settlement {
     let job = &claimed.job;
     let ended = without_secrets(mill, job, ended);
@@ -68,7 +69,7 @@ pub(crate) fn judge(
     let of_queue = known.book.of(&job.queue).and_then(|rules| rules.retry.as_ref());
     let retry = &Retry::in_force(job.options.retry.as_ref(), of_kind, of_queue);
     let (number, deadlines) = (claimed.attempt, known.deadlines(job));
-    settle(Attempt { job, number, retry, deadlines }, ended, mill.0.clock.now(), fastrand::f64())
+    settle(Attempt { job, number, retry, deadlines }, ended, present, fastrand::f64())
 }
 
 /// What a handler says of its failure may have in it what is not to be seen.

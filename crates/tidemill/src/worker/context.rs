@@ -4,7 +4,6 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Instant;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -25,6 +24,7 @@ use tokio::sync::OnceCell;
 use crate::effect::{self, Effect};
 use crate::engine::Tidemill;
 use crate::engine::enqueue::Target;
+use crate::engine::heard::Heard;
 use crate::engine::workflow::history::History;
 use crate::error::{Error, Result};
 use crate::worker::boss::Boss;
@@ -67,8 +67,8 @@ struct Inner {
     follow_ups: Mutex<Vec<NewJob>>,
     settling: Mutex<Settling>,
     inputs: OnceCell<Vec<Input>>,
-    /// When the store gave it away, by the store's clock and by ours.
-    claimed_at: (Timestamp, Instant),
+    /// When the store gave it away.
+    claimed_at: Heard,
     run: Run,
     voice: Arc<Voice>,
     /// What is not to be seen of the payload, once it was asked for.
@@ -81,7 +81,7 @@ impl Context {
     pub(crate) fn new(
         shop: &Shop,
         claimed: &ClaimedJob,
-        claimed_at: Timestamp,
+        claimed_at: Heard,
         live: &Live,
         slot: Slot,
     ) -> Self {
@@ -104,7 +104,7 @@ impl Context {
         let run = Run::recorded(journal, history.mail.iter().cloned(), copied(&history.job));
         let job = (Arc::new(history.job.clone()), history.attempt);
         let voice = Voice::mute(history.job.id, live.token);
-        let cx = Self::of(boss, job, history.at, live, states, slot, (run, voice));
+        let cx = Self::of(boss, job, Heard::now(history.at), live, states, slot, (run, voice));
         let _ = cx.0.inputs.set(history.inputs.clone());
         cx
     }
@@ -112,7 +112,7 @@ impl Context {
     fn of(
         boss: Boss,
         (job, attempt): (Arc<Body>, u16),
-        claimed_at: Timestamp,
+        claimed_at: Heard,
         live: &Live,
         states: States,
         slot: Slot,
@@ -129,7 +129,7 @@ impl Context {
             follow_ups: Mutex::default(),
             settling: Mutex::default(),
             inputs: OnceCell::new(),
-            claimed_at: (claimed_at, Instant::now()),
+            claimed_at,
             run,
             voice: Arc::new(voice),
             secrets: OnceLock::new(),
@@ -169,12 +169,10 @@ impl Context {
 
     /// The store's present, as well as this process knows it: sleeps and deadlines are judged by that clock.
     pub(crate) fn present(&self) -> Timestamp {
-        let (claimed_at, here) = self.0.claimed_at;
         if self.0.run.is_recorded() {
-            return claimed_at;
+            return self.0.claimed_at.at();
         }
-        let counted = || claimed_at.checked_add(here.elapsed()).unwrap_or(claimed_at);
-        self.0.boss.clock().manual().unwrap_or_else(counted)
+        self.0.claimed_at.present(self.0.boss.clock())
     }
 
     pub(crate) fn voice(&self) -> &Arc<Voice> {

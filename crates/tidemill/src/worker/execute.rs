@@ -4,7 +4,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tidemill_core::job::deadline::NOT_IN_TIME;
 use tidemill_core::job::outcome::Waiting;
 use tidemill_core::job::settle::Ended;
@@ -16,6 +15,7 @@ use tracing::Instrument;
 
 use crate::Fail;
 use crate::engine::Tidemill;
+use crate::engine::heard::Heard;
 use crate::engine::judge::{
     come_out, judge, pause_asked, too_late, turn_back, waiting_without_secrets,
 };
@@ -36,8 +36,8 @@ pub(crate) struct Lease {
     /// Who claimed it.
     pub(crate) worker: WorkerId,
     pub(crate) token: Token,
-    /// The store's present at the claim.
-    pub(crate) since: Timestamp,
+    /// When it claimed it, by the store's clock.
+    pub(crate) since: Heard,
 }
 
 /// Runs one attempt. `None` when its lease was lost on the way: there is nothing to settle.
@@ -49,7 +49,8 @@ pub(crate) async fn execute(
     slot: Slot,
 ) -> Option<SettleItem> {
     let (started_at, token) = (mill.0.clock.now(), lease.token);
-    let mut late = too_late(mill, [&claimed], lease.since).await;
+    let present = lease.since.present(&mill.0.clock);
+    let mut late = too_late(mill, [&claimed], present).await;
     if let Some(settlement) = late.remove(&claimed.job.id) {
         return Some(unstarted(mill, claimed, token, settlement));
     }
@@ -91,7 +92,8 @@ async fn decide(
     };
     let span = trace::attempt(job, claimed.attempt, lease.token.0);
     let known = mill.0.rules.known();
-    let left = known.deadlines(job).finish_by().map(|by| by.duration_since(mill.0.clock.now()));
+    let present = || lease.since.present(&mill.0.clock);
+    let left = known.deadlines(job).finish_by().map(|by| by.duration_since(present()));
     let told = Told {
         run_timeout: known.book.of(&job.queue).and_then(QueueRules::run_timeout),
         left: left.map(|left| Duration::try_from(left).unwrap_or_default()),
@@ -101,7 +103,7 @@ async fn decide(
     let (came, cx, decided) = attempt.instrument(span.clone()).await?;
     let asked = if let Came::Ended(ended) = &came { pause_asked(ended) } else { None };
     let settlement = match came {
-        Came::Ended(ended) => judge(mill, claimed, &handler.settings.retry, ended),
+        Came::Ended(ended) => judge(mill, claimed, &handler.settings.retry, ended, present()),
         Came::Waits(mut waiting) => {
             waiting_without_secrets(mill, job, &mut waiting);
             Settlement::Wait(Box::new(waiting))
@@ -353,6 +355,7 @@ fn failed(class: ErrorClass, message: String) -> Ended {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use tidemill_core::{Payload, Retry};
 
     use super::*;
@@ -381,7 +384,7 @@ mod tests {
             Why::Cancelled => shop.call_off(&[id]),
             why => shop.end_all(why),
         }
-        let lease = Lease { worker: shop.worker(), token, since: claim.now };
+        let lease = Lease { worker: shop.worker(), token, since: Heard::now(claim.now) };
         let item = execute(&shop, &mill, claimed, lease, shop.groups[0].slots.take()).await;
         Ok(item.map(|item| item.settlement))
     }
@@ -398,6 +401,45 @@ mod tests {
                 assert_eq!(settled.as_ref(), Some(&expected), "{why:?}, panics: {panics}");
             }
         }
+        Ok(())
+    }
+
+    /// What is settled of an attempt of a job that has an hour, enqueued and claimed at a time which only the store's
+    /// clock shows.
+    async fn settled_elsewhen(handler_fails: bool) -> Result<Option<Settlement>> {
+        let mill = Tidemill::open("sqlite::memory:").await?;
+        let handler = move |payload: Payload, _cx| async move {
+            if handler_fails { Err(Fail::transient("not yet")) } else { Ok(payload) }
+        };
+        let worker = mill.worker().handle_raw("k", Settings::default(), handler);
+        let shop = worker.into_shop()?;
+        let job = mill.checked(Enqueue::raw("k", "1").finish_within(Duration::from_hours(1)))?;
+        let then = Timestamp::UNIX_EPOCH;
+        let job = tidemill_core::Job {
+            id: job.id,
+            kind: job.kind,
+            queue: job.queue,
+            priority: job.priority,
+            tenant: None,
+            key: None,
+            unique_key: None,
+            payload: job.payload,
+            options: job.options,
+            created_at: then,
+        };
+        let (attempt, lost, gates, has_run) = (1, 0, Vec::new(), false);
+        let claimed = ClaimedJob { job: job.into(), attempt, lost, due_at: then, gates, has_run };
+        let lease = Lease { worker: shop.worker(), token: Token(1), since: Heard::now(then) };
+        let item = execute(&shop, &mill, claimed, lease, shop.groups[0].slots.take()).await;
+        Ok(item.map(|item| item.settlement))
+    }
+
+    #[tokio::test]
+    async fn a_deadline_is_judged_by_the_clock_of_the_store() -> Result<()> {
+        let done = settled_elsewhen(false).await?;
+        assert!(matches!(done, Some(Settlement::Done { .. })), "{done:?}");
+        let failed = settled_elsewhen(true).await?;
+        assert!(matches!(failed, Some(Settlement::Again { .. })), "{failed:?}");
         Ok(())
     }
 }

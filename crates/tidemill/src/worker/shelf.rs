@@ -14,6 +14,7 @@ use tidemill_core::{Settlement, Token, WorkerId};
 use tidemill_store::{Claim, ClaimedJob};
 use tokio::time::Instant;
 
+use crate::engine::heard::Heard;
 use crate::engine::measure::series::{Series, Sorts};
 use crate::worker::boss::Boss;
 use crate::worker::execute::{Lease, Told, execute, report, unstarted};
@@ -126,7 +127,8 @@ fn start(shop: &Arc<Shop>, group: &Arc<Group>, slot: Slot, job: AtHand) {
         series.starts.see_time(waited + job.since.elapsed());
     }
     attempts.spawn(async move {
-        let AtHand { worker, token, now: since, .. } = job;
+        let AtHand { worker, token, now, .. } = job;
+        let since = Heard::since(now, job.since.into_std());
         let (started, lease) = (Instant::now(), Lease { worker, token, since });
         let waited = job.since.elapsed();
         let seen = |ran: Duration| {

@@ -7,11 +7,11 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tidemill_core::{Job, JobId, Payload, Token, WorkerId};
 use tidemill_store::{Claim, ClaimedJob};
 use tokio::time::Instant;
 
+use crate::engine::heard::Heard;
 use crate::engine::rules::{Known, Rules, Wanted};
 use crate::worker::shop::locked;
 use crate::worker::wish::{Had, Lanes};
@@ -35,7 +35,7 @@ pub(crate) struct Hands {
 #[derive(Debug, Clone)]
 pub(crate) struct Given {
     pub(crate) claimed: ClaimedJob,
-    pub(crate) at: Option<Timestamp>,
+    pub(crate) at: Option<Heard>,
 }
 
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl Hands {
         let Some(token) = claim.token else { return };
         // Called off once more, that is news once more.
         one.told.retain(|id| claim.jobs.iter().all(|job| job.job.id != *id));
-        let given = |job| Given { claimed: self.kept(job), at: Some(claim.now) };
+        let given = |job| Given { claimed: self.kept(job), at: Some(Heard::now(claim.now)) };
         one.jobs.extend(claim.jobs.iter().map(|job| ((token, job.job.id), given(job))));
     }
 

@@ -17,6 +17,7 @@ use tidemill_store::{ClaimedJob, SettleItem, Settled};
 
 use super::hands::Given;
 use super::{REPORTS_MAX, Work};
+use crate::engine::heard::Heard;
 use crate::engine::judge::{come_out, gates_of, judge, pause_asked, waiting_without_secrets};
 use crate::engine::rules::renew;
 use crate::engine::settle;
@@ -194,7 +195,8 @@ impl Work<'_> {
                 format!("the job {id} has no key, and an object is known by its queue and its key");
             return Err(Invalid::WorkInvalid { reason }.into());
         }
-        let started_at = self.started(at, started_at);
+        let present = at.map_or_else(|| mill.0.clock.now(), |at: Heard| at.present(&mill.0.clock));
+        let started_at = self.started(at.map(Heard::at), started_at);
         let ended = match outcome {
             Outcome::Wait { waits, read, parked, anew } => {
                 let settlement = self.waiting(&claimed, waits, read, parked, anew);
@@ -212,7 +214,7 @@ impl Work<'_> {
             Outcome::GiveBack => Ended::GivenBack,
         };
         let asked = pause_asked(&ended);
-        let settlement = judge(mill, &claimed, &retry, ended);
+        let settlement = judge(mill, &claimed, &retry, ended, present);
         Ok(self.settled(claimed, token, started_at, settlement, asked, run))
     }
 
