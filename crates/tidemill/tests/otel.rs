@@ -9,8 +9,9 @@ use std::time::Duration;
 use opentelemetry::trace::{SpanKind, TracerProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use tidemill::core::trace::TraceParent;
-use tidemill::{Context, Enqueue, Fail, JobId, Payload, Settings, Tidemill};
+use tidemill::{Context, Enqueue, Fail, JobId, Payload, Schedule, Settings, Tidemill};
 use tidemill_testkit::databases::{fresh_postgres_url, fresh_sqlite_url};
+use tracing::Instrument;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -81,6 +82,24 @@ async fn spans_belong_together(url: &str, exporter: &InMemorySpanExporter) {
     exporter.reset();
 }
 
+/// Who sets a schedule is long gone when its jobs run.
+async fn a_schedule_keeps_no_trace_of_who_set_it(url: &str) {
+    let mill = Tidemill::open(url).await.unwrap();
+    let every = |job| Schedule::every("s", Duration::from_hours(1), job);
+    let set = async |schedule| {
+        let schedules = mill.schedules();
+        let setting = schedules.set(schedule).instrument(tracing::info_span!("deploy"));
+        setting.await.unwrap().definition.job.options.trace
+    };
+    assert_eq!(set(every(Enqueue::raw("k", "{}"))).await, None);
+    let version = mill.schedules().get("s").await.unwrap().version;
+    set(every(Enqueue::raw("k", "{}"))).await;
+    assert_eq!(mill.schedules().get("s").await.unwrap().version, version, "it is the same");
+    let own = set(every(Enqueue::raw("k", "{}").trace(PRODUCER))).await;
+    assert_eq!(own.as_deref(), Some(PRODUCER));
+    mill.close().await;
+}
+
 #[tokio::test]
 async fn attempts_and_steps_are_linked_to_who_asked_for_them() {
     let exporter = InMemorySpanExporter::default();
@@ -91,4 +110,6 @@ async fn attempts_and_steps_are_linked_to_who_asked_for_them() {
     let (_folder, url) = fresh_sqlite_url();
     spans_belong_together(&url, &exporter).await;
     spans_belong_together(&fresh_postgres_url(), &exporter).await;
+    let (_folder, url) = fresh_sqlite_url();
+    a_schedule_keeps_no_trace_of_who_set_it(&url).await;
 }

@@ -199,7 +199,10 @@ impl Schedule {
 
     /// Checks everything and makes the definition the store gets.
     pub(crate) fn check(self, mill: &Tidemill, now: Timestamp) -> Result<(Definition, Slots)> {
-        let (definition, job) = self.checked_by(|job| mill.checked(job))?;
+        // Its jobs are asked for by nobody who has a trace by then, unless it says one itself.
+        let trace = self.job.trace_context().map(str::to_owned);
+        let (definition, mut job) = self.checked_by(|job| mill.checked(job))?;
+        job.options.trace = trace;
         let definition = Definition { job: Template::of(job)?, ..definition }.normalised()?;
         let slots = definition.check(&mill.0.limits, now)?;
         Ok((definition, slots))
