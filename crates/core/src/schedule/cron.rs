@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 /// The longest expression.
 const CRON_BYTES_MAX: usize = 200;
 /// No expression that ever fires is silent for longer: a 29 February on a given weekday can take 40.
-const YEARS_MAX: i16 = 50;
+pub(super) const YEARS_MAX: i16 = 50;
 
 /// A cron expression that was understood.
 #[derive(Debug, Clone)]

@@ -19,12 +19,15 @@ use jiff::tz::{Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::error::{Error, Result};
-use crate::schedule::cron::Cron;
+use crate::schedule::cron::{Cron, YEARS_MAX};
 use crate::schedule::{Definition, Rule};
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 /// Times are kept in whole microseconds: nothing lies between a moment and the one this much before.
 const MOMENT: SignedDuration = SignedDuration::from_micros(1);
+
+/// So long an expression is looked for.
+const SILENT_MAX: SignedDuration = SignedDuration::from_hours(YEARS_MAX as i64 * 366 * 24);
 
 /// A rule of time that was understood: it knows its slots.
 #[derive(Debug, Clone)]
@@ -156,8 +159,7 @@ fn next_of_cron(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Timest
     while from <= after {
         from = from.checked_add(SECOND).ok()?;
     }
-    loop {
-        let span = Span::at(zone, from);
+    for (from, span) in spans(zone, from) {
         if span.skips_named(cron, from) {
             return Some(from);
         }
@@ -169,8 +171,18 @@ fn next_of_cron(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Timest
         if let Some(found) = cron.find(earliest, until) {
             return span.offset.to_timestamp(found).ok();
         }
-        from = span.end?;
     }
+    None
+}
+
+/// The stretches of a zone's time from this moment on, each with its beginning; no further than an expression is silent
+/// that ever fires. A zone that puts its clocks forward and back does so for ever.
+fn spans(zone: &TimeZone, from: Timestamp) -> impl Iterator<Item = (Timestamp, Span)> {
+    let last = from.checked_add(SILENT_MAX).unwrap_or(Timestamp::MAX);
+    let span = |at: Timestamp| (at, Span::at(zone, at));
+    std::iter::successors(Some(span(from)), move |(_, before)| {
+        before.end.filter(|end| *end <= last).map(span)
+    })
 }
 
 /// A stretch of time in which a zone keeps its distance from UTC.
@@ -395,6 +407,18 @@ mod tests {
         assert!(zone("Europe/Berlin").is_ok());
         for name in ["Mars/Olympus", "", "CET6CEST,M3.5.0", "Berlin"] {
             assert_eq!(zone(name).unwrap_err().code(), "schedule_zone_unknown", "{name}");
+        }
+    }
+
+    #[test]
+    fn what_never_comes_is_looked_for_no_further_where_clocks_are_put_forward() {
+        let from = "2026-01-01T00:00:00Z".parse().unwrap();
+        for (zone, changes_a_year) in [("Europe/Berlin", 2), ("America/New_York", 2), ("UTC", 0)] {
+            let found = spans(&super::zone(zone).unwrap(), from).count();
+            assert_eq!(found / 50, changes_a_year, "{zone}: {found}");
+            assert!(slots(&cron("0 0 30 2 *", zone), "2026-01-01T00:00:00Z", 1).is_empty());
+            let rare = slots(&cron("0 0 29 2 +SUN", zone), "2026-01-01T00:00:00Z", 2);
+            assert_eq!(rare.len(), 2, "{zone}: 28 years lie between them");
         }
     }
 }
