@@ -379,6 +379,7 @@ impl Definition {
             let (jobs, jobs_max) = (keys.len(), limits.batch_jobs_max);
             return Err(Error::BatchTooLarge { jobs, jobs_max });
         }
+        self.check_bytes()?;
         self.check_deadline()?;
         let unique = self.job.unique.is_some();
         for (is_wrong, what, instead) in [
@@ -482,6 +483,12 @@ mod tests {
             let keys = keys.iter().map(|key| (*key).to_owned()).collect();
             Definition { spread: Some(Spread { window_ms: 1, keys }), ..daily() }
         };
+        let heavy = |keys: usize| {
+            let keys: Vec<String> = (0..keys).map(|n| n.to_string()).collect();
+            let payload = Payload::trusted(format!("\"{}\"", "x".repeat(1024 * 1024 - 2)));
+            let job = Template { payload, ..daily().job };
+            Definition { spread: Some(Spread { window_ms: 1, keys }), job, ..daily() }
+        };
         let (noon, later) = (Some(at("2026-01-01T12:00:00Z")), Some(at("2026-01-01T13:00:00Z")));
         let unique = Template { unique: Some(daily().exclusive_key()), ..daily().job };
         for (definition, expected) in vec![
@@ -542,6 +549,8 @@ mod tests {
             (keyed(&["a", "b"]), None),
             (keyed(&["a", "a"]), Some("schedule_contradiction")),
             (keyed(&["a", ""]), Some("name_empty")),
+            (heavy(64), None),
+            (heavy(65), Some("schedule_contradiction")),
             (
                 Definition { overlap: Overlap::Skip, ..keyed(&["a"]) },
                 Some("schedule_contradiction"),

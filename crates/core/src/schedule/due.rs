@@ -13,6 +13,8 @@ use crate::schedule::{CAUGHT_UP_MAX, Definition, Missed};
 const COUNTED_MAX: usize = 10_000;
 /// Jobs of one firing, at most.
 const JOBS_MAX: usize = 10_000;
+/// What the jobs of one firing carry together, at most.
+pub(super) const BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// What is to be done about a schedule whose next slot has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,8 +40,7 @@ pub struct MissedSlots {
 
 /// Decides about all slots from `next_at` until now.
 pub fn due(definition: &Definition, slots: &Slots, next_at: Timestamp, now: Timestamp) -> DueSlots {
-    let keys = definition.spread.as_ref().map_or(1, |spread| spread.keys.len().max(1));
-    let fire_max = (JOBS_MAX / keys).clamp(1, CAUGHT_UP_MAX as usize);
+    let fire_max = definition.slots_max();
     let all = all_due(slots, next_at, now, fire_max);
     let next = slots.next(now);
     let late = all.partition_point(|slot| is_late(definition, *slot, now));
@@ -57,6 +58,29 @@ pub fn due(definition: &Definition, slots: &Slots, next_at: Timestamp, now: Time
         slots: passed_over.len() as u64,
     });
     DueSlots { fire: fire.to_vec(), missed, next }
+}
+
+impl Definition {
+    /// How many of its slots are fired at once, at most.
+    pub fn slots_max(&self) -> usize {
+        let by_jobs = (JOBS_MAX / self.jobs_per_slot()).clamp(1, CAUGHT_UP_MAX as usize);
+        by_jobs.min(self.slots_max_of_bytes())
+    }
+
+    /// The same by what their jobs carry alone.
+    pub fn slots_max_of_bytes(&self) -> usize {
+        (BYTES_MAX / self.slot_bytes().max(1)).max(1)
+    }
+
+    /// How many jobs it makes for each slot.
+    pub(super) fn jobs_per_slot(&self) -> usize {
+        self.spread.as_ref().map_or(1, |spread| spread.keys.len().max(1))
+    }
+
+    /// What the jobs of one slot carry together.
+    pub(super) fn slot_bytes(&self) -> usize {
+        self.job.payload.as_str().len().saturating_mul(self.jobs_per_slot())
+    }
 }
 
 fn is_late(definition: &Definition, slot: Timestamp, now: Timestamp) -> bool {
@@ -92,6 +116,7 @@ fn all_due(slots: &Slots, next_at: Timestamp, now: Timestamp, latest: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::payload::Payload;
     use crate::schedule::{Rule, Spread};
 
     fn at(text: &str) -> Timestamp {
@@ -167,5 +192,14 @@ mod tests {
         let slots = Slots::of(&many).unwrap();
         let due = due(&many, &slots, at("2026-01-01T00:00:00Z"), at("2026-01-03T00:00:00Z"));
         assert_eq!((due.fire.len(), due.missed.unwrap().slots), (10, 39));
+    }
+
+    #[test]
+    fn one_firing_has_a_bound_on_what_its_jobs_carry() {
+        let mut large = hourly(Missed::All(1000));
+        large.job.payload = Payload::trusted(format!("\"{}\"", "x".repeat(BYTES_MAX / 20)));
+        let (slots, first) = (Slots::of(&large).unwrap(), at("2026-01-01T00:00:00Z"));
+        let due = due(&large, &slots, first, at("2026-01-03T00:00:00Z"));
+        assert_eq!((due.fire.len(), due.missed.unwrap().slots), (19, 30));
     }
 }

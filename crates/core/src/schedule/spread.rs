@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
+use crate::schedule::due::BYTES_MAX;
 use crate::schedule::{Definition, YEAR_MS, YEARS_MAX, contradiction};
 use crate::span::Span;
 
@@ -51,6 +52,19 @@ fn within(text: &str, window_ms: u64) -> Duration {
 }
 
 impl Definition {
+    /// The jobs of a slot are written together, each with the payload.
+    pub(super) fn check_bytes(&self) -> Result<()> {
+        let (bytes, bytes_max) = (self.slot_bytes(), BYTES_MAX);
+        let jobs = self.jobs_per_slot();
+        if jobs == 1 || bytes <= bytes_max {
+            return Ok(());
+        }
+        let what = format!(
+            "its payload, once for each of its {jobs} keys, makes {bytes} bytes per slot, and the limit is {bytes_max}"
+        );
+        Err(contradiction(what, "let the payload say where the data are, or use fewer keys"))
+    }
+
     /// Its jobs are written at their slots, and their time to finish counts from there.
     pub(super) fn check_deadline(&self) -> Result<()> {
         let window_ms = self.spread.as_ref().map_or(0, |spread| spread.window_ms);

@@ -74,6 +74,26 @@ pub(crate) const SHEAF_IDS_MAX: usize = 100;
 /// Jobs in one statement: fewer than the steps of the sequence that numbers sheaves.
 pub(crate) const STATEMENT_JOBS_MAX: usize = 10_000;
 
+/// What the payloads of one statement have together, unless it is a single one: a parameter is held several times while
+/// it is read, and has an end.
+const STATEMENT_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// The jobs of each statement that it takes to write these.
+pub(crate) fn parts<'a, 'j>(jobs: &'a [&'j NewJob]) -> Vec<&'a [&'j NewJob]> {
+    let (mut parts, mut first, mut bytes) = (Vec::new(), 0, 0);
+    for (at, job) in jobs.iter().enumerate() {
+        let payload = job.payload.as_str().len();
+        let is_full = at - first == STATEMENT_JOBS_MAX || bytes + payload > STATEMENT_BYTES_MAX;
+        if at > first && is_full {
+            parts.push(&jobs[first..at]);
+            (first, bytes) = (at, 0);
+        }
+        bytes += payload;
+    }
+    parts.push(&jobs[first..]);
+    parts
+}
+
 /// The statement that writes this many jobs.
 pub(crate) fn statement(jobs: usize, depth: Depth) -> &'static Statement {
     match (jobs, depth) {
@@ -83,7 +103,7 @@ pub(crate) fn statement(jobs: usize, depth: Depth) -> &'static Statement {
     }
 }
 
-/// Writes at most [`STATEMENT_JOBS_MAX`] plain jobs in one statement. Answers `false`, and
+/// Writes plain jobs, no more than [`parts`] gives, in one statement. Answers `false`, and
 /// writes nothing, where one of their queues may have a bound that holds for them.
 pub(crate) async fn write(
     conn: &Conn<'_>,

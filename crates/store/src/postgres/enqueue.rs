@@ -10,7 +10,7 @@ use tidemill_core::NewJob;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::postgres::batch::{STATEMENT_JOBS_MAX, statement, write};
+use crate::postgres::batch::{parts, statement, write};
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::gather::{Call, Gather, refuse};
@@ -117,7 +117,7 @@ pub(crate) async fn write_all(shared: &Arc<Shared>, jobs: &[&NewJob], limit: Dep
         let written = if bounded {
             told = None;
             write_bounded(&shared.db, jobs, limit).await
-        } else if doubtful || jobs.len() > STATEMENT_JOBS_MAX {
+        } else if doubtful || parts(jobs).len() > 1 {
             told = None;
             write_carefully(&shared.db, jobs).await
         } else {
@@ -178,21 +178,7 @@ async fn write_once(
 /// Writes jobs of which some are for queues with a bound.
 async fn write_bounded(db: &Db, jobs: &[&NewJob], depth: Depth) -> Result<bool, Fault> {
     let depth = depth.with(jobs);
-    let parts = jobs.chunks(STATEMENT_JOBS_MAX).map(|part| unique::lines(part.iter().copied()));
-    let parts: Vec<String> = parts.collect::<Result<_>>().map_err(Fault::Refused)?;
-    if let [whole] = parts.as_slice() {
-        unique::put(&db.conn().await?, db.manual_now(), whole, depth).await?;
-        return Ok(true);
-    }
-    let conn = db.begin().await?;
-    for part in &parts {
-        if let Err(fault) = unique::put(&conn, db.manual_now(), part, depth).await {
-            conn.rollback().await?;
-            return Err(fault);
-        }
-    }
-    conn.commit().await?;
-    Ok(true)
+    unique::put_whole(db, jobs, depth).await.map(|_| true)
 }
 
 /// Writes what is not there yet of jobs that may have been written before, or are too many for one
@@ -221,7 +207,10 @@ pub(crate) async fn write_new(
     let known = conn.query(&KNOWN, &[&ids]).await?;
     let mut seen: HashSet<Uuid> = known.iter().map(|row| row.get(0)).collect();
     let new: Vec<_> = jobs.iter().copied().filter(|job| seen.insert(job.id.0)).collect();
-    for part in new.chunks(STATEMENT_JOBS_MAX) {
+    if new.is_empty() {
+        return Ok(true);
+    }
+    for part in parts(&new) {
         if !write(conn, db.manual_now(), part, depth).await? {
             return Ok(false);
         }

@@ -165,11 +165,11 @@ async fn fire_slot(
 
 /// Enqueues in this transaction.
 async fn enqueue(shared: &Shared, conn: &Conn<'_>, jobs: &[NewJob]) -> Result<Vec<Receipt>, Fault> {
+    let all: Vec<&NewJob> = jobs.iter().collect();
     if !jobs.iter().all(is_plain) {
-        let text = unique::lines(jobs).map_err(Fault::Refused)?;
-        return unique::put(conn, shared.db.manual_now(), &text, Depth::Free).await;
+        return unique::put_all(conn, shared.db.manual_now(), &all, Depth::Free).await;
     }
-    write_new(conn, &shared.db, &jobs.iter().collect::<Vec<_>>(), Depth::Free).await?;
+    write_new(conn, &shared.db, &all, Depth::Free).await?;
     Ok(jobs.iter().map(|job| Receipt::Enqueued { id: job.id }).collect())
 }
 

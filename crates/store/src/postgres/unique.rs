@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::postgres::batch::delay_us;
+use crate::postgres::batch::{delay_us, parts};
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Statement, sql};
@@ -44,10 +44,10 @@ pub(crate) async fn enqueue<'a>(
     db: &Db,
     jobs: impl IntoIterator<Item = &'a NewJob>,
 ) -> Result<Vec<Receipt>> {
-    let text = lines(jobs)?;
+    let jobs: Vec<&NewJob> = jobs.into_iter().collect();
     let mut tries = Tries::resend();
     loop {
-        match put(&db.conn().await?, db.manual_now(), &text, Depth::Bounded).await {
+        match put_whole(db, &jobs, Depth::Bounded).await {
             Ok(receipts) => return Ok(receipts),
             Err(fault) => tries.again(fault).await?,
         }
@@ -56,12 +56,12 @@ pub(crate) async fn enqueue<'a>(
 
 /// The same for a batch that is judged before it is committed.
 pub(crate) async fn enqueue_judged(db: &Db, jobs: &[NewJob]) -> Result<Vec<Receipt>> {
-    let text = lines(jobs)?;
+    let all: Vec<&NewJob> = jobs.iter().collect();
     let mut tries = Tries::resend();
     loop {
         let done = async {
             let conn = db.begin().await?;
-            let put = put(&conn, db.manual_now(), &text, Depth::Bounded).await;
+            let put = put_all(&conn, db.manual_now(), &all, Depth::Bounded).await;
             let judged = put.and_then(|receipts| {
                 together::check(jobs, &receipts).map_err(Fault::Refused)?;
                 Ok(receipts)
@@ -75,7 +75,36 @@ pub(crate) async fn enqueue_judged(db: &Db, jobs: &[NewJob]) -> Result<Vec<Recei
     }
 }
 
-/// Writes a batch on this connection.
+/// Writes a batch, all or none: in a transaction, if one statement is not enough.
+pub(crate) async fn put_whole(
+    db: &Db,
+    jobs: &[&NewJob],
+    depth: Depth,
+) -> Result<Vec<Receipt>, Fault> {
+    if parts(jobs).len() == 1 {
+        return put_all(&db.conn().await?, db.manual_now(), jobs, depth).await;
+    }
+    let conn = db.begin().await?;
+    let put = put_all(&conn, db.manual_now(), jobs, depth).await;
+    conn.end(put).await
+}
+
+/// Writes a batch in as many statements as it takes, in the caller's transaction.
+pub(crate) async fn put_all(
+    conn: &Conn<'_>,
+    now: Option<At>,
+    jobs: &[&NewJob],
+    depth: Depth,
+) -> Result<Vec<Receipt>, Fault> {
+    let mut receipts = Vec::with_capacity(jobs.len());
+    for part in parts(jobs) {
+        let text = lines(part.iter().copied()).map_err(Fault::Refused)?;
+        receipts.extend(put(conn, now, &text, depth).await?);
+    }
+    Ok(receipts)
+}
+
+/// Writes a batch of one statement on this connection.
 pub(crate) async fn put(
     conn: &Conn<'_>,
     now: Option<At>,

@@ -105,7 +105,7 @@ pub(crate) async fn turn_all(mill: &Tidemill) -> Result<()> {
     Expire.turn(mill).await?;
     Redrive.turn(mill).await?;
     Depth.turn(mill).await?;
-    schedule::fire_due(mill).await?;
+    schedule::fire_due(mill, &mut schedule::HeldUp::new()).await?;
     runs::tend(mill).await?;
     flows::tend(mill).await?;
     Retain::default().rounds(mill).await

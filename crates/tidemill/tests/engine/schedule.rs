@@ -35,6 +35,7 @@ over_both_stores!(
     a_crowd_is_spread_over_its_window,
     workers_fire_slots_without_being_asked,
     several_processes_fire_each_slot_once,
+    one_that_cannot_be_fired_holds_up_no_other,
 );
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -543,4 +544,33 @@ async fn several_processes_fire_each_slot_once(kit: Kit) {
     let gaps = fired.windows(2).map(|pair| pair[1].duration_since(pair[0]).as_secs());
     assert!(gaps.eq(std::iter::repeat_n(1, fired.len() - 1)), "{fired:?}");
     assert!(history.iter().all(|entry| entry.what == What::Fired && entry.jobs == 1));
+}
+
+async fn one_that_cannot_be_fired_holds_up_no_other(kit: Kit) {
+    let mill = at_noon(&kit).await;
+    for name in ["a bad one", "good"] {
+        mill.schedules().set(hourly(name)).await.unwrap();
+    }
+    let refuse = if kit.url.starts_with("sqlite:") {
+        "create trigger refuse before insert on tidemill_schedule_fire when new.name = 'a bad one'
+         begin select raise(abort, 'no'); end"
+    } else {
+        "alter table tidemill_schedule_fire add constraint refuse check (name <> 'a bad one')"
+    };
+    kit.execute(refuse).await;
+    for slot in ["2026-01-01T13:00:00Z", "2026-01-01T14:00:00Z"] {
+        kit.advance(HOUR);
+        tend(&mill).await.unwrap();
+        let last = async |name: &str| mill.schedules().get(name).await.unwrap().last_slot;
+        assert_eq!((last("good").await, last("a bad one").await), (Some(at(slot)), None));
+    }
+    let mended = if kit.url.starts_with("sqlite:") {
+        "drop trigger refuse"
+    } else {
+        "alter table tidemill_schedule_fire drop constraint refuse"
+    };
+    kit.execute(mended).await;
+    tend(&mill).await.unwrap();
+    let bad = mill.schedules().get("a bad one").await.unwrap();
+    assert_eq!(bad.last_slot, Some(at("2026-01-01T14:00:00Z")));
 }

@@ -212,7 +212,7 @@ impl Schedules<'_> {
         }
         let slots = Slots::of(&view.definition)?;
         let moment = jiff::SignedDuration::from_micros(1);
-        let slots_max = BACKFILL_SLOTS_MAX;
+        let slots_max = BACKFILL_SLOTS_MAX.min(view.definition.slots_max_of_bytes());
         let past = slots.between(from - moment, to - moment, slots_max + 1);
         if past.len() > slots_max {
             return Err(Invalid::BackfillTooLarge { slots_max }.into());

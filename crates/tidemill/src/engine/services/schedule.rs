@@ -6,6 +6,7 @@
 //!
 //! It refuses to look all the time: without news it looks every half minute, in case a hint was lost.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -39,10 +40,10 @@ const TICK: Duration = Duration::from_millis(2);
 /// Fires slots until `stop`.
 pub(crate) async fn run(mill: Tidemill, stop: CancellationToken) {
     let mut heard = mill.0.store.wake().listen();
-    let mut failing = false;
+    let (mut failing, mut held_up) = (false, HeldUp::new());
     loop {
         let looked = Instant::now();
-        let pause = match fire_due(&mill).await {
+        let pause = match fire_due(&mill, &mut held_up).await {
             Ok(next) => {
                 failing = false;
                 next.map_or(IDLE_MAX, |next| next.clamp(TICK, IDLE_MAX))
@@ -88,33 +89,60 @@ async fn news(heard: &mut Receiver<Hint>, looked: Instant) {
     }
 }
 
-/// Fires all that is due; answers how long it is to the next slot, if there is one.
-pub(crate) async fn fire_due(mill: &Tidemill) -> Result<Option<Duration>> {
+/// Schedules that could not be fired here, and why: each is told of once.
+pub(crate) type HeldUp = BTreeMap<String, String>;
+
+/// Fires all that is due; answers how long it is to the next slot, if there is one. A schedule that cannot be fired holds
+/// up no other.
+pub(crate) async fn fire_due(mill: &Tidemill, held_up: &mut HeldUp) -> Result<Option<Duration>> {
+    let before = std::mem::take(held_up);
     loop {
-        let next = mill.0.store.schedules(&Which::Next(PAGE)).await?;
+        // Those stay where they are, in front of the others.
+        let next = mill.0.store.schedules(&Which::Next(PAGE + held_up.len())).await?;
         let now = mill.0.store.now().await?;
-        let (mut fired, mut failed) = (0, false);
-        for view in &next {
-            match view.next_at {
-                Some(next_at) if next_at <= now => match fire(mill, view, next_at, now).await {
-                    Ok(()) => fired += 1,
-                    Err(crate::Error::Invalid(error)) => {
-                        let name = &view.definition.name;
-                        tracing::warn!(schedule = name, %error, "a schedule cannot be fired here");
-                        failed = true;
-                    }
-                    Err(error) => return Err(error),
-                },
-                Some(next_at) if fired == 0 => {
-                    let wait = Duration::try_from(next_at.duration_since(now)).unwrap_or_default();
-                    return Ok(Some(if failed { wait.min(FAILED_PAUSE) } else { wait }));
-                }
-                _ => break,
+        let next = next.iter().filter(|view| !held_up.contains_key(&view.definition.name));
+        let (mut failed, mut is_all, mut wait) = (Vec::new(), true, None);
+        for view in next {
+            let Some(next_at) = view.next_at else { continue };
+            if next_at > now {
+                wait = Some(Duration::try_from(next_at.duration_since(now)).unwrap_or_default());
+                break;
+            }
+            is_all = false;
+            match fire(mill, view, next_at, now).await {
+                Ok(()) => {}
+                Err(error) if is_of_store(&error) => return Err(error),
+                Err(error) => failed.push((view.definition.name.clone(), error.to_string())),
             }
         }
-        if fired == 0 {
-            return Ok(failed.then_some(FAILED_PAUSE));
+        for (schedule, error) in failed {
+            if before.get(&schedule) != Some(&error) {
+                tracing::warn!(schedule, %error, "a schedule cannot be fired; it is tried again");
+            }
+            held_up.insert(schedule, error);
         }
+        if is_all {
+            let again = (!held_up.is_empty()).then_some(FAILED_PAUSE);
+            return Ok(wait.into_iter().chain(again).min());
+        }
+    }
+}
+
+/// Whether no other schedule would fare better.
+fn is_of_store(error: &crate::Error) -> bool {
+    use tidemill_store::Error as Store;
+    match error {
+        crate::Error::Store(error) => matches!(
+            error,
+            Store::Unavailable { .. }
+                | Store::TlsRefused { .. }
+                | Store::SchemaNewer { .. }
+                | Store::SchemaOlder { .. }
+                | Store::ReadOnly { .. }
+                | Store::DiskFull { .. }
+                | Store::DiskFailed { .. }
+        ),
+        _ => false,
     }
 }
 
