@@ -65,8 +65,21 @@ pub enum Which {
 pub enum NextAt {
     /// It stays, also if it moves meanwhile.
     Keep,
-    /// It is this.
-    At(Option<Timestamp>),
+    /// It is another. A slot that has come since somebody looked is owed first: then nothing is changed.
+    At {
+        /// The next slot from now on.
+        next: Option<Timestamp>,
+        /// When it was looked whether a slot is owed.
+        looked_at: Timestamp,
+    },
+}
+
+impl NextAt {
+    /// Whether a slot for which a schedule waits has come since it was looked.
+    pub(crate) fn overlooks(self, waits_for: Option<Timestamp>, now: Timestamp) -> bool {
+        let Self::At { looked_at, .. } = self else { return false };
+        waits_for.is_some_and(|slot| looked_at < slot && slot <= now)
+    }
 }
 
 /// A change of one schedule, good only for the version it was made of.

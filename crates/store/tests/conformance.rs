@@ -67,6 +67,7 @@ mod conformance {
     mod sagas;
     mod sagas_back;
     mod schedules;
+    mod schedules_written;
     mod settle;
     mod settle_stale;
     mod share;

@@ -21,7 +21,7 @@ use crate::wake::Hint;
 
 const LIST: Statement = sql!("select_schedules", TEXT, TEXT, TEXT, INT8);
 const NEXT: Statement = sql!("select_next_schedules", INT8);
-const LOCK: Statement = sql!("lock_schedules", TEXT_ARRAY);
+const LOCK: Statement = sql!("lock_schedules", TIMESTAMPTZ, TEXT_ARRAY);
 const MAKE: Statement = sql!("insert_schedule", TIMESTAMPTZ, TEXT, TEXT, BOOL, TEXT, TIMESTAMPTZ);
 const CHANGE: Statement =
     sql!("update_schedule", TIMESTAMPTZ, TEXT, TEXT, BOOL, TEXT, TIMESTAMPTZ, BOOL);
@@ -86,11 +86,11 @@ async fn change_once(shared: &Shared, changes: &[ScheduleChange]) -> Result<bool
 }
 
 async fn write_all(conn: &Conn<'_>, db: &Db, changes: &[ScheduleChange]) -> Result<bool, Fault> {
-    let meant: Vec<(&str, i64)> = changes.iter().map(meant).collect();
-    let names: Vec<&str> = meant.iter().map(|(name, _)| *name).collect();
-    let rows = conn.query(&LOCK, &[&names]).await?;
-    let found: HashMap<String, i64> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    if meant.iter().any(|(name, version)| found.get(*name).copied().unwrap_or(0) != *version) {
+    let meant: Vec<Meant<'_>> = changes.iter().map(Meant::of).collect();
+    let names: Vec<&str> = meant.iter().map(|meant| meant.name).collect();
+    let rows = conn.query(&LOCK, &[&db.manual_now(), &names]).await?;
+    let found: HashMap<&str, &Row> = rows.iter().map(|row| (row.get(0), row)).collect();
+    if meant.iter().any(|meant| !meant.is_as_seen(found.get(meant.name).copied())) {
         return Ok(false);
     }
     for change in changes {
@@ -99,10 +99,30 @@ async fn write_all(conn: &Conn<'_>, db: &Db, changes: &[ScheduleChange]) -> Resu
     Ok(true)
 }
 
-fn meant(change: &ScheduleChange) -> (&str, i64) {
-    match change {
-        ScheduleChange::Put { definition, version, .. } => (&definition.name, *version),
-        ScheduleChange::Delete { name, version } => (name, *version),
+/// Which schedule a change is of, and as what it was seen.
+struct Meant<'a> {
+    name: &'a str,
+    version: i64,
+    next_at: NextAt,
+}
+
+impl<'a> Meant<'a> {
+    fn of(change: &'a ScheduleChange) -> Self {
+        match change {
+            ScheduleChange::Put { definition, version, next_at, .. } => {
+                Self { name: &definition.name, version: *version, next_at: *next_at }
+            }
+            ScheduleChange::Delete { name, version } => {
+                Self { name, version: *version, next_at: NextAt::Keep }
+            }
+        }
+    }
+
+    /// Whether it is so still: what `lock_schedules.sql` says of it.
+    fn is_as_seen(&self, row: Option<&Row>) -> bool {
+        let Some(row) = row else { return self.version == 0 };
+        let (waits_for, At(now)) = (row.get::<_, Option<At>>(2).map(|at| at.0), row.get(3));
+        row.get::<_, i64>(1) == self.version && !self.next_at.overlooks(waits_for, now)
     }
 }
 
@@ -112,7 +132,7 @@ async fn write(conn: &Conn<'_>, db: &Db, change: &ScheduleChange) -> Result<(), 
             let text = write_definition(definition).map_err(Fault::Refused)?;
             let (keep, next) = match next_at {
                 NextAt::Keep => (true, None),
-                NextAt::At(at) => (false, at.map(At)),
+                NextAt::At { next, .. } => (false, next.map(At)),
             };
             let (now, name, owner) = (db.manual_now(), &definition.name, &definition.owner);
             if *version == 0 {

@@ -11,7 +11,7 @@ use crate::schedule::{
     FireView, How, NextAt, ScheduleChange, ScheduleView, What, Which, of_number, read_definition,
     write_definition,
 };
-use crate::sqlite::rows::{count, job_id_opt, time_at, time_opt};
+use crate::sqlite::rows::{count, job_id_opt, time, time_at, time_opt};
 use crate::sqlite::writer::Turn;
 
 /// The schedules that are meant.
@@ -58,12 +58,15 @@ fn view(row: &Row<'_>, definition: Definition) -> rusqlite::Result<ScheduleView>
 pub(super) fn change(turn: &mut Turn<'_>, changes: &[ScheduleChange]) -> Result<bool> {
     let mut select = turn.conn.prepare_cached(include_str!("sql/schedule_version.sql"))?;
     for change in changes {
-        let (name, version) = match change {
-            ScheduleChange::Put { definition, version, .. } => (&definition.name, *version),
-            ScheduleChange::Delete { name, version } => (name, *version),
+        let (name, version, next_at) = match change {
+            ScheduleChange::Put { definition, version, next_at, .. } => {
+                (&definition.name, *version, *next_at)
+            }
+            ScheduleChange::Delete { name, version } => (name, *version, NextAt::Keep),
         };
-        let found: Option<i64> = select.query_one([name], |row| row.get(0)).optional()?;
-        if found.unwrap_or_default() != version {
+        let found = select.query_one([name], |row| Ok((row.get(0)?, time_opt(row, 1)?)));
+        let (found, waits_for): (i64, _) = found.optional()?.unwrap_or_default();
+        if found != version || next_at.overlooks(waits_for, time(turn.now)) {
             return Ok(false);
         }
     }
@@ -81,7 +84,7 @@ fn write(turn: &Turn<'_>, change: &ScheduleChange) -> Result<()> {
             let text = write_definition(definition)?;
             let (keep, next) = match next_at {
                 NextAt::Keep => (true, None),
-                NextAt::At(at) => (false, at.map(jiff::Timestamp::as_microsecond)),
+                NextAt::At { next, .. } => (false, next.map(jiff::Timestamp::as_microsecond)),
             };
             let (name, owner) = (&definition.name, &definition.owner);
             if *version == 0 {

@@ -39,23 +39,23 @@ over_both_stores!(
     a_schedule_may_make_many_jobs,
 );
 
-fn every_hour(name: &str) -> Definition {
+pub(super) fn every_hour(name: &str) -> Definition {
     Definition::new(name, Rule::EveryMs(3_600_000))
 }
 
-async fn put(kit: &Kit, definition: Definition, next_at: Timestamp) -> ScheduleView {
+pub(super) async fn put(kit: &Kit, definition: Definition, next_at: Timestamp) -> ScheduleView {
     let name = definition.name.clone();
     let change = ScheduleChange::Put {
         definition: Box::new(definition),
         version: 0,
         paused: false,
-        next_at: NextAt::At(Some(next_at)),
+        next_at: anew(kit, Some(next_at)),
     };
     assert!(kit.store.change_schedules(vec![change]).await.unwrap());
     view(kit, &name).await
 }
 
-async fn view(kit: &Kit, name: &str) -> ScheduleView {
+pub(super) async fn view(kit: &Kit, name: &str) -> ScheduleView {
     let found = kit.store.schedules(&Which::Named(name.into())).await.unwrap();
     found.into_iter().next().expect("the schedule is there")
 }
@@ -66,7 +66,7 @@ fn slot_jobs(view: &ScheduleView, slot: Timestamp) -> SlotJobs {
 }
 
 /// The firing of the slot it waits for; the next one comes an hour later.
-fn step(view: &ScheduleView) -> FireRequest {
+pub(super) fn step(view: &ScheduleView) -> FireRequest {
     let from = view.next_at.unwrap();
     FireRequest {
         name: view.definition.name.clone(),
@@ -80,7 +80,7 @@ fn step(view: &ScheduleView) -> FireRequest {
 }
 
 /// Fires the slot it waits for, which has come.
-async fn fire(kit: &Kit, name: &str) -> Fired {
+pub(super) async fn fire(kit: &Kit, name: &str) -> Fired {
     match kit.store.fire(step(&view(kit, name).await)).await.unwrap() {
         FireAnswer::Done(fired) => fired[0],
         FireAnswer::Changed => panic!("the slot has come"),
@@ -106,12 +106,17 @@ fn first(kit: &Kit) -> i64 {
     kit.clock.now().as_microsecond()
 }
 
-fn change(definition: Definition, version: i64, next_at: NextAt) -> ScheduleChange {
+/// Another next slot, by what is so now.
+pub(super) fn anew(kit: &Kit, next: Option<Timestamp>) -> NextAt {
+    NextAt::At { next, looked_at: kit.clock.now() }
+}
+
+pub(super) fn change(definition: Definition, version: i64, next_at: NextAt) -> ScheduleChange {
     ScheduleChange::Put { definition: Box::new(definition), version, paused: false, next_at }
 }
 
 async fn changes_count_only_for_their_version(kit: &Kit) {
-    let at = NextAt::At(Some(kit.clock.now() + HOUR));
+    let at = anew(kit, Some(kit.clock.now() + HOUR));
     let store = &kit.store;
     let v = first(kit);
     for (version, holds) in
@@ -131,7 +136,7 @@ async fn changes_count_only_for_their_version(kit: &Kit) {
 }
 
 async fn a_batch_of_changes_is_all_or_none(kit: &Kit) {
-    let at = NextAt::At(Some(kit.clock.now() + HOUR));
+    let at = anew(kit, Some(kit.clock.now() + HOUR));
     put(kit, every_hour("b"), kit.clock.now() + HOUR).await;
     let batch = |version| {
         vec![
@@ -170,13 +175,13 @@ async fn schedules_are_found_by_name_owner_and_time(kit: &Kit) {
         definition: Box::new(every_hour("over")),
         version: 0,
         paused: false,
-        next_at: NextAt::At(None),
+        next_at: anew(kit, None),
     };
     let rests = ScheduleChange::Put {
         definition: Box::new(every_hour("rests")),
         version: 0,
         paused: true,
-        next_at: NextAt::At(Some(now)),
+        next_at: anew(kit, Some(now)),
     };
     assert!(kit.store.change_schedules(vec![over, rests]).await.unwrap());
     for (which, expected) in [
@@ -319,7 +324,7 @@ async fn a_slot_that_has_fired_does_not_fire_when_the_clock_goes_back(kit: &Kit)
     let seen = view(kit, "s").await;
     assert_eq!(kit.store.fire(step(&seen)).await.unwrap(), FireAnswer::Changed, "not come yet");
     // Somebody starts it over: what has fired is known.
-    let over = change(every_hour("s"), seen.version, NextAt::At(Some(first)));
+    let over = change(every_hour("s"), seen.version, anew(kit, Some(first)));
     assert!(kit.store.change_schedules(vec![over]).await.unwrap());
     assert_eq!(fire(kit, "s").await.what, What::Known);
     kit.clock.advance(HOUR);

@@ -118,7 +118,7 @@ impl Play {
                 (
                     rest.version - 1,
                     rest.paused,
-                    if keeps { NextAt::Keep } else { NextAt::At(Some(at(rest.next))) },
+                    if keeps { NextAt::Keep } else { anew(now, rest.next) },
                 )
             }
             none => {
@@ -134,7 +134,7 @@ impl Play {
                     last_job,
                     fired,
                 });
-                (0, false, NextAt::At(Some(at(next))))
+                (0, false, anew(now, next))
             }
         };
         let definition = Box::new(definition(name, wish));
@@ -153,7 +153,7 @@ impl Play {
             NextAt::Keep
         } else {
             rest.next = after(rest.wish.every_s, now);
-            NextAt::At(Some(at(rest.next)))
+            anew(now, rest.next)
         };
         let definition = Box::new(definition(name, rest.wish));
         self.change(ScheduleChange::Put { definition, version, paused, next_at }).await
@@ -383,4 +383,9 @@ impl Play {
         prop_assert_eq!(unfinished.waiting + unfinished.running, known as u64, "unfinished jobs");
         Ok(())
     }
+}
+
+/// Another next slot, by what is so now.
+fn anew(now: i64, next: i64) -> NextAt {
+    NextAt::At { next: Some(at(next)), looked_at: at(now) }
 }

@@ -187,7 +187,7 @@ impl Schedules<'_> {
     ) -> std::result::Result<(), E> {
         self.changing(name, may, |view, now| {
             let slots = Slots::of(&view.definition)?;
-            let next_at = NextAt::At(slots.next(now));
+            let next_at = NextAt::At { next: slots.next(now), looked_at: now };
             Ok(view.paused.then(|| ScheduleChange::Put {
                 version: view.version,
                 paused: false,
@@ -271,7 +271,7 @@ fn change(
     now: Timestamp,
 ) -> Result<Option<ScheduleChange>> {
     let Some(known) = known else {
-        let next_at = NextAt::At(slots.next(now));
+        let next_at = NextAt::At { next: slots.next(now), looked_at: now };
         let definition = Box::new(definition.clone());
         return Ok(Some(ScheduleChange::Put { definition, version: 0, paused: false, next_at }));
     };
@@ -282,7 +282,8 @@ fn change(
     let next_at = if definition.keeps_time_of(&known.definition) {
         NextAt::Keep
     } else {
-        NextAt::At(slots.next(now.max(known.last_slot.unwrap_or(now))))
+        let next = slots.next(now.max(known.last_slot.unwrap_or(now)));
+        NextAt::At { next, looked_at: now }
     };
     Ok(Some(ScheduleChange::Put {
         definition: Box::new(definition.clone()),
@@ -295,13 +296,13 @@ fn change(
 /// Whether a slot has come that nobody has fired, and that this change would forget: another rule of time knows
 /// nothing of it.
 fn owes(view: &ScheduleView, change: &ScheduleChange, now: Timestamp) -> bool {
-    let forgets = matches!(change, ScheduleChange::Put { next_at: NextAt::At(_), .. });
+    let forgets = matches!(change, ScheduleChange::Put { next_at: NextAt::At { .. }, .. });
     forgets && !view.paused && view.next_at.is_some_and(|next_at| next_at <= now)
 }
 
 /// Whether nothing would ever come of a change, because its time has passed.
 fn starts_over(change: &ScheduleChange) -> bool {
-    matches!(change, ScheduleChange::Put { next_at: NextAt::At(None), .. })
+    matches!(change, ScheduleChange::Put { next_at: NextAt::At { next: None, .. }, .. })
 }
 
 /// Refuses a change that was made of another version.

@@ -1,5 +1,6 @@
 //! Schedules from a user's side: set and declared, fired as time passes, caught up, paused, filled.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ over_both_stores!(
     workers_fire_slots_without_being_asked,
     several_processes_fire_each_slot_once,
     one_that_cannot_be_fired_holds_up_no_other,
+    a_slot_that_comes_while_its_rule_is_changed_is_not_lost,
 );
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -573,4 +575,24 @@ async fn one_that_cannot_be_fired_holds_up_no_other(kit: Kit) {
     tend(&mill).await.unwrap();
     let bad = mill.schedules().get("a bad one").await.unwrap();
     assert_eq!(bad.last_slot, Some(at("2026-01-01T14:00:00Z")));
+}
+
+async fn a_slot_that_comes_while_its_rule_is_changed_is_not_lost(kit: Kit) {
+    let mill = at_noon(&kit).await;
+    mill.schedules().set(hourly("s")).await.unwrap();
+    kit.advance(HOUR - Duration::from_secs(1));
+    let daily = Schedule::cron("s", "30 4 * * *", Echo::new("s"));
+    let looks = Cell::new(0);
+    // The slot comes after the look, and before the change is written.
+    let may = |_: &tidemill::store::ScheduleView| {
+        looks.set(looks.get() + 1);
+        if looks.get() == 1 {
+            kit.advance(Duration::from_secs(1));
+        }
+        Ok::<_, tidemill::Error>(())
+    };
+    let view = mill.schedules().set_if(daily, None, may).await.unwrap();
+    assert_eq!(view.next_at, Some(at("2026-01-02T04:30:00Z")));
+    assert_eq!(view.last_slot, Some(at("2026-01-01T13:00:00Z")), "it fired by the old rule");
+    assert_eq!(slots(&mill).await, ["01 13:00"]);
 }
