@@ -394,6 +394,17 @@ pub enum Error {
         /// The limit.
         slots_max: usize,
     },
+    /// A backfill of slots that may have fired, and nobody knows.
+    #[error(
+        "the history of schedule {name} knows what fired after {until} only; begin after that, or fire the slots again \
+         whether they have fired or not"
+    )]
+    BackfillForgotten {
+        /// Of which schedule.
+        name: String,
+        /// Up to this slot it is forgotten.
+        until: Timestamp,
+    },
     /// A backfill whose range is none.
     #[error("the backfill from {from} to {to} is no range of the past; now is {now}")]
     BackfillRangeInvalid {
@@ -466,6 +477,7 @@ impl Error {
             Self::ScheduleContradiction { .. } => "schedule_contradiction",
             Self::JournalLimitInvalid { .. } => "journal_limit_invalid",
             Self::BackfillTooLarge { .. } => "backfill_too_large",
+            Self::BackfillForgotten { .. } => "backfill_forgotten",
             Self::BackfillRangeInvalid { .. } => "backfill_range_invalid",
         }
     }

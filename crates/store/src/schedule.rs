@@ -36,6 +36,9 @@ pub struct ScheduleView {
     pub made_at: Timestamp,
     /// When it was changed last.
     pub changed_at: Timestamp,
+    /// The latest slot that has fired of which the history knows nothing any more.
+    #[serde(skip)]
+    pub forgot_until: Option<Timestamp>,
 }
 
 /// Which schedules are meant.

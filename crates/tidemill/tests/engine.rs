@@ -48,6 +48,7 @@ mod engine {
     mod schedule;
     pub mod schedule_kills;
     mod schedule_passes;
+    mod schedule_past;
     mod share;
     mod stop;
     mod streams;

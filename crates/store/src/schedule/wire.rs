@@ -28,6 +28,18 @@ impl<'de> Deserialize<'de> for ScheduleView {
         let standing: Standing = serde_json::from_str(text.get()).map_err(Error::custom)?;
         let Standing { version, paused, next_at, last_slot, last_job, made_at, changed_at } =
             standing;
-        Ok(Self { definition, version, paused, next_at, last_slot, last_job, made_at, changed_at })
+        // Who reads one asks whoever has its history what that knows.
+        let forgot_until = None;
+        Ok(Self {
+            definition,
+            version,
+            paused,
+            next_at,
+            last_slot,
+            last_job,
+            made_at,
+            changed_at,
+            forgot_until,
+        })
     }
 }

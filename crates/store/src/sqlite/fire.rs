@@ -115,6 +115,8 @@ fn end(turn: &Turn<'_>, ask: &FireRequest, last_job: Option<JobId>) -> Result<()
     let last_job = last_job.as_ref().map(|job| job.0.as_bytes());
     let mut point = conn.prepare_cached(include_str!("sql/point_schedule.sql"))?;
     point.execute(params![ask.name, last_slot, last_job])?;
+    conn.prepare_cached(include_str!("sql/point_forgotten.sql"))?
+        .execute(params![ask.name, HISTORY_MAX as i64])?;
     let mut trim = conn.prepare_cached(include_str!("sql/trim_fires.sql"))?;
     trim.execute(params![ask.name, HISTORY_MAX as i64])?;
     Ok(())

@@ -9,6 +9,7 @@ create table tidemill.schedule (
     next_at timestamptz, -- the slot it waits for; none when it is over
     last_slot timestamptz,
     last_job uuid,
+    forgot_until timestamptz, -- the latest slot that has fired of which the history knows nothing any more
     made_at timestamptz not null,
     changed_at timestamptz not null
 );

@@ -9,6 +9,7 @@ create table tidemill_schedule (
     next_at integer, -- the slot it waits for; none when it is over
     last_slot integer,
     last_job blob,
+    forgot_until integer, -- the latest slot that has fired of which the history knows nothing any more
     made_at integer not null,
     changed_at integer not null
 ) without rowid;

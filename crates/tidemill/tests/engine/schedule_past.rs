@@ -1,0 +1,37 @@
+//! Slots of a past of which the history does not know everything any more.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tidemill::store::schedule::What;
+use tidemill::testing::tend;
+use tidemill::{Backfill, Schedule};
+
+use super::kit::{Echo, Kit};
+
+over_both_stores!(a_backfill_fires_no_slot_that_may_have_fired);
+
+const HOUR: Duration = Duration::from_hours(1);
+
+async fn a_backfill_fires_no_slot_that_may_have_fired(kit: Kit) {
+    let first: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    kit.clock.set(first + HOUR * 999);
+    let mill = kit.open_still().await;
+    let schedules = mill.schedules();
+    schedules.set(Schedule::every("s", HOUR, Echo::new("s"))).await.unwrap();
+    let past = |from| Backfill { from, to: first + HOUR * 999, again: false };
+    assert_eq!(schedules.backfill("s", past(first)).await.unwrap().len(), 999);
+    for _ in 0..2 {
+        kit.advance(HOUR);
+        tend(&mill).await.unwrap();
+    }
+    // The first has gone from the history, which has a thousand.
+    let refused = schedules.backfill("s", past(first)).await.unwrap_err();
+    assert_eq!(refused.code(), "backfill_forgotten");
+    let preview = schedules.backfill_preview("s", past(first)).await.unwrap_err();
+    assert_eq!(preview.code(), "backfill_forgotten");
+    let known = schedules.backfill("s", past(first + HOUR)).await.unwrap();
+    assert!(known.len() == 998 && known.iter().all(|fired| fired.what == What::Known));
+    let again = Backfill { again: true, to: first + HOUR, ..past(first) };
+    assert_eq!(schedules.backfill("s", again).await.unwrap().len(), 1);
+}
