@@ -42,6 +42,25 @@ impl Payload {
         Ok(Self(text))
     }
 
+    /// Refuses a text of JSON with more objects and lists within each other than this.
+    pub fn check_depth(text: &str, depth_max: usize) -> Result<()> {
+        let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);
+        for byte in text.bytes() {
+            match (in_string, byte) {
+                (true, _) if is_escaped => is_escaped = false,
+                (true, b'\\') => is_escaped = true,
+                (_, b'"') => in_string = !in_string,
+                (false, b'{' | b'[') => depth += 1,
+                (false, b'}' | b']') => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth > depth_max {
+                return Err(Error::PayloadTooDeep { depth_max });
+            }
+        }
+        Ok(())
+    }
+
     /// Takes a text that the store kept: it was checked when it came in.
     pub fn trusted(text: String) -> Self {
         Self(text)
@@ -176,6 +195,14 @@ mod tests {
             assert_eq!(code(text), expected, "{text:?}");
         }
         assert_eq!(code(&format!("\"{}\"", "x".repeat(200))), Some("payload_too_large"));
+    }
+
+    #[test]
+    fn depth_is_counted_outside_of_strings() {
+        for (text, depth) in [("7", 0), (r#"{"a":[[]],"b":[]}"#, 3), (r#"["\"[[\\","[{"]"#, 1)] {
+            assert!(Payload::check_depth(text, depth).is_ok(), "{text}");
+            assert!(depth == 0 || Payload::check_depth(text, depth - 1).is_err(), "{text}");
+        }
     }
 
     #[test]

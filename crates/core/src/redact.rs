@@ -23,7 +23,7 @@ pub const THEIRS: [&str; 12] = [
     "payload", "output", "outputs", "inputs", "entry", "entries", "value", "state", "mail",
     "answer", "was", "became",
 ];
-/// Names that lead to a value; payloads are not as deep.
+/// Objects and lists around a value, in what is looked at; payloads are not as deep, nor is what they stand in.
 const DEPTH_MAX: usize = 128;
 /// Shorter values are not looked for in text: they would be found everywhere.
 const SECRET_CHARS_MIN: usize = 4;
@@ -122,7 +122,8 @@ impl Redaction {
         if self.is_empty() {
             return Cow::Borrowed(text);
         }
-        let mut page = Page { rules: self, out: String::new(), path: Vec::new(), is_hidden: false };
+        let (out, path) = (String::new(), Vec::new());
+        let mut page = Page { rules: self, out, path, depth: 0, is_hidden: false };
         match page.write(text, is_theirs) {
             Ok(()) if page.is_hidden => Cow::Owned(page.out),
             Ok(()) => Cow::Borrowed(text),
@@ -143,7 +144,7 @@ impl Redaction {
         }
         let mut all = Vec::new();
         // What cannot be read may keep anything.
-        let is_read = self.gather(payload, &mut Vec::new(), false, &mut all).is_ok();
+        let is_read = self.gather(payload, &mut Vec::new(), (0, false), &mut all).is_ok();
         all.retain(|secret| secret.chars().count() >= SECRET_CHARS_MIN);
         // The longest first: one may be a part of another.
         all.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
@@ -157,22 +158,23 @@ impl Redaction {
         &self,
         text: &str,
         path: &mut Vec<String>,
-        is_hidden: bool,
+        (depth, is_hidden): (usize, bool),
         all: &mut Vec<String>,
     ) -> serde_json::Result<()> {
-        let text = text.trim();
+        let (text, inner) = (text.trim(), depth + 1);
+        check_depth(text, inner)?;
         match text.as_bytes().first() {
             Some(b'{') => {
                 for (name, field) in serde_json::from_str::<Fields<'_>>(text)?.0 {
                     path.push(name);
                     let is_hidden = is_hidden || self.hides(path);
-                    self.gather(field.get(), path, is_hidden, all)?;
+                    self.gather(field.get(), path, (inner, is_hidden), all)?;
                     path.pop();
                 }
             }
             Some(b'[') => {
                 for one in serde_json::from_str::<Vec<&RawValue>>(text)? {
-                    self.gather(one.get(), path, is_hidden, all)?;
+                    self.gather(one.get(), path, (inner, is_hidden), all)?;
                 }
             }
             Some(b'"') => {
@@ -200,12 +202,16 @@ struct Page<'r> {
     out: String,
     /// The names that lead to where it is, from what is the jobs' on.
     path: Vec<String>,
+    /// Objects and lists around where it is.
+    depth: usize,
     is_hidden: bool,
 }
 
 impl Page<'_> {
     fn write(&mut self, text: &str, is_theirs: bool) -> serde_json::Result<()> {
         let text = text.trim();
+        self.depth += 1;
+        check_depth(text, self.depth)?;
         match text.as_bytes().first() {
             Some(b'{') => {
                 let fields = serde_json::from_str::<Fields<'_>>(text)?.0;
@@ -229,6 +235,7 @@ impl Page<'_> {
             }
             _ => self.out.push_str(serde_json::from_str::<&RawValue>(text)?.get()),
         }
+        self.depth -= 1;
         Ok(())
     }
 
@@ -243,8 +250,8 @@ impl Page<'_> {
             return self.write(text, false);
         }
         self.path.push(name);
-        // What is theirs begins behind the name that says so. What is deeper than can be is not shown.
-        if is_theirs && self.rules.hides(&self.path) || self.path.len() > DEPTH_MAX {
+        // What is theirs begins behind the name that says so.
+        if is_theirs && self.rules.hides(&self.path) {
             self.out.push_str(&quoted(HIDDEN));
             self.is_hidden = true;
         } else {
@@ -394,6 +401,18 @@ mod tests {
             assert_eq!((text.as_str(), &*secrets.hide("")), (HIDDEN, ""), "{payload}");
         }
         assert_eq!(Redaction::default().secrets("no json").hide("tulips"), "tulips");
+    }
+
+    #[test]
+    fn what_is_too_deep_to_be_read_is_not_shown() {
+        let rules = Redaction::parse(["password"]).unwrap();
+        for (open, close) in [("[", "]"), (r#"{"a":"#, "}"), (r#"[{"a":"#, "}]")] {
+            let deep = |levels| format!("{}7{}", open.repeat(levels), close.repeat(levels));
+            assert_eq!(rules.json(&deep(60)), deep(60));
+            assert_eq!(rules.json(&deep(100_000)), r#""[hidden]""#);
+            assert_eq!(rules.document(&deep(100_000)), r#""[hidden]""#);
+            assert_eq!(rules.secrets(&deep(100_000)).hide("tulips"), HIDDEN);
+        }
     }
 
     #[test]

@@ -34,6 +34,8 @@ use crate::routes::work::{enqueues, made};
 
 /// Outputs of one page.
 const PAGE_OUTPUTS: usize = 1000;
+/// Objects and lists of an entry around what it carries: at most `{"joined":{"ends":[{"output":…}]}}`.
+const ENTRY_DEPTH: usize = 4;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -53,24 +55,19 @@ pub(crate) async fn writes(
     caller: &Caller,
     job: JobId,
 ) -> Answer<RunWrites> {
-    let text = |value: serde_json::Result<String>| {
-        value.map_err(|error| Refusal::request(format!("an entry cannot be written: {error}")))
-    };
     check_numbers("entry", body.entries.iter().map(|entry| entry.number))?;
     check_numbers("value", body.values.iter().map(|value| value.number))?;
     check_children(&body, app, caller, job).await?;
     let mut entries = Vec::with_capacity(body.entries.len());
     for NumberedEntry { number, entry } in body.entries {
         let about = |refusal: Refusal| refusal.within(&format!("entry {number}"));
-        let entry = checked(entry, app, caller).await.map_err(about)?;
-        entries.push((number, text(serde_json::to_string(&entry))?));
+        let entry = checked(entry, app, caller).await.and_then(|entry| text(&entry));
+        entries.push((number, entry.map_err(about)?));
     }
     let values = body.values.into_iter();
     let values = values.map(|NumberedValue { number, value }| Ok((number, made(&value)?)));
-    let answers = body
-        .answers
-        .into_iter()
-        .map(|MailAnswer { number, ending }| Ok((number, text(serde_json::to_string(&ending))?)));
+    let answers =
+        body.answers.into_iter().map(|MailAnswer { number, ending }| Ok((number, text(&ending)?)));
     let renewal = body.renewal.map(|RenewalBody { payload: anew, version, taken }| {
         let payload = Payload::parse(anew.get(), &Limits::default())?;
         Answer::Ok(Renewal { payload, version, taken })
@@ -97,6 +94,14 @@ pub(crate) async fn writes(
         renewal: renewal.transpose()?,
         object: object.transpose()?,
     })
+}
+
+/// An entry or an ending as it is kept. What it carries is bounded as a payload is: whoever reads it goes as deep.
+fn text(written: &impl Serialize) -> Answer<String> {
+    let text = serde_json::to_string(written);
+    let text = text.map_err(|e| Refusal::request(format!("an entry cannot be written: {e}")))?;
+    Payload::check_depth(&text, Limits::default().payload_depth_max + ENTRY_DEPTH)?;
+    Ok(text)
 }
 
 /// An entry as it may be written. The undo of a step becomes a job when nobody is there who could be told that it may

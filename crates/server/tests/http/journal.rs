@@ -15,6 +15,7 @@ over_both_stores!(
     a_worker_has_undone_in_its_own_queues_alone,
     a_worker_calls_off_what_it_may_see_or_has_started,
     an_object_without_a_key_is_refused,
+    what_nests_too_deep_is_not_kept,
 );
 
 /// A worker of a credential, with the only job of a queue in its hands.
@@ -166,5 +167,21 @@ async fn an_object_without_a_key_is_refused(kit: Kit) {
     let path = format!("/v1/jobs/{}", hand.job.as_str().unwrap());
     let job = kit.ask(&hand.secret, Method::GET, &path, json!(null)).await.is(200).body;
     assert_eq!(job["state"], "running");
+    kit.close().await;
+}
+
+async fn what_nests_too_deep_is_not_kept(kit: Kit) {
+    let kit = kit.closed().await;
+    let hand = Hand::new(&kit, Grant::new(Role::Worker)).await;
+    let nested = |levels| (0..levels).fold(json!(7), |value, _| json!([value]));
+    let entries = |payload: Value| {
+        let ended = json!({ "ended": { "key": "a", "ending": { "ok": payload } } });
+        json!({ "begins": "v1", "entries": [{ "number": 1, "entry": ended }] })
+    };
+    let told = hand.write(entries(nested(100))).await;
+    told.refused(400, "payload_too_deep", "entry 1");
+    let answer = json!({ "answers": [{ "number": 1, "ending": { "ok": nested(100) } }] });
+    hand.write(answer).await.refused(400, "payload_too_deep", "deeper");
+    hand.write(entries(nested(64))).await.is(204);
     kit.close().await;
 }
