@@ -40,6 +40,11 @@ pub const NAMES_MAX: usize = 100;
 /// An output of more bytes is not told, and the message says that it was left out.
 pub const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 
+/// The delay after the first try; an endpoint that asks for less does not get it.
+pub const BACKOFF_MS: u64 = 5_000;
+/// What was not delivered by then is dead.
+const FINISH_WITHIN_MS: u64 = 3 * 24 * 3_600_000;
+
 /// What became of a job, to a webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -335,12 +340,18 @@ pub fn alert_delivery(webhook: Uuid, news: &News<'_>) -> NewJob {
     }
 }
 
-/// How deliveries are tried: 15 times within three days or so, each for half a minute at most.
+/// How deliveries are tried: 15 times within a day or so, each for half a minute at most. Three days end it in any
+/// case: who asks to be left alone spends no try.
 pub fn options() -> Options {
-    let backoff =
-        Backoff::Exponential { base_ms: 5_000, cap_ms: 12 * 3_600_000, jitter: Jitter::Equal };
+    let (base_ms, cap_ms) = (BACKOFF_MS, 12 * 3_600_000);
+    let backoff = Backoff::Exponential { base_ms, cap_ms, jitter: Jitter::Equal };
     let retry = Retry { ambiguous_max: 15, ..Retry::attempts(15).backoff(backoff) };
-    Options { retry: Some(retry.into()), run_timeout_ms: Some(60_000), ..Options::default() }
+    Options {
+        retry: Some(retry.into()),
+        run_timeout_ms: Some(60_000),
+        finish_within_ms: Some(FINISH_WITHIN_MS),
+        ..Options::default()
+    }
 }
 
 /// What the log keeps of a try that was turned down.

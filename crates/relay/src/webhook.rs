@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tidemill::{Context, Fail, Payload, Running, Sent, Settings, Stop, Tidemill, Worker};
-use tidemill_core::webhook::{KIND, Message, QUEUE, turned_down};
+use tidemill_core::webhook::{BACKOFF_MS, KIND, Message, QUEUE, turned_down};
 
 use send::{Answered, Sender, Trouble};
 
@@ -20,6 +20,8 @@ const SLOTS: usize = 32;
 const STOP: Stop = Stop { drain: Duration::from_secs(3), grace: Duration::ZERO };
 /// No endpoint is waited for longer, whatever it asks.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
+/// Nor shorter: no try is spent, so one that asks for nothing would be called without a pause.
+const RETRY_AFTER_MIN: Duration = Duration::from_millis(BACKOFF_MS);
 
 /// Gives the queue of deliveries its rules, unless it has some, and starts a worker that delivers.
 pub async fn start(mill: &Tidemill, sender: Sender) -> tidemill::Result<Running> {
@@ -88,7 +90,8 @@ async fn deliver(sender: &Sender, payload: &Payload, cx: &Context) -> Result<Pay
             Err(match (status, retry_after) {
                 (410, _) => Fail::permanent(format!("{answer}: it wants to hear no more")),
                 (429 | 503, Some(after)) => {
-                    Fail::rate_limited(after.min(RETRY_AFTER_MAX)).context(answer)
+                    Fail::rate_limited(after.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX))
+                        .context(answer)
                 }
                 _ => Fail::transient(answer),
             })

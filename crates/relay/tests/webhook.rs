@@ -5,7 +5,6 @@
 #![expect(clippy::unwrap_used, reason = "a test has no use for the error")]
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,8 +14,6 @@ use axum::extract::State as Shared;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 use standardwebhooks::Webhook as Verifier;
 use tempfile::TempDir;
@@ -26,12 +23,14 @@ use tidemill::{
     Alert, Delivery, Enqueue, JobFilter, JobId, Keyring, Payload, QueueRules, Running, Settings,
     State, Thresholds, Tidemill,
 };
-use tidemill_relay::webhook::send::{Resolve, Sender, Trouble};
+use tidemill_relay::webhook::send::Sender;
 use tidemill_relay::webhook::start;
-use tidemill_testkit::certificate::Authority;
 use tidemill_testkit::databases::{fresh_postgres_url, fresh_sqlite_url};
 use tidemill_testkit::eventually::eventually;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+mod webhook {
+    mod send;
+}
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -168,6 +167,7 @@ over_both_stores!(
     a_failed_delivery_is_tried_again_under_the_same_id,
     what_was_delivered_can_be_sent_again_under_the_same_id,
     an_endpoint_that_asks_for_time_gets_it_and_one_that_is_gone_is_left_alone,
+    an_endpoint_that_asks_for_no_time_is_not_called_at_once,
     an_endpoint_that_fails_is_spared,
     an_endpoint_that_hangs_does_not_hold_up_a_stop,
     what_is_kept_encrypted_is_told_as_it_is,
@@ -284,6 +284,22 @@ async fn an_endpoint_that_asks_for_time_gets_it_and_one_that_is_gone_is_left_alo
     kit.echo().await;
     let gone = kit.delivery(|delivery| delivery.state == State::Dead).await;
     assert!(gone.error.unwrap().contains("410"));
+    kit.stop().await;
+}
+
+/// A try that is turned down so is not counted, so a time ends them.
+async fn an_endpoint_that_asks_for_no_time_is_not_called_at_once(kit: Kit) {
+    kit.mill.webhooks().set("w", kit.all()).await.unwrap();
+    let now = || (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "0")]).into_response();
+    kit.endpoint.answer((0..100).map(|_| now()));
+    kit.echo().await;
+    let asked =
+        kit.delivery(|delivery| delivery.due_at.is_some() && delivery.error.is_some()).await;
+    let wait = asked.due_at.unwrap().duration_since(asked.created_at);
+    assert!(asked.attempt == 0 && wait.as_secs() >= 5, "{wait:?}");
+    assert_eq!(kit.endpoint.told().len(), 1);
+    let job = kit.mill.job(asked.id).await.unwrap().unwrap().job;
+    assert_eq!(job.options.finish_within_ms, Some(3 * 24 * 3_600_000));
     kit.stop().await;
 }
 
@@ -466,130 +482,4 @@ async fn a_job_that_asks_for_a_webhook_which_is_not_there_is_refused(kit: Kit) {
         assert!(error.code() == "webhook_invalid" && !error.to_string().contains("secret"));
     }
     kit.stop().await;
-}
-
-/// One that says something else each time it is asked.
-struct Fickle(Vec<&'static str>, Arc<AtomicUsize>);
-
-impl Resolve for Fickle {
-    fn resolve<'a>(
-        &'a self,
-        _: &'a str,
-        port: u16,
-    ) -> std::pin::Pin<Box<dyn Future<Output = std::io::Result<Vec<SocketAddr>>> + Send + 'a>> {
-        let asked = self.1.fetch_add(1, SeqCst).min(self.0.len() - 1);
-        let addresses = self.0[asked].split(' ').filter(|text| !text.is_empty());
-        let addresses =
-            addresses.map(|text| SocketAddr::new(text.parse().unwrap(), port)).collect();
-        Box::pin(async move { Ok(addresses) })
-    }
-}
-
-#[tokio::test]
-async fn a_name_that_means_this_network_is_not_called() {
-    let (endpoint, address) = Endpoint::open().await;
-    for addresses in [
-        "127.0.0.1",
-        "::1",
-        "::ffff:127.0.0.1",
-        "10.0.0.1",
-        "169.254.169.254",
-        "93.184.216.34 127.0.0.1",
-        "64:ff9b::7f00:1",
-        "fd00::1",
-        "100.64.0.1",
-    ] {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let sender =
-            Sender::new(Policy::default()).resolver(Fickle(vec![addresses], Arc::clone(&asked)));
-        let url = format!("https://innocent.example:{}/in", address.port());
-        let refused = sender.send(&url, &[], "{}".into()).await;
-        assert!(matches!(refused, Err(Trouble::Refused(_))), "{addresses}: {refused:?}");
-        assert_eq!(asked.load(SeqCst), 1);
-    }
-    assert!(endpoint.told().is_empty());
-}
-
-/// The first answer is checked and called; what the name means a moment later is not asked for.
-#[tokio::test]
-async fn a_name_that_changes_its_meaning_is_called_where_it_was_checked() {
-    let (allowed, address) = Endpoint::open().await;
-    let asked = Arc::new(AtomicUsize::new(0));
-    let fickle = Fickle(vec!["127.0.0.1", "127.0.0.9"], Arc::clone(&asked));
-    let sender = Sender::new(local()).resolver(fickle);
-    let url = format!("http://innocent.example:{}/in", address.port());
-    assert_eq!(sender.send(&url, &[], "{}".into()).await.unwrap().status, 204);
-    assert_eq!((asked.load(SeqCst), allowed.told().len()), (1, 1));
-    assert_eq!(
-        allowed.told()[0].0["host"],
-        format!("innocent.example:{}", address.port()).as_str()
-    );
-    assert!(matches!(sender.send(&url, &[], "{}".into()).await, Err(Trouble::Refused(_))));
-}
-
-#[tokio::test]
-async fn one_that_never_answers_or_answers_without_end_keeps_nobody() {
-    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/in", silent.local_addr().unwrap());
-    let sender = Sender::new(local()).timeout(Duration::from_millis(50));
-    let failed = sender.send(&url, &[], "{}".into()).await.unwrap_err();
-    assert!(matches!(&failed, Trouble::Failed { reason, .. } if reason == "no answer"), "{failed}");
-
-    let (endpoint, address) = Endpoint::open().await;
-    let url = format!("http://{address}/in");
-    endpoint.answer([
-        "x".repeat(50_000_000).into_response(),
-        ([("x-long", "y".repeat(60_000))], "x").into_response(),
-    ]);
-    let sender = Sender::new(local());
-    assert_eq!(sender.send(&url, &[], "{}".into()).await.unwrap().status, 200, "nobody reads it");
-    let failed = sender.send(&url, &[], "{}".into()).await.unwrap_err();
-    assert!(matches!(failed, Trouble::Failed { .. }), "its head is too long: {failed}");
-    drop(silent);
-}
-
-/// A server of this name, by a certificate that the authority signed. Answers 204 to whatever is sent.
-async fn secure(authority: &Authority, name: &str) -> SocketAddr {
-    let shown = authority.sign(name).unwrap();
-    let chain = vec![CertificateDer::from_pem_slice(shown.certificate.as_bytes()).unwrap()];
-    let key = PrivateKeyDer::from_pem_slice(shown.key.as_bytes()).unwrap();
-    let config = rustls::ServerConfig::builder_with_provider(Arc::new(
-        rustls::crypto::ring::default_provider(),
-    ))
-    .with_safe_default_protocol_versions()
-    .unwrap()
-    .with_no_client_auth()
-    .with_single_cert(chain, key)
-    .unwrap();
-    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
-            let mut head = [0; 4096];
-            let read = stream.read(&mut head).await.unwrap();
-            assert!(head[..read].starts_with(b"POST /in HTTP/1.1"));
-            stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
-            stream.shutdown().await.unwrap();
-        }
-    });
-    address
-}
-
-/// The connection goes to the address; the certificate is still asked for by the name.
-#[tokio::test]
-async fn a_certificate_must_be_of_the_name_and_of_somebody_who_is_trusted() {
-    let authority = Authority::new().unwrap();
-    let root = CertificateDer::from_pem_slice(authority.certificate.as_bytes()).unwrap();
-    let address = secure(&authority, "hooks.example").await;
-    let fickle = || Fickle(vec!["127.0.0.1"], Arc::default());
-    let sender = Sender::trusting(local(), [root]).resolver(fickle());
-    let url = |name: &str| format!("https://{name}:{}/in", address.port());
-    assert_eq!(sender.send(&url("hooks.example"), &[], "{}".into()).await.unwrap().status, 204);
-    let stranger = Sender::new(local()).resolver(fickle());
-    for (sender, name) in [(&sender, "other.example"), (&stranger, "hooks.example")] {
-        let failed = sender.send(&url(name), &[], "{}".into()).await.unwrap_err();
-        assert!(failed.to_string().contains("TLS"), "{failed}");
-    }
 }
