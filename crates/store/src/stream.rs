@@ -75,8 +75,8 @@ pub trait Streams: Send + Sync {
     async fn streams_after(&self, jobs: Vec<(JobId, u64)>) -> Result<Vec<StreamPage>>;
 
     /// A chunk that came by `Hint::Ephemeral`, as it was said.
-    fn heard(&self, chunk: Chunk) -> Result<Chunk> {
-        Ok(chunk)
+    fn heard(&self, chunk: Chunk) -> Chunk {
+        chunk
     }
 }
 

@@ -32,6 +32,7 @@ mod engine {
     pub mod limit_kills;
     mod limits;
     mod limits_lacking;
+    mod looks_encrypted;
     mod middleware;
     mod ordered;
     mod outage;

@@ -3,10 +3,15 @@
 //!
 //! `hide` is on the way into a store, `show` on the way out of it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use tidemill_core::flow::{Plan, Undo};
 use tidemill_core::stream::{Chunk, Progress, Said};
+use tidemill_core::webhook::QUEUE;
 use tidemill_core::workflow::{ChildEnd, Content, Ending, Entry};
 use tidemill_core::{Job, JobId, NewJob, Payload, Settlement};
 
@@ -60,33 +65,46 @@ impl Keyring {
 
     /// An entry of a journal, as JSON.
     pub fn hide_entry(&self, job: JobId, text: &str) -> Result<String> {
-        if self.is_empty() {
-            return self.encrypt(What::Run, None, text);
+        if self.is_empty() && self.check(text).is_ok() {
+            return Ok(text.to_owned());
         }
-        let hide = |payload: &mut Payload| self.hide(What::Run, Some(job), payload);
         let mut entry: Entry = serde_json::from_str(text).map_err(|e| unreadable(&e))?;
-        match &mut entry {
-            Entry::Began(began) => {
-                began.undo.iter_mut().try_for_each(|undo| self.hide_undo(undo))?;
-            }
-            Entry::Ended { ending, .. } => self.hide_ending(job, ending)?,
-            Entry::Recorded { output: value, .. }
-            | Entry::Signalled { payload: value, .. }
-            | Entry::Noted { value, .. } => hide(value)?,
-            Entry::Joined { ends, .. } => {
-                ends.iter_mut().filter_map(|end| end.output.as_mut()).try_for_each(hide)?;
-            }
-            Entry::Failed { .. }
-            | Entry::Sealed { .. }
-            | Entry::Died { .. }
-            | Entry::Slept { .. }
-            | Entry::Woke { .. }
-            | Entry::Passed { .. }
-            | Entry::Answered { .. }
-            | Entry::Started { .. }
-            | Entry::Pivot { .. } => {}
+        for (payload, what) in payloads(&mut entry) {
+            // An undo's is moved to another job.
+            self.hide(what, (what == What::Run).then_some(job), payload)?;
         }
         serde_json::to_string(&entry).map_err(|e| unreadable(&e))
+    }
+
+    /// An entry of a journal, as it was. What only looks encrypted in its names and messages is left as it is.
+    pub(crate) fn show_entry(&self, text: &mut String) -> Result<()> {
+        self.show_text(text, |entry: &mut Entry| {
+            payloads(entry).into_iter().try_for_each(|(payload, _)| self.show(None, payload))
+        })
+    }
+
+    /// The answer to a message, as it was.
+    pub(crate) fn show_answer(&self, text: &mut String) -> Result<()> {
+        self.show_text(text, |ending: &mut Ending| self.show_ending(ending))
+    }
+
+    /// What is encrypted in a text is decrypted wherever it stands; if something there is not what it looks like, only
+    /// where it can stand.
+    fn show_text<T: Serialize + DeserializeOwned>(
+        &self,
+        text: &mut String,
+        show: impl Fn(&mut T) -> Result<()>,
+    ) -> Result<()> {
+        match self.decrypt(text, None) {
+            Ok(Cow::Borrowed(_)) => {}
+            Ok(Cow::Owned(shown)) => *text = shown,
+            Err(_) => {
+                let mut read: T = serde_json::from_str(text).map_err(|e| unreadable(&e))?;
+                show(&mut read)?;
+                *text = serde_json::to_string(&read).map_err(|e| unreadable(&e))?;
+            }
+        }
+        Ok(())
     }
 
     /// What a step ended with.
@@ -152,14 +170,23 @@ impl Keyring {
 
     /// A payload, as it was; `own`: of this job, and not one that was moved there from another.
     pub(crate) fn show(&self, own: Option<(What, JobId)>, payload: &mut Payload) -> Result<()> {
-        if let std::borrow::Cow::Owned(shown) = self.decrypt(payload.as_str(), own)? {
+        if let Cow::Owned(shown) = self.decrypt(payload.as_str(), own)? {
             *payload = Payload::trusted(shown);
         }
         Ok(())
     }
 
-    /// A job, as it was. The payload of one that has a unique key, is of a flow or a fork may be another's by right.
+    /// A job, as it was. The payload of one that has a unique key, is of a flow or a fork may be another's by right. A
+    /// delivery was put together by the store, of an output that may be encrypted and of texts that are not.
     pub(crate) fn show_job(&self, job: &mut Job) -> Result<()> {
+        if job.queue == QUEUE
+            && let Some((before, output, after)) = output_of(job.payload.as_str())
+        {
+            if let Cow::Owned(shown) = self.decrypt(output, None)? {
+                job.payload = Payload::trusted([before, &shown, after].concat());
+            }
+            return Ok(());
+        }
         let is_own = job.unique_key.is_none()
             && job.options.flow.is_none()
             && job.options.origins.is_empty();
@@ -168,8 +195,8 @@ impl Keyring {
 
     pub(crate) fn show_view(&self, view: &mut JobView) -> Result<()> {
         self.show_job(&mut view.job)?;
-        self.show_output(view.job.id, &mut view.output)?;
-        view.progress.iter_mut().try_for_each(|progress| self.show_progress(progress))
+        view.progress.iter_mut().for_each(|progress| self.show_progress(progress));
+        self.show_output(view.job.id, &mut view.output)
     }
 
     pub(crate) fn show_output(&self, job: JobId, output: &mut Option<Payload>) -> Result<()> {
@@ -198,25 +225,74 @@ impl Keyring {
         }
     }
 
-    /// A piece of a stream, as it was.
-    pub(crate) fn show_chunk(&self, chunk: &mut Chunk) -> Result<()> {
-        words(&mut chunk.said).try_for_each(|word| self.show_word(word))
+    /// A piece of a stream, as it was. Nobody is kept from the rest of it by a word that cannot be read.
+    pub(crate) fn show_chunk(&self, chunk: &mut Chunk) {
+        words(&mut chunk.said).for_each(|word| self.show_word(word));
     }
 
-    fn show_progress(&self, progress: &mut Progress) -> Result<()> {
-        words_of(progress).try_for_each(|word| self.show_word(word))
+    fn show_progress(&self, progress: &mut Progress) {
+        words_of(progress).for_each(|word| self.show_word(word));
     }
 
-    fn show_word(&self, word: &mut String) -> Result<()> {
+    fn show_word(&self, word: &mut String) {
         let text = format!("\"{word}\"");
         if !text.starts_with(super::MARK) {
-            return Ok(());
+            return;
         }
-        if let std::borrow::Cow::Owned(shown) = self.decrypt(&text, None)? {
-            *word = serde_json::from_str(&shown).map_err(|e| unreadable(&e))?;
-        }
-        Ok(())
+        let shown = match self.decrypt(&text, None) {
+            Ok(Cow::Borrowed(_)) => return,
+            Ok(Cow::Owned(shown)) => serde_json::from_str(&shown).map_err(|e| unreadable(&e)),
+            Err(error) => Err(error),
+        };
+        *word = shown.unwrap_or_else(|error| format!("unreadable: {error}"));
     }
+}
+
+/// Whatever an entry carries, and what that is.
+fn payloads(entry: &mut Entry) -> Vec<(&mut Payload, What)> {
+    let own = |payload| (payload, What::Run);
+    match entry {
+        Entry::Began(began) => {
+            began.undo.iter_mut().map(|undo| (&mut undo.payload, What::Payload)).collect()
+        }
+        Entry::Ended { ending: Ending::Ok(value), .. }
+        | Entry::Recorded { output: value, .. }
+        | Entry::Signalled { payload: value, .. }
+        | Entry::Noted { value, .. } => vec![own(value)],
+        Entry::Joined { ends, .. } => {
+            ends.iter_mut().filter_map(|end| end.output.as_mut()).map(own).collect()
+        }
+        Entry::Ended { ending: Ending::Aside { .. } | Ending::Err { .. }, .. }
+        | Entry::Failed { .. }
+        | Entry::Sealed { .. }
+        | Entry::Died { .. }
+        | Entry::Slept { .. }
+        | Entry::Woke { .. }
+        | Entry::Passed { .. }
+        | Entry::Answered { .. }
+        | Entry::Started { .. }
+        | Entry::Pivot { .. } => Vec::new(),
+    }
+}
+
+/// The output that a delivery tells of, and what stands before and behind it.
+fn output_of(payload: &str) -> Option<(&str, &str, &str)> {
+    #[derive(Deserialize)]
+    struct Delivery<'t> {
+        #[serde(borrow)]
+        data: Data<'t>,
+    }
+    #[derive(Deserialize)]
+    struct Data<'t> {
+        #[serde(borrow, default)]
+        output: Option<&'t RawValue>,
+    }
+    let delivery: Delivery<'_> = serde_json::from_str(payload).ok()?;
+    // One that tells of nothing encrypted: an empty part of it.
+    let Some(output) = delivery.data.output else { return Some((payload, "", "")) };
+    let output = output.get();
+    let start = (output.as_ptr() as usize).checked_sub(payload.as_ptr() as usize)?;
+    Some((payload.get(..start)?, output, payload.get(start + output.len()..)?))
 }
 
 fn words(said: &mut Said) -> Box<dyn Iterator<Item = &mut String> + '_> {

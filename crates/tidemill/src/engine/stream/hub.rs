@@ -13,7 +13,7 @@ use tidemill_core::JobId;
 use tidemill_core::stream::Chunk;
 use tidemill_store::stream::StreamPage;
 use tidemill_store::wake::FOLLOW_JOBS_MAX;
-use tidemill_store::{Hint, Result, Store};
+use tidemill_store::{Error, Hint, Result, Store};
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{Notify, broadcast};
 use tokio::time::Instant;
@@ -121,6 +121,14 @@ impl Hub {
     }
 }
 
+/// Whether it is what is kept that cannot be read, so that looking again changes nothing.
+fn is_kept_wrong(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::KeyMissing { .. } | Error::CiphertextInvalid { .. } | Error::Database { .. }
+    )
+}
+
 /// Reads until nobody follows any stream.
 struct Reader {
     hub: Hub,
@@ -220,13 +228,9 @@ impl Reader {
             }
             Ok(Hint::Ephemeral { id, chunk, .. }) => {
                 if let Some(topic) = locked(&self.hub.0.topics).of.get(&id) {
-                    match self.store.heard(*chunk) {
-                        // Whoever followed may have gone just now.
-                        Ok(chunk) => drop(topic.news.send(News::Ephemeral(Arc::new(chunk)))),
-                        Err(error) => {
-                            tracing::warn!(job = %id, %error, "a chunk was not passed on");
-                        }
-                    }
+                    let chunk = Arc::new(self.store.heard(*chunk));
+                    // Whoever followed may have gone just now.
+                    let _ = topic.news.send(News::Ephemeral(chunk));
                 }
             }
             Ok(Hint::Any) | Err(RecvError::Lagged(_)) => {
@@ -251,7 +255,7 @@ impl Reader {
         self.all_at = now + LOOK_ALWAYS.max(took * LOOK_ALWAYS_TIMES);
     }
 
-    fn failed(&mut self, error: &tidemill_store::Error) {
+    fn failed(&mut self, error: &Error) {
         tracing::debug!(%error, "streams could not be read; trying again");
         self.all_at = Instant::now() + FAILED_PAUSE;
         self.all_not_before = self.all_at;
@@ -268,10 +272,8 @@ impl Reader {
         };
         while !ids.is_empty() {
             let asked = self.places(&ids);
-            let pages = self.store.streams_after(asked.clone()).await?;
-            let pages = asked.into_iter().zip(pages);
-            ids =
-                pages.filter_map(|((id, _), page)| self.hand_on(id, page).then_some(id)).collect();
+            let pages = self.pages(asked).await?.into_iter();
+            ids = pages.filter_map(|(id, page)| self.hand_on(id, page).then_some(id)).collect();
             self.drain();
         }
         let mut topics = locked(&self.hub.0.topics);
@@ -281,6 +283,30 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    /// What is new in these streams. One of which nobody can read what is kept does not hold up the others: who follows
+    /// it is sent to the store, which says why.
+    async fn pages(&self, asked: Vec<(JobId, u64)>) -> Result<Vec<(JobId, StreamPage)>> {
+        match self.store.streams_after(asked.clone()).await {
+            Ok(pages) => return Ok(asked.into_iter().map(|(id, _)| id).zip(pages).collect()),
+            Err(error) if !is_kept_wrong(&error) => return Err(error),
+            Err(_) => {}
+        }
+        let mut all = Vec::with_capacity(asked.len());
+        for (id, last) in asked {
+            match self.store.streams_after(vec![(id, last)]).await {
+                Ok(pages) => all.extend(pages.into_iter().map(|page| (id, page))),
+                Err(error) if is_kept_wrong(&error) => {
+                    tracing::warn!(job = %id, %error, "a stream cannot be read");
+                    if let Some(topic) = locked(&self.hub.0.topics).of.remove(&id) {
+                        let _ = topic.news.send(News::Ended);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
     }
 
     /// How far these were read.
