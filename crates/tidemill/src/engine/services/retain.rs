@@ -17,6 +17,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use crate::engine::Tidemill;
 use crate::engine::service::Service;
 use crate::error::Result;
+use crate::worker::shop::locked;
 
 const PAGE_ROWS: usize = 2000;
 const DUTY_TTL: Duration = Duration::from_secs(30);
@@ -25,6 +26,8 @@ const FORGET_EVERY: Duration = Duration::from_mins(10);
 pub struct Retain {
     holder: WorkerId,
     walk: AsyncMutex<Walk>,
+    /// When it last had the duty.
+    had: Mutex<Option<Instant>>,
     rules: Mutex<HashMap<String, Retention>>,
     /// When plans and acts were last forgotten.
     forgot: AsyncMutex<Option<Instant>>,
@@ -41,6 +44,7 @@ impl Default for Retain {
         Self {
             holder: WorkerId::new(),
             walk: AsyncMutex::default(),
+            had: Mutex::default(),
             rules: Mutex::default(),
             forgot: AsyncMutex::default(),
         }
@@ -58,7 +62,13 @@ impl Service for Retain {
     }
 
     async fn turn(&self, mill: &Tidemill) -> Result<()> {
+        let asked = Instant::now();
         let is_ours = mill.0.store.take_duty(self.name(), self.holder, DUTY_TTL).await?;
+        let had = std::mem::replace(&mut *locked(&self.had), is_ours.then_some(asked));
+        // What it has counted, others have let go since.
+        if !is_ours || had.is_none_or(|had| asked.duration_since(had) >= DUTY_TTL) {
+            *self.walk.lock().await = Walk::default();
+        }
         if is_ours && self.page(mill).await? {
             self.forget(mill).await?;
         }
@@ -84,8 +94,9 @@ impl Retain {
     async fn page(&self, mill: &Tidemill) -> Result<bool> {
         let mut walk = self.walk.lock().await;
         let store = &mill.0.store;
-        if walk.after.is_none() {
-            self.learn_rules(mill).await?;
+        if self.learn_rules(mill).await? {
+            // What is too much was counted by others.
+            *walk = Walk::default();
         }
         let page = store.finished_after(walk.after, PAGE_ROWS).await?;
         let now = store.now().await?;
@@ -114,16 +125,84 @@ impl Retain {
         Ok(())
     }
 
-    async fn learn_rules(&self, mill: &Tidemill) -> Result<()> {
+    /// Answers whether they are others than before.
+    async fn learn_rules(&self, mill: &Tidemill) -> Result<bool> {
         let learnt = mill.0.store.queue_rules().await?;
         let retentions = learnt.iter().map(|(queue, rules)| (queue.to_owned(), rules.retention));
-        *self.rules.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
-            retentions.collect();
-        Ok(())
+        let retentions: HashMap<_, _> = retentions.collect();
+        let mut rules = locked(&self.rules);
+        let is_new = *rules != retentions;
+        *rules = retentions;
+        Ok(is_new)
     }
 
     fn rules_of(&self, mill: &Tidemill, queue: &str) -> Retention {
-        let rules = self.rules.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        rules.get(queue).copied().unwrap_or(mill.0.retention)
+        locked(&self.rules).get(queue).copied().unwrap_or(mill.0.retention)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemill_core::State;
+    use tidemill_store::JobFilter;
+
+    use super::*;
+    use crate::worker::job::Enqueue;
+
+    async fn finished(mill: &Tidemill) -> usize {
+        let filter = JobFilter { state: Some(State::Cancelled), ..JobFilter::default() };
+        mill.jobs(&filter).await.unwrap().len()
+    }
+
+    async fn finish(mill: &Tidemill, jobs: usize) {
+        let jobs = (0..jobs).map(|_| Enqueue::raw("k", "1"));
+        let receipts = mill.enqueue_many(jobs).await.unwrap();
+        let ids = receipts.iter().map(tidemill_store::Receipt::id).collect();
+        mill.cancel_many(ids, "enough").await.unwrap();
+    }
+
+    async fn bound(mill: &Tidemill, finished_max: u64) {
+        let set = |rules: &mut tidemill_core::QueueRules| {
+            rules.retention.finished_max = Some(finished_max);
+        };
+        mill.change_queue("default", set).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_was_counted_in_an_earlier_duty_lets_nothing_go() {
+        let mill = Tidemill::open("sqlite::memory:").await.unwrap();
+        let [one, other] = [Retain::default(), Retain::default()];
+        bound(&mill, 5).await;
+        finish(&mill, 8).await;
+        one.turn(&mill).await.unwrap();
+        one.leave(&mill).await.unwrap();
+        for _ in 0..2 {
+            other.turn(&mill).await.unwrap();
+        }
+        assert_eq!(finished(&mill).await, 5);
+        one.turn(&mill).await.unwrap();
+        other.leave(&mill).await.unwrap();
+        for _ in 0..2 {
+            one.turn(&mill).await.unwrap();
+        }
+        assert_eq!(finished(&mill).await, 5, "the three too many are gone already");
+        mill.close().await;
+    }
+
+    #[tokio::test]
+    async fn rules_hold_from_the_next_page_on() {
+        let mill = Tidemill::open("sqlite::memory:").await.unwrap();
+        let retain = Retain::default();
+        bound(&mill, 1).await;
+        finish(&mill, PAGE_ROWS + 10).await;
+        for _ in 0..3 {
+            retain.turn(&mill).await.unwrap();
+        }
+        let left = finished(&mill).await;
+        assert!(left < PAGE_ROWS, "the second round has begun: {left}");
+        bound(&mill, 1_000_000).await;
+        retain.turn(&mill).await.unwrap();
+        assert_eq!(finished(&mill).await, left, "they may stay by now");
+        mill.close().await;
     }
 }
