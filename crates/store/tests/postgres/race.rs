@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use tidemill_core::{JobId, State, WorkerId};
+use tidemill_core::{ErrorClass, Failure, JobId, Settlement, State, WorkerId};
 use tidemill_store::request::RescueRules;
 use tidemill_store::{CancelAnswer, Settled, Store};
 use tidemill_testkit::databases::fresh_postgres_url;
+use tidemill_testkit::eventually::eventually;
 
-use super::kit::{ask, done, ids, items, job, retry, store, worker};
+use super::kit::{SOON, ask, connect, done, ids, items, job, retry, store, worker};
 
 /// Claims and settles until a claim is empty; answers what was claimed, in all rounds.
 async fn drain(store: Arc<dyn Store>, size: usize) -> Vec<JobId> {
@@ -127,4 +128,35 @@ async fn parts_of_one_lease_settled_at_once_are_all_accepted() {
         assert_eq!(one.unfinished().await.unwrap().running, 0);
         assert_eq!(one.deregister(mine).await.unwrap().ready, 0);
     }
+}
+
+/// What a purge does to a dead job whose unique key is still held, in a transaction that has not ended.
+const STRIP: &str = "
+    begin;
+    select from tidemill.outcome for update;
+    update tidemill.outcome set bare = true;
+    update tidemill.job set payload = 'null', options = null;
+    delete from tidemill.dead";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_of_which_only_the_result_is_left_is_not_sent_again() {
+    let url = fresh_postgres_url();
+    let (store, client, other) = (store(&url).await, connect(&url).await, connect(&url).await);
+    let mine = worker(&store).await;
+    let sent = job();
+    let id = sent.id;
+    store.enqueue(vec![sent]).await.unwrap();
+    let claim = store.claim(ask(mine, 1)).await.unwrap();
+    let failure = Failure::new("k", ErrorClass::Permanent, "no");
+    store.settle(mine, items(&claim, &Settlement::Dead { failure })).await.unwrap();
+    client.batch_execute(STRIP).await.unwrap();
+    let replay = tokio::spawn(async move { store.dead_replay(&[id], "op".into(), None).await });
+    eventually("the replay to wait for the purge", SOON, async || {
+        let waits = "select from pg_stat_activity where wait_event_type = 'Lock'";
+        let rows = other.query(waits, &[]).await.unwrap();
+        (!rows.is_empty()).then_some(())
+    })
+    .await;
+    client.batch_execute("commit").await.unwrap();
+    assert!(replay.await.unwrap().unwrap().is_empty(), "it has no payload any more");
 }

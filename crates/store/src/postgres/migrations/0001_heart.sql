@@ -723,11 +723,13 @@ begin
     perform from tidemill.flow f
     where f.saga and f.id = any (array(select j.flow from tidemill.job j where j.id = any (replay.ids)))
     order by f.id for share;
-    -- The letters are locked before anything is taken for them: one that is purged at this moment is not sent again. A
-    -- run that is undone, or has something to be undone, stays dead; its end and what it owes are seen together.
+    -- The letters are locked before anything is taken for them: one that is purged at this moment is not sent again,
+    -- nor one of which only the result is left. A run that is undone, or has something to be undone, stays dead; its end and what it owes are seen together.
     replay.ids := array(
         select i.id from (
-            select o.id from tidemill.outcome o where o.id = any (replay.ids) and o.state = 6 order by o.id for update
+            select o.id from tidemill.outcome o
+            where o.id = any (replay.ids) and o.state = 6 and not o.bare
+            order by o.id for update
         ) i
         where exists (select from tidemill.dead d where d.id = i.id)
             and not exists (select from tidemill.debt d where d.job = i.id)
