@@ -59,6 +59,29 @@ impl Rule {
         parts.filter(|parts| parts.first().is_some_and(Option::is_some)).map(Self)
     }
 
+    /// Whether a path goes through what it means. Positions in lists are no names for a rule, but may be for a path:
+    /// one is passed over, or taken for a name, whichever hides more.
+    fn is_met<'p>(&self, path: impl Iterator<Item = &'p str>) -> bool {
+        let parts: Vec<_> = self.0.iter().rev().collect();
+        // So many names of the rule were met, one after the other.
+        let mut met = vec![false; parts.len() + 1];
+        for name in path {
+            met[0] = true;
+            let is_position = is_position(name);
+            let lower = name.to_lowercase();
+            for at in (0..parts.len()).rev() {
+                if met[at] && parts[at].as_ref().is_none_or(|part| *part == lower) {
+                    met[at + 1] = true;
+                }
+                met[at] &= is_position;
+            }
+            if met[parts.len()] {
+                return true;
+            }
+        }
+        false
+    }
+
     fn means(&self, path: &[&str]) -> bool {
         let names = path.iter().rev();
         self.0.len() <= path.len()
@@ -95,13 +118,12 @@ impl Redaction {
     }
 
     /// Refuses to look for a hidden value: who may not see it could try one after the other. A whole object or list
-    /// may have one in it.
+    /// may have one in it. Stores take some signs in a path for more than the letters of a name.
     pub fn check_search(&self, path: &str, value: &str) -> Result<()> {
-        let names: Vec<&str> = path.split('.').collect();
-        let is_hidden =
-            (1..=names.len()).any(|depth| self.0.iter().any(|rule| rule.means(&names[..depth])));
-        let is_whole = !self.is_empty() && value.trim_start().starts_with(['{', '[']);
-        if is_hidden || is_whole {
+        let is_hidden = self.0.iter().any(|rule| rule.is_met(path.split('.')));
+        let is_open =
+            path.contains(['"', '\\', '[', ']']) || value.trim_start().starts_with(['{', '[']);
+        if is_hidden || is_open && !self.is_empty() {
             return Err(Error::SearchHidden { path: path.to_owned() });
         }
         Ok(())
@@ -260,6 +282,20 @@ impl Page<'_> {
         self.path.pop();
         Ok(())
     }
+}
+
+/// Whether a store may take this for a place in a list; from its end, too.
+fn is_position(name: &str) -> bool {
+    let digits = name.trim().trim_start_matches(['+', '-', '#']);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Refuses what is deeper than can be: it is read level by level, and would take the whole stack.
+fn check_depth(text: &str, depth: usize) -> serde_json::Result<()> {
+    if depth > DEPTH_MAX && text.starts_with(['{', '[']) {
+        return Err(serde::de::Error::custom("it is too deep"));
+    }
+    Ok(())
 }
 
 fn quoted(text: &str) -> String {
@@ -421,7 +457,21 @@ mod tests {
         for path in ["password", "user.Password", "password.old", "card.number", "a.card.number"] {
             assert!(rules.check_search(path, "x").is_err(), "{path}");
         }
-        for path in ["user.id", "number", "cards.number"] {
+        // Of {"card": [{"number": …}]}, and as stores read names.
+        for path in ["card.0.number", "card.-1.number", "card.0. +1.number", "a.0.password"] {
+            assert!(rules.check_search(path, "x").is_err(), "{path}");
+        }
+        for path in [r"pass\u0077ord", r#"a"[0]."b"#, "a[0]", "card[0].number"] {
+            assert!(rules.check_search(path, "x").is_err(), "{path}");
+            assert!(Redaction::default().check_search(path, "x").is_ok(), "{path}");
+        }
+        let deep = Redaction::parse(["a.*.b"]).unwrap();
+        for (path, is_hidden) in
+            [("a.x.b", true), ("a.0.b", true), ("a.0.x.1.b", true), ("a.x.y.b", false)]
+        {
+            assert_eq!(deep.check_search(path, "x").is_err(), is_hidden, "{path}");
+        }
+        for path in ["user.id", "number", "cards.number", "cards.0.number", "7"] {
             assert!(rules.check_search(path, "x").is_ok(), "{path}");
             assert!(rules.check_search(path, r#" {"password":"x"}"#).is_err(), "{path}");
         }
