@@ -8,7 +8,7 @@ mod claim;
 pub(crate) mod hands;
 mod report;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -244,11 +244,10 @@ impl Work<'_> {
         tokens: &[Token],
         at: Timestamp,
     ) -> Result<()> {
-        let is_unheard = |claimed_at: Timestamp| {
-            Duration::try_from(at.duration_since(claimed_at)).is_ok_and(|age| age >= ANSWER_MAX)
-        };
+        let tokens: HashSet<Token> = tokens.iter().copied().collect();
+        self.0.0.hands.has(worker, &tokens, at);
         for lease in self.0.0.store.leases(worker).await? {
-            if !tokens.contains(&lease.token) && is_unheard(lease.claimed_at) {
+            if !tokens.contains(&lease.token) && is_unheard(lease.claimed_at, at) {
                 let (token, jobs) = (lease.token, lease.jobs.len());
                 tracing::warn!(%worker, %token, jobs, "the answer to a claim was lost; its jobs are given back");
                 self.give_back(worker, token, lease.jobs).await?;
@@ -266,6 +265,11 @@ impl Work<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a worker that says at this time what it has would say so of what was claimed for it at that one.
+fn is_unheard(claimed_at: Timestamp, at: Timestamp) -> bool {
+    Duration::try_from(at.duration_since(claimed_at)).is_ok_and(|age| age >= ANSWER_MAX)
 }
 
 /// Refuses slots of queues that it does not take from, that are none, or that it does not have.

@@ -3,7 +3,7 @@
 //! Only so that nobody need be asked again: whatever is forgotten is looked up. Payloads are not kept, unless fields of
 //! them are hidden: what is hidden must be known where a worker says something.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use tidemill_core::{Job, JobId, Payload, Token, WorkerId};
 use tidemill_store::{Claim, ClaimedJob};
 use tokio::time::Instant;
 
+use super::is_unheard;
 use crate::engine::heard::Heard;
 use crate::engine::rules::{Known, Rules, Wanted};
 use crate::worker::shop::locked;
@@ -18,6 +19,9 @@ use crate::worker::wish::{Had, Lanes};
 
 /// A worker that was not heard of for this long is forgotten; one with a longer lease is looked up.
 const KEPT: Duration = Duration::from_mins(10);
+
+/// Jobs of one worker that are remembered, the latest ones: they may be settled at another node, which nobody hears of.
+const JOBS_MAX: usize = 2000;
 
 /// Lists of queues that one worker takes from, in claims of their own.
 const WANTED_MAX: usize = 32;
@@ -42,7 +46,8 @@ pub(crate) struct Given {
 struct Remembered {
     heard: Instant,
     had: Had,
-    jobs: HashMap<(Token, JobId), Given>,
+    /// By their tokens, which only grow.
+    jobs: BTreeMap<(Token, JobId), Given>,
     /// Jobs of it that are called off, and of which it was told so.
     told: HashSet<JobId>,
     /// What it takes from. A worker that keeps slots for a queue asks for these and for the others apart.
@@ -51,7 +56,7 @@ struct Remembered {
 
 impl Default for Remembered {
     fn default() -> Self {
-        let (had, jobs, told) = (Had::default(), HashMap::new(), HashSet::new());
+        let (had, jobs, told) = (Had::default(), BTreeMap::new(), HashSet::new());
         Self { heard: Instant::now(), had, jobs, told, wanted: VecDeque::new() }
     }
 }
@@ -106,6 +111,17 @@ impl Hands {
         one.told.retain(|id| claim.jobs.iter().all(|job| job.job.id != *id));
         let given = |job| Given { claimed: self.kept(job), at: Some(Heard::now(claim.now)) };
         one.jobs.extend(claim.jobs.iter().map(|job| ((token, job.job.id), given(job))));
+        while one.jobs.len() > JOBS_MAX {
+            one.jobs.pop_first();
+        }
+    }
+
+    /// Forgets what a worker was given so long before this that it would have it now, and has not.
+    pub(crate) fn has(&self, worker: WorkerId, tokens: &HashSet<Token>, at: Timestamp) {
+        let is_new = |given: &Given| given.at.is_some_and(|since| !is_unheard(since.at(), at));
+        if let Some(one) = locked(&self.all).get_mut(&worker) {
+            one.jobs.retain(|(token, _), given| tokens.contains(token) || is_new(given));
+        }
     }
 
     /// What was given, as far as it is remembered, in the order asked.
@@ -175,5 +191,45 @@ impl Hands {
         }
         let job = Job { payload: Payload::null(), ..(*claimed.job).clone() };
         ClaimedJob { job: Arc::new(job), ..claimed.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemill_core::ManualClock;
+
+    use crate::engine::Tidemill;
+    use crate::engine::work::{Demand, Hand};
+    use crate::worker::job::Enqueue;
+
+    use super::*;
+
+    /// What a worker settles elsewhere, nobody says here.
+    #[tokio::test]
+    async fn of_a_worker_the_latest_jobs_are_remembered() {
+        let clock = ManualClock::default();
+        let still = crate::Clock::Manual(clock.clone());
+        let mill = Tidemill::builder().clock(still).open("sqlite::memory:").await.unwrap();
+        let (work, queues) = (mill.work(), vec!["default".to_owned()]);
+        let hand = Hand { name: "w".into(), queues: queues.clone(), slots: 9, ..Hand::default() };
+        let worker = work.register(hand).await.unwrap();
+        let remembered = || locked(&mill.0.hands.all)[&worker].jobs.len();
+        let jobs = (0..JOBS_MAX + 500).map(|_| Enqueue::raw("k", "1"));
+        mill.enqueue_many(jobs).await.unwrap();
+        let mut last = None;
+        for _ in 0..=JOBS_MAX / 500 {
+            let demand = Demand { queues: queues.clone(), jobs_max: 500, ..Demand::default() };
+            let taken = work.claim(worker, demand).await.unwrap();
+            last = taken.token;
+            assert_eq!(taken.hand_over().len(), 500);
+        }
+        assert_eq!(remembered(), JOBS_MAX);
+        let tokens: Vec<Token> = last.into_iter().collect();
+        work.beat(worker, Duration::ZERO, Some(&tokens)).await.unwrap();
+        assert_eq!(remembered(), JOBS_MAX, "they may be on their way");
+        clock.advance(Duration::from_mins(1));
+        work.beat(worker, Duration::ZERO, Some(&tokens)).await.unwrap();
+        assert_eq!(remembered(), 500);
+        mill.close().await;
     }
 }
