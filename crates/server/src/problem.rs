@@ -84,6 +84,11 @@ impl Refusal {
         Self { unknown: true, ..self }
     }
 
+    /// It came after what was asked for was written: if it is no fault of the caller's, that is done.
+    pub(crate) fn after_write(self) -> Self {
+        if self.status.is_server_error() { self.may_be_done() } else { self }
+    }
+
     /// It is about this part.
     pub(crate) fn within(self, part: &str) -> Self {
         let detail = format!("{part}: {}", self.detail);

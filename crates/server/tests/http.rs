@@ -25,6 +25,7 @@ mod http {
     mod nul;
     mod ops;
     mod origins;
+    mod outage;
     mod parts;
     mod plans;
     mod queues;

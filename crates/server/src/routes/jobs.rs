@@ -90,7 +90,9 @@ async fn enqueue(
     taken::check_answer(&app, &caller, &print, &receipt).await?;
     match receipt {
         Receipt::Rejected { .. } => return Err(duplicate(id)),
-        Receipt::Joined { .. } if key.is_some() => idempotent::check(&app.mill, &print, id).await?,
+        Receipt::Joined { .. } if key.is_some() => {
+            idempotent::check(&app.mill, &print, id).await.map_err(Refusal::after_write)?;
+        }
         _ => {}
     }
     let prefer = Prefer::of(&headers, app.settings.wait_max);
@@ -99,10 +101,16 @@ async fn enqueue(
         Prefer::Async => (StatusCode::ACCEPTED, Some("respond-async".to_owned())),
         Prefer::Wait(time) => {
             let applied = format!("wait={}", time.as_secs());
-            if let Some(view) = finished(&app, id, time).await? {
-                return Ok(with_place((StatusCode::OK, Json(view)), id, Some(applied)));
+            match finished(&app, id, time).await {
+                Ok(Some(view)) => {
+                    return Ok(with_place((StatusCode::OK, Json(view)), id, Some(applied)));
+                }
+                // It is enqueued, whatever keeps us from seeing its end.
+                Err(refusal) if !refusal.is(StatusCode::SERVICE_UNAVAILABLE) => {
+                    return Err(refusal.after_write());
+                }
+                Ok(None) | Err(_) => (StatusCode::ACCEPTED, Some(applied)),
             }
-            (StatusCode::ACCEPTED, Some(applied))
         }
     };
     Ok(with_place((status, Json(receipt)), id, applied))
@@ -325,7 +333,8 @@ async fn edit(
     };
     etag::wanted(&headers)?.met_by_look(present, differs, edit).await?;
     let names: Vec<&str> = fields.keys().map(String::as_str).collect();
-    Ok((detail(names.join(" ")), show(State(app), caller, Named(id)).await?))
+    let shown = show(State(app), caller, Named(id)).await.map_err(Refusal::after_write)?;
+    Ok((detail(names.join(" ")), shown))
 }
 
 /// Waits until a job has finished. Answers 200 when it has, and 202 when it has not in this time.
@@ -420,7 +429,8 @@ async fn retry(
     let by = By::from(caller.name()).because(why.as_deref());
     let retried = app.mill.retry(id, by, payload).await;
     let retried = retried.map_err(|error| Refusal::from(error).about(id))?;
-    let (tag, Json(job)) = show(State(app), caller, Named(id)).await?;
+    let shown = show(State(app), caller, Named(id)).await.map_err(Refusal::after_write);
+    let (tag, Json(job)) = shown?;
     Ok((tag, Json(LetGo { job, retried })))
 }
 

@@ -21,7 +21,7 @@ use crate::api::App;
 use crate::etag::{self, Wanted};
 use crate::extract::{Body, Named, Params, understood};
 use crate::prefer::Patience;
-use crate::problem::{Answer, Problem};
+use crate::problem::{Answer, Problem, Refusal};
 
 /// Rules with their version as an entity tag.
 type Tagged = (etag::Tag, Json<QueueRules>);
@@ -101,7 +101,7 @@ async fn set_rules(
         rules.version = 0;
     }
     change(&app, &name, &headers, Some(rules)).await?;
-    tagged(&app, &name).await
+    tagged(&app, &name).await.map_err(Refusal::after_write)
 }
 
 /// Sets rules or takes them away: over those that the request is for, or whatever is there.

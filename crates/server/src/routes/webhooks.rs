@@ -121,7 +121,8 @@ async fn set(
         );
         Err(Refusal::new(StatusCode::NOT_FOUND, "webhook_unknown", detail))
     };
-    let (webhook, secret) = app.mill.webhooks().set_if(&name, webhook, may).await?;
+    let (webhook, secret) =
+        app.mill.webhooks().set_if(&name, webhook, may).await.map_err(Refusal::after_write)?;
     let status = if secret.is_some() { StatusCode::CREATED } else { StatusCode::OK };
     let secret = secret.map(|secret| secret.reveal().to_owned());
     Ok((status, Json(Made { webhook, secret })))
@@ -161,7 +162,8 @@ async fn rotate(
     let overlap_s = overlap_s.unwrap_or(OVERLAP_S);
     let (overlap, may) =
         (Duration::from_secs(overlap_s), |known: &Webhook| check_reach(&caller, &name, known));
-    let (webhook, secret) = app.mill.webhooks().rotate_if(&name, overlap, may).await?;
+    let rotated = app.mill.webhooks().rotate_if(&name, overlap, may).await;
+    let (webhook, secret) = rotated.map_err(Refusal::after_write)?;
     Ok(Json(Made { webhook, secret: Some(secret.reveal().to_owned()) }))
 }
 

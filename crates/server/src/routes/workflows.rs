@@ -335,7 +335,8 @@ async fn update(
             let refusal = Refusal::new(StatusCode::GATEWAY_TIMEOUT, error.code(), detail);
             Err(refusal.about(run).may_be_done())
         }
-        Err(error) => Err(error.into()),
+        // It may be sent by then.
+        Err(error) => Err(Refusal::from(error).after_write()),
     }
 }
 

@@ -1,0 +1,36 @@
+//! The store is away after something was written: what is done is not told to be undone.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::json;
+use tidemill::{JobFilter, Tidemill};
+use tidemill_server::Server;
+use tidemill_testkit::Cluster;
+use tidemill_testkit::eventually::eventually;
+
+use super::kit::{Told, settings};
+
+const SOON: Duration = Duration::from_secs(30);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_is_enqueued_is_told_to_be_though_its_end_cannot_be_seen() {
+    let mut cluster = Cluster::start().unwrap();
+    let mill = Tidemill::open(&cluster.url("postgres")).await.unwrap();
+    let server = Server::start(mill.clone(), settings()).await.unwrap();
+    let url = format!("http://{}/v1/jobs", server.address());
+    let sending = tokio::spawn(async move {
+        let request = reqwest::Client::new().request(Method::POST, url);
+        let request = request.header("prefer", "wait=20").json(&json!({ "kind": "echo" }));
+        Told::of(request.send().await.unwrap()).await
+    });
+    let id = eventually("it to be enqueued", SOON, async || {
+        mill.jobs(&JobFilter::default()).await.unwrap().first().map(|view| view.job.id)
+    })
+    .await;
+    cluster.stop().unwrap();
+    let told = sending.await.unwrap().is(202);
+    assert_eq!(told.body["id"], id.to_string());
+    assert_eq!(told.header("location"), format!("/v1/jobs/{id}"));
+    server.stop().await;
+}
