@@ -58,14 +58,37 @@ pub(crate) async fn check_answer(
     print: &Print,
     receipt: &Receipt,
 ) -> Answer<()> {
-    if !caller.is_limited() || (receipt.is_new() && print.id.is_none()) {
-        return Ok(());
-    }
-    let Some(view) = app.mill.job(receipt.id()).await? else { return Ok(()) };
-    if caller.sees(&view) || print.is(&app.mill, &view.job).await {
+    if (receipt.is_new() && print.id.is_none())
+        || may_tell(app, caller, print, receipt.id()).await?
+    {
         return Ok(());
     }
     Err(if receipt.is_new() { id_taken(receipt.id()) } else { key_taken() })
+}
+
+/// The same of a batch, with the id that was sent: it is written, so that what is not the caller's to know is answered
+/// by a receipt that tells of nothing but what was sent.
+pub(crate) async fn told(
+    app: &App,
+    caller: &Caller,
+    (print, sent): (&Print, JobId),
+    receipt: Receipt,
+) -> Answer<Receipt> {
+    // One that is new has the id that its sender gave it, and says nothing else.
+    if receipt.is_new() || may_tell(app, caller, print, receipt.id()).await? {
+        return Ok(receipt);
+    }
+    Ok(Receipt::Rejected { id: sent })
+}
+
+/// Whether a caller may know of a job that stands for what they sent.
+async fn may_tell(app: &App, caller: &Caller, print: &Print, id: JobId) -> Answer<bool> {
+    if !caller.is_limited() {
+        return Ok(true);
+    }
+    let view = app.mill.job(id).await.map_err(|error| Refusal::from(error).after_write())?;
+    let Some(view) = view else { return Ok(true) };
+    Ok(caller.sees(&view) || print.is(&app.mill, &view.job).await)
 }
 
 /// What the store refused; of a batch, with the index of the job that holds the others up.

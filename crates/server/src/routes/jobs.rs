@@ -204,19 +204,22 @@ async fn enqueue_many(
     } else {
         app.mill.enqueue_many(checked).await
     };
-    let receipts = receipts.map_err(|error| taken::refused(error, &ids))?;
-    for (index, (print, receipt)) in prints.iter().zip(&receipts).enumerate() {
-        let at = |refusal: Refusal| refusal.at(index);
-        // One that is new has the id that its sender gave it, and says nothing else.
-        if !receipt.is_new() {
-            taken::check_answer(&app, &caller, print, receipt).await.map_err(at)?;
+    let written = receipts.map_err(|error| taken::refused(error, &ids))?;
+    let mut receipts = Vec::with_capacity(written.len());
+    for (index, (receipt, sent)) in written.into_iter().zip(prints.iter().zip(ids)).enumerate() {
+        let at = |refusal: Refusal| refusal.after_write().at(index);
+        let receipt = if key.is_none() || receipt.is_new() {
+            taken::told(&app, &caller, sent, receipt).await.map_err(at)?
+        } else {
+            taken::check_answer(&app, &caller, sent.0, &receipt).await.map_err(at)?;
+            receipt
+        };
+        if let Receipt::Joined { id } = receipt
+            && key.is_some()
+        {
+            idempotent::check(&app.mill, sent.0, id).await.map_err(at)?;
         }
-        match receipt {
-            Receipt::Joined { id } if key.is_some() => {
-                idempotent::check(&app.mill, print, *id).await.map_err(at)?;
-            }
-            _ => {}
-        }
+        receipts.push(receipt);
     }
     Ok((StatusCode::CREATED, Json(Receipts { receipts })))
 }

@@ -10,6 +10,7 @@ over_both_stores!(
     a_job_is_not_told_to_a_tenant_who_knows_its_id,
     a_job_is_not_told_to_who_has_its_unique_key_and_not_its_queue,
     an_id_that_another_job_has_is_refused,
+    a_batch_that_is_written_is_answered_and_tells_nothing_of_others,
     a_job_is_known_by_its_id_where_it_was_diverted_or_replaced,
     an_id_that_another_flow_has_is_refused,
     unique_keys_are_of_a_tenant,
@@ -127,6 +128,31 @@ async fn an_id_that_another_job_has_is_refused(kit: Kit) {
     kit.post("/v1/jobs/batch", twice).await.refused(409, "id_taken", "job 1");
     let page = kit.get("/v1/jobs").await.is(200).body;
     assert_eq!(page["jobs"].as_array().unwrap().len(), 1, "{page}");
+    kit.close().await;
+}
+
+/// A job that stands where a full queue would have sent it is looked at after the batch is written.
+async fn a_batch_that_is_written_is_answered_and_tells_nothing_of_others(kit: Kit) {
+    let kit = kit.closed().await;
+    let all = kit.credential("all", Grant::new(Role::Admin)).await;
+    let some = kit.credential("some", producer(None, &["mine"])).await;
+    let rules = json!({ "depth_max": 9, "overflow": { "policy": "divert", "queue": "theirs" } });
+    kit.ask(&all, Method::PUT, "/v1/queues/mine/rules", rules).await.is(200);
+    let held = json!({ "kind": "echo", "queue": "theirs", "payload": SECRET, "unique_key": "u" });
+    let theirs = id_of(&kit.ask(&all, Method::POST, "/v1/jobs", held).await.is(201));
+    for policy in ["join", "reject"] {
+        let wish = json!({ "kind": "echo", "queue": "mine" });
+        let id = JobId::new().to_string();
+        let other = json!({ "id": id, "kind": "echo", "queue": "mine", "unique_key": "u", "on_duplicate": policy });
+        let batch = json!({ "jobs": [wish, other] });
+        let told = kit.ask(&some, Method::POST, "/v1/jobs/batch", batch).await.is(201);
+        says_nothing(&told, &[SECRET, &theirs]);
+        let receipts = &told.body["receipts"];
+        assert_eq!(receipts[0]["answer"], "enqueued", "{policy}: {told:?}");
+        assert_eq!(receipts[1], json!({ "answer": "rejected", "id": id }));
+        let first = receipts[0]["id"].as_str().unwrap().parse().unwrap();
+        assert!(kit.mill.job(first).await.unwrap().is_some());
+    }
     kit.close().await;
 }
 
