@@ -20,6 +20,9 @@ use crate::engine::telemetry::verb;
 use crate::error::{Error, Result};
 use hub::{News, Seat};
 
+/// Behind this there is no number.
+const AFTER_MAX: u64 = i64::MAX as u64 - 1;
+
 impl Tidemill {
     /// Follows the stream of a job: first the chunks after this number that are kept (0: all), then what comes, and
     /// at last how the job ended. It may be followed from any process, and while it waits, runs, or is over.
@@ -50,7 +53,7 @@ impl Tidemill {
         Ok(Follow {
             mill: self.clone(),
             id,
-            seen: after,
+            seen: after.min(AFTER_MAX),
             ready: VecDeque::new(),
             reads: true,
             ends: is_over,
@@ -61,7 +64,7 @@ impl Tidemill {
 
     /// Whether the stream of a job has more than was seen. It waits for nothing.
     pub async fn has_said_more(&self, id: JobId, seen: u64) -> Result<bool> {
-        let pages = self.0.store.streams_after(vec![(id, seen)]).await?;
+        let pages = self.0.store.streams_after(vec![(id, seen.min(AFTER_MAX))]).await?;
         Ok(pages.first().is_some_and(|page| !page.chunks.is_empty()))
     }
 

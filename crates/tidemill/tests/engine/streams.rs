@@ -20,6 +20,7 @@ over_both_stores!(
     numbers_go_on_over_attempts,
     who_is_slow_misses_nothing,
     many_follow_one_stream,
+    who_says_to_have_read_more_than_there_is_blinds_nobody,
     a_chunk_reaches_another_node_at_once,
     what_is_ephemeral_reaches_who_listens_alone,
     too_much_is_refused_and_what_fits_is_kept,
@@ -276,6 +277,33 @@ async fn many_follow_one_stream(kit: Kit) {
 
 /// The claim is less than 50 ms on an idle machine; this one may be busy. Who only looked by itself, once a second,
 /// would be far above.
+async fn who_says_to_have_read_more_than_there_is_blinds_nobody(kit: Kit) {
+    let mill = kit.open().await;
+    let id = enqueue(&mill).await;
+    let (puppet, worker) = Puppet::start(&mill).await;
+    let followers = async |number: usize| {
+        eventually("them to follow", SOON, async || {
+            let page = mill.metrics().await;
+            page.contains(&format!("tidemill_stream_subscribers {number}\n")).then_some(())
+        })
+        .await;
+    };
+    let follow = async |after: u64| {
+        let mut follow = mill.stream(id, after).await.unwrap();
+        tokio::spawn(async move { next(&mut follow).await })
+    };
+    let ahead = follow(u64::MAX).await;
+    followers(1).await;
+    let behind = follow(0).await;
+    followers(2).await;
+    puppet.text("a").await;
+    assert_eq!(behind.await.unwrap(), Ok((Some(1), "a".to_owned())));
+    puppet.end().await;
+    assert_eq!(ahead.await.unwrap(), Err(State::Done));
+    worker.stop().await;
+    mill.close().await;
+}
+
 async fn a_chunk_reaches_another_node_at_once(kit: Kit) {
     let (mill, there) = (kit.open().await, kit.open().await);
     let id = enqueue(&mill).await;

@@ -100,7 +100,8 @@ impl Hub {
         locked(&self.0.topics).of.values().map(|topic| topic.news.receiver_count()).sum()
     }
 
-    /// A place among those who follow this stream, for one who has read up to here; and how far all have read.
+    /// A place among those who follow this stream, for one who has read up to here; and how far all have read. One who
+    /// says to have read more than there is is told what comes behind that, and keeps nothing from the others.
     pub(crate) fn take_seat(&self, store: &Arc<dyn Store>, id: JobId, seen: u64) -> (Seat, u64) {
         let mut topics = locked(&self.0.topics);
         let mut is_new = false;
@@ -109,6 +110,7 @@ impl Hub {
             Topic { last: seen, news: broadcast::Sender::new(SEAT_READS_MAX) }
         });
         let (news, last) = (topic.news.subscribe(), topic.last);
+        topic.last = last.min(seen);
         if is_new {
             topics.new.push(id);
             self.0.changed.notify_one();
