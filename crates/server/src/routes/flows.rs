@@ -167,7 +167,12 @@ async fn list(
 /// A flow that the caller may know of.
 async fn seen(app: &App, caller: &Caller, id: FlowId) -> Answer<FlowView> {
     let unknown = || Refusal::from(tidemill::Error::FlowUnknown { id });
-    let view = app.mill.flow(id).await?.ok_or_else(unknown)?;
+    find(app, caller, id).await?.ok_or_else(unknown)
+}
+
+/// The same, if there is one that the caller may know of.
+pub(crate) async fn find(app: &App, caller: &Caller, id: FlowId) -> Answer<Option<FlowView>> {
+    let Some(view) = app.mill.flow(id).await? else { return Ok(None) };
     if caller.is_limited() {
         let places = app.flow_places.of(&app.mill, &view).await?;
         let undos = view.steps.iter().filter_map(|step| step.undo.as_ref());
@@ -176,10 +181,10 @@ async fn seen(app: &App, caller: &Caller, id: FlowId) -> Answer<FlowView> {
         let is_seen = all.all(|(queue, tenant)| caller.sees_place(queue, tenant.as_deref()));
         // A flow without jobs is nobody's.
         if places.is_empty() || !is_seen {
-            return Err(unknown());
+            return Ok(None);
         }
     }
-    Ok(view)
+    Ok(Some(view))
 }
 
 /// Refuses a flow that the caller may not know of. Who may know of all is not asked: the flow is looked at once less.

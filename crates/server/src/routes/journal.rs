@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use tidemill::Payload;
 use tidemill::store::run::{Append, Keep, Renewal, RunWrites};
 use tidemill::store::stream::{StreamAnswer, StreamItem};
+use tidemill_core::access::Act;
 use tidemill_core::flow::StepState;
 use tidemill_core::span::Span;
 use tidemill_core::wire::run::{
@@ -20,7 +21,7 @@ use tidemill_core::wire::run::{
     SaidAnswer, SaidAnswers, SaidBody, SaidItem,
 };
 use tidemill_core::workflow::{Began, Content, Entry};
-use tidemill_core::{JobId, Limits, WorkerId};
+use tidemill_core::{FlowId, JobId, Limits, WorkerId};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
@@ -30,6 +31,7 @@ use crate::api::App;
 use crate::cursor::{self, PAGE_MAX};
 use crate::extract::{Body, Named, Names, Params};
 use crate::problem::{Answer, Problem, Refusal};
+use crate::routes::flows;
 use crate::routes::work::{enqueues, made};
 
 /// Outputs of one page.
@@ -355,7 +357,7 @@ struct InputBody {
     done: u64,
     /// How many are dead or were called off.
     failed: u64,
-    /// What its only job returned, if that is small; else read its outputs.
+    /// What its only job returned, if that is small; else read its outputs. Not what is out of the credential's reach.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     output: Option<Payload>,
@@ -387,7 +389,7 @@ async fn inputs_of(
     app: &App,
     caller: &Caller,
     id: JobId,
-) -> Answer<(Option<tidemill_core::FlowId>, Vec<tidemill::Input>)> {
+) -> Answer<(Option<FlowId>, Vec<tidemill::Input>)> {
     let view = known(app, caller, id).await?;
     let place = view.job.options.flow.as_deref();
     let Some(joins) = place.filter(|place| place.joins) else {
@@ -395,7 +397,45 @@ async fn inputs_of(
     };
     let store = app.mill.store();
     let inputs = store.inputs(&[(joins.id, joins.step)]).await.map_err(tidemill::Error::from)?;
-    Ok((Some(joins.id), inputs.into_iter().next().unwrap_or_default()))
+    let mut inputs = inputs.into_iter().next().unwrap_or_default();
+    show_inputs(app, caller, joins.id, &mut inputs).await?;
+    Ok((Some(joins.id), inputs))
+}
+
+/// Whether the caller may have whatever a job of this flow gets from others: who runs jobs has it with them; all else
+/// must reach those others, too.
+async fn has_whole(app: &App, caller: &Caller, flow: FlowId) -> Answer<bool> {
+    Ok(!caller.is_limited()
+        || caller.check_act(Act::Work).is_ok()
+        || flows::find(app, caller, flow).await?.is_some())
+}
+
+/// Leaves out what jobs returned that the caller does not reach.
+pub(crate) async fn show_inputs(
+    app: &App,
+    caller: &Caller,
+    flow: FlowId,
+    inputs: &mut [tidemill::Input],
+) -> Answer<()> {
+    if inputs.is_empty() || has_whole(app, caller, flow).await? {
+        return Ok(());
+    }
+    let store = app.mill.store();
+    for input in inputs.iter_mut().filter(|input| input.output.is_some()) {
+        let only = store.outputs(flow, input.number, None, 1).await;
+        let only = only.map_err(tidemill::Error::from)?.into_iter().map(|one| one.id);
+        if reached(app, caller, only.collect()).await?.is_empty() {
+            input.output = None;
+        }
+    }
+    Ok(())
+}
+
+/// Those of these jobs that the caller reaches.
+async fn reached(app: &App, caller: &Caller, ids: Vec<JobId>) -> Answer<BTreeSet<JobId>> {
+    let views = app.mill.store().jobs_of(ids).await.map_err(tidemill::Error::from)?;
+    let seen = views.iter().filter(|view| caller.sees(view));
+    Ok(seen.map(|view| view.job.id).collect())
 }
 
 /// From where on outputs are read.
@@ -418,7 +458,7 @@ struct Outputs {
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 struct OutputBody {
     id: JobId,
-    /// None when it is dead or was called off.
+    /// None when it is dead or was called off, and when it is out of the credential's reach.
     #[schema(value_type = Option<serde_json::Value>)]
     output: Option<Payload>,
 }
@@ -440,7 +480,14 @@ async fn outputs(
     };
     let store = app.mill.store();
     let outputs = store.outputs(flow, input.number, after, PAGE_OUTPUTS).await;
-    let outputs = outputs.map_err(tidemill::Error::from)?;
+    let mut outputs = outputs.map_err(tidemill::Error::from)?;
+    if !has_whole(&app, &caller, flow).await? {
+        let ids = outputs.iter().map(|one| one.id).collect();
+        let reached = reached(&app, &caller, ids).await?;
+        for one in outputs.iter_mut().filter(|one| !reached.contains(&one.id)) {
+            one.output = None;
+        }
+    }
     let output = |one: tidemill::Output| OutputBody { id: one.id, output: one.output };
     Ok(Json(Outputs { outputs: outputs.into_iter().map(output).collect() }))
 }

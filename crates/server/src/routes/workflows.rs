@@ -24,6 +24,7 @@ use crate::extract::{Body, Named, Params};
 use crate::hidden::Whole;
 use crate::prefer::Patience;
 use crate::problem::{Answer, Problem, Refusal};
+use crate::routes::journal;
 
 const LIST: &str = "runs";
 
@@ -131,7 +132,11 @@ async fn history(
     if whole && !app.mill.hidden().is_empty() {
         caller.check_act(Act::Work)?;
     }
-    Ok((whole.then_some(Extension(Whole)), Json(app.mill.history(id).await?)))
+    let mut history = app.mill.history(id).await?;
+    if let Some(place) = &history.job.options.flow {
+        journal::show_inputs(&app, &caller, place.id, &mut history.inputs).await?;
+    }
+    Ok((whole.then_some(Extension(Whole)), Json(history)))
 }
 
 /// What was done with a run from outside, in order: who, when, why.

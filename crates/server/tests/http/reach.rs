@@ -2,7 +2,8 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tidemill::{Enqueue, Grant, JobFilter, Role, State, Unique};
+use tidemill::testing::drain;
+use tidemill::{Enqueue, Grant, JobFilter, Payload, Role, Settings, State, Unique};
 
 use super::kit::{Kit, Told};
 
@@ -13,6 +14,7 @@ over_both_stores!(
     what_follows_a_job_changes_nothing_out_of_reach,
     a_schedule_changes_nothing_out_of_reach,
     a_flow_is_known_to_who_reaches_all_of_its_jobs,
+    what_a_job_gets_of_others_is_shown_to_who_reaches_them_or_runs_it,
 );
 
 const SECRET: &str = "tulips-and-roses";
@@ -219,5 +221,44 @@ async fn a_flow_is_known_to_who_reaches_all_of_its_jobs(kit: Kit) {
     let more = json!({ "step": "a", "jobs": [more] });
     kit.ask(&all, Method::POST, &format!("{path}/jobs"), more).await.is(200);
     assert_eq!(looks(&some, &path).await, hidden);
+    kit.close().await;
+}
+
+async fn what_a_job_gets_of_others_is_shown_to_who_reaches_them_or_runs_it(kit: Kit) {
+    let kit = kit.closed().await;
+    let admin = kit.credential("root", Grant::new(Role::Admin)).await;
+    let flow = json!({ "name": "f", "steps": [
+        { "name": "theirs", "kind": "echo", "queue": "theirs", "payload": SECRET },
+        { "name": "own", "kind": "run", "queue": "mine", "after": ["theirs"] },
+    ] });
+    let id = id_of(&kit.ask(&admin, Method::POST, "/v1/flows", flow).await.is(201));
+    let worker = kit.mill.worker().queues(["theirs", "mine"]);
+    let run = |_: Payload, cx: tidemill::Context| async move {
+        let note = cx.step("note").run(|_| async { Ok(1) }).await?;
+        cx.inputs().await?;
+        Ok(Payload::trusted(note.to_string()))
+    };
+    let worker = worker.handle_raw("run", Settings::default(), run);
+    let worker = worker.handle_raw("echo", Settings::default(), |payload, _| async { Ok(payload) });
+    drain(worker).await.unwrap();
+    let flow = kit.ask(&admin, Method::GET, &format!("/v1/flows/{id}"), json!({})).await.is(200);
+    let own = flow.body["steps"][1]["first"].as_str().unwrap().to_owned();
+    let paths = [
+        format!("/v1/jobs/{own}/inputs"),
+        format!("/v1/jobs/{own}/inputs/theirs"),
+        format!("/v1/workflows/{own}/history"),
+    ];
+    for (name, grant, is_shown) in [
+        ("viewer", of(Role::Viewer, &["mine"]), false),
+        ("operator", of(Role::Operator, &["mine"]), false),
+        ("hand", of(Role::Worker, &["mine"]), true),
+        ("both", of(Role::Viewer, &["mine", "theirs"]), true),
+    ] {
+        let secret = kit.credential(name, grant).await;
+        for path in &paths {
+            let told = kit.ask(&secret, Method::GET, path, json!({})).await.is(200);
+            assert_eq!(told.body.to_string().contains(SECRET), is_shown, "{name} {path}: {told:?}");
+        }
+    }
     kit.close().await;
 }
