@@ -22,6 +22,8 @@ const STOP: Stop = Stop { drain: Duration::from_secs(3), grace: Duration::ZERO }
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 /// Nor shorter: no try is spent, so one that asks for nothing would be called without a pause.
 const RETRY_AFTER_MIN: Duration = Duration::from_millis(BACKOFF_MS);
+/// A webhook that is paused is looked at again after this; its other deliveries wait at its gate meanwhile.
+const PAUSED: Duration = Duration::from_mins(1);
 
 /// Gives the queue of deliveries its rules, unless it has some, and starts a worker that delivers.
 pub async fn start(mill: &Tidemill, sender: Sender) -> tidemill::Result<Running> {
@@ -66,6 +68,9 @@ async fn deliver(sender: &Sender, payload: &Payload, cx: &Context) -> Result<Pay
     }
     if !webhook.may_hear(&message) {
         return Err(Fail::cancel("the webhook is another tenant's by now"));
+    }
+    if webhook.paused {
+        return Err(Fail::rate_limited(PAUSED).context("the webhook is paused"));
     }
     let now = mill.now().await.map_err(Fail::transient)?;
     let (id, body) = (message.id(), message.body());

@@ -168,6 +168,7 @@ over_both_stores!(
     what_was_delivered_can_be_sent_again_under_the_same_id,
     an_endpoint_that_asks_for_time_gets_it_and_one_that_is_gone_is_left_alone,
     an_endpoint_that_asks_for_no_time_is_not_called_at_once,
+    what_a_paused_webhook_was_to_be_told_waits,
     an_endpoint_that_fails_is_spared,
     an_endpoint_that_hangs_does_not_hold_up_a_stop,
     what_is_kept_encrypted_is_told_as_it_is,
@@ -300,6 +301,21 @@ async fn an_endpoint_that_asks_for_no_time_is_not_called_at_once(kit: Kit) {
     assert_eq!(kit.endpoint.told().len(), 1);
     let job = kit.mill.job(asked.id).await.unwrap().unwrap().job;
     assert_eq!(job.options.finish_within_ms, Some(3 * 24 * 3_600_000));
+    kit.stop().await;
+}
+
+async fn what_a_paused_webhook_was_to_be_told_waits(kit: Kit) {
+    kit.mill.webhooks().set("w", kit.all()).await.unwrap();
+    kit.mill.pause(QUEUE).await.unwrap();
+    let id = kit.echo().await;
+    kit.mill.wait(id, SOON).await.unwrap();
+    kit.delivery(|_| true).await;
+    kit.mill.webhooks().set("w", Webhook { paused: true, ..kit.all() }).await.unwrap();
+    kit.mill.resume(QUEUE).await.unwrap();
+    let waits = kit.delivery(|delivery| delivery.error.is_some()).await;
+    assert!(waits.error.as_ref().unwrap().contains("the webhook is paused"), "{waits:?}");
+    assert!(waits.attempt == 0 && waits.due_at.is_some(), "{waits:?}");
+    assert!(kit.endpoint.told().is_empty());
     kit.stop().await;
 }
 
