@@ -212,7 +212,16 @@ async fn list(app: &App) -> Outcome {
 async fn deliveries(app: &App, name: &str, state: Option<String>, limit: usize) -> Outcome {
     let state = state.map(|word| word.parse::<State>()).transpose()?;
     let mill = app.open_existing().await?;
-    let (all, _) = mill.webhooks().deliveries(name, state, None, limit).await?;
+    let (hooks, mut all, mut before) = (mill.webhooks(), Vec::new(), None);
+    // A page ends after so many jobs, whoever's they are: it may have none of these, and others follow.
+    loop {
+        let (page, next) = hooks.deliveries(name, state, before, limit - all.len()).await?;
+        all.extend(page);
+        before = next;
+        if next.is_none() || all.len() >= limit {
+            break;
+        }
+    }
     let now = mill.now().await?;
     mill.close().await;
     if app.json {

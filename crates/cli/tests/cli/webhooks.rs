@@ -80,3 +80,15 @@ fn what_cannot_be_is_refused() {
     mill.run(&["webhooks", "set", "w", "https://example.com", "--event", "x"]).code(2).says("done");
     mill.run(&["serve", "--webhook-allow", "10.0.0.0/99"]).code(2).says("--webhook-allow");
 }
+
+#[test]
+fn deliveries_are_found_behind_many_newer_jobs() {
+    let mill = Mill::sqlite();
+    mill.run(&["webhooks", "set", "w", "https://example.com", "--queue", "*"]).ok();
+    mill.run(&["enqueue", "greet"]).ok();
+    let id = mill.rows(&["jobs", "list", "--json"])[0]["id"].as_str().unwrap().to_owned();
+    mill.run(&["jobs", "cancel", &id]).ok();
+    let newer = "{\"kind\":\"k\"}\n".repeat(20_001);
+    mill.run_with(&["enqueue", "--lines"], &newer).ok();
+    assert_eq!(mill.rows(&["webhooks", "deliveries", "w", "--json"]).len(), 1);
+}
