@@ -18,6 +18,7 @@ use crate::webhook::{Kept, Webhooks, book_text, deliveries, read, read_book, tex
 const LIST: Statement = sql!("select_webhooks");
 const SET: Statement = sql!("upsert_webhook", TIMESTAMPTZ, UUID, TEXT, TEXT, TEXT, TEXT, INT8);
 const DELETE: Statement = sql!("delete_webhook", UUID, INT8);
+const TELL: Statement = sql!("tell_webhooks", TIMESTAMPTZ, UUID_ARRAY);
 const BOOK: Statement = sql!("select_alert_book");
 const SET_BOOK: Statement = sql!("upsert_alert_book", INT8, TEXT);
 
@@ -76,6 +77,15 @@ pub(crate) async fn tell(conn: &Conn<'_>, told: &[Told<'_>]) -> Result<Vec<NewJo
     let all: Result<Vec<Kept>> = conn.query(&LIST, &[]).await?.iter().map(kept).collect();
     let all = all.map_err(Fault::Refused)?;
     Ok(told.iter().flat_map(|told| deliveries(&all, told)).collect())
+}
+
+/// Tells how these jobs have ended, where that is another end than the one of before; whether anybody is told.
+pub(crate) async fn tell_ends(
+    conn: &Conn<'_>,
+    now: Option<At>,
+    ids: &[Uuid],
+) -> Result<bool, Fault> {
+    Ok(!ids.is_empty() && !conn.query(&TELL, &[&now, &ids]).await?.is_empty())
 }
 
 fn book(row: &Row) -> Result<(u64, Book)> {

@@ -298,7 +298,7 @@ async fn an_undo_that_dies_leaves_it_stuck_until_somebody_acts(kit: &Kit) {
 }
 
 /// A saga of which the undo of the flight is the next job, and that job.
-async fn with_undo(kit: &Kit, worker: WorkerId) -> (FlowId, JobId) {
+pub(super) async fn with_undo(kit: &Kit, worker: WorkerId) -> (FlowId, JobId) {
     let id = start(kit, booking()).await;
     run_some(kit, worker, 3).await;
     let claim = kit.take_one(worker).await;

@@ -8,17 +8,21 @@ use tidemill_core::webhook::sign::{Secrets, SigningSecret};
 use tidemill_core::webhook::{Event, KIND, Message, OUTPUT_BYTES_MAX, QUEUE, Tell, Webhook};
 use tidemill_core::workflow::{ParkCode, Waits};
 use tidemill_core::{ErrorClass, Failure, JobId, NewJob, Options, Payload, Settlement, State};
+use tidemill_store::flow::{FlowAct, FlowAnswer};
 use tidemill_store::webhook::Kept;
 use tidemill_store::{JobFilter, Settled};
 use uuid::Uuid;
 
+use super::flows::{run, tend};
 use super::kit::{Kit, TTL, ask, done, item, job, retry, rules};
+use super::sagas;
 
 over_both_stores!(
     a_webhook_is_told_of_every_end_it_means_and_of_no_other,
     many_ends_of_one_settle_are_all_told,
     a_settle_that_is_stale_or_sent_again_tells_nothing_twice,
     what_is_called_off_or_lost_too_often_is_told,
+    what_ended_otherwise_than_it_did_first_is_told,
     a_run_that_is_parked_is_told_of_once,
     a_job_may_ask_to_be_told_of,
     the_output_is_told_by_choice,
@@ -154,6 +158,34 @@ async fn what_is_called_off_or_lost_too_often_is_told(kit: &Kit) {
     let page = kit.store.jobs(&filter).await.unwrap();
     let message: Message = serde_json::from_str(page.jobs[0].job.payload.as_str()).unwrap();
     assert_eq!((page.jobs.len(), message.event.as_str()), (2, "job.dead"));
+}
+
+async fn what_ended_otherwise_than_it_did_first_is_told(kit: &Kit) {
+    let hook = Webhook { kinds: vec!["undo-flight".into()], output: true, ..of(&["*"]) };
+    let undos = set(kit, "undos", hook).await;
+    let worker = kit.worker().await;
+    // It died, and somebody has seen to it.
+    let id = sagas::start(kit, sagas::booking()).await;
+    run(kit, worker, &[("card", dead()), ("undo-flight", dead())]).await;
+    let output = Some(Payload::trusted("7".into()));
+    let act =
+        FlowAct::Resolve { step: "undo flight".into(), output, by: "ada".into(), why: "so".into() };
+    assert_eq!(kit.store.change_flow(id, act).await.unwrap(), FlowAnswer::Acted { jobs: 1 });
+    assert_eq!(events(kit, undos).await, ["job.dead", "job.done"]);
+    let data: Value = told(kit).await[1].1.data.read().unwrap();
+    assert_eq!(
+        (&data["output"], &data["error"], &data["attempt"]),
+        (&7.into(), &Value::Null, &1.into())
+    );
+    tend(kit).await;
+    run(kit, worker, &[]).await;
+    // It was called off, and holds up what it is of.
+    let (_, undo) = sagas::with_undo(kit, worker).await;
+    kit.store.cancel(vec![undo], "enough").await.unwrap();
+    tend(kit).await;
+    assert_eq!(events(kit, undos).await[2..], ["job.cancelled", "job.dead"]);
+    let data: Value = told(kit).await[3].1.data.read().unwrap();
+    assert_eq!((&data["state"], &data["error"]), (&"dead".into(), &"enough".into()));
 }
 
 async fn a_run_that_is_parked_is_told_of_once(kit: &Kit) {

@@ -1,6 +1,7 @@
 //! What is done with a whole flow: it begins, is called off, is tried again.
 
 use tidemill_core::flow::FlowState;
+use tidemill_core::webhook::QUEUE;
 use tidemill_core::{By, FlowId, Payload};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -14,7 +15,7 @@ use crate::flow::{FlowAct, FlowAnswer, NONE_DEAD};
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{Param, Statement, sql};
-use crate::postgres::{Shared, lines};
+use crate::postgres::{Shared, lines, webhooks};
 use crate::wake::Hint;
 
 const REASON: Statement = sql!("set_flow_reason", UUID, TEXT);
@@ -344,8 +345,10 @@ async fn resolve_in(
     let all: [Param<'_>; 5] = [&id, &Some(step), &i64::MAX, &BEFORE_ALL.0, &BEFORE_ALL.1];
     let dead = conn.query(&DEAD, &all).await?;
     let dead: Vec<Uuid> = dead.iter().map(|row| row.get(0)).collect();
-    let queues = lines::let_pass(conn, shared.db.manual_now(), &dead).await?;
+    let now = shared.db.manual_now();
+    let mut queues = lines::let_pass(conn, now, &dead).await?;
     let rows = conn.query(&RESOLVE, params).await?;
+    queues.extend(webhooks::tell_ends(conn, now, &dead).await?.then(|| QUEUE.to_owned()));
     let answer = match rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64) {
         0 => FlowAnswer::NotNow { why: "none of its jobs is dead".to_owned() },
         jobs => FlowAnswer::Acted { jobs },

@@ -204,7 +204,7 @@ pub(super) async fn carry_on(
             boards.iter_mut().map(|board| (board.flow.id.0, board.take_changes())).collect();
         written.note(&changes);
         if changes.iter().all(|(_, changes)| changes.open.is_empty()) {
-            if saga::go_on(shared, conn, boards).await? {
+            if saga::go_on(shared, conn, boards, &mut done).await? {
                 continue;
             }
             break;

@@ -6,15 +6,16 @@ use std::collections::BTreeMap;
 use tidemill_core::Payload;
 use tidemill_core::flow::saga::{Became, called_off};
 use tidemill_core::flow::{Board, Edge, Place, PlannedJob, Way, plan};
+use tidemill_core::webhook::QUEUE;
 use uuid::Uuid;
 
-use super::advance;
+use super::advance::{self, Done};
 use super::grow::{self, StepIn};
-use crate::postgres::Shared;
 use crate::postgres::connect::Conn;
 use crate::postgres::error::Fault;
 use crate::postgres::record::{Letter, write_letters};
 use crate::postgres::statement::{Statement, sql};
+use crate::postgres::{Shared, webhooks};
 
 const BECAME: Statement = sql!("select_became", UUID);
 const IN_DOUBT: Statement = sql!("is_in_doubt", UUID, INT4);
@@ -25,6 +26,7 @@ pub(super) async fn go_on(
     shared: &Shared,
     conn: &Conn<'_>,
     boards: &mut [Board],
+    done: &mut Done,
 ) -> Result<bool, Fault> {
     let mut is_more = false;
     let mut sagas: Vec<&mut Board> = boards.iter_mut().filter(|board| board.flow.saga).collect();
@@ -39,7 +41,7 @@ pub(super) async fn go_on(
         }
         board.judge_saga();
         is_more |= board.flow.state != before || board.has_judged();
-        bury_called_off(shared, conn, board).await?;
+        bury_called_off(shared, conn, board, done).await?;
         if board.wants_undos() {
             undo(shared, conn, board).await?;
             is_more = true;
@@ -49,21 +51,30 @@ pub(super) async fn go_on(
 }
 
 /// Gives what was called off where a saga is stuck a dead letter, so that somebody can send it again or see to it.
-async fn bury_called_off(shared: &Shared, conn: &Conn<'_>, board: &Board) -> Result<(), Fault> {
+async fn bury_called_off(
+    shared: &Shared,
+    conn: &Conn<'_>,
+    board: &Board,
+    done: &mut Done,
+) -> Result<(), Fault> {
     let steps: Vec<i32> = board.stuck_at().into_iter().map(|step| step as i32).collect();
     if steps.is_empty() {
         return Ok(());
     }
-    bury_steps(shared, conn, board.flow.id.0, &steps).await
+    let dead = bury_steps(shared, conn, board.flow.id.0, &steps).await?;
+    if webhooks::tell_ends(conn, shared.db.manual_now(), &dead).await? {
+        done.and(Done::new(vec![QUEUE.to_owned()], Vec::new()));
+    }
+    Ok(())
 }
 
-/// Gives what was called off of these steps a dead letter. The flow's lock is held.
+/// Gives what was called off of these steps a dead letter; answers these jobs. The flow's lock is held.
 pub(super) async fn bury_steps(
     shared: &Shared,
     conn: &Conn<'_>,
     flow: Uuid,
     steps: &[i32],
-) -> Result<(), Fault> {
+) -> Result<Vec<Uuid>, Fault> {
     let letter = |row: &tokio_postgres::Row| {
         let (kind, why): (String, Option<String>) = (row.get(1), row.get(5));
         let failure = called_off(&kind, why.as_deref());
@@ -79,7 +90,8 @@ pub(super) async fn bury_steps(
     };
     let rows = conn.query(&BURY, &[&flow, &steps]).await?;
     let letters: Vec<Letter> = rows.iter().map(letter).collect();
-    write_letters(conn, shared.db.manual_now(), &letters).await
+    write_letters(conn, shared.db.manual_now(), &letters).await?;
+    Ok(letters.into_iter().map(|letter| letter.id).collect())
 }
 
 async fn undo(shared: &Shared, conn: &Conn<'_>, board: &mut Board) -> Result<(), Fault> {

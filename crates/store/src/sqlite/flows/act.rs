@@ -2,6 +2,7 @@
 
 use rusqlite::{OptionalExtension, params};
 use tidemill_core::flow::{Arrival, FlowState};
+use tidemill_core::webhook::{Event, Told};
 use tidemill_core::{By, FlowId, JobId, Payload};
 
 use super::again::send_again;
@@ -10,9 +11,9 @@ use super::{advance, carry_on, saga, tend};
 use crate::error::Result;
 use crate::flow::{FlowAct, FlowAnswer, NONE_DEAD};
 use crate::full::Full;
-use crate::sqlite::rows::{count, job_id};
+use crate::sqlite::rows::{count, job_id, time};
 use crate::sqlite::writer::Turn;
-use crate::sqlite::{bound, dead, ready};
+use crate::sqlite::{bound, dead, ready, webhooks};
 
 /// Lets a flow begin that was being built. A queue that has no room for what is first in it is an answer.
 pub(in crate::sqlite) fn begin_if_room(
@@ -171,9 +172,10 @@ fn resolve(
         Err(answer) => return Ok(answer),
     };
     let mut places = Vec::with_capacity(ids.len());
-    for job in ids {
-        let place = ready::body(turn.conn, job)?.and_then(|body| body.job.options.flow);
-        places.extend(place.map(|place| (job, place.step)));
+    for id in ids {
+        let job = ready::body(turn.conn, id)?.map(|body| body.job);
+        let step = job.as_ref().and_then(|job| Some(job.options.flow.as_ref()?.step));
+        places.extend(job.zip(step));
     }
     let Some((_, number)) = places.first() else {
         return Ok(FlowAnswer::NotNow { why: "none of its jobs is dead".to_owned() });
@@ -185,10 +187,18 @@ fn resolve(
     }
     for (job, step) in &places {
         // First, while it is dead: those who stand in line behind it go on.
-        dead::note(turn, &[*job], by, &format!("marked done: {why}"), None, Some(true))?;
-        let (conn, job_id) = (turn.conn, job.0.as_bytes());
+        dead::note(turn, &[job.id], by, &format!("marked done: {why}"), None, Some(true))?;
+        let (conn, output) = (turn.conn, output.map(Payload::as_str));
         let mut update = conn.prepare_cached(include_str!("../sql/resolve_dead.sql"))?;
-        update.execute(params![job_id, output.map(Payload::as_str)])?;
+        let row = params![job.id.0.as_bytes(), output];
+        let attempt = update.query_one(row, |row| row.get(0)).optional()?;
+        let (event, output, at) = (Event::Done, output.or(Some("null")), time(turn.now));
+        if let Some(attempt) = attempt {
+            webhooks::tell(
+                turn,
+                &Told { job, event, attempt, output, error: None, code: None, at },
+            )?;
+        }
         turn.news.arrive(id, Arrival { step: *step, ok: 1, failed: -1 });
     }
     Ok(FlowAnswer::Acted { jobs: places.len() as u64 })

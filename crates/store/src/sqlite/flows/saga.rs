@@ -6,14 +6,15 @@ use std::collections::BTreeMap;
 use rusqlite::params;
 use tidemill_core::flow::saga::{Became, called_off};
 use tidemill_core::flow::{Board, Place, Way, plan};
-use tidemill_core::{FlowId, Payload};
+use tidemill_core::webhook::{Event, Told};
+use tidemill_core::{FlowId, Job, Payload};
 
 use super::advance;
 use super::write::{insert_edge, insert_step, write_job};
 use crate::error::Result;
-use crate::sqlite::rows::job_id;
+use crate::sqlite::rows::{job_id, time};
 use crate::sqlite::writer::Turn;
-use crate::sqlite::{dead, ready};
+use crate::sqlite::{dead, ready, webhooks};
 
 /// Judges where a saga stands, and plans its undos when that is due; `true`: there is more to decide.
 pub(super) fn go_on(turn: &mut Turn<'_>, board: &mut Board) -> Result<bool> {
@@ -29,7 +30,11 @@ pub(super) fn go_on(turn: &mut Turn<'_>, board: &mut Board) -> Result<bool> {
     }
     board.judge_saga();
     for step in board.stuck_at() {
-        bury_called_off(turn, board.flow.id, step)?;
+        for Buried { job, attempt, why } in bury_called_off(turn, board.flow.id, step)? {
+            let (event, error, at) = (Event::Dead, why.as_deref(), time(turn.now));
+            let told = Told { job: &job, event, attempt, output: None, error, code: None, at };
+            webhooks::tell(turn, &told)?;
+        }
     }
     if !board.wants_undos() {
         return Ok(board.flow.state != before || board.has_judged());
@@ -48,20 +53,29 @@ pub(super) fn go_on(turn: &mut Turn<'_>, board: &mut Board) -> Result<bool> {
     Ok(true)
 }
 
+/// A job that was called off and is dead from now on.
+pub(super) struct Buried {
+    job: Job,
+    attempt: u16,
+    why: Option<String>,
+}
+
 /// Gives what was called off of a step a dead letter, so that somebody can send it again or see to it.
-pub(super) fn bury_called_off(turn: &Turn<'_>, flow: FlowId, step: u32) -> Result<()> {
+pub(super) fn bury_called_off(turn: &Turn<'_>, flow: FlowId, step: u32) -> Result<Vec<Buried>> {
     let of_step = params![flow.0.as_bytes(), step];
     turn.conn.prepare_cached(include_str!("../sql/keep_called_off.sql"))?.execute(of_step)?;
     let mut bury = turn.conn.prepare_cached(include_str!("../sql/bury_called_off.sql"))?;
     let rows = bury.query_map(of_step, |row| {
         Ok((job_id(row, 0)?, row.get(1)?, row.get::<_, Option<String>>(2)?))
     })?;
-    let buried: Vec<_> = rows.collect::<rusqlite::Result<_>>()?;
-    for (id, attempt, why) in buried {
-        let Some(body) = ready::body(turn.conn, id)? else { continue };
-        dead::bury(turn, &body.job, &called_off(&body.job.kind, why.as_deref()), attempt)?;
+    let rows: Vec<_> = rows.collect::<rusqlite::Result<_>>()?;
+    let mut buried = Vec::with_capacity(rows.len());
+    for (id, attempt, why) in rows {
+        let Some(job) = ready::body(turn.conn, id)?.map(|body| body.job) else { continue };
+        dead::bury(turn, &job, &called_off(&job.kind, why.as_deref()), attempt)?;
+        buried.push(Buried { job, attempt, why });
     }
-    Ok(())
+    Ok(buried)
 }
 
 /// What became of each step that has an undo.
