@@ -343,7 +343,7 @@ passed_on! {
     async fn queue_names(&self) -> Result<Vec<String>>;
     async fn workers(&self) -> Result<Vec<WorkerView>>;
     async fn redrive_rules(&self) -> Result<Vec<RedriveRule>>;
-    async fn redrivable(&self, rule: &RedriveRule, limit: usize) -> Result<Vec<JobId>>;
+    async fn redrive(&self, rule: &RedriveRule, limit: usize, by: By<'_>) -> Result<Vec<JobId>>;
     async fn finished_after(&self, after: Option<JobId>, limit: usize) -> Result<Vec<Finished>>;
     async fn purge(&self, ids: &[JobId]) -> Result<u64>;
     async fn examine(&self) -> Result<Vec<Finding>>;

@@ -541,8 +541,8 @@ impl Store for Postgres {
         dead::set_rule(&self.shared.db, name, rule).await
     }
 
-    async fn redrivable(&self, rule: &RedriveRule, limit: usize) -> Result<Vec<JobId>> {
-        dead::redrivable(&self.shared.db, rule, limit).await
+    async fn redrive(&self, rule: &RedriveRule, limit: usize, by: By<'_>) -> Result<Vec<JobId>> {
+        dead::redrive(&self.shared, rule, limit, by).await
     }
 
     async fn schedules(&self, which: &Which) -> Result<Vec<ScheduleView>> {

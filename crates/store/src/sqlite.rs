@@ -543,9 +543,8 @@ impl Store for Sqlite {
         self.write(move |turn| dead::set_redrive_rule(turn, &name, rule.as_ref())).await
     }
 
-    async fn redrivable(&self, rule: &RedriveRule, limit: usize) -> Result<Vec<JobId>> {
-        let (now, rule) = (self.now_us(), rule.clone());
-        self.read(move |conn| dead::redrivable(conn, now, &rule, limit)).await
+    async fn redrive(&self, rule: &RedriveRule, limit: usize, by: By<'_>) -> Result<Vec<JobId>> {
+        dead::redrive(self, rule, limit, by).await
     }
 
     async fn schedules(&self, which: &Which) -> Result<Vec<ScheduleView>> {

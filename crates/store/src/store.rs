@@ -238,9 +238,10 @@ pub trait Store:
     /// Sets a rule by its name; `None` takes it away.
     async fn set_redrive_rule(&self, name: &str, rule: Option<RedriveRule>) -> Result<()>;
 
-    /// Dead letters that this rule may send on now: triage `new`, their delay over, below the
-    /// bound. At most `limit`.
-    async fn redrivable(&self, rule: &RedriveRule, limit: usize) -> Result<Vec<JobId>>;
+    /// Sends dead letters on their way again that this rule may send on now: triage `new`, their delay over, below the
+    /// bound, and none that a replay refuses. At most `limit`, longest dead first; what somebody else does with them
+    /// is done before or after. Answers those that were sent.
+    async fn redrive(&self, rule: &RedriveRule, limit: usize, by: By<'_>) -> Result<Vec<JobId>>;
 
     /// The schedules that are meant.
     async fn schedules(&self, which: &Which) -> Result<Vec<ScheduleView>>;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use tidemill_core::dead::{DeadFilter, DeadPlace, RedriveRule, Triage};
+use tidemill_core::limit::SPAN_MS_MAX;
 use tidemill_core::{By, ErrorClass, JobId, Payload, State};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -222,6 +223,11 @@ pub(crate) async fn replay(
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let payload = payload.as_ref().map(Payload::as_str);
     let rows = db.write(&REPLAY, &[&db.manual_now(), &ids, &by.who, &by.why, &payload]).await?;
+    Ok(sent(shared, &rows))
+}
+
+/// Tells that these were sent on their way.
+fn sent(shared: &Shared, rows: &[Row]) -> Vec<JobId> {
     let queues: std::collections::BTreeSet<String> = rows.iter().map(|row| row.get(1)).collect();
     if rows.iter().any(|row| row.get(2)) {
         shared.hint(Hint::Flows);
@@ -229,7 +235,7 @@ pub(crate) async fn replay(
     for queue in queues {
         shared.hint(Hint::Ready { queue });
     }
-    Ok(rows.iter().map(|row| JobId(row.get(0))).collect())
+    rows.iter().map(|row| JobId(row.get(0))).collect()
 }
 
 /// The rules that redrive by themselves; one that cannot be read stops no other.
@@ -250,26 +256,38 @@ pub(crate) async fn set_rule(db: &Db, name: &str, rule: Option<RedriveRule>) -> 
     Ok(())
 }
 
-/// Dead letters that this rule may send on now.
-pub(crate) async fn redrivable(db: &Db, rule: &RedriveRule, limit: usize) -> Result<Vec<JobId>> {
-    let class = rule.class.map(ErrorClass::word);
+/// Sends dead letters on that this rule may send on now. A look that finds none is all there is, as a rule.
+pub(crate) async fn redrive(
+    shared: &Shared,
+    rule: &RedriveRule,
+    limit: usize,
+    by: By<'_>,
+) -> Result<Vec<JobId>> {
+    let db = &shared.db;
+    let (now, limit) = (db.manual_now(), limit as i64);
+    let (delay_ms, class) =
+        (rule.delay_ms.min(SPAN_MS_MAX) as i64, rule.class.map(ErrorClass::word));
     let bound = i16::try_from(rule.redrives_max).unwrap_or(i16::MAX);
-    let rows = db
-        .read(
-            &REDRIVABLE,
-            &[
-                &db.manual_now(),
-                &(rule.delay_ms as i64),
-                &bound,
-                &rule.kind,
-                &rule.queue,
-                &class,
-                &rule.error_contains,
-                &(limit as i64),
-            ],
-        )
-        .await?;
-    Ok(rows.iter().map(|row| JobId(row.get(0))).collect())
+    let RedriveRule { kind, queue, error_contains, .. } = rule;
+    let ours: [Param<'_>; 8] =
+        [&now, &delay_ms, &bound, kind, queue, &class, error_contains, &limit];
+    if db.read(&REDRIVABLE, &ours).await?.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut tries = Tries::once();
+    loop {
+        let conn = db.begin().await?;
+        let acted = async {
+            let rows = conn.query(&REDRIVABLE, &ours).await?;
+            let ids: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+            conn.query(&REPLAY, &[&now, &ids, &by.who, &by.why, &None::<&str>]).await
+        };
+        let acted = acted.await;
+        match conn.end(acted).await {
+            Ok(rows) => return Ok(sent(shared, &rows)),
+            Err(fault) => tries.again(fault).await?,
+        }
+    }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what map_err hands over")]

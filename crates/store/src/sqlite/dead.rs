@@ -6,9 +6,11 @@
 use rusqlite::{Connection, params};
 use tidemill_core::dead::{RedriveRule, Triage};
 use tidemill_core::flow::Arrival;
+use tidemill_core::limit::SPAN_MS_MAX;
 use tidemill_core::{By, Failure, Job, JobId, Payload};
 
 use crate::error::Result;
+use crate::sqlite::Sqlite;
 use crate::sqlite::finish::{is_excluded, take_back};
 use crate::sqlite::lines;
 use crate::sqlite::ready::{self, Waiting};
@@ -133,14 +135,28 @@ pub(super) fn revive(
     Ok(true)
 }
 
-/// Dead letters that a rule may send on now, longest dead first.
-pub(super) fn redrivable(
-    conn: &Connection,
-    now: i64,
+/// Sends dead letters on that a rule may send on now. Nobody who writes waits for a look that finds none.
+pub(super) async fn redrive(
+    store: &Sqlite,
     rule: &RedriveRule,
     limit: usize,
+    by: By<'_>,
 ) -> Result<Vec<JobId>> {
-    let delay_us = i64::try_from(rule.delay_ms.saturating_mul(1000)).unwrap_or(i64::MAX);
+    let (now, ours) = (store.now_us(), rule.clone());
+    if store.read(move |conn| redrivable(conn, now, &ours, 1)).await?.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (rule, who, why) = (rule.clone(), by.who.to_owned(), by.why.map(str::to_owned));
+    let send = move |turn: &mut Turn<'_>| {
+        let ids = redrivable(turn.conn, turn.now, &rule, limit)?;
+        replay(turn, &ids, By { who: &who, why: why.as_deref() }, None)
+    };
+    store.write(send).await
+}
+
+/// Dead letters that a rule may send on now, longest dead first.
+fn redrivable(conn: &Connection, now: i64, rule: &RedriveRule, limit: usize) -> Result<Vec<JobId>> {
+    let delay_us = rule.delay_ms.min(SPAN_MS_MAX) as i64 * 1000;
     let mut select = conn.prepare_cached(include_str!("sql/select_redrivable.sql"))?;
     let ids = select.query_map(
         params![

@@ -233,40 +233,45 @@ async fn rules_are_kept_by_name(kit: &Kit) {
 
 async fn a_rule_redrives_after_its_delay_and_within_its_bound(kit: &Kit) {
     let id = kit.finish(job("k"), dead("x")).await;
-    let redrivable = async || kit.store.redrivable(&rule("r"), 10).await.unwrap();
+    let redrive = async || kit.store.redrive(&rule("r"), 10, "rule r".into()).await.unwrap();
     for redrives in 0..2 {
-        assert!(redrivable().await.is_empty(), "not before its delay");
+        assert!(redrive().await.is_empty(), "not before its delay");
         kit.clock.advance(Duration::from_mins(1));
-        assert_eq!(redrivable().await, [id]);
-        assert_eq!(kit.store.dead_replay(&[id], "rule r".into(), None).await.unwrap(), [id]);
-        assert!(redrivable().await.is_empty(), "it is on its way");
+        assert_eq!(redrive().await, [id]);
+        assert!(redrive().await.is_empty(), "it is on its way");
         kit.run_to(id, dead("x")).await;
         assert_eq!(letter(kit, id).await.redrives, redrives + 1);
     }
     kit.clock.advance(HOUR);
-    assert!(redrivable().await.is_empty(), "it has had its share");
+    assert!(redrive().await.is_empty(), "it has had its share");
+    let long = RedriveRule { delay_ms: u64::MAX, redrives_max: 9, ..rule("long") };
+    assert!(kit.store.redrive(&long, 10, "rule".into()).await.unwrap().is_empty(), "in a while");
 }
 
 async fn a_rule_picks_by_each_of_its_conditions(kit: &Kit) {
-    let ambiguous = Failure::new("k", ErrorClass::Ambiguous, "timeout 100%");
-    let one = kit.finish(job("k"), Settlement::Dead { failure: ambiguous }).await;
-    let two = kit.finish(job("other"), dead("refused")).await;
-    let seen = kit.finish(job("k"), dead("seen")).await;
-    kit.store.dead_note(&[seen], "me", "", Some(Triage::Investigated), None).await.unwrap();
-    kit.clock.advance(HOUR);
     let some = |text: &str| Some(text.to_owned());
-    for (rule, expected) in [
-        (rule("all"), vec![one, two]),
-        (RedriveRule { kind: some("other"), ..rule("r") }, vec![two]),
-        (RedriveRule { queue: some("none"), ..rule("r") }, vec![]),
-        (RedriveRule { class: Some(ErrorClass::Ambiguous), ..rule("r") }, vec![one]),
-        (RedriveRule { error_contains: some("0%"), ..rule("r") }, vec![one]),
-        (RedriveRule { error_contains: some("%fus"), ..rule("r") }, vec![]),
-        (RedriveRule { redrives_max: 0, ..rule("r") }, vec![]),
+    for (rule, limit, expected) in [
+        (rule("all"), 10, &[0, 1][..]),
+        (rule("all"), 1, &[0]),
+        (RedriveRule { kind: some("other"), ..rule("r") }, 10, &[1]),
+        (RedriveRule { queue: some("none"), ..rule("r") }, 10, &[]),
+        (RedriveRule { class: Some(ErrorClass::Ambiguous), ..rule("r") }, 10, &[0]),
+        (RedriveRule { error_contains: some("0%"), ..rule("r") }, 10, &[0]),
+        (RedriveRule { error_contains: some("%fus"), ..rule("r") }, 10, &[]),
+        (RedriveRule { redrives_max: 0, ..rule("r") }, 10, &[]),
     ] {
-        let mut found = kit.store.redrivable(&rule, 10).await.unwrap();
-        found.sort();
-        assert_eq!(found, expected, "{rule:?}");
+        let ambiguous = Failure::new("k", ErrorClass::Ambiguous, "timeout 100%");
+        let one = kit.finish(job("k"), Settlement::Dead { failure: ambiguous }).await;
+        kit.clock.advance(SECOND);
+        let two = kit.finish(job("other"), dead("refused")).await;
+        let seen = kit.finish(job("k"), dead("seen")).await;
+        kit.store.dead_note(&[seen], "me", "", Some(Triage::Investigated), None).await.unwrap();
+        kit.clock.advance(HOUR);
+        let expected: Vec<_> = expected.iter().map(|at| [one, two][*at]).collect();
+        let mut sent = kit.store.redrive(&rule, limit, "rule".into()).await.unwrap();
+        sent.sort();
+        assert_eq!(sent, expected, "{rule:?}");
+        kit.store.cancel(sent, "enough").await.unwrap();
+        kit.store.dead_note(&[one, two], "me", "", None, Some(true)).await.unwrap();
     }
-    assert_eq!(kit.store.redrivable(&rule("all"), 1).await.unwrap().len(), 1);
 }

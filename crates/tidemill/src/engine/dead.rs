@@ -223,6 +223,7 @@ impl Dead<'_> {
         let mut words = rule.error_contains.iter();
         words.try_for_each(|words| name::check_value("error", words, limit::NAME_BYTES_MAX))?;
         let name = rule.name.clone();
+        let rule = RedriveRule { delay_ms: rule.delay_ms.min(limit::SPAN_MS_MAX), ..rule };
         Ok(self.0.0.store.set_redrive_rule(&name, Some(rule)).await?)
     }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tidemill::testing::{drain, tend};
 use tidemill::{
-    DeadFilter, ErrorClass, Fail, RedriveRule, ReplayPace, Running, State, Tidemill, Triage, Worker,
+    DeadFilter, Enqueue, ErrorClass, Fail, Flow, RedriveRule, ReplayPace, Running, State, Tidemill,
+    Triage, Worker,
 };
 
 use super::kit::{Echo, Kit, SOON};
@@ -15,6 +16,7 @@ over_both_stores!(
     replay_stops_when_the_canary_dies_of_the_same,
     replay_goes_through_when_the_canaries_live,
     canary_that_does_not_finish_stops_the_replay,
+    a_letter_that_is_refused_is_no_canary,
     edited_letter_is_replayed_with_its_new_payload,
     rule_redrives_what_it_matches_and_no_more_often_than_it_may,
     letters_are_grouped_noted_and_put_aside,
@@ -95,6 +97,31 @@ async fn canary_that_does_not_finish_stops_the_replay(kit: Kit) {
     let report = mill.dead().replay(&DeadFilter::default(), "me", &pace, |_, _| {}).await.unwrap();
     assert_eq!((report.replayed, report.left), (1, LETTERS - 1));
     assert!(report.unfinished_canary.is_some() && report.stopped_by.is_none());
+}
+
+/// Nothing is learnt of what could not be sent: the next one goes first.
+async fn a_letter_that_is_refused_is_no_canary(kit: Kit) {
+    let mill = kit.open().await;
+    letters(&mill).await;
+    let (ok, settings) = (|payload, _| async { Ok(payload) }, tidemill::Settings::default);
+    let booking = Flow::saga("booking")
+        .step("hotel", Enqueue::raw("book", "1"))
+        .undo(Enqueue::raw("cancel", "1"))
+        .step("card", Echo::new("x"))
+        .after("hotel")
+        .nothing_to_undo();
+    let id = mill.start(booking).await.unwrap();
+    let worker = broken(mill.worker()).handle_raw("book", settings(), ok);
+    drain(worker.handle_raw("cancel", settings(), ok)).await.unwrap();
+    assert_eq!(mill.flow(id).await.unwrap().unwrap().head.state.word(), "undone");
+    let all = DeadFilter::default();
+    assert_eq!(mill.dead().list(&all, None, 1).await.unwrap()[0].kind, "echo");
+    let running = mended(&mill, false).await;
+    let report = mill.dead().replay(&all, "me", &pace(SOON), |_, _| {}).await.unwrap();
+    assert_eq!((report.replayed, report.left), (1, LETTERS - 1), "{report:?}");
+    assert!(report.stopped_by.is_some());
+    running.stop().await;
+    mill.close().await;
 }
 
 async fn edited_letter_is_replayed_with_its_new_payload(kit: Kit) {

@@ -116,6 +116,10 @@ pub async fn replay<R: Replaying>(
         let (now, later) = rest.split_at(wave.min(rest.len()));
         rest = later;
         let sent = send(dead, now, by, pace, &mut report, &mut progress).await?;
+        // Of those that were refused nothing is learnt: the next go in their place.
+        if pace.canary && sent.is_empty() {
+            continue;
+        }
         if pace.canary && !rest.is_empty() && !canaries_live(dead, &sent, pace, &mut report).await?
         {
             break;

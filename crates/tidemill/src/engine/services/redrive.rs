@@ -25,16 +25,19 @@ impl Service for Redrive {
     }
 
     async fn turn(&self, mill: &Tidemill) -> Result<()> {
-        let store = &mill.0.store;
+        let (store, mut done) = (&mill.0.store, Ok(()));
         for rule in store.redrive_rules().await? {
-            let ids = store.redrivable(&rule, REDRIVES_PER_TURN_MAX).await?;
-            if !ids.is_empty() {
-                let by = format!("rule {}", rule.name);
-                let by = By::from(&by).because("it matches the rule");
-                let sent = store.dead_replay(&ids, by, None).await?;
-                tracing::info!(rule = rule.name, jobs = sent.len(), "dead letters redriven");
+            let by = format!("rule {}", rule.name);
+            let by = By::from(&by).because("it matches the rule");
+            match store.redrive(&rule, REDRIVES_PER_TURN_MAX, by).await {
+                Ok(sent) if sent.is_empty() => {}
+                Ok(sent) => {
+                    tracing::info!(rule = rule.name, jobs = sent.len(), "dead letters redriven");
+                }
+                // The others have their turn all the same.
+                Err(error) => done = done.and(Err(error.into())),
             }
         }
-        Ok(())
+        done
     }
 }
