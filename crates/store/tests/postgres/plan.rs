@@ -78,6 +78,25 @@ async fn parked_runs_are_found_by_an_index_of_their_own() {
     }
 }
 
+/// Alerts, rules and retention look again and again, beside as many as there are.
+#[tokio::test]
+async fn looks_at_the_dead_and_the_finished_walk_over_no_more_than_they_want() {
+    let url = fresh_postgres_url();
+    store(&url).await.close().await;
+    let client = connect(&url).await;
+    let lately = "'{}', null, null, null, null, null, null, now(), null, null, null, null, false, null, null, 10";
+    let plan_of_lately = plan(&client, "select_dead.sql", lately).await;
+    let bound = plan_of_lately.lines().find(|line| line.contains("Index Cond: ((died_at >="));
+    assert!(bound.is_some() && plan_of_lately.contains("dead_died_at"), "{plan_of_lately}");
+    let of_rule = "null, 60000, 3::int2, null, null, null, null, 100";
+    let plan_of_rule = plan(&client, "select_redrivable.sql", of_rule).await;
+    assert!(plan_of_rule.contains("using dead_new"), "{plan_of_rule}");
+    client.batch_execute(FILL).await.unwrap();
+    client.batch_execute("analyze tidemill.job, tidemill.outcome").await.unwrap();
+    let of_page = plan(&client, "select_finished.sql", "gen_random_uuid(), 2000").await;
+    assert!(!of_page.contains("hashed"), "{of_page}");
+}
+
 const SETTLE_ARGUMENTS: &str = "null, gen_random_uuid(), array[gen_random_uuid()], array['default'], \
      array[1], array[1]::int2[], array[0]::int2[], array['null'], array[1], array[2], '{}', array[0], '{}', '{}', \
      '{}', array[null]::uuid[], array[null]::int4[], '{}', '{}', '{}', '{}', '{}'";

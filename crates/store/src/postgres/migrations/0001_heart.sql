@@ -166,6 +166,8 @@ create table tidemill.dead (
 );
 create index dead_fingerprint on tidemill.dead (fingerprint);
 create index dead_died_at on tidemill.dead (died_at, id);
+-- What rules may redrive is looked for every few seconds.
+create index dead_new on tidemill.dead (died_at, id) where triage = 0 and not archived;
 
 create table tidemill.note (
     number int8 generated always as identity primary key,

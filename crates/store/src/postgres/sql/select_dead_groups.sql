@@ -11,10 +11,10 @@ where (cardinality($1::uuid[]) = 0 or d.id = any ($1))
     and ($6::int2 is null or d.triage = $6)
     and ($7::text is null or exists (
         select from tidemill.job j where j.id = d.id and (j.options::jsonb -> 'tags') ? $7))
-    and ($8::timestamptz is null or d.died_at >= $8) and ($9::timestamptz is null or d.died_at < $9)
+    and d.died_at >= coalesce($8::timestamptz, '-infinity') and d.died_at < coalesce($9::timestamptz, 'infinity')
     and ($10::text is null or position($10 in d.error) > 0)
     and ($11::text[] is null or exists (
         select from tidemill.job j where j.id = d.id and j.payload #>> $11 = $12::text))
     and (cardinality($1::uuid[]) > 0 or d.archived = $13::boolean and ($13 or $6::int2 = 2 or exists (
-        select from tidemill.outcome o where o.id = d.id and o.state = 6)))
+        select from tidemill.outcome o where o.id = d.id and o.state = 6 offset 0)))
 group by d.fingerprint order by count(*) desc, max(d.died_at) desc limit 1000;

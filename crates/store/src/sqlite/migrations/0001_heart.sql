@@ -151,6 +151,8 @@ create table tidemill_dead (
     archived integer not null default 0
 ) without rowid;
 create index tidemill_dead_latest on tidemill_dead (died_at, id);
+-- What rules may redrive is looked for every few seconds.
+create index tidemill_dead_new on tidemill_dead (died_at, id) where triage = 0 and not archived;
 
 create table tidemill_note (
     number integer primary key,

@@ -15,8 +15,8 @@ where (?1 is null or lower(hex(dead.id)) in (select value from json_each(?1)))
         select 1 from tidemill_job as job, json_each(job.options, '$.tags') as tag
         where job.id = dead.id and tag.value = ?7
     ))
-    and (?8 is null or dead.died_at >= ?8)
-    and (?9 is null or dead.died_at < ?9)
+    and dead.died_at >= coalesce(?8, -9223372036854775808)
+    and dead.died_at < coalesce(?9, 9223372036854775807)
     and (?10 is null or instr(dead.error, ?10) > 0)
     and (?11 is null or ?13 = (
         select coalesce(
