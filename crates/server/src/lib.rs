@@ -10,6 +10,7 @@ mod access;
 mod api;
 mod audit;
 mod bare;
+mod bounded;
 mod cors;
 mod cursor;
 mod docs;

@@ -22,6 +22,7 @@ use utoipa_axum::routes;
 use crate::access::Caller;
 use crate::api::App;
 use crate::audit::{Detail, detail};
+use crate::bounded::Bounded;
 use crate::etag::{self, JobSeen};
 use crate::extract::{Body, Named, Params};
 use crate::idempotent;
@@ -32,6 +33,9 @@ use crate::trace;
 
 /// A job with its print as an entity tag.
 type Tagged = (etag::Tag, Json<JobView>);
+
+/// Jobs of one batch.
+const BATCH_JOBS_MAX: usize = 10_000;
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
@@ -151,7 +155,8 @@ async fn finished(app: &App, id: JobId, time: Duration) -> Answer<Option<JobView
 #[serde(deny_unknown_fields)]
 struct Many {
     /// At most 10,000.
-    jobs: Vec<Wish>,
+    #[schema(value_type = Vec<Wish>)]
+    jobs: Bounded<Wish, BATCH_JOBS_MAX>,
 }
 
 /// What became of them, in their order.
@@ -179,7 +184,7 @@ async fn enqueue_many(
     headers: HeaderMap,
     Body(Many { jobs }): Body<Many>,
 ) -> Answer<(StatusCode, Json<Receipts>)> {
-    let key = idempotent::key(&headers)?;
+    let (key, jobs) = (idempotent::key(&headers)?, jobs.all()?);
     let mut prints = Vec::with_capacity(jobs.len());
     let mut checked = Vec::with_capacity(jobs.len());
     let mut ids = Vec::with_capacity(jobs.len());

@@ -8,9 +8,10 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use tidemill::store::Settled;
-use tidemill::work::{AddedStep, Demand, Given, Hand, Outcome, Report};
+use tidemill::work::{AddedStep, Demand, Given, Hand, Outcome, REPORTS_MAX, Report};
 use tidemill::{Enqueue, Payload};
 use tidemill_core::retry::text::BackoffText;
 use tidemill_core::span::Span;
@@ -26,6 +27,7 @@ use utoipa_axum::routes;
 
 use crate::access::Caller;
 use crate::api::App;
+use crate::bounded::Bounded;
 use crate::extract::{Body, Named};
 use crate::problem::{Answer, Problem, Refusal};
 use crate::routes::journal;
@@ -220,6 +222,13 @@ fn told(settled: Settled) -> SettledBody {
     }
 }
 
+/// How attempts ended, as it is read: [`Reports`], of which no more is kept than may be sent at once.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BoundedReports {
+    reports: Bounded<ReportBody, REPORTS_MAX>,
+}
+
 /// Settles attempts, with all their consequences, in one transaction. Send it again when its answer was lost.
 ///
 /// A report whose lease is lost is answered `stale` and changes nothing; if all are, the answer is 409.
@@ -235,9 +244,10 @@ async fn settle(
     State(app): State<Arc<App>>,
     caller: Caller,
     Named(worker): Named<WorkerId>,
-    Body(Reports { reports }): Body<Reports>,
+    Body(BoundedReports { reports }): Body<BoundedReports>,
 ) -> Answer<Json<Answers>> {
     caller.check_worker(worker)?;
+    let reports = reports.all()?;
     let first = reports.first().map(|report| report.id);
     let mut checked = Vec::with_capacity(reports.len());
     for (index, body) in reports.into_iter().enumerate() {
