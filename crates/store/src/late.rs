@@ -12,6 +12,10 @@ use tidemill_core::{Failure, RuleBook};
 /// Jobs that are looked at in one transaction.
 pub(crate) const LOOKS_MAX: usize = 500;
 
+/// Jobs that are due and looked at in each go for those that were enqueued long before: no index tells which these are.
+/// Behind so many others one is found when it was due for as long as it has.
+pub(crate) const LATER_JOBS_MAX: i64 = 250;
+
 /// How long until a job is looked at again that neither waits nor has ended.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
@@ -61,8 +65,10 @@ pub(crate) struct Bounded {
     pub queue: String,
     /// What was due by then and has not started is late.
     pub start: Option<Timestamp>,
-    /// What was enqueued by then is late.
+    /// What was enqueued by then, or replayed, is late.
     pub finish: Option<Timestamp>,
+    /// The present, if something may be late that became due since `finish`: it was put off, or had a delay.
+    pub due: Option<Timestamp>,
 }
 
 /// Whether any queue may have deadlines.
@@ -76,7 +82,8 @@ pub(crate) fn bounded(book: &RuleBook, queues: Vec<String>, now: Timestamp) -> V
     let bounded = queues.into_iter().filter_map(|queue| {
         let rules = book.of(&queue)?;
         let (start, finish) = (before(rules.start_within_ms), before(rules.finish_within_ms));
-        start.or(finish).is_some().then_some(Bounded { queue, start, finish })
+        let due = finish.map(|_| now);
+        start.or(finish).is_some().then_some(Bounded { queue, start, finish, due })
     });
     bounded.collect()
 }

@@ -12,18 +12,19 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::error::Result;
-use crate::late::{self, Bounded, LOOKS_MAX, Look, Stand};
+use crate::late::{self, Bounded, LATER_JOBS_MAX, LOOKS_MAX, Look, Stand};
 use crate::postgres::Shared;
 use crate::postgres::cancel::{Fate, SHEAF_LOCK, Search};
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::queues;
-use crate::postgres::statement::{At, Statement, sql};
+use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::request::Expired;
 
 const ANY: Statement = sql!("any_deadline", TIMESTAMPTZ);
 const DUE: Statement = sql!("select_deadlines", TIMESTAMPTZ, INT8);
-const LATE: Statement = sql!("select_late", TEXT, TIMESTAMPTZ, TIMESTAMPTZ, INT8);
+const LATE: Statement =
+    sql!("select_late", TEXT, TIMESTAMPTZ, TIMESTAMPTZ, INT8, TIMESTAMPTZ, INT8);
 const LOOKED_AT: Statement = sql!("select_looked_at", TIMESTAMPTZ, UUID_ARRAY);
 const MOVE: Statement = sql!("move_deadlines", TIMESTAMPTZ_ARRAY, UUID_ARRAY, TIMESTAMPTZ_ARRAY);
 
@@ -52,9 +53,12 @@ async fn late(shared: &Shared, book: &RuleBook) -> Result<Vec<Uuid>> {
     }
     let names = queues::names(&shared.db).await?;
     let mut late = Vec::new();
-    for Bounded { queue, start, finish } in late::bounded(book, names, shared.now().await?) {
-        let (start, finish, limit) = (start.map(At), finish.map(At), LOOKS_MAX as i64);
-        let rows = shared.db.read(&LATE, &[&queue, &start, &finish, &limit]).await?;
+    for bounded in late::bounded(book, names, shared.now().await?) {
+        let Bounded { queue, start, finish, due } = bounded;
+        let (start, finish, due) = (start.map(At), finish.map(At), due.map(At));
+        let limit = LOOKS_MAX as i64;
+        let late_in: [Param<'_>; 6] = [&queue, &start, &finish, &limit, &due, &LATER_JOBS_MAX];
+        let rows = shared.db.read(&LATE, &late_in).await?;
         late.extend(rows.iter().map(|row| row.get::<_, Uuid>(0)));
     }
     Ok(late)

@@ -7,7 +7,7 @@ use tidemill_core::job::deadline::Deadlines;
 use tidemill_core::{JobId, RuleBook, State};
 
 use crate::error::Result;
-use crate::late::{self, Bounded, LOOKS_MAX, Look, Stand};
+use crate::late::{self, Bounded, LATER_JOBS_MAX, LOOKS_MAX, Look, Stand};
 use crate::request::Expired;
 use crate::sqlite::finish::{End, finish};
 use crate::sqlite::query::has_begun;
@@ -34,9 +34,10 @@ pub(super) fn find(
 
 fn late_in(conn: &Connection, bounded: &Bounded) -> Result<Vec<JobId>> {
     let us = |at: Option<jiff::Timestamp>| at.map(jiff::Timestamp::as_microsecond);
-    let Bounded { queue, start, finish } = bounded;
+    let Bounded { queue, start, finish, due } = bounded;
     let mut select = conn.prepare_cached(include_str!("sql/select_late.sql"))?;
-    let late = params![queue, us(*start), us(*finish), LOOKS_MAX as i64];
+    let (start, finish, due) = (us(*start), us(*finish), us(*due));
+    let late = params![queue, start, finish, LOOKS_MAX as i64, due, LATER_JOBS_MAX];
     let late = select.query_map(late, |row| job_id(row, 0))?;
     Ok(late.collect::<rusqlite::Result<_>>()?)
 }

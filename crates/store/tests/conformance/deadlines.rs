@@ -10,7 +10,7 @@ use tidemill_core::job::edit::{Changes, Edit};
 use tidemill_core::job::outcome::Waiting;
 use tidemill_core::workflow::Waits;
 use tidemill_core::{
-    Due, ErrorClass, Failure, JobId, Limits, NewJob, OnDead, OnDuplicate, Options, QueueRules,
+    By, Due, ErrorClass, Failure, JobId, Limits, NewJob, OnDead, OnDuplicate, Options, QueueRules,
     RuleBook, Scope, Settlement, State,
 };
 use tidemill_store::request::Expired;
@@ -42,6 +42,7 @@ over_both_stores!(
     jobs_of_plain_sql_have_deadlines_too,
     a_queue_has_deadlines_for_those_without,
     a_pattern_has_deadlines_for_its_queues,
+    a_queue_has_deadlines_for_what_was_due_later_than_it_came,
     thousands_die_in_parts,
     a_claim_and_a_deadline_at_the_same_time_agree,
 );
@@ -390,4 +391,32 @@ async fn a_claim_and_a_deadline_at_the_same_time_agree(kit: &Kit) {
         }
     }
     neighbour.close().await;
+}
+
+async fn a_queue_has_deadlines_for_what_was_due_later_than_it_came(kit: &Kit) {
+    let rules = QueueRules { finish_within_ms: Some(60_000), ..QueueRules::default() };
+    assert!(kit.store.set_queue("default", Some(rules)).await.unwrap());
+    for tenant in [None, Some("t".to_owned())] {
+        let new = || NewJob { tenant: tenant.clone(), ..job("k") };
+        let replayed = kit.finish(new(), dead("no")).await;
+        let tried = kit.put(new()).await;
+        kit.run_to(tried, retry(SECOND * 50, 1)).await;
+        let put_off = kit.put(new()).await;
+        kit.run_to(put_off, retry(SECOND * 50, 0)).await;
+        let delayed = kit.put(NewJob { due: Due::In(SECOND * 50), ..new() }).await;
+        kit.clock.advance(SECOND * 30);
+        let by = By { who: "ada", why: None };
+        assert_eq!(kit.store.dead_replay(&[replayed], by, None).await.unwrap(), [replayed]);
+        kit.clock.advance(SECOND * 29);
+        assert_eq!(expire(kit).await, 0, "there is a second left");
+        kit.clock.advance(SECOND);
+        assert_eq!(expire(kit).await, 3);
+        for id in [tried, put_off, delayed] {
+            assert_eq!(kit.state(id).await, State::Dead);
+        }
+        kit.clock.advance(SECOND * 29);
+        assert_eq!(expire(kit).await, 0, "it has all its time again");
+        kit.clock.advance(SECOND);
+        assert_eq!((expire(kit).await, kit.state(replayed).await), (1, State::Dead));
+    }
 }
