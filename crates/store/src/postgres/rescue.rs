@@ -271,7 +271,7 @@ fn sort(
         failure,
     };
     // What it has done so far nobody knows, also once its end is another.
-    let loss = Loss {
+    let attempt = Loss {
         id: body.id,
         token: lease.token,
         attempt: spent + 1,
@@ -280,14 +280,14 @@ fn sort(
     };
     if let Some(reason) = lease.reasons.get(&body.id) {
         rescued.cancelled += 1;
-        record.losses.push(loss);
+        record.losses.push(attempt);
         record.ends.push(end(State::Cancelled, reason.clone(), None));
     } else if rules.is_some_and(|rules| lost as u16 >= rules.lost_max) {
         rescued.poisoned += 1;
         let message = format!("it lost its worker {lost} times; it may be what kills them");
         let failure = Failure::new(&body.kind, ErrorClass::Poison, message);
         record.ends.push(end(State::Dead, failure.message.clone(), Some(failure)));
-        record.losses.push(loss);
+        record.losses.push(attempt);
     } else {
         rescued.ready += 1;
         let is_loss = rules.is_some();

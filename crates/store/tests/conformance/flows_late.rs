@@ -1,4 +1,5 @@
-//! Joins that have waited for as long as they may: they are decided by what has ended, and by nothing that was so before.
+//! Joins that have waited for as long as they may: they are decided by what has ended, and by nothing that was so
+//! before.
 
 use tidemill_core::flow::{Join, Need, Rest, Step, StepState};
 

@@ -1,6 +1,6 @@
 //! Many stores, as many processes have them, end the last children of a join in the same moment: it fires once,
-//! and at once, by those ends alone. Nobody tends the flows there. And flows that are started in the same moment, or tried
-//! again while what is sent again dies.
+//! and at once, by those ends alone. Nobody tends the flows there. And flows that are started in the same moment, or
+//! tried again while what is sent again dies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -172,11 +172,13 @@ async fn a_retry_sends_each_dead_job_once_however_fast_they_die_again(kit: &Kit)
                 kit.store.settle(worker, items.collect()).await.unwrap();
             }
         };
-        let sent = tokio::select! {
-            sent = kit.store.change_flow(id, act) => sent.unwrap(),
-            () = dying => unreachable!("it goes on as long as there is something to send"),
-            () = tokio::time::sleep(SOON) => panic!("there is an end to it"),
+        let sending = async {
+            tokio::select! {
+                sent = kit.store.change_flow(id, act) => sent.unwrap(),
+                () = dying => unreachable!("it goes on as long as there is something to send"),
+            }
         };
+        let sent = tokio::time::timeout(SOON, sending).await.expect("there is an end to it");
         assert_eq!(sent, FlowAnswer::Acted { jobs: JOBS as u64 });
         run(kit, worker, &[]).await;
     }

@@ -24,8 +24,8 @@ pub(super) type Spot = (i32, Uuid);
 /// Before all of them.
 pub(super) const BEFORE_ALL: Spot = (-1, Uuid::nil());
 
-/// Sends the dead jobs of a flow, or of one of its steps, on their way again, each once; answers how many. One that dies
-/// once more meanwhile stays: there would be no end to it.
+/// Sends the dead jobs of a flow, or of one of its steps, on their way again, each once; answers how many. One that
+/// dies once more meanwhile stays: there would be no end to it.
 pub(super) async fn send_again(
     shared: &Shared,
     id: FlowId,

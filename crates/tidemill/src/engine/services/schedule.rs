@@ -92,8 +92,8 @@ async fn news(heard: &mut Receiver<Hint>, looked: Instant) {
 /// Schedules that could not be fired here, and why: each is told of once.
 pub(crate) type HeldUp = BTreeMap<String, String>;
 
-/// Fires all that is due; answers how long it is to the next slot, if there is one. A schedule that cannot be fired holds
-/// up no other.
+/// Fires all that is due; answers how long it is to the next slot, if there is one. A schedule that cannot be fired
+/// holds up no other.
 pub(crate) async fn fire_due(mill: &Tidemill, held_up: &mut HeldUp) -> Result<Option<Duration>> {
     let before = std::mem::take(held_up);
     loop {
