@@ -362,3 +362,33 @@ async fn what_a_webhook_is_told_cannot_be_renewed(kit: Kit) {
     assert_eq!(mill.job(id).await.unwrap().unwrap().job.payload, told);
     mill.close().await;
 }
+
+/// Counts what is written of workers.
+const COUNT_BEATS: &str = "
+    create table beats (at timestamptz not null);
+    create function count_beat() returns trigger language plpgsql as $$
+    begin
+        insert into beats values (clock_timestamp());
+        return null;
+    end $$;
+    create trigger count_beat after update on tidemill.worker for each row execute function count_beat()";
+
+/// Many wait, and all of them are woken by whatever comes for one.
+#[tokio::test]
+async fn a_claim_that_waits_does_not_beat_whenever_it_is_woken() {
+    let kit = Kit::postgres();
+    let mill = kit.open().await;
+    let client = kit.client().await;
+    client.batch_execute(COUNT_BEATS).await.unwrap();
+    let worker = hand(&mill).await;
+    let (kinds, wait) = (vec!["of nobody".to_owned()], Duration::from_secs(3));
+    let (asking, demand) = (mill.clone(), Demand { kinds, wait, ..demand(1) });
+    let claim = tokio::spawn(async move { asking.work().claim(worker, demand).await });
+    while !claim.is_finished() {
+        enqueue(&mill, job()).await;
+    }
+    assert!(claim.await.unwrap().unwrap().hand_over().is_empty());
+    let beats = client.query_one("select count(*) from beats", &[]).await.unwrap();
+    assert_eq!(beats.get::<_, i64>(0), 1);
+    mill.close().await;
+}

@@ -24,6 +24,9 @@ use crate::error::{Error, Result};
 /// The store is looked at this often when no hint comes: hints may be lost.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// A worker that waits is looked at this often, whether it was given up, and beats with that.
+const BEAT_EVERY: Duration = Duration::from_secs(5);
+
 /// What a worker asks for.
 #[derive(Debug, Clone, Default)]
 pub struct Demand {
@@ -94,7 +97,7 @@ impl Work<'_> {
         if mill.0.hands.wants(worker, &mill.0.rules, &demand.queues) {
             look(mill).await?;
         }
-        let deadline = ends_at(demand.wait);
+        let (deadline, mut beats_at) = (ends_at(demand.wait), Instant::now());
         loop {
             // In a task of its own: a claim that is cut off in the middle would leave jobs that nobody knows of.
             let claim = once(mill.clone(), worker, Arc::clone(&demand));
@@ -106,11 +109,15 @@ impl Work<'_> {
             if !taken.jobs.is_empty() {
                 return Ok(taken);
             }
-            if mill.0.store.beat(worker).await?.lost {
-                mill.0.hands.forget(worker);
-                return Err(Error::WorkerLost { id: worker });
-            }
             let now = Instant::now();
+            if now >= beats_at {
+                // Many wait, and are woken by whatever comes for one of them.
+                beats_at = now + BEAT_EVERY;
+                if mill.0.store.beat(worker).await?.lost {
+                    mill.0.hands.forget(worker);
+                    return Err(Error::WorkerLost { id: worker });
+                }
+            }
             if now >= deadline {
                 return Ok(taken);
             }
