@@ -288,13 +288,16 @@ async fn who_says_to_have_read_more_than_there_is_blinds_nobody(kit: Kit) {
         })
         .await;
     };
-    let follow = async |after: u64| {
-        let mut follow = mill.stream(id, after).await.unwrap();
-        tokio::spawn(async move { next(&mut follow).await })
+    let follow = |after: u64| {
+        let mill = mill.clone();
+        tokio::spawn(async move {
+            let mut follow = mill.stream(id, after).await.unwrap();
+            next(&mut follow).await
+        })
     };
-    let ahead = follow(u64::MAX).await;
+    let ahead = follow(u64::MAX);
     followers(1).await;
-    let behind = follow(0).await;
+    let behind = follow(0);
     followers(2).await;
     puppet.text("a").await;
     assert_eq!(behind.await.unwrap(), Ok((Some(1), "a".to_owned())));
