@@ -103,10 +103,11 @@ impl Work<'_> {
         }
         let id = hand.owner.map_or_else(WorkerId::new, WorkerId::of);
         let Hand { name, queues, kinds, slots, slots_of, .. } = hand;
-        let lease_ttl = Some(lease_ttl);
+        let own = Some(lease_ttl);
         let card =
-            WorkerCard { id, name, queues, kinds: kinds.clone(), slots, slots_of, lease_ttl };
+            WorkerCard { id, name, queues, kinds: kinds.clone(), slots, slots_of, lease_ttl: own };
         self.0.0.store.register(card).await?;
+        self.0.0.hands.registered(id, lease_ttl);
         unlock(self.0, kinds);
         Ok(id)
     }

@@ -24,9 +24,6 @@ use crate::error::{Error, Result};
 /// The store is looked at this often when no hint comes: hints may be lost.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A worker that waits is looked at this often, whether it was given up, and beats with that.
-const BEAT_EVERY: Duration = Duration::from_secs(5);
-
 /// What a worker asks for.
 #[derive(Debug, Clone, Default)]
 pub struct Demand {
@@ -112,7 +109,7 @@ impl Work<'_> {
             let now = Instant::now();
             if now >= beats_at {
                 // Many wait, and are woken by whatever comes for one of them.
-                beats_at = now + BEAT_EVERY;
+                beats_at = now + mill.0.hands.beat_every(worker);
                 if mill.0.store.beat(worker).await?.lost {
                     mill.0.hands.forget(worker);
                     return Err(Error::WorkerLost { id: worker });
@@ -122,7 +119,8 @@ impl Work<'_> {
                 return Ok(taken);
             }
             let look = LOOK_EVERY.mul_f64(0.75 + fastrand::f64() / 2.0);
-            let until = deadline.min(now + next_due.map_or(look, |due| due.min(look)));
+            let looks_at = now + next_due.map_or(look, |due| due.min(look));
+            let until = deadline.min(beats_at).min(looks_at);
             tokio::select! {
                 () = tokio::time::sleep_until(until) => {}
                 () = heard(&demand.queues, &mut hints) => {}

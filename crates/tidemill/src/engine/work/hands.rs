@@ -12,7 +12,7 @@ use tidemill_core::{Job, JobId, Payload, Token, WorkerId};
 use tidemill_store::{Claim, ClaimedJob};
 use tokio::time::Instant;
 
-use super::is_unheard;
+use super::{LEASE_TTL_MIN, is_unheard};
 use crate::engine::heard::Heard;
 use crate::engine::rules::{Known, Rules, Wanted};
 use crate::worker::shop::locked;
@@ -46,6 +46,8 @@ pub(crate) struct Given {
 #[derive(Debug)]
 struct Remembered {
     heard: Instant,
+    /// How long it may be silent, if it has registered here.
+    lease_ttl: Option<Duration>,
     had: Had,
     /// By their tokens, which only grow.
     jobs: BTreeMap<(Token, JobId), Given>,
@@ -58,7 +60,7 @@ struct Remembered {
 impl Default for Remembered {
     fn default() -> Self {
         let (had, jobs, told) = (Had::default(), BTreeMap::new(), HashSet::new());
-        Self { heard: Instant::now(), had, jobs, told, wanted: VecDeque::new() }
+        Self { heard: Instant::now(), lease_ttl: None, had, jobs, told, wanted: VecDeque::new() }
     }
 }
 
@@ -75,6 +77,19 @@ impl Hands {
     /// For how long they can, if at all.
     pub(crate) fn open_for(&self) -> Option<Duration> {
         locked(&self.open_since).map(|since| since.elapsed())
+    }
+
+    /// Notes that a worker has registered, and how long it may be silent.
+    pub(crate) fn registered(&self, worker: WorkerId, lease_ttl: Duration) {
+        let mut all = locked(&self.all);
+        all.retain(|_, one| one.heard.elapsed() < KEPT);
+        all.entry(worker).or_default().lease_ttl = Some(lease_ttl);
+    }
+
+    /// How often to beat for a worker that waits: three beats fit into its lease, or into the shortest that it may have.
+    pub(crate) fn beat_every(&self, worker: WorkerId) -> Duration {
+        let lease_ttl = locked(&self.all).get(&worker).and_then(|one| one.lease_ttl);
+        lease_ttl.unwrap_or(LEASE_TTL_MIN) / 3
     }
 
     /// Notes what a worker takes from; answers whether that is new.
