@@ -239,12 +239,14 @@ impl Group {
     fn run_apart(&mut self, conn: &Connection, now: i64, book: &mut Book) -> Result<()> {
         Self::begin(conn)?;
         for act in &mut self.acts {
-            let failed = apart(conn, now, book, |book| act.run(conn, now, book))?;
-            failed.into_iter().for_each(|error| act.fail(error));
+            if let Some(error) = apart(conn, now, book, |book| act.run(conn, now, book))? {
+                act.fail(error);
+            }
         }
         for one in &mut self.called {
-            let failed = apart(conn, now, book, |book| one.run(conn, now, book))?;
-            failed.into_iter().for_each(|error| one.fail(error));
+            if let Some(error) = apart(conn, now, book, |book| one.run(conn, now, book))? {
+                one.fail(error);
+            }
         }
         Ok(())
     }

@@ -133,7 +133,8 @@ async fn a_job_that_two_transactions_write_at_once_is_there_once() {
         assert_eq!(depth, expected.len() as u64);
         let claim = store.claim(ask(worker, 9)).await.unwrap();
         let mut taken = ids(&claim);
-        (taken.sort_unstable(), expected.sort_unstable());
+        taken.sort_unstable();
+        expected.sort_unstable();
         assert_eq!(taken, expected);
         store.settle(worker, items(&claim, &done())).await.unwrap();
     }
