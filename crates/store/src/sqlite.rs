@@ -151,13 +151,8 @@ impl Sqlite {
         let conn = open::writer(&place)?;
         migrate::migrate(&conn, options.migrate)?;
         let listeners = Arc::new(Listeners::default());
-        let writer = Writer::start(
-            conn,
-            &place,
-            options.clock.clone(),
-            Arc::clone(&listeners),
-            options.keys,
-        )?;
+        let (clock, heard) = (options.clock.clone(), Arc::clone(&listeners));
+        let writer = Writer::start(conn, &place, clock, heard, options.keys)?;
         let readers = Readers::new(&place, &writer);
         let watch = place
             .file()

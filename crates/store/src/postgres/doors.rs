@@ -73,8 +73,8 @@ struct Waiting {
 pub(crate) struct Doors(Arc<Mutex<Waiting>>);
 
 impl Doors {
-    /// Notes that those of these attempts that were taken came out of their gates; somebody will look, soon. A stale one
-    /// came out when its lease was lost, and says nothing of the other side.
+    /// Notes that those of these attempts that were taken came out of their gates; somebody will look, soon. A stale
+    /// one came out when its lease was lost, and says nothing of the other side.
     pub fn came_out(&self, shared: &Arc<Shared>, items: &[SettleItem], answers: &[Settled]) {
         let taken = || {
             let settled = items.iter().zip(answers).filter(|(_, how)| **how != Settled::Stale);

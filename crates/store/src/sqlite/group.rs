@@ -279,8 +279,8 @@ impl Group {
     }
 }
 
-/// Runs something in a savepoint; answers why it was taken back, if it was. An error means that the whole transaction is
-/// gone.
+/// Runs something in a savepoint; answers why it was taken back, if it was. An error means that the whole transaction
+/// is gone.
 fn apart(
     conn: &Connection,
     now: i64,

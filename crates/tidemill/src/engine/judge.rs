@@ -106,8 +106,8 @@ pub(crate) fn pause_asked(ended: &Ended) -> Option<Duration> {
     }
 }
 
-/// What is to be said at the gates, by the limits as they are now. A job that is not tried again, because it has no time
-/// left, says all the same what pause was `asked` of it.
+/// What is to be said at the gates, by the limits as they are now. A job that is not tried again, because it has no
+/// time left, says all the same what pause was `asked` of it.
 pub(crate) fn come_out(
     book: &RuleBook,
     job: &Job,

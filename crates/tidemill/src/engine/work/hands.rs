@@ -86,7 +86,7 @@ impl Hands {
         all.entry(worker).or_default().lease_ttl = Some(lease_ttl);
     }
 
-    /// How often to beat for a worker that waits: three beats fit into its lease, or into the shortest that it may have.
+    /// How often to beat for a worker that waits: three beats fit into its lease, or into the shortest there may be.
     pub(crate) fn beat_every(&self, worker: WorkerId) -> Duration {
         let lease_ttl = locked(&self.all).get(&worker).and_then(|one| one.lease_ttl);
         lease_ttl.unwrap_or(LEASE_TTL_MIN) / 3
