@@ -77,7 +77,7 @@ async fn what_has_ended_and_is_left_out_is_found_out(kit: Kit) {
     let code = |names: &'static [&'static str]| {
         move |cx: Context| async move {
             for name in names {
-                cx.step(*name).run(|_| async { Ok(()) }).await?;
+                cx.step(name).run(|_| async { Ok(()) }).await?;
             }
             cx.sleep(DAY).await?;
             Ok("slept".to_owned())

@@ -8,10 +8,10 @@ impl Replay {
     /// journal it may have left that out, or not be there yet.
     pub(super) fn untold(&mut self, number: u32, key: &str) -> Rest {
         let opened = self.ops.opened();
-        let new = self.in_words(opened.iter().filter(|key| !self.has_ended(key)));
+        let new = in_words(opened.iter().filter(|key| !self.has_ended(key)));
         let (asked, is_sure) = match new {
             Some(new) => (Some(new), true),
-            None => (self.in_words(opened.iter()), false),
+            None => (in_words(opened.iter()), false),
         };
         let Some(asked) = asked else { return Rest::Idle };
         self.is_astray = true;
@@ -24,7 +24,7 @@ impl Replay {
     pub(super) fn passed_by(&mut self) -> Option<Rest> {
         let (number, key) = self.ahead.iter().map(|(key, number)| (*number, key)).min()?;
         let opened = self.ops.opened();
-        let asked = self.in_words(opened.iter().filter(|key| !self.knows(key)))?;
+        let asked = in_words(opened.iter().filter(|key| !self.knows(key)))?;
         let diff = Diff { journal: self.next(number, key), code: format!("asks for {asked}") };
         self.is_astray = true;
         Some(Rest::Astray(diff))
@@ -32,12 +32,6 @@ impl Replay {
 
     fn has_ended(&self, key: &str) -> bool {
         self.kept.get(key).is_some_and(|kept| kept.ended)
-    }
-
-    /// These keys as they are said, if there are any.
-    fn in_words<'a>(&self, keys: impl Iterator<Item = &'a &'a String>) -> Option<String> {
-        let keys: Vec<String> = keys.map(|key| format!("{key:?}")).collect();
-        (!keys.is_empty()).then(|| keys.join(", "))
     }
 
     fn next(&self, number: u32, key: &str) -> String {
@@ -53,6 +47,12 @@ impl Replay {
         let Some((number, key)) = untold.into_iter().chain(missed).min() else { return Ok(()) };
         Err(Diff { journal: self.next(number, key), code: "ends".to_owned() })
     }
+}
+
+/// These keys as they are said, if there are any.
+fn in_words<'a>(keys: impl Iterator<Item = &'a &'a String>) -> Option<String> {
+    let keys: Vec<String> = keys.map(|key| format!("{key:?}")).collect();
+    (!keys.is_empty()).then(|| keys.join(", "))
 }
 
 /// Whether what is asked for is what the journal has under this key.
