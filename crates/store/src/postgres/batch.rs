@@ -78,8 +78,12 @@ pub(crate) const STATEMENT_JOBS_MAX: usize = 10_000;
 /// it is read, and has an end.
 const STATEMENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// The jobs of each statement that it takes to write these.
-pub(crate) fn parts<'a, 'j>(jobs: &'a [&'j NewJob]) -> Vec<&'a [&'j NewJob]> {
+/// The jobs of each statement that it takes to write these. What a full queue may refuse is not parted by its size: each
+/// statement would be judged alone, and the second would push the first out.
+pub(crate) fn parts<'a, 'j>(jobs: &'a [&'j NewJob], depth: Depth) -> Vec<&'a [&'j NewJob]> {
+    if depth != Depth::Free {
+        return jobs.chunks(STATEMENT_JOBS_MAX).collect();
+    }
     let (mut parts, mut first, mut bytes) = (Vec::new(), 0, 0);
     for (at, job) in jobs.iter().enumerate() {
         let payload = job.payload.as_str().len();
@@ -103,7 +107,7 @@ pub(crate) fn statement(jobs: usize, depth: Depth) -> &'static Statement {
     }
 }
 
-/// Writes plain jobs, no more than [`parts`] gives, in one statement. Answers `false`, and
+/// Writes plain jobs, no more than [`parts`] gives of free ones, in one statement. Answers `false`, and
 /// writes nothing, where one of their queues may have a bound that holds for them.
 pub(crate) async fn write(
     conn: &Conn<'_>,

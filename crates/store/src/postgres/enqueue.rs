@@ -117,7 +117,7 @@ pub(crate) async fn write_all(shared: &Arc<Shared>, jobs: &[&NewJob], limit: Dep
         let written = if bounded {
             told = None;
             write_bounded(&shared.db, jobs, limit).await
-        } else if doubtful || parts(jobs).len() > 1 {
+        } else if doubtful || parts(jobs, Depth::Free).len() > 1 {
             told = None;
             write_carefully(&shared.db, jobs).await
         } else {
@@ -210,7 +210,8 @@ pub(crate) async fn write_new(
     if new.is_empty() {
         return Ok(true);
     }
-    for part in parts(&new) {
+    // Where one of their queues may have a bound nothing is judged here: nothing is written.
+    for part in parts(&new, Depth::Free) {
         if !write(conn, db.manual_now(), part, depth).await? {
             return Ok(false);
         }

@@ -81,7 +81,7 @@ pub(crate) async fn put_whole(
     jobs: &[&NewJob],
     depth: Depth,
 ) -> Result<Vec<Receipt>, Fault> {
-    if parts(jobs).len() == 1 {
+    if parts(jobs, depth).len() <= 1 {
         return put_all(&db.conn().await?, db.manual_now(), jobs, depth).await;
     }
     let conn = db.begin().await?;
@@ -97,7 +97,7 @@ pub(crate) async fn put_all(
     depth: Depth,
 ) -> Result<Vec<Receipt>, Fault> {
     let mut receipts = Vec::with_capacity(jobs.len());
-    for part in parts(jobs) {
+    for part in parts(jobs, depth) {
         let text = lines(part.iter().copied()).map_err(Fault::Refused)?;
         receipts.extend(put(conn, now, &text, depth).await?);
     }

@@ -37,6 +37,7 @@ over_both_stores!(
     higher_bands_are_dropped_where_lower_ones_are_not_enough,
     nothing_is_dropped_for_a_lower_band,
     a_batch_drops_what_is_older_and_nothing_of_its_own,
+    a_batch_drops_nothing_that_it_has_replaced,
     what_is_held_at_a_gate_is_dropped_by_its_age,
     running_jobs_are_not_dropped,
     a_dropped_job_frees_its_key,
@@ -312,7 +313,10 @@ async fn a_batch_drops_what_is_older_and_nothing_of_its_own(kit: &Kit) {
     assert_eq!(kit.state(old).await, State::Ready);
     // What is due later is older all the same; with keys as without.
     let keyed = |key| unique(key, Scope::Unfinished, OnDuplicate::Reject);
-    for batch in [[job("k"), job("k")], [keyed("u"), keyed("v")]] {
+    // More than one statement of those that are not judged would take.
+    let text = format!("{:?}", "x".repeat(17 * 1024 * 1024));
+    let large = || NewJob { payload: Payload::trusted(text.clone()), ..job("k") };
+    for batch in [[job("k"), job("k")], [keyed("u"), keyed("v")], [large(), large()]] {
         let later = || NewJob { due: Due::In(HOUR), ..job("k") };
         let former = vec![later(), later()];
         let old: Vec<_> = former.iter().map(|job| job.id).collect();
@@ -349,6 +353,27 @@ async fn what_is_held_at_a_gate_is_dropped_by_its_age(kit: &Kit) {
     for id in [in_line, newer] {
         assert_eq!(kit.state(id).await, State::Ready);
     }
+    is_exact(&kit.store).await;
+}
+
+async fn a_batch_drops_nothing_that_it_has_replaced(kit: &Kit) {
+    bound(kit, "default", 3, Overflow::DropOldest).await;
+    let low = |job| NewJob { priority: Priority::Low, ..job };
+    let replacing = || low(unique("u", Scope::Unfinished, OnDuplicate::Replace));
+    let batch = || vec![job("k"), replacing()];
+    let held = kit.put(replacing()).await;
+    let high = || NewJob { priority: Priority::High, ..job("k") };
+    kit.store.enqueue(vec![high(), high()]).await.unwrap();
+    kit.clock.advance(SECOND);
+    refused(kit, batch()).await;
+    assert_eq!(kit.state(held).await, State::Ready);
+    kit.store.set_queue("default", None).await.unwrap();
+    bound(kit, "default", 4, Overflow::DropOldest).await;
+    let other = kit.put(NewJob { due: Due::In(HOUR), ..low(job("k")) }).await;
+    let receipts = kit.store.enqueue(batch()).await.unwrap();
+    assert_eq!(receipts[1], Receipt::Replaced { id: held });
+    assert_eq!(kit.state(held).await, State::Ready);
+    assert_eq!(kit.state(other).await, State::Cancelled);
     is_exact(&kit.store).await;
 }
 

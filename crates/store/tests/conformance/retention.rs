@@ -21,6 +21,7 @@ over_both_stores!(
     a_sweep_goes_by_age,
     a_sweep_goes_by_the_jobs_own_wish,
     a_wish_to_be_kept_beyond_all_time_stops_nobody,
+    who_has_no_wish_is_kept_as_the_rules_say,
     a_sweep_keeps_a_bounded_number,
     a_sweep_keeps_a_bounded_number_of_bytes_of_dead_letters,
 );
@@ -178,27 +179,48 @@ async fn a_sweep_goes_by_the_jobs_own_wish(kit: &Kit) {
 
 /// Whatever was never checked: neither the rescue of the others stops at it, nor their sweep.
 async fn a_wish_to_be_kept_beyond_all_time_stops_nobody(kit: &Kit) {
-    let options = Options { retain_ms: Some(u64::MAX), ..Options::default() };
-    let ever = || NewJob { options: options.clone(), ..job("k") };
-    let lost = kit.put(ever()).await;
+    ends_of_all_sorts(kit, Some(u64::MAX)).await;
+    let found = kit.store.finished_after(None, 9).await.unwrap();
+    let kept: Vec<_> = found.iter().map(|job| job.retain_ms).collect();
+    assert_eq!(kept, [Some(SPAN_MS_MAX); 5]);
+    kit.clock.advance(HOUR * 24 * 365);
+    assert_eq!(round(kit, &mut Sweep::default(), Retention::default()).await, 0);
+}
+
+async fn who_has_no_wish_is_kept_as_the_rules_say(kit: &Kit) {
+    ends_of_all_sorts(kit, None).await;
+    let found = kit.store.finished_after(None, 9).await.unwrap();
+    let kept: Vec<_> = found.iter().map(|job| job.retain_ms).collect();
+    assert_eq!(kept, [None; 5]);
+    kit.clock.advance(HOUR * 24 * 365);
+    assert_eq!(round(kit, &mut Sweep::default(), Retention::default()).await, 5);
+}
+
+/// Jobs with this wish: one done though its worker was lost once, one dead, one called off, one poisoned, one dropped.
+async fn ends_of_all_sorts(kit: &Kit, retain_ms: Option<u64>) {
+    let options = Options { retain_ms, ..Options::default() };
+    let with_wish = || NewJob { options: options.clone(), ..job("k") };
+    let lost = kit.put(with_wish()).await;
     let worker = kit.worker().await;
     kit.take_one(worker).await;
     assert_eq!(kit.lose_workers().await.ready, 1);
     kit.run_to(lost, done()).await;
-    kit.finish(ever(), dead("x")).await;
-    let called_off = kit.put(ever()).await;
+    kit.finish(with_wish(), dead("x")).await;
+    let called_off = kit.put(with_wish()).await;
     kit.store.cancel(vec![called_off], "no").await.unwrap();
+    let poison = kit.put(with_wish()).await;
+    while kit.state(poison).await == State::Ready {
+        let worker = kit.worker().await;
+        kit.take_one(worker).await;
+        kit.lose_workers().await;
+    }
+    assert_eq!(kit.state(poison).await, State::Dead);
     let rules =
         QueueRules { depth_max: Some(1), overflow: Overflow::DropOldest, ..QueueRules::default() };
     kit.store.set_queue("default", Some(rules)).await.unwrap();
-    kit.put(ever()).await;
+    kit.put(with_wish()).await;
     kit.clock.advance(SECOND);
     kit.put(job("k")).await;
-    let found = kit.store.finished_after(None, 9).await.unwrap();
-    let kept: Vec<_> = found.iter().map(|job| job.retain_ms).collect();
-    assert_eq!(kept, [Some(SPAN_MS_MAX); 4]);
-    kit.clock.advance(HOUR * 24 * 365);
-    assert_eq!(round(kit, &mut Sweep::default(), Retention::default()).await, 0);
 }
 
 async fn a_sweep_keeps_a_bounded_number(kit: &Kit) {

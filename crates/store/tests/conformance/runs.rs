@@ -2,7 +2,7 @@
 
 use tidemill_core::job::outcome::Waiting;
 use tidemill_core::workflow::{Content, Waits};
-use tidemill_core::{JobId, NewJob, OnDuplicate, Payload, Scope, Settlement, State};
+use tidemill_core::{JobId, NewJob, OnDead, OnDuplicate, Payload, Scope, Settlement, State};
 use tidemill_store::run::{Append, Room, RunAct, RunOrder, RunWrites, Signal, SignalAnswer};
 use tidemill_store::{Claim, Receipt, Settled};
 
@@ -22,6 +22,7 @@ over_both_stores!(
     a_run_that_ends_badly_is_noted_if_it_owes_something,
     a_claim_says_whether_something_is_kept_of_a_run,
     a_run_that_has_begun_is_not_replaced,
+    nor_is_one_that_waits_in_its_line,
     what_is_kept_of_a_run_is_forgotten_with_its_job,
 );
 
@@ -331,6 +332,38 @@ async fn a_run_that_has_begun_is_not_replaced(kit: &Kit) {
                 assert_eq!(kit.state(kept).await, State::Ready, "its turn has come");
                 kit.store.cancel(vec![kept], "next").await.unwrap();
             }
+        }
+    }
+}
+
+async fn nor_is_one_that_waits_in_its_line(kit: &Kit) {
+    let worker = kit.worker().await;
+    for policy in [OnDuplicate::Replace, OnDuplicate::Debounce, OnDuplicate::RunOnceMore] {
+        let in_line = || ordered(policy.word(), OnDead::Skip);
+        let of = |text| {
+            let unique = unique(policy.word(), Scope::Unfinished, policy).unique;
+            with_payload(NewJob { unique, ..in_line() }, text)
+        };
+        let id = kit.put(of("1")).await;
+        let next = kit.put(in_line()).await;
+        let claim = kit.take_one(worker).await;
+        let written = kit.store.append(worker, append(&claim, entries([0]))).await;
+        assert_eq!(written.unwrap(), [true]);
+        kit.settle(worker, &claim, dead("x")).await;
+        assert_eq!(kit.store.dead_replay(&[id], "ada".into(), None).await.unwrap(), [id]);
+        let (former, second) = (kit.view(id).await, of("2"));
+        assert_eq!(former.state, State::Blocked, "behind the one that has come to the head");
+        let kept = second.id;
+        let expected = match policy {
+            OnDuplicate::Replace => Receipt::Joined { id },
+            _ => Receipt::Kept { id: kept },
+        };
+        assert_eq!(kit.enqueue(second).await, expected, "{policy:?}");
+        assert_eq!(kit.view(id).await, former, "it stays as it is: {policy:?}");
+        kit.store.cancel(vec![id, next], "next").await.unwrap();
+        if policy != OnDuplicate::Replace {
+            assert_eq!(kit.state(kept).await, State::Ready, "its turn has come");
+            kit.store.cancel(vec![kept], "next").await.unwrap();
         }
     }
 }

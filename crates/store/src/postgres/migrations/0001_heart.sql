@@ -294,9 +294,11 @@ begin
     return sheaf;
 end $$;
 
--- How long a job wants to be kept. No span is longer than a thousand years: what was never checked is a number, too.
+-- How long a job wants to be kept, if it wants anything: `least` passes null by. No span is longer than a thousand years:
+-- what was never checked is a number, too.
 create function tidemill.retain_of(options json) returns int8 language sql immutable as $$
-    select least(($1 ->> 'retain_ms')::numeric, 31622400000000)::int8
+    select case when $1 ->> 'retain_ms' is not null
+        then least(($1 ->> 'retain_ms')::numeric, 31622400000000)::int8 end
 $$;
 
 -- Whether a job takes its turn in the line of its queue, tenant and key.
@@ -599,8 +601,8 @@ begin
         select j.* into former from tidemill.job j where j.id = held.id;
         if tidemill.is_ordered(former) then
             perform tidemill.lock_lines(array[former.queue], array[former.tenant], array[former.key]);
-            perform from tidemill.line_waiting w where w.id = held.id;
-            if found then
+            perform from tidemill.line_waiting w where w.id = held.id for update;
+            if found and not tidemill.is_under_way(held.id) then
                 return;
             end if;
         end if;
@@ -615,8 +617,11 @@ begin
             if not stays then
                 perform tidemill.lock_lines(array[former.queue], array[former.tenant], array[former.key]);
             end if;
-            update tidemill.line_waiting w set due = put.run_at where w.id = held.id;
-            in_line := found;
+            perform from tidemill.line_waiting w where w.id = held.id for update;
+            in_line := found and not tidemill.is_under_way(held.id);
+            if in_line then
+                update tidemill.line_waiting w set due = put.run_at where w.id = held.id;
+            end if;
         end if;
         if not in_line then
             -- Only under the lock of its sheaf nobody lets it begin.
@@ -737,10 +742,10 @@ begin
             and not exists (select from tidemill.debt d where d.job = i.id)
             and not exists (select from tidemill.run r where r.job = i.id and r.undone)
             and not exists (
-            select from tidemill.job j
+            select from (select j.flow, j.step from tidemill.job j where j.id = i.id offset 0) j
             join tidemill.flow f on f.id = j.flow and f.saga
             join tidemill.flow_step s on s.flow = j.flow and s.number = j.step and s.undoes is null
-            where j.id = i.id and (f.state in (6, 7) or f.state = 8 and exists (
+            where (f.state in (6, 7) or f.state = 8 and exists (
                 select from tidemill.flow_step u where u.flow = f.id and u.undoes is not null)))
             and (replay.why is not null or not exists (
                 select from tidemill.job j join tidemill.flow f on f.id = j.flow and f.state = 8 where j.id = i.id)));

@@ -97,16 +97,16 @@ end $$;
 
 -- Whether an attempt of this job has begun since it was enqueued, or replayed. One that waits, or was put off, has begun
 -- though none is spent. Of one whose worker was lost nobody knows, but for the journal.
-create function tidemill.has_begun(body tidemill.job) returns boolean language sql stable as $$
-    select exists (
+create function tidemill.has_begun(of_id uuid, options json) returns boolean language plpgsql stable as $$
+declare
+    since timestamptz := coalesce((options ->> 'replayed_at')::timestamptz, '-infinity');
+begin
+    return exists (
         select from tidemill.attempt a
-        where a.id = ($1).id and a.attempt > 0 and a.started_at is not null and a.class is distinct from 'lost'
-            and a.ended_at > coalesce((($1).options ->> 'replayed_at')::timestamptz, '-infinity')
-    ) or exists (
-        select from tidemill.journal e
-        where e.job = ($1).id and e.at > coalesce((($1).options ->> 'replayed_at')::timestamptz, '-infinity')
-    )
-$$;
+        where a.id = of_id and a.attempt > 0 and a.started_at is not null and a.class is distinct from 'lost'
+            and a.ended_at > since
+    ) or exists (select from tidemill.journal e where e.job = of_id and e.at > since);
+end $$;
 
 -- Locks runs, in order, each by a look of its own; those that are not there are made, for jobs that are.
 create function tidemill.lock_runs(jobs uuid[], at timestamptz) returns setof tidemill.run language plpgsql as $$

@@ -25,9 +25,11 @@ with late as (
 )
 select l.id
 from late l, lateral (
-    select j.options, j.created_at, j as body from tidemill.job j where j.id = l.id limit 1
+    select j.options, j.created_at from tidemill.job j where j.id = l.id limit 1
 ) j
-where l.attempt = 0 and l.run_at <= $2 and j.options ->> 'start_within_ms' is null and not tidemill.has_begun(j.body)
+-- Its journal is looked at last: most need not be.
+where case when l.attempt = 0 and l.run_at <= $2 and j.options ->> 'start_within_ms' is null
+        then not tidemill.has_begun(l.id, j.options) else false end
     or j.created_at <= $3 and j.options ->> 'finish_within_ms' is null
         and coalesce((j.options ->> 'replayed_at')::timestamptz <= $3, true)
 limit $4::int8;

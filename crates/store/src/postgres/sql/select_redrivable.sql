@@ -12,10 +12,11 @@ with chosen as materialized (
         and not exists (select from tidemill.run r where r.job = d.id and r.undone offset 0)
         and not exists (select from tidemill.debt b where b.job = d.id offset 0)
         and not exists (
-            select from tidemill.job j
+            -- By its id first: an index of flows holds ids, too, and is small while there are few of them.
+            select from (select j.flow, j.step from tidemill.job j where j.id = d.id offset 0) j
             join tidemill.flow f on f.id = j.flow and f.saga
             join tidemill.flow_step s on s.flow = j.flow and s.number = j.step and s.undoes is null
-            where j.id = d.id and (f.state in (6, 7) or f.state = 8 and exists (
+            where (f.state in (6, 7) or f.state = 8 and exists (
                 select from tidemill.flow_step u where u.flow = f.id and u.undoes is not null))
             offset 0)
         and not exists (

@@ -118,6 +118,10 @@ select id from tidemill_job
 where key is not null and json_extract(options, '$.ordered') is not null
     or json_extract(options, '$.parent') is not null;
 
+-- What an enqueue has written: new jobs, and those that it has given another content.
+create view tidemill_own as
+select case act when 'replace' then holder else id end as id from tidemill_inbox where act in ('write', 'replace');
+
 -- Takes `wanted` jobs of one band that have been due longest out of a queue, or as many as there are that do not stay.
 -- One that is held at a gate has 10 more for its band, one that is laid aside 20. Each part is read in the order of an
 -- index, and no further. What came with the same enqueue is no older than what it makes room for.
@@ -132,7 +136,7 @@ begin
             select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
             where queue = new.queue and priority = new.band and tenant = '' and not exists (
                 select 1 from tidemill_stays as stays where stays.id = ready.id
-            ) and id not in (select own.id from tidemill_inbox as own where own.act = 'write')
+            ) and id not in (select own.id from tidemill_own as own)
             order by run_at
             limit new.wanted
         )
@@ -141,7 +145,7 @@ begin
             select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
             where queue = new.queue and priority = new.band and tenant <> '' and not exists (
                 select 1 from tidemill_stays as stays where stays.id = ready.id
-            ) and id not in (select own.id from tidemill_inbox as own where own.act = 'write')
+            ) and id not in (select own.id from tidemill_own as own)
             order by run_at
             limit new.wanted
         )
@@ -150,7 +154,7 @@ begin
             select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
             where queue = new.queue and priority = new.band + 10 and tenant = '' and not exists (
                 select 1 from tidemill_stays as stays where stays.id = ready.id
-            ) and id not in (select own.id from tidemill_inbox as own where own.act = 'write')
+            ) and id not in (select own.id from tidemill_own as own)
             order by run_at
             limit new.wanted
         )
@@ -159,7 +163,7 @@ begin
             select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
             where queue = new.queue and priority = new.band + 10 and tenant <> '' and not exists (
                 select 1 from tidemill_stays as stays where stays.id = ready.id
-            ) and id not in (select own.id from tidemill_inbox as own where own.act = 'write')
+            ) and id not in (select own.id from tidemill_own as own)
             order by run_at
             limit new.wanted
         )
@@ -168,7 +172,7 @@ begin
             select id, queue, priority, tenant, run_at, spent, lost from tidemill_ready as ready
             where queue = new.queue and priority = new.band + 20 and tenant <> '' and not exists (
                 select 1 from tidemill_stays as stays where stays.id = ready.id
-            ) and id not in (select own.id from tidemill_inbox as own where own.act = 'write')
+            ) and id not in (select own.id from tidemill_own as own)
             order by run_at
             limit new.wanted
         )
