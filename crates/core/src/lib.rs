@@ -7,6 +7,7 @@
 pub mod access;
 pub mod alert;
 pub mod audit;
+pub mod bounded;
 pub mod by;
 pub mod clock;
 pub mod credit;

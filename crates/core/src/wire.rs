@@ -5,3 +5,9 @@
 
 pub mod run;
 pub mod work;
+
+use crate::bounded::{Bounded, TOGETHER_MAX};
+use crate::wish::Wish;
+
+/// Jobs that a worker brings, with a report or while an attempt runs.
+pub type Brought = Bounded<Wish, TOGETHER_MAX>;

@@ -12,6 +12,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidemill_core::bounded::together;
+
 use crate::nul::{self, Without};
 use crate::problem::{Answer, Refusal};
 use crate::shape::{Look, Shapes, Which};
@@ -59,7 +61,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             ));
         }
         check_nul(&bytes)?;
-        let read = serde_json::from_slice(&bytes);
+        let read = together(|| serde_json::from_slice(&bytes));
         if let Some((shapes, shape)) = shape {
             // What nobody could read is told by whoever tried, who knows best what was meant.
             let look = if read.is_ok() { Look::Whole } else { Look::Lists };
@@ -110,7 +112,7 @@ pub(crate) fn check_nul(bytes: &[u8]) -> Answer<()> {
 /// What is wrong with a body, and where. It is read once more for that: noting the place costs time.
 fn unreadable<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Refusal {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let place = serde_path_to_error::deserialize::<_, T>(&mut reader).err();
+    let place = together(|| serde_path_to_error::deserialize::<_, T>(&mut reader)).err();
     let place = place.map(|error| error.path().to_string()).filter(|place| place != ".");
     let index = place.as_deref().and_then(of_batch);
     let place = place.map(|place| format!("{place}: ")).unwrap_or_default();
@@ -248,6 +250,7 @@ mod tests {
     use super::*;
     use axum::response::IntoResponse;
     use futures::StreamExt;
+    use tidemill_core::wire::work::OutcomeBody;
     use tokio::time::{Instant, interval};
 
     const EVERY: Duration = Duration::from_secs(1);
@@ -265,6 +268,27 @@ mod tests {
         request.headers_mut().insert(header::CONTENT_TYPE, "application/json".parse().unwrap());
         request.extensions_mut().insert(Within(WITHIN));
         Body::from_request(request, &()).await.map(|Body(value)| value)
+    }
+
+    #[tokio::test]
+    async fn of_all_jobs_in_a_body_no_more_are_kept_than_one_may_have() {
+        let lists = |lists: usize, each: usize, last: &str| {
+            let jobs = r#"{"kind":"k"},"#.repeat(each);
+            let list = format!(r#"{{"name":"s","jobs":[{jobs}{last}]}}"#);
+            format!(r#"{{"done":{{"steps":[{}]}}}}"#, vec![list; lists].join(","))
+        };
+        let read = async |text: String| {
+            let request = Request::new(axum::body::Body::from(text));
+            let (mut parts, body) = request.into_parts();
+            parts.headers.insert(header::CONTENT_TYPE, "application/json".parse().unwrap());
+            let read = Body::from_request(Request::from_parts(parts, body), &()).await;
+            let Body(OutcomeBody::Done { steps, .. }) = read.unwrap() else { panic!("it is done") };
+            let all = steps.into_iter().map(|step| step.jobs.all().map(|jobs| jobs.len()));
+            all.sum::<Result<usize, _>>().map_err(|error| error.code())
+        };
+        assert_eq!(read(lists(5, 9_999, r#"{"kind":"k"}"#)).await, Ok(50_000));
+        assert_eq!(read(lists(6, 9_999, r#"{"kind":"k"}"#)).await, Err("batch_too_large"));
+        assert_eq!(read(lists(1, 50_000, r#"{"no":"job"}"#)).await, Err("batch_too_large"));
     }
 
     #[tokio::test(start_paused = true)]

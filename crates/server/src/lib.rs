@@ -10,7 +10,6 @@ mod access;
 mod api;
 mod audit;
 mod bare;
-mod bounded;
 mod cors;
 mod cursor;
 mod docs;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tidemill::{Enqueue, JobId, State, Token};
+use tidemill_client::wire::Brought;
 use tidemill_client::wire::run::{SaidAnswer, SaidItem};
 use tidemill_client::wire::work::{Ask, Card, OutcomeBody, ReportBody, SettledBody};
 use tidemill_core::ErrorClass;
@@ -40,7 +41,7 @@ fn report(id: JobId, token: Token, outcome: OutcomeBody) -> ReportBody {
 
 fn done(output: &str) -> OutcomeBody {
     let output = Some(RawValue::from_string(output.to_owned()).unwrap());
-    OutcomeBody::Done { output, follow_ups: vec![], steps: vec![] }
+    OutcomeBody::Done { output, follow_ups: Brought::default(), steps: vec![] }
 }
 
 async fn jobs_are_claimed_and_settled(kit: Kit) {

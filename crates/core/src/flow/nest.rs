@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::error::{Error, Result};
 use crate::flow::plan::{Flat, invalid};
-use crate::flow::{After, Join, NESTING_MAX, On, STEPS_MAX, Step, UndoRule, Work};
+use crate::flow::{After, EDGES_MAX, Join, NESTING_MAX, On, STEPS_MAX, Step, UndoRule, Work};
 use crate::limit::NAME_BYTES_MAX;
 use crate::name;
 
@@ -16,6 +16,11 @@ pub(super) fn flatten(steps: Vec<Step>, is_saga: bool) -> Result<Vec<Flat>> {
     let mut flat = Vec::new();
     let mut ends: HashMap<String, Vec<String>> = HashMap::new();
     unfold(steps, "", &Before::default(), &mut flat, &mut ends, 0)?;
+    let mut edges = 0;
+    for edge in flat.iter().flat_map(|step| &step.after).filter(|_| !ends.is_empty()) {
+        edges += last_steps(&ends, &edge.step).len();
+        check_edges(edges)?;
+    }
     let optional = if is_saga { HashMap::new() } else { optional(&flat, &ends) };
     for step in &mut flat {
         let after = std::mem::take(&mut step.after);
@@ -24,6 +29,7 @@ pub(super) fn flatten(steps: Vec<Step>, is_saga: bool) -> Result<Vec<Flat>> {
             let last = last_steps(&ends, &edge.step);
             if ends.contains_key(&edge.step) && edge.on != On::Failure && !step.join.is_quorum() {
                 others.extend(before(&last, &format!("{}/", edge.step), &optional));
+                check_edges(others.len())?;
             }
             step.after.extend(last.into_iter().map(|step| After { step, ..edge.clone() }));
         }
@@ -34,6 +40,13 @@ pub(super) fn flatten(steps: Vec<Step>, is_saga: bool) -> Result<Vec<Flat>> {
         }
     }
     Ok(flat)
+}
+
+/// A few words may ask for many: every first step of a flow within has those of the outer one, and what comes after a
+/// flow comes after all that come last in it. So they are counted before they are there.
+fn check_edges(number: usize) -> Result<()> {
+    let max = EDGES_MAX;
+    if number > max { Err(Error::FlowTooLarge { what: "edges", number, max }) } else { Ok(()) }
 }
 
 /// Steps that may not be taken, with what they come after: those with a condition, those for failures, and those behind
@@ -131,6 +144,10 @@ fn unfold(
         }
         let mut join = step.join;
         if after.is_empty() {
+            if !before.after.is_empty() {
+                let others: usize = flat.iter().map(|step| step.after.len()).sum();
+                check_edges(others + before.after.len())?;
+            }
             after.clone_from(&before.after);
             if join == Join::default() {
                 join = before.join;
@@ -186,6 +203,20 @@ mod tests {
     fn edges(plan: &Plan) -> Vec<(&str, &str)> {
         let name = |number: u32| plan.steps[number as usize].name.as_str();
         plan.edges.iter().map(|edge| (name(edge.from), name(edge.to))).collect()
+    }
+
+    #[test]
+    fn edges_that_a_few_words_ask_for_are_counted_before_they_are_there() {
+        let names: Vec<String> = (0..1000).map(|n| format!("s{n}")).collect();
+        let after: Vec<&str> = names.iter().map(String::as_str).collect();
+        let steps = || names.iter().map(|name| step(name, &[])).collect::<Vec<_>>();
+        let too_many = |steps| flatten(steps, false).map(|flat| flat.len()).unwrap_err().code();
+        assert_eq!(too_many(vec![within("a", &after, steps())]), "flow_too_large");
+        let behind = (0..1000).map(|n| step(&format!("b{n}"), &["a"]));
+        let all = std::iter::once(within("a", &[], steps())).chain(behind).collect();
+        assert_eq!(too_many(all), "flow_too_large");
+        let few = std::iter::once(within("a", &[], steps())).chain([step("b", &["a"])]).collect();
+        assert_eq!(flatten(few, false).unwrap()[1000].after.len(), 1000);
     }
 
     #[test]

@@ -4,9 +4,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use super::Brought;
 use crate::id::{JobId, Token};
 use crate::stream::{Progress, Said};
-use crate::wish::Wish;
 use crate::workflow::{Ending, Entry};
 
 /// What a run wants written: all of it, or nothing.
@@ -34,11 +34,13 @@ pub struct RunBody {
     #[serde(default)]
     pub owes: bool,
     /// Children that are started.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub children: Vec<Wish>,
+    #[serde(default, skip_serializing_if = "Brought::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::wish::Wish>))]
+    pub children: Brought,
     /// Jobs that are started and that nobody waits for: no children of it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub starts: Vec<Wish>,
+    #[serde(default, skip_serializing_if = "Brought::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::wish::Wish>))]
+    pub starts: Brought,
     /// Children that nobody waits for any more; they are called off.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cancel: Vec<JobId>,

@@ -9,6 +9,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use super::Brought;
 use super::run::RunBody;
 use crate::id::{JobId, Token, WorkerId};
 use crate::job::outcome::ErrorClass;
@@ -16,7 +17,6 @@ use crate::job::{Job, Options, Priority};
 use crate::payload::Payload;
 use crate::retry::text::BackoffText;
 use crate::span::Span;
-use crate::wish::Wish;
 use crate::workflow::{Diff, ParkCode};
 
 /// A worker, as it introduces itself.
@@ -279,8 +279,9 @@ pub enum OutcomeBody {
         #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
         output: Option<Box<RawValue>>,
         /// Jobs that are enqueued in the same transaction.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        follow_ups: Vec<Wish>,
+        #[serde(default, skip_serializing_if = "Brought::is_empty")]
+        #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::wish::Wish>))]
+        follow_ups: Brought,
         /// Steps that are added to the job's flow in the same transaction.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         steps: Vec<Step>,
@@ -345,7 +346,8 @@ pub struct Step {
     /// Its name; if it is taken, it gets a number.
     pub name: String,
     /// What it is made of.
-    pub jobs: Vec<Wish>,
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<crate::wish::Wish>))]
+    pub jobs: Brought,
     /// They leave nothing behind that would have to be undone: needed in a saga before its point of no return.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nothing_to_undo: bool,

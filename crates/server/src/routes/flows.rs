@@ -86,7 +86,7 @@ async fn start(
     headers: HeaderMap,
     Body(text): Body<Box<RawValue>>,
 ) -> Answer<(StatusCode, [(HeaderName, String); 1], Json<FlowStarted>)> {
-    let mut flow = allowed(&caller, text.get())?;
+    let mut flow = allowed(&app, &caller, text.get())?;
     flow.each_job(|job| {
         trace::follow_flow(&headers, job);
         Ok::<_, Refusal>(())
@@ -105,8 +105,8 @@ async fn start(
 }
 
 /// The flow of a text, if the caller may start it; of the caller's tenant.
-fn allowed(caller: &Caller, text: &str) -> Answer<Flow> {
-    let mut flow = Flow::from_json(text)?;
+fn allowed(app: &App, caller: &Caller, text: &str) -> Answer<Flow> {
+    let mut flow = app.mill.read_flow(text)?;
     if caller.is_limited() && flow.is_building() && !flow.has_jobs() {
         let detail = "a flow that is built by a credential of some queues or of one tenant has a job from the start: \
                       by its jobs it is known whose it is";

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidemill::store::view::AttemptView;
 use tidemill::{By, CancelAnswer, Enqueue, JobFilter, JobView, Receipt, Retried, Signal};
+use tidemill_core::bounded::Bounded;
 use tidemill_core::job::edit::{Changes, FIXED};
 use tidemill_core::span::Span;
 use tidemill_core::why::{Gate, KeyHolder, Why};
@@ -22,7 +23,6 @@ use utoipa_axum::routes;
 use crate::access::Caller;
 use crate::api::App;
 use crate::audit::{Detail, detail};
-use crate::bounded::Bounded;
 use crate::etag::{self, JobSeen};
 use crate::extract::{Body, Named, Params};
 use crate::idempotent;
@@ -35,7 +35,7 @@ use crate::trace;
 type Tagged = (etag::Tag, Json<JobView>);
 
 /// Jobs of one batch.
-const BATCH_JOBS_MAX: usize = 10_000;
+pub(crate) const BATCH_JOBS_MAX: usize = 10_000;
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 

@@ -81,8 +81,8 @@ pub(crate) async fn writes(
         })
     });
     let work = app.mill.work();
-    let mut children = work.adopt(job, enqueues(caller, body.children)?)?;
-    children.extend(work.check(enqueues(caller, body.starts)?)?);
+    let mut children = work.adopt(job, enqueues(caller, body.children.all()?)?)?;
+    children.extend(work.check(enqueues(caller, body.starts.all()?)?)?);
     Ok(RunWrites {
         begins: body.begins,
         entries,

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use tidemill::store::Settled;
 use tidemill::work::{AddedStep, Demand, Given, Hand, Outcome, REPORTS_MAX, Report};
 use tidemill::{Enqueue, Payload};
+use tidemill_core::bounded::Bounded;
 use tidemill_core::retry::text::BackoffText;
 use tidemill_core::span::Span;
 use tidemill_core::wire::run::RunBody;
@@ -27,7 +28,6 @@ use utoipa_axum::routes;
 
 use crate::access::Caller;
 use crate::api::App;
-use crate::bounded::Bounded;
 use crate::extract::{Body, Named};
 use crate::problem::{Answer, Problem, Refusal};
 use crate::routes::journal;
@@ -169,11 +169,11 @@ fn outcome_of(body: OutcomeBody, caller: &Caller) -> Answer<Outcome> {
     Ok(match body {
         OutcomeBody::Done { output, follow_ups, steps } => Outcome::Done {
             output: output.map_or_else(|| Ok(Payload::null()), |output| made(&output))?,
-            follow_ups: enqueues(caller, follow_ups)?,
+            follow_ups: enqueues(caller, follow_ups.all()?)?,
             steps: steps
                 .into_iter()
                 .map(|Step { name, jobs, nothing_to_undo }| {
-                    Ok(AddedStep { name, jobs: enqueues(caller, jobs)?, nothing_to_undo })
+                    Ok(AddedStep { name, jobs: enqueues(caller, jobs.all()?)?, nothing_to_undo })
                 })
                 .collect::<Answer<_>>()?,
         },

@@ -11,6 +11,7 @@ use tidemill_core::job::outcome::Waiting;
 use tidemill_core::job::settle::Ended;
 use tidemill_core::retry::text::BackoffText;
 use tidemill_core::span::Span;
+use tidemill_core::wire::Brought;
 use tidemill_core::wire::run::{
     AppendBody, KeepBody, MailAnswer, NumberedEntry, NumberedValue, RenewalBody, RunBody,
     SaidAnswer, SaidItem,
@@ -83,8 +84,8 @@ pub(crate) fn waits(waiting: Waiting, anew: bool) -> OutcomeBody {
 }
 
 /// Jobs that make new steps of a flow, by the names of these, and the others.
-fn apart(jobs: Vec<NewJob>) -> (Vec<Step>, Vec<Wish>) {
-    let (mut steps, mut others): (Vec<Step>, _) = (Vec::new(), Vec::new());
+fn apart(jobs: Vec<NewJob>) -> (Vec<Step>, Brought) {
+    let (mut steps, mut others): (Vec<Step>, _) = (Vec::new(), Brought::default());
     for job in jobs {
         let wish = Wish::from(&job);
         match (job.options.flow.filter(|place| place.grows), steps.last_mut()) {
@@ -93,7 +94,7 @@ fn apart(jobs: Vec<NewJob>) -> (Vec<Step>, Vec<Wish>) {
             (Some(place), _) => {
                 // Else it would not have been let in.
                 let nothing_to_undo = place.way == Way::Back;
-                steps.push(Step { name: place.name, jobs: vec![wish], nothing_to_undo });
+                steps.push(Step { name: place.name, jobs: vec![wish].into(), nothing_to_undo });
             }
         }
     }
@@ -123,7 +124,7 @@ pub(crate) fn run(writes: RunWrites) -> Result<RunBody> {
     };
     let (children, starts): (Vec<_>, Vec<_>) =
         children.into_iter().partition(|child| child.options.parent.is_some());
-    let wishes = |jobs: Vec<NewJob>| jobs.iter().map(Wish::from).collect();
+    let wishes = |jobs: Vec<NewJob>| jobs.iter().map(Wish::from).collect::<Vec<_>>().into();
     Ok(RunBody {
         begins,
         entries: entries.into_iter().map(entry).collect::<Result<_>>()?,

@@ -9,6 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
+use tidemill_core::bounded::Bounded;
 use tidemill_core::{FlowId, Wish};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -19,6 +20,7 @@ use crate::api::App;
 use crate::extract::{Body, Named};
 use crate::idempotent;
 use crate::problem::{Answer, Problem, Refusal};
+use crate::routes::jobs::BATCH_JOBS_MAX;
 use crate::routes::work::enqueues;
 use crate::trace;
 
@@ -33,7 +35,8 @@ struct FlowPart {
     /// The step; it must be there.
     step: String,
     /// At most 10,000.
-    jobs: Vec<Wish>,
+    #[schema(value_type = Vec<Wish>)]
+    jobs: Bounded<Wish, BATCH_JOBS_MAX>,
 }
 
 /// Gives a step of a flow that is being built more jobs, all or none.
@@ -61,9 +64,9 @@ async fn add(
     caller: Caller,
     Named(id): Named<FlowId>,
     headers: HeaderMap,
-    Body(FlowPart { step, mut jobs }): Body<FlowPart>,
+    Body(FlowPart { step, jobs }): Body<FlowPart>,
 ) -> Answer<Json<FlowActed>> {
-    let key = idempotent::key(&headers)?;
+    let (key, mut jobs) = (idempotent::key(&headers)?, jobs.all()?);
     if key.is_none() && jobs.iter().any(|wish| wish.id.is_none()) {
         let detail =
             "a part needs an Idempotency-Key, or all its jobs ids, so that it is never added twice";

@@ -2,6 +2,8 @@
 //!
 //! It refuses words it does not know: a misspelt `aftre` must not start a step at once.
 
+mod room;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -9,15 +11,19 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
-use tidemill_core::flow::{After, FlowOptions, Join};
+use tidemill_core::flow::{After, FlowOptions, Join, NESTING_MAX};
+use tidemill_core::limit::NAME_BYTES_MAX;
 use tidemill_core::{
     Backoff, Error as Invalid, FlowId, JobId, Limits, OnDead, OwnRetry, Priority, Wish, moment,
+    name,
 };
 
 use super::new::{Draft, DraftUndo, DraftWork, Flow};
 use crate::Timestamp;
+use crate::engine::Tidemill;
 use crate::error::{Error, Result};
 use crate::worker::job::Enqueue;
+use room::Room;
 
 /// A flow as JSON asks for it; [`Flow::from_json`] reads it.
 #[derive(Debug, Deserialize)]
@@ -30,7 +36,7 @@ pub struct FlowWish {
     name: String,
     /// What it is made of.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<StepWish>))]
-    steps: Vec<Box<RawValue>>,
+    steps: Box<RawValue>,
     /// It is called off if it has not ended so many milliseconds after it began.
     #[cfg_attr(
         feature = "openapi",
@@ -62,16 +68,18 @@ struct StepWish {
     /// Names it within its flow.
     name: String,
     /// What it waits for; a step that waits for nothing starts at once.
-    #[serde(default)]
-    after: Vec<AfterWish>,
+    #[serde(default, deserialize_with = "given")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<AfterWish>))]
+    after: Option<Box<RawValue>>,
     /// For how much of that.
     #[serde(default)]
     join: Join,
     /// It is a flow of these steps.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<StepWish>>, no_recursion))]
-    steps: Option<Vec<Box<RawValue>>>,
+    steps: Option<Box<RawValue>>,
     /// It has these jobs, each with its own wishes.
-    jobs: Option<Vec<Wish>>,
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<Wish>>))]
+    jobs: Option<Box<RawValue>>,
     /// The kind of its job, or of all of them. What follows here are wishes of these.
     kind: Option<String>,
     /// What its job gets; `null` when not given.
@@ -79,7 +87,7 @@ struct StepWish {
     payload: Option<Box<RawValue>>,
     /// It has a job for each of these.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<serde_json::Value>>))]
-    payloads: Option<Vec<Box<RawValue>>>,
+    payloads: Option<Box<RawValue>>,
     /// The id of its only job, a UUID.
     id: Option<JobId>,
     /// Where they wait; `default` when not given.
@@ -215,6 +223,22 @@ impl<'de> Deserialize<'de> for AfterWish {
     }
 }
 
+/// What is given, whatever it is.
+fn given<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
+}
+
+impl Tidemill {
+    /// Reads a flow from JSON that somebody else sent: [`Flow::from_json`], but of more than this engine takes no more
+    /// is made than it takes.
+    pub fn read_flow(&self, text: &str) -> Result<Flow> {
+        let check = |job: &Enqueue| self.checked_alone(job.clone()).map(drop);
+        Flow::read(text, Room::new(self.0.limits.batch_jobs_max, &check))
+    }
+}
+
 impl Flow {
     /// Reads a flow from JSON.
     ///
@@ -231,11 +255,15 @@ impl Flow {
     /// # tidemill::Result::Ok(())
     /// ```
     pub fn from_json(text: &str) -> Result<Self> {
-        let given: FlowWish =
-            serde_json::from_str(text).map_err(|e| Invalid::FlowWholeInvalid {
-                flow: name_of(text).unwrap_or_default(),
-                reason: format!("its JSON is not understood: {e}"),
-            })?;
+        Self::read(text, Room::new(usize::MAX, &|_| Ok(())))
+    }
+
+    fn read(text: &str, mut room: Room<'_>) -> Result<Self> {
+        let not_understood = |e: &serde_json::Error| Invalid::FlowWholeInvalid {
+            flow: name_of(text).unwrap_or_default(),
+            reason: format!("its JSON is not understood: {e}"),
+        };
+        let given: FlowWish = serde_json::from_str(text).map_err(|e| not_understood(&e))?;
         let options = FlowOptions {
             finish_within_ms: given.finish_within_ms,
             retain_ms: given.retain_ms,
@@ -243,7 +271,8 @@ impl Flow {
             saga: given.saga,
             building: given.building,
         };
-        let steps = drafts("", &given.steps)?;
+        let steps = room.steps(&given.steps, |e| not_understood(&e))?;
+        let steps = drafts("", &steps, 0, &mut room)?;
         let (id, is_chosen) = (given.id.unwrap_or_else(FlowId::new), given.id.is_some());
         Ok(Self { id, is_chosen, name: given.name, steps, options, astray: None })
     }
@@ -338,26 +367,40 @@ fn name_of(text: &str) -> Option<String> {
     serde_json::from_str(text).ok().map(|Named { name }| name)
 }
 
-/// The steps of a flow, or of one within another: `outer` is what their names begin with.
-fn drafts(outer: &str, steps: &[Box<RawValue>]) -> Result<Vec<Draft>> {
+/// The steps of a flow, or of one within another, so deep: `outer` is what their names begin with.
+fn drafts(
+    outer: &str,
+    steps: &[Box<RawValue>],
+    depth: usize,
+    room: &mut Room<'_>,
+) -> Result<Vec<Draft>> {
     let read = |(raw, number): (&RawValue, u32)| {
         let step: StepWish = serde_json::from_str(raw.get()).map_err(|e| {
             let name = name_of(raw.get()).unwrap_or_else(|| format!("number {number}"));
-            let reason = format!("its JSON is not understood: {e}");
-            Invalid::FlowInvalid { step: format!("{outer}{name}"), reason }
+            not_understood(&format!("{outer}{name}"), &e)
         })?;
-        draft(outer, step)
+        draft(outer, step, depth, room)
     };
     steps.iter().map(AsRef::as_ref).zip(1..).map(read).collect()
 }
 
-fn draft(outer: &str, mut step: StepWish) -> Result<Draft> {
-    let after = std::mem::take(&mut step.after).into_iter().map(|after| match after {
+fn not_understood(step: &str, error: &serde_json::Error) -> Invalid {
+    let reason = format!("its JSON is not understood: {error}");
+    Invalid::FlowInvalid { step: step.to_owned(), reason }
+}
+
+fn draft(outer: &str, mut step: StepWish, depth: usize, room: &mut Room<'_>) -> Result<Draft> {
+    // The names of all that is within begin with it.
+    name::check("step", &step.name, NAME_BYTES_MAX)?;
+    let (name, join) = (step.name.clone(), step.join);
+    let named = format!("{outer}{name}");
+    let wrong = |error: serde_json::Error| not_understood(&named, &error);
+    let after = step.after.take().map(|text| room.edges::<AfterWish>(&text, wrong)).transpose()?;
+    let after = after.into_iter().flatten().map(|after| match after {
         AfterWish::Name(name) => After::success(name),
         AfterWish::Edge(edge) => edge,
     });
-    let (name, after, join) = (step.name.clone(), after.collect(), step.join);
-    let named = format!("{outer}{name}");
+    let after = after.collect();
     let refuse = |reason: &str| {
         let reason = reason.to_owned();
         Err(Invalid::FlowInvalid { step: named.clone(), reason }.into())
@@ -377,20 +420,41 @@ fn draft(outer: &str, mut step: StepWish) -> Result<Draft> {
         }
         (None, None, None) => return refuse("it has neither a kind nor steps"),
         (None, None, Some(jobs)) => {
+            let jobs = room.jobs::<Wish>(&jobs, wrong).map_err(|error| error.in_step(&named))?;
             let jobs = jobs.into_iter().map(Enqueue::try_from).collect::<Result<_>>();
             DraftWork::Jobs(jobs.map_err(|error| error.in_step(&named))?)
         }
-        (Some(steps), None, None) => DraftWork::Flow(drafts(&format!("{named}/"), &steps)?),
+        (Some(_), None, None) if depth == NESTING_MAX => {
+            let (number, max) = (depth + 1, NESTING_MAX);
+            return Err(Invalid::FlowTooLarge { what: "levels", number, max }.into());
+        }
+        (Some(steps), None, None) => {
+            let steps = room.steps_of_one(&steps, wrong)?;
+            DraftWork::Flow(drafts(&format!("{named}/"), &steps, depth + 1, room)?)
+        }
         (None, Some(kind), None) => {
             let payloads = match (step.payload.take(), step.payloads.take()) {
                 (Some(_), Some(_)) => return refuse("it has both a payload and payloads"),
-                (None, Some(many)) if step.id.is_some() && many.len() != 1 => {
-                    return refuse("it has one id for several jobs");
+                (None, Some(many)) => {
+                    let many = room.jobs::<Box<RawValue>>(&many, wrong);
+                    let many = many.map_err(|error| error.in_step(&named))?;
+                    if step.id.is_some() && many.len() != 1 {
+                        return refuse("it has one id for several jobs");
+                    }
+                    many
                 }
-                (None, Some(many)) => many.into_iter().map(|raw| raw.get().to_owned()).collect(),
-                (one, None) => vec![one.map_or_else(|| "null".to_owned(), |raw| raw.get().into())],
+                (one, None) => {
+                    room.job();
+                    vec![one.unwrap_or_else(|| RawValue::NULL.to_owned())]
+                }
             };
-            DraftWork::Jobs(payloads.into_iter().map(|text| job(&step, &kind, text)).collect())
+            if let [first, _, ..] = payloads.as_slice() {
+                // All of them have a copy of what is said of all.
+                let first = job(&step, &kind, first.get().to_owned());
+                room.check(&first).map_err(|error| error.in_step(&named))?;
+            }
+            let job = |text: Box<RawValue>| job(&step, &kind, Box::<str>::from(text).into());
+            DraftWork::Jobs(payloads.into_iter().map(job).collect())
         }
     };
     let undo = match (step.undo.take().map(undo_job), step.undo_job.take()) {
