@@ -2,6 +2,8 @@
 //!
 //! `docs/protocol.md` says how a worker in any language runs a workflow with these.
 
+mod others;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -13,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use tidemill::Payload;
 use tidemill::store::run::{Append, Keep, Renewal, RunWrites};
 use tidemill::store::stream::{StreamAnswer, StreamItem};
-use tidemill_core::access::Act;
 use tidemill_core::flow::StepState;
 use tidemill_core::span::Span;
 use tidemill_core::wire::run::{
@@ -31,8 +32,10 @@ use crate::api::App;
 use crate::cursor::{self, PAGE_MAX};
 use crate::extract::{Body, Named, Names, Params};
 use crate::problem::{Answer, Problem, Refusal};
-use crate::routes::flows;
 use crate::routes::work::{enqueues, made};
+
+use others::{has_whole, reached, show_aside, show_texts};
+pub(crate) use others::{show_entries, show_inputs, show_mail};
 
 /// Outputs of one page.
 const PAGE_OUTPUTS: usize = 1000;
@@ -249,7 +252,9 @@ async fn read(
     Named(id): Named<JobId>,
 ) -> Answer<Json<Journal>> {
     known(&app, &caller, id).await?;
-    let (rows, run) = app.mill.store().journal(id).await.map_err(tidemill::Error::from)?;
+    let (mut rows, run) = app.mill.store().journal(id).await.map_err(tidemill::Error::from)?;
+    let texts = rows.iter_mut().map(|row| &mut row.entry).collect();
+    show_texts(&app, &caller, texts).await?;
     let entries = rows.into_iter().map(|row| JournalEntry {
         number: row.number,
         at: row.at,
@@ -278,7 +283,8 @@ async fn value(
         let detail = format!("nothing stands beside entry {number} of job {id}");
         Refusal::new(StatusCode::NOT_FOUND, "value_unknown", detail).about(id)
     };
-    value.map(Json).ok_or_else(missing)
+    let value = value.ok_or_else(missing)?;
+    Ok(Json(show_aside(&app, &caller, id, number, value).await?))
 }
 
 /// From where on mail is read.
@@ -326,7 +332,9 @@ async fn mail(
 ) -> Answer<Json<Mailbox>> {
     known(&app, &caller, id).await?;
     let (work, limit) = (app.mill.work(), cursor::rows(limit.or(Some(PAGE_MAX)))?);
-    let page = app.patiently(wait, |wait| work.mail(id, after, limit, wait)).await?;
+    let mut page = app.patiently(wait, |wait| work.mail(id, after, limit, wait)).await?;
+    let came = page.mail.iter_mut().map(|mail| &mut mail.content).collect();
+    show_mail(&app, &caller, came).await?;
     let piece = |mail: tidemill_core::workflow::Mail| Piece {
         number: mail.number,
         at: mail.at,
@@ -400,42 +408,6 @@ async fn inputs_of(
     let mut inputs = inputs.into_iter().next().unwrap_or_default();
     show_inputs(app, caller, joins.id, &mut inputs).await?;
     Ok((Some(joins.id), inputs))
-}
-
-/// Whether the caller may have whatever a job of this flow gets from others: who runs jobs has it with them; all else
-/// must reach those others, too.
-async fn has_whole(app: &App, caller: &Caller, flow: FlowId) -> Answer<bool> {
-    Ok(!caller.is_limited()
-        || caller.check_act(Act::Work).is_ok()
-        || flows::find(app, caller, flow).await?.is_some())
-}
-
-/// Leaves out what jobs returned that the caller does not reach.
-pub(crate) async fn show_inputs(
-    app: &App,
-    caller: &Caller,
-    flow: FlowId,
-    inputs: &mut [tidemill::Input],
-) -> Answer<()> {
-    if inputs.is_empty() || has_whole(app, caller, flow).await? {
-        return Ok(());
-    }
-    let store = app.mill.store();
-    for input in inputs.iter_mut().filter(|input| input.output.is_some()) {
-        let only = store.outputs(flow, input.number, None, 1).await;
-        let only = only.map_err(tidemill::Error::from)?.into_iter().map(|one| one.id);
-        if reached(app, caller, only.collect()).await?.is_empty() {
-            input.output = None;
-        }
-    }
-    Ok(())
-}
-
-/// Those of these jobs that the caller reaches.
-async fn reached(app: &App, caller: &Caller, ids: Vec<JobId>) -> Answer<BTreeSet<JobId>> {
-    let views = app.mill.store().jobs_of(ids).await.map_err(tidemill::Error::from)?;
-    let seen = views.iter().filter(|view| caller.sees(view));
-    Ok(seen.map(|view| view.job.id).collect())
 }
 
 /// From where on outputs are read.

@@ -136,6 +136,10 @@ async fn history(
     if let Some(place) = &history.job.options.flow {
         journal::show_inputs(&app, &caller, place.id, &mut history.inputs).await?;
     }
+    let entries = history.journal.iter_mut().map(|recorded| &mut recorded.entry).collect();
+    journal::show_entries(&app, &caller, entries).await?;
+    let mail = history.mail.iter_mut().map(|mail| &mut mail.content).collect();
+    journal::show_mail(&app, &caller, mail).await?;
     Ok((whole.then_some(Extension(Whole)), Json(history)))
 }
 

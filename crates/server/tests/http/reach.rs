@@ -1,9 +1,10 @@
 //! What a credential of some queues reaches, and what of others it leaves as it was.
 
 use reqwest::Method;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tidemill::testing::drain;
-use tidemill::{Enqueue, Grant, JobFilter, Payload, Role, Settings, State, Unique};
+use tidemill::{Enqueue, Fail, Grant, Job, JobFilter, Payload, Role, Settings, State, Unique};
 
 use super::kit::{Kit, Told};
 
@@ -15,6 +16,7 @@ over_both_stores!(
     a_schedule_changes_nothing_out_of_reach,
     a_flow_is_known_to_who_reaches_all_of_its_jobs,
     what_a_job_gets_of_others_is_shown_to_who_reaches_them_or_runs_it,
+    what_children_return_is_shown_to_who_reaches_them_or_runs_the_run,
 );
 
 const SECRET: &str = "tulips-and-roses";
@@ -258,6 +260,62 @@ async fn what_a_job_gets_of_others_is_shown_to_who_reaches_them_or_runs_it(kit: 
         for path in &paths {
             let told = kit.ask(&secret, Method::GET, path, json!({})).await.is(200);
             assert_eq!(told.body.to_string().contains(SECRET), is_shown, "{name} {path}: {told:?}");
+        }
+    }
+    kit.close().await;
+}
+
+/// Returns what it is given, so many times; for none it fails with it.
+#[derive(Serialize, Deserialize)]
+struct Theirs {
+    word: String,
+    times: usize,
+}
+
+impl Job for Theirs {
+    const KIND: &'static str = "theirs";
+    type Output = String;
+
+    fn settings() -> Settings {
+        Settings { queue: "theirs".into(), ..Settings::default() }
+    }
+}
+
+async fn what_children_return_is_shown_to_who_reaches_them_or_runs_the_run(kit: Kit) {
+    let kit = kit.closed().await;
+    let id = kit.mill.enqueue(Enqueue::raw("run", "1").queue("mine")).await.unwrap().id();
+    let run = |_: Payload, cx: tidemill::Context| async move {
+        for times in [1, 0, 5000] {
+            let _ = cx.child(Theirs { word: SECRET.into(), times }).await;
+        }
+        Ok(Payload::null())
+    };
+    let theirs = |Theirs { word, times }: Theirs, _: tidemill::Context| async move {
+        if times == 0 { Err(Fail::permanent(word)) } else { Ok(word.repeat(times)) }
+    };
+    let worker = kit.mill.worker().queues(["theirs", "mine"]);
+    let worker = worker.handle_raw("run", Settings::default(), run).handle(theirs);
+    drain(worker).await.unwrap();
+    let journal = kit.mill.journal(id).await.unwrap();
+    let aside = journal.iter().rev().find(|recorded| recorded.entry.word() == "joined").unwrap();
+    let paths = [
+        (format!("/v1/jobs/{id}/mail"), "child"),
+        (format!("/v1/jobs/{id}/journal"), "joined"),
+        (format!("/v1/jobs/{id}/journal/{}", aside.number), "null"),
+        (format!("/v1/workflows/{id}/history"), "joined"),
+    ];
+    for (name, grant, is_shown) in [
+        ("viewer", of(Role::Viewer, &["mine"]), false),
+        ("operator", of(Role::Operator, &["mine"]), false),
+        ("hand", of(Role::Worker, &["mine"]), true),
+        ("both", of(Role::Viewer, &["mine", "theirs"]), true),
+    ] {
+        let secret = kit.credential(name, grant).await;
+        for (path, word) in &paths {
+            let told = kit.ask(&secret, Method::GET, path, json!({})).await.is(200);
+            let told = told.body.to_string();
+            assert_eq!(told.contains(SECRET), is_shown, "{name} {path}: {told}");
+            assert!(is_shown || told.contains(word), "{name} {path}: {told}");
         }
     }
     kit.close().await;
