@@ -92,8 +92,10 @@ async fn start(
         Ok::<_, Refusal>(())
     })?;
     let (id, is_new) = app.mill.start_once(flow).await?;
-    if !is_new && seen(&app, &caller, id).await.is_err() {
-        return Err(tidemill::Error::FlowTaken { id }.into());
+    if !is_new {
+        // That nobody can say whose it is does not make it another's.
+        let own = find(&app, &caller, id).await.map_err(Refusal::after_write)?;
+        own.ok_or(tidemill::Error::FlowTaken { id })?;
     }
     let place = [(header::LOCATION, format!("/v1/flows/{id}"))];
     let (status, answer) = if is_new {
