@@ -346,6 +346,8 @@ pub struct Beat {
     pub lost: bool,
     /// Running jobs of this worker that were called off.
     pub cancelled: Vec<JobId>,
+    /// How long it may be silent, if it said so when it registered.
+    pub lease_ttl: Option<Duration>,
 }
 
 /// What a rescue found.

@@ -92,9 +92,11 @@ async fn beat_once(shared: &Shared, worker: WorkerId) -> Result<Beat, Fault> {
     let client = shared.beats.client(&shared.db).await?;
     let rows = unnamed(&client, &BEAT, &[&shared.db.manual_now(), &worker.0]).await;
     let rows = rows.map_err(|fault| fault.at(shared.db.place()))?;
-    let Some(row) = rows.first() else { return Ok(Beat { lost: true, cancelled: Vec::new() }) };
+    let Some(row) = rows.first() else { return Ok(Beat { lost: true, ..Beat::default() }) };
     let (known, cancelled): (bool, Vec<Uuid>) = (row.get(0), row.get(1));
-    Ok(Beat { lost: !known, cancelled: cancelled.into_iter().map(JobId).collect() })
+    let lease_us: Option<i64> = row.get(2);
+    let lease_ttl = lease_us.map(|us| Duration::from_micros(us.unsigned_abs()));
+    Ok(Beat { lost: !known, cancelled: cancelled.into_iter().map(JobId).collect(), lease_ttl })
 }
 
 /// Ends what is left over, beside the beat: a worker must not wait for it.

@@ -18,11 +18,6 @@ use crate::view::WorkerView;
 /// one wrote would otherwise keep each other awake.
 const BEAT_US_MIN: i64 = 100_000;
 
-pub(super) fn is_registered(conn: &Connection, worker: WorkerId) -> Result<bool> {
-    let mut select = conn.prepare_cached(include_str!("sql/select_worker.sql"))?;
-    Ok(select.exists([worker.0.as_bytes()])?)
-}
-
 /// The edition of the rules that holds; `None` for a worker that is not registered.
 pub(super) fn edition_for(conn: &Connection, worker: WorkerId) -> Result<Option<Edition>> {
     let mut select = conn.prepare_cached(include_str!("sql/select_asker.sql"))?;
@@ -51,13 +46,17 @@ fn insert(turn: &Turn<'_>, card: &WorkerCard) -> Result<()> {
 
 pub(super) fn beat(turn: &Turn<'_>, worker: WorkerId) -> Result<Beat> {
     let conn = turn.conn;
-    if !is_registered(conn, worker)? {
-        return Ok(Beat { lost: true, cancelled: Vec::new() });
-    }
+    let mut select = conn.prepare_cached(include_str!("sql/select_worker.sql"))?;
+    let lease_us = select.query_one([worker.0.as_bytes()], |row| row.get::<_, Option<i64>>(0));
+    let Some(lease_us) = lease_us.optional()? else {
+        return Ok(Beat { lost: true, ..Beat::default() });
+    };
     lives(turn, worker, BEAT_US_MIN)?;
     let mut select = conn.prepare_cached(include_str!("sql/select_cancels.sql"))?;
     let cancelled = select.query_map([worker.0.as_bytes()], |row| job_id(row, 0))?;
-    Ok(Beat { lost: false, cancelled: cancelled.collect::<rusqlite::Result<_>>()? })
+    let cancelled = cancelled.collect::<rusqlite::Result<_>>()?;
+    let lease_ttl = lease_us.map(|us| Duration::from_micros(us.unsigned_abs()));
+    Ok(Beat { lost: false, cancelled, lease_ttl })
 }
 
 /// A worker that takes jobs lives, whenever it beat last: others who waited for the file as long as it did would give

@@ -153,6 +153,7 @@ impl Work<'_> {
             self.0.0.hands.forget(worker);
             return Err(Error::WorkerLost { id: worker });
         }
+        self.0.0.hands.lives(worker, beat.lease_ttl);
         Ok(beat.cancelled)
     }
 

@@ -1,2 +1,2 @@
--- Whether a worker is registered and was not given up.
-select 1 from tidemill_worker where id = ?1
+-- Whether a worker is registered and was not given up, and how long it may be silent if it says so itself.
+select lease_us from tidemill_worker where id = ?1

@@ -19,7 +19,7 @@ use crate::engine::judge::{too_late, turn_back};
 use crate::engine::patience::ends_at;
 use crate::engine::rules::{look, renew};
 use crate::engine::settle;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// The store is looked at this often when no hint comes: hints may be lost.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -109,23 +109,28 @@ impl Work<'_> {
             let now = Instant::now();
             if now >= beats_at {
                 // Many wait, and are woken by whatever comes for one of them.
-                beats_at = now + mill.0.hands.beat_every(worker);
-                if mill.0.store.beat(worker).await?.lost {
-                    mill.0.hands.forget(worker);
-                    return Err(Error::WorkerLost { id: worker });
-                }
+                beats_at = self.next_beat(worker).await?;
             }
             if now >= deadline {
                 return Ok(taken);
             }
             let look = LOOK_EVERY.mul_f64(0.75 + fastrand::f64() / 2.0);
-            let looks_at = now + next_due.map_or(look, |due| due.min(look));
-            let until = deadline.min(beats_at).min(looks_at);
-            tokio::select! {
-                () = tokio::time::sleep_until(until) => {}
-                () = heard(&demand.queues, &mut hints) => {}
+            let looks_at = deadline.min(now + next_due.map_or(look, |due| due.min(look)));
+            while tokio::select! {
+                () = tokio::time::sleep_until(looks_at.min(beats_at)) => Instant::now() < looks_at,
+                () = heard(&demand.queues, &mut hints) => false,
+            } {
+                // Its beat alone is due, which is no reason to look.
+                beats_at = self.next_beat(worker).await?;
             }
         }
+    }
+
+    /// Beats for a worker that waits; says when to do so again.
+    async fn next_beat(&self, worker: WorkerId) -> Result<Instant> {
+        let now = Instant::now();
+        self.live(worker).await?;
+        Ok(now + self.0.0.hands.beat_every(worker))
     }
 }
 

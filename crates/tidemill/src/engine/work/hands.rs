@@ -46,7 +46,7 @@ pub(crate) struct Given {
 #[derive(Debug)]
 struct Remembered {
     heard: Instant,
-    /// How long it may be silent, if it has registered here.
+    /// How long it may be silent, if it has registered or beat here.
     lease_ttl: Option<Duration>,
     had: Had,
     /// By their tokens, which only grow.
@@ -84,6 +84,13 @@ impl Hands {
         let mut all = locked(&self.all);
         all.retain(|_, one| one.heard.elapsed() < KEPT);
         all.entry(worker).or_default().lease_ttl = Some(lease_ttl);
+    }
+
+    /// Notes how long a worker may be silent, as the store says: it may have registered elsewhere.
+    pub(crate) fn lives(&self, worker: WorkerId, lease_ttl: Option<Duration>) {
+        if let Some(one) = locked(&self.all).get_mut(&worker) {
+            one.lease_ttl = lease_ttl.or(one.lease_ttl);
+        }
     }
 
     /// How often to beat for a worker that waits: three beats fit into its lease, or into the shortest there may be.
