@@ -125,10 +125,7 @@ impl Hub {
 
 /// Whether it is what is kept that cannot be read, so that looking again changes nothing.
 fn is_kept_wrong(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::KeyMissing { .. } | Error::CiphertextInvalid { .. } | Error::Database { .. }
-    )
+    matches!(error, Error::KeyMissing { .. } | Error::CiphertextInvalid { .. })
 }
 
 /// Reads until nobody follows any stream.
