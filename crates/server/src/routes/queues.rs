@@ -168,7 +168,7 @@ async fn pause(
 ) -> Answer<Tagged> {
     check(&caller, &name)?;
     app.mill.pause(&name).await?;
-    tagged(&app, &name).await
+    tagged(&app, &name).await.map_err(Refusal::after_write)
 }
 
 /// Lets the jobs of a queue start again.
@@ -183,7 +183,7 @@ async fn resume(
 ) -> Answer<Tagged> {
     check(&caller, &name)?;
     app.mill.resume(&name).await?;
-    tagged(&app, &name).await
+    tagged(&app, &name).await.map_err(Refusal::after_write)
 }
 
 /// Why a queue is as deep as it is: in a sentence, and as a structure.

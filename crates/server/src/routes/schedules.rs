@@ -292,7 +292,7 @@ async fn pause(
     Named(name): Named<String>,
 ) -> Answer<Tagged> {
     app.mill.schedules().pause_if(&name, |view| is_seen(&caller, view)).await?;
-    tagged(&app, &caller, &name).await
+    tagged(&app, &caller, &name).await.map_err(Refusal::after_write)
 }
 
 /// Ends a pause. What would have fired meanwhile is not caught up.
@@ -307,7 +307,7 @@ async fn resume(
     Named(name): Named<String>,
 ) -> Answer<Tagged> {
     app.mill.schedules().resume_if(&name, |view| is_seen(&caller, view)).await?;
-    tagged(&app, &caller, &name).await
+    tagged(&app, &caller, &name).await.map_err(Refusal::after_write)
 }
 
 /// Makes its job now, beside its slots, also while it rests. Its policy for overlaps holds.
