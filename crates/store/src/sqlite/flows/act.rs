@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension, params};
 use tidemill_core::flow::{Arrival, FlowState};
 use tidemill_core::webhook::{Event, Told};
-use tidemill_core::{By, FlowId, JobId, Payload};
+use tidemill_core::{By, FlowId, Job, JobId, Payload};
 
 use super::again::send_again;
 use super::rerun::rerun;
@@ -126,7 +126,7 @@ fn retry(turn: &mut Turn<'_>, id: FlowId, step: Option<&str>, by: By<'_>) -> Res
     {
         advance::learn_all(turn, &mut board)?;
         if let Some(step) = board.called_off_at(step) {
-            saga::bury_called_off(turn, id, step)?;
+            saga::bury_called_off(turn, id, step, false)?;
         }
     }
     let ids = match dead_of(turn, id, step)? {
@@ -171,21 +171,19 @@ fn resolve(
         Ok(ids) => ids,
         Err(answer) => return Ok(answer),
     };
-    let mut places = Vec::with_capacity(ids.len());
-    for id in ids {
-        let job = ready::body(turn.conn, id)?.map(|body| body.job);
-        let step = job.as_ref().and_then(|job| Some(job.options.flow.as_ref()?.step));
-        places.extend(job.zip(step));
-    }
-    let Some((_, number)) = places.first() else {
+    let Some((_, number)) = ids.iter().find_map(|id| member(turn, *id).transpose()).transpose()?
+    else {
         return Ok(FlowAnswer::NotNow { why: "none of its jobs is dead".to_owned() });
     };
     let Some(mut board) = advance::board(turn, id)? else { return Ok(FlowAnswer::Unknown) };
     advance::learn_all(turn, &mut board)?;
-    if let Some(why) = board.may_not_resolve(*number) {
+    if let Some(why) = board.may_not_resolve(number) {
         return Ok(FlowAnswer::NotNow { why });
     }
-    for (job, step) in &places {
+    let mut jobs = 0;
+    for dead in ids {
+        // One after the other: there may be very many, and each may be large.
+        let Some((job, step)) = member(turn, dead)? else { continue };
         // First, while it is dead: those who stand in line behind it go on.
         dead::note(turn, &[job.id], by, &format!("marked done: {why}"), None, Some(true))?;
         let (conn, output) = (turn.conn, output.map(Payload::as_str));
@@ -196,12 +194,20 @@ fn resolve(
         if let Some(attempt) = attempt {
             webhooks::tell(
                 turn,
-                &Told { job, event, attempt, output, error: None, code: None, at },
+                &Told { job: &job, event, attempt, output, error: None, code: None, at },
             )?;
         }
-        turn.news.arrive(id, Arrival { step: *step, ok: 1, failed: -1 });
+        turn.news.arrive(id, Arrival { step, ok: 1, failed: -1 });
+        jobs += 1;
     }
-    Ok(FlowAnswer::Acted { jobs: places.len() as u64 })
+    Ok(FlowAnswer::Acted { jobs })
+}
+
+/// A job of a flow, with the number of its step.
+fn member(turn: &Turn<'_>, id: JobId) -> Result<Option<(Job, u32)>> {
+    let job = ready::body(turn.conn, id)?.map(|body| body.job);
+    let step = job.as_ref().and_then(|job| Some(job.options.flow.as_ref()?.step));
+    Ok(job.zip(step))
 }
 
 /// The dead jobs of a flow, or of one of its steps; or why there can be none.

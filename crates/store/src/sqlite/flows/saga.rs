@@ -7,7 +7,7 @@ use rusqlite::params;
 use tidemill_core::flow::saga::{Became, called_off};
 use tidemill_core::flow::{Board, Place, Way, plan};
 use tidemill_core::webhook::{Event, Told};
-use tidemill_core::{FlowId, Job, Payload};
+use tidemill_core::{FlowId, Payload};
 
 use super::advance;
 use super::write::{insert_edge, insert_step, write_job};
@@ -30,11 +30,7 @@ pub(super) fn go_on(turn: &mut Turn<'_>, board: &mut Board) -> Result<bool> {
     }
     board.judge_saga();
     for step in board.stuck_at() {
-        for Buried { job, attempt, why } in bury_called_off(turn, board.flow.id, step)? {
-            let (event, error, at) = (Event::Dead, why.as_deref(), time(turn.now));
-            let told = Told { job: &job, event, attempt, output: None, error, code: None, at };
-            webhooks::tell(turn, &told)?;
-        }
+        bury_called_off(turn, board.flow.id, step, true)?;
     }
     if !board.wants_undos() {
         return Ok(board.flow.state != before || board.has_judged());
@@ -53,29 +49,31 @@ pub(super) fn go_on(turn: &mut Turn<'_>, board: &mut Board) -> Result<bool> {
     Ok(true)
 }
 
-/// A job that was called off and is dead from now on.
-pub(super) struct Buried {
-    job: Job,
-    attempt: u16,
-    why: Option<String>,
-}
-
-/// Gives what was called off of a step a dead letter, so that somebody can send it again or see to it.
-pub(super) fn bury_called_off(turn: &Turn<'_>, flow: FlowId, step: u32) -> Result<Vec<Buried>> {
-    let of_step = params![flow.0.as_bytes(), step];
-    turn.conn.prepare_cached(include_str!("../sql/keep_called_off.sql"))?.execute(of_step)?;
-    let mut bury = turn.conn.prepare_cached(include_str!("../sql/bury_called_off.sql"))?;
+/// Gives what was called off of a step a dead letter, so that somebody can send it again or see to it; tells webhooks
+/// so, if it stays one. One after the other: there may be very many, and each may be large.
+pub(super) fn bury_called_off(
+    turn: &mut Turn<'_>,
+    flow: FlowId,
+    step: u32,
+    stays: bool,
+) -> Result<()> {
+    let (conn, of_step) = (turn.conn, params![flow.0.as_bytes(), step]);
+    conn.prepare_cached(include_str!("../sql/keep_called_off.sql"))?.execute(of_step)?;
+    let mut bury = conn.prepare_cached(include_str!("../sql/bury_called_off.sql"))?;
     let rows = bury.query_map(of_step, |row| {
         Ok((job_id(row, 0)?, row.get(1)?, row.get::<_, Option<String>>(2)?))
     })?;
     let rows: Vec<_> = rows.collect::<rusqlite::Result<_>>()?;
-    let mut buried = Vec::with_capacity(rows.len());
     for (id, attempt, why) in rows {
-        let Some(job) = ready::body(turn.conn, id)?.map(|body| body.job) else { continue };
+        let Some(job) = ready::body(conn, id)?.map(|body| body.job) else { continue };
         dead::bury(turn, &job, &called_off(&job.kind, why.as_deref()), attempt)?;
-        buried.push(Buried { job, attempt, why });
+        if stays {
+            let (event, error, at) = (Event::Dead, why.as_deref(), time(turn.now));
+            let told = Told { job: &job, event, attempt, output: None, error, code: None, at };
+            webhooks::tell(turn, &told)?;
+        }
     }
-    Ok(buried)
+    Ok(())
 }
 
 /// What became of each step that has an undo.
