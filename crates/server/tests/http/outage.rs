@@ -24,10 +24,13 @@ async fn a_job_that_is_enqueued_is_told_to_be_though_its_end_cannot_be_seen() {
         let request = request.header("prefer", "wait=20").json(&json!({ "kind": "echo" }));
         Told::of(request.send().await.unwrap()).await
     });
-    let id = eventually("it to be enqueued", SOON, async || {
-        mill.jobs(&JobFilter::default()).await.unwrap().first().map(|view| view.job.id)
+    // The row is there before the server hears that it is; what it counts, it has heard of.
+    let counted = r#"tidemill_jobs_enqueued_total{queue="default",kind="echo"} 1"#;
+    eventually("the server to know that it is enqueued", SOON, async || {
+        mill.metrics().await.contains(counted).then_some(())
     })
     .await;
+    let id = mill.jobs(&JobFilter::default()).await.unwrap()[0].job.id;
     cluster.stop().unwrap();
     let told = sending.await.unwrap().is(202);
     assert_eq!(told.body["id"], id.to_string());
