@@ -271,10 +271,12 @@ impl Replay {
     }
 
     /// Whether the code heard everything the journal has, or does not want it any more, and did not differ. What it
-    /// asked for before that and the journal does not have, other code asked for.
+    /// asked for before that and the journal does not have, other code asked for. One that seemed to differ may have
+    /// come by all of it since then.
     pub fn is_told(&self) -> bool {
-        !self.is_astray
-            && self.telling.iter().all(|(_, key, _)| self.ops.get(key) == Some(&Op::Over))
+        let is_astray = self.is_astray && self.end().is_err();
+        let mut untold = self.telling.iter().map(|(_, key, _)| self.ops.get(key));
+        !is_astray && untold.all(|op| op == Some(&Op::Over))
     }
 
     /// Asks for something, once per key. What needs no waiting is answered at once.

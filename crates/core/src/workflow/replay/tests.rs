@@ -219,6 +219,19 @@ fn what_is_new_before_something_open_does_not_begin() {
 }
 
 #[test]
+fn code_that_seemed_to_differ_and_ends_before_the_next_rest_has_followed_its_journal() {
+    let noted = Entry::Noted { key: "now".into(), value: Payload::trusted("1".to_owned()) };
+    let mut late = replay(vec![noted]);
+    late.ask("slow", step()).unwrap();
+    assert!(matches!(late.rest(NOW), Rest::Astray(_)), "it has not come by what was noted");
+    assert!(!late.is_told(), "it leaves no trace");
+    let now = late.ask("now", Ask::Note { value: Payload::null() });
+    assert_eq!(now, Ok(Some(Answer::Value(Payload::trusted("1".to_owned())))));
+    late.leave("slow");
+    assert!(late.end().is_ok() && late.is_told(), "its end is written");
+}
+
+#[test]
 fn the_first_of_a_race_is_the_first_by_its_time() {
     let later = Timestamp::from_second(9).unwrap();
     let mut replay = Replay::default();
