@@ -1,11 +1,12 @@
 //! A worker and its server that lose each other: nothing is lost with them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use tidemill::{
-    Context, Enqueue, Fail, JobId, Limit, Payload, Per, Running, Settings, Signal, State,
+    Context, Enqueue, Fail, Flow, JobId, Limit, Payload, Per, Running, Settings, Signal, State,
+    Stop,
 };
 use tidemill_client::Client;
 use tidemill_testkit::eventually::eventually;
@@ -17,6 +18,7 @@ use super::kit::{Kit, SOON};
 over_both_stores!(
     a_server_that_was_away_gets_what_ended_meanwhile,
     a_run_outlasts_its_server,
+    a_run_that_waits_for_an_answer_is_not_taken_for_other_code,
     a_beat_whose_answer_is_lost_costs_no_handler,
     a_server_that_was_away_for_longer_than_a_lease_blames_nobody,
     a_worker_that_was_given_up_begins_anew,
@@ -112,6 +114,60 @@ async fn a_run_outlasts_its_server(kit: Kit) {
     assert_eq!(kit.output::<String>(id).await, "passed");
     let view = kit.end(id).await;
     assert_eq!((view.attempt, view.lost), (1, 0));
+    worker.stop().await;
+    kit.close().await;
+}
+
+/// Its step left no trace when its worker stopped, and begins when it is known that the sleep beside it goes on.
+async fn a_run_that_waits_for_an_answer_is_not_taken_for_other_code(kit: Kit) {
+    let gate = Gate::new();
+    let work = |client: &Client| {
+        let pass = gate.clone();
+        let number = |number: Payload, _| async { Ok(number) };
+        let handler = move |_, cx: Context| {
+            let pass = pass.clone();
+            async move {
+                let step = cx.step("gate").run(move |_| pass.clone().pass());
+                let slept = async {
+                    cx.output_of::<u64>("number").await?;
+                    cx.sleep(Duration::from_millis(1100)).await
+                };
+                let (passed, ()) = cx.join((step, slept)).await?;
+                Ok(passed)
+            }
+        };
+        let worker = client.worker().handle_raw("number", Settings::default(), number);
+        let stop = Stop { drain: Duration::ZERO, grace: Duration::ZERO };
+        worker.handle_raw("k", Settings::default(), handler).stop_as(stop)
+    };
+    let worker = work(&kit.client).start().await.unwrap();
+    let flow = Flow::new("f").step("number", Enqueue::raw("number", "1"));
+    let flow = flow.then("k", Enqueue::raw("k", "1"));
+    let flow = kit.mill.start(flow).await.unwrap();
+    gate.runs().await;
+    let id = kit.mill.flow(flow).await.unwrap().unwrap().steps[1].first.unwrap();
+    let sleeps = async || (kit.mill.journal(id).await.unwrap().len() == 1).then_some(());
+    eventually("the journal has the sleep", SOON, sleeps).await;
+    worker.stop().await;
+    // Longer than code may wait for something of its own.
+    let (away, asked) = (Duration::from_secs(3), OnceLock::new());
+    let judge = move |request: &str| {
+        let is_asked = request.lines().next().is_some_and(|line| line.contains("/inputs "));
+        match is_asked.then(|| asked.get_or_init(Instant::now).elapsed() < away) {
+            Some(true) => Verdict::Stops("503 Service Unavailable"),
+            _ => Verdict::Passes,
+        }
+    };
+    let client = doorman(kit.server.address(), judge).await;
+    let worker = work(&client).start().await.unwrap();
+    gate.open();
+    let ended = async || {
+        let parked = kit.mill.run(id).await.unwrap().and_then(|run| run.parked);
+        assert_eq!(parked, None);
+        kit.mill.job(id).await.unwrap()?.state.is_final().then_some(())
+    };
+    eventually("the run ends", SOON, ended).await;
+    assert_eq!(kit.output::<String>(id).await, "passed");
     worker.stop().await;
     kit.close().await;
 }

@@ -313,6 +313,7 @@ impl Context {
 
     /// Enqueues a job at once, whatever becomes of this attempt.
     pub async fn enqueue(&self, job: impl Into<Enqueue>) -> Result<Receipt> {
+        let _giving = self.gives();
         self.0.boss.enqueue(job.into()).await
     }
 
@@ -387,6 +388,10 @@ impl Context {
     /// What the steps that this job's step comes after are, and what they returned: small outputs are in there,
     /// large ones are asked for with [`output_of`](Self::output_of). Empty outside of flows.
     pub async fn inputs(&self) -> std::result::Result<&[Input], Fail> {
+        if let Some(inputs) = self.0.inputs.get() {
+            return Ok(inputs);
+        }
+        let _looking = self.looks();
         let load = || self.0.boss.inputs(&self.0.job);
         let inputs = self.0.inputs.get_or_try_init(load).await;
         let unread = |e: tidemill_store::Error| Fail::transient(e.to_string());
@@ -413,6 +418,7 @@ impl Context {
         after: Option<JobId>,
     ) -> std::result::Result<Vec<Output>, Fail> {
         let input = self.input(step).await?;
+        let _looking = self.looks();
         let outputs = self.0.boss.outputs(&self.0.job, input, after).await;
         outputs.map_err(|e| Fail::transient(e.to_string()))
     }

@@ -7,6 +7,7 @@
 
 mod child;
 pub(crate) mod drive;
+mod looking;
 mod object;
 mod renew;
 mod signal;
@@ -136,8 +137,10 @@ pub(crate) struct Told {
     answers: Vec<(i64, String)>,
     renewal: Option<(Payload, Left)>,
     object: Option<Keep>,
-    /// How many read their object at this moment: nothing is told meanwhile.
+    /// How many wait for the store to answer at this moment: nothing is told meanwhile.
     looking: usize,
+    /// How many wait for it to take something.
+    giving: usize,
     owes: bool,
     trouble: Option<Trouble>,
     /// The steps whose failure the handler has ended with.

@@ -32,12 +32,12 @@ impl Context {
     /// # Ok(()) }
     /// ```
     pub async fn progress(&self, progress: Progress) -> Result<()> {
-        self.voice().say(self.shown(progress.into())).await
+        self.voice().say(self, self.shown(progress.into())).await
     }
 
     /// Adds a line to the log that the stream of the job carries. See [`text`](Self::text).
     pub async fn log(&self, message: impl Into<String> + Send) -> Result<()> {
-        self.voice().say(self.shown(Said::log(message))).await
+        self.voice().say(self, self.shown(Said::log(message))).await
     }
 
     /// Adds a piece of text to the stream of the job, such as a token of a model.
@@ -46,13 +46,13 @@ impl Context {
     /// Refused with `chunk_too_large` or `stream_full` by [`Limits`], and with `lease_lost` when the attempt is over;
     /// what was refused when it came to be written is told by the next call.
     pub async fn text(&self, text: impl Into<String> + Send) -> Result<()> {
-        self.voice().say(self.shown(Said::text(text))).await
+        self.voice().say(self, self.shown(Said::text(text))).await
     }
 
     /// Says something to those who listen now; it is not kept, and has no number. It reaches who listens at other
     /// nodes as well as hints do: on SQLite, not other processes.
     pub async fn ephemeral(&self, said: impl Into<Said> + Send) -> Result<()> {
-        self.voice().say_ephemeral(self.shown(said.into())).await
+        self.voice().say_ephemeral(self, self.shown(said.into())).await
     }
 }
 
@@ -107,10 +107,10 @@ impl Voice {
         self.worker
     }
 
-    async fn say(self: &Arc<Self>, said: Said) -> Result<()> {
+    async fn say(self: &Arc<Self>, cx: &Context, said: Said) -> Result<()> {
         let Some(scribe) = &self.scribe else { return Ok(()) };
         let bytes = said.check(false, scribe.limits())?;
-        self.push(scribe, bytes, |unwritten| match &unwritten.refused {
+        self.push((cx, scribe), bytes, |unwritten| match &unwritten.refused {
             None => {
                 unwritten.said.push(said);
                 Ok(())
@@ -120,10 +120,10 @@ impl Voice {
         .await
     }
 
-    async fn say_ephemeral(self: &Arc<Self>, said: Said) -> Result<()> {
+    async fn say_ephemeral(self: &Arc<Self>, cx: &Context, said: Said) -> Result<()> {
         let Some(scribe) = &self.scribe else { return Ok(()) };
         let bytes = said.check(true, scribe.limits())?;
-        self.push(scribe, bytes, |unwritten| match &unwritten.refused {
+        self.push((cx, scribe), bytes, |unwritten| match &unwritten.refused {
             None | Some(Refused::Full { .. }) => {
                 unwritten.ephemeral.push(said);
                 Ok(())
@@ -136,7 +136,7 @@ impl Voice {
     /// Adds to what is unwritten, once there is room for it.
     async fn push(
         self: &Arc<Self>,
-        scribe: &Arc<Scribe>,
+        (cx, scribe): (&Context, &Arc<Scribe>),
         bytes: usize,
         add: impl FnOnce(&mut Unwritten) -> Result<()>,
     ) -> Result<()> {
@@ -153,6 +153,7 @@ impl Voice {
                     return Ok(());
                 }
             }
+            let _giving = cx.gives();
             written.await;
         }
     }

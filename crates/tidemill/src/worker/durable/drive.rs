@@ -24,7 +24,7 @@ use crate::worker::shop::Shop;
 const SHORT: Duration = Duration::from_secs(1);
 
 /// So long code may wait for something of its own before it comes by what the journal has. It has done so before, and
-/// nothing else of it runs.
+/// nothing else of it runs. What it waits for at the store does not count.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What became of an attempt.
@@ -214,6 +214,7 @@ impl<'a> Driver<'a> {
             return over(self.unread(error));
         }
         if told.looking > 0 {
+            self.patience = None;
             return Poll::Pending;
         }
         self.rest(told, task)
@@ -361,6 +362,10 @@ impl<'a> Driver<'a> {
             return over(Over::Waits(parked(cx, ParkCode::UndosTooMany.because(why))));
         }
         let rest = match replay.rest(now) {
+            Rest::Astray(_) if told.giving > 0 => {
+                self.patience = None;
+                return Poll::Pending;
+            }
             Rest::Astray(diff) => match self.strays(task) {
                 Poll::Ready(()) => Rest::Diverged(diff),
                 Poll::Pending => return Poll::Pending,

@@ -58,23 +58,6 @@ impl Context {
     }
 }
 
-/// While this is there, the run waits for the store and not for its journal: what the journal has is not told to others
-/// in between, nor is the run let go of, so that the code comes to the same however long it takes.
-struct Looking<'a>(&'a Context);
-
-impl<'a> Looking<'a> {
-    fn begin(cx: &'a Context) -> Self {
-        cx.run().told().looking += 1;
-        Self(cx)
-    }
-}
-
-impl Drop for Looking<'_> {
-    fn drop(&mut self) {
-        self.0.run().told().looking -= 1;
-    }
-}
-
 impl<S: Serialize + DeserializeOwned> Object<'_, S> {
     /// Its key.
     pub fn key(&self) -> &str {
@@ -87,7 +70,7 @@ impl<S: Serialize + DeserializeOwned> Object<'_, S> {
         let state = if let Some(keep) = set {
             keep.state().cloned()
         } else {
-            let _looking = Looking::begin(self.cx);
+            let _looking = self.cx.looks();
             self.cx.boss().object(&self.cx.job().queue, self.key).await?
         };
         let unreadable =
