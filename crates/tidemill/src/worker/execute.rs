@@ -54,7 +54,13 @@ pub(crate) async fn execute(
     if let Some(settlement) = late.remove(&claimed.job.id) {
         return Some(unstarted(mill, claimed, token, settlement));
     }
-    let (settlement, more) = decide(shop, mill, &claimed, lease, slot).await?;
+    // A claim takes only kinds that have a handler; another node will know this one.
+    let Some(handler) = shop.registry.get(&claimed.job.kind) else {
+        let spent = claimed.attempt.saturating_sub(1);
+        let again = Settlement::Again { delay: Duration::from_secs(1), spent, failure: None };
+        return Some(unstarted(mill, claimed, token, again));
+    };
+    let (settlement, more) = decide(shop, mill, &claimed, lease, handler, slot).await?;
     let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
     let More { decided, run, asked } = more;
     let gates = come_out(&mill.0.rules.known().book, &job, gates, &settlement, asked);
@@ -81,15 +87,10 @@ async fn decide(
     mill: &Tidemill,
     claimed: &ClaimedJob,
     lease: Lease,
+    handler: &Handler,
     slot: Slot,
 ) -> Option<(Settlement, More)> {
     let job = &claimed.job;
-    // A claim takes only kinds that have a handler; another node will know this one.
-    let Some(handler) = shop.registry.get(&job.kind) else {
-        let spent = claimed.attempt.saturating_sub(1);
-        let again = Settlement::Again { delay: Duration::from_secs(1), spent, failure: None };
-        return Some((again, More::default()));
-    };
     let span = trace::attempt(job, claimed.attempt, lease.token.0);
     let known = mill.0.rules.known();
     let present = || lease.since.present(&mill.0.clock);
@@ -170,7 +171,6 @@ fn told_elsewhere(id: JobId, token: Token, came: Came, run: Option<RunWrites>) -
 }
 
 /// What is settled beside it.
-#[derive(Default)]
 struct More {
     /// Its handler asked to be settled in a transaction of its own.
     decided: bool,
@@ -357,6 +357,7 @@ fn failed(class: ErrorClass, message: String) -> Ended {
 mod tests {
     use jiff::Timestamp;
     use tidemill_core::{Payload, Retry};
+    use tidemill_store::ClaimRequest;
 
     use super::*;
     use crate::error::Result;
@@ -401,6 +402,24 @@ mod tests {
                 assert_eq!(settled.as_ref(), Some(&expected), "{why:?}, panics: {panics}");
             }
         }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn an_attempt_for_which_there_is_no_handler_has_not_begun() -> Result<()> {
+        let mill = Tidemill::open("sqlite::memory:").await?;
+        let other = |payload: Payload, _cx| async { Ok(payload) };
+        let shop = mill.worker().handle_raw("other", Settings::default(), other).into_shop()?;
+        shop.register().await?;
+        mill.enqueue(Enqueue::raw("k", "1")).await?;
+        let known = shop.boss.known();
+        let lanes = Lanes::of(&shop.groups[0].queues, &known, &Had::default());
+        let ask = ClaimRequest { kinds: None, ..shop.wish(&lanes, &known, 1) };
+        let mut claim = mill.store().claim(ask).await?;
+        let (claimed, token) = (claim.jobs.remove(0), claim.token.unwrap_or(Token(0)));
+        let lease = Lease { worker: shop.worker(), token, since: Heard::now(claim.now) };
+        let item = execute(&shop, &mill, claimed, lease, shop.groups[0].slots.take()).await;
+        assert_eq!(item.map(|item| item.attempt), Some(0));
         Ok(())
     }
 

@@ -18,6 +18,7 @@ over_both_stores!(
     a_worker_that_was_given_up_is_told_so,
     a_lease_of_its_own_is_kept_to,
     what_is_not_handed_over_is_given_back,
+    what_is_given_back_unstarted_has_not_begun,
     what_a_worker_never_heard_of_is_given_back,
     what_was_claimed_while_a_beat_waits_is_kept,
     what_was_called_off_before_a_beat_is_told_at_once_and_once,
@@ -177,6 +178,24 @@ async fn what_is_not_handed_over_is_given_back(kit: Kit) {
     let waiting = Demand { wait: SOON, ..demand(1) };
     let taken = mill.work().claim(worker, waiting).await.unwrap().hand_over();
     assert_eq!((taken[0].claimed.job.id, taken[0].claimed.attempt), (id, 1));
+    mill.close().await;
+}
+
+async fn what_is_given_back_unstarted_has_not_begun(kit: Kit) {
+    let mill = kit.open_still().await;
+    let worker = hand(&mill).await;
+    for (has_begun, expected) in [(false, State::Dead), (true, State::Running)] {
+        let id = enqueue(&mill, job().start_within(Duration::from_secs(10))).await;
+        kit.advance(Duration::from_secs(1));
+        let (token, _) = claim_one(&mill, worker).await;
+        let started_at = has_begun.then_some(mill.store().now().await.unwrap());
+        let report = Report { started_at, ..Report::new(id, token, Outcome::GiveBack) };
+        assert_eq!(settle(&mill, worker, report).await, Settled::Accepted);
+        kit.advance(Duration::from_secs(10));
+        mill.work().beat(worker, Duration::ZERO, None).await.unwrap();
+        claim(&mill, worker).await;
+        assert_eq!(state(&mill, id).await, expected, "begun: {has_begun}");
+    }
     mill.close().await;
 }
 

@@ -22,6 +22,7 @@ use crate::engine::judge::{come_out, gates_of, judge, pause_asked, waiting_witho
 use crate::engine::rules::renew;
 use crate::engine::settle;
 use crate::error::{Error, Result};
+use crate::worker::execute::unstarted;
 use crate::worker::job::Enqueue;
 
 /// A step that a job adds to its flow.
@@ -60,7 +61,7 @@ pub enum Outcome {
     Snooze(Duration),
     /// It is called off, for this reason.
     Cancel(String),
-    /// It was not begun, or is given back: ready again, no attempt spent.
+    /// It was not begun, or, where the report says when it started, is given back: ready again, no attempt spent.
     GiveBack,
     /// Its run waits.
     Wait {
@@ -195,6 +196,9 @@ impl Work<'_> {
                 format!("the job {id} has no key, and an object is known by its queue and its key");
             return Err(Invalid::WorkInvalid { reason }.into());
         }
+        // Whoever has begun it says when, or what came of it.
+        let is_unstarted =
+            matches!(outcome, Outcome::GiveBack) && started_at.is_none() && run.is_none();
         let present = at.map_or_else(|| mill.0.clock.now(), |at: Heard| at.present(&mill.0.clock));
         let started_at = self.started(at.map(Heard::at), started_at);
         let ended = match outcome {
@@ -215,6 +219,9 @@ impl Work<'_> {
         };
         let asked = pause_asked(&ended);
         let settlement = judge(mill, &claimed, &retry, ended, present);
+        if is_unstarted {
+            return Ok(unstarted(mill, claimed, token, settlement));
+        }
         Ok(self.settled(claimed, token, started_at, settlement, asked, run))
     }
 
