@@ -2,7 +2,7 @@
 //!
 //! The same for workers of this process and for those that report from elsewhere.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,15 +18,19 @@ use tidemill_store::request::GateEnd;
 
 use crate::engine::Tidemill;
 
-/// How long a job is put off of which the store cannot say whether it has begun.
-const LATER: Duration = Duration::from_secs(1);
+/// Until the store is asked again whether jobs have begun, when it could not say.
+const AGAIN: Duration = Duration::from_millis(200);
+/// It is asked this often when it refuses to say, rather than being away.
+const REFUSED_MAX: u32 = 5;
 
 /// Those of these jobs, claimed at `now`, that must not start, and what is settled for them. Whether one has begun that
-/// has spent nothing is looked up where that decides; if the store cannot say, it is put off until it can.
+/// has spent nothing is looked up where that decides. While the store cannot say, it is asked again, `until` there is
+/// no time for that any more; then the job is put off. No sooner: its deadline to start counts anew from there.
 pub(crate) async fn too_late(
     mill: &Tidemill,
     claimed: impl IntoIterator<Item = &ClaimedJob>,
     now: Timestamp,
+    until: impl Future<Output = ()>,
 ) -> HashMap<JobId, Settlement> {
     let known = mill.0.rules.known();
     let (mut late, mut doubtful) = (HashMap::new(), Vec::new());
@@ -43,15 +47,37 @@ pub(crate) async fn too_late(
     if doubtful.is_empty() {
         return late;
     }
-    match mill.0.store.begun_of(doubtful.clone()).await {
-        Ok(begun) => late.retain(|id, _| !begun.contains(id)),
-        Err(error) => {
-            tracing::warn!(%error, "whether jobs have begun is not known; they are put off");
-            let later = || Settlement::Again { delay: LATER, spent: 0, failure: None };
-            late.extend(doubtful.into_iter().map(|id| (id, later())));
-        }
+    let begun = tokio::select! {
+        biased;
+        begun = begun_of(mill, &doubtful) => begun,
+        () = until => None,
+    };
+    if let Some(begun) = begun {
+        late.retain(|id, _| !begun.contains(id));
+    } else {
+        let later = || Settlement::Again { delay: AGAIN, spent: 0, failure: None };
+        late.extend(doubtful.into_iter().map(|id| (id, later())));
     }
     late
+}
+
+/// Of which of these jobs an attempt has begun; `None` when the store refuses to say.
+async fn begun_of(mill: &Tidemill, ids: &[JobId]) -> Option<HashSet<JobId>> {
+    let (mut is_first, mut refused) = (true, 0);
+    loop {
+        let error = match mill.0.store.begun_of(ids.to_vec()).await {
+            Ok(begun) => return Some(begun),
+            Err(error) => error,
+        };
+        if std::mem::take(&mut is_first) {
+            tracing::warn!(%error, "whether jobs have begun is not known; asking again");
+        }
+        refused += u32::from(!error.is_temporary());
+        if refused == REFUSED_MAX {
+            return None;
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
 }
 
 /// What is settled for an attempt that ended so, at this moment of the store's clock. Each part of the policy is the

@@ -50,17 +50,22 @@ pub(crate) async fn execute(
 ) -> Option<SettleItem> {
     let (started_at, token) = (mill.0.clock.now(), lease.token);
     let present = lease.since.present(&mill.0.clock);
-    let mut late = too_late(mill, [&claimed], present).await;
+    let live = enter(shop, &claimed, lease);
+    let mut late = too_late(mill, [&claimed], present, live.cancel.cancelled()).await;
     if let Some(settlement) = late.remove(&claimed.job.id) {
-        return Some(unstarted(mill, claimed, token, settlement));
+        shop.leave(claimed.job.id, token);
+        let is_lost = live.why() == Some(Why::LeaseLost);
+        return (!is_lost).then(|| unstarted(mill, claimed, token, settlement));
     }
     // A claim takes only kinds that have a handler; another node will know this one.
     let Some(handler) = shop.registry.get(&claimed.job.kind) else {
         let spent = claimed.attempt.saturating_sub(1);
         let again = Settlement::Again { delay: Duration::from_secs(1), spent, failure: None };
+        shop.leave(claimed.job.id, token);
         return Some(unstarted(mill, claimed, token, again));
     };
-    let (settlement, more) = decide(shop, mill, &claimed, lease, handler, slot).await?;
+    let decided = decide(shop, mill, &claimed, lease, &live, handler, slot).await;
+    let (settlement, more) = decided?;
     let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
     let More { decided, run, asked } = more;
     let gates = come_out(&mill.0.rules.known().book, &job, gates, &settlement, asked);
@@ -81,12 +86,20 @@ pub(crate) fn unstarted(
     SettleItem { job, token, attempt, lost, started_at, gates, settlement, decided, run }
 }
 
+/// From now on an attempt can be told to end.
+fn enter(shop: &Shop, claimed: &ClaimedJob, lease: Lease) -> Live {
+    let live = Live::new(lease.token);
+    shop.enter(claimed.job.id, lease.worker, live.clone());
+    live
+}
+
 /// What is to be written, and whether a transaction of the handler's may have decided otherwise.
 async fn decide(
     shop: &Arc<Shop>,
     mill: &Tidemill,
     claimed: &ClaimedJob,
     lease: Lease,
+    live: &Live,
     handler: &Handler,
     slot: Slot,
 ) -> Option<(Settlement, More)> {
@@ -100,7 +113,7 @@ async fn decide(
         left: left.map(|left| Duration::try_from(left).unwrap_or_default()),
     };
     let limit = Limit::of(shop, claimed, handler, told);
-    let attempt = attempt(shop, claimed, lease, handler, limit, slot);
+    let attempt = attempt(shop, claimed, lease, live, handler, limit, slot);
     let (came, cx, decided) = attempt.instrument(span.clone()).await?;
     let asked = if let Came::Ended(ended) = &came { pause_asked(ended) } else { None };
     let settlement = match came {
@@ -135,7 +148,8 @@ pub(crate) async fn report(
     };
     let span = trace::attempt(job, claimed.attempt, token.0);
     let limit = Limit::of(shop, &claimed, handler, told);
-    let attempt = attempt(shop, &claimed, lease, handler, limit, slot);
+    let live = enter(shop, &claimed, lease);
+    let attempt = attempt(shop, &claimed, lease, &live, handler, limit, slot);
     let (came, cx, _) = attempt.instrument(span.clone()).await?;
     let end = match &came {
         Came::Ended(Ended::Done { .. }) => End::Done,
@@ -192,17 +206,14 @@ async fn attempt(
     shop: &Arc<Shop>,
     claimed: &ClaimedJob,
     lease: Lease,
+    live: &Live,
     handler: &Handler,
     limit: Limit,
     slot: Slot,
 ) -> Option<(Came, Context, bool)> {
-    let job = &claimed.job;
-    let Lease { worker, token, since } = lease;
-    let live = Live::new(token);
-    shop.enter(job.id, worker, live.clone());
-    let cx = Context::new(shop, claimed, since, &live, slot);
-    let came = run(shop, &cx, handler, &live, limit).await;
-    shop.leave(job.id, token);
+    let cx = Context::new(shop, claimed, lease.since, live, slot);
+    let came = run(shop, &cx, handler, live, limit).await;
+    shop.leave(claimed.job.id, lease.token);
     // What a transaction of the handler's own still writes is waited for.
     let decided = cx.end() || cx.run().is_recording();
     // What was said is written before the job can be seen to have ended.

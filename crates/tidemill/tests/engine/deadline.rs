@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidemill::testing::drain;
+use tidemill::work::{Demand, Hand};
 use tidemill::{
     Backoff, Enqueue, Fail, Flow, JobId, JobView, QueueRules, Retry, Schedule, State, Tidemill,
     Worker,
@@ -84,6 +85,45 @@ async fn job_that_started_too_late_is_dead_without_a_run(kit: Kit) {
     let view = view(&mill, late).await;
     assert_eq!((view.state, view.attempt), (State::Dead, 0), "nothing was tried");
     assert_eq!(view.error.as_deref(), Some("it did not start within its deadline"));
+}
+
+/// The first time it is asked, the store cannot say whether a job has begun.
+const FAIL_ONCE: &str = "
+    create sequence asked;
+    alter function tidemill.has_begun(tidemill.job) rename to begun;
+    create function tidemill.has_begun(body tidemill.job) returns boolean language plpgsql as $$
+    begin
+        if nextval('asked') = 1 then
+            raise exception 'not now';
+        end if;
+        return tidemill.begun(body);
+    end $$";
+
+#[tokio::test]
+async fn job_that_started_too_late_is_dead_though_the_store_does_not_say_at_once_that_it_never_began()
+ {
+    let kit = Kit::postgres();
+    let mill = kit.open_still().await;
+    let client = kit.client().await;
+    client.batch_execute(FAIL_ONCE).await.unwrap();
+    let hand = Hand { name: "hand".into(), queues: vec!["default".into()], ..Hand::default() };
+    let hand = mill.work().register(hand).await.unwrap();
+    for is_elsewhere in [false, true] {
+        client.batch_execute("alter sequence asked restart").await.unwrap();
+        let late = Enqueue::from(Echo::new("x")).start_within(10 * SECOND);
+        let late = mill.enqueue(late).await.unwrap().id();
+        kit.advance(3600 * SECOND);
+        if is_elsewhere {
+            let demand =
+                Demand { queues: vec!["default".into()], jobs_max: 1, ..Demand::default() };
+            assert!(mill.work().claim(hand, demand).await.unwrap().hand_over().is_empty());
+        } else {
+            assert_eq!(drain(done(&mill)).await.unwrap().dead, 1);
+        }
+        let asked = client.query_one("select last_value from asked", &[]).await.unwrap();
+        assert_eq!(asked.get::<_, i64>(0), 2, "it was asked again");
+        assert_eq!(view(&mill, late).await.state, State::Dead, "elsewhere: {is_elsewhere}");
+    }
 }
 
 async fn job_that_was_put_off_has_started(kit: Kit) {

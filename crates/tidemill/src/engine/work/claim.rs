@@ -24,6 +24,9 @@ use crate::error::Result;
 /// The store is looked at this often when no hint comes: hints may be lost.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// A claim is held up no longer by a store that cannot say whether jobs have begun: it is part of a lease.
+const JUDGE_MAX: Duration = Duration::from_secs(2);
+
 /// What a worker asks for.
 #[derive(Debug, Clone, Default)]
 pub struct Demand {
@@ -175,7 +178,7 @@ async fn in_time(mill: Tidemill, worker: WorkerId, claim: Claim) -> Result<Taken
     let Claim { token, now, jobs, .. } = claim;
     let (mut given, mut late) = (Vec::with_capacity(jobs.len()), Vec::new());
     let known = mill.0.rules.known();
-    let mut unfit = too_late(&mill, &jobs, now).await;
+    let mut unfit = too_late(&mill, &jobs, now, tokio::time::sleep(JUDGE_MAX)).await;
     for claimed in jobs {
         if let (Some(settlement), Some(token)) = (unfit.remove(&claimed.job.id), token) {
             let ClaimedJob { job, attempt, lost, gates, .. } = claimed;
