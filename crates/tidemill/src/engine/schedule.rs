@@ -16,7 +16,7 @@ use tidemill_store::schedule::{NextAt, ScheduleChange, Which};
 use tidemill_store::{FireView, ScheduleView};
 
 use crate::engine::Tidemill;
-use crate::engine::services::schedule::fire;
+use crate::engine::services::schedule::{fire, is_its_own};
 use crate::engine::telemetry::verb;
 use crate::error::{Error, Result};
 use new::Schedule;
@@ -102,7 +102,8 @@ impl Schedules<'_> {
     }
 
     /// Fires what schedules owe by the rules they have, as their policies for missed slots say. Whether it did, or
-    /// somebody else was faster: then they are not as they were. One that cannot be read here cannot be paid either.
+    /// somebody else was faster: then they are not as they were. What can never be fired is not paid: another rule of
+    /// time may be what mends it.
     async fn pay(
         &self,
         owing: impl IntoIterator<Item = ScheduleView>,
@@ -113,7 +114,7 @@ impl Schedules<'_> {
             let Some(next_at) = view.next_at else { continue };
             match fire(self.0, &view, next_at, now).await {
                 Ok(()) => has_changed = true,
-                Err(Error::Invalid(error)) => {
+                Err(error) if is_its_own(self.0.0.store.backend(), &error) => {
                     let name = &view.definition.name;
                     tracing::warn!(schedule = name, slot = %next_at, %error, "a slot cannot be fired here");
                 }

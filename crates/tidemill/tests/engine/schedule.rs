@@ -13,6 +13,7 @@ use tidemill::{
 use tidemill_testkit::eventually::eventually;
 
 use super::kit::{Echo, Kit, SOON};
+use super::schedule_past::refusing;
 
 over_both_stores!(
     slots_fire_as_time_passes,
@@ -553,12 +554,7 @@ async fn one_that_cannot_be_fired_holds_up_no_other(kit: Kit) {
     for name in ["a bad one", "good"] {
         mill.schedules().set(hourly(name)).await.unwrap();
     }
-    let refuse = if kit.url.starts_with("sqlite:") {
-        "create trigger refuse before insert on tidemill_schedule_fire when new.name = 'a bad one'
-         begin select raise(abort, 'no'); end"
-    } else {
-        "alter table tidemill_schedule_fire add constraint refuse check (name <> 'a bad one')"
-    };
+    let (refuse, mended) = refusing(&kit);
     kit.execute(refuse).await;
     for slot in ["2026-01-01T13:00:00Z", "2026-01-01T14:00:00Z"] {
         kit.advance(HOUR);
@@ -566,11 +562,6 @@ async fn one_that_cannot_be_fired_holds_up_no_other(kit: Kit) {
         let last = async |name: &str| mill.schedules().get(name).await.unwrap().last_slot;
         assert_eq!((last("good").await, last("a bad one").await), (Some(at(slot)), None));
     }
-    let mended = if kit.url.starts_with("sqlite:") {
-        "drop trigger refuse"
-    } else {
-        "alter table tidemill_schedule_fire drop constraint refuse"
-    };
     kit.execute(mended).await;
     tend(&mill).await.unwrap();
     let bad = mill.schedules().get("a bad one").await.unwrap();

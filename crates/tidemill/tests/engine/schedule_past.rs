@@ -1,4 +1,4 @@
-//! Slots of a past of which the history does not know everything any more.
+//! Slots of a past that cannot be fired, or of which the history does not know everything any more.
 
 use std::time::Duration;
 
@@ -9,7 +9,10 @@ use tidemill::{Backfill, Schedule};
 
 use super::kit::{Echo, Kit};
 
-over_both_stores!(a_backfill_fires_no_slot_that_may_have_fired);
+over_both_stores!(
+    a_backfill_fires_no_slot_that_may_have_fired,
+    one_that_can_never_be_fired_may_get_another_rule,
+);
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -34,4 +37,37 @@ async fn a_backfill_fires_no_slot_that_may_have_fired(kit: Kit) {
     assert!(known.len() == 998 && known.iter().all(|fired| fired.what == What::Known));
     let again = Backfill { again: true, to: first + HOUR, ..past(first) };
     assert_eq!(schedules.backfill("s", again).await.unwrap().len(), 1);
+}
+
+/// What makes a database refuse to fire the slots of `a bad one`, and what mends that.
+pub fn refusing(kit: &Kit) -> (&'static str, &'static str) {
+    if kit.url.starts_with("sqlite:") {
+        return (
+            "create trigger refuse before insert on tidemill_schedule_fire when new.name = 'a bad one'
+             begin select raise(abort, 'no'); end",
+            "drop trigger refuse",
+        );
+    }
+    (
+        "alter table tidemill_schedule_fire add constraint refuse check (name <> 'a bad one')",
+        "alter table tidemill_schedule_fire drop constraint refuse",
+    )
+}
+
+async fn one_that_can_never_be_fired_may_get_another_rule(kit: Kit) {
+    let first: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    kit.clock.set(first);
+    let mill = kit.open_still().await;
+    let every = |hours| Schedule::every("a bad one", HOUR * hours, Echo::new("s"));
+    mill.schedules().set(every(1)).await.unwrap();
+    let (refuse, mended) = refusing(&kit);
+    kit.execute(refuse).await;
+    kit.advance(HOUR);
+    let set = mill.schedules().set(every(2)).await.expect("what is due cannot be paid");
+    assert_eq!((set.next_at, set.last_slot), (Some(first + HOUR * 2), None));
+    kit.execute(mended).await;
+    kit.advance(HOUR);
+    tend(&mill).await.unwrap();
+    let fired = mill.schedules().get("a bad one").await.unwrap();
+    assert_eq!(fired.last_slot, Some(first + HOUR * 2));
 }

@@ -111,7 +111,7 @@ pub(crate) async fn fire_due(mill: &Tidemill, held_up: &mut HeldUp) -> Result<Op
             is_all = false;
             match fire(mill, view, next_at, now).await {
                 Ok(()) => {}
-                Err(error) if is_of_store(&error) => return Err(error),
+                Err(error) if is_of_store(mill.0.store.backend(), &error) => return Err(error),
                 Err(error) => failed.push((view.definition.name.clone(), error.to_string())),
             }
         }
@@ -128,22 +128,30 @@ pub(crate) async fn fire_due(mill: &Tidemill, held_up: &mut HeldUp) -> Result<Op
     }
 }
 
-/// Whether no other schedule would fare better.
-fn is_of_store(error: &crate::Error) -> bool {
+/// Whether no other schedule would fare better, at a store of this name.
+fn is_of_store(backend: &str, error: &crate::Error) -> bool {
     use tidemill_store::Error as Store;
     match error {
-        crate::Error::Store(error) => matches!(
-            error,
+        crate::Error::Store(error) => match error {
+            // All of a file is locked. Of a server it may be what one schedule needs, or one that takes too long.
+            Store::Busy { .. } => backend == "sqlite",
             Store::Unavailable { .. }
-                | Store::TlsRefused { .. }
-                | Store::SchemaNewer { .. }
-                | Store::SchemaOlder { .. }
-                | Store::ReadOnly { .. }
-                | Store::DiskFull { .. }
-                | Store::DiskFailed { .. }
-        ),
+            | Store::TlsRefused { .. }
+            | Store::SchemaNewer { .. }
+            | Store::SchemaOlder { .. }
+            | Store::ReadOnly { .. }
+            | Store::DiskFull { .. }
+            | Store::DiskFailed { .. } => true,
+            _ => false,
+        },
         _ => false,
     }
+}
+
+/// Whether it is the schedule's own fault that its slots cannot be fired here, so that they cannot be later either.
+pub(crate) fn is_its_own(backend: &str, error: &crate::Error) -> bool {
+    let is_temporary = matches!(error, crate::Error::Store(error) if error.is_temporary());
+    !is_temporary && !is_of_store(backend, error)
 }
 
 /// Fires all slots of one schedule that have come, and steps to the next; nothing if it is not as it was.
@@ -182,4 +190,24 @@ pub(crate) async fn fire(
         mill.0.measures.fired(&sorts, &fired, now);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tidemill_store::Error as Store;
+
+    use super::*;
+
+    #[test]
+    fn who_finds_the_store_locked_does_not_try_the_next_schedule() {
+        let reason = || String::from("it was");
+        let busy = crate::Error::Store(Store::Busy { reason: reason() });
+        assert!(is_of_store("sqlite", &busy), "each would wait as long, for the same lock");
+        assert!(!is_of_store("postgres", &busy), "another schedule is in other rows");
+        let refused = crate::Error::Store(Store::Database { reason: reason() });
+        for backend in ["sqlite", "postgres"] {
+            assert!(!is_its_own(backend, &busy), "it may fire later");
+            assert!(is_its_own(backend, &refused) && !is_of_store(backend, &refused));
+        }
+    }
 }
