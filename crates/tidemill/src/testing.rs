@@ -82,9 +82,11 @@ pub async fn drain(worker: Worker) -> Result<Drained> {
             continue;
         };
         is_tended = false;
+        // The last of them waits for all the others.
+        let since = Heard::now(claim.now);
         for claimed in claim.jobs {
             let slot = shop.groups[0].slots.take();
-            let lease = Lease { worker: shop.worker(), token, since: Heard::now(claim.now) };
+            let lease = Lease { worker: shop.worker(), token, since };
             let Some(item) = execute(&shop, mill, claimed, lease, slot).await else {
                 continue;
             };

@@ -20,6 +20,7 @@ over_both_stores!(
     job_that_was_put_off_has_started,
     job_that_nobody_takes_in_time_is_dead_and_told_of,
     job_that_cannot_finish_in_time_is_dead,
+    a_job_that_is_late_when_those_before_it_have_ended_does_not_start,
     an_attempt_that_runs_into_the_deadline_of_its_job_is_stopped,
     a_handler_that_listens_ends_before_its_job_goes_on,
     deadlines_of_the_queue_hold_where_the_job_says_nothing,
@@ -193,6 +194,22 @@ async fn job_that_cannot_finish_in_time_is_dead(kit: Kit) {
     assert_eq!(drain(done(&mill)).await.unwrap().dead, 1);
     let error = view(&mill, waited).await.error;
     assert_eq!(error.as_deref(), Some("it did not finish within its deadline"));
+}
+
+/// They are claimed together.
+async fn a_job_that_is_late_when_those_before_it_have_ended_does_not_start(kit: Kit) {
+    let mill = kit.open().await;
+    let worker = mill.worker().handle(|echo: Echo, _cx| async move {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        Ok(echo.text)
+    });
+    let long = mill.enqueue(Echo::new("long")).await.unwrap().id();
+    let job = Enqueue::from(Echo::new("x")).finish_within(Duration::from_millis(300));
+    let late = mill.enqueue(job).await.unwrap().id();
+    drain(worker).await.unwrap();
+    let [long, late] = [view(&mill, long).await, view(&mill, late).await];
+    assert_eq!((long.state, late.state, late.attempt), (State::Done, State::Dead, 0));
+    assert_eq!(late.error.as_deref(), Some("it did not finish within its deadline"));
 }
 
 async fn an_attempt_that_runs_into_the_deadline_of_its_job_is_stopped(kit: Kit) {
