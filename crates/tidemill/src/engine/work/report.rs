@@ -134,11 +134,11 @@ impl Work<'_> {
             return Err(Error::from(Invalid::WorkInvalid { reason }).in_batch(at));
         }
         let (mill, mut answers) = (self.0, vec![Settled::Stale; reports.len()]);
-        let held = self.held(worker, &reports).await?;
+        let (held, heard) = self.held(worker, &reports).await?;
         let (mut items, mut places) = (Vec::with_capacity(reports.len()), Vec::new());
         for (at, (report, given)) in reports.into_iter().zip(held).enumerate() {
             if let Some(given) = given.filter(|given| reaches(&given.claimed.job)) {
-                items.push(self.item(report, given).map_err(|error| error.in_batch(at))?);
+                items.push(self.item(report, given, heard).map_err(|error| error.in_batch(at))?);
                 places.push(at);
             }
         }
@@ -158,16 +158,23 @@ impl Work<'_> {
         Ok(answers)
     }
 
-    /// The jobs that are reported on: as they are remembered, else as the store has them.
-    async fn held(&self, worker: WorkerId, reports: &[Report]) -> Result<Vec<Option<Given>>> {
+    /// The jobs that are reported on: as they are remembered, else as the store has them. And the store's present, where
+    /// one is not remembered, nor when it was given: the clock of this machine judges no deadline.
+    async fn held(
+        &self,
+        worker: WorkerId,
+        reports: &[Report],
+    ) -> Result<(Vec<Option<Given>>, Option<Heard>)> {
         let asked = || reports.iter().map(|report| (report.token, report.id));
         let mut held = self.0.0.hands.given(worker, asked());
         let missing: Vec<_> =
             asked().zip(&held).filter(|(_, held)| held.is_none()).map(|(key, _)| key).collect();
         if missing.is_empty() {
-            return Ok(held);
+            return Ok((held, None));
         }
         let found = self.0.0.store.held(worker, &missing).await?;
+        let is_found = found.iter().any(Option::is_some);
+        let heard = if is_found { Some(Heard::now(self.0.0.store.now().await?)) } else { None };
         if found.iter().flatten().any(|claimed| !claimed.gates.is_empty()) {
             // Which gates it went through is told by the rules; this process may never have claimed by them.
             renew(self.0).await?;
@@ -179,10 +186,10 @@ impl Work<'_> {
                 Given { claimed: ClaimedJob { gates, ..claimed }, at: None }
             });
         }
-        Ok(held)
+        Ok((held, heard))
     }
 
-    fn item(self, report: Report, given: Given) -> Result<SettleItem> {
+    fn item(self, report: Report, given: Given, heard: Option<Heard>) -> Result<SettleItem> {
         let mill = self.0;
         let Given { claimed, at } = given;
         let Report { id, token, outcome, retry, started_at, run } = report;
@@ -199,7 +206,9 @@ impl Work<'_> {
         // Whoever has begun it says when, or what came of it.
         let is_unstarted =
             matches!(outcome, Outcome::GiveBack) && started_at.is_none() && run.is_none();
-        let present = at.map_or_else(|| mill.0.clock.now(), |at: Heard| at.present(&mill.0.clock));
+        let known = at.or(heard);
+        let present =
+            known.map_or_else(|| mill.0.clock.now(), |known| known.present(&mill.0.clock));
         let started_at = self.started(at.map(Heard::at), started_at);
         let ended = match outcome {
             Outcome::Wait { waits, read, parked, anew } => {
