@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tidemill_core::dead::{DeadFilter, DeadPlace, Triage};
 use tidemill_core::{By, JobId, State};
 use tidemill_store::DeadLetter;
+use tokio::time::Instant;
 
 use crate::engine::dead::Dead;
 use crate::error::Error;
@@ -112,10 +113,11 @@ pub async fn replay<R: Replaying>(
     let mut report = ReplayReport { left: all.len() as u64, ..ReplayReport::default() };
     let mut rest = &all[..];
     let mut wave = if pace.canary { 1 } else { all.len().max(1) };
+    let mut ticks = Ticks::new(pace.jobs_per_second);
     while !rest.is_empty() {
         let (now, later) = rest.split_at(wave.min(rest.len()));
         rest = later;
-        let sent = send(dead, now, by, pace, &mut report, &mut progress).await?;
+        let sent = send(dead, now, by, &mut ticks, &mut report, &mut progress).await?;
         // Of those that were refused nothing is learnt: the next go in their place.
         if pace.canary && sent.is_empty() {
             continue;
@@ -144,20 +146,39 @@ async fn matching<R: Replaying>(dead: &R, filter: &DeadFilter) -> Result<Vec<Let
     }
 }
 
+/// When how many may go, over all waves.
+struct Ticks {
+    /// How many go together.
+    jobs: usize,
+    /// Until one more may go.
+    pause: Duration,
+    next: Instant,
+}
+
+impl Ticks {
+    fn new(jobs_per_second: u32) -> Self {
+        let pause = Duration::from_secs(1) / jobs_per_second.max(1);
+        Self { jobs: (jobs_per_second / 10).max(1) as usize, pause, next: Instant::now() }
+    }
+
+    /// Waits until so many may go.
+    async fn tick(&mut self, jobs: usize) {
+        tokio::time::sleep_until(self.next).await;
+        self.next = self.next.max(Instant::now()) + self.pause * jobs as u32;
+    }
+}
+
 async fn send<R: Replaying>(
     dead: &R,
     letters: &[Letter],
     by: By<'_>,
-    pace: &ReplayPace,
+    ticks: &mut Ticks,
     report: &mut ReplayReport,
     progress: &mut impl FnMut(u64, u64),
 ) -> Result<Vec<Letter>, R::Error> {
-    let per_tick = (pace.jobs_per_second / 10).max(1) as usize;
-    let tick = Duration::from_secs_f64(per_tick as f64 / f64::from(pace.jobs_per_second.max(1)));
-    let mut ticks = tokio::time::interval(tick);
     let mut sent = Vec::new();
-    for chunk in letters.chunks(per_tick) {
-        ticks.tick().await;
+    for chunk in letters.chunks(ticks.jobs) {
+        ticks.tick(chunk.len()).await;
         let ids: Vec<_> = chunk.iter().map(|(id, _)| *id).collect();
         let gone = dead.send(&ids, by).await?;
         report.left -= ids.len() as u64;
@@ -193,4 +214,65 @@ async fn canaries_live<R: Replaying>(
         }
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use jiff::Timestamp;
+    use tidemill_core::ErrorClass;
+
+    use super::*;
+
+    /// Somebody with so many dead letters, who sends none of them.
+    struct Refuses(usize);
+
+    impl Replaying for Refuses {
+        type Error = Infallible;
+
+        async fn letters(
+            &self,
+            _: &DeadFilter,
+            _: Option<DeadPlace>,
+            _: usize,
+        ) -> Result<Vec<DeadLetter>, Infallible> {
+            let letter = |_| DeadLetter {
+                id: JobId::new(),
+                kind: "k".to_owned(),
+                queue: "q".to_owned(),
+                tenant: None,
+                class: ErrorClass::Permanent,
+                error: "no".to_owned(),
+                fingerprint: "f".to_owned(),
+                attempt: 1,
+                died_at: Timestamp::UNIX_EPOCH,
+                triage: Triage::New,
+                redrives: 0,
+                archived: false,
+                dead: true,
+                recovered: false,
+                notes: Vec::new(),
+            };
+            Ok((0..self.0).map(letter).collect())
+        }
+
+        async fn send(&self, _: &[JobId], _: By<'_>) -> Result<Vec<JobId>, Infallible> {
+            Ok(Vec::new())
+        }
+
+        async fn ended(&self, _: JobId, _: Duration) -> Result<Option<State>, Infallible> {
+            Ok(None)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn canaries_that_are_refused_keep_to_the_pace() {
+        let pace = ReplayPace { jobs_per_second: 50, ..ReplayPace::default() };
+        let began = Instant::now();
+        let by = By::from("me");
+        let replayed = replay(&Refuses(101), &DeadFilter::default(), by, &pace, |_, _| {}).await;
+        assert_eq!(replayed, Ok(ReplayReport::default()));
+        assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
+    }
 }
