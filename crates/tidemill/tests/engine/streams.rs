@@ -275,8 +275,6 @@ async fn many_follow_one_stream(kit: Kit) {
     mill.close().await;
 }
 
-/// The claim is less than 50 ms on an idle machine; this one may be busy. Who only looked by itself, once a second,
-/// would be far above.
 async fn who_says_to_have_read_more_than_there_is_blinds_nobody(kit: Kit) {
     let mill = kit.open().await;
     let id = enqueue(&mill).await;
@@ -307,6 +305,8 @@ async fn who_says_to_have_read_more_than_there_is_blinds_nobody(kit: Kit) {
     mill.close().await;
 }
 
+/// The claim is less than 50 ms on an idle machine; this one may be busy. Who only looked by itself, once a second,
+/// would be far above.
 async fn a_chunk_reaches_another_node_at_once(kit: Kit) {
     let (mill, there) = (kit.open().await, kit.open().await);
     let id = enqueue(&mill).await;
