@@ -396,13 +396,15 @@ pub enum Error {
     },
     /// A backfill of slots that may have fired, and nobody knows.
     #[error(
-        "the history of schedule {name} knows what fired after {until} only; begin after that, or fire the slots again \
-         whether they have fired or not"
+        "the history of schedule {name} does not know any more which slots from {from} to {until} have fired; leave \
+         them out, or fire the slots again whether they have fired or not"
     )]
     BackfillForgotten {
         /// Of which schedule.
         name: String,
-        /// Up to this slot it is forgotten.
+        /// From this slot on it is forgotten.
+        from: Timestamp,
+        /// Up to this one.
         until: Timestamp,
     },
     /// A backfill whose range is none.

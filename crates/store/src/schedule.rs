@@ -36,9 +36,9 @@ pub struct ScheduleView {
     pub made_at: Timestamp,
     /// When it was changed last.
     pub changed_at: Timestamp,
-    /// The latest slot that has fired of which the history knows nothing any more.
+    /// The first and the latest slot that have fired of which the history knows nothing any more.
     #[serde(skip)]
-    pub forgot_until: Option<Timestamp>,
+    pub forgot: Option<(Timestamp, Timestamp)>,
 }
 
 /// Which schedules are meant.

@@ -55,7 +55,7 @@ fn view(row: &Row) -> Result<ScheduleView> {
         last_job: row.get::<_, Option<uuid::Uuid>>(5).map(JobId),
         made_at: row.get::<_, At>(6).0,
         changed_at: row.get::<_, At>(7).0,
-        forgot_until: time(8),
+        forgot: time(8).zip(time(9)),
     })
 }
 

@@ -29,7 +29,7 @@ impl<'de> Deserialize<'de> for ScheduleView {
         let Standing { version, paused, next_at, last_slot, last_job, made_at, changed_at } =
             standing;
         // Who reads one asks whoever has its history what that knows.
-        let forgot_until = None;
+        let forgot = None;
         Ok(Self {
             definition,
             version,
@@ -39,7 +39,7 @@ impl<'de> Deserialize<'de> for ScheduleView {
             last_job,
             made_at,
             changed_at,
-            forgot_until,
+            forgot,
         })
     }
 }

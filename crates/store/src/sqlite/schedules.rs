@@ -51,7 +51,7 @@ fn view(row: &Row<'_>, definition: Definition) -> rusqlite::Result<ScheduleView>
         last_job: job_id_opt(row, 5)?,
         made_at: time_at(row, 6)?,
         changed_at: time_at(row, 7)?,
-        forgot_until: time_opt(row, 8)?,
+        forgot: time_opt(row, 8)?.zip(time_opt(row, 9)?),
     })
 }
 

@@ -528,10 +528,10 @@ async fn the_history_is_bounded(kit: &Kit) {
     assert_eq!(history.len(), HISTORY_MAX);
     assert_eq!((history[0].slot, history[HISTORY_MAX - 1].slot), (now, slots[5]));
     assert_eq!(kit.store.fires("s", 3).await.unwrap().len(), 3);
-    assert_eq!(view(kit, "s").await.forgot_until, Some(slots[4]));
+    assert_eq!(view(kit, "s").await.forgot, Some((slots[0], slots[4])));
     fires(kit, asked(&seen, How::RunNow, &[now])).await;
-    assert_eq!(view(kit, "s").await.forgot_until, Some(slots[5]), "the last that is forgotten");
-    assert_eq!(view(kit, "other").await.forgot_until, None);
+    assert_eq!(view(kit, "s").await.forgot, Some((slots[0], slots[5])), "all that is forgotten");
+    assert_eq!(view(kit, "other").await.forgot, None);
     assert_eq!(kit.store.fires("other", 3).await.unwrap().len(), 1);
 }
 

@@ -11,6 +11,7 @@ use super::kit::{Echo, Kit};
 
 over_both_stores!(
     a_backfill_fires_no_slot_that_may_have_fired,
+    a_backfill_in_pieces_reaches_slots_from_before_the_schedule,
     one_that_can_never_be_fired_may_get_another_rule,
 );
 
@@ -37,6 +38,32 @@ async fn a_backfill_fires_no_slot_that_may_have_fired(kit: Kit) {
     assert!(known.len() == 998 && known.iter().all(|fired| fired.what == What::Known));
     let again = Backfill { again: true, to: first + HOUR, ..past(first) };
     assert_eq!(schedules.backfill("s", again).await.unwrap().len(), 1);
+}
+
+/// They come in its history after those that it has fired itself, and push them out.
+async fn a_backfill_in_pieces_reaches_slots_from_before_the_schedule(kit: Kit) {
+    let first: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    kit.clock.set(first + HOUR * 2000);
+    let mill = kit.open_still().await;
+    let schedules = mill.schedules();
+    schedules.set(Schedule::every("s", HOUR, Echo::new("s"))).await.unwrap();
+    for _ in 0..2 {
+        kit.advance(HOUR);
+        tend(&mill).await.unwrap();
+    }
+    let piece = |[from, to]: [u32; 2]| {
+        let (from, to) = (first + HOUR * from, first + HOUR * to);
+        Backfill { from, to, again: false }
+    };
+    for hours in [[1000, 2000], [0, 1000]] {
+        let fired = schedules.backfill("s", piece(hours)).await.unwrap();
+        assert_eq!(fired.len(), 1000);
+        assert!(fired.iter().all(|fired| fired.what == What::Fired));
+    }
+    for hours in [[1000, 2000], [2000, 2002]] {
+        let refused = schedules.backfill("s", piece(hours)).await.unwrap_err();
+        assert_eq!(refused.code(), "backfill_forgotten");
+    }
 }
 
 /// What makes a database refuse to fire the slots of `a bad one`, and what mends that.

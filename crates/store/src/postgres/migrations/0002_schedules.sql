@@ -9,7 +9,8 @@ create table tidemill.schedule (
     next_at timestamptz, -- the slot it waits for; none when it is over
     last_slot timestamptz,
     last_job uuid,
-    forgot_until timestamptz, -- the latest slot that has fired of which the history knows nothing any more
+    forgot_from timestamptz, -- the first slot that has fired of which the history knows nothing any more
+    forgot_until timestamptz, -- and the latest
     made_at timestamptz not null,
     changed_at timestamptz not null
 );

@@ -1,4 +1,5 @@
--- Forgets all but the latest entries of a schedule's history, and remembers up to which slot it cannot say what has fired.
+-- Forgets all but the latest entries of a schedule's history, and remembers between which slots it cannot say what
+-- has fired.
 with gone as (
     delete from tidemill.schedule_fire
     where name = $1::text and number <= (
@@ -7,7 +8,8 @@ with gone as (
     )
     returning slot, what, how
 ), forgotten as (
-    select max(slot) as slot from gone where what = 0 and (how = 0 or how = 2)
+    select min(slot) as first, max(slot) as last from gone where what = 0 and (how = 0 or how = 2)
 )
-update tidemill.schedule s set forgot_until = greatest(s.forgot_until, f.slot)
-from forgotten f where s.name = $1::text and f.slot is not null;
+update tidemill.schedule s
+set forgot_from = least(s.forgot_from, f.first), forgot_until = greatest(s.forgot_until, f.last)
+from forgotten f where s.name = $1::text and f.last is not null;

@@ -9,7 +9,8 @@ create table tidemill_schedule (
     next_at integer, -- the slot it waits for; none when it is over
     last_slot integer,
     last_job blob,
-    forgot_until integer, -- the latest slot that has fired of which the history knows nothing any more
+    forgot_from integer, -- the first slot that has fired of which the history knows nothing any more
+    forgot_until integer, -- and the latest
     made_at integer not null,
     changed_at integer not null
 ) without rowid;

@@ -160,7 +160,7 @@ impl Schedules<'_> {
 
     /// Fires the slots of a range of the past, one job each (or one per key), all of them now and
     /// whatever the policy for overlaps says. Slots that the history knows to have fired are left
-    /// alone, unless asked again; slots further back than it reaches are refused
+    /// alone, unless asked again; those of which it has forgotten that are refused
     /// ([`BackfillForgotten`](Invalid::BackfillForgotten)). All or none; at most 1,000 slots.
     pub async fn backfill(&self, name: &str, range: Backfill) -> Result<Vec<Fired>> {
         self.backfill_if(name, range, |_| Ok::<_, Error>(())).await
@@ -218,10 +218,11 @@ impl Schedules<'_> {
         if past.len() > slots_max {
             return Err(Invalid::BackfillTooLarge { slots_max }.into());
         }
-        let is_forgotten = |until: &Timestamp| past.first().is_some_and(|first| first <= until);
-        if let Some(until) = view.forgot_until.filter(|_| !range.again).filter(is_forgotten) {
+        if let Some((from, until)) = view.forgot.filter(|_| !range.again)
+            && past.iter().any(|slot| (from..=until).contains(slot))
+        {
             let name = view.definition.name.clone();
-            return Err(Invalid::BackfillForgotten { name, until }.into());
+            return Err(Invalid::BackfillForgotten { name, from, until }.into());
         }
         Ok((slots, past))
     }
