@@ -78,8 +78,8 @@ pub(crate) const STATEMENT_JOBS_MAX: usize = 10_000;
 /// it is read, and has an end.
 const STATEMENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// The jobs of each statement that it takes to write these. What a full queue may refuse is not parted by its size: each
-/// statement would be judged alone, and the second would push the first out.
+/// The jobs of each statement that it takes to write these. What a full queue may refuse is not parted by its size:
+/// each statement would be judged alone, and the second would push the first out.
 pub(crate) fn parts<'a, 'j>(jobs: &'a [&'j NewJob], depth: Depth) -> Vec<&'a [&'j NewJob]> {
     if depth != Depth::Free {
         return jobs.chunks(STATEMENT_JOBS_MAX).collect();

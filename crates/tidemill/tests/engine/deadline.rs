@@ -199,16 +199,14 @@ async fn job_that_cannot_finish_in_time_is_dead(kit: Kit) {
 /// They are claimed together.
 async fn a_job_that_is_late_when_those_before_it_have_ended_does_not_start(kit: Kit) {
     let mill = kit.open().await;
-    let worker = mill.worker().handle(|echo: Echo, _cx| async move {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        Ok(echo.text)
-    });
-    let long = mill.enqueue(Echo::new("long")).await.unwrap().id();
-    let job = Enqueue::from(Echo::new("x")).finish_within(Duration::from_millis(300));
-    let late = mill.enqueue(job).await.unwrap().id();
-    drain(worker).await.unwrap();
+    let span = Duration::from_millis(300);
+    let long = Enqueue::from(Echo::new("long")).run_timeout(span);
+    let long = mill.enqueue(long).await.unwrap().id();
+    let late = mill.enqueue(Enqueue::from(Echo::new("x")).finish_within(span)).await.unwrap().id();
+    let never = mill.worker().handle(|_: Echo, _cx| std::future::pending());
+    drain(never).await.unwrap();
     let [long, late] = [view(&mill, long).await, view(&mill, late).await];
-    assert_eq!((long.state, late.state, late.attempt), (State::Done, State::Dead, 0));
+    assert_eq!((long.attempt, late.state, late.attempt), (1, State::Dead, 0));
     assert_eq!(late.error.as_deref(), Some("it did not finish within its deadline"));
 }
 

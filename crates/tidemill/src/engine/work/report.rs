@@ -158,8 +158,8 @@ impl Work<'_> {
         Ok(answers)
     }
 
-    /// The jobs that are reported on: as they are remembered, else as the store has them. And the store's present, where
-    /// one is not remembered, nor when it was given: the clock of this machine judges no deadline.
+    /// The jobs that are reported on: as they are remembered, else as the store has them. And the store's present,
+    /// where one is not remembered, nor when it was given: the clock of this machine judges no deadline.
     async fn held(
         &self,
         worker: WorkerId,

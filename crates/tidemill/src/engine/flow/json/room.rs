@@ -1,7 +1,7 @@
 //! How much of a flow is made while it is read.
 //!
-//! It refuses what is too much for any flow before it is there: a small text may ask for a great deal, and how much that
-//! is would be known only when all of it is made.
+//! It refuses what is too much for any flow before it is there: a small text may ask for a great deal, and how much
+//! that is would be known only when all of it is made.
 
 use serde::de::{DeserializeOwned, DeserializeSeed};
 use serde_json::value::RawValue;
