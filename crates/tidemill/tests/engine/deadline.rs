@@ -91,13 +91,13 @@ async fn job_that_started_too_late_is_dead_without_a_run(kit: Kit) {
 /// The first time it is asked, the store cannot say whether a job has begun.
 const FAIL_ONCE: &str = "
     create sequence asked;
-    alter function tidemill.has_begun(tidemill.job) rename to begun;
-    create function tidemill.has_begun(body tidemill.job) returns boolean language plpgsql as $$
+    alter function tidemill.has_begun(uuid, json) rename to begun;
+    create function tidemill.has_begun(of_id uuid, options json) returns boolean language plpgsql as $$
     begin
         if nextval('asked') = 1 then
             raise exception 'not now';
         end if;
-        return tidemill.begun(body);
+        return tidemill.begun(of_id, options);
     end $$";
 
 #[tokio::test]
