@@ -155,7 +155,11 @@ async fn claimer(client: Client, done: Arc<AtomicU64>, jobs: u64) -> Res<()> {
         let Some(token) = claim.token else { continue };
         done.fetch_add(claim.jobs.len() as u64, Ordering::Relaxed);
         let reports = claim.jobs.into_iter().map(|assigned| {
-            let outcome = OutcomeBody::Done { output: None, follow_ups: vec![], steps: vec![] };
+            let outcome = OutcomeBody::Done {
+                output: None,
+                follow_ups: Vec::new().into(),
+                steps: Vec::new(),
+            };
             let (started_at, attempts, backoff, run) = (None, None, None, None);
             ReportBody {
                 id: assigned.job.id,
