@@ -1,6 +1,8 @@
 //! What the engine asks of a store about flows, and what it is answered.
 
 pub mod progress;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) mod round;
 pub mod text;
 
 use async_trait::async_trait;

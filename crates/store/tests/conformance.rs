@@ -34,6 +34,7 @@ mod conformance {
     mod flows_race;
     mod flows_rerun;
     mod flows_resume;
+    mod flows_spoiled;
     mod flows_taken;
     mod flows_whole;
     mod lane;

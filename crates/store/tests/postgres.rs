@@ -12,7 +12,6 @@ mod postgres {
     mod deadlock;
     mod dial;
     mod flow_lock;
-    mod flow_tend;
     mod gates;
     mod late_commit;
     mod lost_answer;

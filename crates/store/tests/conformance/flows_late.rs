@@ -12,7 +12,7 @@ over_both_stores!(
 );
 
 /// The same step, which waits no longer than this.
-fn within(step: Step, within_ms: u64) -> Step {
+pub fn within(step: Step, within_ms: u64) -> Step {
     let join = Join { within_ms: Some(within_ms), ..step.join };
     Step { join, ..step }
 }

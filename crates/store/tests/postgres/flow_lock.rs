@@ -90,6 +90,30 @@ async fn a_late_join_is_judged_by_what_holds_once_the_flow_is_locked() {
     assert_eq!(flow.steps[1].state, StepState::Waiting, "it was given more time meanwhile");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flow_that_is_given_more_time_while_it_is_waited_for_goes_on() {
+    let url = fresh_postgres_url();
+    let (store, other, looker) = (store(&url).await, connect(&url).await, connect(&url).await);
+    let options = FlowOptions { finish_within_ms: Some(3_600_000), ..FlowOptions::default() };
+    let plan = Flow { options, ..chain() };
+    let plan = plan.plan(&Limits::default(), Retention::default()).unwrap();
+    let FlowId(id) = plan.id;
+    assert!(store.start_flow(plan, Start::Now).await.unwrap());
+    let expires_at =
+        |when: &str| format!("update tidemill.flow set expires_at = {when} where id = $1");
+    assert_eq!(other.execute(&expires_at("now() - interval '1 s'"), &[&id]).await.unwrap(), 1);
+
+    other.batch_execute("begin").await.unwrap();
+    assert_eq!(other.execute(&expires_at("now() + interval '1 hour'"), &[&id]).await.unwrap(), 1);
+    let tending = Arc::clone(&store);
+    let tending = tokio::spawn(async move { tending.tend_flows().await.unwrap() });
+    waiting(&looker, 1).await;
+    other.batch_execute("commit").await.unwrap();
+    tokio::time::timeout(SOON, tending).await.unwrap().unwrap();
+    let flow = store.flow(FlowId(id)).await.unwrap().unwrap();
+    assert_eq!(flow.head.state, FlowState::Running);
+}
+
 /// Whoever has a flow's lock counts on the places of its steps' rows: an update beside it would move one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_changes_a_step_of_a_flow_that_is_in_other_hands() {

@@ -11,6 +11,7 @@ use super::again::{BEFORE_ALL, DEAD, send_again};
 use super::rerun::rerun;
 use super::{saga, tend, write};
 use crate::error::Result;
+use crate::flow::round::OUT_OF_TIME;
 use crate::flow::{FlowAct, FlowAnswer, NONE_DEAD};
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
@@ -19,6 +20,7 @@ use crate::postgres::{Shared, lines, webhooks};
 use crate::wake::Hint;
 
 const REASON: Statement = sql!("set_flow_reason", UUID, TEXT);
+const EXPIRED: Statement = sql!("is_expired_flow", TIMESTAMPTZ, UUID);
 const FIRST: Statement = sql!("count_first", UUID);
 const RENEW: Statement = sql!("renew_steps", TIMESTAMPTZ, UUID_ARRAY, INT4_ARRAY);
 const STEP_NUMBER: Statement = sql!("select_step_number", UUID, TEXT);
@@ -89,7 +91,7 @@ pub(super) async fn begin_in(
 /// Acts on a flow.
 pub(crate) async fn change(shared: &Shared, id: FlowId, act: &FlowAct) -> Result<FlowAnswer> {
     match act {
-        FlowAct::Cancel { reason } => cancel(shared, id, reason).await,
+        FlowAct::Cancel { reason } => cancel(shared, id, reason, When::Any).await,
         FlowAct::Discard { reason } => discard(shared, id, reason).await,
         FlowAct::Retry { step, by, why } => {
             retry(shared, id, step.as_deref(), By { who: by, why: why.as_deref() }).await
@@ -115,12 +117,25 @@ struct Told {
     jobs: u64,
 }
 
-async fn cancel(shared: &Shared, id: FlowId, reason: &str) -> Result<FlowAnswer> {
+/// When a flow is called off.
+#[derive(Clone, Copy)]
+enum When {
+    Any,
+    /// If it has not ended in time: it may have been given more since it was found.
+    Late,
+}
+
+/// Calls a flow off, if it has not ended in time and still may be.
+pub(super) async fn expire(shared: &Shared, id: FlowId) -> Result<FlowAnswer> {
+    cancel(shared, id, OUT_OF_TIME, When::Late).await
+}
+
+async fn cancel(shared: &Shared, id: FlowId, reason: &str, when: When) -> Result<FlowAnswer> {
     let mut told = Vec::new();
     let mut tries = Tries::resend();
     loop {
         let conn = shared.db.begin().await?;
-        let acted = cancel_in(shared, &conn, id.0, reason, &told).await;
+        let acted = cancel_in(shared, &conn, id.0, reason, when, &told).await;
         let called_off = conn.end(acted).await;
         match called_off {
             Ok((CallOff::Tell(next), done)) => {
@@ -173,7 +188,7 @@ async fn discard_in(
             return Ok((CallOff::Answer(answer), Done::default()));
         }
     }
-    cancel_in(shared, conn, id, reason, &[]).await
+    cancel_in(shared, conn, id, reason, When::Any, &[]).await
 }
 
 /// Skips what waits, and notes that the rest is to be called off; that is done page by page. What has ended, or was
@@ -184,6 +199,7 @@ async fn cancel_in(
     conn: &Conn<'_>,
     id: Uuid,
     reason: &str,
+    when: When,
     told: &[Told],
 ) -> Result<(CallOff, Done), Fault> {
     let mut done = advance::advance_in(shared, conn, &[id]).await?;
@@ -191,6 +207,12 @@ async fn cancel_in(
     let Some(board) = boards.first_mut() else {
         return Ok((CallOff::Answer(FlowAnswer::Unknown), done));
     };
+    if matches!(when, When::Late) {
+        let late = conn.query(&EXPIRED, &[&shared.db.manual_now(), &id]).await?;
+        if late.is_empty() {
+            return Ok((CallOff::Answer(FlowAnswer::Unknown), done));
+        }
+    }
     advance::learn_all(conn, &mut [board]).await?;
     let pivot = board.pivot_under_way().filter(|_| board.flow.saga).map(|pivot| pivot.number);
     let jobs = told.first().map_or_else(|| board.jobs_left(), |told| told.jobs);

@@ -8,8 +8,9 @@ use uuid::Uuid;
 
 use super::act;
 use super::advance::{self, Done, PAGE_JOBS};
-use crate::error::{Error, Result};
-use crate::flow::{FlowAct, FlowAnswer};
+use crate::error::Result;
+use crate::flow::FlowAnswer;
+use crate::flow::round::{PAGE_ENDS, PAGE_FLOWS, Round};
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Statement, sql};
@@ -22,36 +23,12 @@ const TO_CALL_OFF: Statement = sql!("select_steps_to_call_off", UUID);
 const UNFINISHED: Statement = sql!("select_unfinished_of_step", UUID, INT4, UUID, INT8);
 const CALLED_OFF: Statement = sql!("called_off_step", UUID, INT4);
 const UNTEND: Statement = sql!("untend_flow", UUID);
-const LATE: Statement = sql!("select_late_steps", TIMESTAMPTZ, INT8, UUID, INT4);
+const LATE: Statement = sql!("select_late_steps", TIMESTAMPTZ, INT8);
+const LATE_STEP: Statement = sql!("select_late_step", TIMESTAMPTZ, UUID, INT4);
 const EXPIRED: Statement = sql!("select_expired_flows", TIMESTAMPTZ, INT8, TIMESTAMPTZ, UUID);
 const FORGETTABLE: Statement = sql!("select_forgettable_flows", TIMESTAMPTZ, INT8);
 const JOBS: Statement = sql!("select_jobs_of_flow", UUID, INT8);
 const FORGET: Statement = sql!("delete_flow", UUID);
-
-/// Flows that are looked at in one call.
-const PAGE_FLOWS: i64 = 100;
-/// Jobs that are called off, or forgotten, in one transaction.
-const PAGE_ENDS: i64 = 1000;
-
-/// What a round has come to.
-#[derive(Default)]
-struct Round {
-    has_more: bool,
-    fault: Option<Error>,
-}
-
-impl Round {
-    /// A flow that cannot be tended holds up no other: its error is told when all have had their turn.
-    fn note(&mut self, tended: Result<bool>) -> Result<()> {
-        match tended {
-            Ok(has_more) => self.has_more |= has_more,
-            // Nor would any other fare better.
-            Err(fault @ Error::Unavailable { .. }) => return Err(fault),
-            Err(fault) => drop(self.fault.get_or_insert(fault)),
-        }
-        Ok(())
-    }
-}
 
 /// Does a page of everything; `true` when there is more.
 pub(crate) async fn tend(shared: &Arc<Shared>) -> Result<bool> {
@@ -73,7 +50,7 @@ pub(crate) async fn tend(shared: &Arc<Shared>) -> Result<bool> {
     for row in rows {
         round.note(forget(shared, row.get(0)).await)?;
     }
-    round.fault.map_or(Ok(round.has_more), Err)
+    round.end()
 }
 
 async fn flows(shared: &Shared, sql: &Statement) -> Result<Vec<Uuid>> {
@@ -92,8 +69,7 @@ async fn expire(shared: &Shared, round: &mut Round) -> Result<()> {
         for row in &rows {
             let id: Uuid = row.get(0);
             last = (row.get(1), Some(id));
-            let reason = "it did not finish within its deadline".to_owned();
-            let answer = act::change(shared, FlowId(id), &FlowAct::Cancel { reason }).await;
+            let answer = act::expire(shared, FlowId(id)).await;
             let is_ended = answer.map(|answer| matches!(answer, FlowAnswer::Acted { .. }));
             ended += i64::from(matches!(is_ended, Ok(true)));
             round.note(is_ended)?;
@@ -194,9 +170,7 @@ pub(super) async fn call_off_step(shared: &Shared, flow: Uuid, step: i32) -> Res
 
 /// Decides joins that have waited for as long as they may.
 async fn late(shared: &Shared, round: &mut Round) -> Result<()> {
-    let any = (None::<Uuid>, None::<i32>);
-    let rows =
-        shared.db.read(&LATE, &[&shared.db.manual_now(), &PAGE_FLOWS, &any.0, &any.1]).await?;
+    let rows = shared.db.read(&LATE, &[&shared.db.manual_now(), &PAGE_FLOWS]).await?;
     for row in rows {
         round.note(decide(shared, row.get(0), row.get(1)).await.map(|()| false))?;
     }
@@ -213,9 +187,9 @@ async fn decide(shared: &Shared, flow: Uuid, step: i32) -> Result<()> {
             // What has ended in time is counted first.
             let mut done = advance::advance_in(shared, &conn, &[flow]).await?;
             let mut boards = advance::lock(&conn, &[flow]).await?;
-            let late = conn.query(&LATE, &[&now, &1_i64, &Some(flow), &Some(step)]).await?;
+            let late = conn.query(&LATE_STEP, &[&now, &flow, &step]).await?;
             let Some(row) = late.first() else { return Ok(done) };
-            let left: i64 = row.get(2);
+            let left: i64 = row.get(0);
             advance::learn_steps(&conn, &mut boards, &[(flow, step as u32)]).await?;
             for board in &mut boards {
                 board.overdue(step as u32, left as u64);

@@ -9,6 +9,7 @@ use super::again::send_again;
 use super::rerun::rerun;
 use super::{advance, carry_on, saga, tend};
 use crate::error::Result;
+use crate::flow::round::OUT_OF_TIME;
 use crate::flow::{FlowAct, FlowAnswer, NONE_DEAD};
 use crate::full::Full;
 use crate::sqlite::rows::{count, job_id, time};
@@ -105,6 +106,16 @@ fn cancel(turn: &mut Turn<'_>, id: FlowId, reason: &str) -> Result<FlowAnswer> {
     advance::carry_on(turn, &mut board)?;
     turn.news.tend = true;
     Ok(FlowAnswer::Acted { jobs })
+}
+
+/// Calls a flow off, if it has not ended in time and still may be.
+pub(super) fn expire(turn: &mut Turn<'_>, id: FlowId) -> Result<FlowAnswer> {
+    let mut late = turn.conn.prepare_cached(include_str!("../sql/is_expired_flow.sql"))?;
+    if !late.exists(params![turn.now, id.0.as_bytes()])? {
+        return Ok(FlowAnswer::Unknown);
+    }
+    drop(late);
+    cancel(turn, id, OUT_OF_TIME)
 }
 
 /// Calls off what has not begun.

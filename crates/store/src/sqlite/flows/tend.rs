@@ -1,77 +1,117 @@
 //! What flows wait for and no job's end does, a page of each at a time: steps that are opened bit by bit, jobs
 //! that are called off, joins and flows that are late, flows whose time is over, and arrivals that nobody counted.
 
-use rusqlite::{OptionalExtension, params};
+use futures::future::join_all;
+use rusqlite::{Connection, OptionalExtension, params};
 use tidemill_core::flow::Arrival;
 use tidemill_core::{FlowId, JobId};
 
 use super::advance::{self, PAGE_JOBS};
 use super::{act, carry_on, rows};
-use crate::error::Result;
-use crate::flow::{FlowAct, FlowAnswer};
+use crate::error::{Error, Result};
+use crate::flow::FlowAnswer;
+use crate::flow::round::{PAGE_ENDS, PAGE_FLOWS, Round};
 use crate::sqlite::rows::job_id;
 use crate::sqlite::writer::Turn;
-use crate::sqlite::{cancel, sweep};
+use crate::sqlite::{Sqlite, cancel, sweep};
 
-/// Flows that are looked at in one call.
-const PAGE_FLOWS: i64 = 100;
-/// Jobs that are called off, or forgotten, in one call.
-const PAGE_ENDS: i64 = 1000;
-
-/// Does a page of everything; `true` when there is more.
-pub(in crate::sqlite) fn tend(turn: &mut Turn<'_>) -> Result<bool> {
-    let arrived = flows(turn, include_str!("../sql/select_arrived.sql"), None)?;
-    for flow in &arrived {
-        let arrivals = take_arrivals(turn, *flow)?;
-        advance::advance(turn, *flow, &arrivals)?;
+/// Does a page of everything, of each flow by an act of its own; `true` when there is more. What was found by a reader
+/// may be other by the time its act has its turn, which looks again.
+pub(in crate::sqlite) async fn tend(store: &Sqlite) -> Result<bool> {
+    let mut round = Round::default();
+    let arrived = flows(store, include_str!("../sql/select_arrived.sql"), None).await?;
+    let count = |turn: &mut Turn<'_>, flow| count(turn, flow).map(|()| false);
+    for counted in each(store, &arrived, count).await {
+        note(&mut round, counted)?;
     }
-    let waiting = flows(turn, include_str!("../sql/select_flows_to_tend.sql"), None)?;
-    let mut has_more = arrived.len().max(waiting.len()) as i64 == PAGE_FLOWS;
-    for flow in waiting {
-        has_more |= tend_one(turn, flow)?;
+    let waiting = flows(store, include_str!("../sql/select_flows_to_tend.sql"), None).await?;
+    round.has_more |= arrived.len().max(waiting.len()) as i64 == PAGE_FLOWS;
+    for tended in each(store, &waiting, tend_one).await {
+        note(&mut round, tended)?;
     }
-    late(turn)?;
-    has_more |= expire(turn)?;
-    let now = Some(turn.now);
-    for flow in flows(turn, include_str!("../sql/select_forgettable_flows.sql"), now)? {
-        has_more |= forget(turn, flow)?;
+    late(store, &mut round).await?;
+    expire(store, &mut round).await?;
+    let now = Some(store.now_us());
+    let over = flows(store, include_str!("../sql/select_forgettable_flows.sql"), now).await?;
+    for forgotten in each(store, &over, forget).await {
+        note(&mut round, forgotten)?;
     }
-    Ok(has_more)
+    round.end()
 }
 
-fn flows(turn: &Turn<'_>, sql: &str, now: Option<i64>) -> Result<Vec<FlowId>> {
-    let mut select = turn.conn.prepare_cached(sql)?;
-    let found = match now {
-        Some(now) => select.query_map([now, PAGE_FLOWS], |row| rows::flow_id(row, 0))?.collect(),
-        None => select.query_map([PAGE_FLOWS], |row| rows::flow_id(row, 0))?.collect(),
+async fn flows(store: &Sqlite, sql: &'static str, now: Option<i64>) -> Result<Vec<FlowId>> {
+    let look = move |conn: &Connection| {
+        let mut select = conn.prepare_cached(sql)?;
+        let found = match now {
+            Some(now) => {
+                select.query_map([now, PAGE_FLOWS], |row| rows::flow_id(row, 0))?.collect()
+            }
+            None => select.query_map([PAGE_FLOWS], |row| rows::flow_id(row, 0))?.collect(),
+        };
+        let found: rusqlite::Result<_> = found;
+        Ok(found?)
     };
-    let found: rusqlite::Result<_> = found;
-    Ok(found?)
+    store.read(look).await
 }
 
-/// Calls off a page of the flows whose time is over; `true`: there were some. Sagas at their point of no return may
-/// stay: they are passed over, so that no other waits behind them.
-fn expire(turn: &mut Turn<'_>) -> Result<bool> {
+/// Does this to each of a page. The acts come to the writer together, which commits them as one; should one fail, it
+/// fails alone.
+async fn each<T: Copy + Send + Sync + 'static, U: Send + 'static>(
+    store: &Sqlite,
+    page: &[T],
+    act: fn(&mut Turn<'_>, T) -> Result<U>,
+) -> Vec<Result<U>> {
+    let acts = page.iter().map(|one| {
+        let one = *one;
+        store.write(move |turn| act(turn, one))
+    });
+    join_all(acts).await
+}
+
+/// A database that others keep locked is so for all flows: nobody waits for it once more.
+fn note(round: &mut Round, tended: Result<bool>) -> Result<()> {
+    match tended {
+        Err(fault @ Error::Busy { .. }) => Err(fault),
+        tended => round.note(tended),
+    }
+}
+
+/// Calls off a page of the flows whose time is over; there may be more if there were some. Sagas at their point of no
+/// return may stay: they are passed over, so that no other waits behind them.
+async fn expire(store: &Sqlite, round: &mut Round) -> Result<()> {
+    let now = store.now_us();
     let mut ended = 0;
     let mut last: Option<(FlowId, i64)> = None;
     loop {
-        let mut select =
-            turn.conn.prepare_cached(include_str!("../sql/select_expired_flows.sql"))?;
-        let (id, at) = last.unzip();
-        let behind = params![turn.now, PAGE_FLOWS, at, id.map(|id| *id.0.as_bytes())];
-        let page = select.query_map(behind, |row| Ok((rows::flow_id(row, 0)?, row.get(1)?)))?;
-        let page: Vec<(FlowId, i64)> = page.collect::<rusqlite::Result<_>>()?;
-        drop(select);
-        for (flow, _) in &page {
-            let reason = "it did not finish within its deadline".to_owned();
-            let answer = act::change(turn, *flow, &FlowAct::Cancel { reason })?;
-            ended += i64::from(matches!(answer, FlowAnswer::Acted { .. }));
+        let look = move |conn: &Connection| {
+            let mut select =
+                conn.prepare_cached(include_str!("../sql/select_expired_flows.sql"))?;
+            let (id, at) = last.unzip();
+            let behind = params![now, PAGE_FLOWS, at, id.map(|id| *id.0.as_bytes())];
+            let page = select.query_map(behind, |row| Ok((rows::flow_id(row, 0)?, row.get(1)?)))?;
+            Ok(page.collect::<rusqlite::Result<Vec<(FlowId, i64)>>>()?)
+        };
+        let page = store.read(look).await?;
+        let ids: Vec<FlowId> = page.iter().map(|(flow, _)| *flow).collect();
+        for answer in each(store, &ids, act::expire).await {
+            let is_ended = answer.map(|answer| matches!(answer, FlowAnswer::Acted { .. }));
+            ended += i64::from(matches!(is_ended, Ok(true)));
+            note(round, is_ended)?;
         }
         last = page.last().copied();
         if ended >= PAGE_FLOWS || (page.len() as i64) < PAGE_FLOWS {
-            return Ok(ended > 0);
+            return Ok(());
         }
     }
+}
+
+/// Counts what has ended of a flow and nobody has counted.
+fn count(turn: &mut Turn<'_>, flow: FlowId) -> Result<()> {
+    let arrivals = take_arrivals(turn, flow)?;
+    if arrivals.is_empty() {
+        return Ok(());
+    }
+    advance::advance(turn, flow, &arrivals)
 }
 
 fn take_arrivals(turn: &Turn<'_>, flow: FlowId) -> Result<Vec<Arrival>> {
@@ -148,26 +188,46 @@ pub(super) fn call_off_step(turn: &mut Turn<'_>, flow: FlowId, step: u32) -> Res
 }
 
 /// Decides joins that have waited for as long as they may.
-fn late(turn: &mut Turn<'_>) -> Result<()> {
-    let mut select = turn.conn.prepare_cached(include_str!("../sql/select_late_steps.sql"))?;
-    let any = params![turn.now, PAGE_FLOWS, None::<[u8; 16]>, None::<u32>];
-    let late = select.query_map(any, |row| Ok((rows::flow_id(row, 0)?, row.get(1)?)))?;
-    let late: Vec<(FlowId, u32)> = late.collect::<rusqlite::Result<_>>()?;
-    for (flow, step) in late {
-        // One that was decided before it may have told it something, or have decided it.
-        let this = params![turn.now, 1, flow.0.as_bytes(), step];
-        let left = select.query_one(this, |row| row.get::<_, i64>(2)).optional()?;
-        let (Some(left), Some(mut board)) = (left, advance::board(turn, flow)?) else { continue };
-        advance::learn_step(turn, &mut board, step)?;
-        board.overdue(step, left.unsigned_abs());
-        advance::carry_on(turn, &mut board)?;
+async fn late(store: &Sqlite, round: &mut Round) -> Result<()> {
+    let now = store.now_us();
+    let look = move |conn: &Connection| {
+        let mut select = conn.prepare_cached(include_str!("../sql/select_late_steps.sql"))?;
+        let page = params![now, PAGE_FLOWS];
+        let late = select.query_map(page, |row| Ok((rows::flow_id(row, 0)?, row.get(1)?)))?;
+        Ok(late.collect::<rusqlite::Result<Vec<(FlowId, u32)>>>()?)
+    };
+    for decided in each(store, &store.read(look).await?, decide).await {
+        note(round, decided.map(|()| false))?;
     }
     Ok(())
+}
+
+/// Decides a join that is late, if it still is: one that was decided before it may have told it something, or have
+/// decided it.
+fn decide(turn: &mut Turn<'_>, (flow, step): (FlowId, u32)) -> Result<()> {
+    // What has ended in time is counted first.
+    count(turn, flow)?;
+    carry_on(turn)?;
+    let mut select = turn.conn.prepare_cached(include_str!("../sql/select_late_step.sql"))?;
+    let this = params![turn.now, flow.0.as_bytes(), step];
+    let left = select.query_one(this, |row| row.get::<_, i64>(0)).optional()?;
+    drop(select);
+    let (Some(left), Some(mut board)) = (left, advance::board(turn, flow)?) else {
+        return Ok(());
+    };
+    advance::learn_step(turn, &mut board, step)?;
+    board.overdue(step, left.unsigned_abs());
+    advance::carry_on(turn, &mut board)
 }
 
 /// Forgets a page of a flow's jobs and, with the last, the flow; `true`: there are more.
 fn forget(turn: &mut Turn<'_>, flow: FlowId) -> Result<bool> {
     let id = flow.0.as_bytes();
+    let mut over = turn.conn.prepare_cached(include_str!("../sql/is_forgettable_flow.sql"))?;
+    if !over.exists(params![turn.now, id])? {
+        return Ok(false);
+    }
+    drop(over);
     let mut select = turn.conn.prepare_cached(include_str!("../sql/select_jobs_of_flow.sql"))?;
     let ids = select.query_map(params![id, PAGE_ENDS], |row| job_id(row, 0))?;
     let ids: Vec<JobId> = ids.collect::<rusqlite::Result<_>>()?;

@@ -64,6 +64,6 @@ impl Flows for Sqlite {
     }
 
     async fn tend_flows(&self) -> Result<bool> {
-        self.write(flows::tend).await
+        flows::tend(self).await
     }
 }

@@ -1,0 +1,37 @@
+//! What a round of tending flows comes to, one flow after the other.
+
+use crate::error::{Error, Result};
+
+/// Flows that are looked at in one call.
+pub(crate) const PAGE_FLOWS: i64 = 100;
+/// Jobs that are called off, or forgotten, in one transaction.
+pub(crate) const PAGE_ENDS: i64 = 1000;
+
+/// Why a flow is called off whose time is over.
+pub(crate) const OUT_OF_TIME: &str = "it did not finish within its deadline";
+
+/// What a round has come to so far.
+#[derive(Default)]
+pub(crate) struct Round {
+    pub has_more: bool,
+    fault: Option<Error>,
+}
+
+impl Round {
+    /// Notes whether there is more to do, as the tending of one flow says. One that cannot be tended holds up no other:
+    /// its error is told when all have had their turn.
+    pub fn note(&mut self, tended: Result<bool>) -> Result<()> {
+        match tended {
+            Ok(has_more) => self.has_more |= has_more,
+            // Nor would any other fare better.
+            Err(fault @ Error::Unavailable { .. }) => return Err(fault),
+            Err(fault) => drop(self.fault.get_or_insert(fault)),
+        }
+        Ok(())
+    }
+
+    /// Whether there is more, or the first error.
+    pub fn end(self) -> Result<bool> {
+        self.fault.map_or(Ok(self.has_more), Err)
+    }
+}

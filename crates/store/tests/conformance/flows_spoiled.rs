@@ -1,0 +1,55 @@
+//! A flow that cannot be tended holds up no other.
+
+use tidemill_core::FlowId;
+use tidemill_core::flow::{Flow, FlowOptions, FlowState, StepState};
+use tidemill_store::flow::FlowAct;
+
+use super::flows::{flow_of, start_flow, state, states, step};
+use super::flows_late::within;
+use super::kit::{Kit, SECOND};
+use super::plain_sql::run;
+
+over_both_stores!(what_one_flow_cannot_do_is_told_when_the_others_were_tended);
+
+fn named(name: &str, flow: Flow) -> Flow {
+    Flow { name: name.to_owned(), ..flow }
+}
+
+/// Leaves in all steps of flows of this name what no store writes, as a hand in the database might.
+async fn spoil(kit: &Kit, name: &str) {
+    let dot = if kit.store.backend() == "sqlite" { "_" } else { "." };
+    let spoil = format!(
+        r#"update tidemill{dot}flow_step set joined = '"spoiled"'
+        where flow in (select id from tidemill{dot}flow where name = '{name}')"#
+    );
+    run(kit, &spoil).await.unwrap();
+}
+
+/// Three flows of this name: one to be called off, one with a join that is soon late, and one that soon has no more time.
+async fn three(kit: &Kit, name: &str) -> [FlowId; 3] {
+    let off = start_flow(kit, named(name, flow_of(vec![step("a", &[])]))).await;
+    let late = within(step("late", &["slow"]), 1000);
+    let late = start_flow(kit, named(name, flow_of(vec![step("slow", &[]), late]))).await;
+    let options = FlowOptions { finish_within_ms: Some(1000), ..FlowOptions::default() };
+    let over = Flow { options, ..named(name, flow_of(vec![step("a", &[])])) };
+    let over = start_flow(kit, over).await;
+    [off, late, over]
+}
+
+async fn what_one_flow_cannot_do_is_told_when_the_others_were_tended(kit: &Kit) {
+    let [spoiled, ..] = three(kit, "spoiled").await;
+    let [off, late, over] = three(kit, "sound").await;
+    for flow in [spoiled, off] {
+        let act = FlowAct::Cancel { reason: "enough".to_owned() };
+        kit.store.change_flow(flow, act).await.unwrap();
+    }
+    spoil(kit, "spoiled").await;
+    kit.clock.advance(SECOND * 2);
+    let fault = kit.store.tend_flows().await.unwrap_err();
+    assert_eq!(fault.code(), "store_refused", "{fault}");
+    // What was called off in this round may be for the next to carry on.
+    kit.store.tend_flows().await.unwrap_err();
+    assert_eq!(state(kit, off).await, FlowState::Cancelled);
+    assert_eq!(states(kit, late).await["late"], StepState::Skipped);
+    assert_eq!(state(kit, over).await, FlowState::Cancelled);
+}
