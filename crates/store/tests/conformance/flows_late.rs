@@ -9,6 +9,7 @@ use super::kit::{Kit, SECOND, done, item};
 over_both_stores!(
     a_late_step_that_is_called_off_lets_no_job_go,
     a_join_that_is_decided_late_counts_once_for_the_next,
+    however_many_are_late_are_decided_one_page_after_the_other,
 );
 
 /// The same step, which waits no longer than this.
@@ -44,4 +45,16 @@ async fn a_join_that_is_decided_late_counts_once_for_the_next(kit: &Kit) {
     assert_eq!((steps["check"], steps["both"]), (StepState::Skipped, StepState::Open));
     kit.settle(worker, &slow, done()).await;
     assert_eq!(run(kit, worker, &[]).await, ["both"]);
+}
+
+async fn however_many_are_late_are_decided_one_page_after_the_other(kit: &Kit) {
+    let names: Vec<String> = (0..250).map(|n| format!("late {n}")).collect();
+    let late = names.iter().map(|name| within(step(name, &["slow"]), 1000));
+    let id = start(kit, [step("slow", &[])].into_iter().chain(late).collect()).await;
+    kit.clock.advance(SECOND * 2);
+    // Whoever tends goes on while he is told to, and then waits for a second.
+    tend(kit).await;
+    let states = states(kit, id).await;
+    let waiting = names.iter().filter(|name| states[*name] == StepState::Waiting).count();
+    assert_eq!(waiting, 0, "nobody waits for the next second");
 }

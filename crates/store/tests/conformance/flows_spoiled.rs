@@ -9,7 +9,10 @@ use super::flows_late::within;
 use super::kit::{Kit, SECOND};
 use super::plain_sql::run;
 
-over_both_stores!(what_one_flow_cannot_do_is_told_when_the_others_were_tended);
+over_both_stores!(
+    what_one_flow_cannot_do_is_told_when_the_others_were_tended,
+    joins_that_cannot_be_decided_hold_up_no_other,
+);
 
 fn named(name: &str, flow: Flow) -> Flow {
     Flow { name: name.to_owned(), ..flow }
@@ -52,4 +55,17 @@ async fn what_one_flow_cannot_do_is_told_when_the_others_were_tended(kit: &Kit) 
     assert_eq!(state(kit, off).await, FlowState::Cancelled);
     assert_eq!(states(kit, late).await["late"], StepState::Skipped);
     assert_eq!(state(kit, over).await, FlowState::Cancelled);
+}
+
+async fn joins_that_cannot_be_decided_hold_up_no_other(kit: &Kit) {
+    let names: Vec<String> = (0..100).map(|n| format!("late {n}")).collect();
+    let late = names.iter().map(|name| within(step(name, &["slow"]), 1000));
+    let steps = [step("slow", &[])].into_iter().chain(late).collect();
+    start_flow(kit, named("spoiled", flow_of(steps))).await;
+    let behind = within(step("late", &["slow"]), 1001);
+    let sound = start_flow(kit, flow_of(vec![step("slow", &[]), behind])).await;
+    spoil(kit, "spoiled").await;
+    kit.clock.advance(SECOND * 2);
+    kit.store.tend_flows().await.unwrap_err();
+    assert_eq!(states(kit, sound).await["late"], StepState::Skipped);
 }

@@ -13,7 +13,7 @@ use crate::flow::FlowAnswer;
 use crate::flow::round::{PAGE_ENDS, PAGE_FLOWS, Round};
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
-use crate::postgres::statement::{At, Statement, sql};
+use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::postgres::{Shared, cancel, sweep};
 
 const ARRIVED: Statement = sql!("select_arrived", INT8);
@@ -23,7 +23,7 @@ const TO_CALL_OFF: Statement = sql!("select_steps_to_call_off", UUID);
 const UNFINISHED: Statement = sql!("select_unfinished_of_step", UUID, INT4, UUID, INT8);
 const CALLED_OFF: Statement = sql!("called_off_step", UUID, INT4);
 const UNTEND: Statement = sql!("untend_flow", UUID);
-const LATE: Statement = sql!("select_late_steps", TIMESTAMPTZ, INT8);
+const LATE: Statement = sql!("select_late_steps", TIMESTAMPTZ, INT8, TIMESTAMPTZ, UUID, INT4);
 const LATE_STEP: Statement = sql!("select_late_step", TIMESTAMPTZ, UUID, INT4);
 const EXPIRED: Statement = sql!("select_expired_flows", TIMESTAMPTZ, INT8, TIMESTAMPTZ, UUID);
 const FORGETTABLE: Statement = sql!("select_forgettable_flows", TIMESTAMPTZ, INT8);
@@ -168,44 +168,57 @@ pub(super) async fn call_off_step(shared: &Shared, flow: Uuid, step: i32) -> Res
     Ok(())
 }
 
-/// Decides joins that have waited for as long as they may.
+/// Decides a page of the joins that have waited for as long as they may; there may be more if there were some. Those
+/// that cannot be decided are passed over, so that no other waits behind them.
 async fn late(shared: &Shared, round: &mut Round) -> Result<()> {
-    let rows = shared.db.read(&LATE, &[&shared.db.manual_now(), &PAGE_FLOWS]).await?;
-    for row in rows {
-        round.note(decide(shared, row.get(0), row.get(1)).await.map(|()| false))?;
+    let now = shared.db.manual_now();
+    let mut decided = 0;
+    let mut last: (Option<At>, Option<Uuid>, Option<i32>) = (None, None, None);
+    loop {
+        let page: [Param<'_>; 5] = [&now, &PAGE_FLOWS, &last.0, &last.1, &last.2];
+        let rows = shared.db.read(&LATE, &page).await?;
+        for row in &rows {
+            let (flow, step): (Uuid, i32) = (row.get(0), row.get(1));
+            last = (row.get(2), Some(flow), Some(step));
+            let is_decided = decide(shared, flow, step).await;
+            decided += i64::from(matches!(is_decided, Ok(true)));
+            round.note(is_decided)?;
+        }
+        if decided >= PAGE_FLOWS || (rows.len() as i64) < PAGE_FLOWS {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 /// Decides a join that is late, if it still is.
-async fn decide(shared: &Shared, flow: Uuid, step: i32) -> Result<()> {
+async fn decide(shared: &Shared, flow: Uuid, step: i32) -> Result<bool> {
     let now = shared.db.manual_now();
     let mut tries = Tries::resend();
-    let done = loop {
+    let (is_decided, done) = loop {
         let conn = shared.db.begin().await?;
         let decided = async {
             // What has ended in time is counted first.
             let mut done = advance::advance_in(shared, &conn, &[flow]).await?;
             let mut boards = advance::lock(&conn, &[flow]).await?;
             let late = conn.query(&LATE_STEP, &[&now, &flow, &step]).await?;
-            let Some(row) = late.first() else { return Ok(done) };
+            let Some(row) = late.first() else { return Ok((false, done)) };
             let left: i64 = row.get(0);
             advance::learn_steps(&conn, &mut boards, &[(flow, step as u32)]).await?;
             for board in &mut boards {
                 board.overdue(step as u32, left as u64);
             }
             done.and(advance::carry_on(shared, &conn, &mut boards).await?);
-            Ok(done)
+            Ok((true, done))
         };
         let acted = decided.await;
-        let done = conn.end(acted).await;
-        match done {
-            Ok(done) => break done,
+        let decided = conn.end(acted).await;
+        match decided {
+            Ok(decided) => break decided,
             Err(fault) => tries.again(fault).await?,
         }
     };
     done.tell(shared);
-    Ok(())
+    Ok(is_decided)
 }
 
 /// Forgets a page of a flow's jobs and, with the last, the flow; `true`: there are more.

@@ -15,6 +15,9 @@ use crate::sqlite::rows::job_id;
 use crate::sqlite::writer::Turn;
 use crate::sqlite::{Sqlite, cancel, sweep};
 
+/// A step that waits for others.
+type Join = (FlowId, u32);
+
 /// Does a page of everything, of each flow by an act of its own; `true` when there is more. What was found by a reader
 /// may be other by the time its act has its turn, which looks again.
 pub(in crate::sqlite) async fn tend(store: &Sqlite) -> Result<bool> {
@@ -187,24 +190,40 @@ pub(super) fn call_off_step(turn: &mut Turn<'_>, flow: FlowId, step: u32) -> Res
     Ok(())
 }
 
-/// Decides joins that have waited for as long as they may.
+/// Decides a page of the joins that have waited for as long as they may; there may be more if there were some. Those
+/// that cannot be decided are passed over, so that no other waits behind them.
 async fn late(store: &Sqlite, round: &mut Round) -> Result<()> {
     let now = store.now_us();
-    let look = move |conn: &Connection| {
-        let mut select = conn.prepare_cached(include_str!("../sql/select_late_steps.sql"))?;
-        let page = params![now, PAGE_FLOWS];
-        let late = select.query_map(page, |row| Ok((rows::flow_id(row, 0)?, row.get(1)?)))?;
-        Ok(late.collect::<rusqlite::Result<Vec<(FlowId, u32)>>>()?)
-    };
-    for decided in each(store, &store.read(look).await?, decide).await {
-        note(round, decided.map(|()| false))?;
+    let mut decided = 0;
+    let mut last: Option<(Join, i64)> = None;
+    loop {
+        let look = move |conn: &Connection| {
+            let mut select = conn.prepare_cached(include_str!("../sql/select_late_steps.sql"))?;
+            let (of, at) = last.unzip();
+            let (flow, step) = of.unzip();
+            let behind =
+                params![now, PAGE_FLOWS, at, flow.map(|flow: FlowId| *flow.0.as_bytes()), step];
+            let page = select.query_map(behind, |row| {
+                Ok(((rows::flow_id(row, 0)?, row.get(1)?), row.get(2)?))
+            })?;
+            Ok(page.collect::<rusqlite::Result<Vec<(Join, i64)>>>()?)
+        };
+        let page = store.read(look).await?;
+        let joins: Vec<Join> = page.iter().map(|(join, _)| *join).collect();
+        for is_decided in each(store, &joins, decide).await {
+            decided += i64::from(matches!(is_decided, Ok(true)));
+            note(round, is_decided)?;
+        }
+        last = page.last().copied();
+        if decided >= PAGE_FLOWS || (page.len() as i64) < PAGE_FLOWS {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 /// Decides a join that is late, if it still is: one that was decided before it may have told it something, or have
 /// decided it.
-fn decide(turn: &mut Turn<'_>, (flow, step): (FlowId, u32)) -> Result<()> {
+fn decide(turn: &mut Turn<'_>, (flow, step): Join) -> Result<bool> {
     // What has ended in time is counted first.
     count(turn, flow)?;
     carry_on(turn)?;
@@ -213,11 +232,12 @@ fn decide(turn: &mut Turn<'_>, (flow, step): (FlowId, u32)) -> Result<()> {
     let left = select.query_one(this, |row| row.get::<_, i64>(0)).optional()?;
     drop(select);
     let (Some(left), Some(mut board)) = (left, advance::board(turn, flow)?) else {
-        return Ok(());
+        return Ok(false);
     };
     advance::learn_step(turn, &mut board, step)?;
     board.overdue(step, left.unsigned_abs());
-    advance::carry_on(turn, &mut board)
+    advance::carry_on(turn, &mut board)?;
+    Ok(true)
 }
 
 /// Forgets a page of a flow's jobs and, with the last, the flow; `true`: there are more.
