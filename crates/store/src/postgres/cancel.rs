@@ -55,15 +55,17 @@ pub(crate) async fn cancel(
     Ok(ids.iter().map(|id| search.answer(*id)).collect())
 }
 
-/// Calls a job off in the caller's transaction. What it comes to is told once that is committed.
+/// Calls jobs off in the caller's transaction. What it comes to is told once that is committed.
 pub(crate) async fn cancel_in(
     shared: &Shared,
     conn: &Conn<'_>,
-    id: JobId,
+    ids: &[JobId],
     reason: &str,
 ) -> Result<Search, Fault> {
     let mut search = Search::default();
-    search.run(shared, conn, &[id], reason).await?;
+    if !ids.is_empty() {
+        search.run(shared, conn, ids, reason).await?;
+    }
     Ok(search)
 }
 

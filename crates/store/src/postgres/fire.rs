@@ -151,7 +151,7 @@ async fn fire_slot(
                 });
             }
             Overlap::CancelPrevious => {
-                done.called_off.push(cancel_in(shared, conn, last, CALLED_OFF).await?);
+                done.called_off.push(cancel_in(shared, conn, &[last], CALLED_OFF).await?);
             }
             Overlap::Allow | Overlap::Skip | Overlap::QueueOne => {}
         }

@@ -33,10 +33,12 @@ pub async fn count(client: &Client, sql: &str) -> i64 {
     client.query_one(sql, &[]).await.unwrap().get(0)
 }
 
+/// How many sessions wait for a lock in this database.
+pub const WAITING: &str = "select count(*) from pg_stat_activity
+    where datname = current_database() and wait_event_type = 'Lock'";
+
 /// Waits until this many others wait for a lock in this database.
 pub async fn waiting(client: &Client, others: i64) {
-    const WAITING: &str = "select count(*) from pg_stat_activity
-        where datname = current_database() and wait_event_type = 'Lock'";
     eventually("sessions that wait", SOON, async || {
         (count(client, WAITING).await == others).then_some(())
     })

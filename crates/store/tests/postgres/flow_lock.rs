@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use tidemill_core::flow::{After, Flow, FlowOptions, FlowState, Step, StepState, Work};
 use tidemill_core::retention::Retention;
-use tidemill_core::{FlowId, Limits, NewJob, Payload};
+use tidemill_core::{FlowId, JobId, Limits, NewJob, Payload, State};
 use tidemill_store::Settled;
-use tidemill_store::flow::Start;
+use tidemill_store::flow::{FlowAct, Start};
 use tidemill_testkit::databases::fresh_postgres_url;
 use tidemill_testkit::eventually::eventually;
 
-use super::deadlock::waiting;
+use super::deadlock::{WAITING, count, waiting};
 use super::kit::{SOON, ask, connect, done, items, store, worker};
 
 fn chain() -> Flow {
@@ -144,5 +144,57 @@ async fn nobody_changes_a_step_of_a_flow_that_is_in_other_hands() {
             matches!(message, tokio_postgres::SimpleQueryMessage::CommandComplete(1))
         });
         assert!(is_made, "it comes to pass behind the lock");
+    }
+}
+
+/// A tender has read which steps are to be called off, and stands still at the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_call_off_that_lags_behind_lets_alone_what_was_sent_again() {
+    let url = fresh_postgres_url();
+    let (store, looker) = (store(&url).await, connect(&url).await);
+    let (mut blocking, mut other) = (connect(&url).await, connect(&url).await);
+    let step = |name: &str| {
+        // In queues of their own, they wait in sheaves of their own.
+        let job = NewJob { queue: name.to_owned(), ..NewJob::new(name, Payload::null()) };
+        Step::new(name, Work::Jobs(vec![job]))
+    };
+    let plan = Flow { steps: vec![step("first"), step("second")], ..chain() };
+    let plan = plan.plan(&Limits::default(), Retention::default()).unwrap();
+    let id = plan.id;
+    assert!(store.start_flow(plan, Start::Now).await.unwrap());
+    store.change_flow(id, FlowAct::Cancel { reason: "enough".into() }).await.unwrap();
+    let blocked = blocking.transaction().await.unwrap();
+    blocked
+        .query("select from tidemill.ready where queue = 'first' for update", &[])
+        .await
+        .unwrap();
+    let tending = Arc::clone(&store);
+    let tending = tokio::spawn(async move { tending.tend_flows().await.unwrap() });
+    waiting(&looker, 1).await;
+
+    // Another has called off what there was of the second step, and somebody has sent it again.
+    let sent_again = tokio::spawn(async move {
+        let sending = other.transaction().await.unwrap();
+        sending
+            .query("select from tidemill.flow where id = $1 for update", &[&id.0])
+            .await
+            .unwrap();
+        let left = "select j.id from tidemill.job j where j.flow = $1 and j.step = 1
+            and not exists (select from tidemill.outcome o where o.id = j.id)";
+        let left = sending.query(left, &[&id.0]).await.unwrap();
+        let called_off =
+            "update tidemill.flow_step set call_off = false where flow = $1 and number = 1";
+        sending.execute(called_off, &[&id.0]).await.unwrap();
+        sending.commit().await.unwrap();
+        left.iter().map(|row| JobId(row.get(0))).collect::<Vec<_>>()
+    });
+    eventually("it is done, or waits for the flow", SOON, async || {
+        (sent_again.is_finished() || count(&looker, WAITING).await == 2).then_some(())
+    })
+    .await;
+    blocked.rollback().await.unwrap();
+    tokio::time::timeout(SOON, tending).await.unwrap().unwrap();
+    for id in sent_again.await.unwrap() {
+        assert_eq!(store.job(id).await.unwrap().unwrap().state, State::Ready);
     }
 }

@@ -9,7 +9,8 @@ use uuid::Uuid;
 use super::advance::{self, Done};
 use super::again::{BEFORE_ALL, DEAD, send_again};
 use super::rerun::rerun;
-use super::{saga, tend, write};
+use super::tend::{self, Cause};
+use super::{saga, write};
 use crate::error::Result;
 use crate::flow::round::OUT_OF_TIME;
 use crate::flow::{FlowAct, FlowAnswer, NONE_DEAD};
@@ -140,7 +141,7 @@ async fn cancel(shared: &Shared, id: FlowId, reason: &str, when: When) -> Result
         match called_off {
             Ok((CallOff::Tell(next), done)) => {
                 done.tell(shared);
-                tend::call_off_step(shared, id.0, next.pivot as i32).await?;
+                tend::call_off_step(shared, id.0, next.pivot as i32, Cause::Asked).await?;
                 told.push(next);
             }
             Ok((CallOff::Answer(answer), done)) => {

@@ -11,10 +11,11 @@ use super::advance::{self, Done, PAGE_JOBS};
 use crate::error::Result;
 use crate::flow::FlowAnswer;
 use crate::flow::round::{PAGE_ENDS, PAGE_FLOWS, Round};
+use crate::postgres::cancel::{self, Search};
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Param, Statement, sql};
-use crate::postgres::{Shared, cancel, sweep};
+use crate::postgres::{Shared, sweep};
 
 const ARRIVED: Statement = sql!("select_arrived", INT8);
 const TO_TEND: Statement = sql!("select_flows_to_tend", INT8);
@@ -85,7 +86,7 @@ async fn tend_one(shared: &Arc<Shared>, flow: Uuid) -> Result<bool> {
     let mut has_more = open_page(shared, flow).await?;
     let steps = shared.db.read(&TO_CALL_OFF, &[&flow]).await?;
     for row in &steps {
-        call_off_step(shared, flow, row.get(0)).await?;
+        call_off_step(shared, flow, row.get(0), Cause::Noted).await?;
     }
     if !steps.is_empty() {
         advance::advance(shared, &[flow]).await?;
@@ -154,18 +155,84 @@ async fn open_page_in(shared: &Shared, conn: &Conn<'_>, flow: Uuid) -> Result<(b
     Ok((boards.iter().any(tidemill_core::flow::Board::wants_tending), done))
 }
 
-/// Calls off all jobs of a step that have not finished.
-pub(super) async fn call_off_step(shared: &Shared, flow: Uuid, step: i32) -> Result<()> {
-    let mut after: Option<Uuid> = None;
-    loop {
-        let rows = shared.db.read(&UNFINISHED, &[&flow, &step, &after, &PAGE_ENDS]).await?;
-        let ids: Vec<JobId> = rows.iter().map(|row| JobId(row.get(0))).collect();
-        let Some(last) = ids.last() else { break };
-        after = Some(last.0);
-        cancel::cancel(shared, ids, "called off with its flow").await?;
+/// Why jobs of a step are called off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// It is noted on the step until all have been.
+    Noted,
+    /// Somebody asks for it at this moment.
+    Asked,
+}
+
+/// Where a call-off goes on: behind this job of the step.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    after: Option<Uuid>,
+    is_second: bool,
+}
+
+impl Place {
+    /// Of more than a page all are looked at twice: between two pages they may have been called off by others, sent
+    /// again, and called off anew.
+    fn next(self, page: &[JobId]) -> Option<Self> {
+        match page.last() {
+            Some(last) if page.len() as i64 == PAGE_ENDS => {
+                Some(Self { after: Some(last.0), ..self })
+            }
+            _ if self.after.is_none() || self.is_second => None,
+            _ => Some(Self { after: None, is_second: true }),
+        }
     }
-    shared.db.query(&CALLED_OFF, &[&flow, &step]).await?;
+}
+
+/// Calls off all jobs of a step that have not finished, a page at a time.
+pub(super) async fn call_off_step(
+    shared: &Shared,
+    flow: Uuid,
+    step: i32,
+    cause: Cause,
+) -> Result<()> {
+    let mut next = Some(Place::default());
+    while let Some(place) = next {
+        let mut tries = Tries::resend();
+        let search;
+        (search, next) = loop {
+            let conn = shared.db.begin().await?;
+            let acted = call_off_page(shared, &conn, (flow, step), cause, place).await;
+            match conn.end(acted).await {
+                Ok(called_off) => break called_off,
+                Err(fault) => tries.again(fault).await?,
+            }
+        };
+        search.tell(shared);
+    }
     Ok(())
+}
+
+/// Calls off a page, under the flow's lock: what is noted, others may have done since we read of it, and then somebody
+/// may have sent the jobs again. Those are left alone, and so is what was noted then.
+async fn call_off_page(
+    shared: &Shared,
+    conn: &Conn<'_>,
+    (flow, step): (Uuid, i32),
+    cause: Cause,
+    place: Place,
+) -> Result<(Search, Option<Place>), Fault> {
+    advance::lock(conn, &[flow]).await?;
+    if cause == Cause::Noted {
+        let noted = conn.query(&TO_CALL_OFF, &[&flow]).await?;
+        if noted.iter().all(|row| row.get::<_, i32>(0) != step) {
+            return Ok((Search::default(), None));
+        }
+    }
+    let rows = conn.query(&UNFINISHED, &[&flow, &step, &place.after, &PAGE_ENDS]).await?;
+    let ids: Vec<JobId> = rows.iter().map(|row| JobId(row.get(0))).collect();
+    let search = cancel::cancel_in(shared, conn, &ids, "called off with its flow").await?;
+    let next = place.next(&ids);
+    if next.is_none() && cause == Cause::Noted {
+        conn.query(&CALLED_OFF, &[&flow, &step]).await?;
+    }
+    Ok((search, next))
 }
 
 /// Decides a page of the joins that have waited for as long as they may; there may be more if there were some. Those

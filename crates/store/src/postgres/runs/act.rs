@@ -155,7 +155,7 @@ async fn call_off(
     job: JobId,
     reason: &str,
 ) -> Result<Came, Fault> {
-    let search = cancel::cancel_in(shared, conn, job, reason).await?;
+    let search = cancel::cancel_in(shared, conn, &[job], reason).await?;
     let answer = match search.answer(job) {
         CancelAnswer::Cancelled => RunAnswer::Acted,
         CancelAnswer::Requested => RunAnswer::Told,
@@ -223,7 +223,7 @@ async fn amend_run(
     };
     let mut called_off = Vec::with_capacity(orphans.len());
     for orphan in orphans {
-        called_off.push(cancel::cancel_in(shared, conn, orphan, FORGOTTEN).await?);
+        called_off.push(cancel::cancel_in(shared, conn, &[orphan], FORGOTTEN).await?);
     }
     // A pause lasts until somebody ends it.
     conn.query(&PAUSE, &[&job.0, &None::<bool>]).await?;

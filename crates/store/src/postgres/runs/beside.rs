@@ -50,7 +50,7 @@ impl Beside {
         let FollowUp { queues, turned_away } = settle::follow_up(shared, conn, &children).await?;
         let mut called_off = Vec::new();
         for id in runs.clone().flat_map(|(_, writes)| &writes.cancel) {
-            called_off.push(cancel::cancel_in(shared, conn, *id, UNWANTED).await?);
+            called_off.push(cancel::cancel_in(shared, conn, &[*id], UNWANTED).await?);
         }
         for (job, writes) in runs.clone() {
             for (number, value) in &writes.values {

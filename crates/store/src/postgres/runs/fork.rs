@@ -33,7 +33,7 @@ pub(super) async fn fork(
     let mut called_off = Vec::new();
     if instead {
         // First, since it locks the flow of the run: flows come before runs.
-        called_off.push(cancel::cancel_in(shared, conn, job, order.reason()).await?);
+        called_off.push(cancel::cancel_in(shared, conn, &[job], order.reason()).await?);
     }
     // What it continues anew with is written under this lock.
     locked(conn, now, &[job.0]).await?;
