@@ -10,8 +10,8 @@ use tidemill_core::job::edit::{Changes, Edit};
 use tidemill_core::job::outcome::Waiting;
 use tidemill_core::workflow::Waits;
 use tidemill_core::{
-    By, Due, ErrorClass, Failure, JobId, Limits, NewJob, OnDead, OnDuplicate, Options, QueueRules,
-    RuleBook, Scope, Settlement, State,
+    By, Due, ErrorClass, Failure, JobId, Limits, NewJob, OnDead, OnDuplicate, Options, Priority,
+    QueueRules, RuleBook, Scope, Settlement, State,
 };
 use tidemill_store::request::Expired;
 use tidemill_store::run::{Append, RunWrites};
@@ -43,6 +43,7 @@ over_both_stores!(
     a_queue_has_deadlines_for_those_without,
     a_pattern_has_deadlines_for_its_queues,
     a_queue_has_deadlines_for_what_was_due_later_than_it_came,
+    however_many_wait_in_a_higher_band_hide_nobody_who_is_late,
     thousands_die_in_parts,
     a_claim_and_a_deadline_at_the_same_time_agree,
 );
@@ -418,5 +419,22 @@ async fn a_queue_has_deadlines_for_what_was_due_later_than_it_came(kit: &Kit) {
         assert_eq!(expire(kit).await, 0, "it has all its time again");
         kit.clock.advance(SECOND);
         assert_eq!((expire(kit).await, kit.state(replayed).await), (1, State::Dead));
+    }
+}
+
+async fn however_many_wait_in_a_higher_band_hide_nobody_who_is_late(kit: &Kit) {
+    let rules = QueueRules { finish_within_ms: Some(60_000), ..QueueRules::default() };
+    assert!(kit.store.set_queue("default", Some(rules)).await.unwrap());
+    for tenant in [None, Some("t".to_owned())] {
+        let new = |priority| NewJob { tenant: tenant.clone(), priority, ..job("k") };
+        let delayed = NewJob { due: Due::In(SECOND * 30), ..new(Priority::Low) };
+        let late = kit.put(delayed).await;
+        kit.clock.advance(SECOND * 29);
+        let others: Vec<NewJob> = (0..300).map(|_| new(Priority::Urgent)).collect();
+        let ids: Vec<JobId> = others.iter().map(|job| job.id).collect();
+        kit.store.enqueue(others).await.unwrap();
+        kit.clock.advance(SECOND * 31);
+        assert_eq!((expire(kit).await, kit.state(late).await), (1, State::Dead));
+        kit.store.cancel(ids, "seen").await.unwrap();
     }
 }

@@ -1,7 +1,7 @@
 -- Jobs in line that the deadlines of their queue make late: to start, due by ?2 and never begun; to finish, enqueued by
 -- ?3, or replayed (to the millisecond). Nobody's due time is before his enqueue; one that was put off, or had a delay,
--- became due later: of what did by ?5, at most ?6 rows are looked at. Those that have a deadline of their own are looked
--- at by that.
+-- became due later: of what did by ?5, at most ?6 of each band are looked at. Those that have a deadline of their own are
+-- looked at by that.
 with late as (
     select waiting.id, waiting.run_at, waiting.spent
     from tidemill_ready as waiting
@@ -20,22 +20,72 @@ with late as (
     select * from (
         select waiting.id, waiting.run_at, waiting.spent
         from tidemill_ready as waiting
-        where waiting.queue = ?1
-            and waiting.priority in (0, 1, 2, 3)
-            and waiting.tenant = ''
-            and waiting.run_at > max(ifnull(?2, ?3), ?3)
-            and waiting.run_at <= ?5
+        where waiting.queue = ?1 and waiting.priority = 0 and waiting.tenant = ''
+            and waiting.run_at > max(ifnull(?2, ?3), ?3) and waiting.run_at <= ?5
+        order by waiting.run_at
+        limit ?6
+    )
+    union all
+    select * from (
+        select waiting.id, waiting.run_at, waiting.spent
+        from tidemill_ready as waiting
+        where waiting.queue = ?1 and waiting.priority = 1 and waiting.tenant = ''
+            and waiting.run_at > max(ifnull(?2, ?3), ?3) and waiting.run_at <= ?5
+        order by waiting.run_at
+        limit ?6
+    )
+    union all
+    select * from (
+        select waiting.id, waiting.run_at, waiting.spent
+        from tidemill_ready as waiting
+        where waiting.queue = ?1 and waiting.priority = 2 and waiting.tenant = ''
+            and waiting.run_at > max(ifnull(?2, ?3), ?3) and waiting.run_at <= ?5
+        order by waiting.run_at
+        limit ?6
+    )
+    union all
+    select * from (
+        select waiting.id, waiting.run_at, waiting.spent
+        from tidemill_ready as waiting
+        where waiting.queue = ?1 and waiting.priority = 3 and waiting.tenant = ''
+            and waiting.run_at > max(ifnull(?2, ?3), ?3) and waiting.run_at <= ?5
+        order by waiting.run_at
         limit ?6
     )
     union all
     select * from (
         select waiting.id, waiting.run_at, waiting.spent
         from tidemill_ready as waiting indexed by tidemill_ready_due
-        where waiting.queue = ?1
-            and waiting.priority in (0, 1, 2, 3)
-            and waiting.tenant <> ''
-            and waiting.run_at > max(ifnull(?2, ?3), ?3)
-            and waiting.run_at <= ?5
+        where waiting.queue = ?1 and waiting.priority = 0 and waiting.tenant <> ''
+            and waiting.run_at > max(ifnull(?2, ?3), ?3) and waiting.run_at <= ?5
+        order by waiting.run_at
+        limit ?6
+    )
+    union all
+    select * from (
+        select waiting.id, waiting.run_at, waiting.spent
+        from tidemill_ready as waiting indexed by tidemill_ready_due
+        where waiting.queue = ?1 and waiting.priority = 1 and waiting.tenant <> ''
+            and waiting.run_at > max(ifnull(?2, ?3), ?3) and waiting.run_at <= ?5
+        order by waiting.run_at
+        limit ?6
+    )
+    union all
+    select * from (
+        select waiting.id, waiting.run_at, waiting.spent
+        from tidemill_ready as waiting indexed by tidemill_ready_due
+        where waiting.queue = ?1 and waiting.priority = 2 and waiting.tenant <> ''
+            and waiting.run_at > max(ifnull(?2, ?3), ?3) and waiting.run_at <= ?5
+        order by waiting.run_at
+        limit ?6
+    )
+    union all
+    select * from (
+        select waiting.id, waiting.run_at, waiting.spent
+        from tidemill_ready as waiting indexed by tidemill_ready_due
+        where waiting.queue = ?1 and waiting.priority = 3 and waiting.tenant <> ''
+            and waiting.run_at > max(ifnull(?2, ?3), ?3) and waiting.run_at <= ?5
+        order by waiting.run_at
         limit ?6
     )
 )
