@@ -25,6 +25,7 @@ over_both_stores!(
     a_blocked_job_of_a_flow_can_be_called_off,
     delays_and_lines_count_from_when_the_step_is_opened,
     a_flow_is_kept_and_forgotten_as_one,
+    however_many_are_to_be_forgotten_are_at_once,
     flows_are_listed_newest_first,
     a_running_job_adds_a_step_with_its_settle,
     steps_that_are_added_get_names_of_their_own,
@@ -289,6 +290,21 @@ async fn a_flow_is_kept_and_forgotten_as_one(kit: &Kit) {
     tend(kit).await;
     assert!(kit.store.flow(id).await.unwrap().is_none());
     assert!(kit.store.job(job).await.unwrap().is_none());
+}
+
+async fn however_many_are_to_be_forgotten_are_at_once(kit: &Kit) {
+    for _ in 0..120 {
+        let mut flow = flow_of(vec![step("a", &[])]);
+        flow.options.retain_ms = Some(1000);
+        start_flow(kit, flow).await;
+    }
+    let worker = kit.worker().await;
+    run(kit, worker, &[]).await;
+    kit.clock.advance(SECOND);
+    // Whoever tends goes on while he is told to, and then waits for a second.
+    tend(kit).await;
+    let left = kit.store.flows(&FlowFilter::default()).await.unwrap();
+    assert!(left.is_empty(), "{} are left", left.len());
 }
 
 async fn flows_are_listed_newest_first(kit: &Kit) {

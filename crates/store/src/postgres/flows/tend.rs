@@ -288,14 +288,14 @@ async fn decide(shared: &Shared, flow: Uuid, step: i32) -> Result<bool> {
     Ok(is_decided)
 }
 
-/// Forgets a page of a flow's jobs and, with the last, the flow; `true`: there are more.
+/// Forgets a page of a flow's jobs and, when there are none, the flow; `true`: there may be more. Of jobs that stay, a run
+/// that owes something, nobody looks again at once.
 async fn forget(shared: &Shared, flow: Uuid) -> Result<bool> {
     let rows = shared.db.read(&JOBS, &[&flow, &PAGE_ENDS]).await?;
     let ids: Vec<JobId> = rows.iter().map(|row| JobId(row.get(0))).collect();
     if ids.is_empty() {
         shared.db.query(&FORGET, &[&flow]).await?;
-        return Ok(false);
+        return Ok(true);
     }
-    sweep::purge(shared, &ids).await?;
-    Ok(true)
+    Ok(sweep::purge(shared, &ids).await? > 0)
 }

@@ -240,7 +240,8 @@ fn decide(turn: &mut Turn<'_>, (flow, step): Join) -> Result<bool> {
     Ok(true)
 }
 
-/// Forgets a page of a flow's jobs and, with the last, the flow; `true`: there are more.
+/// Forgets a page of a flow's jobs and, when there are none, the flow; `true`: there may be more. Of jobs that stay, a run
+/// that owes something, nobody looks again at once.
 fn forget(turn: &mut Turn<'_>, flow: FlowId) -> Result<bool> {
     let id = flow.0.as_bytes();
     let mut over = turn.conn.prepare_cached(include_str!("../sql/is_forgettable_flow.sql"))?;
@@ -253,8 +254,7 @@ fn forget(turn: &mut Turn<'_>, flow: FlowId) -> Result<bool> {
     let ids: Vec<JobId> = ids.collect::<rusqlite::Result<_>>()?;
     drop(select);
     if !ids.is_empty() {
-        sweep::purge(turn, &ids)?;
-        return Ok(true);
+        return Ok(sweep::purge(turn, &ids)? > 0);
     }
     for sql in [
         include_str!("../sql/delete_flow_steps.sql"),
@@ -265,5 +265,5 @@ fn forget(turn: &mut Turn<'_>, flow: FlowId) -> Result<bool> {
     ] {
         turn.conn.prepare_cached(sql)?.execute([id])?;
     }
-    Ok(false)
+    Ok(true)
 }
