@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared, WeakShared};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,7 +21,6 @@ use tidemill_store::keyring::What;
 #[cfg(feature = "sqlite")]
 use tidemill_store::rusqlite::Connection;
 use tidemill_store::{ClaimedJob, Receipt};
-use tokio::sync::OnceCell;
 
 use crate::effect::{self, Effect};
 use crate::engine::Tidemill;
@@ -30,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::worker::boss::Boss;
 use crate::worker::durable::Run;
 use crate::worker::durable::drive::copied;
+use crate::worker::durable::looking::For;
 use crate::worker::fail::Fail;
 use crate::worker::job::Enqueue;
 use crate::worker::shop::{Live, Shop, Why, locked};
@@ -38,6 +40,11 @@ use crate::worker::voice::Voice;
 
 /// Shared application state, by type.
 pub(crate) type States = Arc<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>;
+
+/// A read of what an attempt's step comes after.
+type Load = Shared<Loading>;
+type WeakLoad = WeakShared<Loading>;
+type Loading = BoxFuture<'static, tidemill_store::Result<()>>;
 
 /// Whether an attempt is settled in a transaction of its handler's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -66,7 +73,8 @@ struct Inner {
     states: States,
     follow_ups: Mutex<Vec<NewJob>>,
     settling: Mutex<Settling>,
-    inputs: OnceCell<Vec<Input>>,
+    inputs: Arc<OnceLock<Vec<Input>>>,
+    loading: Mutex<Option<WeakLoad>>,
     /// When the store gave it away.
     claimed_at: Heard,
     run: Run,
@@ -128,7 +136,8 @@ impl Context {
             states,
             follow_ups: Mutex::default(),
             settling: Mutex::default(),
-            inputs: OnceCell::new(),
+            inputs: Arc::default(),
+            loading: Mutex::default(),
             claimed_at,
             run,
             voice: Arc::new(voice),
@@ -190,6 +199,10 @@ impl Context {
 
     /// The job as it was enqueued.
     pub fn job(&self) -> &Body {
+        &self.0.job
+    }
+
+    pub(crate) fn body(&self) -> &Arc<Body> {
         &self.0.job
     }
 
@@ -313,8 +326,8 @@ impl Context {
 
     /// Enqueues a job at once, whatever becomes of this attempt.
     pub async fn enqueue(&self, job: impl Into<Enqueue>) -> Result<Receipt> {
-        let _giving = self.gives();
-        self.0.boss.enqueue(job.into()).await
+        let (boss, job): (_, Enqueue) = (self.0.boss.clone(), job.into());
+        self.at_store(For::Room, async move { boss.enqueue(job).await }).await
     }
 
     /// State that was given to the worker with `state`.
@@ -388,14 +401,30 @@ impl Context {
     /// What the steps that this job's step comes after are, and what they returned: small outputs are in there,
     /// large ones are asked for with [`output_of`](Self::output_of). Empty outside of flows.
     pub async fn inputs(&self) -> std::result::Result<&[Input], Fail> {
-        if let Some(inputs) = self.0.inputs.get() {
-            return Ok(inputs);
+        if self.0.inputs.get().is_none() {
+            let loaded = self.at_store_with(For::Answer, self.load_inputs()).await;
+            loaded.map_err(|e| Fail::transient(e.to_string()))?;
         }
-        let _looking = self.looks();
-        let load = || self.0.boss.inputs(&self.0.job);
-        let inputs = self.0.inputs.get_or_try_init(load).await;
-        let unread = |e: tidemill_store::Error| Fail::transient(e.to_string());
-        inputs.map(Vec::as_slice).map_err(unread)
+        Ok(self.0.inputs.get().map(Vec::as_slice).unwrap_or_default())
+    }
+
+    /// One call for all who ask meanwhile.
+    fn load_inputs(&self) -> Load {
+        let mut loading = locked(&self.0.loading);
+        let under_way = loading.as_ref().and_then(WeakShared::upgrade);
+        if let Some(load) = under_way.filter(|load| load.peek().is_none()) {
+            return load;
+        }
+        let (boss, job) = (self.0.boss.clone(), Arc::clone(&self.0.job));
+        let inputs = Arc::clone(&self.0.inputs);
+        let load = async move {
+            let found = boss.inputs(&job).await?;
+            inputs.get_or_init(|| found);
+            Ok(())
+        };
+        let load = load.boxed().shared();
+        *loading = load.downgrade();
+        load
     }
 
     /// What the job of a step that this one comes after returned.
@@ -418,8 +447,9 @@ impl Context {
         after: Option<JobId>,
     ) -> std::result::Result<Vec<Output>, Fail> {
         let input = self.input(step).await?;
-        let _looking = self.looks();
-        let outputs = self.0.boss.outputs(&self.0.job, input, after).await;
+        let (boss, job, input) = (self.0.boss.clone(), Arc::clone(&self.0.job), input.clone());
+        let call = async move { boss.outputs(&job, &input, after).await };
+        let outputs = self.at_store(For::Answer, call).await;
         outputs.map_err(|e| Fail::transient(e.to_string()))
     }
 

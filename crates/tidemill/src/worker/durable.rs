@@ -7,7 +7,7 @@
 
 mod child;
 pub(crate) mod drive;
-mod looking;
+pub(crate) mod looking;
 mod object;
 mod renew;
 mod signal;
@@ -31,6 +31,7 @@ use tidemill_core::workflow::{
 use tidemill_core::{JobId, NewJob, Payload, WorkerId};
 use tidemill_store::run::{Keep, Renewal, RunWrites};
 
+use self::looking::Calls;
 use crate::testing::Crash;
 use crate::worker::context::Context;
 use crate::worker::fail::Fail;
@@ -137,10 +138,8 @@ pub(crate) struct Told {
     answers: Vec<(i64, String)>,
     renewal: Option<(Payload, Left)>,
     object: Option<Keep>,
-    /// How many wait for the store to answer at this moment: nothing is told meanwhile.
-    looking: usize,
-    /// How many wait for it to take something.
-    giving: usize,
+    /// What is asked of the store at this moment, beside the journal.
+    calls: Calls,
     owes: bool,
     trouble: Option<Trouble>,
     /// The steps whose failure the handler has ended with.

@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex};
 use tidemill_core::stream::{Progress, Said};
 use tidemill_core::{Error as Invalid, JobId, Limits, Token, WorkerId};
 use tidemill_store::stream::StreamItem;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::worker::context::Context;
+use crate::worker::durable::looking::For;
 use crate::worker::scribe::Scribe;
 use crate::worker::shop::locked;
 
@@ -64,7 +65,7 @@ pub(crate) struct Voice {
     token: Token,
     worker: WorkerId,
     unwritten: Mutex<Unwritten>,
-    written: Notify,
+    written: watch::Sender<()>,
 }
 
 #[derive(Default)]
@@ -99,7 +100,7 @@ impl Voice {
     }
 
     fn of(scribe: Option<Arc<Scribe>>, job: JobId, token: Token, worker: WorkerId) -> Self {
-        let (unwritten, written) = (Mutex::default(), Notify::new());
+        let (unwritten, written) = (Mutex::default(), watch::Sender::default());
         Self { scribe, job, token, worker, unwritten, written }
     }
 
@@ -141,8 +142,7 @@ impl Voice {
         add: impl FnOnce(&mut Unwritten) -> Result<()>,
     ) -> Result<()> {
         loop {
-            let written = self.written.notified();
-            {
+            let mut written = {
                 let mut unwritten = locked(&self.unwritten);
                 if unwritten.bytes == 0 || unwritten.bytes + bytes <= UNWRITTEN_BYTES_MAX {
                     add(&mut unwritten)?;
@@ -152,9 +152,11 @@ impl Voice {
                     }
                     return Ok(());
                 }
-            }
-            let _giving = cx.gives();
-            written.await;
+                self.written.subscribe()
+            };
+            // With the last voice nobody waits any more.
+            let call = async move { drop(written.changed().await) };
+            cx.at_store(For::Room, call).await;
         }
     }
 
@@ -177,22 +179,22 @@ impl Voice {
         unwritten.queued = !unwritten.said.is_empty() || !unwritten.ephemeral.is_empty();
         let is_queued = unwritten.queued;
         drop(unwritten);
-        self.written.notify_waiters();
+        self.written.send_replace(());
         is_queued
     }
 
     /// The attempt has ended: nothing more is said, and what was said is written when this returns.
     pub(crate) async fn end(&self) {
         loop {
-            let written = self.written.notified();
-            {
+            let mut written = {
                 let mut unwritten = locked(&self.unwritten);
                 unwritten.refused.get_or_insert(Refused::Over);
                 if !unwritten.queued {
                     return;
                 }
-            }
-            written.await;
+                self.written.subscribe()
+            };
+            let _ = written.changed().await;
         }
     }
 }

@@ -1,15 +1,20 @@
 //! Many things at once: maps within maps, and who is asked, heard and let go in which order.
 
-use std::pin::Pin;
+use std::future::ready;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures::future::maybe_done;
+use futures::stream::FuturesOrdered;
+use futures::{StreamExt, poll};
 use tidemill::testing::{crash_at_every_write, drain};
-use tidemill::{Context, Fail, First, JobId, Signal, State, Tidemill, Worker};
+use tidemill::{Context, Fail, First, Flow, JobId, Signal, State, Tidemill, Worker};
+use tokio::time::timeout;
 
-use super::kit::{Echo, Kit};
+use super::kit::{Echo, Kit, SOON};
 use super::workflow::{DAY, Flowing, Log};
 
 over_both_stores!(
@@ -18,6 +23,8 @@ over_both_stores!(
     bodies_that_wake_themselves_let_others_run,
     a_handler_that_wakes_itself_outside_of_steps_is_let_go_on,
     an_item_of_a_map_that_takes_long_holds_up_no_other,
+    answers_that_nobody_takes_hold_up_no_step,
+    what_is_enqueued_and_not_awaited_hides_no_other_code,
 );
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -134,7 +141,7 @@ async fn bodies_that_wake_themselves_let_others_run(kit: Kit) {
         }
     };
     let id = enqueue(&mill).await;
-    tokio::time::timeout(super::kit::SOON, drain(worker(&mill, code))).await.unwrap().unwrap();
+    timeout(SOON, drain(worker(&mill, code))).await.unwrap().unwrap();
     assert_eq!(output(&mill, id).await, "[0, 1, 2]");
 }
 
@@ -159,7 +166,7 @@ async fn a_handler_that_wakes_itself_outside_of_steps_is_let_go_on(kit: Kit) {
         }
     };
     let id = enqueue(&mill).await;
-    tokio::time::timeout(super::kit::SOON, drain(worker(&mill, code))).await.unwrap().unwrap();
+    timeout(SOON, drain(worker(&mill, code))).await.unwrap().unwrap();
     assert_eq!(output(&mill, id).await, "asked");
     assert_eq!(mill.job(id).await.unwrap().unwrap().state, State::Done);
 }
@@ -203,4 +210,68 @@ async fn an_item_of_a_map_that_takes_long_holds_up_no_other(kit: Kit) {
     for view in crash_at_every_write(&mill, &kit.clock, worker, start).await.unwrap() {
         assert_eq!(output(&mill, view.job.id).await, "[0, 1, 2, 3, 4, 5]");
     }
+}
+
+/// The second of two that read at once is told, and not polled before a step has ended.
+async fn buffered(cx: Context) -> Result<String, Fail> {
+    let mut said = String::new();
+    let outputs = ["a", "b"].map(|step| cx.output_of::<String>(step));
+    let mut outputs: FuturesOrdered<_> = outputs.into_iter().collect();
+    while let Some(output) = outputs.next().await {
+        let output = output?;
+        said += &cx.step("use").run(|_| ready(Ok(output.clone()))).await?;
+    }
+    Ok(said)
+}
+
+/// A read is begun, and looked at when a step has ended.
+async fn begun(cx: Context) -> Result<String, Fail> {
+    cx.inputs().await?;
+    let mut read = pin!(maybe_done(cx.outputs_of("a", None)));
+    let _ = poll!(read.as_mut());
+    let said: String = cx.step("use").run(|_| async { Ok("b".to_owned()) }).await?;
+    read.as_mut().await;
+    let outputs = read.take_output().unwrap()?;
+    let output: String = outputs[0].output.as_ref().unwrap().read().unwrap();
+    Ok(format!("{output}{said}"))
+}
+
+async fn answers_that_nobody_takes_hold_up_no_step(kit: Kit) {
+    let mill = kit.open().await;
+    for is_begun in [false, true] {
+        let flow = Flow::new("f")
+            .step("a", Echo::new("a"))
+            .step("b", Echo::new("b"))
+            .step("last", Flowing { text: "x".to_owned() })
+            .after_all(["a", "b"]);
+        let id = mill.start(flow).await.unwrap();
+        let code = move |cx: Context| async move {
+            if is_begun { begun(cx).await } else { buffered(cx).await }
+        };
+        timeout(SOON, drain(worker(&mill, code))).await.expect("it goes on").unwrap();
+        let view = mill.flow(id).await.unwrap().unwrap();
+        assert_eq!(output(&mill, view.steps[2].first.unwrap()).await, "ab", "{is_begun}");
+    }
+}
+
+async fn what_is_enqueued_and_not_awaited_hides_no_other_code(kit: Kit) {
+    let mill = kit.open_still().await;
+    let code = |name: &'static str| {
+        move |cx: Context| async move {
+            let mut enqueued = pin!(maybe_done(cx.enqueue(Echo::new("x"))));
+            let _ = poll!(enqueued.as_mut());
+            cx.step(name).run(|_| async { Ok(()) }).await?;
+            cx.sleep(DAY).await?;
+            Ok(name.to_owned())
+        }
+    };
+    let id = enqueue(&mill).await;
+    drain(worker(&mill, code("a"))).await.unwrap();
+    kit.advance(DAY);
+    timeout(SOON, drain(worker(&mill, code("b")))).await.expect("it is found out").unwrap();
+    let why = mill.run(id).await.unwrap().unwrap().parked.unwrap().to_string();
+    assert!(why.contains(r#""a" next (entry 0), but the code asks for "b""#), "{why}");
+    mill.resume_run(id, "ann", "").await.unwrap();
+    drain(worker(&mill, code("a"))).await.unwrap();
+    assert_eq!(output(&mill, id).await, "a");
 }

@@ -13,6 +13,7 @@ use tidemill_core::workflow::{Entry, Mail, ParkCode, Parked, Replay, Rest, UNDOS
 use tidemill_core::{Job, Payload, WorkerId};
 use tidemill_store::run::{Append, EntryRow, RunView};
 
+use super::looking::For;
 use super::wakes::Noted;
 use super::{Polled, Runner, Told, Trouble};
 use crate::testing::{Crash, Strike};
@@ -213,7 +214,10 @@ impl<'a> Driver<'a> {
         if let Err(error) = self.read(&mut told, task) {
             return over(self.unread(error));
         }
-        if told.looking > 0 {
+        if told.calls.go_on(task) {
+            return Poll::Ready(Next::Again);
+        }
+        if told.calls.are_for(For::Answer) {
             self.patience = None;
             return Poll::Pending;
         }
@@ -362,7 +366,7 @@ impl<'a> Driver<'a> {
             return over(Over::Waits(parked(cx, ParkCode::UndosTooMany.because(why))));
         }
         let rest = match replay.rest(now) {
-            Rest::Astray(_) if told.giving > 0 => {
+            Rest::Astray(_) if told.calls.are_for(For::Room) => {
                 self.patience = None;
                 return Poll::Pending;
             }

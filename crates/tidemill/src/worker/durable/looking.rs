@@ -1,45 +1,120 @@
 //! Waits of a handler's for the store, beside those for its journal.
 //!
 //! However long they take, what the handler comes to is not other code than its journal is of.
+//!
+//! What counts is the call, not who waits for it: a handler may keep a future that it polls no more, and the run would
+//! stand for as long. So the attempt's driver polls the calls, too, and hears of an answer that nobody takes.
 
-use super::Told;
+use std::fmt;
+use std::task::Context as Task;
+
+use futures::FutureExt;
+use futures::channel::oneshot;
+use futures::future::{BoxFuture, Shared};
+
 use crate::worker::context::Context;
 
-/// While this is there, the handler waits for the store and not for its journal.
-pub(crate) struct AtStore<'a> {
+/// What a call is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum For {
+    /// An answer. What the journal has is not told to others before it is there, nor is the run let go of, so that the
+    /// code comes to the same.
+    Answer,
+    /// That something is taken; others go on meanwhile.
+    Room,
+}
+
+/// The calls that are under way.
+#[derive(Default)]
+pub(super) struct Calls {
+    under_way: Vec<Call>,
+    begun: u64,
+}
+
+struct Call {
+    number: u64,
+    what: For,
+    ends: BoxFuture<'static, ()>,
+}
+
+impl Calls {
+    pub(super) fn are_for(&self, what: For) -> bool {
+        self.under_way.iter().any(|call| call.what == what)
+    }
+
+    /// Lets them go on, whether or not they are waited for; `true` when one has ended: the handler hears of it before
+    /// anybody is told anything else.
+    pub(super) fn go_on(&mut self, task: &mut Task<'_>) -> bool {
+        let before = self.under_way.len();
+        self.under_way.retain_mut(|call| call.ends.as_mut().poll(task).is_pending());
+        self.under_way.len() < before
+    }
+
+    fn begin(&mut self, what: For, ends: BoxFuture<'static, ()>) -> u64 {
+        self.begun += 1;
+        self.under_way.push(Call { number: self.begun, what, ends });
+        self.begun
+    }
+
+    fn leave(&mut self, number: u64) -> Option<Call> {
+        let at = self.under_way.iter().position(|call| call.number == number)?;
+        Some(self.under_way.swap_remove(at))
+    }
+}
+
+impl fmt::Debug for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.under_way.iter().map(|call| call.what)).finish()
+    }
+}
+
+/// While this is there, somebody may want to know how a call ends.
+struct AtStore<'a> {
     cx: &'a Context,
-    count: fn(&mut Told) -> &mut usize,
-}
-
-impl<'a> AtStore<'a> {
-    fn begin(cx: &'a Context, count: fn(&mut Told) -> &mut usize) -> Self {
-        *count(&mut cx.run().told()) += 1;
-        Self { cx, count }
-    }
-}
-
-impl Context {
-    /// It waits for an answer from now on. What the journal has is not told to others in between, nor is the run let
-    /// go of, so that the code comes to the same.
-    pub(crate) fn looks(&self) -> AtStore<'_> {
-        AtStore::begin(self, |told| &mut told.looking)
-    }
-
-    /// It waits for something to be taken from now on; others go on meanwhile.
-    pub(crate) fn gives(&self) -> AtStore<'_> {
-        AtStore::begin(self, |told| &mut told.giving)
-    }
+    number: u64,
 }
 
 impl Drop for AtStore<'_> {
     fn drop(&mut self) {
         let mut told = self.cx.run().told();
-        *(self.count)(&mut told) -= 1;
+        let call = told.calls.leave(self.number);
         // In a task of its own nobody else says that the run may go on.
-        if told.is_outside()
-            && let Some(driver) = told.driver.take()
-        {
+        let is_outside = call.is_some() && told.is_outside();
+        let driver = if is_outside { told.driver.take() } else { None };
+        drop(told);
+        if let Some(driver) = driver {
             driver.wake();
         }
+    }
+}
+
+impl Context {
+    /// Waits for a call of the store's. It is given up when this is dropped.
+    pub(crate) async fn at_store<T: Send + 'static>(
+        &self,
+        what: For,
+        call: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        let (answers, answer) = oneshot::channel();
+        // Who asked may have gone.
+        let call = call.map(|answer| drop(answers.send(answer)));
+        self.at_store_with(what, call.boxed().shared()).await;
+        match answer.await {
+            Ok(answer) => answer,
+            // It is sent before the call ends.
+            Err(oneshot::Canceled) => std::future::pending().await,
+        }
+    }
+
+    /// Waits for a call that others may wait for, too.
+    pub(crate) async fn at_store_with<T: Clone + Send + Sync + 'static>(
+        &self,
+        what: For,
+        call: Shared<BoxFuture<'static, T>>,
+    ) -> T {
+        let ends = call.clone().map(drop).boxed();
+        let number = self.run().told().calls.begin(what, ends);
+        let _at_store = AtStore { cx: self, number };
+        call.await
     }
 }

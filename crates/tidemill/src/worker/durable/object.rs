@@ -4,12 +4,15 @@
 //! run anew has changed nothing.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tidemill_core::Payload;
 use tidemill_core::workflow::{ObjectKey, ParkCode};
 use tidemill_store::run::Keep;
 
+use super::looking::For;
 use super::step::write;
 use crate::worker::context::Context;
 use crate::worker::fail::Fail;
@@ -67,12 +70,7 @@ impl<S: Serialize + DeserializeOwned> Object<'_, S> {
     /// What it is; `None`: nothing was kept under this key, or not any more.
     pub async fn get(&self) -> Result<Option<S>, Fail> {
         let set = self.cx.run().told().object.clone();
-        let state = if let Some(keep) = set {
-            keep.state().cloned()
-        } else {
-            let _looking = self.cx.looks();
-            self.cx.boss().object(&self.cx.job().queue, self.key).await?
-        };
+        let state = if let Some(keep) = set { keep.state().cloned() } else { self.load().await? };
         let unreadable =
             |e| Fail::permanent(format!("the object {:?} cannot be read: {e}", self.key()));
         state.map(|state| state.read().map_err(unreadable)).transpose()
@@ -97,6 +95,15 @@ impl<S: Serialize + DeserializeOwned> Object<'_, S> {
     /// It is nothing any more once this job is done, or continues anew.
     pub fn clear(&self) {
         self.put(Keep::Nothing);
+    }
+
+    async fn load(&self) -> tidemill_store::Result<Option<Payload>> {
+        let (boss, job) = (self.cx.boss().clone(), Arc::clone(self.cx.body()));
+        let call = async move {
+            let Some(key) = ObjectKey::of(&job) else { return Ok(None) };
+            boss.object(&job.queue, key).await
+        };
+        self.cx.at_store(For::Answer, call).await
     }
 
     fn put(&self, state: Keep) {
