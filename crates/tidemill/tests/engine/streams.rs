@@ -27,6 +27,7 @@ over_both_stores!(
     an_attempt_that_lost_its_lease_says_no_more,
     a_stream_of_an_unknown_job_is_refused,
     one_who_says_more_than_is_written_waits,
+    a_row_that_cannot_be_read_blinds_those_alone_who_follow_it,
 );
 
 /// What a puppet is told to do.
@@ -451,5 +452,47 @@ async fn one_who_says_more_than_is_written_waits(kit: Kit) {
     drain(mill.worker().handle_raw("puppet", settings(), talk)).await.unwrap();
     let (texts, state) = rest(&mut mill.stream(id, 0).await.unwrap(), 1).await;
     assert_eq!((texts.len(), state), (200, State::Done));
+    mill.close().await;
+}
+
+/// A row of a stream as the database has it.
+async fn write_row(kit: &Kit, id: JobId, number: u64, chunks: &str) {
+    let id = id.0.simple();
+    let (job, at) = if kit.url.starts_with("sqlite:") {
+        (format!("x'{id}'"), "0")
+    } else {
+        (format!("'{id}'"), "now()")
+    };
+    kit.execute(&format!(
+        "insert into tidemill_stream (job, first, last, bytes, at, sent, chunks) \
+         values ({job}, {number}, {number}, {number}, {at}, {job}, '{chunks}')"
+    ))
+    .await;
+}
+
+async fn a_row_that_cannot_be_read_blinds_those_alone_who_follow_it(kit: Kit) {
+    let mill = kit.open().await;
+    let spoiled = mill.enqueue(Enqueue::raw("mute", "null").queue("other")).await.unwrap().id();
+    let good = serde_json::to_string(&[Said::text("a")]).unwrap();
+    write_row(&kit, spoiled, 1, &good).await;
+    let mut blind = mill.stream(spoiled, 0).await.unwrap();
+    assert_eq!(next(&mut blind).await, Ok((Some(1), "a".to_owned())));
+    let id = enqueue(&mill).await;
+    let mut follow = mill.stream(id, 0).await.unwrap();
+    let (puppet, worker) = Puppet::start(&mill).await;
+    puppet.text("a").await;
+    assert_eq!(next(&mut follow).await, Ok((Some(1), "a".to_owned())));
+    // Both have read all there is: what is new the one reader of this process tells them.
+    write_row(&kit, spoiled, 2, "[").await;
+    let why = tokio::time::timeout(SOON, blind.next()).await.expect("it hears why").unwrap_err();
+    assert_eq!(why.code(), "store_refused");
+    let mut blind = mill.stream(spoiled, 2).await.unwrap();
+    write_row(&kit, spoiled, 3, &good).await;
+    assert_eq!(next(&mut blind).await, Ok((Some(3), "a".to_owned())), "it goes on behind it");
+    puppet.text("b").await;
+    assert_eq!(next(&mut follow).await, Ok((Some(2), "b".to_owned())));
+    puppet.end().await;
+    assert_eq!(rest(&mut follow, 3).await, (vec![], State::Done));
+    worker.stop().await;
     mill.close().await;
 }

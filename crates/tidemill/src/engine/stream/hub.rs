@@ -123,11 +123,6 @@ impl Hub {
     }
 }
 
-/// Whether it is what is kept that cannot be read, so that looking again changes nothing.
-fn is_kept_wrong(error: &Error) -> bool {
-    matches!(error, Error::KeyMissing { .. } | Error::CiphertextInvalid { .. })
-}
-
 /// Reads until nobody follows any stream.
 struct Reader {
     hub: Hub,
@@ -284,25 +279,34 @@ impl Reader {
         Ok(())
     }
 
-    /// What is new in these streams. One of which nobody can read what is kept does not hold up the others: who follows
-    /// it is sent to the store, which says why.
+    /// What is new in these streams. One of which what is kept cannot be read does not hold up the others: who follows
+    /// it is sent to the store, which says why, and comes back if it was nothing. Where no other can be read it is the
+    /// store that fails, and nobody is sent there.
     async fn pages(&self, asked: Vec<(JobId, u64)>) -> Result<Vec<(JobId, StreamPage)>> {
         match self.store.streams_after(asked.clone()).await {
             Ok(pages) => return Ok(asked.into_iter().map(|(id, _)| id).zip(pages).collect()),
-            Err(error) if !is_kept_wrong(&error) => return Err(error),
+            Err(error) if error.is_temporary() => return Err(error),
             Err(_) => {}
         }
-        let mut all = Vec::with_capacity(asked.len());
+        let is_alone = asked.len() == 1;
+        let (mut all, mut unread) = (Vec::with_capacity(asked.len()), Vec::new());
         for (id, last) in asked {
             match self.store.streams_after(vec![(id, last)]).await {
                 Ok(pages) => all.extend(pages.into_iter().map(|page| (id, page))),
-                Err(error) if is_kept_wrong(&error) => {
-                    tracing::warn!(job = %id, %error, "a stream cannot be read");
-                    if let Some(topic) = locked(&self.hub.0.topics).of.remove(&id) {
-                        let _ = topic.news.send(News::Ended);
-                    }
-                }
-                Err(error) => return Err(error),
+                Err(error) if error.is_temporary() => return Err(error),
+                Err(error) => unread.push((id, error)),
+            }
+        }
+        if all.is_empty()
+            && !is_alone
+            && let Some((_, error)) = unread.pop()
+        {
+            return Err(error);
+        }
+        for (id, error) in unread {
+            tracing::warn!(job = %id, %error, "a stream cannot be read");
+            if let Some(topic) = locked(&self.hub.0.topics).of.remove(&id) {
+                let _ = topic.news.send(News::Ended);
             }
         }
         Ok(all)
