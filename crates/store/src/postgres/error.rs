@@ -67,18 +67,29 @@ impl From<tokio_postgres::Error> for Fault {
         {
             return Self::Refused(Error::QueueFull(full));
         }
-        match code.code() {
+        Self::of_code(code.code(), reason)
+    }
+}
+
+impl Fault {
+    /// What a code of the server's means. A statement that was answered with one was not executed.
+    fn of_code(code: &str, reason: String) -> Self {
+        match code {
             "40001" | "40P01" | "26000" | "42P05" | "0A000" | "25P03" => Self::Again(reason),
             "23505" => Self::Duplicate(reason),
             "25006" => Self::Refused(Error::ReadOnly { reason }),
             "53100" => Self::Refused(Error::DiskFull { reason }),
             "55P03" | "57014" => Self::Refused(Error::Busy { reason }),
+            "58030" => Self::Refused(Error::DiskFailed { reason, unknown: false }),
             // Too many, starting or stopping, and a database that takes no connections.
             "53300" | "57P03" | "55000" => Self::Away(reason),
-            "57P01" | "57P02" | "57P05" => Self::Lost(reason),
-            class if class.starts_with("08") => Self::Lost(reason),
+            _ if code.starts_with("57P") || code.starts_with("08") => Self::Lost(reason),
+            // It lacks memory or something else for now, an operator stands in the way, or what it stands on fails.
+            _ if ["53", "57", "58"].iter().any(|class| code.starts_with(class)) => {
+                Self::Away(format!("{reason} [{code}]"))
+            }
             _ if reason.starts_with(ID_TAKEN) => Self::Refused(Error::IdTaken),
-            _ => Self::Refused(Error::Database { reason: format!("{reason} [{}]", code.code()) }),
+            _ => Self::Refused(Error::Database { reason: format!("{reason} [{code}]") }),
         }
     }
 }
@@ -258,6 +269,41 @@ impl Tries {
                 Error::Unavailable { reason, unknown: unknown || self.was_lost() }
             }
             error => error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn postgres_codes_become_ours() {
+        for (code, expected, is_temporary, is_unknown) in [
+            ("40P01", "store_busy", true, false),
+            ("57014", "store_busy", true, false),
+            ("25006", "store_read_only", false, false),
+            ("53100", "store_disk_full", true, false),
+            ("58030", "store_disk_failed", true, false),
+            ("53000", "store_unavailable", true, false),
+            ("53200", "store_unavailable", true, false),
+            ("53300", "store_unavailable", true, false),
+            ("53400", "store_unavailable", true, false),
+            ("57000", "store_unavailable", true, false),
+            ("57P01", "store_unavailable", true, true),
+            ("57P03", "store_unavailable", true, false),
+            ("57P04", "store_unavailable", true, true),
+            ("58000", "store_unavailable", true, false),
+            ("58P01", "store_unavailable", true, false),
+            ("08006", "store_unavailable", true, true),
+            ("42501", "store_refused", false, false),
+            ("54000", "store_refused", false, false),
+            ("XX000", "store_refused", false, false),
+        ] {
+            let error = Error::from(Fault::of_code(code, "no".to_owned()));
+            assert_eq!(error.code(), expected, "{code}");
+            assert_eq!(error.is_temporary(), is_temporary, "{code}");
+            assert_eq!(error.is_unknown(), is_unknown, "{code}");
         }
     }
 }

@@ -13,11 +13,16 @@ impl From<rusqlite::Error> for Error {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy { reason },
             Some(ErrorCode::DiskFull) => Self::DiskFull { reason },
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly { reason },
-            Some(ErrorCode::CannotOpen) => Self::Unavailable { reason, unknown: false },
+            Some(ErrorCode::CannotOpen | ErrorCode::OutOfMemory) => {
+                Self::Unavailable { reason, unknown: false }
+            }
             Some(ErrorCode::SystemIoFailure) => {
+                let code = error.sqlite_error().map(|error| error.extended_code);
+                if code == Some(ffi::SQLITE_IOERR_NOMEM) {
+                    return Self::Unavailable { reason, unknown: true };
+                }
                 // A write that is refused (a quota, a limit on file sizes) leaves no whole commit in
                 // the log. After any other failure, what reached the disk nobody can say.
-                let code = error.sqlite_error().map(|error| error.extended_code);
                 Self::DiskFailed { reason, unknown: code != Some(ffi::SQLITE_IOERR_WRITE) }
             }
             _ if reason.contains(ID_TAKEN) => Self::IdTaken,
@@ -72,6 +77,8 @@ mod tests {
             (ffi::SQLITE_READONLY, "store_read_only"),
             (ffi::SQLITE_READONLY_DBMOVED, "store_read_only"),
             (ffi::SQLITE_CANTOPEN, "store_unavailable"),
+            (ffi::SQLITE_NOMEM, "store_unavailable"),
+            (ffi::SQLITE_IOERR_NOMEM, "store_unavailable"),
             (ffi::SQLITE_IOERR_FSYNC, "store_disk_failed"),
             (ffi::SQLITE_IOERR_WRITE, "store_disk_failed"),
             (ffi::SQLITE_CORRUPT, "store_refused"),

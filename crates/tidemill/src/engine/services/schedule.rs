@@ -111,7 +111,12 @@ pub(crate) async fn fire_due(mill: &Tidemill, held_up: &mut HeldUp) -> Result<Op
             is_all = false;
             match fire(mill, view, next_at, now).await {
                 Ok(()) => {}
-                Err(error) if is_of_store(mill.0.store.backend(), &error) => return Err(error),
+                Err(error)
+                    if is_of_store(mill.0.store.backend(), &error)
+                        && !is_there(mill, &error).await =>
+                {
+                    return Err(error);
+                }
                 Err(error) => failed.push((view.definition.name.clone(), error.to_string())),
             }
         }
@@ -126,6 +131,13 @@ pub(crate) async fn fire_due(mill: &Tidemill, held_up: &mut HeldUp) -> Result<Op
             return Ok(wait.into_iter().chain(again).min());
         }
     }
+}
+
+/// Whether the store that could not be had answers all the same: it may lack what this one schedule needs.
+async fn is_there(mill: &Tidemill, error: &crate::Error) -> bool {
+    use tidemill_store::Error as Store;
+    let is_away = matches!(error, crate::Error::Store(Store::Unavailable { .. }));
+    is_away && mill.0.store.now().await.is_ok()
 }
 
 /// Whether no other schedule would fare better, at a store of this name.
@@ -208,6 +220,16 @@ mod tests {
         for backend in ["sqlite", "postgres"] {
             assert!(!is_its_own(backend, &busy), "it may fire later");
             assert!(is_its_own(backend, &refused) && !is_of_store(backend, &refused));
+            for passing in [
+                Store::Unavailable { reason: reason(), unknown: false },
+                Store::Unavailable { reason: reason(), unknown: true },
+                Store::DiskFull { reason: reason() },
+                Store::DiskFailed { reason: reason(), unknown: false },
+                Store::ReadOnly { reason: reason() },
+            ] {
+                let passing = crate::Error::Store(passing);
+                assert!(!is_its_own(backend, &passing), "no slot is given up for it: {passing}");
+            }
         }
     }
 }
