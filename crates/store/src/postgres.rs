@@ -27,6 +27,7 @@ mod flows;
 mod gather;
 mod held;
 mod holding;
+mod judged;
 mod lacking;
 mod lane;
 mod leases;

@@ -18,6 +18,7 @@ mod postgres {
     mod moved;
     mod open_transaction;
     mod outage;
+    mod parted;
     mod plan;
     mod pooler;
     mod proxy;

@@ -10,6 +10,7 @@ pub(crate) use tidemill_core::clock::delay_us;
 use tidemill_core::{Due, NewJob, Options, Priority};
 use uuid::Uuid;
 
+use crate::error::{Error, Result};
 use crate::postgres::connect::Conn;
 use crate::postgres::error::Fault;
 use crate::postgres::statement::{At, Statement, sql};
@@ -78,12 +79,23 @@ pub(crate) const STATEMENT_JOBS_MAX: usize = 10_000;
 /// it is read, and has an end.
 const STATEMENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// The jobs of each statement that it takes to write these. What a full queue may refuse is not parted by its size:
-/// each statement would be judged alone, and the second would push the first out.
-pub(crate) fn parts<'a, 'j>(jobs: &'a [&'j NewJob], depth: Depth) -> Vec<&'a [&'j NewJob]> {
-    if depth != Depth::Free {
-        return jobs.chunks(STATEMENT_JOBS_MAX).collect();
+/// What one parameter may have: the server ends a connection that brings it a gigabyte.
+const PARAMETER_BYTES_MAX: usize = 1000 * 1000 * 1000;
+
+/// Refuses what the server would take for nonsense, and what would be sent again and again because of that.
+pub(crate) fn check_bytes(bytes: usize) -> Result<()> {
+    if bytes <= PARAMETER_BYTES_MAX {
+        return Ok(());
     }
+    let reason = format!(
+        "these jobs are {bytes} bytes for Postgres, which takes {PARAMETER_BYTES_MAX} at once; enqueue fewer at a time, \
+         or say in them where their content is kept"
+    );
+    Err(Error::Database { reason })
+}
+
+/// The jobs of each statement that it takes to write these.
+pub(crate) fn parts<'a, 'j>(jobs: &'a [&'j NewJob]) -> Vec<&'a [&'j NewJob]> {
     let (mut parts, mut first, mut bytes) = (Vec::new(), 0, 0);
     for (at, job) in jobs.iter().enumerate() {
         let payload = job.payload.as_str().len();
@@ -107,7 +119,7 @@ pub(crate) fn statement(jobs: usize, depth: Depth) -> &'static Statement {
     }
 }
 
-/// Writes plain jobs, no more than [`parts`] gives of free ones, in one statement. Answers `false`, and
+/// Writes plain jobs, no more than [`parts`] gives, in one statement. Answers `false`, and
 /// writes nothing, where one of their queues may have a bound that holds for them.
 pub(crate) async fn write(
     conn: &Conn<'_>,
@@ -116,6 +128,7 @@ pub(crate) async fn write(
     depth: Depth,
 ) -> Result<bool, Fault> {
     if let [job] = jobs {
+        check_bytes(job.payload.as_str().len()).map_err(Fault::Refused)?;
         return write_one(conn, now, job, depth).await;
     }
     let columns = Columns::of(jobs);
@@ -344,5 +357,21 @@ mod tests {
         let later = NewJob { due: Due::In(Duration::from_secs(1)), ..job("a") };
         let jobs = [job("a"), later, job("a")];
         assert_eq!(Columns::of(&jobs.iter().collect::<Vec<_>>()).sheaves.len(), 2);
+    }
+
+    #[test]
+    fn what_no_statement_holds_is_refused_at_once() {
+        assert!(check_bytes(PARAMETER_BYTES_MAX).is_ok());
+        let error = check_bytes(PARAMETER_BYTES_MAX + 1).unwrap_err();
+        assert_eq!((error.code(), error.is_temporary()), ("store_refused", false));
+    }
+
+    #[test]
+    fn a_statement_has_so_many_bytes_or_one_job() {
+        let text = |bytes| Payload::trusted(format!("\"{}\"", "x".repeat(bytes)));
+        let sizes = [STATEMENT_BYTES_MAX, 1, STATEMENT_BYTES_MAX / 2, STATEMENT_BYTES_MAX / 2, 1];
+        let jobs = sizes.map(|bytes| NewJob::new("k", text(bytes)));
+        let jobs: Vec<_> = jobs.iter().collect();
+        assert_eq!(parts(&jobs).iter().map(|part| part.len()).collect::<Vec<_>>(), [1, 2, 2]);
     }
 }

@@ -22,7 +22,7 @@ use crate::request::Receipt;
 use crate::together;
 use crate::wake::Hint;
 
-const KNOWN: Statement = sql!("select_known", UUID_ARRAY);
+pub(crate) const KNOWN: Statement = sql!("select_known", UUID_ARRAY);
 
 /// Calls with at most this many jobs share commits with others.
 const SMALL_JOBS_MAX: usize = 100;
@@ -117,7 +117,7 @@ pub(crate) async fn write_all(shared: &Arc<Shared>, jobs: &[&NewJob], limit: Dep
         let written = if bounded {
             told = None;
             write_bounded(&shared.db, jobs, limit).await
-        } else if doubtful || parts(jobs, Depth::Free).len() > 1 {
+        } else if doubtful || parts(jobs).len() > 1 {
             told = None;
             write_carefully(&shared.db, jobs).await
         } else {
@@ -211,7 +211,7 @@ pub(crate) async fn write_new(
         return Ok(true);
     }
     // Where one of their queues may have a bound nothing is judged here: nothing is written.
-    for part in parts(&new, Depth::Free) {
+    for part in parts(&new) {
         if !write(conn, db.manual_now(), part, depth).await? {
             return Ok(false);
         }

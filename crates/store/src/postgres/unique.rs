@@ -10,9 +10,10 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::postgres::batch::{delay_us, parts};
+use crate::postgres::batch::{check_bytes, delay_us, parts};
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
+use crate::postgres::judged::{Judged, Routes, route};
 use crate::postgres::statement::{At, Statement, sql};
 use crate::request::Receipt;
 use crate::together;
@@ -81,7 +82,7 @@ pub(crate) async fn put_whole(
     jobs: &[&NewJob],
     depth: Depth,
 ) -> Result<Vec<Receipt>, Fault> {
-    if parts(jobs, depth).len() <= 1 {
+    if parts(jobs).len() == 1 {
         return put_all(&db.conn().await?, db.manual_now(), jobs, depth).await;
     }
     let conn = db.begin().await?;
@@ -96,10 +97,25 @@ pub(crate) async fn put_all(
     jobs: &[&NewJob],
     depth: Depth,
 ) -> Result<Vec<Receipt>, Fault> {
+    let parts = parts(jobs);
+    if parts.len() == 1 {
+        let text = lines(jobs.iter().copied()).map_err(Fault::Refused)?;
+        return put(conn, now, &text, depth).await;
+    }
+    let judged = match depth {
+        Depth::Free => None,
+        Depth::Bounded | Depth::Together => Judged::begin(conn, jobs, depth).await?,
+    };
     let mut receipts = Vec::with_capacity(jobs.len());
-    for part in parts(jobs, depth) {
-        let text = lines(part.iter().copied()).map_err(Fault::Refused)?;
-        receipts.extend(put(conn, now, &text, depth).await?);
+    for part in parts {
+        let text = match &judged {
+            None => lines(part.iter().copied()),
+            Some(judged) => routed(part.iter().copied(), &judged.routes),
+        };
+        receipts.extend(put(conn, now, &text.map_err(Fault::Refused)?, Depth::Free).await?);
+    }
+    if let Some(judged) = judged {
+        judged.end(conn, now, jobs, &receipts).await?;
     }
     Ok(receipts)
 }
@@ -158,16 +174,24 @@ struct Line<'a> {
 
 /// The whole batch as one JSON text.
 pub(crate) fn lines<'a>(jobs: impl IntoIterator<Item = &'a NewJob>) -> Result<String> {
-    let lines: Vec<_> = jobs.into_iter().map(line).collect();
-    serde_json::to_string(&lines).map_err(|e| Error::Database { reason: e.to_string() })
+    routed(jobs, &Routes::new())
 }
 
-fn line(job: &NewJob) -> Line<'_> {
+/// The same, of which some are diverted.
+fn routed<'a>(jobs: impl IntoIterator<Item = &'a NewJob>, routes: &Routes) -> Result<String> {
+    let lines: Vec<_> = jobs.into_iter().map(|job| line(job, route(routes, job))).collect();
+    let unwritable = |e: serde_json::Error| Error::Database { reason: e.to_string() };
+    let text = serde_json::to_string(&lines).map_err(unwritable)?;
+    check_bytes(text.len())?;
+    Ok(text)
+}
+
+fn line<'a>(job: &'a NewJob, queue: &'a str) -> Line<'a> {
     let unique = job.unique.as_ref();
     Line {
         id: job.id,
         kind: &job.kind,
-        queue: &job.queue,
+        queue,
         priority: job.priority.band(),
         // What has passed means now, also where a timestamptz does not reach.
         run_at: if let Due::At(at) = job.due { Some(at.max(Timestamp::UNIX_EPOCH)) } else { None },
