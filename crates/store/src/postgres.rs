@@ -83,7 +83,7 @@ use crate::request::{
     SettleItem, Settled, WorkerCard,
 };
 use crate::run::{
-    Append, EntryRow, PAGE_MAIL_MAX, Reply, Room, RunActView, RunAnswer, RunFilter, RunOrder,
+    Append, Debt, EntryRow, PAGE_MAIL_MAX, Reply, Room, RunActView, RunAnswer, RunFilter, RunOrder,
     RunView, Runs, Seal, Signal, SignalAnswer,
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
@@ -315,12 +315,16 @@ impl Runs for Postgres {
         runs::list(&self.shared.db, filter).await
     }
 
-    async fn debts(&self, after: Option<JobId>, limit: usize) -> Result<Vec<JobId>> {
+    async fn debts(&self, after: Option<Debt>, limit: usize) -> Result<Vec<Debt>> {
         runs::debts(&self.shared.db, after, limit).await
     }
 
-    async fn paid(&self, jobs: &[(JobId, bool)]) -> Result<()> {
-        runs::paid(&self.shared.db, jobs).await
+    async fn undo_run(&self, debt: Debt) -> Result<bool> {
+        runs::undo(&self.shared.db, debt).await
+    }
+
+    async fn pay(&self, debt: Debt, orphans: &[JobId], reason: &str) -> Result<bool> {
+        runs::pay(&self.shared, debt, orphans, reason).await
     }
 }
 

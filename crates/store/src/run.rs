@@ -235,6 +235,8 @@ impl Reply {
 pub enum RunAct {
     /// It is not woken until it is resumed; what runs goes on until it waits.
     Pause,
+    /// It goes on if it is parked for want of a key, and nobody has paused it.
+    Unlock,
     /// It goes on, whether it was paused or parked.
     Resume {
         /// How many entries its journal may have from now on; `None`: as many as before.
@@ -295,7 +297,7 @@ impl RunOrder {
     pub(crate) fn word(&self) -> ActWord {
         match &self.act {
             RunAct::Pause => ActWord::Paused,
-            RunAct::Resume { .. } => ActWord::Resumed,
+            RunAct::Unlock | RunAct::Resume { .. } => ActWord::Resumed,
             RunAct::Amend(amend) => amend.act(),
             RunAct::Cancel => ActWord::Cancelled,
             RunAct::Fork { .. } => ActWord::Forked,
@@ -307,6 +309,7 @@ impl RunOrder {
         let (is_paused, is_parked) = (before.paused, before.parked.is_some());
         match &self.act {
             RunAct::Pause if !is_paused => Some(Said::Paused),
+            RunAct::Unlock => Some(Said::Resumed),
             RunAct::Resume { .. } if is_paused || is_parked => Some(Said::Resumed),
             // A pause lasts.
             RunAct::Amend(_) if is_parked && !is_paused => Some(Said::Resumed),
@@ -335,6 +338,15 @@ impl RunOrder {
     pub(crate) fn reason(&self) -> &str {
         if self.why.is_empty() { "called off by an operator" } else { &self.why }
     }
+}
+
+/// What a run owes that ended otherwise than well: to undo what it did, and to call its children off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Debt {
+    /// The run.
+    pub job: JobId,
+    /// Which debt of it: one that is sent again, and ends no better, owes anew.
+    pub number: i64,
 }
 
 /// What became of an act on a run.
@@ -588,9 +600,14 @@ pub trait Runs: Send + Sync {
     /// A page of runs, newest first.
     async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunView>>;
 
-    /// Runs that ended otherwise than well and owe something, in the order of their ids, after one: at most so many.
-    async fn debts(&self, after: Option<JobId>, limit: usize) -> Result<Vec<JobId>>;
+    /// What runs owe that ended otherwise than well, in the order in which they came to owe it, after one: at most so
+    /// many. While a debt is there, its run does not go on, and its journal stays as it is.
+    async fn debts(&self, after: Option<Debt>, limit: usize) -> Result<Vec<Debt>>;
 
-    /// What these runs owed was seen to; `true`: they are undone from now on.
-    async fn paid(&self, jobs: &[(JobId, bool)]) -> Result<()>;
+    /// What this run did is undone from now on: it never goes on. `false`: the debt was paid already.
+    async fn undo_run(&self, debt: Debt) -> Result<bool>;
+
+    /// What this run owed was seen to, once these children are called off with it. `false`: the debt was paid already,
+    /// and nobody is called off: the run may have gone on.
+    async fn pay(&self, debt: Debt, orphans: &[JobId], reason: &str) -> Result<bool>;
 }

@@ -85,7 +85,7 @@ use crate::request::{
     SettleItem, Settled, WorkerCard,
 };
 use crate::run::{
-    Append, EntryRow, PAGE_MAIL_MAX, Reply, Room, RunActView, RunAnswer, RunFilter, RunOrder,
+    Append, Debt, EntryRow, PAGE_MAIL_MAX, Reply, Room, RunActView, RunAnswer, RunFilter, RunOrder,
     RunView, Runs, Seal, Signal, SignalAnswer,
 };
 use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, ScheduleView, Which};
@@ -239,13 +239,17 @@ impl Runs for Sqlite {
         self.read(move |conn| runs::list(conn, &filter)).await
     }
 
-    async fn debts(&self, after: Option<JobId>, limit: usize) -> Result<Vec<JobId>> {
+    async fn debts(&self, after: Option<Debt>, limit: usize) -> Result<Vec<Debt>> {
         self.read(move |conn| runs::debts(conn, after, limit)).await
     }
 
-    async fn paid(&self, jobs: &[(JobId, bool)]) -> Result<()> {
-        let jobs = jobs.to_vec();
-        self.write(move |turn| runs::paid(turn, &jobs)).await
+    async fn undo_run(&self, debt: Debt) -> Result<bool> {
+        self.write(move |turn| runs::undo(turn, debt)).await
+    }
+
+    async fn pay(&self, debt: Debt, orphans: &[JobId], reason: &str) -> Result<bool> {
+        let (orphans, reason) = (orphans.to_vec(), reason.to_owned());
+        self.write(move |turn| runs::pay(turn, debt, &orphans, &reason)).await
     }
 }
 

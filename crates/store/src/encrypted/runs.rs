@@ -11,8 +11,8 @@ use crate::keyring::What;
 use crate::nul::{self, Texts};
 use crate::request::Receipt;
 use crate::run::{
-    Append, EntryRow, Reply, Room, RunAct, RunActView, RunAnswer, RunFilter, RunOrder, RunView,
-    Runs, Seal, Signal, SignalAnswer,
+    Append, Debt, EntryRow, Reply, Room, RunAct, RunActView, RunAnswer, RunFilter, RunOrder,
+    RunView, Runs, Seal, Signal, SignalAnswer,
 };
 use crate::stream::{StreamAnswer, StreamItem, StreamPage, Streams};
 
@@ -100,6 +100,7 @@ passed_on! {
                 }
                 RunAct::Amend(Amend::Reset { .. })
                 | RunAct::Pause
+                | RunAct::Unlock
                 | RunAct::Resume { .. }
                 | RunAct::Cancel
                 | RunAct::Fork { .. } => {}
@@ -129,8 +130,9 @@ passed_on! {
             Ok(runs)
         }
     }
-    async fn debts(&self, after: Option<JobId>, limit: usize) -> Result<Vec<JobId>>;
-    async fn paid(&self, jobs: &[(JobId, bool)]) -> Result<()>;
+    async fn debts(&self, after: Option<Debt>, limit: usize) -> Result<Vec<Debt>>;
+    async fn undo_run(&self, debt: Debt) -> Result<bool>;
+    async fn pay(&self, debt: Debt, orphans: &[JobId], reason: &str) -> Result<bool>;
 }
 
 passed_on! {

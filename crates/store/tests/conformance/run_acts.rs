@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidemill_core::job::outcome::Waiting;
-use tidemill_core::workflow::{ActWord, Amend, Ending, Entry, Origin, Waits};
+use tidemill_core::workflow::{ActWord, Amend, Ending, Entry, Origin, ParkCode, Parked, Waits};
 use tidemill_core::{JobId, Settlement, State, WorkerId};
 use tidemill_store::Claim;
 use tidemill_store::run::{Append, Room, RunAct, RunAnswer, RunOrder, RunWrites, Signal};
@@ -14,6 +14,7 @@ over_both_stores!(
     acts_are_kept_in_order_with_who_and_why,
     a_step_is_skipped_only_while_its_run_waits,
     a_pause_outlasts_what_is_done_with_the_run_meanwhile,
+    a_key_that_has_come_ends_neither_a_pause_nor_what_else_parks_a_run,
     an_edit_forgets_what_came_after_and_keeps_what_was,
     what_is_refused_changes_nothing_and_is_not_kept,
     of_many_who_skip_a_step_at_once_one_does,
@@ -118,6 +119,32 @@ async fn a_step_is_skipped_only_while_its_run_waits(kit: &Kit) {
     kit.settle(worker, &claim, done()).await;
     for act in [skip("b"), edit("a"), order(RunAct::Pause), order(RunAct::Cancel)] {
         assert_eq!(kit.store.change_run(id, act).await.unwrap(), RunAnswer::NotNow, "it is done");
+    }
+}
+
+async fn a_key_that_has_come_ends_neither_a_pause_nor_what_else_parks_a_run(kit: &Kit) {
+    for code in [ParkCode::KeyMissing, ParkCode::Differs] {
+        let (worker, id, claim) = running(kit).await;
+        let Settlement::Wait(mut waiting) = waits() else { panic!("it waits") };
+        waiting.parked = Some(Parked { code, why: "because".to_owned(), diff: None });
+        kit.settle(worker, &claim, Settlement::Wait(waiting)).await;
+        let act = async |act| kit.store.change_run(id, order(act)).await.unwrap();
+        assert_eq!(act(RunAct::Pause).await, RunAnswer::Acted);
+        assert_eq!(act(RunAct::Unlock).await, RunAnswer::NotNow, "it is paused");
+        let run = kit.store.journal(id).await.unwrap().1.unwrap();
+        assert!(run.paused && run.parked.is_some_and(|parked| parked.code == code));
+        assert_eq!(kit.store.run_acts(id).await.unwrap().len(), 1);
+        assert_eq!(act(resume()).await, RunAnswer::Acted);
+        let claim = kit.take_one(worker).await;
+        let Settlement::Wait(mut waiting) = waits() else { panic!("it waits") };
+        waiting.parked = Some(Parked { code, why: "because".to_owned(), diff: None });
+        kit.settle(worker, &claim, Settlement::Wait(waiting)).await;
+        let is_meant = code == ParkCode::KeyMissing;
+        let answer = if is_meant { RunAnswer::Acted } else { RunAnswer::NotNow };
+        assert_eq!(act(RunAct::Unlock).await, answer, "{code:?}");
+        assert_eq!(kit.take(worker, 1).await.jobs.len(), usize::from(is_meant));
+        assert_eq!(kit.store.journal(id).await.unwrap().1.unwrap().parked.is_none(), is_meant);
+        kit.store.cancel(vec![id], "enough").await.unwrap();
     }
 }
 
@@ -242,9 +269,11 @@ async fn a_dead_run_goes_on_with_the_outcome_it_is_given(kit: &Kit) {
     let append = vec![Append { job: id, token: claim.token.unwrap(), writes: owes }];
     kit.store.append(worker, append).await.unwrap();
     kit.settle(worker, &claim, dead("no answer")).await;
-    for is_undone in [None, Some(true)] {
-        if let Some(undone) = is_undone {
-            kit.store.paid(&[(id, undone)]).await.unwrap();
+    for is_undone in [false, true] {
+        if is_undone {
+            let debt = kit.store.debts(None, 1).await.unwrap()[0];
+            assert!(kit.store.undo_run(debt).await.unwrap());
+            assert!(kit.store.pay(debt, &[], "").await.unwrap());
         }
         assert_eq!(kit.store.change_run(id, skip("b")).await.unwrap(), RunAnswer::NotNow);
     }
@@ -335,10 +364,8 @@ async fn a_fork_instead_calls_the_other_off_with_it_or_not_at_all(kit: &Kit) {
         RunAnswer::Acted
     );
     assert_eq!(kit.store.job(id).await.unwrap().unwrap().state, State::Cancelled);
-    assert_eq!(
-        kit.store.debts(None, 9).await.unwrap(),
-        [id],
-        "what it did from there on is undone"
-    );
+    let debts = kit.store.debts(None, 9).await.unwrap();
+    let owing: Vec<JobId> = debts.iter().map(|debt| debt.job).collect();
+    assert_eq!(owing, [id], "what it did from there on is undone");
     assert_eq!(keys(kit, into).await, ["0 a", "2 now"]);
 }

@@ -4,14 +4,15 @@
 use tidemill_core::dead::RedriveRule;
 use tidemill_core::job::outcome::Waiting;
 use tidemill_core::workflow::{Amend, ChildEnd, Content, Entry, Waits};
-use tidemill_core::{JobId, NewJob, OnDuplicate, Options, Scope, Settlement, State, WorkerId};
+use tidemill_core::{Due, JobId, NewJob, OnDuplicate, Options, Scope, Settlement, State, WorkerId};
 use tidemill_store::Claim;
-use tidemill_store::run::{Append, RunAct, RunAnswer, RunOrder, RunWrites};
+use tidemill_store::run::{Append, Debt, RunAct, RunAnswer, RunOrder, RunWrites};
 
 use super::kit::*;
 
 over_both_stores!(
     a_dead_run_that_owes_something_is_not_replayed_before_that_is_seen_to,
+    a_debt_is_paid_once_and_who_is_late_touches_nobody,
     a_fork_does_not_build_on_what_is_undone,
     children_that_a_reset_or_an_edit_forgets_are_called_off,
     a_child_whose_key_is_held_has_ended_before_it_began,
@@ -44,6 +45,13 @@ fn paid() -> RunWrites {
     RunWrites { entries, owes: true, ..RunWrites::default() }
 }
 
+/// The one debt that there is.
+async fn debt(kit: &Kit) -> Debt {
+    let debts = kit.store.debts(None, 9).await.unwrap();
+    let [debt] = debts[..] else { panic!("{debts:?}") };
+    debt
+}
+
 fn any() -> RedriveRule {
     let name = "any".to_owned();
     let (kind, queue, class, error_contains) = (None, None, None, None);
@@ -66,7 +74,12 @@ async fn a_dead_run_that_owes_something_is_not_replayed_before_that_is_seen_to(k
         let other = kit.finish(job("k"), dead("no")).await;
         assert_eq!(kit.store.redrive(&any(), 1, "rule".into()).await.unwrap(), [other]);
         kit.store.cancel(vec![other], "enough").await.unwrap();
-        kit.store.paid(&[(id, is_undone)]).await.unwrap();
+        let debt = debt(kit).await;
+        if is_undone {
+            assert!(kit.store.undo_run(debt).await.unwrap());
+            assert!(replay().await.is_empty(), "it is being undone");
+        }
+        assert!(kit.store.pay(debt, &[], "").await.unwrap());
         if is_undone {
             assert!(replay().await.is_empty());
         } else {
@@ -81,6 +94,39 @@ async fn a_dead_run_that_owes_something_is_not_replayed_before_that_is_seen_to(k
     }
 }
 
+async fn a_debt_is_paid_once_and_who_is_late_touches_nobody(kit: &Kit) {
+    let owes = || RunWrites { owes: true, ..RunWrites::default() };
+    let (worker, id, claim) = running(kit, owes()).await;
+    let orphan = || {
+        let options = Options { parent: Some(id), ..Options::default() };
+        NewJob { options, due: Due::In(SECOND), ..job("child") }
+    };
+    let first = kit.put(orphan()).await;
+    kit.settle(worker, &claim, dead("no")).await;
+    // Two nodes have seen it; one is slow.
+    let seen = debt(kit).await;
+    assert!(kit.neighbour().await.pay(seen, &[first], "its parent ended").await.unwrap());
+    assert_eq!(kit.state(first).await, State::Cancelled);
+    assert_eq!(kit.store.dead_replay(&[id], "op".into(), None).await.unwrap(), [id]);
+    let claim = kit.take_one(worker).await;
+    append(kit, worker, &claim, paid()).await;
+    let second = kit.put(orphan()).await;
+    let late = async || {
+        let undoes = kit.store.undo_run(seen).await.unwrap();
+        undoes || kit.store.pay(seen, &[first, second], "its parent ended").await.unwrap()
+    };
+    assert!(!late().await, "the run is at work again");
+    kit.settle(worker, &claim, dead("no")).await;
+    let owed = debt(kit).await;
+    assert!(!late().await, "this is another debt");
+    assert_eq!(debt(kit).await, owed);
+    assert_eq!(kit.state(second).await, State::Scheduled);
+    assert!(!kit.store.journal(id).await.unwrap().1.unwrap().undone);
+    assert!(kit.store.undo_run(owed).await.unwrap());
+    assert!(kit.store.pay(owed, &[second], "its parent ended").await.unwrap());
+    assert_eq!(kit.state(second).await, State::Cancelled);
+}
+
 async fn a_fork_does_not_build_on_what_is_undone(kit: &Kit) {
     let (worker, id, claim) = running(kit, paid()).await;
     kit.settle(worker, &claim, dead("no")).await;
@@ -93,7 +139,9 @@ async fn a_fork_does_not_build_on_what_is_undone(kit: &Kit) {
     };
     for is_seen_to in [false, true] {
         if is_seen_to {
-            kit.store.paid(&[(id, true)]).await.unwrap();
+            let debt = debt(kit).await;
+            assert!(kit.store.undo_run(debt).await.unwrap());
+            assert!(kit.store.pay(debt, &[], "").await.unwrap());
         }
         let answer = fork("a").await;
         assert!(matches!(&answer, RunAnswer::Refused(why) if why.contains("pay")), "{answer:?}");

@@ -75,7 +75,8 @@ create table tidemill.object (
 );
 
 create table tidemill.debt (
-    job uuid primary key
+    job uuid primary key,
+    number int8 not null unique generated always as identity -- like no other before it
 );
 
 -- Whether newer jobs never push this one out: it takes turns, a run waits for its end, or it is a run, whose undos and

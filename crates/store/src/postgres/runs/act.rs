@@ -22,6 +22,7 @@ use crate::run::{
 use crate::wake::Hint;
 
 const PAUSE: Statement = sql!("update_run", UUID, BOOL);
+const UNLOCK: Statement = sql!("unlock_run", UUID);
 const PUT_OFF: Statement = sql!("put_off", UUID, TIMESTAMPTZ);
 const RUN_NOW: Statement = sql!("run_now", TIMESTAMPTZ, UUID);
 const JOURNAL: Statement = sql!("select_journal", UUID);
@@ -116,6 +117,7 @@ async fn change_once(
             amend_run(shared, conn, job, amend, by).await?
         }
         RunAct::Pause => (hold_or_let_go(conn, now, job, true).await?, Endings::default()),
+        RunAct::Unlock => (unlock(conn, now, job).await?, Endings::default()),
         RunAct::Resume { journal_entries_max } => {
             let came = hold_or_let_go(conn, now, job, false).await?;
             if let Some(entries) = journal_entries_max {
@@ -182,6 +184,16 @@ async fn hold_or_let_go(
     conn.query(&PAUSE, &[&job.0, &true]).await?;
     put_off(conn, job, NEVER).await?;
     Ok(RunAnswer::Acted.into())
+}
+
+/// Lets a run go on that waits for a key, if that is all it waits for.
+async fn unlock(conn: &Conn<'_>, now: Option<At>, job: JobId) -> Result<Came, Fault> {
+    locked(conn, now, &[job.0]).await?;
+    if is_finished(conn, job).await? || conn.query(&UNLOCK, &[&job.0]).await?.is_empty() {
+        return Ok(RunAnswer::NotNow.into());
+    }
+    let queue = run_now(conn, now, job).await?;
+    Ok(Came { queue, ..RunAnswer::Acted.into() })
 }
 
 async fn let_go(conn: &Conn<'_>, now: Option<At>, job: JobId) -> Result<Came, Fault> {

@@ -15,8 +15,6 @@ const OBJECT: Statement = sql!("select_object", TEXT, TEXT, TEXT);
 const RUNS: Statement = sql!("select_runs", UUID_ARRAY);
 const LIST: Statement = sql!("list_runs", UUID, INT8, TEXT, BOOL);
 const PARKED: Statement = sql!("list_parked_runs", UUID, INT8, TEXT, BOOL);
-const DEBTS: Statement = sql!("select_debts", UUID, INT8);
-const PAID: Statement = sql!("delete_debts", UUID_ARRAY, BOOL_ARRAY);
 
 /// The journal of a run, and what else is kept of it.
 pub(crate) async fn journal(db: &Db, job: JobId) -> Result<(Vec<EntryRow>, Option<RunView>)> {
@@ -68,18 +66,4 @@ pub(crate) async fn list(db: &Db, filter: &RunFilter) -> Result<Vec<RunView>> {
     let list = if filter.parked { &PARKED } else { &LIST };
     let found = db.read(list, &[&before, &rows, &filter.kind, &filter.unfinished]).await?;
     views(db, found.iter().map(|row| row.get(0)).collect()).await
-}
-
-/// Runs after one that owe something.
-pub(crate) async fn debts(db: &Db, after: Option<JobId>, limit: usize) -> Result<Vec<JobId>> {
-    let after = after.map_or(Uuid::nil(), |job| job.0);
-    let rows = db.read(&DEBTS, &[&after, &(limit as i64)]).await?;
-    Ok(rows.iter().map(|row| JobId(row.get(0))).collect())
-}
-
-/// What these runs owed was seen to.
-pub(crate) async fn paid(db: &Db, jobs: &[(JobId, bool)]) -> Result<()> {
-    let (jobs, undone): (Vec<Uuid>, Vec<bool>) = jobs.iter().map(|(job, u)| (job.0, *u)).unzip();
-    db.write(&PAID, &[&jobs, &undone]).await?;
-    Ok(())
 }

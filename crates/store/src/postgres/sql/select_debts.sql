@@ -1,2 +1,2 @@
--- Runs that ended otherwise than well and owe something, after one of them.
-select d.job from tidemill.debt d where d.job > $1::uuid order by d.job limit $2::int8;
+-- Debts of runs that ended otherwise than well, after one of them.
+select d.job, d.number from tidemill.debt d where d.number > $1::int8 order by d.number limit $2::int8;

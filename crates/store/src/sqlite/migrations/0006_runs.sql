@@ -73,8 +73,9 @@ create table tidemill_object (
 ) without rowid;
 
 create table tidemill_debt (
-    job blob not null primary key
-) without rowid;
+    number integer primary key autoincrement, -- like no other before it
+    job blob not null unique
+);
 
 -- Jobs that newer ones never push out: they take turns, a run waits for their end, or they are runs, whose undos and
 -- children would be forgotten.

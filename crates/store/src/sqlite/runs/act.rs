@@ -44,6 +44,14 @@ pub(in crate::sqlite) fn change(
             put_off(turn, job)?;
             RunAnswer::Acted
         }
+        RunAct::Unlock => {
+            let mut unlock = turn.conn.prepare_cached(include_str!("../sql/unlock_run.sql"))?;
+            if unlock.execute([job.0.as_bytes()])? == 0 {
+                return Ok(RunAnswer::NotNow);
+            }
+            run_now(turn, job)?;
+            RunAnswer::Acted
+        }
         RunAct::Resume { journal_entries_max } => {
             if journal_entries_max.is_some() {
                 let mut allow =

@@ -8,7 +8,6 @@ use uuid::Uuid;
 use crate::error::Result;
 use crate::run::{EntryRow, RunFilter, RunView, unwritten};
 use crate::sqlite::rows::{count, job_id, time_at};
-use crate::sqlite::writer::Turn;
 
 /// What only the store needs to know of a run.
 pub(super) struct Box {
@@ -116,38 +115,14 @@ pub(in crate::sqlite) fn is_undone(conn: &Connection, job: JobId) -> Result<bool
     Ok(conn.prepare_cached(include_str!("../sql/is_undone.sql"))?.exists([job.0.as_bytes()])?)
 }
 
-/// Runs after one that owe something.
-pub(in crate::sqlite) fn debts(
-    conn: &Connection,
-    after: Option<JobId>,
-    limit: usize,
-) -> Result<Vec<JobId>> {
-    let mut select = conn.prepare_cached(include_str!("../sql/select_debts.sql"))?;
-    let after = after.map_or(Uuid::nil(), |job| job.0);
-    let rows = select.query_map((after.as_bytes(), limit as i64), |row| job_id(row, 0))?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
-}
-
-/// What these runs owed was seen to.
-pub(in crate::sqlite) fn paid(turn: &mut Turn<'_>, jobs: &[(JobId, bool)]) -> Result<()> {
-    let mut delete = turn.conn.prepare_cached(include_str!("../sql/delete_debt.sql"))?;
-    let mut undo = turn.conn.prepare_cached(include_str!("../sql/undo_run.sql"))?;
-    for (job, is_undone) in jobs {
-        delete.execute([job.0.as_bytes()])?;
-        if *is_undone {
-            undo.execute([job.0.as_bytes()])?;
-        }
-    }
-    Ok(())
-}
-
 /// Forgets a run with its journal and its mail.
 pub(in crate::sqlite) fn forget(conn: &Connection, job: JobId) -> Result<()> {
     let id = job.0.as_bytes();
     if conn.prepare_cached(include_str!("../sql/delete_run.sql"))?.execute([id])? > 0 {
         conn.prepare_cached(include_str!("../sql/delete_journal.sql"))?.execute([id])?;
         conn.prepare_cached(include_str!("../sql/delete_mail.sql"))?.execute([id])?;
-        conn.prepare_cached(include_str!("../sql/delete_debt.sql"))?.execute([id])?;
+        let mut forgive = conn.prepare_cached(include_str!("../sql/delete_debt.sql"))?;
+        forgive.execute(params![id, None::<i64>])?;
         conn.prepare_cached(include_str!("../sql/delete_run_acts.sql"))?.execute([id])?;
     }
     Ok(())

@@ -1,2 +1,2 @@
--- Runs that ended otherwise than well and owe something, after one of them.
-select job from tidemill_debt where job > ?1 order by job limit ?2
+-- Debts of runs that ended otherwise than well, after one of them.
+select job, number from tidemill_debt where number > ?1 order by number limit ?2

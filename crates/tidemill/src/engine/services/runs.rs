@@ -12,12 +12,17 @@ use tidemill_core::workflow::{Ending, Entry, Undoing, orphans, undos};
 use tidemill_core::{FlowId, JobId, OwnRetry};
 use tidemill_store::Hint;
 use tidemill_store::flow::Start;
+use tidemill_store::run::Debt;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Tidemill;
 use crate::engine::service::Tending;
 use crate::error::Result;
 
+/// Why a child is called off.
+const ENDED_BEFORE: &str = "its parent ended before it";
+/// Children looked at in one call.
+const PAGE_CHILDREN: usize = 500;
 /// Runs seen to at a time.
 const RUNS_MAX: usize = 100;
 /// Bytes of what a step returned that its undo is told, at most.
@@ -44,20 +49,18 @@ pub(crate) async fn tend(mill: &Tidemill) -> Result<()> {
             return failed.map_or(Ok(()), Err);
         }
         last = owing.last().copied();
-        let mut paid = Vec::with_capacity(owing.len());
-        for job in owing {
-            match pay(mill, job).await {
-                Ok(is_undone) => paid.push((job, is_undone)),
-                // One that cannot be seen to now keeps nobody else waiting.
-                Err(error) => failed = Some(error),
+        for debt in owing {
+            // One that cannot be seen to now keeps nobody else waiting.
+            if let Err(error) = pay(mill, debt).await {
+                failed = Some(error);
             }
         }
-        mill.0.store.paid(&paid).await?;
     }
 }
 
-/// Sees to one run; whether it is undone from now on.
-async fn pay(mill: &Tidemill, job: JobId) -> Result<bool> {
+/// Sees to one run. Another node may have done so before, and the run may have been sent again since.
+async fn pay(mill: &Tidemill, debt: Debt) -> Result<()> {
+    let (store, job) = (&mill.0.store, debt.job);
     let journal = mill.journal(job).await?;
     let mut entries: Vec<Entry> = journal.into_iter().map(|recorded| recorded.entry).collect();
     for entry in &mut entries {
@@ -65,20 +68,18 @@ async fn pay(mill: &Tidemill, job: JobId) -> Result<bool> {
             mill.fetch(job, entry).await?;
         }
     }
-    let mut orphans: Vec<JobId> = orphans(&entries).into_iter().collect();
-    // An id that a run names may be another's job by now, or one that others wait for too.
-    for at in (0..orphans.len()).rev() {
-        let child = mill.job(orphans[at]).await?;
-        if child.is_none_or(|child| child.job.options.parent != Some(job)) {
-            orphans.swap_remove(at);
-        }
-    }
-    if !orphans.is_empty() {
-        mill.0.store.cancel(orphans, "its parent ended before it").await?;
-    }
+    let orphans = own_of(mill, job, orphans(&entries).into_iter().collect()).await?;
     let undos = undos(&entries);
     if undos.is_empty() {
-        return Ok(false);
+        store.pay(debt, &orphans, ENDED_BEFORE).await?;
+        return Ok(());
+    }
+    // From here on it never goes on, however late we are with the rest.
+    if !store.undo_run(debt).await? {
+        return Ok(());
+    }
+    if !orphans.is_empty() {
+        store.cancel(orphans, ENDED_BEFORE).await?;
     }
     let kind = mill.job(job).await?.map(|view| view.job.kind.clone()).unwrap_or_default();
     let own: HashMap<JobId, Option<OwnRetry>> =
@@ -88,8 +89,21 @@ async fn pay(mill: &Tidemill, job: JobId) -> Result<bool> {
     for planned in &mut plan.jobs {
         planned.job.options.retry = own.get(&planned.job.id).cloned().flatten();
     }
-    mill.0.store.start_flow(plan, Start::Now).await?;
-    Ok(true)
+    store.start_flow(plan, Start::Now).await?;
+    store.pay(debt, &[], ENDED_BEFORE).await?;
+    Ok(())
+}
+
+/// Those of these jobs that this run waits for: an id that it names may be another's job by now, or one that others
+/// wait for too.
+async fn own_of(mill: &Tidemill, run: JobId, mut named: Vec<JobId>) -> Result<Vec<JobId>> {
+    let mut own = Vec::with_capacity(named.len());
+    while !named.is_empty() {
+        let page = named.split_off(named.len().saturating_sub(PAGE_CHILDREN));
+        let children = mill.0.store.jobs_of(page).await?.into_iter();
+        own.extend(children.filter(|c| c.job.options.parent == Some(run)).map(|c| c.job.id));
+    }
+    Ok(own)
 }
 
 /// Whether an undo is told what its step returned: what would not fit into a payload is left out.

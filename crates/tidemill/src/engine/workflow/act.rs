@@ -140,7 +140,13 @@ impl Tidemill {
         Ok(self.0.store.run_acts(id).await?)
     }
 
-    async fn act_on_run(&self, id: JobId, act: RunAct, by: &str, why: &str) -> Result<RunAnswer> {
+    pub(super) async fn act_on_run(
+        &self,
+        id: JobId,
+        act: RunAct,
+        by: &str,
+        why: &str,
+    ) -> Result<RunAnswer> {
         let order = RunOrder { act, by: clean(by.to_owned()), why: clean(why.to_owned()) };
         match self.0.store.change_run(id, order).await? {
             answer @ (RunAnswer::Acted | RunAnswer::Told) => Ok(answer),

@@ -5,7 +5,7 @@
 
 use tidemill_core::JobId;
 use tidemill_core::workflow::ParkCode;
-use tidemill_store::run::RunFilter;
+use tidemill_store::run::{RunAct, RunFilter};
 
 use crate::engine::Tidemill;
 use crate::error::Result;
@@ -40,8 +40,8 @@ async fn unlock_kind(mill: &Tidemill, kind: Option<String>) -> Result<()> {
         let parked = runs.iter().filter(|run| !run.paused);
         for run in parked.filter(|run| run.parked.as_ref().is_some_and(|p| lacks(p.code))) {
             if is_readable(mill, run.job).await {
-                // Somebody else may have resumed it, or called it off.
-                if let Err(error) = mill.resume_run(run.job, BY, WHY).await {
+                // Somebody else may have resumed it since, or paused it, or called it off.
+                if let Err(error) = mill.act_on_run(run.job, RunAct::Unlock, BY, WHY).await {
                     tracing::debug!(id = %run.job, %error, "a run was not resumed");
                 }
             }
