@@ -10,6 +10,7 @@ mod debt;
 mod family;
 mod fork;
 mod mail;
+mod verbs;
 mod view;
 
 pub(crate) use act::{acts, change};

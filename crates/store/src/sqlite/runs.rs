@@ -5,6 +5,7 @@ mod append;
 mod debt;
 mod fork;
 mod mail;
+mod verbs;
 mod view;
 
 pub(super) use act::{acts, change};
