@@ -28,7 +28,7 @@ async fn spoil(kit: &Kit, name: &str) {
     run(kit, &spoil).await.unwrap();
 }
 
-/// Three flows of this name: one to be called off, one with a join that is soon late, and one that soon has no more time.
+/// Three flows of this name: one to be called off, one with a join that is soon late, one that soon has no more time.
 async fn three(kit: &Kit, name: &str) -> [FlowId; 3] {
     let off = start_flow(kit, named(name, flow_of(vec![step("a", &[])]))).await;
     let late = within(step("late", &["slow"]), 1000);

@@ -95,8 +95,8 @@ async fn a_dead_run_that_owes_something_is_not_replayed_before_that_is_seen_to(k
 }
 
 async fn a_debt_is_paid_once_and_who_is_late_touches_nobody(kit: &Kit) {
-    let owes = || RunWrites { owes: true, ..RunWrites::default() };
-    let (worker, id, claim) = running(kit, owes()).await;
+    let bare = || RunWrites { owes: true, ..RunWrites::default() };
+    let (worker, id, claim) = running(kit, bare()).await;
     let orphan = || {
         let options = Options { parent: Some(id), ..Options::default() };
         NewJob { options, due: Due::In(SECOND), ..job("child") }

@@ -288,8 +288,8 @@ async fn decide(shared: &Shared, flow: Uuid, step: i32) -> Result<bool> {
     Ok(is_decided)
 }
 
-/// Forgets a page of a flow's jobs and, when there are none, the flow; `true`: there may be more. Of jobs that stay, a run
-/// that owes something, nobody looks again at once.
+/// Forgets a page of a flow's jobs and, when there are none, the flow; `true`: there may be more. A job that stays,
+/// as a run does that owes something, is not looked at again at once.
 async fn forget(shared: &Shared, flow: Uuid) -> Result<bool> {
     let rows = shared.db.read(&JOBS, &[&flow, &PAGE_ENDS]).await?;
     let ids: Vec<JobId> = rows.iter().map(|row| JobId(row.get(0))).collect();

@@ -240,8 +240,8 @@ fn decide(turn: &mut Turn<'_>, (flow, step): Join) -> Result<bool> {
     Ok(true)
 }
 
-/// Forgets a page of a flow's jobs and, when there are none, the flow; `true`: there may be more. Of jobs that stay, a run
-/// that owes something, nobody looks again at once.
+/// Forgets a page of a flow's jobs and, when there are none, the flow; `true`: there may be more. A job that stays,
+/// as a run does that owes something, is not looked at again at once.
 fn forget(turn: &mut Turn<'_>, flow: FlowId) -> Result<bool> {
     let id = flow.0.as_bytes();
     let mut over = turn.conn.prepare_cached(include_str!("../sql/is_forgettable_flow.sql"))?;
