@@ -88,8 +88,8 @@ pub(crate) fn check_bytes(bytes: usize) -> Result<()> {
         return Ok(());
     }
     let reason = format!(
-        "these jobs are {bytes} bytes for Postgres, which takes {PARAMETER_BYTES_MAX} at once; enqueue fewer at a time, \
-         or say in them where their content is kept"
+        "these jobs are {bytes} bytes for Postgres, which takes {PARAMETER_BYTES_MAX} at once; enqueue fewer at a \
+         time, or say in them where their content is kept"
     );
     Err(Error::Database { reason })
 }

@@ -2,7 +2,7 @@
 //!
 //! One statement is judged by the server while it writes (`tidemill.enqueue_json`). If each of several were judged
 //! alone, the second would push the first out of a queue that drops its oldest. So they are written whatever the
-//! depth, and the transaction is judged at its end: by the same rule, with what was there before as what may be dropped.
+//! depth, and the transaction is judged at its end: by the same rule, and what was there before is what may be dropped.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

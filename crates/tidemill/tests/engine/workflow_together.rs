@@ -256,22 +256,24 @@ async fn answers_that_nobody_takes_hold_up_no_step(kit: Kit) {
 
 async fn what_is_enqueued_and_not_awaited_hides_no_other_code(kit: Kit) {
     let mill = kit.open_still().await;
-    let code = |name: &'static str| {
+    let code = |names: &'static [&'static str]| {
         move |cx: Context| async move {
             let mut enqueued = pin!(maybe_done(cx.enqueue(Echo::new("x"))));
             let _ = poll!(enqueued.as_mut());
-            cx.step(name).run(|_| async { Ok(()) }).await?;
+            for name in names {
+                cx.step(name).run(|_| async { Ok(()) }).await?;
+            }
             cx.sleep(DAY).await?;
-            Ok(name.to_owned())
+            Ok(names.concat())
         }
     };
     let id = enqueue(&mill).await;
-    drain(worker(&mill, code("a"))).await.unwrap();
+    drain(worker(&mill, code(&["a", "b"]))).await.unwrap();
     kit.advance(DAY);
-    timeout(SOON, drain(worker(&mill, code("b")))).await.expect("it is found out").unwrap();
+    timeout(SOON, drain(worker(&mill, code(&["b"])))).await.expect("it is found out").unwrap();
     let why = mill.run(id).await.unwrap().unwrap().parked.unwrap().to_string();
     assert!(why.contains(r#""a" next (entry 0), but the code asks for "b""#), "{why}");
     mill.resume_run(id, "ann", "").await.unwrap();
-    drain(worker(&mill, code("a"))).await.unwrap();
-    assert_eq!(output(&mill, id).await, "a");
+    drain(worker(&mill, code(&["a", "b"]))).await.unwrap();
+    assert_eq!(output(&mill, id).await, "ab");
 }
