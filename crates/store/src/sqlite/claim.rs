@@ -16,9 +16,10 @@ use crate::request::{Claim, ClaimRequest, ClaimedJob, Lane, Seen};
 use crate::sqlite::doors::{Candidate, Doors, Verdict};
 use crate::sqlite::held::Turns;
 use crate::sqlite::lease::{Held, Lease};
+use crate::sqlite::reach::{self, Reach};
 use crate::sqlite::rows::{Body, job_id, time};
 use crate::sqlite::writer::Turn;
-use crate::sqlite::{reach, tenants, workers};
+use crate::sqlite::{tenants, workers};
 
 /// How many one claim may hold at gates; whoever asks again goes on.
 const HELD_MAX: usize = 5000;
@@ -67,11 +68,11 @@ pub(super) fn claim(turn: &mut Turn<'_>, ask: &ClaimRequest) -> Result<Claim> {
 /// How many jobs all workers together may hold, this one what it asks for: a limit on as many counts nobody. Where
 /// nothing counts that is not asked; nor of a wish that follows no rules, because nobody looks for stowaways of its
 /// limits.
-fn reach(turn: &Turn<'_>, ask: &ClaimRequest) -> Result<u64> {
+fn reach(turn: &Turn<'_>, ask: &ClaimRequest) -> Result<Reach> {
     let counts = ask.limits.iter().any(|limit| limit.concurrency.is_some());
     match ask.edition.filter(|_| counts) {
         Some(_) => reach::extend(turn, ask.worker, ask.jobs_max),
-        None => Ok(u64::MAX),
+        None => Ok(Reach::UNKNOWN),
     }
 }
 

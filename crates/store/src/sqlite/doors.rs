@@ -15,6 +15,7 @@ use tidemill_core::{QueueLimit, Token};
 use crate::error::Result;
 use crate::sqlite::gates::{Gate, LET_THROUGH_MAX};
 use crate::sqlite::held::Turns;
+use crate::sqlite::reach::Reach;
 use crate::sqlite::{gates, held, stowaways};
 
 /// When to look again at a gate that only holds jobs of queues which were not asked for.
@@ -55,8 +56,7 @@ struct Door<'a> {
 /// The gates of one claim.
 pub(super) struct Doors<'a> {
     limits: &'a [QueueLimit],
-    /// How many jobs all workers together may hold.
-    reach: u64,
+    reach: Reach,
     now: i64,
     all: Vec<Door<'a>>,
     /// Where each is, by name.
@@ -72,7 +72,7 @@ pub(super) struct Doors<'a> {
 }
 
 impl<'a> Doors<'a> {
-    pub fn new(limits: &'a [QueueLimit], reach: u64, now: i64) -> Self {
+    pub fn new(limits: &'a [QueueLimit], reach: Reach, now: i64) -> Self {
         let (all, seen, of_all) = (Vec::new(), HashMap::new(), vec![None; limits.len()]);
         let (blank, has_stowaways, retries_are_free) = (Vec::new(), false, false);
         Self { limits, reach, now, all, seen, of_all, blank, has_stowaways, retries_are_free }
@@ -85,7 +85,13 @@ impl<'a> Doors<'a> {
 
     /// Whether a limit counts nobody, and does nothing else.
     fn is_idle(&self, limit: &QueueLimit) -> bool {
-        limit.only_counts() && limit.is_out_of_reach(self.reach)
+        limit.only_counts() && limit.is_out_of_reach(self.reach.all)
+    }
+
+    /// Whether this claim cannot exceed a limit, which counts and does nothing else, whatever others hold: it is only
+    /// written down who goes in.
+    fn is_assured(&self, limit: &QueueLimit) -> bool {
+        limit.only_counts() && limit.is_out_of_reach(self.reach.after)
     }
 
     /// The limits of a queue that are judged, by number.
@@ -164,6 +170,21 @@ impl<'a> Doors<'a> {
         Ok(&mut self.all[at])
     }
 
+    /// Where a gate is that a job goes through.
+    fn enter(&mut self, conn: &Connection, limit: &'a QueueLimit, name: &str) -> Result<usize> {
+        if self.seen.contains_key(name) || !self.is_assured(limit) {
+            return self.find(conn, limit, name);
+        }
+        Ok(self.add(limit, Gate::named(name), i64::MAX, false))
+    }
+
+    fn add(&mut self, limit: &'a QueueLimit, gate: Gate, room: i64, is_stowed: bool) -> usize {
+        let (at, name) = (self.all.len(), Arc::<str>::from(gate.name.as_str()));
+        self.seen.insert(Arc::clone(&name), at);
+        self.all.push(Door { name, gate, limit, room, inside: 0, is_wanted: false, is_stowed });
+        at
+    }
+
     /// Where a gate is, which is looked at when it is met first.
     fn find(&mut self, conn: &Connection, limit: &'a QueueLimit, name: &str) -> Result<usize> {
         if let Some(at) = self.seen.get(name) {
@@ -183,10 +204,7 @@ impl<'a> Doors<'a> {
             }
             is_stowed = name == limit.gate && stowaways::are_at(conn, name)?;
         }
-        let (at, name) = (self.all.len(), Arc::<str>::from(name));
-        self.seen.insert(Arc::clone(&name), at);
-        self.all.push(Door { name, gate, limit, room, inside: 0, is_wanted: false, is_stowed });
-        Ok(at)
+        Ok(self.add(limit, gate, room, is_stowed))
     }
 
     /// The gate of a limit that a candidate goes through, if the limit means it.
@@ -199,13 +217,13 @@ impl<'a> Doors<'a> {
         let limit = &self.limits[number];
         if limit.counts != Counts::Per(Per::All) {
             let name = limit.gate_of(one.kind, one.tenant, one.key, one.is_retry);
-            return name.map(|name| self.find(conn, limit, &name)).transpose();
+            return name.map(|name| self.enter(conn, limit, &name)).transpose();
         }
         if limit.kind.as_ref().is_some_and(|own| own != one.kind) {
             return Ok(None);
         }
         if self.of_all[number].is_none() {
-            self.of_all[number] = Some(self.find(conn, limit, &limit.gate)?);
+            self.of_all[number] = Some(self.enter(conn, limit, &limit.gate)?);
         }
         Ok(self.of_all[number])
     }

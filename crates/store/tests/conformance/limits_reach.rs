@@ -8,6 +8,7 @@ use std::time::Duration;
 use tidemill_core::gate::{Limit, Per, Rate};
 use tidemill_core::{NewJob, QueueRules, WorkerId};
 use tidemill_store::{Claim, ClaimRequest};
+use tidemill_testkit::eventually::eventually;
 use tokio::task::JoinSet;
 
 use super::kit::{Kit, ask, done, item, job};
@@ -23,11 +24,13 @@ over_both_stores!(
     what_was_taken_without_a_limit_is_within_reach,
     what_has_ended_brings_no_limit_within_reach,
     a_limit_that_does_more_than_count_lets_nobody_by,
+    what_is_left_beside_the_reach_of_others_is_counted_and_no_more,
     who_joins_beside_claims_exceeds_nothing,
 );
 
 /// How long others may wait beside one that ran before they were counted.
 const LOOK: Duration = Duration::from_millis(500);
+const SOON: Duration = Duration::from_secs(20);
 /// What a worker of these tests may hold: twice its slots.
 const REACH: u32 = 20;
 
@@ -211,6 +214,77 @@ async fn a_limit_that_does_more_than_count_lets_nobody_by(kit: &Kit) {
     fill(kit, &job("k"), 10).await;
     let claim = take(kit, worker, 10).await;
     assert_eq!((claim.jobs.len(), gates(&claim)), (3, 3));
+}
+
+/// Of thirty another worker may hold twenty, so ten pass unjudged: each is counted where its limit means it, and from then
+/// on all are judged.
+async fn what_is_left_beside_the_reach_of_others_is_counted_and_no_more(kit: &Kit) {
+    const MOST: u32 = REACH + 10;
+    let per = |per, kind: Option<&str>| {
+        let kind = kind.map(str::to_owned);
+        named(Limit { per, kind, concurrency: Some(MOST), ..Limit::default() })
+    };
+    for (number, (rules, tenant)) in [
+        (at_once(MOST), ""),
+        (at_once(MOST), "t"),
+        (per(Per::All, Some("k")), ""),
+        (per(Per::All, Some("k")), "t"),
+        (per(Per::Key, None), ""),
+        (per(Per::Key, Some("k")), "t"),
+        (per(Per::Tenant, None), "t"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (shown, queue) = (format!("{rules:?} {tenant:?}"), format!("q{number}"));
+        let meant = if rules.limits.values().any(|limit| limit.kind.is_some()) { 8 } else { 10 };
+        assert!(kit.store.set_queue(&queue, Some(rules)).await.unwrap());
+        let book = kit.store.queue_rules().await.unwrap();
+        let (limits, edition) = (Arc::new(book.limits(&queue)), Some(book.edition()));
+        let gate = limits[0].gate_of("k", tenant, "a", false).unwrap();
+        let of = |kind| NewJob {
+            queue: queue.clone(),
+            tenant: Some(tenant.to_owned()).filter(|tenant| !tenant.is_empty()),
+            key: Some("a".into()),
+            ..job(kind)
+        };
+        let take = async |worker, jobs_max| {
+            let limits = Arc::clone(&limits);
+            let wish = ClaimRequest { limits, edition, ..ask(worker, &queue, jobs_max) };
+            kit.store.claim(wish).await.unwrap()
+        };
+        let (one, other) = (kit.worker().await, kit.worker().await);
+        fill(kit, &of("k"), 8).await;
+        fill(kit, &of("other"), 2).await;
+        let first = take(one, 10).await;
+        assert_eq!((first.jobs.len(), gates(&first)), (10, meant), "{shown}");
+        fill(kit, &of("k"), 60).await;
+        let second = take(other, 10).await;
+        assert_eq!((second.jobs.len(), gates(&second)), (10, 10), "{shown}");
+        let mut inside = kit.store.gates(&[gate]).await.unwrap().remove(0).inside;
+        inside.sort_unstable_by_key(|(_, jobs)| *jobs);
+        assert_eq!(
+            inside.iter().map(|(_, jobs)| *jobs as usize).sum::<usize>(),
+            meant + 10,
+            "{shown}"
+        );
+        // Who looks back behind a claim may be at the gate: then it is asked again.
+        let mut taken = meant + 10;
+        eventually("as many as may", SOON, async || {
+            taken += take(one, 5).await.jobs.len() + take(other, 5).await.jobs.len();
+            (taken >= MOST as usize).then_some(())
+        })
+        .await;
+        assert_eq!(taken, MOST as usize, "{shown}");
+        assert_eq!(take(one, 1).await.jobs.len() + take(other, 1).await.jobs.len(), 0, "{shown}");
+        end(kit, one, &first, 0).await;
+        let next = eventually("one for one", SOON, async || {
+            let next = take(other, 1).await;
+            (!next.jobs.is_empty()).then_some(next)
+        });
+        assert_eq!(next.await.jobs.len(), 1, "{shown}");
+        kit.lose_workers().await;
+    }
 }
 
 /// Workers join while others claim: as many run as may, whoever of them was counted.

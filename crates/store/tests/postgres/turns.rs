@@ -1,9 +1,10 @@
 //! Claims that take turns: what comes beside and after them waits in one order, and loses nothing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidemill_core::gate::{Counts, Per, QueueLimit, Rate};
-use tidemill_core::{Breaker, QueueRules, WorkerId};
+use tidemill_core::gate::{Counts, Limit, Per, QueueLimit, Rate};
+use tidemill_core::{Breaker, NewJob, QueueRules, WorkerId};
 use tidemill_store::{ClaimRequest, Store};
 use tidemill_testkit::databases::fresh_postgres_url;
 use tidemill_testkit::eventually::eventually;
@@ -164,4 +165,59 @@ async fn a_worker_beats_while_it_is_to_hold_more_and_all_jobs_that_run_are_looke
     assert_eq!(beats_beside(&url, &store, mine, claim).await, 20);
     let third = connect(&url).await;
     assert_eq!(count(&third, "select sum(reach) from tidemill.worker").await, 30);
+}
+
+/// A worker that holds no more than what a limit has beyond the reach of all others cannot exceed it, whatever they do
+/// meanwhile: it waits for nobody's turn, and is counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn who_cannot_exceed_a_limit_waits_for_no_turn() {
+    let of_key = Limit { per: Per::Key, concurrency: Some(3), ..Limit::default() };
+    let by_key = BTreeMap::from([("x".to_owned(), of_key)]);
+    for rules in [
+        QueueRules { concurrency: Some(3), ..QueueRules::default() },
+        QueueRules { limits: by_key, ..QueueRules::default() },
+    ] {
+        let url = fresh_postgres_url();
+        let store = store(&url).await;
+        // Each may hold two.
+        let (mine, other) = (worker(&store).await, worker(&store).await);
+        assert!(store.set_queue("default", Some(rules)).await.unwrap());
+        let keyed = || NewJob { key: Some("a".into()), ..job() };
+        store.enqueue((0..6).map(|_| keyed()).collect()).await.unwrap();
+        let book = store.queue_rules().await.unwrap();
+        let (limits, edition) = (Arc::new(book.limits("default")), Some(book.edition()));
+        let wish = |worker, jobs_max| ClaimRequest {
+            limits: Arc::clone(&limits),
+            edition,
+            ..ask(worker, jobs_max)
+        };
+        let (mut third, looking) = (connect(&url).await, connect(&url).await);
+        // As claims do that are under way.
+        let claiming = third.transaction().await.unwrap();
+        let gate = vec![limits[0].gate.as_str()];
+        claiming.execute("select tidemill.take_turn($1::text[], false)", &[&gate]).await.unwrap();
+        claiming.execute("select from tidemill.turn for update", &[]).await.unwrap();
+        for worker in [mine, other] {
+            let claim = tokio::time::timeout(SOON, store.claim(wish(worker, 1))).await;
+            let claim = claim.expect("a claim that waits for nobody").unwrap();
+            assert_eq!((claim.jobs.len(), claim.jobs[0].gates.len()), (1, 1));
+        }
+        let permits = "select coalesce(sum(held), 0)::int8 from tidemill.permit";
+        assert_eq!(count(&looking, permits).await, 2);
+        let judged = wish(mine, 1);
+        let more = if limits[0].counts == Counts::Per(Per::Key) {
+            let passed_over = store.claim(judged.clone()).await.unwrap();
+            assert!(passed_over.jobs.is_empty(), "its gate is in other hands");
+            claiming.rollback().await.unwrap();
+            store.claim(judged).await.unwrap()
+        } else {
+            let beside = Arc::clone(&store);
+            let more = tokio::spawn(async move { beside.claim(judged).await.unwrap() });
+            waiting(&looking, 1).await;
+            claiming.rollback().await.unwrap();
+            more.await.unwrap()
+        };
+        assert_eq!(more.jobs.len(), 1, "in its turn");
+        assert!(store.claim(wish(other, 1)).await.unwrap().jobs.is_empty(), "it is full");
+    }
 }

@@ -10,6 +10,8 @@
 -- does nothing but count, claims leave it out, and write nothing down. A worker that asks for more than its reach is told
 -- so, and has it raised by a transaction of its own first. Whoever raises it, or registers, has the lock of the rules
 -- alone, as a change of them has, and writes down who runs inside of a limit that can be exceeded from then on.
+-- A claim that leaves its worker with no more than a limit has beyond the reach of all others cannot exceed it either,
+-- whatever they claim meanwhile: it writes down who goes in, and neither judges nor waits.
 --
 -- So that nobody is forgotten, each side looks once more when it has committed: who came out, whether anybody is held
 -- there (`come_out`), and who held somebody, whether there is room by now (`look_back`). One of them sees the other.
@@ -865,13 +867,29 @@ begin
         ) s limit most));
 end $$;
 
+-- Adds to the gates that jobs go through those of these limits, as far as they mean them.
+create function tidemill.name_gates(
+    limits tidemill.limit[], through text[], kinds text[], tenants text[], keys text[]
+) returns text[] language plpgsql stable as $$
+begin
+    return array(
+        select j.through || coalesce(string_agg(l.gate || case l.per
+            when 1 then chr(31) || nullif(j.tenant, '')
+            when 2 then chr(31) || nullif(j.key, '')
+            else ''
+        end || chr(30), ''), '')
+        from unnest(name_gates.through, kinds, tenants, keys) with ordinality j(through, kind, tenant, key, place)
+        left join unnest(limits) l on l.kind is null or l.kind = j.kind
+        group by j.place, j.through order by j.place);
+end $$;
+
 -- Takes what waits in one lane, as far as the limits of its queue let it pass; holds the others at their gates.
 -- Looks at no more than `found_max` sheaves of each tenant; `met` of them, with `ids`, were there. `counted` are the
 -- limits whose gates are locked first; sheaves of gates that are in other hands, `over`, are passed over, and stay in line.
--- Without any of them everything passes.
+-- Without any of them everything passes. Of `assured` ones it is only written down who goes in.
 create function tidemill.take_sheaves(
-    at timestamptz, limits tidemill.limit[], fine tidemill.limit[], counted tidemill.limit[], lease int8,
-    of_queue text, of_band int2, low timestamptz, kinds text[], of_tenants text[], shares int4[], found_max int4,
+    at timestamptz, limits tidemill.limit[], fine tidemill.limit[], counted tidemill.limit[], assured tidemill.limit[],
+    lease int8, of_queue text, of_band int2, low timestamptz, kinds text[], of_tenants text[], shares int4[], found_max int4,
     wanted int4, wide text, again boolean, inout over int4,
     out met int4, out ids int4, out last_tenant text, out taken uuid[], out attempts int2[], out losts int2[],
     out dues timestamptz[], out passed text[], out gates text[], out stops text[]
@@ -950,6 +968,9 @@ begin
         select c.numbers as passed, array_fill(''::text, array[cardinality(c.numbers)]) as through,
             array_fill(null::text, array[cardinality(c.numbers)]) as stops into v;
     end if;
+    if cardinality(assured) > 0 then
+        v.through := tidemill.name_gates(assured, v.through, c.kinds, c.tenants, c.keys);
+    end if;
     if c.are_single then
         select array_agg(p.id), array_agg(p.attempt), array_agg(p.lost), array_agg(p.run_at),
             array_agg(wide || p.through)
@@ -969,7 +990,7 @@ begin
             where p.passed > 0 order by p.place, i.at
         ) t;
     end if;
-    if take_sheaves.taken is not null and cardinality(fine) > 0 then
+    if take_sheaves.taken is not null and cardinality(fine || assured) > 0 then
         take_sheaves.gates := tidemill.go_in(take_sheaves.at, limits, lease, v.through, v.passed, again);
     end if;
     if v.passed = c.wholes then
@@ -1075,7 +1096,15 @@ declare
     passed text[];
     -- Under limits:
     rules tidemill.limit[]; -- all of them; those that are out of reach count nobody
-    limits tidemill.limit[]; -- those that are judged
+    limits tidemill.limit[]; -- those that count, or do more
+    judged tidemill.limit[] := '{}'; -- those of them that this claim could exceed
+    assured tidemill.limit[] := '{}'; -- the others
+    named tidemill.limit[]; -- of these, those of a lane that do not mean each of its jobs
+    by_part boolean;
+    names text;
+    through text[];
+    numbers int4[];
+    after int4; -- how many its worker holds then, at most
     rule tidemill.limit;
     fine tidemill.limit[];
     lease int8;
@@ -1141,6 +1170,7 @@ begin
                 return next;
                 return;
             end if;
+            after := claim.beyond;
             claim.beyond := null;
         end if;
         for place in 1..cardinality(rules) loop
@@ -1148,14 +1178,21 @@ begin
             if rule.most >= all_reach and coalesce(rule.every_us, rule.probe_us) is null and not rule.holds then
                 rule.most := null;
                 rules[place] := rule;
+                continue;
+            end if;
+            limits := limits || rule;
+            -- Others hold no more than their reach, and this worker no more than is left then.
+            if rule.most >= all_reach - own_reach + after and coalesce(rule.every_us, rule.probe_us) is null
+                and not rule.holds then
+                assured := assured || rule;
             else
-                limits := limits || rule;
+                judged := judged || rule;
             end if;
         end loop;
         are_retries_paid := exists (select from unnest(limits) l where l.per = 3);
-        counted := array(select l from unnest(limits) l where l.per in (1, 2) and l.most < all_reach);
+        counted := array(select l from unnest(judged) l where l.per in (1, 2) and l.most < all_reach);
         turns := array(
-            select l.gate from unnest(limits) l
+            select l.gate from unnest(judged) l
             where l.per not in (1, 2) and l.most < all_reach
                 or coalesce(l.every_us, l.probe_us, l.percent) is not null);
         perform tidemill.take_turn(turns, false);
@@ -1212,12 +1249,17 @@ begin
             visits := 0;
             if limits is not null then
                 -- Gates of the whole lane first: what they turn away stays where it is.
-                select coalesce(min(g.room), missing) as room, coalesce(string_agg(l.gate || chr(30), ''), '') as names,
-                    array_agg(l.gate) filter (where g.room <= wanted) as tight
-                into rooms from unnest(limits) l, tidemill.rooms(claim.present, array[l.gate], l) g
+                select coalesce(min(g.room), missing) as room, array_agg(l.gate) filter (where g.room <= wanted) as tight
+                into rooms from unnest(judged) l, tidemill.rooms(claim.present, array[l.gate], l) g
                 where l.queue = queues[lane] and l.kind is null and l.per = 0;
-                wide := rooms.names;
-                fine := array(select l from unnest(limits) l
+                wide := (select coalesce(string_agg(l.gate || chr(30), ''), '') from unnest(limits) l
+                    where l.queue = queues[lane] and l.kind is null and l.per = 0);
+                named := array(select l from unnest(assured) l
+                    where l.queue = queues[lane] and not (l.kind is null and l.per = 0));
+                by_part := exists (select from unnest(named) l where l.per > 0);
+                through := '{}';
+                numbers := '{}';
+                fine := array(select l from unnest(judged) l
                     where l.queue = queues[lane] and not (l.kind is null and l.per = 0) and (l.per <> 3 or round < 3));
                 if rooms.tight is not null and (rooms.room < wanted or round > 1) then
                     bound := bound || lane;
@@ -1251,13 +1293,13 @@ begin
                 found_here := 0;
                 emptied := '{}';
                 last_tenant := null;
-                if cardinality(fine) > 0 then
+                if cardinality(fine || named) > 0 then
                     again := lease is not null;
                     lease := coalesce(lease, nextval('tidemill.lease_token_seq'));
                 end if;
-                if cardinality(fine) > 0 or crowded[at_lane] then
+                if cardinality(fine) > 0 or by_part or crowded[at_lane] then
                     select t.* into sheaf from tidemill.take_sheaves(claim.present, limits, fine,
-                        array(select l from unnest(counted) l where l.queue = queues[lane]), lease, queues[lane],
+                        array(select l from unnest(counted) l where l.queue = queues[lane]), named, lease, queues[lane],
                         bands[lane], lows[lane], kinds, tenants, shares, found_max, wanted, wide, again, over) t;
                     found_here := sheaf.met;
                     over := sheaf.over;
@@ -1278,7 +1320,7 @@ begin
                     rounds := rounds + 1;
                 else
                     for sheaf in
-                        select r.seq, r.run_at, r.attempt, r.lost, r.ids[r.taken + 1:] as ids,
+                        select r.seq, r.run_at, r.attempt, r.lost, r.kind, r.ids[r.taken + 1:] as ids,
                             cardinality(r.ids) - r.taken as number, t.tenant, t.share
                         from unnest(tenants, shares) t(tenant, share), lateral (
                             select * from tidemill.ready r
@@ -1310,7 +1352,17 @@ begin
                         losts := losts || array_fill(sheaf.lost, array[taken_here]);
                         dues := dues || array_fill(sheaf.run_at, array[taken_here]);
                         if limits is not null then
-                            passed := passed || array_fill(wide, array[taken_here]);
+                            names := wide;
+                            foreach rule in array named loop
+                                if rule.kind = sheaf.kind then
+                                    names := names || rule.gate || chr(30);
+                                end if;
+                            end loop;
+                            passed := passed || array_fill(names, array[taken_here]);
+                            if cardinality(named) > 0 then
+                                through := through || names;
+                                numbers := numbers || taken_here;
+                            end if;
                         end if;
                         missing := missing - taken_here;
                         wanted := wanted - taken_here;
@@ -1344,7 +1396,9 @@ begin
             end if;
             if limits is not null and coalesce(cardinality(taken), 0) > before then
                 lease := coalesce(lease, nextval('tidemill.lease_token_seq'));
-                if wide <> '' then
+                if cardinality(through) > 0 then
+                    inside := inside || tidemill.go_in(claim.present, limits, lease, through, numbers, true);
+                elsif wide <> '' then
                     inside := inside || tidemill.go_in(claim.present, limits, lease, array[wide],
                         array[cardinality(taken) - before], true);
                 end if;
