@@ -108,7 +108,6 @@ alter table tidemill.flow_arrival set (autovacuum_vacuum_scale_factor = 0, autov
 alter table tidemill.job add flow uuid, add step int4, add place int8;
 create index job_flow on tidemill.job (flow, step, place, id) where flow is not null;
 alter table tidemill.outcome add flow uuid, add step int4;
-create index outcome_flow on tidemill.outcome (flow, step, id) where flow is not null;
 
 -- The number of the sheaf that holds a job if it waits.
 create or replace function tidemill.sheaf_of(id uuid) returns int8 language sql stable as $$

@@ -7,6 +7,9 @@ select s.number, o.state, o.output::text,
             where a.id = o.id and coalesce(a.class in ('ambiguous', 'in_doubt', 'lost'), true))
         or exists (select from tidemill.dead d where d.id = o.id and d.class in ('ambiguous', 'in_doubt', 'poison'))
 from tidemill.flow_step s, lateral (
-    select * from tidemill.outcome o where o.flow = s.flow and o.step = s.number limit 1
+    select o.* from tidemill.job j, lateral (
+        select * from tidemill.outcome o where o.id = j.id and o.step is not null limit 1
+    ) o
+    where j.flow = s.flow and j.step = s.number limit 1
 ) o
 where s.flow = $1::uuid and s.undo is not null;

@@ -6,6 +6,10 @@ from unnest($1::uuid[], $2::int4[]) with ordinality i(flow, step, place), latera
     select * from tidemill.flow_step s where s.flow = e.flow and s.number = e.from_step limit 1
 ) s left join lateral (
     select case when octet_length(o.output::text) <= $3::int8 then o.output::text end as output
-    from tidemill.outcome o where o.flow = s.flow and o.step = s.number and o.state = 4 and s.jobs = 1 limit 1
+    from (
+        select j.id from tidemill.job j where j.flow = s.flow and j.step = s.number and s.jobs = 1 limit 1
+    ) j, lateral (
+        select o.output from tidemill.outcome o where o.id = j.id and o.state = 4 limit 1
+    ) o
 ) o on true
 order by i.place, s.number;
