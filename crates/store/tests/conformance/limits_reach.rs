@@ -216,8 +216,8 @@ async fn a_limit_that_does_more_than_count_lets_nobody_by(kit: &Kit) {
     assert_eq!((claim.jobs.len(), gates(&claim)), (3, 3));
 }
 
-/// Of thirty another worker may hold twenty, so ten pass unjudged: each is counted where its limit means it, and from then
-/// on all are judged.
+/// Of thirty another worker may hold twenty, so ten pass unjudged: each is counted where its limit means it, and from
+/// then on all are judged.
 async fn what_is_left_beside_the_reach_of_others_is_counted_and_no_more(kit: &Kit) {
     const MOST: u32 = REACH + 10;
     let per = |per, kind: Option<&str>| {
