@@ -457,6 +457,9 @@ pub trait Runs: Send + Sync {
     /// many. While a debt is there, its run does not go on, and its journal stays as it is.
     async fn debts(&self, after: Option<Debt>, limit: usize) -> Result<Vec<Debt>>;
 
+    /// Those of these jobs that are children of this run, whether or not somebody here can read what they carry.
+    async fn children_of(&self, run: JobId, named: Vec<JobId>) -> Result<Vec<JobId>>;
+
     /// What this run did is undone from now on: it never goes on. `false`: the debt was paid already.
     async fn undo_run(&self, debt: Debt) -> Result<bool>;
 

@@ -131,6 +131,7 @@ passed_on! {
         }
     }
     async fn debts(&self, after: Option<Debt>, limit: usize) -> Result<Vec<Debt>>;
+    async fn children_of(&self, run: JobId, named: Vec<JobId>) -> Result<Vec<JobId>>;
     async fn undo_run(&self, debt: Debt) -> Result<bool>;
     async fn pay(&self, debt: Debt, orphans: &[JobId], reason: &str) -> Result<bool>;
 }

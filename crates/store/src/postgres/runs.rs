@@ -16,7 +16,7 @@ mod view;
 pub(crate) use act::{acts, change};
 pub(crate) use append::{Appends, append, seal};
 pub(crate) use beside::{Beside, write_with};
-pub(crate) use debt::{debts, pay, undo};
+pub(crate) use debt::{children, debts, pay, undo};
 pub(crate) use family::keep_for_after;
 pub(crate) use mail::{Locked, News, ends, locked, mail, reply, signal, wait};
 pub(crate) use view::{journal, list, object, value};

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use tidemill::core::workflow::ENTRY_BYTES_MAX;
-use tidemill::testing::{crash_at_every_write, drain};
+use tidemill::testing::{crash_at_every_write, drain, tend};
 use tidemill::{
-    Context, Fail, First, ForkAs, Job, JobFilter, JobId, Settings, Signal, State, Tidemill, Unique,
-    Worker,
+    Clock, Context, Fail, First, ForkAs, Job, JobFilter, JobId, Keyring, Settings, Signal, State,
+    Tidemill, Unique, Worker,
 };
 
 use super::kit::{Echo, Kit};
@@ -20,6 +20,8 @@ over_both_stores!(
     a_loser_of_a_race_that_outlives_is_not_called_off,
     a_child_is_started_and_waited_for_later_and_again,
     a_child_that_was_started_is_called_off_with_its_run,
+    children_are_called_off_with_their_run_however_many,
+    a_child_is_called_off_by_who_cannot_read_it,
     a_fork_starts_the_children_anew_that_nobody_had_waited_for,
     a_run_that_continues_anew_leaves_those_that_outlive_it,
     whom_a_run_has_not_started_it_cannot_wait_for,
@@ -257,6 +259,46 @@ async fn a_child_that_was_started_is_called_off_with_its_run(kit: Kit) {
     assert_eq!(mill.job(id).await.unwrap().unwrap().state, State::Dead);
     let all = children(&mill).await;
     assert_eq!(stand(&all), [("lasting", State::Ready), ("plain", State::Cancelled)]);
+}
+
+async fn children_are_called_off_with_their_run_however_many(kit: Kit) {
+    // More than are looked for at once, and one page of them not full.
+    const CHILDREN: usize = 1001;
+    let mill = kit.open_still().await;
+    let code = |cx: Context| async move {
+        cx.children((0..CHILDREN).map(|number| Echo::new(&number.to_string()))).await?;
+        Ok(String::new())
+    };
+    let id = enqueue(&mill).await;
+    drain(parent(&mill, code)).await.unwrap();
+    mill.cancel_run(id, "ann", "").await.unwrap();
+    tend(&mill).await.unwrap();
+    let of = |state| JobFilter { state, limit: 1000, ..JobFilter::default() };
+    assert!(mill.jobs(&of(Some(State::Ready))).await.unwrap().is_empty());
+    assert_eq!(mill.jobs(&of(Some(State::Cancelled))).await.unwrap().len(), 1000);
+}
+
+async fn a_child_is_called_off_by_who_cannot_read_it(kit: Kit) {
+    let open = async |keys: Keyring| {
+        let clock = Clock::Manual(kit.clock.clone());
+        Tidemill::builder().keys(keys).clock(clock).open(&kit.url).await.unwrap()
+    };
+    let key = "old AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+    let keyed = open(Keyring::parse(key).unwrap()).await;
+    let plain = open(Keyring::default()).await;
+    let code = |cx: Context| async move { cx.child(Echo::new("secret")).await };
+    let id = enqueue(&keyed).await;
+    drain(parent(&keyed, code)).await.unwrap();
+    assert_eq!(stand(&children(&keyed).await), [("secret", State::Ready)]);
+    keyed.cancel_run(id, "ann", "").await.unwrap();
+    // The first takes the debt away.
+    for mill in [&plain, &keyed] {
+        tend(mill).await.unwrap();
+    }
+    assert_eq!(stand(&children(&keyed).await), [("secret", State::Cancelled)]);
+    for mill in [plain, keyed] {
+        mill.close().await;
+    }
 }
 
 async fn a_fork_starts_the_children_anew_that_nobody_had_waited_for(kit: Kit) {

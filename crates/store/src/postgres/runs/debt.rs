@@ -14,6 +14,7 @@ use crate::postgres::{Shared, cancel};
 use crate::run::Debt;
 
 const LIST: Statement = sql!("select_debts", INT8, INT8);
+const CHILDREN: Statement = sql!("select_children", UUID, UUID_ARRAY);
 const UNDO: Statement = sql!("undo_run", UUID, INT8);
 const DELETE: Statement = sql!("delete_debt", UUID, INT8);
 
@@ -22,6 +23,13 @@ pub(crate) async fn debts(db: &Db, after: Option<Debt>, limit: usize) -> Result<
     let after = after.map_or(0, |debt| debt.number);
     let rows = db.read(&LIST, &[&after, &(limit as i64)]).await?;
     Ok(rows.iter().map(|row| Debt { job: JobId(row.get(0)), number: row.get(1) }).collect())
+}
+
+/// Those of these jobs that are children of this run.
+pub(crate) async fn children(db: &Db, run: JobId, named: &[JobId]) -> Result<Vec<JobId>> {
+    let named: Vec<Uuid> = named.iter().map(|id| id.0).collect();
+    let rows = db.read(&CHILDREN, &[&run.0, &named]).await?;
+    Ok(rows.iter().map(|row| JobId(row.get(0))).collect())
 }
 
 /// What this run did is undone from now on, unless its debt was paid.

@@ -67,6 +67,10 @@ impl Runs for Postgres {
         runs::debts(&self.shared.db, after, limit).await
     }
 
+    async fn children_of(&self, run: JobId, named: Vec<JobId>) -> Result<Vec<JobId>> {
+        runs::children(&self.shared.db, run, &named).await
+    }
+
     async fn undo_run(&self, debt: Debt) -> Result<bool> {
         runs::undo(&self.shared.db, debt).await
     }

@@ -26,6 +26,25 @@ pub(in crate::sqlite) fn debts(
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
+/// Those of these jobs that are children of this run.
+pub(in crate::sqlite) fn children(
+    conn: &Connection,
+    run: JobId,
+    mut named: Vec<JobId>,
+) -> Result<Vec<JobId>> {
+    let mut select = conn.prepare_cached(include_str!("../sql/select_children.sql"))?;
+    let mut found = Ok(());
+    let parent = run.to_string();
+    named.retain(|id| {
+        let is_child = select.exists(params![id.0.as_bytes(), parent]);
+        is_child.unwrap_or_else(|error| {
+            found = Err(error);
+            false
+        })
+    });
+    Ok(found.map(|()| named)?)
+}
+
 /// What this run did is undone from now on, unless its debt was paid.
 pub(in crate::sqlite) fn undo(turn: &Turn<'_>, debt: Debt) -> Result<bool> {
     let mut undo = turn.conn.prepare_cached(include_str!("../sql/undo_run.sql"))?;

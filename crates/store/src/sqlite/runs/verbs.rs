@@ -75,6 +75,10 @@ impl Runs for Sqlite {
         self.read(move |conn| runs::debts(conn, after, limit)).await
     }
 
+    async fn children_of(&self, run: JobId, named: Vec<JobId>) -> Result<Vec<JobId>> {
+        self.read(move |conn| runs::children(conn, run, named)).await
+    }
+
     async fn undo_run(&self, debt: Debt) -> Result<bool> {
         self.write(move |turn| runs::undo(turn, debt)).await
     }

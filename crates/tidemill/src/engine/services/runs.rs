@@ -21,7 +21,7 @@ use crate::error::Result;
 
 /// Why a child is called off.
 const ENDED_BEFORE: &str = "its parent ended before it";
-/// Children looked at in one call.
+/// Children looked for in one call.
 const PAGE_CHILDREN: usize = 500;
 /// Runs seen to at a time.
 const RUNS_MAX: usize = 100;
@@ -94,14 +94,13 @@ async fn pay(mill: &Tidemill, debt: Debt) -> Result<()> {
     Ok(())
 }
 
-/// Those of these jobs that this run waits for: an id that it names may be another's job by now, or one that others
-/// wait for too.
+/// Those of these jobs that are this run's own: an id that it names may be another's job by now, or one that others
+/// wait for too. What they carry is not looked at: this node may not have the key for it, and a debt is paid once.
 async fn own_of(mill: &Tidemill, run: JobId, mut named: Vec<JobId>) -> Result<Vec<JobId>> {
     let mut own = Vec::with_capacity(named.len());
     while !named.is_empty() {
         let page = named.split_off(named.len().saturating_sub(PAGE_CHILDREN));
-        let children = mill.0.store.jobs_of(page).await?.into_iter();
-        own.extend(children.filter(|c| c.job.options.parent == Some(run)).map(|c| c.job.id));
+        own.extend(mill.0.store.children_of(run, page).await?);
     }
     Ok(own)
 }
