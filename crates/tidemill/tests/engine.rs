@@ -29,6 +29,7 @@ mod engine {
     mod helpers;
     mod hidden;
     pub mod join_processes;
+    mod lacking;
     pub mod limit_kills;
     mod limits;
     mod limits_lacking;

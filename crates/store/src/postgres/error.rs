@@ -29,6 +29,8 @@ pub(crate) enum Fault {
     Lost(String),
     /// No connection could be had: nothing was sent.
     Away(String),
+    /// The server answered that it cannot do this now, for want of something. Nothing of it happened.
+    Lacking(String),
     /// The answer is no.
     Refused(Error),
 }
@@ -40,6 +42,7 @@ impl Fault {
         match self {
             Self::Lost(reason) => Self::Lost(said(reason)),
             Self::Away(reason) => Self::Away(said(reason)),
+            Self::Lacking(reason) => Self::Lacking(said(reason)),
             other => other,
         }
     }
@@ -86,7 +89,7 @@ impl Fault {
             _ if code.starts_with("57P") || code.starts_with("08") => Self::Lost(reason),
             // It lacks memory or something else for now, an operator stands in the way, or what it stands on fails.
             _ if ["53", "57", "58"].iter().any(|class| code.starts_with(class)) => {
-                Self::Away(format!("{reason} [{code}]"))
+                Self::Lacking(format!("{reason} [{code}]"))
             }
             _ if reason.starts_with(ID_TAKEN) => Self::Refused(Error::IdTaken),
             _ => Self::Refused(Error::Database { reason: format!("{reason} [{code}]") }),
@@ -111,7 +114,9 @@ pub(crate) trait IntoAway {
 impl IntoAway for tokio_postgres::Error {
     fn into_away(self) -> Fault {
         match Fault::from(self) {
-            Fault::Lost(reason) | Fault::Again(reason) => Fault::Away(reason),
+            Fault::Lost(reason) | Fault::Again(reason) | Fault::Lacking(reason) => {
+                Fault::Away(reason)
+            }
             other => other,
         }
     }
@@ -123,7 +128,9 @@ impl From<Fault> for Error {
             Fault::Again(reason) => Self::Busy { reason },
             Fault::Duplicate(reason) => Self::Database { reason },
             Fault::Lost(reason) => Self::Unavailable { reason, unknown: true },
-            Fault::Away(reason) => Self::Unavailable { reason, unknown: false },
+            Fault::Away(reason) | Fault::Lacking(reason) => {
+                Self::Unavailable { reason, unknown: false }
+            }
             Fault::Refused(error) => error,
         }
     }
@@ -200,6 +207,9 @@ fn is_to_be_said() -> bool {
 
 const SAY_EVERY: Duration = Duration::from_secs(5);
 const CONFLICTS_MAX: u32 = 12;
+/// A server that lacks something may lack it for this call alone: whoever sent it hears so before long, and may send
+/// less.
+const LACKING_MAX: Duration = Duration::from_millis(500);
 
 /// Decides whether a call is tried again, and waits before it is.
 #[derive(Debug)]
@@ -243,9 +253,11 @@ impl Tries {
                 self.conflicts += 1;
                 Duration::from_micros(500) * 2_u32.pow(self.conflicts.min(8))
             }
-            Fault::Lost(reason) | Fault::Away(reason) if self.has_patience() => {
+            Fault::Lost(reason) | Fault::Away(reason) | Fault::Lacking(reason)
+                if self.has_patience(&fault) =>
+            {
                 if self.pauses == 0 && is_to_be_said() {
-                    let patience = self.patience;
+                    let patience = self.patience_for(&fault);
                     tracing::warn!(reason, ?patience, "the database is away; trying again");
                 }
                 self.is_doubtful |= matches!(fault, Fault::Lost(_));
@@ -258,9 +270,17 @@ impl Tries {
         Ok(())
     }
 
-    fn has_patience(&mut self) -> bool {
+    fn patience_for(&self, fault: &Fault) -> Duration {
+        match fault {
+            Fault::Lacking(_) => self.patience.min(LACKING_MAX),
+            _ => self.patience,
+        }
+    }
+
+    fn has_patience(&mut self, fault: &Fault) -> bool {
         let since = *self.since.get_or_insert_with(Instant::now);
-        self.patience > Duration::ZERO && since.elapsed() < self.patience
+        let patience = self.patience_for(fault);
+        patience > Duration::ZERO && since.elapsed() < patience
     }
 
     fn last(&self, fault: Fault) -> Error {

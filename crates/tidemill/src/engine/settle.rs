@@ -78,6 +78,18 @@ fn is_about_outcome(error: &Error) -> bool {
     !is_about_store && !error.is_temporary()
 }
 
+/// Whether the store answers that failed so: then it may be what it was asked for that it cannot do now, for want of
+/// memory, of time, or of a block of its disk. What is wrong with a file is wrong with all of it.
+pub(crate) async fn is_there(mill: &Tidemill, error: &Error) -> bool {
+    let store = &mill.0.store;
+    let may_be_there = match error {
+        Error::Unavailable { .. } => true,
+        Error::DiskFailed { .. } | Error::Busy { .. } => store.backend() == "postgres",
+        _ => false,
+    };
+    may_be_there && store.now().await.is_ok()
+}
+
 /// What to settle instead of an outcome that the store refuses to keep: else the job would run for as long as its
 /// worker lives, and nobody would see why. What its run has done is kept, unless that is what is refused.
 fn instead(item: &SettleItem, error: &Error) -> Option<SettleItem> {
