@@ -2,12 +2,17 @@
 //! nothing else.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tidemill::{Fail, JobFilter, State, Tidemill};
+use jiff::Timestamp;
+use tidemill::testing::tend;
+use tidemill::{Fail, JobFilter, Schedule, State, Tidemill};
 use tidemill_testkit::eventually::eventually;
 use tokio::sync::Semaphore;
 
 use super::kit::{Echo, Kit, SOON};
+
+const HOUR: Duration = Duration::from_hours(1);
 
 /// What the server raises, for each row or for each statement that is written to a table.
 async fn refuse(kit: &Kit, (table, each): (&str, &str), when: &str, code: &str) {
@@ -76,4 +81,31 @@ async fn an_outcome_that_cannot_be_written_holds_up_no_other() {
     assert_eq!(mill.result::<Echo>(poison, SOON).await.unwrap(), "poison");
     running.stop().await;
     mill.close().await;
+}
+
+#[tokio::test]
+async fn a_schedule_whose_rows_cannot_be_written_holds_up_no_other() {
+    for code in ["58030", "53200"] {
+        let kit = Kit::postgres();
+        let first: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        kit.clock.set(first);
+        let mill = kit.open_still().await;
+        // The bad one is due first.
+        for (name, every) in [("a bad one", HOUR / 2), ("b", HOUR)] {
+            mill.schedules().set(Schedule::every(name, every, Echo::new("s"))).await.unwrap();
+        }
+        refuse(&kit, ("schedule_fire", "row"), "new.name = 'a bad one'", code).await;
+        kit.advance(HOUR);
+        tend(&mill).await.unwrap();
+        let last = async |name| mill.schedules().get(name).await.unwrap().last_slot;
+        assert_eq!(
+            (last("a bad one").await, last("b").await),
+            (None, Some(first + HOUR)),
+            "{code}"
+        );
+        mend(&kit).await;
+        tend(&mill).await.unwrap();
+        assert_eq!(last("a bad one").await, Some(first + HOUR), "it is not lost");
+        mill.close().await;
+    }
 }

@@ -20,8 +20,8 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::Tidemill;
 use crate::engine::telemetry::verb;
+use crate::engine::{Tidemill, settle};
 use crate::error::Result;
 
 /// Schedules looked at in one go.
@@ -135,9 +135,7 @@ pub(crate) async fn fire_due(mill: &Tidemill, held_up: &mut HeldUp) -> Result<Op
 
 /// Whether the store that could not be had answers all the same: it may lack what this one schedule needs.
 async fn is_there(mill: &Tidemill, error: &crate::Error) -> bool {
-    use tidemill_store::Error as Store;
-    let is_away = matches!(error, crate::Error::Store(Store::Unavailable { .. }));
-    is_away && mill.0.store.now().await.is_ok()
+    matches!(error, crate::Error::Store(error) if settle::is_there(mill, error).await)
 }
 
 /// Whether no other schedule would fare better, at a store of this name.
