@@ -90,10 +90,9 @@ use crate::view::{
 };
 use crate::wake::{Hint, Wake};
 use crate::wanted::Wanted;
-use statement::{At, Statement, sql};
+use connect::NOW;
+use statement::At;
 use watch::Where;
-
-const NOW: Statement = sql!("now", TIMESTAMPTZ);
 
 /// How long the end of a process waits for its last hints to be on their way: without them, others find out by polling.
 const LAST_HINTS: Duration = Duration::from_secs(1);

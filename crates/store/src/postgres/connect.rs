@@ -31,6 +31,7 @@ use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::postgres::tls::Tls;
 
 const REHEARSE: Statement = sql!("rehearse_claim");
+pub(crate) const NOW: Statement = sql!("now", TIMESTAMPTZ);
 
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// Whoever falls silent in the middle of a transaction (frozen, cut off) holds locks that the rescue of
@@ -237,6 +238,11 @@ impl Db {
                 Err(fault) => tries.again(fault).await?,
             }
         }
+    }
+
+    /// Whether the database answers. It is asked once: whoever wants to know has waited already.
+    pub async fn is_there(&self) -> bool {
+        self.query(&NOW, &[&self.manual_now()]).await.is_ok()
     }
 
     /// The time, if it is set by hand: what statements take as their first parameter.

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use tidemill_core::NewJob;
 use uuid::Uuid;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::postgres::batch::{parts, statement, write};
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
-use crate::postgres::gather::{Call, Gather, refuse};
+use crate::postgres::gather::{Call, Gather, is_for_all, refuse};
 use crate::postgres::notify::NOTIFY;
 use crate::postgres::statement::{Param, Statement, sql};
 use crate::postgres::unique::Depth;
@@ -83,10 +83,8 @@ async fn write_together(shared: &Arc<Shared>, calls: Vec<Call<Vec<NewJob>, ()>>)
     let alone = calls.len() == 1;
     let depth = if alone { Depth::Bounded } else { Depth::Together };
     let written = write_all(shared, &all, depth).await;
-    // Of those that a full queue refused together, some may fit.
-    let is_for_all = |error: &Error| error.is_temporary() && !matches!(error, Error::QueueFull(_));
     match written {
-        Err(error) if alone || is_for_all(&error) => refuse(calls, &error),
+        Err(error) if alone || is_for_all(&shared.db, &error).await => refuse(calls, &error),
         Err(_) => {
             for call in calls {
                 let jobs: Vec<_> = call.given.iter().collect();

@@ -9,6 +9,7 @@ use tidemill_core::measure::{Histogram, SIZES, Seen};
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
+use crate::postgres::connect::Db;
 
 /// Commits under way at once. Two keep the server busy while the next batch gathers.
 const FLIGHTS_MAX: usize = 2;
@@ -104,6 +105,17 @@ impl<T, A> Gather<T, A> {
 
     fn lock(&self) -> MutexGuard<'_, Waiting<T, A>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether each call of a commit that failed would fare no better alone.
+pub(crate) async fn is_for_all(db: &Db, error: &Error) -> bool {
+    match error {
+        // Of those that a full queue refused together, some may fit.
+        Error::QueueFull(_) => false,
+        // One of them may be what the server cannot do now.
+        Error::Unavailable { .. } | Error::DiskFailed { .. } => !db.is_there().await,
+        error => error.is_temporary(),
     }
 }
 

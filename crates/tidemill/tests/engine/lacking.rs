@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tidemill::testing::tend;
-use tidemill::{Fail, JobFilter, Schedule, State, Tidemill};
+use tidemill::{Enqueue, Fail, JobFilter, Schedule, State, Tidemill};
 use tidemill_testkit::eventually::eventually;
 use tokio::sync::Semaphore;
 
@@ -80,6 +80,29 @@ async fn an_outcome_that_cannot_be_written_holds_up_no_other() {
     mend(&kit).await;
     assert_eq!(mill.result::<Echo>(poison, SOON).await.unwrap(), "poison");
     running.stop().await;
+    mill.close().await;
+}
+
+#[tokio::test]
+async fn a_call_that_cannot_be_written_refuses_none_that_went_with_it() {
+    let kit = Kit::postgres();
+    let mill = kit.open().await;
+    refuse(&kit, ("job", "row"), "new.payload::text = '\"poison\"'", "53200").await;
+    let enqueue = |text: String| {
+        let mill = mill.clone();
+        tokio::spawn(async move { mill.enqueue(Enqueue::raw("k", text)).await })
+    };
+    // Two go at once, and the others gather behind them.
+    let calls: Vec<_> = (0..20)
+        .map(|n| enqueue(if n == 9 { "\"poison\"".to_owned() } else { n.to_string() }))
+        .collect();
+    let mut refused = Vec::new();
+    for (n, call) in calls.into_iter().enumerate() {
+        if let Err(error) = call.await.unwrap() {
+            refused.push((n, error.code()));
+        }
+    }
+    assert_eq!(refused, [(9, "store_unavailable")]);
     mill.close().await;
 }
 
