@@ -311,7 +311,12 @@ passed_on! {
             self.inner.fires(name, limit).await
         }
 
-        async fn take_duty(&self, name: &str, holder: WorkerId, ttl: Duration) -> Result<bool> {
+        async fn take_duty(
+            &self,
+            name: &str,
+            holder: WorkerId,
+            ttl: Duration,
+        ) -> Result<Option<Timestamp>> {
             nul::check("name", [name])?;
             self.inner.take_duty(name, holder, ttl).await
         }

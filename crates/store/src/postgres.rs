@@ -504,7 +504,12 @@ impl Store for Postgres {
         sweep::purge(&self.shared, ids).await
     }
 
-    async fn take_duty(&self, name: &str, holder: WorkerId, ttl: Duration) -> Result<bool> {
+    async fn take_duty(
+        &self,
+        name: &str,
+        holder: WorkerId,
+        ttl: Duration,
+    ) -> Result<Option<Timestamp>> {
         workers::take_duty(&self.shared.db, name, holder, ttl).await
     }
 

@@ -495,7 +495,12 @@ impl Store for Sqlite {
         self.write(move |turn| sweep::purge(turn, &ids)).await
     }
 
-    async fn take_duty(&self, name: &str, holder: WorkerId, ttl: Duration) -> Result<bool> {
+    async fn take_duty(
+        &self,
+        name: &str,
+        holder: WorkerId,
+        ttl: Duration,
+    ) -> Result<Option<Timestamp>> {
         let name = name.to_owned();
         let take = move |turn: &mut Turn<'_>| workers::take_duty(turn, &name, holder, ttl);
         self.writer.write(Durability::Lazy, take).await

@@ -266,8 +266,14 @@ pub trait Store:
     /// keys whose period is over. Answers how many.
     async fn purge(&self, ids: &[JobId]) -> Result<u64>;
 
-    /// Takes or keeps a duty that one node at a time should have. `false`: another has it.
-    async fn take_duty(&self, name: &str, holder: WorkerId, ttl: Duration) -> Result<bool>;
+    /// Takes or keeps a duty that one node at a time should have; answers since when this one has had it without a gap.
+    /// `None`: another has it.
+    async fn take_duty(
+        &self,
+        name: &str,
+        holder: WorkerId,
+        ttl: Duration,
+    ) -> Result<Option<Timestamp>>;
 
     /// Gives a duty back before its time is over: the next one who asks has it. Nothing if another has it.
     async fn leave_duty(&self, name: &str, holder: WorkerId) -> Result<()>;

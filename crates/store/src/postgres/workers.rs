@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tidemill_core::{JobId, WorkerId};
 use tokio::sync::Mutex;
 use tokio_postgres::Client;
@@ -136,16 +137,16 @@ pub(crate) async fn list(db: &Db) -> Result<Vec<WorkerView>> {
     Ok(rows.iter().map(view).collect())
 }
 
-/// Takes or keeps a duty that one node at a time should have.
+/// Takes or keeps a duty that one node at a time should have; answers since when it has had it.
 pub(crate) async fn take_duty(
     db: &Db,
     name: &str,
     holder: WorkerId,
     ttl: Duration,
-) -> Result<bool> {
+) -> Result<Option<Timestamp>> {
     let ttl_us = delay_us(ttl);
     let rows = db.read(&DUTY_TAKE, &[&db.manual_now(), &name, &holder.0, &ttl_us]).await?;
-    Ok(!rows.is_empty())
+    Ok(rows.first().map(|row| row.get::<_, At>(0).0))
 }
 
 /// Gives a duty back.

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use tidemill_core::{Edition, WorkerId};
 
@@ -92,16 +93,17 @@ fn view(row: &Row<'_>) -> rusqlite::Result<WorkerView> {
     })
 }
 
-/// Takes or keeps a duty; `false` while another holds it.
+/// Takes or keeps a duty; answers since when it has had it, and nothing while another holds it.
 pub(super) fn take_duty(
     turn: &Turn<'_>,
     name: &str,
     holder: WorkerId,
     ttl: Duration,
-) -> Result<bool> {
+) -> Result<Option<Timestamp>> {
     let until = turn.now.saturating_add(i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX));
     let mut upsert = turn.conn.prepare_cached(include_str!("sql/take_duty.sql"))?;
-    Ok(upsert.execute(params![name, holder.0.as_bytes(), until, turn.now])? == 1)
+    let given = params![name, holder.0.as_bytes(), until, turn.now];
+    Ok(upsert.query_one(given, |row| time_at(row, 0)).optional()?)
 }
 
 /// Gives a duty back.

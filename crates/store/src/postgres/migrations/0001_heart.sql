@@ -205,7 +205,8 @@ create table tidemill.worker (
 create table tidemill.duty (
     name text primary key,
     holder uuid not null,
-    until timestamptz not null
+    until timestamptz not null,
+    since timestamptz not null -- it has been its holder's without a gap
 );
 
 -- What callers from outside show: of each only the hash of its secret. A name is that of one live credential at most,

@@ -190,7 +190,8 @@ create table tidemill_worker (
 create table tidemill_duty (
     name text not null primary key,
     holder blob not null,
-    until integer not null
+    until integer not null,
+    since integer not null -- it has been its holder's without a gap
 ) without rowid;
 
 -- What callers from outside show: of each only the hash of its secret. A name is that of one live credential at most,

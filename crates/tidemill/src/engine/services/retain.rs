@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use tidemill_core::audit;
 use tidemill_core::dead::plan::PLANS_MAX;
 use tidemill_core::retention::Sweep;
@@ -26,8 +27,8 @@ const FORGET_EVERY: Duration = Duration::from_mins(10);
 pub struct Retain {
     holder: WorkerId,
     walk: AsyncMutex<Walk>,
-    /// When it last had the duty.
-    had: Mutex<Option<Instant>>,
+    /// Since when it had the duty, by the store's clock, when it last asked.
+    had: Mutex<Option<Timestamp>>,
     rules: Mutex<HashMap<String, Retention>>,
     /// When plans and acts were last forgotten.
     forgot: AsyncMutex<Option<Instant>>,
@@ -62,15 +63,14 @@ impl Service for Retain {
     }
 
     async fn turn(&self, mill: &Tidemill) -> Result<()> {
-        let asked = Instant::now();
-        let is_ours = mill.0.store.take_duty(self.name(), self.holder, DUTY_TTL).await?;
-        let had = std::mem::replace(&mut *locked(&self.had), is_ours.then_some(asked));
-        // What it has counted, others have let go since: they may have had it between, also while it waited for the
-        // answer.
-        if !is_ours || had.is_none_or(|had| had.elapsed() >= DUTY_TTL) {
+        let since = mill.0.store.take_duty(self.name(), self.holder, DUTY_TTL).await?;
+        let had = std::mem::replace(&mut *locked(&self.had), since);
+        // What it has counted, others may have let go, who had the duty between. Only the store knows that: the clock
+        // of this machine stands still while it is suspended.
+        if since.is_none() || had != since {
             *self.walk.lock().await = Walk::default();
         }
-        if is_ours && self.page(mill).await? {
+        if since.is_some() && self.page(mill).await? {
             self.forget(mill).await?;
         }
         Ok(())
@@ -144,7 +144,7 @@ impl Retain {
 
 #[cfg(test)]
 mod tests {
-    use tidemill_core::State;
+    use tidemill_core::{Clock, ManualClock, State};
     use tidemill_store::JobFilter;
 
     use super::*;
@@ -187,6 +187,25 @@ mod tests {
             one.turn(&mill).await.unwrap();
         }
         assert_eq!(finished(&mill).await, 5, "the three too many are gone already");
+        mill.close().await;
+    }
+
+    #[tokio::test]
+    async fn what_was_counted_before_the_machine_slept_lets_nothing_go() {
+        let clock = ManualClock::default();
+        let builder = Tidemill::builder().clock(Clock::Manual(clock.clone()));
+        let mill = builder.open("sqlite::memory:").await.unwrap();
+        let [one, other] = [Retain::default(), Retain::default()];
+        bound(&mill, 5).await;
+        finish(&mill, 8).await;
+        one.turn(&mill).await.unwrap();
+        for awake in [&other, &one] {
+            clock.advance(DUTY_TTL + Duration::from_secs(1));
+            for _ in 0..2 {
+                awake.turn(&mill).await.unwrap();
+            }
+            assert_eq!(finished(&mill).await, 5, "the three too many go once");
+        }
         mill.close().await;
     }
 
