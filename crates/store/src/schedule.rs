@@ -36,9 +36,27 @@ pub struct ScheduleView {
     pub made_at: Timestamp,
     /// When it was changed last.
     pub changed_at: Timestamp,
-    /// The first and the latest slot that have fired of which the history knows nothing any more.
+    /// What its history has forgotten.
     #[serde(skip)]
-    pub forgot: Option<(Timestamp, Timestamp)>,
+    pub forgot: Forgot,
+}
+
+/// The first and the latest slot that have fired of which the history of a schedule knows nothing any more: of its own
+/// slots, and of those that were backfilled, which may be of long before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Forgot {
+    /// Slots whose time came.
+    pub own: Option<(Timestamp, Timestamp)>,
+    /// Slots of the past that somebody asked for.
+    pub backfilled: Option<(Timestamp, Timestamp)>,
+}
+
+impl Forgot {
+    /// Between which slots it is not known whether this one has fired, if it is not.
+    pub fn about(&self, slot: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        let mut both = [self.own, self.backfilled].into_iter().flatten();
+        both.find(|(first, last)| (*first..=*last).contains(&slot))
+    }
 }
 
 /// Which schedules are meant.

@@ -14,8 +14,8 @@ use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Statement, sql};
 use crate::schedule::{
-    FireView, How, NextAt, ScheduleChange, ScheduleView, What, Which, of_number, read_definition,
-    write_definition,
+    FireView, Forgot, How, NextAt, ScheduleChange, ScheduleView, What, Which, of_number,
+    read_definition, write_definition,
 };
 use crate::wake::Hint;
 
@@ -55,7 +55,7 @@ fn view(row: &Row) -> Result<ScheduleView> {
         last_job: row.get::<_, Option<uuid::Uuid>>(5).map(JobId),
         made_at: row.get::<_, At>(6).0,
         changed_at: row.get::<_, At>(7).0,
-        forgot: time(8).zip(time(9)),
+        forgot: Forgot { own: time(8).zip(time(9)), backfilled: time(10).zip(time(11)) },
     })
 }
 

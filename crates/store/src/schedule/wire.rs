@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use tidemill_core::JobId;
 use tidemill_core::schedule::Definition;
 
-use super::ScheduleView;
+use super::{Forgot, ScheduleView};
 
 #[derive(Deserialize)]
 struct Standing {
@@ -29,7 +29,7 @@ impl<'de> Deserialize<'de> for ScheduleView {
         let Standing { version, paused, next_at, last_slot, last_job, made_at, changed_at } =
             standing;
         // Who reads one asks whoever has its history what that knows.
-        let forgot = None;
+        let forgot = Forgot::default();
         Ok(Self {
             definition,
             version,

@@ -8,8 +8,8 @@ use tidemill_core::schedule::Definition;
 
 use crate::error::Result;
 use crate::schedule::{
-    FireView, How, NextAt, ScheduleChange, ScheduleView, What, Which, of_number, read_definition,
-    write_definition,
+    FireView, Forgot, How, NextAt, ScheduleChange, ScheduleView, What, Which, of_number,
+    read_definition, write_definition,
 };
 use crate::sqlite::rows::{count, job_id_opt, time, time_at, time_opt};
 use crate::sqlite::writer::Turn;
@@ -51,7 +51,10 @@ fn view(row: &Row<'_>, definition: Definition) -> rusqlite::Result<ScheduleView>
         last_job: job_id_opt(row, 5)?,
         made_at: time_at(row, 6)?,
         changed_at: time_at(row, 7)?,
-        forgot: time_opt(row, 8)?.zip(time_opt(row, 9)?),
+        forgot: Forgot {
+            own: time_opt(row, 8)?.zip(time_opt(row, 9)?),
+            backfilled: time_opt(row, 10)?.zip(time_opt(row, 11)?),
+        },
     })
 }
 

@@ -8,8 +8,8 @@ use tidemill_core::schedule::due::MissedSlots;
 use tidemill_core::schedule::{Definition, Occasion, Overlap, Rule};
 use tidemill_core::{JobId, Payload, Settlement, State, WorkerId};
 use tidemill_store::schedule::{
-    Advance, FireAnswer, FireRequest, Fired, HISTORY_MAX, How, NextAt, ScheduleChange, SlotJobs,
-    What, Which,
+    Advance, FireAnswer, FireRequest, Fired, Forgot, HISTORY_MAX, How, NextAt, ScheduleChange,
+    SlotJobs, What, Which,
 };
 use tidemill_store::{Hint, ScheduleView, Settled, Store};
 
@@ -528,10 +528,11 @@ async fn the_history_is_bounded(kit: &Kit) {
     assert_eq!(history.len(), HISTORY_MAX);
     assert_eq!((history[0].slot, history[HISTORY_MAX - 1].slot), (now, slots[5]));
     assert_eq!(kit.store.fires("s", 3).await.unwrap().len(), 3);
-    assert_eq!(view(kit, "s").await.forgot, Some((slots[0], slots[4])));
+    let filled = |last| Forgot { own: None, backfilled: Some((slots[0], last)) };
+    assert_eq!(view(kit, "s").await.forgot, filled(slots[4]));
     fires(kit, asked(&seen, How::RunNow, &[now])).await;
-    assert_eq!(view(kit, "s").await.forgot, Some((slots[0], slots[5])), "all that is forgotten");
-    assert_eq!(view(kit, "other").await.forgot, None);
+    assert_eq!(view(kit, "s").await.forgot, filled(slots[5]), "all that is forgotten");
+    assert_eq!(view(kit, "other").await.forgot, Forgot::default());
     assert_eq!(kit.store.fires("other", 3).await.unwrap().len(), 1);
 }
 

@@ -12,6 +12,7 @@ use super::kit::{Echo, Kit};
 over_both_stores!(
     a_backfill_fires_no_slot_that_may_have_fired,
     a_backfill_in_pieces_reaches_slots_from_before_the_schedule,
+    a_backfill_in_ascending_pieces_reaches_up_to_the_schedule,
     one_that_can_never_be_fired_may_get_another_rule,
 );
 
@@ -40,10 +41,20 @@ async fn a_backfill_fires_no_slot_that_may_have_fired(kit: Kit) {
     assert_eq!(schedules.backfill("s", again).await.unwrap().len(), 1);
 }
 
-/// They come in its history after those that it has fired itself, and push them out.
 async fn a_backfill_in_pieces_reaches_slots_from_before_the_schedule(kit: Kit) {
+    backfill_in_pieces(&kit, &[1, 0]).await;
+}
+
+async fn a_backfill_in_ascending_pieces_reaches_up_to_the_schedule(kit: Kit) {
+    backfill_in_pieces(&kit, &[0, 1, 2]).await;
+}
+
+/// Backfills thousands of hours up to where the schedule was made, in this order. They come in its history after those
+/// that it has fired itself, and push them out.
+async fn backfill_in_pieces(kit: &Kit, thousands: &[u32]) {
     let first: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-    kit.clock.set(first + HOUR * 2000);
+    let (made, last) = (thousands.len() as u32 * 1000, thousands[thousands.len() - 1]);
+    kit.clock.set(first + HOUR * made);
     let mill = kit.open_still().await;
     let schedules = mill.schedules();
     schedules.set(Schedule::every("s", HOUR, Echo::new("s"))).await.unwrap();
@@ -51,17 +62,21 @@ async fn a_backfill_in_pieces_reaches_slots_from_before_the_schedule(kit: Kit) {
         kit.advance(HOUR);
         tend(&mill).await.unwrap();
     }
-    let piece = |[from, to]: [u32; 2]| {
+    let piece = |from: u32, to: u32| {
         let (from, to) = (first + HOUR * from, first + HOUR * to);
         Backfill { from, to, again: false }
     };
-    for hours in [[1000, 2000], [0, 1000]] {
-        let fired = schedules.backfill("s", piece(hours)).await.unwrap();
+    for thousand in thousands {
+        let hours = piece(thousand * 1000, (thousand + 1) * 1000);
+        let fired = schedules.backfill("s", hours).await.unwrap();
         assert_eq!(fired.len(), 1000);
         assert!(fired.iter().all(|fired| fired.what == What::Fired));
     }
-    for hours in [[1000, 2000], [2000, 2002]] {
-        let refused = schedules.backfill("s", piece(hours)).await.unwrap_err();
+    // Of the last piece all is known.
+    let forgotten = thousands.iter().filter(|thousand| **thousand != last);
+    let forgotten = forgotten.map(|thousand| piece(thousand * 1000, (thousand + 1) * 1000));
+    for hours in forgotten.chain([piece(made, made + 2)]) {
+        let refused = schedules.backfill("s", hours).await.unwrap_err();
         assert_eq!(refused.code(), "backfill_forgotten");
     }
 }

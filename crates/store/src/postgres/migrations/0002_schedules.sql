@@ -11,6 +11,8 @@ create table tidemill.schedule (
     last_job uuid,
     forgot_from timestamptz, -- the first slot that has fired of which the history knows nothing any more
     forgot_until timestamptz, -- and the latest
+    forgot_filled_from timestamptz, -- the same of those that were backfilled
+    forgot_filled_until timestamptz,
     made_at timestamptz not null,
     changed_at timestamptz not null
 );

@@ -11,6 +11,8 @@ create table tidemill_schedule (
     last_job blob,
     forgot_from integer, -- the first slot that has fired of which the history knows nothing any more
     forgot_until integer, -- and the latest
+    forgot_filled_from integer, -- the same of those that were backfilled
+    forgot_filled_until integer,
     made_at integer not null,
     changed_at integer not null
 ) without rowid;

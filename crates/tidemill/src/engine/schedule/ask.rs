@@ -218,8 +218,8 @@ impl Schedules<'_> {
         if past.len() > slots_max {
             return Err(Invalid::BackfillTooLarge { slots_max }.into());
         }
-        if let Some((from, until)) = view.forgot.filter(|_| !range.again)
-            && past.iter().any(|slot| (from..=until).contains(slot))
+        if !range.again
+            && let Some((from, until)) = past.iter().find_map(|slot| view.forgot.about(*slot))
         {
             let name = view.definition.name.clone();
             return Err(Invalid::BackfillForgotten { name, from, until }.into());
