@@ -100,6 +100,8 @@ async fn a_large_batch_is_judged_as_a_whole() {
         for job in &batch {
             assert_eq!(kit.state(job.id).await, Some(State::Ready), "{sent}");
         }
+        // Three wait: judged anew, they would not fit.
+        kit.bound("q", 2, Overflow::DropOldest).await;
     }
     assert_eq!(kit.written(&batch).await.0, 2);
 
