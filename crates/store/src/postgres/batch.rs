@@ -79,6 +79,16 @@ pub(crate) const STATEMENT_JOBS_MAX: usize = 10_000;
 /// it is read, and has an end.
 const STATEMENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
+/// The same of a statement within a transaction: the server, which ends a transaction that is silent for too long,
+/// takes a message that is still on its way for silence.
+const PART_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// From here on jobs may take a second to be sent over a slow link.
+const LARGE_BYTES: usize = 128 * 1024;
+
+/// About what a job has beside its payload.
+const JOB_BYTES: usize = 200;
+
 /// What one parameter may have: the server ends a connection that brings it a gigabyte.
 const PARAMETER_BYTES_MAX: usize = 1000 * 1000 * 1000;
 
@@ -94,12 +104,29 @@ pub(crate) fn check_bytes(bytes: usize) -> Result<()> {
     Err(Error::Database { reason })
 }
 
-/// The jobs of each statement that it takes to write these.
+/// Whether one statement is enough for these jobs.
+pub(crate) fn is_one_statement(jobs: &[&NewJob]) -> bool {
+    match jobs {
+        [_] => true,
+        _ => jobs.len() <= STATEMENT_JOBS_MAX && bytes(jobs) <= STATEMENT_BYTES_MAX,
+    }
+}
+
+/// Whether it may take long to send these jobs.
+pub(crate) fn is_large(jobs: &[&NewJob]) -> bool {
+    bytes(jobs) + jobs.len() * JOB_BYTES > LARGE_BYTES
+}
+
+fn bytes(jobs: &[&NewJob]) -> usize {
+    jobs.iter().map(|job| job.payload.as_str().len()).sum()
+}
+
+/// The jobs of each statement that it takes to write these in a transaction.
 pub(crate) fn parts<'a, 'j>(jobs: &'a [&'j NewJob]) -> Vec<&'a [&'j NewJob]> {
     let (mut parts, mut first, mut bytes) = (Vec::new(), 0, 0);
     for (at, job) in jobs.iter().enumerate() {
         let payload = job.payload.as_str().len();
-        let is_full = at - first == STATEMENT_JOBS_MAX || bytes + payload > STATEMENT_BYTES_MAX;
+        let is_full = at - first == STATEMENT_JOBS_MAX || bytes + payload > PART_BYTES_MAX;
         if at > first && is_full {
             parts.push(&jobs[first..at]);
             (first, bytes) = (at, 0);
@@ -369,9 +396,10 @@ mod tests {
     #[test]
     fn a_statement_has_so_many_bytes_or_one_job() {
         let text = |bytes| Payload::trusted(format!("\"{}\"", "x".repeat(bytes)));
-        let sizes = [STATEMENT_BYTES_MAX, 1, STATEMENT_BYTES_MAX / 2, STATEMENT_BYTES_MAX / 2, 1];
+        let sizes = [PART_BYTES_MAX, 1, PART_BYTES_MAX / 2, PART_BYTES_MAX / 2, 1];
         let jobs = sizes.map(|bytes| NewJob::new("k", text(bytes)));
         let jobs: Vec<_> = jobs.iter().collect();
+        assert!(is_one_statement(&jobs) && is_large(&jobs), "it is no transaction");
         assert_eq!(parts(&jobs).iter().map(|part| part.len()).collect::<Vec<_>>(), [1, 2, 2]);
     }
 }

@@ -17,14 +17,15 @@ use deadpool_postgres::{
 };
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
-use tidemill_core::Clock;
 use tidemill_core::measure::{Histogram, SHORT_TIMES_US, Seen};
+use tidemill_core::{Clock, NewJob};
 use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config, Row};
 
 use crate::error::{Error, Result};
 use crate::keyring::Keyring;
 use crate::open::{OpenOptions, without_password};
+use crate::postgres::batch::is_large;
 use crate::postgres::dial::{CONNECT_MAX, Dialer, Driver};
 use crate::postgres::error::{Fault, Tries, is_shared_connection};
 use crate::postgres::statement::{At, Param, Statement, sql};
@@ -40,7 +41,8 @@ const BEGIN: &str = "begin; set local idle_in_transaction_session_timeout = '2s'
 /// The same for reads that are to see one and the same moment.
 const BEGIN_SNAPSHOT: &str = "begin isolation level repeatable read read only; \
                               set local idle_in_transaction_session_timeout = '2s'";
-/// The same for who has to think in the middle: a journal may have a million entries to decide on.
+/// The same for who has to think in the middle: a journal may have a million entries to decide on. And for who sends
+/// much: what is on its way is silence to the server until all of it is there.
 const BEGIN_THOUGHTFUL: &str = "begin; set local idle_in_transaction_session_timeout = '30s'";
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// With fewer connections than this, none is kept for claims.
@@ -185,9 +187,14 @@ impl Db {
         self.begin_by(BEGIN).await
     }
 
-    /// The same for a transaction in which much is decided between two statements.
+    /// The same for a transaction in which much is decided between two statements, or sent by one.
     pub async fn begin_thoughtful(&self) -> Result<Conn<'_>, Fault> {
         self.begin_by(BEGIN_THOUGHTFUL).await
+    }
+
+    /// The same for one that these jobs are written in.
+    pub async fn begin_for(&self, jobs: &[&NewJob]) -> Result<Conn<'_>, Fault> {
+        if is_large(jobs) { self.begin_thoughtful().await } else { self.begin().await }
     }
 
     /// The same for reads that are to see one and the same moment.

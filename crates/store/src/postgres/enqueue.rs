@@ -10,7 +10,7 @@ use tidemill_core::NewJob;
 use uuid::Uuid;
 
 use crate::error::Result;
-use crate::postgres::batch::{parts, statement, write};
+use crate::postgres::batch::{is_one_statement, parts, statement, write};
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::gather::{Call, Gather, is_for_all, refuse};
@@ -115,7 +115,7 @@ pub(crate) async fn write_all(shared: &Arc<Shared>, jobs: &[&NewJob], limit: Dep
         let written = if bounded {
             told = None;
             write_bounded(&shared.db, jobs, limit).await
-        } else if doubtful || parts(jobs).len() > 1 {
+        } else if doubtful || !is_one_statement(jobs) {
             told = None;
             write_carefully(&shared.db, jobs).await
         } else {
@@ -182,7 +182,7 @@ async fn write_bounded(db: &Db, jobs: &[&NewJob], depth: Depth) -> Result<bool, 
 /// Writes what is not there yet of jobs that may have been written before, or are too many for one
 /// statement.
 async fn write_carefully(db: &Db, jobs: &[&NewJob]) -> Result<bool, Fault> {
-    let conn = db.begin().await?;
+    let conn = db.begin_for(jobs).await?;
     match write_new(&conn, db, jobs, Depth::Bounded).await {
         Ok(true) => conn.commit().await.map(|()| true),
         Ok(false) => conn.rollback().await.map(|()| false),

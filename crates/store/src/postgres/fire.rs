@@ -64,7 +64,8 @@ struct Done {
 }
 
 async fn fire_once(shared: &Shared, ask: &FireRequest) -> Result<Option<Done>, Fault> {
-    let conn = shared.db.begin().await?;
+    let jobs: Vec<&NewJob> = ask.slots.iter().flat_map(|slot| &slot.jobs).collect();
+    let conn = shared.db.begin_for(&jobs).await?;
     match write(shared, &conn, ask).await {
         Ok(Some(done)) => conn.commit().await.map(|()| Some(done)),
         Ok(None) => conn.rollback().await.map(|()| None),

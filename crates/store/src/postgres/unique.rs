@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::postgres::batch::{check_bytes, delay_us, parts};
+use crate::postgres::batch::{check_bytes, delay_us, is_one_statement, parts};
 use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::judged::{Judged, Routes, route};
@@ -61,7 +61,7 @@ pub(crate) async fn enqueue_judged(db: &Db, jobs: &[NewJob]) -> Result<Vec<Recei
     let mut tries = Tries::resend();
     loop {
         let done = async {
-            let conn = db.begin().await?;
+            let conn = db.begin_for(&all).await?;
             let put = put_all(&conn, db.manual_now(), &all, Depth::Bounded).await;
             let judged = put.and_then(|receipts| {
                 together::check(jobs, &receipts).map_err(Fault::Refused)?;
@@ -82,10 +82,11 @@ pub(crate) async fn put_whole(
     jobs: &[&NewJob],
     depth: Depth,
 ) -> Result<Vec<Receipt>, Fault> {
-    if parts(jobs).len() == 1 {
-        return put_all(&db.conn().await?, db.manual_now(), jobs, depth).await;
+    if is_one_statement(jobs) {
+        let text = lines(jobs.iter().copied()).map_err(Fault::Refused)?;
+        return put(&db.conn().await?, db.manual_now(), &text, depth).await;
     }
-    let conn = db.begin().await?;
+    let conn = db.begin_for(jobs).await?;
     let put = put_all(&conn, db.manual_now(), jobs, depth).await;
     conn.end(put).await
 }

@@ -11,6 +11,7 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use super::kit::{connect, job, store};
+use super::proxy::Proxy;
 
 struct Kit {
     store: Arc<dyn Store>,
@@ -21,9 +22,14 @@ struct Kit {
 impl Kit {
     async fn new() -> Self {
         let url = fresh_postgres_url();
+        Self::over(&url, &url).await
+    }
+
+    /// With a store that goes this way.
+    async fn over(way: &str, url: &str) -> Self {
         // Two of these have more than one statement takes.
         let text = format!("\"{}\"", "x".repeat(17 * 1024 * 1024));
-        Self { store: store(&url).await, client: connect(&url).await, text }
+        Self { store: store(way).await, client: connect(url).await, text }
     }
 
     /// Two that are large, and one that keeps them from being plain.
@@ -109,4 +115,17 @@ async fn a_large_batch_is_judged_as_a_whole() {
     let other = kit.batch("q", "b");
     kit.store.enqueue(other.clone()).await.unwrap();
     assert_eq!(kit.written(&other).await, (2, 1, vec!["aside".to_owned()]));
+}
+
+/// The server ends a transaction that is silent for two seconds, and what is on its way is silence to it.
+#[tokio::test]
+async fn a_large_batch_gets_in_over_a_slow_link() {
+    let url = fresh_postgres_url();
+    let proxy = Proxy::start(&url).await;
+    proxy.slow_down();
+    let kit = Kit::over(proxy.url(), &url).await;
+    let batch = kit.batch("q", "a");
+    let receipts = kit.store.enqueue(batch.clone()).await.unwrap();
+    assert_eq!(receipts, all_enqueued(&batch));
+    assert_eq!(kit.written(&batch).await.0, 2);
 }

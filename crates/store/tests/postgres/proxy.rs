@@ -1,8 +1,9 @@
 //! A wire that can lose an answer: it carries a statement to the server, lets the server do it, and
-//! breaks before the answer is back.
+//! breaks before the answer is back. It can also be slow.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -13,7 +14,11 @@ pub struct Proxy {
     url: String,
     doomed: Arc<Mutex<Option<String>>>,
     carried: Arc<AtomicUsize>,
+    is_slow: Arc<AtomicBool>,
 }
+
+/// How long a slow one takes for so many bytes to the server: 6.4 MB a second.
+const SLOW: (Duration, usize) = (Duration::from_millis(10), 64_000);
 
 impl Proxy {
     /// Starts one in front of the database that `url` names.
@@ -24,7 +29,8 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         // Unnamed, so that every statement travels with its text.
         let url = format!("{login}@127.0.0.1:{port}/{database}?prepare=off");
-        let proxy = Self { url, doomed: Arc::default(), carried: Arc::default() };
+        let proxy =
+            Self { url, doomed: Arc::default(), carried: Arc::default(), is_slow: Arc::default() };
         let (carrier, server) = (proxy.clone(), server.to_owned());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -51,6 +57,11 @@ impl Proxy {
         *self.doomed.lock().unwrap() = Some(text.to_owned());
     }
 
+    /// Connections that are made from now on are slow.
+    pub fn slow_down(&self) {
+        self.is_slow.store(true, Ordering::Relaxed);
+    }
+
     /// Whether an answer is still to be lost.
     pub fn is_armed(&self) -> bool {
         self.doomed.lock().unwrap().is_some()
@@ -70,11 +81,19 @@ impl Proxy {
     async fn carry(self, mut client: TcpStream, mut server: TcpStream) {
         let (mut up, mut down) = (vec![0; 65_536], vec![0; 65_536]);
         let mut is_lost = false;
+        let (tick, bytes) = SLOW;
+        let mut slow = self.is_slow.load(Ordering::Relaxed).then(|| {
+            up.truncate(bytes);
+            tokio::time::interval(tick)
+        });
         loop {
             tokio::select! {
                 read = client.read(&mut up) => match read {
                     Ok(size @ 1..) => {
                         is_lost |= self.dooms(&up[..size]);
+                        if let Some(slow) = &mut slow {
+                            slow.tick().await;
+                        }
                         if server.write_all(&up[..size]).await.is_err() {
                             return;
                         }
