@@ -155,6 +155,10 @@ impl From<Invalid> for FlowAnswer {
 pub(crate) const NONE_DEAD: &str = "none of its jobs is dead and can run again; what was called off is sent again \
                                     if its step is named and has let all its jobs go";
 
+/// Why nothing goes on of a flow that is being forgotten: jobs of it may be gone.
+pub(crate) const FORGOTTEN: &str =
+    "the time for which it was kept is over, and it is being forgotten; start a new flow instead";
+
 /// Why a job is not taken into a flow.
 pub(crate) const ID_TAKEN: &str = "a job of it has the id of another job; make it anew";
 

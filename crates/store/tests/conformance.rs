@@ -29,6 +29,7 @@ mod conformance {
     mod examine;
     mod flows;
     mod flows_capped;
+    mod flows_forgotten;
     mod flows_late;
     mod flows_parts;
     mod flows_race;

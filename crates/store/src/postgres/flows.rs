@@ -8,6 +8,7 @@
 mod act;
 mod advance;
 mod again;
+mod forget;
 mod grow;
 mod part;
 mod rerun;

@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::error::Result;
-use crate::postgres::connect::Db;
+use crate::postgres::connect::{Conn, Db};
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Statement, sql};
 use crate::postgres::{Shared, lines};
@@ -56,20 +56,19 @@ pub(crate) async fn purge(shared: &Shared, ids: &[JobId]) -> Result<u64> {
 /// Answers how many were forgotten, and the queues in which jobs wait now that one of them held up.
 async fn purge_once(db: &Db, ids: &[Uuid]) -> Result<(u64, Vec<String>), Fault> {
     let conn = db.begin().await?;
-    let purged = async {
-        let queues = lines::let_pass(&conn, db.manual_now(), ids).await?;
-        // First, and by itself: what a key held back may go with it.
-        conn.query(&KEY_EXPIRE, &[&db.manual_now()]).await?;
-        Ok((conn.query(&PURGE, &[&ids]).await?, queues))
-    };
-    match purged.await {
-        Ok((rows, queues)) => {
-            conn.commit().await?;
-            Ok((rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64), queues))
-        }
-        Err(fault) => {
-            conn.rollback().await?;
-            Err(fault)
-        }
-    }
+    let purged = purge_in(&conn, db.manual_now(), ids).await;
+    conn.end(purged).await
+}
+
+/// The same in the caller's transaction.
+pub(crate) async fn purge_in(
+    conn: &Conn<'_>,
+    now: Option<At>,
+    ids: &[Uuid],
+) -> Result<(u64, Vec<String>), Fault> {
+    let queues = lines::let_pass(conn, now, ids).await?;
+    // First, and by itself: what a key held back may go with it.
+    conn.query(&KEY_EXPIRE, &[&now]).await?;
+    let rows = conn.query(&PURGE, &[&ids]).await?;
+    Ok((rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64), queues))
 }

@@ -101,6 +101,10 @@ pub(super) fn revive(
     if select.query_one([id.0.as_bytes()], |row| row.get(0))? {
         return Ok(false);
     }
+    let mut select = conn.prepare_cached(include_str!("sql/is_forgettable_job.sql"))?;
+    if select.query_one(params![id.0.as_bytes(), now], |row| row.get(0))? {
+        return Ok(false);
+    }
     if is_undone(conn, id)? {
         return Ok(false);
     }
@@ -166,7 +170,8 @@ fn redrivable(conn: &Connection, now: i64, rule: &RedriveRule, limit: usize) -> 
             rule.queue,
             rule.class.map(tidemill_core::ErrorClass::word),
             rule.error_contains,
-            limit as i64
+            limit as i64,
+            now
         ],
         |row| job_id(row, 0),
     )?;

@@ -7,6 +7,7 @@
 mod act;
 mod advance;
 mod again;
+mod forget;
 mod grow;
 mod part;
 mod plain;

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use tidemill_core::flow::{After, Flow, FlowOptions, FlowState, Step, StepState, Work};
 use tidemill_core::retention::Retention;
-use tidemill_core::{FlowId, JobId, Limits, NewJob, Payload, State};
-use tidemill_store::Settled;
+use tidemill_core::{
+    By, ErrorClass, Failure, FlowId, JobId, Limits, NewJob, Payload, Settlement, State,
+};
 use tidemill_store::flow::{FlowAct, Start};
+use tidemill_store::{Settled, Store};
 use tidemill_testkit::databases::fresh_postgres_url;
 use tidemill_testkit::eventually::eventually;
 
@@ -197,4 +199,63 @@ async fn a_call_off_that_lags_behind_lets_alone_what_was_sent_again() {
     for id in sent_again.await.unwrap() {
         assert_eq!(store.job(id).await.unwrap().unwrap().state, State::Ready);
     }
+}
+
+/// A chain of which the first step is done and the second is dead: its second job.
+async fn broken(store: &Arc<dyn Store>) -> (FlowId, JobId) {
+    let worker = worker(store).await;
+    let plan = chain().plan(&Limits::default(), Retention::default()).unwrap();
+    let id = plan.id;
+    assert!(store.start_flow(plan, Start::Now).await.unwrap());
+    let claim = store.claim(ask(worker, 1)).await.unwrap();
+    store.settle(worker, items(&claim, &done())).await.unwrap();
+    let claim = store.claim(ask(worker, 1)).await.unwrap();
+    let failure = Failure::new("b", ErrorClass::Permanent, "no");
+    store.settle(worker, items(&claim, &Settlement::Dead { failure })).await.unwrap();
+    store.rest_flows().await;
+    assert_eq!(store.flow(id).await.unwrap().unwrap().head.state, FlowState::Failed);
+    (id, claim.jobs[0].job.id)
+}
+
+const OVER: &str = "update tidemill.flow set forget_at = now() - interval '1 s' where id = $1";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flow_of_which_a_job_is_sent_again_in_time_is_not_forgotten() {
+    let url = fresh_postgres_url();
+    let (store, other, looker) = (store(&url).await, connect(&url).await, connect(&url).await);
+    let (id, dead) = broken(&store).await;
+    assert_eq!(other.execute(OVER, &[&id.0]).await.unwrap(), 1);
+    // It is being sent since before its time was over.
+    let send =
+        "select from tidemill.replay(array[$1::uuid], 'ada', null, null, now() - interval '1 h')";
+    other.batch_execute("begin").await.unwrap();
+    assert_eq!(other.query(send, &[&dead.0]).await.unwrap().len(), 1);
+    let tending = Arc::clone(&store);
+    let tending = tokio::spawn(async move { tending.tend_flows().await.unwrap() });
+    waiting(&looker, 1).await;
+    other.batch_execute("commit").await.unwrap();
+    tokio::time::timeout(SOON, tending).await.unwrap().unwrap();
+    let flow = store.flow(id).await.unwrap().unwrap();
+    assert_eq!(flow.head.state, FlowState::Running);
+    let first = flow.steps[0].first.expect("nothing of it is gone");
+    assert_eq!(store.job(first).await.unwrap().unwrap().state, State::Done);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_sent_again_of_a_flow_that_was_in_the_hands_of_who_forgets_it() {
+    let url = fresh_postgres_url();
+    let (store, other, looker) = (store(&url).await, connect(&url).await, connect(&url).await);
+    let (id, dead) = broken(&store).await;
+    other.batch_execute("begin").await.unwrap();
+    other.query("select from tidemill.flow where id = $1 for update", &[&id.0]).await.unwrap();
+    let sending = Arc::clone(&store);
+    let sending = tokio::spawn(async move {
+        let by = By { who: "ada", why: None };
+        sending.dead_replay(&[dead], by, None).await.unwrap()
+    });
+    waiting(&looker, 1).await;
+    assert_eq!(other.execute(OVER, &[&id.0]).await.unwrap(), 1);
+    other.batch_execute("commit").await.unwrap();
+    assert_eq!(tokio::time::timeout(SOON, sending).await.unwrap().unwrap(), []);
+    assert_eq!(store.flow(id).await.unwrap().unwrap().head.state, FlowState::Failed);
 }

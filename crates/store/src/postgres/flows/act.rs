@@ -8,12 +8,13 @@ use uuid::Uuid;
 
 use super::advance::{self, Done};
 use super::again::{BEFORE_ALL, DEAD, send_again};
+use super::forget::is_over;
 use super::rerun::rerun;
 use super::tend::{self, Cause};
 use super::{saga, write};
 use crate::error::Result;
 use crate::flow::round::OUT_OF_TIME;
-use crate::flow::{FlowAct, FlowAnswer, NONE_DEAD};
+use crate::flow::{FORGOTTEN, FlowAct, FlowAnswer, NONE_DEAD};
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{Param, Statement, sql};
@@ -244,8 +245,8 @@ async fn retry(shared: &Shared, id: FlowId, step: Option<&str>, by: By<'_>) -> R
     if flow.head.state == FlowState::Stuck && by.why.is_none() {
         return Ok(FlowAnswer::WhyMissing);
     }
-    if let Some(step) = step {
-        bury_called_off(shared, id.0, step).await?;
+    if !count_before_retry(shared, id.0, step).await? {
+        return Ok(FlowAnswer::NotNow { why: FORGOTTEN.to_owned() });
     }
     let jobs = send_again(shared, id, number, flow.head.at_once.is_some(), by).await?;
     if jobs > 0 {
@@ -283,32 +284,41 @@ async fn go_on_in(
 ) -> Result<(Option<u64>, Done), Fault> {
     let mut boards = advance::lock(conn, &[id]).await?;
     let Some(board) = boards.first_mut() else { return Ok((None, Done::default())) };
+    if is_over(shared, conn, id).await? {
+        return Ok((None, Done::default()));
+    }
     advance::learn_all(conn, &mut [&mut *board]).await?;
     let Some(jobs) = board.go_on(step) else { return Ok((None, Done::default())) };
     let done = advance::carry_on(shared, conn, &mut boards).await?;
     Ok((Some(jobs), done))
 }
 
-/// Lets what was called off of a step be dead, so that it can be sent again. What has ended is counted first.
-async fn bury_called_off(shared: &Shared, id: Uuid, step: &str) -> Result<()> {
+/// Counts what has ended, and lets what was called off of the step that is named be dead, so that it can be sent again;
+/// `false`: the flow's time is over, and nothing of it is.
+async fn count_before_retry(shared: &Shared, id: Uuid, step: Option<&str>) -> Result<bool> {
     let mut tries = Tries::resend();
     loop {
         let conn = shared.db.begin().await?;
         let acted = async {
             let done = advance::advance_in(shared, &conn, &[id]).await?;
+            if is_over(shared, &conn, id).await? {
+                return Ok((false, done));
+            }
             let mut boards = advance::lock(&conn, &[id]).await?;
-            let Some(board) = boards.first_mut() else { return Ok(done) };
+            let (Some(board), Some(step)) = (boards.first_mut(), step) else {
+                return Ok((true, done));
+            };
             advance::learn_all(&conn, &mut [&mut *board]).await?;
             if let Some(step) = board.called_off_at(step) {
                 saga::bury_steps(shared, &conn, id, &[step as i32]).await?;
             }
-            Ok(done)
+            Ok((true, done))
         };
         let acted = acted.await;
         match conn.end(acted).await {
-            Ok(done) => {
+            Ok((may, done)) => {
                 done.tell(shared);
-                return Ok(());
+                return Ok(may);
             }
             Err(fault) => tries.again(fault).await?,
         }
@@ -360,6 +370,9 @@ async fn resolve_in(
 ) -> Result<(FlowAnswer, Vec<String>), Fault> {
     let mut boards = advance::lock(conn, &[id]).await?;
     let Some(board) = boards.first_mut() else { return Ok((FlowAnswer::Unknown, Vec::new())) };
+    if is_over(shared, conn, id).await? {
+        return Ok((FlowAnswer::NotNow { why: FORGOTTEN.to_owned() }, Vec::new()));
+    }
     advance::learn_all(conn, &mut [board]).await?;
     if let Some(why) = board.may_not_resolve(step as u32) {
         return Ok((FlowAnswer::NotNow { why }, Vec::new()));

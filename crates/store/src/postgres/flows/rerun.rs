@@ -5,9 +5,10 @@ use tidemill_core::flow::rerun::again;
 use tidemill_core::flow::{Board, PlannedJob, Rerun};
 
 use super::advance::{self, Done};
+use super::forget::is_over;
 use crate::error::Result;
-use crate::flow::FlowAnswer;
 use crate::flow::text::{is_slow_job, jobs_text};
+use crate::flow::{FORGOTTEN, FlowAnswer};
 use crate::postgres::Shared;
 use crate::postgres::body::body;
 use crate::postgres::connect::Conn;
@@ -61,6 +62,9 @@ async fn rerun_in(
     let Some(board) = boards.first_mut() else {
         return Ok((FlowAnswer::Unknown, Done::default()));
     };
+    if is_over(shared, conn, id.0).await? {
+        return Ok((FlowAnswer::NotNow { why: FORGOTTEN.to_owned() }, Done::default()));
+    }
     advance::learn_all(conn, &mut [board]).await?;
     let Some(number) = board.steps().find(|row| row.name == step).map(|row| row.number) else {
         return Ok((FlowAnswer::StepUnknown, Done::default()));

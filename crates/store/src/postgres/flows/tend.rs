@@ -8,14 +8,15 @@ use uuid::Uuid;
 
 use super::act;
 use super::advance::{self, Done, PAGE_JOBS};
+use super::forget::forget;
 use crate::error::Result;
 use crate::flow::FlowAnswer;
 use crate::flow::round::{PAGE_ENDS, PAGE_FLOWS, Round};
+use crate::postgres::Shared;
 use crate::postgres::cancel::{self, Search};
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Param, Statement, sql};
-use crate::postgres::{Shared, sweep};
 
 const ARRIVED: Statement = sql!("select_arrived", INT8);
 const TO_TEND: Statement = sql!("select_flows_to_tend", INT8);
@@ -28,8 +29,6 @@ const LATE: Statement = sql!("select_late_steps", TIMESTAMPTZ, INT8, TIMESTAMPTZ
 const LATE_STEP: Statement = sql!("select_late_step", TIMESTAMPTZ, UUID, INT4);
 const EXPIRED: Statement = sql!("select_expired_flows", TIMESTAMPTZ, INT8, TIMESTAMPTZ, UUID);
 const FORGETTABLE: Statement = sql!("select_forgettable_flows", TIMESTAMPTZ, INT8);
-const JOBS: Statement = sql!("select_jobs_of_flow", UUID, INT8);
-const FORGET: Statement = sql!("delete_flow", UUID);
 
 /// Does a page of everything; `true` when there is more.
 pub(crate) async fn tend(shared: &Arc<Shared>) -> Result<bool> {
@@ -286,16 +285,4 @@ async fn decide(shared: &Shared, flow: Uuid, step: i32) -> Result<bool> {
     };
     done.tell(shared);
     Ok(is_decided)
-}
-
-/// Forgets a page of a flow's jobs and, when there are none, the flow; `true`: there may be more. A job that stays,
-/// as a run does that owes something, is not looked at again at once.
-async fn forget(shared: &Shared, flow: Uuid) -> Result<bool> {
-    let rows = shared.db.read(&JOBS, &[&flow, &PAGE_ENDS]).await?;
-    let ids: Vec<JobId> = rows.iter().map(|row| JobId(row.get(0))).collect();
-    if ids.is_empty() {
-        shared.db.query(&FORGET, &[&flow]).await?;
-        return Ok(true);
-    }
-    Ok(sweep::purge(shared, &ids).await? > 0)
 }

@@ -718,19 +718,25 @@ $$;
 
 -- Sends dead letters on their way again, with all attempts unspent, and notes it. Answers those that were dead. One
 -- that blocks its line is still its first; one that did not goes to the end of its line. What a saga has turned back from
--- stays dead: only its undos can be sent again. So does what holds up a saga that is stuck, unless it is said why; and a
--- job of a schedule, while another that excludes it is unfinished.
-create function tidemill.replay(ids uuid[], by_whom text, why text, payload json, at timestamptz)
+-- stays dead: only its undos can be sent again. So does what holds up a saga that is stuck, unless it is said why; a job
+-- of a flow whose time is over, of which others may be forgotten already; and a job of a schedule, while another that
+-- excludes it is unfinished. `present`: the time, if it is set by hand.
+create function tidemill.replay(ids uuid[], by_whom text, why text, payload json, present timestamptz)
 returns table (id uuid, queue text) language plpgsql as $$
 declare
+    at timestamptz := coalesce(present, now());
+    flows uuid[];
     body tidemill.job;
     ordered uuid[] := '{}';
     number int8;
 begin
-    -- Who turns a saga back at this moment is waited for: what it undoes must not be done after that.
-    perform from tidemill.flow f
-    where f.saga and f.id = any (array(select j.flow from tidemill.job j where j.id = any (replay.ids)))
-    order by f.id for share;
+    -- Who turns a saga back at this moment is waited for: what it undoes must not be done after that. So is who begins to
+    -- forget a flow; one whose time is over is left to him.
+    flows := array(
+        select f.id from tidemill.flow f
+        where f.id = any (array(select j.flow from tidemill.job j where j.id = any (replay.ids)))
+            and (f.forget_at is null or f.forget_at > coalesce(present, clock_timestamp()))
+        order by f.id for share);
     -- The letters are locked before anything is taken for them: one that is purged at this moment is not sent again,
     -- nor one of which only the result is left. A run that is undone, or has something to be undone, stays dead; its end and what it owes are seen together.
     replay.ids := array(
@@ -742,6 +748,10 @@ begin
         where exists (select from tidemill.dead d where d.id = i.id)
             and not exists (select from tidemill.debt d where d.job = i.id)
             and not exists (select from tidemill.run r where r.job = i.id and r.undone)
+            and not exists (
+            -- The lock may have been waited for, until it was too late.
+            select from (select j.flow from tidemill.job j where j.id = i.id offset 0) j join tidemill.flow f on f.id = j.flow
+            where f.id <> all (flows) or f.forget_at <= coalesce(present, clock_timestamp()))
             and not exists (
             select from (select j.flow, j.step from tidemill.job j where j.id = i.id offset 0) j
             join tidemill.flow f on f.id = j.flow and f.saga
@@ -777,15 +787,15 @@ begin
             ordered := ordered || body.id;
             number := 0;
         else
-            number := tidemill.place(body.id, body.queue, body.priority, replay.at, body.kind, body.tenant, body.key,
+            number := tidemill.place(body.id, body.queue, body.priority, at, body.kind, body.tenant, body.key,
                 0::int2, 0::int2);
         end if;
         update tidemill.job j
-        set payload = coalesce(replay.payload, j.payload), options = tidemill.sent_again(j.options, replay.at),
+        set payload = coalesce(replay.payload, j.payload), options = tidemill.sent_again(j.options, at),
             sheaf = number
         where j.id = body.id;
         update tidemill.dead d set triage = 2, redrives = d.redrives + 1 where d.id = body.id;
-        insert into tidemill.note (id, at, by_whom, text) values (body.id, replay.at, replay.by_whom,
+        insert into tidemill.note (id, at, by_whom, text) values (body.id, at, replay.by_whom,
             case when replay.payload is null then 'replayed' else 'replayed with another payload' end
             || coalesce(': ' || replay.why, ''));
         replay.id := body.id;
@@ -793,7 +803,7 @@ begin
         return next;
     end loop;
     if cardinality(ordered) > 0 then
-        perform tidemill.line_up(ordered, array_fill(replay.at, array[cardinality(ordered)]), replay.at);
+        perform tidemill.line_up(ordered, array_fill(at, array[cardinality(ordered)]), at);
     end if;
 end $$;
 

@@ -1,7 +1,7 @@
 -- Dead letters that a rule may send on now, longest dead first: new, their delay over, below its bound, and still dead.
 -- Those of a schedule wait until no other of it runs. What a replay refuses is left out: it would stand before the
--- others for ever. They are locked, outcome and letter, and looked at as they are then; those that somebody has in hand
--- are left to him.
+-- others for ever. They are locked, flow, outcome and letter, and looked at as they are then; those that somebody has in
+-- hand are left to him.
 with chosen as materialized (
     select d.id from tidemill.dead d
     where d.triage = 0 and not d.archived
@@ -20,13 +20,23 @@ with chosen as materialized (
                 select from tidemill.flow_step u where u.flow = f.id and u.undoes is not null))
             offset 0)
         and not exists (
+            select from (select j.flow from tidemill.job j where j.id = d.id offset 0) j
+            join tidemill.flow f on f.id = j.flow and f.forget_at <= coalesce($1::timestamptz, now())
+            offset 0)
+        and not exists (
             select from tidemill.job j join tidemill.unique_key u on u.key = j.unique_key and u.id <> j.id
             where j.id = d.id and starts_with(j.unique_key, 'tidemill:schedule=')
             offset 0)
     order by d.died_at, d.id limit $8::int8
+), flows as materialized (
+    select f.id from tidemill.flow f
+    where f.id = any (array(
+        select o.flow from tidemill.outcome o where o.id = any (array(select c.id from chosen c)) and o.flow is not null))
+    order by f.id for share skip locked
 ), held as materialized (
     select o.id from tidemill.outcome o
     where o.id = any (array(select c.id from chosen c)) and o.state = 6 and not o.bare
+        and (o.flow is null or o.flow in (select f.id from flows f))
     order by o.id for update skip locked
 )
 select d.id from tidemill.dead d

@@ -6,11 +6,12 @@ use tidemill_core::webhook::{Event, Told};
 use tidemill_core::{By, FlowId, Job, JobId, Payload};
 
 use super::again::send_again;
+use super::forget::is_over;
 use super::rerun::rerun;
 use super::{advance, carry_on, saga, tend};
 use crate::error::Result;
 use crate::flow::round::OUT_OF_TIME;
-use crate::flow::{FlowAct, FlowAnswer, NONE_DEAD};
+use crate::flow::{FORGOTTEN, FlowAct, FlowAnswer, NONE_DEAD};
 use crate::full::Full;
 use crate::sqlite::rows::{count, job_id, time};
 use crate::sqlite::writer::Turn;
@@ -66,6 +67,11 @@ pub(in crate::sqlite) fn change(
     act: &FlowAct,
 ) -> Result<FlowAnswer> {
     match act {
+        FlowAct::Retry { .. } | FlowAct::Rerun { .. } | FlowAct::Resolve { .. }
+            if is_over(turn, id)? =>
+        {
+            Ok(FlowAnswer::NotNow { why: FORGOTTEN.to_owned() })
+        }
         FlowAct::Cancel { reason } => cancel(turn, id, reason),
         FlowAct::Discard { reason } => discard(turn, id, reason),
         FlowAct::Retry { step, by, why } => {

@@ -7,13 +7,14 @@ use tidemill_core::flow::Arrival;
 use tidemill_core::{FlowId, JobId};
 
 use super::advance::{self, PAGE_JOBS};
+use super::forget::forget;
 use super::{act, carry_on, rows};
 use crate::error::{Error, Result};
 use crate::flow::FlowAnswer;
 use crate::flow::round::{PAGE_ENDS, PAGE_FLOWS, Round};
 use crate::sqlite::rows::job_id;
 use crate::sqlite::writer::Turn;
-use crate::sqlite::{Sqlite, cancel, sweep};
+use crate::sqlite::{Sqlite, cancel};
 
 /// A step that waits for others.
 type Join = (FlowId, u32);
@@ -237,33 +238,5 @@ fn decide(turn: &mut Turn<'_>, (flow, step): Join) -> Result<bool> {
     advance::learn_step(turn, &mut board, step)?;
     board.overdue(step, left.unsigned_abs());
     advance::carry_on(turn, &mut board)?;
-    Ok(true)
-}
-
-/// Forgets a page of a flow's jobs and, when there are none, the flow; `true`: there may be more. A job that stays,
-/// as a run does that owes something, is not looked at again at once.
-fn forget(turn: &mut Turn<'_>, flow: FlowId) -> Result<bool> {
-    let id = flow.0.as_bytes();
-    let mut over = turn.conn.prepare_cached(include_str!("../sql/is_forgettable_flow.sql"))?;
-    if !over.exists(params![turn.now, id])? {
-        return Ok(false);
-    }
-    drop(over);
-    let mut select = turn.conn.prepare_cached(include_str!("../sql/select_jobs_of_flow.sql"))?;
-    let ids = select.query_map(params![id, PAGE_ENDS], |row| job_id(row, 0))?;
-    let ids: Vec<JobId> = ids.collect::<rusqlite::Result<_>>()?;
-    drop(select);
-    if !ids.is_empty() {
-        return Ok(sweep::purge(turn, &ids)? > 0);
-    }
-    for sql in [
-        include_str!("../sql/delete_flow_steps.sql"),
-        include_str!("../sql/delete_flow_edges.sql"),
-        include_str!("../sql/delete_arrivals.sql"),
-        include_str!("../sql/delete_parts.sql"),
-        include_str!("../sql/delete_flow.sql"),
-    ] {
-        turn.conn.prepare_cached(sql)?.execute([id])?;
-    }
     Ok(true)
 }

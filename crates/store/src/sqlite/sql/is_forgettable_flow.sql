@@ -1,2 +1,2 @@
--- Whether the time of a flow is over: it may have gone on since it was found.
+-- Whether the time of a flow is over: nothing of it goes on from then on.
 select 1 from tidemill_flow where id = ?2 and forget_at <= ?1

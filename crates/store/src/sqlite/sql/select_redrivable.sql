@@ -25,6 +25,10 @@ where died_at <= ?1
         ))
     )
     and not exists (
+        select 1 from tidemill_job as job join tidemill_flow as flow on flow.id = job.flow
+        where job.id = tidemill_dead.id and flow.forget_at <= ?8
+    )
+    and not exists (
         select 1
         from tidemill_job as job
         join tidemill_unique_key as held on held.key = job.unique_key and held.id <> job.id
