@@ -11,6 +11,7 @@ mod postgres {
     mod claimer;
     mod deadlock;
     mod dial;
+    mod flow_lacking;
     mod flow_lock;
     mod gates;
     mod late_commit;

@@ -20,14 +20,11 @@ pub(crate) struct Round {
 impl Round {
     /// Notes whether there is more to do, as the tending of one flow says. One that cannot be tended holds up no other:
     /// its error is told when all have had their turn.
-    pub fn note(&mut self, tended: Result<bool>) -> Result<()> {
+    pub fn note(&mut self, tended: Result<bool>) {
         match tended {
             Ok(has_more) => self.has_more |= has_more,
-            // Nor would any other fare better.
-            Err(fault @ Error::Unavailable { .. }) => return Err(fault),
             Err(fault) => drop(self.fault.get_or_insert(fault)),
         }
-        Ok(())
     }
 
     /// Whether there is more, or the first error.

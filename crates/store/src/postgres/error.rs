@@ -227,6 +227,11 @@ impl Tries {
         Self::lasting(Duration::from_secs(10))
     }
 
+    /// For what the clockwork does again in a second anyway: others wait for their turns behind it.
+    pub fn brief() -> Self {
+        Self::lasting(Duration::from_secs(1))
+    }
+
     /// For reads.
     pub fn read() -> Self {
         Self::lasting(Duration::from_secs(2))

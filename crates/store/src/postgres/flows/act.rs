@@ -134,7 +134,10 @@ pub(super) async fn expire(shared: &Shared, id: FlowId) -> Result<FlowAnswer> {
 
 async fn cancel(shared: &Shared, id: FlowId, reason: &str, when: When) -> Result<FlowAnswer> {
     let mut told = Vec::new();
-    let mut tries = Tries::resend();
+    let mut tries = match when {
+        When::Any => Tries::resend(),
+        When::Late => Tries::brief(),
+    };
     loop {
         let conn = shared.db.begin().await?;
         let acted = cancel_in(shared, &conn, id.0, reason, when, &told).await;

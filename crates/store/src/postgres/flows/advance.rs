@@ -95,7 +95,11 @@ impl Done {
 
 /// Counts what has ended of these flows, and carries them on.
 pub(super) async fn advance(shared: &Shared, flows: &[Uuid]) -> Result<()> {
-    let mut tries = Tries::resend();
+    advance_for(shared, flows, Tries::resend()).await
+}
+
+/// The same with this patience.
+pub(super) async fn advance_for(shared: &Shared, flows: &[Uuid], mut tries: Tries) -> Result<()> {
     loop {
         match advance_once(shared, flows).await {
             Ok(done) => {

@@ -24,7 +24,7 @@ pub(super) async fn is_over(shared: &Shared, conn: &Conn<'_>, flow: Uuid) -> Res
 /// Forgets a page of a flow's jobs and, when there are none, the flow; `true`: there may be more. A job that stays,
 /// as a run does that owes something, is not looked at again at once.
 pub(super) async fn forget(shared: &Shared, flow: Uuid) -> Result<bool> {
-    let mut tries = Tries::resend();
+    let mut tries = Tries::brief();
     loop {
         let conn = shared.db.begin().await?;
         let acted = forget_in(shared, &conn, flow).await;

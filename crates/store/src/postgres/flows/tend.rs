@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::act;
 use super::advance::{self, Done, PAGE_JOBS};
 use super::forget::forget;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::flow::FlowAnswer;
 use crate::flow::round::{PAGE_ENDS, PAGE_FLOWS, Round};
 use crate::postgres::Shared;
@@ -34,23 +34,38 @@ const FORGETTABLE: Statement = sql!("select_forgettable_flows", TIMESTAMPTZ, INT
 pub(crate) async fn tend(shared: &Arc<Shared>) -> Result<bool> {
     let mut round = Round::default();
     let arrived = flows(shared, &ARRIVED).await?;
-    if !arrived.is_empty() && advance::advance(shared, &arrived).await.is_err() {
+    if !arrived.is_empty() && advance(shared, &arrived).await.is_err() {
         for flow in &arrived {
-            round.note(advance::advance(shared, &[*flow]).await.map(|()| false))?;
+            let counted = advance(shared, &[*flow]).await;
+            note(shared, &mut round, counted.map(|()| false)).await?;
         }
     }
     let waiting = flows(shared, &TO_TEND).await?;
     round.has_more |= arrived.len().max(waiting.len()) as i64 == PAGE_FLOWS;
     for flow in waiting {
-        round.note(tend_one(shared, flow).await)?;
+        note(shared, &mut round, tend_one(shared, flow).await).await?;
     }
     late(shared, &mut round).await?;
     expire(shared, &mut round).await?;
     let rows = shared.db.read(&FORGETTABLE, &[&shared.db.manual_now(), &PAGE_FLOWS]).await?;
     for row in rows {
-        round.note(forget(shared, row.get(0)).await)?;
+        note(shared, &mut round, forget(shared, row.get(0)).await).await?;
     }
     round.end()
+}
+
+/// Notes what became of one. A database that is away is so for all: that ends the round. One that answers may lack
+/// something for this one alone.
+async fn note(shared: &Shared, round: &mut Round, tended: Result<bool>) -> Result<()> {
+    match tended {
+        Err(fault @ Error::Unavailable { .. }) if !shared.answers().await => return Err(fault),
+        tended => round.note(tended),
+    }
+    Ok(())
+}
+
+async fn advance(shared: &Shared, flows: &[Uuid]) -> Result<()> {
+    advance::advance_for(shared, flows, Tries::brief()).await
 }
 
 async fn flows(shared: &Shared, sql: &Statement) -> Result<Vec<Uuid>> {
@@ -72,7 +87,7 @@ async fn expire(shared: &Shared, round: &mut Round) -> Result<()> {
             let answer = act::expire(shared, FlowId(id)).await;
             let is_ended = answer.map(|answer| matches!(answer, FlowAnswer::Acted { .. }));
             ended += i64::from(matches!(is_ended, Ok(true)));
-            round.note(is_ended)?;
+            note(shared, round, is_ended).await?;
         }
         if ended >= PAGE_FLOWS || (rows.len() as i64) < PAGE_FLOWS {
             return Ok(());
@@ -88,7 +103,7 @@ async fn tend_one(shared: &Arc<Shared>, flow: Uuid) -> Result<bool> {
         call_off_step(shared, flow, row.get(0), Cause::Noted).await?;
     }
     if !steps.is_empty() {
-        advance::advance(shared, &[flow]).await?;
+        advance(shared, &[flow]).await?;
         // What was sent again meanwhile waits for its place.
         has_more = true;
     }
@@ -101,7 +116,7 @@ async fn tend_one(shared: &Arc<Shared>, flow: Uuid) -> Result<bool> {
 /// Notes that a flow has been tended; `false`: there is more to do by now. Its lock is taken first: what is noted
 /// beside us under it would not be seen by a look that began before.
 async fn untend(shared: &Shared, flow: Uuid) -> Result<bool> {
-    let mut tries = Tries::resend();
+    let mut tries = Tries::brief();
     loop {
         let conn = shared.db.begin().await?;
         let untended = async {
@@ -118,7 +133,7 @@ async fn untend(shared: &Shared, flow: Uuid) -> Result<bool> {
 }
 
 async fn open_page(shared: &Shared, flow: Uuid) -> Result<bool> {
-    let mut tries = Tries::resend();
+    let mut tries = Tries::brief();
     loop {
         let conn = shared.db.begin().await?;
         let acted = open_page_in(shared, &conn, flow).await;
@@ -193,7 +208,10 @@ pub(super) async fn call_off_step(
 ) -> Result<()> {
     let mut next = Some(Place::default());
     while let Some(place) = next {
-        let mut tries = Tries::resend();
+        let mut tries = match cause {
+            Cause::Noted => Tries::brief(),
+            Cause::Asked => Tries::resend(),
+        };
         let search;
         (search, next) = loop {
             let conn = shared.db.begin().await?;
@@ -248,7 +266,7 @@ async fn late(shared: &Shared, round: &mut Round) -> Result<()> {
             last = (row.get(2), Some(flow), Some(step));
             let is_decided = decide(shared, flow, step).await;
             decided += i64::from(matches!(is_decided, Ok(true)));
-            round.note(is_decided)?;
+            note(shared, round, is_decided).await?;
         }
         if decided >= PAGE_FLOWS || (rows.len() as i64) < PAGE_FLOWS {
             return Ok(());
@@ -259,7 +277,7 @@ async fn late(shared: &Shared, round: &mut Round) -> Result<()> {
 /// Decides a join that is late, if it still is.
 async fn decide(shared: &Shared, flow: Uuid, step: i32) -> Result<bool> {
     let now = shared.db.manual_now();
-    let mut tries = Tries::resend();
+    let mut tries = Tries::brief();
     let (is_decided, done) = loop {
         let conn = shared.db.begin().await?;
         let decided = async {

@@ -72,12 +72,14 @@ async fn each<T: Copy + Send + Sync + 'static, U: Send + 'static>(
     join_all(acts).await
 }
 
-/// A database that others keep locked is so for all flows: nobody waits for it once more.
+/// A database that others keep locked is so for all flows: nobody waits for it once more. What it lacks for one it may
+/// have for others.
 fn note(round: &mut Round, tended: Result<bool>) -> Result<()> {
     match tended {
-        Err(fault @ Error::Busy { .. }) => Err(fault),
+        Err(fault @ Error::Busy { .. }) => return Err(fault),
         tended => round.note(tended),
     }
+    Ok(())
 }
 
 /// Calls off a page of the flows whose time is over; there may be more if there were some. Sagas at their point of no
