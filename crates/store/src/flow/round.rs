@@ -18,17 +18,25 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// Notes whether there is more to do, as the tending of one flow says. One that cannot be tended holds up no other:
-    /// its error is told when all have had their turn.
-    pub fn note(&mut self, tended: Result<bool>) {
+    /// Notes whether there is more to do, as the tending of one flow says; `None` if it went wrong. One that cannot be
+    /// tended holds up no other: its error is told when nothing else is left to be done.
+    pub fn note(&mut self, tended: Result<bool>) -> Option<bool> {
         match tended {
-            Ok(has_more) => self.has_more |= has_more,
+            Ok(has_more) => {
+                self.has_more |= has_more;
+                return Some(has_more);
+            }
             Err(fault) => drop(self.fault.get_or_insert(fault)),
         }
+        None
     }
 
-    /// Whether there is more, or the first error.
+    /// Whether there is more or, if there is not, the first error. Whoever is told of an error waits for a second; what
+    /// went wrong goes wrong in the next round, too, or not any more.
     pub fn end(self) -> Result<bool> {
-        self.fault.map_or(Ok(self.has_more), Err)
+        match self.fault {
+            Some(fault) if !self.has_more => Err(fault),
+            _ => Ok(self.has_more),
+        }
     }
 }

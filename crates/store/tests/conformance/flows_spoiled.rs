@@ -2,6 +2,7 @@
 
 use tidemill_core::FlowId;
 use tidemill_core::flow::{Flow, FlowOptions, FlowState, StepState};
+use tidemill_store::Error;
 use tidemill_store::flow::FlowAct;
 
 use super::flows::{flow_of, start_flow, state, states, step};
@@ -12,6 +13,7 @@ use super::plain_sql::run;
 over_both_stores!(
     what_one_flow_cannot_do_is_told_when_the_others_were_tended,
     joins_that_cannot_be_decided_hold_up_no_other,
+    one_that_is_spoiled_does_not_bring_the_others_a_page_a_second,
 );
 
 fn named(name: &str, flow: Flow) -> Flow {
@@ -26,6 +28,24 @@ async fn spoil(kit: &Kit, name: &str) {
         where flow in (select id from tidemill{dot}flow where name = '{name}')"#
     );
     run(kit, &spoil).await.unwrap();
+}
+
+/// Tends until nothing is left but what cannot be done; answers what is told of that.
+async fn fault(kit: &Kit) -> Error {
+    let tending = async {
+        loop {
+            match kit.store.tend_flows().await {
+                Ok(has_more) => assert!(has_more, "what cannot be done is told"),
+                Err(fault) => return fault,
+            }
+        }
+    };
+    tokio::time::timeout(SECOND * 60, tending).await.expect("there is an end to it")
+}
+
+async fn call_off(kit: &Kit, flow: FlowId) {
+    let act = FlowAct::Cancel { reason: "enough".to_owned() };
+    kit.store.change_flow(flow, act).await.unwrap();
 }
 
 /// Three flows of this name: one to be called off, one with a join that is soon late, one that soon has no more time.
@@ -43,15 +63,14 @@ async fn what_one_flow_cannot_do_is_told_when_the_others_were_tended(kit: &Kit) 
     let [spoiled, ..] = three(kit, "spoiled").await;
     let [off, late, over] = three(kit, "sound").await;
     for flow in [spoiled, off] {
-        let act = FlowAct::Cancel { reason: "enough".to_owned() };
-        kit.store.change_flow(flow, act).await.unwrap();
+        call_off(kit, flow).await;
     }
     spoil(kit, "spoiled").await;
     kit.clock.advance(SECOND * 2);
-    let fault = kit.store.tend_flows().await.unwrap_err();
-    assert_eq!(fault.code(), "store_refused", "{fault}");
+    let told = fault(kit).await;
+    assert_eq!(told.code(), "store_refused", "{told}");
     // What was called off in this round may be for the next to carry on.
-    kit.store.tend_flows().await.unwrap_err();
+    fault(kit).await;
     assert_eq!(state(kit, off).await, FlowState::Cancelled);
     assert_eq!(states(kit, late).await["late"], StepState::Skipped);
     assert_eq!(state(kit, over).await, FlowState::Cancelled);
@@ -66,6 +85,22 @@ async fn joins_that_cannot_be_decided_hold_up_no_other(kit: &Kit) {
     let sound = start_flow(kit, flow_of(vec![step("slow", &[]), behind])).await;
     spoil(kit, "spoiled").await;
     kit.clock.advance(SECOND * 2);
-    kit.store.tend_flows().await.unwrap_err();
+    fault(kit).await;
     assert_eq!(states(kit, sound).await["late"], StepState::Skipped);
+}
+
+async fn one_that_is_spoiled_does_not_bring_the_others_a_page_a_second(kit: &Kit) {
+    let late = within(step("late", &["slow"]), 1000);
+    start_flow(kit, named("spoiled", flow_of(vec![step("slow", &[]), late]))).await;
+    let names: Vec<String> = (0..250).map(|n| format!("late {n}")).collect();
+    let late = names.iter().map(|name| within(step(name, &["slow"]), 1001));
+    let steps = [step("slow", &[])].into_iter().chain(late).collect();
+    let sound = start_flow(kit, flow_of(steps)).await;
+    spoil(kit, "spoiled").await;
+    kit.clock.advance(SECOND * 2);
+    // Whoever tends goes on while he is told to, and then waits for a second.
+    fault(kit).await;
+    let states = states(kit, sound).await;
+    let waiting = names.iter().filter(|name| states[*name] == StepState::Waiting).count();
+    assert_eq!(waiting, 0, "nobody waits for the next second");
 }

@@ -34,17 +34,22 @@ const FORGETTABLE: Statement = sql!("select_forgettable_flows", TIMESTAMPTZ, INT
 pub(crate) async fn tend(shared: &Arc<Shared>) -> Result<bool> {
     let mut round = Round::default();
     let arrived = flows(shared, &ARRIVED).await?;
+    let mut counted = arrived.len() as i64;
     if !arrived.is_empty() && advance(shared, &arrived).await.is_err() {
+        counted = 0;
         for flow in &arrived {
-            let counted = advance(shared, &[*flow]).await;
-            note(shared, &mut round, counted.map(|()| false)).await?;
+            let flow = advance(shared, &[*flow]).await.map(|()| false);
+            counted += i64::from(note(shared, &mut round, flow).await?.is_some());
         }
     }
     let waiting = flows(shared, &TO_TEND).await?;
-    round.has_more |= arrived.len().max(waiting.len()) as i64 == PAGE_FLOWS;
+    let mut tended = 0;
     for flow in waiting {
-        note(shared, &mut round, tend_one(shared, flow).await).await?;
+        let flow = tend_one(shared, flow).await;
+        tended += i64::from(note(shared, &mut round, flow).await?.is_some());
     }
+    // A whole page that went wrong would go wrong again.
+    round.has_more |= counted.max(tended) == PAGE_FLOWS;
     late(shared, &mut round).await?;
     expire(shared, &mut round).await?;
     let rows = shared.db.read(&FORGETTABLE, &[&shared.db.manual_now(), &PAGE_FLOWS]).await?;
@@ -56,12 +61,11 @@ pub(crate) async fn tend(shared: &Arc<Shared>) -> Result<bool> {
 
 /// Notes what became of one. A database that is away is so for all: that ends the round. One that answers may lack
 /// something for this one alone.
-async fn note(shared: &Shared, round: &mut Round, tended: Result<bool>) -> Result<()> {
+async fn note(shared: &Shared, round: &mut Round, tended: Result<bool>) -> Result<Option<bool>> {
     match tended {
-        Err(fault @ Error::Unavailable { .. }) if !shared.answers().await => return Err(fault),
-        tended => round.note(tended),
+        Err(fault @ Error::Unavailable { .. }) if !shared.answers().await => Err(fault),
+        tended => Ok(round.note(tended)),
     }
-    Ok(())
 }
 
 async fn advance(shared: &Shared, flows: &[Uuid]) -> Result<()> {
@@ -86,8 +90,7 @@ async fn expire(shared: &Shared, round: &mut Round) -> Result<()> {
             last = (row.get(1), Some(id));
             let answer = act::expire(shared, FlowId(id)).await;
             let is_ended = answer.map(|answer| matches!(answer, FlowAnswer::Acted { .. }));
-            ended += i64::from(matches!(is_ended, Ok(true)));
-            note(shared, round, is_ended).await?;
+            ended += i64::from(note(shared, round, is_ended).await? == Some(true));
         }
         if ended >= PAGE_FLOWS || (rows.len() as i64) < PAGE_FLOWS {
             return Ok(());
@@ -265,8 +268,7 @@ async fn late(shared: &Shared, round: &mut Round) -> Result<()> {
             let (flow, step): (Uuid, i32) = (row.get(0), row.get(1));
             last = (row.get(2), Some(flow), Some(step));
             let is_decided = decide(shared, flow, step).await;
-            decided += i64::from(matches!(is_decided, Ok(true)));
-            note(shared, round, is_decided).await?;
+            decided += i64::from(note(shared, round, is_decided).await? == Some(true));
         }
         if decided >= PAGE_FLOWS || (rows.len() as i64) < PAGE_FLOWS {
             return Ok(());

@@ -25,14 +25,17 @@ pub(in crate::sqlite) async fn tend(store: &Sqlite) -> Result<bool> {
     let mut round = Round::default();
     let arrived = flows(store, include_str!("../sql/select_arrived.sql"), None).await?;
     let count = |turn: &mut Turn<'_>, flow| count(turn, flow).map(|()| false);
-    for counted in each(store, &arrived, count).await {
-        note(&mut round, counted)?;
+    let mut counted = 0;
+    for flow in each(store, &arrived, count).await {
+        counted += i64::from(note(&mut round, flow)?.is_some());
     }
     let waiting = flows(store, include_str!("../sql/select_flows_to_tend.sql"), None).await?;
-    round.has_more |= arrived.len().max(waiting.len()) as i64 == PAGE_FLOWS;
-    for tended in each(store, &waiting, tend_one).await {
-        note(&mut round, tended)?;
+    let mut tended = 0;
+    for flow in each(store, &waiting, tend_one).await {
+        tended += i64::from(note(&mut round, flow)?.is_some());
     }
+    // A whole page that went wrong would go wrong again.
+    round.has_more |= counted.max(tended) == PAGE_FLOWS;
     late(store, &mut round).await?;
     expire(store, &mut round).await?;
     let now = Some(store.now_us());
@@ -74,12 +77,11 @@ async fn each<T: Copy + Send + Sync + 'static, U: Send + 'static>(
 
 /// A database that others keep locked is so for all flows: nobody waits for it once more. What it lacks for one it may
 /// have for others.
-fn note(round: &mut Round, tended: Result<bool>) -> Result<()> {
+fn note(round: &mut Round, tended: Result<bool>) -> Result<Option<bool>> {
     match tended {
-        Err(fault @ Error::Busy { .. }) => return Err(fault),
-        tended => round.note(tended),
+        Err(fault @ Error::Busy { .. }) => Err(fault),
+        tended => Ok(round.note(tended)),
     }
-    Ok(())
 }
 
 /// Calls off a page of the flows whose time is over; there may be more if there were some. Sagas at their point of no
@@ -101,8 +103,7 @@ async fn expire(store: &Sqlite, round: &mut Round) -> Result<()> {
         let ids: Vec<FlowId> = page.iter().map(|(flow, _)| *flow).collect();
         for answer in each(store, &ids, act::expire).await {
             let is_ended = answer.map(|answer| matches!(answer, FlowAnswer::Acted { .. }));
-            ended += i64::from(matches!(is_ended, Ok(true)));
-            note(round, is_ended)?;
+            ended += i64::from(note(round, is_ended)? == Some(true));
         }
         last = page.last().copied();
         if ended >= PAGE_FLOWS || (page.len() as i64) < PAGE_FLOWS {
@@ -214,8 +215,7 @@ async fn late(store: &Sqlite, round: &mut Round) -> Result<()> {
         let page = store.read(look).await?;
         let joins: Vec<Join> = page.iter().map(|(join, _)| *join).collect();
         for is_decided in each(store, &joins, decide).await {
-            decided += i64::from(matches!(is_decided, Ok(true)));
-            note(round, is_decided)?;
+            decided += i64::from(note(round, is_decided)? == Some(true));
         }
         last = page.last().copied();
         if decided >= PAGE_FLOWS || (page.len() as i64) < PAGE_FLOWS {
