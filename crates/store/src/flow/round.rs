@@ -10,6 +10,12 @@ pub(crate) const PAGE_ENDS: i64 = 1000;
 /// Why a flow is called off whose time is over.
 pub(crate) const OUT_OF_TIME: &str = "it did not finish within its deadline";
 
+/// Whether a walk from page to page has come to its end: so many went well as a page has, or there are no more. What
+/// went wrong, or cannot be done yet, is passed over, so that nothing waits behind it.
+pub(crate) fn is_enough(well: i64, page: usize) -> bool {
+    well >= PAGE_FLOWS || (page as i64) < PAGE_FLOWS
+}
+
 /// What a round has come to so far.
 #[derive(Default)]
 pub(crate) struct Round {

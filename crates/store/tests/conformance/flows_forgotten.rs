@@ -1,13 +1,19 @@
-//! Flows whose time is over go with their jobs, page after page; nothing of them goes on meanwhile.
+//! Flows whose time is over go with their jobs, page after page; nothing of them goes on meanwhile, and those of which
+//! something must stay hold up no other.
 
-use tidemill_core::By;
 use tidemill_core::flow::FlowState;
-use tidemill_store::flow::{FlowAct, FlowAnswer};
+use tidemill_core::retention::Retention;
+use tidemill_core::{By, FlowId, Limits};
+use tidemill_store::flow::{FlowAct, FlowAnswer, Start};
 
 use super::flows::{first_job, flow_of, many, run, start_flow, state, step, tend};
 use super::kit::{Kit, SECOND, dead};
+use super::plain_sql;
 
-over_both_stores!(nothing_goes_on_of_a_flow_that_is_being_forgotten);
+over_both_stores!(
+    nothing_goes_on_of_a_flow_that_is_being_forgotten,
+    flows_of_which_something_must_stay_hold_up_no_other,
+);
 
 /// What lets a flow go on that has ended.
 fn acts(step: &str) -> [FlowAct; 4] {
@@ -41,4 +47,38 @@ async fn nothing_goes_on_of_a_flow_that_is_being_forgotten(kit: &Kit) {
     assert_eq!(state(kit, id).await, FlowState::Failed);
     tend(kit).await;
     assert!(kit.store.flow(id).await.unwrap().is_none());
+}
+
+/// Starts a flow of one job of this kind, which is kept for so long.
+async fn kept(kit: &Kit, kind: &str, retain_ms: u64) -> FlowId {
+    let mut flow = flow_of(vec![step(kind, &[])]);
+    flow.options.retain_ms = Some(retain_ms);
+    let plan = flow.plan(&Limits::default(), Retention::default()).unwrap();
+    let id = plan.id;
+    assert!(kit.store.start_flow(plan, Start::Now).await.unwrap());
+    id
+}
+
+async fn flows_of_which_something_must_stay_hold_up_no_other(kit: &Kit) {
+    let mut owing = Vec::new();
+    for _ in 0..100 {
+        owing.push(kept(kit, "owes", 1000).await);
+    }
+    let sound = kept(kit, "owes nothing", 1001).await;
+    let worker = kit.worker().await;
+    run(kit, worker, &[]).await;
+    let dot = if kit.store.backend() == "sqlite" { "_" } else { "." };
+    let owe = format!(
+        "insert into tidemill{dot}debt (job) select id from tidemill{dot}job where kind = 'owes'"
+    );
+    plain_sql::run(kit, &owe).await.unwrap();
+    kit.clock.advance(SECOND * 2);
+    tokio::time::timeout(SECOND * 20, tend(kit)).await.expect("there is an end to it");
+    assert!(kit.store.flow(sound).await.unwrap().is_none());
+    assert!(kit.store.flow(owing[0]).await.unwrap().is_some());
+    plain_sql::run(kit, &format!("delete from tidemill{dot}debt")).await.unwrap();
+    tend(kit).await;
+    for id in owing {
+        assert!(kit.store.flow(id).await.unwrap().is_none(), "it is paid");
+    }
 }

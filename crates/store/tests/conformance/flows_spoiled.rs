@@ -14,6 +14,8 @@ over_both_stores!(
     what_one_flow_cannot_do_is_told_when_the_others_were_tended,
     joins_that_cannot_be_decided_hold_up_no_other,
     one_that_is_spoiled_does_not_bring_the_others_a_page_a_second,
+    flows_that_cannot_be_called_off_hold_up_no_other,
+    flows_of_which_nothing_can_be_counted_hold_up_no_other,
 );
 
 fn named(name: &str, flow: Flow) -> Flow {
@@ -103,4 +105,37 @@ async fn one_that_is_spoiled_does_not_bring_the_others_a_page_a_second(kit: &Kit
     let states = states(kit, sound).await;
     let waiting = names.iter().filter(|name| states[*name] == StepState::Waiting).count();
     assert_eq!(waiting, 0, "nobody waits for the next second");
+}
+
+/// Starts a page of flows of one step, spoiled ones, and then a sound one.
+async fn a_page_before(kit: &Kit) -> (Vec<FlowId>, FlowId) {
+    let mut spoiled = Vec::new();
+    for _ in 0..100 {
+        spoiled.push(start_flow(kit, named("spoiled", flow_of(vec![step("a", &[])]))).await);
+    }
+    (spoiled, start_flow(kit, flow_of(vec![step("a", &[])])).await)
+}
+
+async fn flows_that_cannot_be_called_off_hold_up_no_other(kit: &Kit) {
+    let (spoiled, sound) = a_page_before(kit).await;
+    for flow in spoiled.into_iter().chain([sound]) {
+        call_off(kit, flow).await;
+    }
+    spoil(kit, "spoiled").await;
+    fault(kit).await;
+    assert_eq!(state(kit, sound).await, FlowState::Cancelled);
+}
+
+async fn flows_of_which_nothing_can_be_counted_hold_up_no_other(kit: &Kit) {
+    let (_, sound) = a_page_before(kit).await;
+    spoil(kit, "spoiled").await;
+    // As who ended their jobs leaves them if he dies.
+    let dot = if kit.store.backend() == "sqlite" { "_" } else { "." };
+    let arrive = format!(
+        "insert into tidemill{dot}flow_arrival (flow, step, ok, failed)
+        select id, 0, 1, 0 from tidemill{dot}flow order by id"
+    );
+    run(kit, &arrive).await.unwrap();
+    fault(kit).await;
+    assert_eq!(state(kit, sound).await, FlowState::Done);
 }

@@ -11,15 +11,15 @@ use super::advance::{self, Done, PAGE_JOBS};
 use super::forget::forget;
 use crate::error::{Error, Result};
 use crate::flow::FlowAnswer;
-use crate::flow::round::{PAGE_ENDS, PAGE_FLOWS, Round};
+use crate::flow::round::{PAGE_ENDS, PAGE_FLOWS, Round, is_enough};
 use crate::postgres::Shared;
 use crate::postgres::cancel::{self, Search};
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{At, Param, Statement, sql};
 
-const ARRIVED: Statement = sql!("select_arrived", INT8);
-const TO_TEND: Statement = sql!("select_flows_to_tend", INT8);
+const ARRIVED: Statement = sql!("select_arrived", INT8, UUID);
+const TO_TEND: Statement = sql!("select_flows_to_tend", INT8, UUID);
 const OPENING: Statement = sql!("select_opening", UUID_ARRAY);
 const TO_CALL_OFF: Statement = sql!("select_steps_to_call_off", UUID);
 const UNFINISHED: Statement = sql!("select_unfinished_of_step", UUID, INT4, UUID, INT8);
@@ -28,35 +28,77 @@ const UNTEND: Statement = sql!("untend_flow", UUID);
 const LATE: Statement = sql!("select_late_steps", TIMESTAMPTZ, INT8, TIMESTAMPTZ, UUID, INT4);
 const LATE_STEP: Statement = sql!("select_late_step", TIMESTAMPTZ, UUID, INT4);
 const EXPIRED: Statement = sql!("select_expired_flows", TIMESTAMPTZ, INT8, TIMESTAMPTZ, UUID);
-const FORGETTABLE: Statement = sql!("select_forgettable_flows", TIMESTAMPTZ, INT8);
+const FORGETTABLE: Statement =
+    sql!("select_forgettable_flows", TIMESTAMPTZ, INT8, TIMESTAMPTZ, UUID);
 
 /// Does a page of everything; `true` when there is more.
 pub(crate) async fn tend(shared: &Arc<Shared>) -> Result<bool> {
     let mut round = Round::default();
-    let arrived = flows(shared, &ARRIVED).await?;
-    let mut counted = arrived.len() as i64;
-    if !arrived.is_empty() && advance(shared, &arrived).await.is_err() {
-        counted = 0;
-        for flow in &arrived {
-            let flow = advance(shared, &[*flow]).await.map(|()| false);
-            counted += i64::from(note(shared, &mut round, flow).await?.is_some());
-        }
-    }
-    let waiting = flows(shared, &TO_TEND).await?;
-    let mut tended = 0;
-    for flow in waiting {
-        let flow = tend_one(shared, flow).await;
-        tended += i64::from(note(shared, &mut round, flow).await?.is_some());
-    }
-    // A whole page that went wrong would go wrong again.
-    round.has_more |= counted.max(tended) == PAGE_FLOWS;
+    count(shared, &mut round).await?;
+    tend_each(shared, &mut round).await?;
     late(shared, &mut round).await?;
     expire(shared, &mut round).await?;
-    let rows = shared.db.read(&FORGETTABLE, &[&shared.db.manual_now(), &PAGE_FLOWS]).await?;
-    for row in rows {
-        note(shared, &mut round, forget(shared, row.get(0)).await).await?;
-    }
+    forget_over(shared, &mut round).await?;
     round.end()
+}
+
+/// Counts what has ended of a page of flows, of all at once if that can be done; there may be more if it went well with
+/// so many.
+async fn count(shared: &Shared, round: &mut Round) -> Result<()> {
+    let (mut well, mut last) = (0, Uuid::nil());
+    loop {
+        let arrived = flows(shared, &ARRIVED, last).await?;
+        if !arrived.is_empty() && advance(shared, &arrived).await.is_err() {
+            for flow in &arrived {
+                let counted = advance(shared, &[*flow]).await.map(|()| false);
+                well += i64::from(note(shared, round, counted).await?.is_some());
+            }
+        } else {
+            well += arrived.len() as i64;
+        }
+        if is_enough(well, arrived.len()) {
+            round.has_more |= well >= PAGE_FLOWS;
+            return Ok(());
+        }
+        last = arrived.last().copied().unwrap_or(last);
+    }
+}
+
+/// Tends a page of the flows that are to be; there may be more if it went well with so many.
+async fn tend_each(shared: &Arc<Shared>, round: &mut Round) -> Result<()> {
+    let (mut well, mut last) = (0, Uuid::nil());
+    loop {
+        let waiting = flows(shared, &TO_TEND, last).await?;
+        for flow in &waiting {
+            let tended = tend_one(shared, *flow).await;
+            well += i64::from(note(shared, round, tended).await?.is_some());
+        }
+        if is_enough(well, waiting.len()) {
+            round.has_more |= well >= PAGE_FLOWS;
+            return Ok(());
+        }
+        last = waiting.last().copied().unwrap_or(last);
+    }
+}
+
+/// Forgets a page of the flows whose time is over; there may be more if something went. Those of which something must
+/// stay are passed over, so that no other waits behind them.
+async fn forget_over(shared: &Shared, round: &mut Round) -> Result<()> {
+    let now = shared.db.manual_now();
+    let mut forgotten = 0;
+    let mut last: (Option<At>, Option<Uuid>) = (None, None);
+    loop {
+        let rows = shared.db.read(&FORGETTABLE, &[&now, &PAGE_FLOWS, &last.0, &last.1]).await?;
+        for row in &rows {
+            let id: Uuid = row.get(0);
+            last = (row.get(1), Some(id));
+            let has_more = forget(shared, id).await;
+            forgotten += i64::from(note(shared, round, has_more).await? == Some(true));
+        }
+        if is_enough(forgotten, rows.len()) {
+            return Ok(());
+        }
+    }
 }
 
 /// Notes what became of one. A database that is away is so for all: that ends the round. One that answers may lack
@@ -72,8 +114,9 @@ async fn advance(shared: &Shared, flows: &[Uuid]) -> Result<()> {
     advance::advance_for(shared, flows, Tries::brief()).await
 }
 
-async fn flows(shared: &Shared, sql: &Statement) -> Result<Vec<Uuid>> {
-    let rows = shared.db.read(sql, &[&PAGE_FLOWS]).await?;
+/// A page of the flows that a statement finds, behind this one.
+async fn flows(shared: &Shared, sql: &Statement, behind: Uuid) -> Result<Vec<Uuid>> {
+    let rows = shared.db.read(sql, &[&PAGE_FLOWS, &behind]).await?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
@@ -92,7 +135,7 @@ async fn expire(shared: &Shared, round: &mut Round) -> Result<()> {
             let is_ended = answer.map(|answer| matches!(answer, FlowAnswer::Acted { .. }));
             ended += i64::from(note(shared, round, is_ended).await? == Some(true));
         }
-        if ended >= PAGE_FLOWS || (rows.len() as i64) < PAGE_FLOWS {
+        if is_enough(ended, rows.len()) {
             return Ok(());
         }
     }
@@ -270,7 +313,7 @@ async fn late(shared: &Shared, round: &mut Round) -> Result<()> {
             let is_decided = decide(shared, flow, step).await;
             decided += i64::from(note(shared, round, is_decided).await? == Some(true));
         }
-        if decided >= PAGE_FLOWS || (rows.len() as i64) < PAGE_FLOWS {
+        if is_enough(decided, rows.len()) {
             return Ok(());
         }
     }

@@ -2,16 +2,17 @@
 //! that are called off, joins and flows that are late, flows whose time is over, and arrivals that nobody counted.
 
 use futures::future::join_all;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use tidemill_core::flow::Arrival;
 use tidemill_core::{FlowId, JobId};
+use uuid::Uuid;
 
 use super::advance::{self, PAGE_JOBS};
 use super::forget::forget;
 use super::{act, carry_on, rows};
 use crate::error::{Error, Result};
 use crate::flow::FlowAnswer;
-use crate::flow::round::{PAGE_ENDS, PAGE_FLOWS, Round};
+use crate::flow::round::{PAGE_ENDS, PAGE_FLOWS, Round, is_enough};
 use crate::sqlite::rows::job_id;
 use crate::sqlite::writer::Turn;
 use crate::sqlite::{Sqlite, cancel};
@@ -23,42 +24,74 @@ type Join = (FlowId, u32);
 /// may be other by the time its act has its turn, which looks again.
 pub(in crate::sqlite) async fn tend(store: &Sqlite) -> Result<bool> {
     let mut round = Round::default();
-    let arrived = flows(store, include_str!("../sql/select_arrived.sql"), None).await?;
-    let count = |turn: &mut Turn<'_>, flow| count(turn, flow).map(|()| false);
-    let mut counted = 0;
-    for flow in each(store, &arrived, count).await {
-        counted += i64::from(note(&mut round, flow)?.is_some());
-    }
-    let waiting = flows(store, include_str!("../sql/select_flows_to_tend.sql"), None).await?;
-    let mut tended = 0;
-    for flow in each(store, &waiting, tend_one).await {
-        tended += i64::from(note(&mut round, flow)?.is_some());
-    }
-    // A whole page that went wrong would go wrong again.
-    round.has_more |= counted.max(tended) == PAGE_FLOWS;
+    let arrived = include_str!("../sql/select_arrived.sql");
+    walk(store, &mut round, arrived, |turn, flow| count(turn, flow).map(|()| false)).await?;
+    walk(store, &mut round, include_str!("../sql/select_flows_to_tend.sql"), tend_one).await?;
     late(store, &mut round).await?;
     expire(store, &mut round).await?;
-    let now = Some(store.now_us());
-    let over = flows(store, include_str!("../sql/select_forgettable_flows.sql"), now).await?;
-    for forgotten in each(store, &over, forget).await {
-        note(&mut round, forgotten)?;
-    }
+    forget_over(store, &mut round).await?;
     round.end()
 }
 
-async fn flows(store: &Sqlite, sql: &'static str, now: Option<i64>) -> Result<Vec<FlowId>> {
+/// A page of what a statement finds, behind the last of the page before.
+async fn page<T: Send + 'static>(
+    store: &Sqlite,
+    sql: &'static str,
+    behind: impl Params + Send + 'static,
+    row: fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>> {
     let look = move |conn: &Connection| {
         let mut select = conn.prepare_cached(sql)?;
-        let found = match now {
-            Some(now) => {
-                select.query_map([now, PAGE_FLOWS], |row| rows::flow_id(row, 0))?.collect()
-            }
-            None => select.query_map([PAGE_FLOWS], |row| rows::flow_id(row, 0))?.collect(),
-        };
-        let found: rusqlite::Result<_> = found;
-        Ok(found?)
+        let page = select.query_map(behind, row)?;
+        Ok(page.collect::<rusqlite::Result<_>>()?)
     };
     store.read(look).await
+}
+
+/// Does this to a page of the flows that a statement finds, in the order of their ids; there may be more if it went
+/// well with so many.
+async fn walk(
+    store: &Sqlite,
+    round: &mut Round,
+    sql: &'static str,
+    act: fn(&mut Turn<'_>, FlowId) -> Result<bool>,
+) -> Result<()> {
+    let (mut well, mut last) = (0, Uuid::nil());
+    loop {
+        let behind = (PAGE_FLOWS, *last.as_bytes());
+        let flows = page(store, sql, behind, |row| rows::flow_id(row, 0)).await?;
+        for done in each(store, &flows, act).await {
+            well += i64::from(note(round, done)?.is_some());
+        }
+        if is_enough(well, flows.len()) {
+            round.has_more |= well >= PAGE_FLOWS;
+            return Ok(());
+        }
+        last = flows.last().map_or(last, |flow| flow.0);
+    }
+}
+
+/// Forgets a page of the flows whose time is over; there may be more if something went. Those of which something must
+/// stay are passed over, so that no other waits behind them.
+async fn forget_over(store: &Sqlite, round: &mut Round) -> Result<()> {
+    let now = store.now_us();
+    let mut forgotten = 0;
+    let mut last: Option<(FlowId, i64)> = None;
+    loop {
+        let (id, at) = last.unzip();
+        let behind = (now, PAGE_FLOWS, at, id.map(|id| *id.0.as_bytes()));
+        let sql = include_str!("../sql/select_forgettable_flows.sql");
+        let over =
+            page(store, sql, behind, |row| Ok((rows::flow_id(row, 0)?, row.get(1)?))).await?;
+        let ids: Vec<FlowId> = over.iter().map(|(flow, _)| *flow).collect();
+        for has_more in each(store, &ids, forget).await {
+            forgotten += i64::from(note(round, has_more)? == Some(true));
+        }
+        last = over.last().copied();
+        if is_enough(forgotten, over.len()) {
+            return Ok(());
+        }
+    }
 }
 
 /// Does this to each of a page. The acts come to the writer together, which commits them as one; should one fail, it
@@ -91,22 +124,18 @@ async fn expire(store: &Sqlite, round: &mut Round) -> Result<()> {
     let mut ended = 0;
     let mut last: Option<(FlowId, i64)> = None;
     loop {
-        let look = move |conn: &Connection| {
-            let mut select =
-                conn.prepare_cached(include_str!("../sql/select_expired_flows.sql"))?;
-            let (id, at) = last.unzip();
-            let behind = params![now, PAGE_FLOWS, at, id.map(|id| *id.0.as_bytes())];
-            let page = select.query_map(behind, |row| Ok((rows::flow_id(row, 0)?, row.get(1)?)))?;
-            Ok(page.collect::<rusqlite::Result<Vec<(FlowId, i64)>>>()?)
-        };
-        let page = store.read(look).await?;
-        let ids: Vec<FlowId> = page.iter().map(|(flow, _)| *flow).collect();
+        let (id, at) = last.unzip();
+        let behind = (now, PAGE_FLOWS, at, id.map(|id| *id.0.as_bytes()));
+        let sql = include_str!("../sql/select_expired_flows.sql");
+        let late =
+            page(store, sql, behind, |row| Ok((rows::flow_id(row, 0)?, row.get(1)?))).await?;
+        let ids: Vec<FlowId> = late.iter().map(|(flow, _)| *flow).collect();
         for answer in each(store, &ids, act::expire).await {
             let is_ended = answer.map(|answer| matches!(answer, FlowAnswer::Acted { .. }));
             ended += i64::from(note(round, is_ended)? == Some(true));
         }
-        last = page.last().copied();
-        if ended >= PAGE_FLOWS || (page.len() as i64) < PAGE_FLOWS {
+        last = late.last().copied();
+        if is_enough(ended, late.len()) {
             return Ok(());
         }
     }
@@ -201,24 +230,18 @@ async fn late(store: &Sqlite, round: &mut Round) -> Result<()> {
     let mut decided = 0;
     let mut last: Option<(Join, i64)> = None;
     loop {
-        let look = move |conn: &Connection| {
-            let mut select = conn.prepare_cached(include_str!("../sql/select_late_steps.sql"))?;
-            let (of, at) = last.unzip();
-            let (flow, step) = of.unzip();
-            let behind =
-                params![now, PAGE_FLOWS, at, flow.map(|flow: FlowId| *flow.0.as_bytes()), step];
-            let page = select.query_map(behind, |row| {
-                Ok(((rows::flow_id(row, 0)?, row.get(1)?), row.get(2)?))
-            })?;
-            Ok(page.collect::<rusqlite::Result<Vec<(Join, i64)>>>()?)
-        };
-        let page = store.read(look).await?;
-        let joins: Vec<Join> = page.iter().map(|(join, _)| *join).collect();
+        let (of, at) = last.unzip();
+        let (flow, step) = of.unzip();
+        let behind = (now, PAGE_FLOWS, at, flow.map(|flow: FlowId| *flow.0.as_bytes()), step);
+        let sql = include_str!("../sql/select_late_steps.sql");
+        let row = |row: &Row<'_>| Ok(((rows::flow_id(row, 0)?, row.get(1)?), row.get(2)?));
+        let late: Vec<(Join, i64)> = page(store, sql, behind, row).await?;
+        let joins: Vec<Join> = late.iter().map(|(join, _)| *join).collect();
         for is_decided in each(store, &joins, decide).await {
             decided += i64::from(note(round, is_decided)? == Some(true));
         }
-        last = page.last().copied();
-        if decided >= PAGE_FLOWS || (page.len() as i64) < PAGE_FLOWS {
+        last = late.last().copied();
+        if is_enough(decided, late.len()) {
             return Ok(());
         }
     }
