@@ -21,6 +21,7 @@ over_both_stores!(
     a_pivot_that_runs_is_waited_for_and_decides,
     a_pivot_in_doubt_leaves_it_stuck_until_somebody_says,
     a_pivot_that_waits_is_called_off_with_its_saga,
+    a_saga_whose_pivot_waits_when_its_time_is_over_says_why_it_ended,
     a_deadline_waits_for_a_pivot_that_runs,
     a_pivot_that_was_just_sent_again_is_under_way,
     late_sagas_at_their_pivot_hold_up_no_other_deadline,
@@ -248,12 +249,30 @@ async fn a_pivot_that_waits_is_called_off_with_its_saga(kit: &Kit) {
     assert_eq!(view.head.reason.as_deref(), Some("not wanted"));
 }
 
-async fn a_deadline_waits_for_a_pivot_that_runs(kit: &Kit) {
+/// Starts the trip with a second's time.
+async fn start_hurried(kit: &Kit) -> FlowId {
     let mut saga = saga_of(trip());
     saga.options.finish_within_ms = Some(1000);
     let id = saga.id;
     let plan = saga.plan(&Limits::default(), Retention::default()).unwrap();
     kit.store.start_flow(plan, Start::Now).await.unwrap();
+    id
+}
+
+async fn a_saga_whose_pivot_waits_when_its_time_is_over_says_why_it_ended(kit: &Kit) {
+    let id = start_hurried(kit).await;
+    let worker = kit.worker().await;
+    run_some(kit, worker, 1).await;
+    kit.clock.advance(SECOND * 2);
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[]).await, ["undo-hotel"]);
+    let view = view(kit, id).await;
+    assert_eq!(view.head.state, FlowState::Undone);
+    assert_eq!(view.head.reason.as_deref(), Some("it did not finish within its deadline"));
+}
+
+async fn a_deadline_waits_for_a_pivot_that_runs(kit: &Kit) {
+    let id = start_hurried(kit).await;
     let worker = kit.worker().await;
     run_some(kit, worker, 1).await;
     let claim = kit.take(worker, 2).await;

@@ -212,7 +212,8 @@ async fn cancel_in(
     let Some(board) = boards.first_mut() else {
         return Ok((CallOff::Answer(FlowAnswer::Unknown), done));
     };
-    if matches!(when, When::Late) {
+    // Once its point of no return was told, it may have turned back for that: it is called off all the same.
+    if matches!(when, When::Late) && told.is_empty() {
         let late = conn.query(&EXPIRED, &[&shared.db.manual_now(), &id]).await?;
         if late.is_empty() {
             return Ok((CallOff::Answer(FlowAnswer::Unknown), done));
