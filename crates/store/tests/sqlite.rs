@@ -9,6 +9,7 @@ mod sqlite {
     pub mod kit;
 
     mod checkpoint;
+    mod flows;
     mod full;
     mod locked;
     mod neighbours;

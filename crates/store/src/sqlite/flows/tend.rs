@@ -72,26 +72,42 @@ async fn walk(
 }
 
 /// Forgets a page of the flows whose time is over; there may be more if something went. Those of which something must
-/// stay are passed over, so that no other waits behind them.
+/// stay are passed over, so that no other waits behind them. Flows go together as far as they have a page of jobs
+/// together: between two commits, others have their turns.
 async fn forget_over(store: &Sqlite, round: &mut Round) -> Result<()> {
     let now = store.now_us();
     let mut forgotten = 0;
     let mut last: Option<(FlowId, i64)> = None;
     loop {
         let (id, at) = last.unzip();
-        let behind = (now, PAGE_FLOWS, at, id.map(|id| *id.0.as_bytes()));
+        let behind = (now, PAGE_FLOWS, at, id.map(|id| *id.0.as_bytes()), PAGE_ENDS);
         let sql = include_str!("../sql/select_forgettable_flows.sql");
-        let over =
-            page(store, sql, behind, |row| Ok((rows::flow_id(row, 0)?, row.get(1)?))).await?;
-        let ids: Vec<FlowId> = over.iter().map(|(flow, _)| *flow).collect();
-        for has_more in each(store, &ids, forget).await {
-            forgotten += i64::from(note(round, has_more)? == Some(true));
+        let row = |row: &Row<'_>| Ok(((rows::flow_id(row, 0)?, row.get(1)?), row.get(2)?));
+        let over: Vec<((FlowId, i64), i64)> = page(store, sql, behind, row).await?;
+        let mut rest = over.as_slice();
+        while !rest.is_empty() {
+            let (part, behind) = rest.split_at(together(rest));
+            rest = behind;
+            let ids: Vec<FlowId> = part.iter().map(|((flow, _), _)| *flow).collect();
+            for has_more in each(store, &ids, forget).await {
+                forgotten += i64::from(note(round, has_more)? == Some(true));
+            }
         }
-        last = over.last().copied();
+        last = over.last().map(|(place, _)| *place);
         if is_enough(forgotten, over.len()) {
             return Ok(());
         }
     }
+}
+
+/// How many of these have a page of jobs together; one, if the first alone has.
+fn together<T>(flows: &[(T, i64)]) -> usize {
+    let mut jobs = 0;
+    let fits = flows.iter().take_while(|(_, more)| {
+        jobs += more;
+        jobs <= PAGE_ENDS
+    });
+    fits.count().clamp(1, flows.len())
 }
 
 /// Does this to each of a page. The acts come to the writer together, which commits them as one; should one fail, it
