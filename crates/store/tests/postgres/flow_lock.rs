@@ -201,6 +201,60 @@ async fn a_call_off_that_lags_behind_lets_alone_what_was_sent_again() {
     }
 }
 
+/// Between two pages of a call-off, another finishes it, its jobs are sent again, and it is called off anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_call_off_that_lags_behind_leaves_what_was_noted_since() {
+    let url = fresh_postgres_url();
+    let store = store(&url).await;
+    for _ in 0..9 {
+        if noted_anew_between_pages(&store, &url).await {
+            return;
+        }
+        // The tender got the lock once more before the other, who had waited for it.
+    }
+    panic!("nobody was faster than the tender");
+}
+
+/// Whether somebody got in between the tender's pages.
+async fn noted_anew_between_pages(store: &Arc<dyn Store>, url: &str) -> bool {
+    let looker = connect(url).await;
+    let (mut blocking, mut other) = (connect(url).await, connect(url).await);
+    let jobs = (0..1500).map(|_| NewJob::new("many", Payload::null())).collect();
+    let steps = vec![Step::new("many", Work::Jobs(jobs))];
+    let plan = Flow { steps, ..chain() }.plan(&Limits::default(), Retention::default()).unwrap();
+    let id = plan.id;
+    assert!(store.start_flow(plan, Start::Now).await.unwrap());
+    while store.tend_flows().await.unwrap() {}
+    store.change_flow(id, FlowAct::Cancel { reason: "enough".into() }).await.unwrap();
+    let blocked = blocking.transaction().await.unwrap();
+    blocked.query("select from tidemill.ready for update", &[]).await.unwrap();
+    let tending = Arc::clone(store);
+    let tending = tokio::spawn(async move { tending.tend_flows().await.unwrap() });
+    waiting(&looker, 1).await;
+    let noting = tokio::spawn(async move {
+        let noting = other.transaction().await.unwrap();
+        noting.query("select from tidemill.flow where id = $1 for update", &[&id.0]).await.unwrap();
+        let left = "select from tidemill.job j where j.flow = $1
+            and not exists (select from tidemill.outcome o where o.id = j.id)";
+        let left = noting.query(left, &[&id.0]).await.unwrap().len();
+        let note = "update tidemill.flow_step set call_off = true, call_offs = call_offs + 1
+            where flow = $1 and state < 3";
+        noting.execute(note, &[&id.0]).await.unwrap();
+        noting.commit().await.unwrap();
+        left
+    });
+    waiting(&looker, 2).await;
+    blocked.rollback().await.unwrap();
+    tokio::time::timeout(SOON, tending).await.unwrap().unwrap();
+    let is_between = noting.await.unwrap() == 500;
+    let noted = "select count(*) from tidemill.flow_step where call_off";
+    assert_eq!(count(&looker, noted).await, i64::from(is_between), "it is for the next round");
+    while store.tend_flows().await.unwrap() {}
+    assert_eq!(count(&looker, noted).await, 0);
+    assert_eq!(store.flow(id).await.unwrap().unwrap().head.state, FlowState::Cancelled);
+    is_between
+}
+
 /// A chain of which the first step is done and the second is dead: its second job.
 async fn broken(store: &Arc<dyn Store>) -> (FlowId, JobId) {
     let worker = worker(store).await;

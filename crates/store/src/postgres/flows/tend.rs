@@ -224,25 +224,11 @@ pub(super) enum Cause {
     Asked,
 }
 
-/// Where a call-off goes on: behind this job of the step.
+/// Where a call-off goes on: behind this job of the step, if nothing was noted since it began.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     after: Option<Uuid>,
-    is_second: bool,
-}
-
-impl Place {
-    /// Of more than a page all are looked at twice: between two pages they may have been called off by others, sent
-    /// again, and called off anew.
-    fn next(self, page: &[JobId]) -> Option<Self> {
-        match page.last() {
-            Some(last) if page.len() as i64 == PAGE_ENDS => {
-                Some(Self { after: Some(last.0), ..self })
-            }
-            _ if self.after.is_none() || self.is_second => None,
-            _ => Some(Self { after: None, is_second: true }),
-        }
-    }
+    noted: Option<i32>,
 }
 
 /// Calls off all jobs of a step that have not finished, a page at a time.
@@ -273,7 +259,7 @@ pub(super) async fn call_off_step(
 }
 
 /// Calls off a page, under the flow's lock: what is noted, others may have done since we read of it, and then somebody
-/// may have sent the jobs again. Those are left alone, and so is what was noted then.
+/// may have sent the jobs again. Those are left alone, and so is what was noted then: the number of the note says so.
 async fn call_off_page(
     shared: &Shared,
     conn: &Conn<'_>,
@@ -282,20 +268,23 @@ async fn call_off_page(
     place: Place,
 ) -> Result<(Search, Option<Place>), Fault> {
     advance::lock(conn, &[flow]).await?;
+    let mut noted = None;
     if cause == Cause::Noted {
-        let noted = conn.query(&TO_CALL_OFF, &[&flow]).await?;
-        if noted.iter().all(|row| row.get::<_, i32>(0) != step) {
+        let rows = conn.query(&TO_CALL_OFF, &[&flow]).await?;
+        let note = rows.iter().find(|row| row.get::<_, i32>(0) == step);
+        noted = note.map(|row| row.get::<_, i32>(1));
+        if noted.is_none() || place.noted.is_some_and(|before| noted != Some(before)) {
             return Ok((Search::default(), None));
         }
     }
     let rows = conn.query(&UNFINISHED, &[&flow, &step, &place.after, &PAGE_ENDS]).await?;
     let ids: Vec<JobId> = rows.iter().map(|row| JobId(row.get(0))).collect();
     let search = cancel::cancel_in(shared, conn, &ids, "called off with its flow").await?;
-    let next = place.next(&ids);
-    if next.is_none() && cause == Cause::Noted {
+    let last = ids.last().filter(|_| ids.len() as i64 == PAGE_ENDS);
+    if last.is_none() && noted.is_some() {
         conn.query(&CALLED_OFF, &[&flow, &step]).await?;
     }
-    Ok((search, next))
+    Ok((search, last.map(|last| Place { after: Some(last.0), noted })))
 }
 
 /// Decides a page of the joins that have waited for as long as they may; there may be more if there were some. Those

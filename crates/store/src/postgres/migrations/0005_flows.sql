@@ -57,6 +57,7 @@ create table tidemill.flow_step (
     slow boolean not null, -- its jobs wait for the clock or in a line
     early boolean not null, -- it may be decided before all that it comes after has ended
     call_off boolean not null default false, -- its jobs are to be called off
+    call_offs int4 not null default 0, -- how often that was noted: who is late knows whether it is what he began with
     grown boolean not null default false, -- a running job added it: it answers no failure of what it comes after
     opened int8 not null default 0, -- the last sheaf that was let go, of a step that is opened bit by bit
     sheaf int8, -- the one in which its only job was let go together with others, instead of the job's own
