@@ -153,8 +153,24 @@ async fn nobody_changes_a_step_of_a_flow_that_is_in_other_hands() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_call_off_that_lags_behind_lets_alone_what_was_sent_again() {
     let url = fresh_postgres_url();
-    let (store, looker) = (store(&url).await, connect(&url).await);
-    let (mut blocking, mut other) = (connect(&url).await, connect(&url).await);
+    let store = store(&url).await;
+    for _ in 0..9 {
+        let left = sent_again_behind_a_tender(&store, &url).await;
+        for id in &left {
+            assert_eq!(store.job(*id).await.unwrap().unwrap().state, State::Ready);
+        }
+        if !left.is_empty() {
+            return;
+        }
+        // The tender got the lock once more before the other, who had waited for it.
+    }
+    panic!("nobody was faster than the tender");
+}
+
+/// Answers what was sent again of the second step while a tender stood at the first.
+async fn sent_again_behind_a_tender(store: &Arc<dyn Store>, url: &str) -> Vec<JobId> {
+    let looker = connect(url).await;
+    let (mut blocking, mut other) = (connect(url).await, connect(url).await);
     let step = |name: &str| {
         // In queues of their own, they wait in sheaves of their own.
         let job = NewJob { queue: name.to_owned(), ..NewJob::new(name, Payload::null()) };
@@ -170,7 +186,7 @@ async fn a_call_off_that_lags_behind_lets_alone_what_was_sent_again() {
         .query("select from tidemill.ready where queue = 'first' for update", &[])
         .await
         .unwrap();
-    let tending = Arc::clone(&store);
+    let tending = Arc::clone(store);
     let tending = tokio::spawn(async move { tending.tend_flows().await.unwrap() });
     waiting(&looker, 1).await;
 
@@ -196,9 +212,7 @@ async fn a_call_off_that_lags_behind_lets_alone_what_was_sent_again() {
     .await;
     blocked.rollback().await.unwrap();
     tokio::time::timeout(SOON, tending).await.unwrap().unwrap();
-    for id in sent_again.await.unwrap() {
-        assert_eq!(store.job(id).await.unwrap().unwrap().state, State::Ready);
-    }
+    sent_again.await.unwrap()
 }
 
 /// Between two pages of a call-off, another finishes it, its jobs are sent again, and it is called off anew.

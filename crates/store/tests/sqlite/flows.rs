@@ -1,8 +1,9 @@
-//! How flows are tended in the one writer: others have their turns between.
+//! How flows are tended in the one writer: what a reader found is looked at once more, and others have their turns
+//! between.
 
 use std::sync::Arc;
 
-use tidemill_core::flow::{Flow, FlowOptions, Step, Work};
+use tidemill_core::flow::{Flow, FlowOptions, FlowState, Step, Work};
 use tidemill_core::retention::Retention;
 use tidemill_core::{FlowId, Limits, NewJob, Payload};
 use tidemill_store::Store;
@@ -36,6 +37,53 @@ async fn called_off(store: &Arc<dyn Store>, flows: usize, jobs: usize) -> Vec<Fl
     }
     tend(store).await;
     ids
+}
+
+fn literal(id: FlowId) -> String {
+    format!("x'{}'", id.0.simple())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flow_that_is_given_more_time_before_its_act_goes_on() {
+    let place = Place::new();
+    let store = place.store().await;
+    let (one, two) = (start(&store, 1).await, start(&store, 1).await);
+    // Both are found, and then the act of the first gives the second more time.
+    let meanwhile = format!(
+        "update tidemill_flow set expires_at = iif(id = {one}, 1, 2);
+        create trigger meanwhile after update of state on tidemill_flow when new.id = {one} begin
+            update tidemill_flow set expires_at = 9000000000000000 where id = {two};
+        end",
+        one = literal(one),
+        two = literal(two)
+    );
+    place.connect().execute_batch(&meanwhile).unwrap();
+    tend(&store).await;
+    assert_eq!(store.flow(one).await.unwrap().unwrap().head.state, FlowState::Cancelled);
+    assert_eq!(store.flow(two).await.unwrap().unwrap().head.state, FlowState::Running);
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flow_that_is_to_be_kept_for_longer_before_its_act_stays() {
+    let place = Place::new();
+    let store = place.store().await;
+    let ids = called_off(&store, 2, 1).await;
+    let meanwhile = format!(
+        "update tidemill_flow set forget_at = iif(id = {one}, 1, 2);
+        create trigger meanwhile after delete on tidemill_job when old.flow = {one} begin
+            update tidemill_flow set forget_at = 9000000000000000 where id = {two};
+        end",
+        one = literal(ids[0]),
+        two = literal(ids[1])
+    );
+    place.connect().execute_batch(&meanwhile).unwrap();
+    tend(&store).await;
+    assert!(store.flow(ids[0]).await.unwrap().is_none());
+    let kept = store.flow(ids[1]).await.unwrap().unwrap();
+    let job = kept.steps[0].first.expect("its job is there");
+    assert!(store.job(job).await.unwrap().is_some());
+    store.close().await;
 }
 
 /// What is forgotten in one commit is what all others wait for.
