@@ -195,11 +195,6 @@ impl Shared {
         now.ok_or_else(|| Error::Database { reason: "it does not know the time".into() })
     }
 
-    /// Whether the database answers at this moment.
-    async fn answers(&self) -> bool {
-        self.db.query(&NOW, &[&self.db.manual_now()]).await.is_ok()
-    }
-
     /// Tells this process at once, and the others as soon as may be.
     fn hint(&self, hint: Hint) {
         self.note(&hint, Where::Here);

@@ -15,12 +15,12 @@ use tidemill_core::flow::{Plan, StepRow};
 use uuid::Uuid;
 
 use super::advance::{Done, OPEN_AT_ONCE_MAX};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::flow::Start;
 use crate::flow::text::{Texts, texts_together};
 use crate::postgres::Shared;
 use crate::postgres::error::{Fault, Tries};
-use crate::postgres::gather::{Call, Gather, refuse};
+use crate::postgres::gather::{Call, Gather, is_for_all, refuse};
 use crate::postgres::statement::{Statement, sql};
 
 const START: Statement = sql!("start_flows", TIMESTAMPTZ, TEXT, TEXT, UUID_ARRAY);
@@ -67,8 +67,6 @@ async fn fly(starts: Starts, shared: Arc<Shared>) {
 async fn write_together(shared: &Shared, calls: Vec<Call<(Plan, Start), bool>>) {
     let plans: Vec<&(Plan, Start)> = calls.iter().map(|call| &call.given).collect();
     let is_alone = plans.len() == 1;
-    // Of those that a full queue refused together, some may fit.
-    let is_for_all = |error: &Error| error.is_temporary() && !matches!(error, Error::QueueFull(_));
     match write(shared, &plans).await {
         Ok(fresh) => {
             for call in calls {
@@ -76,7 +74,7 @@ async fn write_together(shared: &Shared, calls: Vec<Call<(Plan, Start), bool>>) 
                 call.answer(Ok(is_new));
             }
         }
-        Err(error) if is_alone || is_for_all(&error) => refuse(calls, &error),
+        Err(error) if is_alone || is_for_all(&shared.db, &error).await => refuse(calls, &error),
         Err(_) => {
             for call in calls {
                 let written = write(shared, &[&call.given]).await;

@@ -105,7 +105,7 @@ async fn forget_over(shared: &Shared, round: &mut Round) -> Result<()> {
 /// something for this one alone.
 async fn note(shared: &Shared, round: &mut Round, tended: Result<bool>) -> Result<Option<bool>> {
     match tended {
-        Err(fault @ Error::Unavailable { .. }) if !shared.answers().await => Err(fault),
+        Err(fault @ Error::Unavailable { .. }) if !shared.db.is_there().await => Err(fault),
         tended => Ok(round.note(tended)),
     }
 }
