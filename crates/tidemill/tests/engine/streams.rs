@@ -8,6 +8,7 @@ use tidemill::{
     Context, Enqueue, Event, Fail, Follow, JobId, Limits, Payload, Progress, Retry, Running, Said,
     Settings, State, Tidemill,
 };
+use tidemill_store::Hint;
 use tidemill_testkit::eventually::eventually;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
@@ -28,6 +29,7 @@ over_both_stores!(
     a_stream_of_an_unknown_job_is_refused,
     one_who_says_more_than_is_written_waits,
     a_row_that_cannot_be_read_blinds_those_alone_who_follow_it,
+    rows_that_cannot_be_read_are_told_to_who_follows_them_also_where_there_are_no_others,
 );
 
 /// What a puppet is told to do.
@@ -457,17 +459,20 @@ async fn one_who_says_more_than_is_written_waits(kit: Kit) {
 
 /// A row of a stream as the database has it.
 async fn write_row(kit: &Kit, id: JobId, number: u64, chunks: &str) {
+    kit.execute(&row(kit, id, number, chunks)).await;
+}
+
+fn row(kit: &Kit, id: JobId, number: u64, chunks: &str) -> String {
     let id = id.0.simple();
     let (job, at) = if kit.url.starts_with("sqlite:") {
         (format!("x'{id}'"), "0")
     } else {
         (format!("'{id}'"), "now()")
     };
-    kit.execute(&format!(
+    format!(
         "insert into tidemill_stream (job, first, last, bytes, at, sent, chunks) \
-         values ({job}, {number}, {number}, {number}, {at}, {job}, '{chunks}')"
-    ))
-    .await;
+         values ({job}, {number}, {number}, {number}, {at}, {job}, '{chunks}');"
+    )
 }
 
 async fn a_row_that_cannot_be_read_blinds_those_alone_who_follow_it(kit: Kit) {
@@ -494,5 +499,77 @@ async fn a_row_that_cannot_be_read_blinds_those_alone_who_follow_it(kit: Kit) {
     puppet.end().await;
     assert_eq!(rest(&mut follow, 3).await, (vec![], State::Done));
     worker.stop().await;
+    mill.close().await;
+}
+
+async fn rows_that_cannot_be_read_are_told_to_who_follows_them_also_where_there_are_no_others(
+    kit: Kit,
+) {
+    let mill = kit.open().await;
+    let mut blind = two_mutes(&kit, &mill).await;
+    // Both at once, lest one is sent away while the other can be read.
+    let rows: String = blind.iter().map(|(id, _)| row(&kit, *id, 2, "[")).collect();
+    kit.execute(&format!("begin; {rows} commit")).await;
+    for (id, follow) in &mut blind {
+        let why = tokio::time::timeout(SOON, follow.next()).await.expect("it hears why");
+        assert_eq!(why.unwrap_err().code(), "store_refused", "{id}");
+    }
+    mill.close().await;
+}
+
+/// Two streams of jobs that nobody runs, of which all has been read that there is.
+async fn two_mutes(kit: &Kit, mill: &Tidemill) -> Vec<(JobId, Follow)> {
+    let good = serde_json::to_string(&[Said::text("a")]).unwrap();
+    let mut follows = Vec::new();
+    for _ in 0..2 {
+        let id = mill.enqueue(Enqueue::raw("mute", "null").queue("other")).await.unwrap().id();
+        write_row(kit, id, 1, &good).await;
+        let mut follow = mill.stream(id, 0).await.unwrap();
+        assert_eq!(next(&mut follow).await, Ok((Some(1), "a".to_owned())));
+        follows.push((id, follow));
+    }
+    follows
+}
+
+/// Whatever is asked for of streams is refused, and counted.
+const REFUSE: &str = "
+    create sequence asked;
+    alter table tidemill.stream rename to kept;
+    create function tidemill.refuse() returns setof tidemill.kept language plpgsql as $$
+    begin
+        perform nextval('asked');
+        raise exception 'not now';
+    end $$;
+    create view tidemill.stream as select * from tidemill.refuse()";
+
+const NO_MORE: &str = "drop view tidemill.stream; drop function tidemill.refuse();
+    alter table tidemill.kept rename to stream";
+
+#[tokio::test]
+async fn a_database_that_refuses_for_a_while_ends_no_stream() {
+    let kit = Kit::postgres();
+    let mill = kit.open().await;
+    let mut follows = two_mutes(&kit, &mill).await;
+    let client = kit.client().await;
+    client.batch_execute(REFUSE).await.unwrap();
+    mill.store().hint(Hint::Stream { id: follows[0].0 });
+    let heard = async {
+        let [(_, one), (_, other)] = follows.as_mut_slice() else { panic!("two follow") };
+        tokio::select! { event = one.next() => event, event = other.next() => event }
+    };
+    let refused = eventually("the store to refuse several times", SOON, async || {
+        let asked = client.query_one("select last_value from asked", &[]).await.unwrap();
+        (asked.get::<_, i64>(0) >= 5).then_some(())
+    });
+    tokio::select! {
+        () = refused => {}
+        event = heard => panic!("nobody is told anything: {event:?}"),
+    }
+    client.batch_execute(NO_MORE).await.unwrap();
+    let good = serde_json::to_string(&[Said::text("b")]).unwrap();
+    for (id, follow) in &mut follows {
+        write_row(&kit, *id, 2, &good).await;
+        assert_eq!(next(follow).await, Ok((Some(2), "b".to_owned())));
+    }
     mill.close().await;
 }

@@ -138,13 +138,24 @@ struct Reader {
     all_not_before: Instant,
     /// When those who write are told again who is followed.
     follow_at: Instant,
+    /// The store refuses, and it was said.
+    is_refused: bool,
 }
 
 impl Reader {
     fn new(hub: Hub, store: Arc<dyn Store>) -> Self {
         let (hints, now) = (store.wake().listen(), Instant::now());
-        let (due, ended) = (HashSet::new(), HashSet::new());
-        Self { hub, store, hints, due, ended, all_at: now, all_not_before: now, follow_at: now }
+        Self {
+            hub,
+            store,
+            hints,
+            due: HashSet::new(),
+            ended: HashSet::new(),
+            all_at: now,
+            all_not_before: now,
+            follow_at: now,
+            is_refused: false,
+        }
     }
 
     async fn read(mut self) {
@@ -244,12 +255,17 @@ impl Reader {
                 return self.failed(&error);
             }
         }
+        self.is_refused = false;
         let (took, now) = (began.elapsed(), Instant::now());
         self.all_not_before = now + ALL_GAP_MIN.max(took * ALL_GAP_TIMES);
         self.all_at = now + LOOK_ALWAYS.max(took * LOOK_ALWAYS_TIMES);
     }
 
     fn failed(&mut self, error: &Error) {
+        // What is away comes back, as others say, too; what refuses may do so until somebody hears of it.
+        if !error.is_temporary() && !std::mem::replace(&mut self.is_refused, true) {
+            tracing::warn!(%error, "the store refuses to read streams; trying again");
+        }
         tracing::debug!(%error, "streams could not be read; trying again");
         self.all_at = Instant::now() + FAILED_PAUSE;
         self.all_not_before = self.all_at;
@@ -280,15 +296,15 @@ impl Reader {
     }
 
     /// What is new in these streams. One of which what is kept cannot be read does not hold up the others: who follows
-    /// it is sent to the store, which says why, and comes back if it was nothing. Where no other can be read it is the
-    /// store that fails, and nobody is sent there.
+    /// it is sent to the store, which says why, and comes back if it was nothing. Nobody is sent there while it is the
+    /// store that fails: it is asked for a stream that nobody writes, of which there is nothing to be read.
     async fn pages(&self, asked: Vec<(JobId, u64)>) -> Result<Vec<(JobId, StreamPage)>> {
         match self.store.streams_after(asked.clone()).await {
             Ok(pages) => return Ok(asked.into_iter().map(|(id, _)| id).zip(pages).collect()),
             Err(error) if error.is_temporary() => return Err(error),
             Err(_) => {}
         }
-        let is_alone = asked.len() == 1;
+        self.store.streams_after(vec![(JobId::new(), 0)]).await?;
         let (mut all, mut unread) = (Vec::with_capacity(asked.len()), Vec::new());
         for (id, last) in asked {
             match self.store.streams_after(vec![(id, last)]).await {
@@ -296,12 +312,6 @@ impl Reader {
                 Err(error) if error.is_temporary() => return Err(error),
                 Err(error) => unread.push((id, error)),
             }
-        }
-        if all.is_empty()
-            && !is_alone
-            && let Some((_, error)) = unread.pop()
-        {
-            return Err(error);
         }
         for (id, error) in unread {
             tracing::warn!(job = %id, %error, "a stream cannot be read");
