@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tidemill::work::{Demand, Given, Hand, Outcome, Report};
-use tidemill::{Enqueue, Error, Limit, Payload, Per, Receipt, State, Tidemill, Token, testing};
+use tidemill::{
+    Enqueue, Error, Limit, Payload, Per, Rate, Receipt, State, Tidemill, Token, testing,
+};
 use tidemill_core::workflow::Waits;
 use tidemill_core::{ErrorClass, JobId, NewJob, WorkerId};
 use tidemill_store::Settled;
@@ -19,6 +21,7 @@ over_both_stores!(
     a_lease_of_its_own_is_kept_to,
     what_is_not_handed_over_is_given_back,
     what_is_given_back_unstarted_has_not_begun,
+    a_rate_that_nobody_was_charged_is_not_given_back,
     what_a_worker_never_heard_of_is_given_back,
     what_was_claimed_while_a_beat_waits_is_kept,
     what_was_called_off_before_a_beat_is_told_at_once_and_once,
@@ -197,6 +200,26 @@ async fn what_is_given_back_unstarted_has_not_begun(kit: Kit) {
         assert_eq!(state(&mill, id).await, expected, "begun: {has_begun}");
     }
     mill.close().await;
+}
+
+async fn a_rate_that_nobody_was_charged_is_not_given_back(kit: Kit) {
+    let (one, other) = (kit.open().await, kit.open().await);
+    let worker = hand(&one).await;
+    let first = enqueue(&one, job()).await;
+    let (token, _) = claim_one(&one, worker).await;
+    enqueue(&one, job()).await;
+    let rate = Rate { jobs: 1, per_ms: 3_600_000, burst: 1 };
+    let limit = Limit { rate: Some(rate), ..Limit::default() };
+    one.set_limit("default", "hourly", Some(limit)).await.unwrap();
+    claim_one(&one, worker).await;
+    let (_, none) = claim(&other, hand(&other).await).await;
+    assert_eq!(none.len(), 0, "it knows the limit by now");
+    // It remembers neither claim, nor which of them the limit let pass.
+    let report = Report::new(first, token, Outcome::GiveBack);
+    assert_eq!(settle(&other, worker, report).await, Settled::Accepted);
+    assert_eq!(claim(&one, worker).await.1.len(), 0, "the hour is not over");
+    one.close().await;
+    other.close().await;
 }
 
 async fn what_a_worker_never_heard_of_is_given_back(kit: Kit) {

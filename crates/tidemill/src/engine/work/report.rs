@@ -229,7 +229,12 @@ impl Work<'_> {
         let asked = pause_asked(&ended);
         let settlement = judge(mill, &claimed, &retry, ended, present);
         if is_unstarted {
-            return Ok(unstarted(mill, claimed, token, settlement));
+            let mut item = unstarted(mill, claimed, token, settlement);
+            if at.is_none() {
+                // Which rates it went through is known only to who remembers the claim.
+                item.gates.iter_mut().for_each(|end| end.unused = None);
+            }
+            return Ok(item);
         }
         Ok(self.settled(claimed, token, started_at, settlement, asked, run))
     }
