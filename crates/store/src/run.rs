@@ -370,6 +370,15 @@ pub struct EntryRow {
     pub entry: String,
 }
 
+/// What stands beside an entry of a journal, with the entry: whose it is says the entry alone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beside {
+    /// The entry, as JSON.
+    pub entry: String,
+    /// What stands beside it.
+    pub value: Payload,
+}
+
 /// Which runs to list. Every condition given must hold. Newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RunFilter {
@@ -406,8 +415,8 @@ pub trait Runs: Send + Sync {
     /// The journal of a run, in order, and what else is kept of it.
     async fn journal(&self, job: JobId) -> Result<(Vec<EntryRow>, Option<RunView>)>;
 
-    /// What stands beside an entry of a journal.
-    async fn value(&self, job: JobId, number: u32) -> Result<Option<Payload>>;
+    /// What stands beside an entry of a journal, and the entry, of one moment.
+    async fn value(&self, job: JobId, number: u32) -> Result<Option<Beside>>;
 
     /// A page of the mail of a run after this number, in order; at most [`PAGE_MAIL_MAX`] pieces, and one more
     /// that says whether others follow.

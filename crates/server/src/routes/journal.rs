@@ -34,7 +34,7 @@ use crate::extract::{Body, Named, Names, Params};
 use crate::problem::{Answer, Problem, Refusal};
 use crate::routes::work::{enqueues, made};
 
-use others::{has_whole, reached, show_aside, show_texts};
+use others::{has_whole, reached, show_beside, show_texts};
 pub(crate) use others::{show_entries, show_inputs, show_mail};
 
 /// Outputs of one page.
@@ -284,7 +284,7 @@ async fn value(
         Refusal::new(StatusCode::NOT_FOUND, "value_unknown", detail).about(id)
     };
     let value = value.ok_or_else(missing)?;
-    Ok(Json(show_aside(&app, &caller, id, number, value).await?))
+    Ok(Json(show_beside(&app, &caller, value).await?))
 }
 
 /// From where on mail is read.

@@ -11,8 +11,8 @@ use crate::keyring::What;
 use crate::nul::{self, Texts};
 use crate::request::Receipt;
 use crate::run::{
-    Append, Debt, EntryRow, Reply, Room, RunAct, RunActView, RunAnswer, RunFilter, RunOrder,
-    RunView, Runs, Seal, Signal, SignalAnswer,
+    Append, Beside, Debt, EntryRow, Reply, Room, RunAct, RunActView, RunAnswer, RunFilter,
+    RunOrder, RunView, Runs, Seal, Signal, SignalAnswer,
 };
 use crate::stream::{StreamAnswer, StreamItem, StreamPage, Streams};
 
@@ -51,8 +51,13 @@ passed_on! {
             Ok((rows, run))
         }
 
-        async fn value(&self, job: JobId, number: u32) -> Result<Option<Payload>> {
-            self.show_payload(self.inner.value(job, number).await?)
+        async fn value(&self, job: JobId, number: u32) -> Result<Option<Beside>> {
+            let mut beside = self.inner.value(job, number).await?;
+            if let Some(Beside { entry, value }) = &mut beside {
+                self.keys.show_entry(entry)?;
+                self.keys.show(None, value)?;
+            }
+            Ok(beside)
         }
 
         async fn mail_page(&self, job: JobId, after: i64, limit: usize) -> Result<Vec<Mail>> {

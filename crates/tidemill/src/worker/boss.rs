@@ -266,7 +266,10 @@ impl Boss {
         number: u32,
     ) -> tidemill_store::Result<Option<Payload>> {
         match self {
-            Self::Here(mill) => mill.0.store.value(job, number).await,
+            Self::Here(mill) => {
+                let beside = mill.0.store.value(job, number).await?;
+                Ok(beside.map(|beside| beside.value))
+            }
             Self::Elsewhere(boss) => patiently(|| boss.broker.value(job, number)).await,
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::value::RawValue;
 use tidemill::Payload;
+use tidemill::store::run::Beside;
 use tidemill_core::access::Act;
 use tidemill_core::workflow::{ChildEnd, Content, Entry};
 use tidemill_core::{FlowId, JobId};
@@ -111,20 +112,13 @@ pub(super) async fn show_texts(app: &App, caller: &Caller, texts: Vec<&mut Strin
     Ok(())
 }
 
-/// The same in what stands beside an entry of this number: `null` for each that is left out.
-pub(super) async fn show_aside(
-    app: &App,
-    caller: &Caller,
-    run: JobId,
-    number: u32,
-    value: Payload,
-) -> Answer<Payload> {
+/// The same in what stands beside an entry: `null` for each that is left out.
+pub(super) async fn show_beside(app: &App, caller: &Caller, beside: Beside) -> Answer<Payload> {
+    let Beside { entry, value } = beside;
     if has_all(caller) {
         return Ok(value);
     }
-    let (rows, _) = app.mill.store().journal(run).await.map_err(tidemill::Error::from)?;
-    let Some(row) = rows.iter().find(|row| row.number == number) else { return Ok(value) };
-    let Entry::Joined { ends, .. } = read(&row.entry)? else { return Ok(value) };
+    let Entry::Joined { ends, .. } = read(&entry)? else { return Ok(value) };
     let reached = reached(app, caller, ends.iter().map(|end| end.id).collect()).await?;
     let mut outputs: Vec<Box<RawValue>> =
         serde_json::from_str(value.as_str()).map_err(|error| Refusal::internal(&error))?;

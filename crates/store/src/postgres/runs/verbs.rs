@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::postgres::{Postgres, runs};
 use crate::request::Receipt;
 use crate::run::{
-    Append, Debt, EntryRow, PAGE_MAIL_MAX, Reply, Room, RunActView, RunAnswer, RunFilter, RunOrder,
-    RunView, Runs, Seal, Signal, SignalAnswer,
+    Append, Beside, Debt, EntryRow, PAGE_MAIL_MAX, Reply, Room, RunActView, RunAnswer, RunFilter,
+    RunOrder, RunView, Runs, Seal, Signal, SignalAnswer,
 };
 
 #[async_trait]
@@ -26,7 +26,7 @@ impl Runs for Postgres {
         runs::journal(&self.shared.db, job).await
     }
 
-    async fn value(&self, job: JobId, number: u32) -> Result<Option<Payload>> {
+    async fn value(&self, job: JobId, number: u32) -> Result<Option<Beside>> {
         runs::value(&self.shared.db, job, number).await
     }
 

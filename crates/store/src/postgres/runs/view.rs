@@ -2,12 +2,13 @@
 
 use tidemill_core::workflow::ObjectKey;
 use tidemill_core::{JobId, Payload};
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::error::Result;
 use crate::postgres::connect::Db;
 use crate::postgres::statement::{At, Param, Statement, sql};
-use crate::run::{EntryRow, RunFilter, RunView, unwritten};
+use crate::run::{Beside, EntryRow, RunFilter, RunView, unwritten};
 
 const JOURNAL: Statement = sql!("select_journal", UUID);
 const VALUE: Statement = sql!("select_value", UUID, INT4);
@@ -23,7 +24,7 @@ pub(crate) async fn journal(db: &Db, job: JobId) -> Result<(Vec<EntryRow>, Optio
     Ok((rows.iter().map(entry_row).collect(), run.into_iter().next()))
 }
 
-pub(super) fn entry_row(row: &tokio_postgres::Row) -> EntryRow {
+pub(super) fn entry_row(row: &Row) -> EntryRow {
     EntryRow { number: row.get::<_, i32>(0) as u32, at: row.get::<_, At>(1).0, entry: row.get(2) }
 }
 
@@ -32,7 +33,7 @@ pub(super) async fn views(db: &Db, jobs: Vec<Uuid>) -> Result<Vec<RunView>> {
     rows.iter().map(view).collect()
 }
 
-fn view(row: &tokio_postgres::Row) -> Result<RunView> {
+fn view(row: &Row) -> Result<RunView> {
     Ok(RunView {
         job: JobId(row.get(0)),
         began_at: row.get::<_, At>(1).0,
@@ -47,10 +48,11 @@ fn view(row: &tokio_postgres::Row) -> Result<RunView> {
     })
 }
 
-/// What stands beside an entry of a journal.
-pub(crate) async fn value(db: &Db, job: JobId, number: u32) -> Result<Option<Payload>> {
+/// What stands beside an entry of a journal, with the entry.
+pub(crate) async fn value(db: &Db, job: JobId, number: u32) -> Result<Option<Beside>> {
     let rows = db.read(&VALUE, &[&job.0, &(number as i32)]).await?;
-    Ok(rows.first().map(|row| Payload::trusted(row.get(0))))
+    let beside = |row: &Row| Beside { value: Payload::trusted(row.get(0)), entry: row.get(1) };
+    Ok(rows.first().map(beside))
 }
 
 /// What the object of this queue and key is.

@@ -124,7 +124,7 @@ fn amended(
     }
     if let Some(Ending::Aside { number, .. }) = amendment.was {
         // What stands beside goes with its entry; who looks later finds it here.
-        amendment.was = value(conn, job, number)?.map(Ending::Ok);
+        amendment.was = value(conn, job, number)?.map(|beside| Ending::Ok(beside.value));
     }
     if let Some(from) = amendment.cut {
         conn.prepare_cached(include_str!("../sql/cut_journal.sql"))?.execute(params![id, from])?;

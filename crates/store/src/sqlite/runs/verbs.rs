@@ -7,8 +7,8 @@ use tidemill_core::{JobId, NewJob, Payload, WorkerId};
 use crate::error::Result;
 use crate::request::Receipt;
 use crate::run::{
-    Append, Debt, EntryRow, PAGE_MAIL_MAX, Reply, Room, RunActView, RunAnswer, RunFilter, RunOrder,
-    RunView, Runs, Seal, Signal, SignalAnswer,
+    Append, Beside, Debt, EntryRow, PAGE_MAIL_MAX, Reply, Room, RunActView, RunAnswer, RunFilter,
+    RunOrder, RunView, Runs, Seal, Signal, SignalAnswer,
 };
 use crate::sqlite::{Sqlite, runs};
 
@@ -26,7 +26,7 @@ impl Runs for Sqlite {
         self.read(move |conn| runs::journal(conn, job)).await
     }
 
-    async fn value(&self, job: JobId, number: u32) -> Result<Option<Payload>> {
+    async fn value(&self, job: JobId, number: u32) -> Result<Option<Beside>> {
         self.read(move |conn| runs::value(conn, job, number)).await
     }
 

@@ -6,7 +6,7 @@ use tidemill_core::{JobId, Payload};
 use uuid::Uuid;
 
 use crate::error::Result;
-use crate::run::{EntryRow, RunFilter, RunView, unwritten};
+use crate::run::{Beside, EntryRow, RunFilter, RunView, unwritten};
 use crate::sqlite::rows::{count, job_id, time_at};
 
 /// What only the store needs to know of a run.
@@ -70,16 +70,17 @@ pub(in crate::sqlite) fn journal(
     Ok((entries, find(conn, job)?.map(|(view, _)| view)))
 }
 
-/// What stands beside an entry of a journal.
+/// What stands beside an entry of a journal, with the entry.
 pub(in crate::sqlite) fn value(
     conn: &Connection,
     job: JobId,
     number: u32,
-) -> Result<Option<Payload>> {
+) -> Result<Option<Beside>> {
     let mut select = conn.prepare_cached(include_str!("../sql/select_value.sql"))?;
     let place = params![job.0.as_bytes(), number];
-    let found = select.query_one(place, |row| row.get(0)).optional()?;
-    Ok(found.map(Payload::trusted))
+    let beside =
+        |row: &Row<'_>| Ok(Beside { value: Payload::trusted(row.get(0)?), entry: row.get(1)? });
+    Ok(select.query_one(place, beside).optional()?)
 }
 
 /// What the object of this queue and key is.

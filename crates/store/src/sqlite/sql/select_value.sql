@@ -1,2 +1,2 @@
--- What stands beside an entry.
-select value from tidemill_journal where job = ?1 and number = ?2 and value is not null
+-- What stands beside an entry, and the entry as it is then.
+select value, entry from tidemill_journal where job = ?1 and number = ?2 and value is not null

@@ -66,14 +66,14 @@ impl Tidemill {
     pub(crate) async fn fetch(&self, id: JobId, entry: &mut Entry) -> Result<()> {
         if let Entry::Ended { ending, .. } = entry
             && let Ending::Aside { number, .. } = ending
-            && let Some(value) = self.0.store.value(id, *number).await?
+            && let Some(beside) = self.0.store.value(id, *number).await?
         {
-            *ending = Ending::Ok(value);
+            *ending = Ending::Ok(beside.value);
         }
         if let Entry::Joined { ends, aside, .. } = entry
             && let Some(outputs) = aside
-            && let Some(value) = self.0.store.value(id, outputs.number).await?
-            && put_outputs_back(ends, &value)
+            && let Some(beside) = self.0.store.value(id, outputs.number).await?
+            && put_outputs_back(ends, &beside.value)
         {
             *aside = None;
         }
