@@ -39,7 +39,7 @@ use crate::schedule::{FireAnswer, FireRequest, FireView, ScheduleChange, Schedul
 use crate::store::Store;
 use crate::view::{
     AttemptView, Crowd, DeadGroup, DeadLetter, DepthView, End, Finding, JobFilter, JobPage,
-    JobView, Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
+    JobPlace, JobView, Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 
@@ -339,6 +339,7 @@ passed_on! {
     async fn key_holder(&self, id: JobId) -> Result<Option<JobId>>;
     async fn blocked_due(&self, id: JobId) -> Result<Option<Timestamp>>;
     async fn queues_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, String>>;
+    async fn places_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, JobPlace>>;
     async fn lane(&self, id: JobId) -> Result<Option<LaneView>>;
     async fn attempts(&self, id: JobId) -> Result<Vec<AttemptView>>;
     async fn unfinished(&self) -> Result<Unfinished>;

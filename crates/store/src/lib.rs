@@ -58,8 +58,8 @@ pub use schedule::{FireView, ScheduleView};
 pub use store::Store;
 pub use stream::Streams;
 pub use view::{
-    Crowd, DeadGroup, DeadLetter, DepthView, End, JobFilter, JobPage, JobView, LineView, QueueView,
-    WorkerView,
+    Crowd, DeadGroup, DeadLetter, DepthView, End, JobFilter, JobPage, JobPlace, JobView, LineView,
+    QueueView, WorkerView,
 };
 pub use wake::{Expecting, Hint, Wake};
 pub use webhook::Webhooks;

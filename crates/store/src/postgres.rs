@@ -86,7 +86,7 @@ use crate::store::Store;
 use crate::stream::{StreamAnswer, StreamItem, StreamPage, Streams};
 use crate::view::{
     AttemptView, Crowd, DeadGroup, DeadLetter, DepthView, End, Finding, JobFilter, JobPage,
-    JobView, Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
+    JobPlace, JobView, Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 use crate::wanted::Wanted;
@@ -376,6 +376,10 @@ impl Store for Postgres {
 
     async fn queues_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, String>> {
         query::queues_of(&self.shared.db, &ids).await
+    }
+
+    async fn places_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, JobPlace>> {
+        query::places_of(&self.shared.db, &ids).await
     }
 
     async fn lane(&self, id: JobId) -> Result<Option<LaneView>> {

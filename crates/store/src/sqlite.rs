@@ -89,7 +89,7 @@ use crate::stream::{StreamAnswer, StreamItem, StreamPage, Streams, ephemeral};
 use crate::together;
 use crate::view::{
     AttemptView, Crowd, DeadGroup, DeadLetter, DepthView, End, Finding, JobFilter, JobPage,
-    JobView, Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
+    JobPlace, JobView, Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 use news::Listeners;
@@ -340,6 +340,10 @@ impl Store for Sqlite {
 
     async fn queues_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, String>> {
         self.read(move |conn| query::queues_of(conn, &ids)).await
+    }
+
+    async fn places_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, JobPlace>> {
+        self.read(move |conn| query::places_of(conn, &ids)).await
     }
 
     async fn lane(&self, id: JobId) -> Result<Option<LaneView>> {

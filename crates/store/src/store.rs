@@ -30,7 +30,7 @@ use crate::stream::Streams;
 use crate::value::Values;
 use crate::view::{
     AttemptView, Crowd, DeadGroup, DeadLetter, DepthView, End, Finding, JobFilter, JobPage,
-    JobView, Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
+    JobPlace, JobView, Lacking, Lacks, LineView, QueueRules, QueueView, Unfinished, WorkerView,
 };
 use crate::wake::{Hint, Wake};
 use crate::webhook::Webhooks;
@@ -143,6 +143,9 @@ pub trait Store:
     /// The queues in which these jobs are: those that were diverted are elsewhere than they asked for. Jobs that are
     /// not there have none.
     async fn queues_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, String>>;
+
+    /// Where these jobs are, and whose: nothing else is read of them. Jobs that are not there are nowhere.
+    async fn places_of(&self, ids: Vec<JobId>) -> Result<HashMap<JobId, JobPlace>>;
 
     /// What is before a job that waits for a slot, in its queue, as this process would serve it; also while
     /// it is held at a gate. Its cost is bounded, however many wait.

@@ -80,6 +80,15 @@ pub struct End {
     pub error: Option<String>,
 }
 
+/// Where a job is, and whose it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobPlace {
+    /// Its queue: of one that was diverted not the one that it asked for.
+    pub queue: String,
+    /// Its tenant, if it has one.
+    pub tenant: Option<String>,
+}
+
 /// Where a job stands in the line of its queue, tenant and key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineView {

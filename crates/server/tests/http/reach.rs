@@ -3,6 +3,8 @@
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tidemill::core::workflow::{ChildEnd, Entry};
+use tidemill::store::tokio_postgres::{NoTls, connect};
 use tidemill::testing::drain;
 use tidemill::{Enqueue, Fail, Grant, Job, JobFilter, Payload, Role, Settings, State, Unique};
 
@@ -318,5 +320,48 @@ async fn what_children_return_is_shown_to_who_reaches_them_or_runs_the_run(kit: 
             assert!(is_shown || told.contains(word), "{name} {path}: {told}");
         }
     }
+    kit.close().await;
+}
+
+/// Counts the statements that look at jobs.
+const COUNT: &str = "
+    create sequence looks;
+    create function tidemill.is_counted() returns boolean language plpgsql as $$
+    begin
+        if current_setting('looks.last', true) is distinct from statement_timestamp()::text then
+            perform nextval('looks'), set_config('looks.last', statement_timestamp()::text, false);
+        end if;
+        return true;
+    end $$;
+    alter table tidemill.job rename to kept;
+    create view tidemill.job as select * from tidemill.kept where tidemill.is_counted()";
+
+#[tokio::test]
+async fn which_of_many_children_are_reached_is_looked_up_at_once() {
+    let kit = Kit::postgres().await.closed().await;
+    let id = kit.mill.enqueue(Enqueue::raw("run", "1").queue("mine")).await.unwrap().id();
+    let children = (0..300).map(|_| Enqueue::raw("echo", "1").queue("theirs"));
+    let children = kit.mill.enqueue_many(children).await.unwrap();
+    let joined = children.iter().enumerate().map(|(number, child)| {
+        let output = Some(Payload::trusted(format!("{SECRET:?}")));
+        let end = ChildEnd { id: child.id(), state: State::Done, output, error: None };
+        let key = format!("k#{number}");
+        let entry = Entry::Joined { key, ends: vec![end], more: false, aside: None };
+        format!("('{id}', {number}, now(), '{}')", serde_json::to_string(&entry).unwrap())
+    });
+    let joined = joined.collect::<Vec<_>>().join(", ");
+    let (client, connection) = connect(kit.url(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let insert = format!("insert into tidemill.journal (job, number, at, entry) values {joined}");
+    client.batch_execute(&insert).await.unwrap();
+    let secret = kit.credential("viewer", of(Role::Viewer, &["mine"])).await;
+    client.batch_execute(COUNT).await.unwrap();
+    let path = format!("/v1/jobs/{id}/journal");
+    let told = kit.ask(&secret, Method::GET, &path, json!({})).await.is(200).body;
+    assert_eq!(told["entries"].as_array().unwrap().len(), 300);
+    assert!(!told.to_string().contains(SECRET), "{told}");
+    let looks = client.query_one("select last_value from looks", &[]).await.unwrap();
+    let looks: i64 = looks.get(0);
+    assert!((2..30).contains(&looks), "{looks} statements");
     kit.close().await;
 }

@@ -14,7 +14,7 @@ use crate::postgres::body::{body, payload};
 use crate::postgres::connect::Db;
 use crate::postgres::statement::{At, Param, Statement, sql};
 use crate::stream::progress;
-use crate::view::{AttemptView, End, JobFilter, JobPage, JobView, Unfinished};
+use crate::view::{AttemptView, End, JobFilter, JobPage, JobPlace, JobView, Unfinished};
 
 const JOB_VIEW: Statement = sql!("select_job", TIMESTAMPTZ, UUID_ARRAY);
 const ATTEMPTS: Statement = sql!("select_attempts", UUID);
@@ -25,6 +25,7 @@ const UNFINISHED_OF: Statement = sql!("select_unfinished_of", UUID_ARRAY);
 const BEGUN_OF: Statement = sql!("select_begun", UUID_ARRAY);
 const ENDS_OF: Statement = sql!("select_ends", UUID_ARRAY);
 const QUEUES_OF: Statement = sql!("select_queues_of", UUID_ARRAY);
+const PLACES_OF: Statement = sql!("select_places_of", UUID_ARRAY);
 const BLOCKED_DUE: Statement = sql!("select_blocked_due", UUID);
 const KEY_HOLDER: Statement = sql!("select_key_holder", UUID);
 const LOOK_END: Statement = sql!("look_end", UUID, INT8);
@@ -88,6 +89,14 @@ pub(crate) async fn queues_of(db: &Db, ids: &[JobId]) -> Result<HashMap<JobId, S
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let rows = db.read(&QUEUES_OF, &[&ids]).await?;
     Ok(rows.iter().map(|row| (JobId(row.get(0)), row.get(1))).collect())
+}
+
+/// Where these jobs are, and whose.
+pub(crate) async fn places_of(db: &Db, ids: &[JobId]) -> Result<HashMap<JobId, JobPlace>> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let rows = db.read(&PLACES_OF, &[&ids]).await?;
+    let place = |row: &Row| JobPlace { queue: row.get(1), tenant: row.get(2) };
+    Ok(rows.iter().map(|row| (JobId(row.get(0)), place(row))).collect())
 }
 
 /// Who holds the unique key that a job is kept for, or had when it finished.

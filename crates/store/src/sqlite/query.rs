@@ -16,7 +16,7 @@ use crate::sqlite::ready::{self, LastAttempt};
 use crate::sqlite::rows::{Body, job_id, time, time_at, time_opt, worker_id_opt};
 use crate::sqlite::streams;
 use crate::sqlite::sweep::ONLY_RESULT;
-use crate::view::{AttemptView, End, JobFilter, JobPage, JobView};
+use crate::view::{AttemptView, End, JobFilter, JobPage, JobPlace, JobView};
 
 /// One job, wherever it stands.
 pub(super) fn job(conn: &Connection, now: i64, id: JobId) -> Result<Option<JobView>> {
@@ -88,6 +88,19 @@ pub(super) fn queues_of(conn: &Connection, ids: &[JobId]) -> Result<HashMap<JobI
         }
     }
     Ok(queues)
+}
+
+/// Where these jobs are, and whose.
+pub(super) fn places_of(conn: &Connection, ids: &[JobId]) -> Result<HashMap<JobId, JobPlace>> {
+    let mut select = conn.prepare_cached(include_str!("sql/select_places_of.sql"))?;
+    let place = |row: &Row<'_>| Ok(JobPlace { queue: row.get(0)?, tenant: row.get(1)? });
+    let mut places = HashMap::with_capacity(ids.len());
+    for id in ids {
+        if let Some(place) = select.query_one([id.0.as_bytes()], place).optional()? {
+            places.insert(*id, place);
+        }
+    }
+    Ok(places)
 }
 
 /// Who holds the unique key that a job is kept for, or had when it finished.

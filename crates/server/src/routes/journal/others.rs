@@ -58,9 +58,10 @@ pub(super) async fn reached(
 ) -> Answer<BTreeSet<JobId>> {
     let mut reached = BTreeSet::new();
     for ids in ids.chunks(JOBS_AT_ONCE) {
-        let views = app.mill.store().jobs_of(ids.to_vec()).await.map_err(tidemill::Error::from)?;
-        let seen = views.iter().filter(|view| caller.sees(view));
-        reached.extend(seen.map(|view| view.job.id));
+        let places = app.mill.store().places_of(ids.to_vec()).await;
+        let places = places.map_err(tidemill::Error::from)?.into_iter();
+        let seen = places.filter(|(_, at)| caller.sees_place(&at.queue, at.tenant.as_deref()));
+        reached.extend(seen.map(|(id, _)| id));
     }
     Ok(reached)
 }
@@ -104,9 +105,11 @@ pub(super) async fn show_texts(app: &App, caller: &Caller, texts: Vec<&mut Strin
     if has_all(caller) {
         return Ok(());
     }
-    for text in texts.into_iter().filter(|text| text.contains("\"joined\"")) {
-        let mut entry = read(text)?;
-        show_entries(app, caller, vec![&mut entry]).await?;
+    let texts = texts.into_iter().filter(|text| text.contains("\"joined\""));
+    let read = texts.map(|text| Ok((read(text)?, text))).collect::<Answer<Vec<_>>>();
+    let (mut entries, texts): (Vec<Entry>, Vec<&mut String>) = read?.into_iter().unzip();
+    show_entries(app, caller, entries.iter_mut().collect()).await?;
+    for (text, entry) in texts.into_iter().zip(entries) {
         *text = serde_json::to_string(&entry).map_err(|error| Refusal::internal(&error))?;
     }
     Ok(())
