@@ -24,26 +24,31 @@ pub(super) fn flatten(steps: Vec<Step>, is_saga: bool) -> Result<Vec<Flat>> {
     let optional = if is_saga { HashMap::new() } else { optional(&flat, &ends) };
     for step in &mut flat {
         let after = std::mem::take(&mut step.after);
-        let mut others: Vec<String> = Vec::new();
+        let mut others = BTreeSet::new();
         for edge in after {
             let last = last_steps(&ends, &edge.step);
             if ends.contains_key(&edge.step) && edge.on != On::Failure && !step.join.is_quorum() {
                 others.extend(before(&last, &format!("{}/", edge.step), &optional));
-                check_edges(others.len())?;
             }
             step.after.extend(last.into_iter().map(|step| After { step, ..edge.clone() }));
         }
-        for other in others {
-            if step.after.iter().all(|edge| edge.step != other) {
-                step.after.push(After { step: other, on: On::Either, when: None });
-            }
+        if others.is_empty() {
+            continue;
         }
+        for edge in &step.after {
+            others.remove(&edge.step);
+        }
+        edges += others.len();
+        check_edges(edges)?;
+        let either = |step| After { step, on: On::Either, when: None };
+        step.after.extend(others.into_iter().map(either));
     }
     Ok(flat)
 }
 
 /// A few words may ask for many: every first step of a flow within has those of the outer one, and what comes after a
-/// flow comes after all that come last in it. So they are counted before they are there.
+/// flow comes after all that come last in it, and after what may not be taken before those. So they are counted before
+/// they are there, those of all steps together.
 fn check_edges(number: usize) -> Result<()> {
     let max = EDGES_MAX;
     if number > max { Err(Error::FlowTooLarge { what: "edges", number, max }) } else { Ok(()) }
