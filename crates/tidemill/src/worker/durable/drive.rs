@@ -19,6 +19,7 @@ use super::{Polled, Runner, Told, Trouble};
 use crate::testing::{Crash, Strike};
 use crate::worker::context::Context;
 use crate::worker::fail::Fail;
+use crate::worker::registry::panic_message;
 use crate::worker::shop::Shop;
 
 /// A wait this short stays in memory: to let go of the run and take it up again costs more.
@@ -214,8 +215,11 @@ impl<'a> Driver<'a> {
         if let Err(error) = self.read(&mut told, task) {
             return over(self.unread(error));
         }
-        if told.calls.go_on(task) {
-            return Poll::Ready(Next::Again);
+        match told.calls.go_on(task) {
+            Ok(true) => return Poll::Ready(Next::Again),
+            Ok(false) => {}
+            // As if the handler had polled it.
+            Err(panic) => return over(Over::Fails(Fail::ambiguous(panic_message(panic.as_ref())))),
         }
         if told.calls.are_for(For::Answer) {
             self.patience = None;

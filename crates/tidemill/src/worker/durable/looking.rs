@@ -6,6 +6,7 @@
 //! stand for as long. So the attempt's driver polls the calls, too, and hears of an answer that nobody takes.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Context as Task;
 
 use futures::FutureExt;
@@ -13,6 +14,7 @@ use futures::channel::oneshot;
 use futures::future::{BoxFuture, Shared};
 
 use crate::worker::context::Context;
+use crate::worker::guarded::Panic;
 
 /// What a call is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,11 +45,19 @@ impl Calls {
     }
 
     /// Lets them go on, whether or not they are waited for; `true` when one has ended: the handler hears of it before
-    /// anybody is told anything else.
-    pub(super) fn go_on(&mut self, task: &mut Task<'_>) -> bool {
-        let before = self.under_way.len();
-        self.under_way.retain_mut(|call| call.ends.as_mut().poll(task).is_pending());
-        self.under_way.len() < before
+    /// anybody is told anything else. One that panics does so here and not where the handler is guarded.
+    pub(super) fn go_on(&mut self, task: &mut Task<'_>) -> Result<bool, Panic> {
+        let (before, mut panicked) = (self.under_way.len(), None);
+        self.under_way.retain_mut(|call| {
+            match catch_unwind(AssertUnwindSafe(|| call.ends.as_mut().poll(task))) {
+                Ok(polled) => polled.is_pending(),
+                Err(panic) => {
+                    panicked = Some(panic);
+                    false
+                }
+            }
+        });
+        panicked.map_or(Ok(self.under_way.len() < before), Err)
     }
 
     fn begin(&mut self, what: For, ends: BoxFuture<'static, ()>) -> u64 {
