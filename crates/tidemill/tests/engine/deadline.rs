@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidemill::testing::drain;
 use tidemill::work::{Demand, Hand};
@@ -10,8 +10,9 @@ use tidemill::{
     Backoff, Enqueue, Fail, Flow, JobId, JobView, QueueRules, Retry, Schedule, State, Tidemill,
     Worker,
 };
+use tokio::time::timeout;
 
-use super::kit::{Echo, Kit};
+use super::kit::{Echo, Kit, SOON};
 
 over_both_stores!(
     run_timeout_ends_the_attempt_and_tells_the_handler,
@@ -125,6 +126,58 @@ async fn job_that_started_too_late_is_dead_though_the_store_does_not_say_at_once
         assert_eq!(asked.get::<_, i64>(0), 2, "it was asked again");
         assert_eq!(view(&mill, late).await.state, State::Dead, "elsewhere: {is_elsewhere}");
     }
+}
+
+/// Whenever it is asked, the store answers with this code in place of whether a job has begun.
+fn fail_always(code: &str) -> String {
+    format!(
+        "create sequence asked;
+        alter function tidemill.has_begun(uuid, json) rename to begun;
+        create function tidemill.has_begun(of_id uuid, options json) returns boolean language plpgsql as $$
+        begin
+            perform nextval('asked');
+            raise exception 'not now' using errcode = '{code}';
+        end $$"
+    )
+}
+
+#[tokio::test]
+async fn job_of_which_the_store_refuses_to_say_whether_it_began_is_put_off_at_last() {
+    let kit = Kit::postgres();
+    let mill = kit.open_still().await;
+    let client = kit.client().await;
+    client.batch_execute(&fail_always("P0001")).await.unwrap();
+    let job = Enqueue::from(Echo::new("x")).start_within(10 * SECOND);
+    let id = mill.enqueue(job).await.unwrap().id();
+    kit.advance(3600 * SECOND);
+    let drained = timeout(SOON, drain(done(&mill))).await.expect("it is given up").unwrap();
+    assert_eq!(drained.again, 1);
+    let asked = client.query_one("select last_value from asked", &[]).await.unwrap();
+    assert_eq!(asked.get::<_, i64>(0), 5);
+    let view = view(&mill, id).await;
+    assert_eq!((view.state, view.attempt), (State::Scheduled, 0), "nothing was tried");
+}
+
+#[tokio::test]
+async fn claim_from_elsewhere_waits_only_so_long_for_a_store_that_cannot_say_whether_jobs_began() {
+    let kit = Kit::postgres();
+    let mill = kit.open_still().await;
+    let client = kit.client().await;
+    // A lock is held for too long: that passes.
+    client.batch_execute(&fail_always("55P03")).await.unwrap();
+    let hand = Hand { name: "hand".into(), queues: vec!["default".into()], ..Hand::default() };
+    let hand = mill.work().register(hand).await.unwrap();
+    let job = Enqueue::from(Echo::new("x")).start_within(10 * SECOND);
+    let id = mill.enqueue(job).await.unwrap().id();
+    kit.advance(3600 * SECOND);
+    mill.work().beat(hand, Duration::ZERO, None).await.unwrap();
+    let began = Instant::now();
+    let demand = Demand { queues: vec!["default".into()], jobs_max: 1, ..Demand::default() };
+    let taken = timeout(SOON, mill.work().claim(hand, demand)).await.expect("it is given up");
+    assert!(taken.unwrap().hand_over().is_empty());
+    assert!(began.elapsed() >= 2 * SECOND, "what passes is waited for");
+    let view = view(&mill, id).await;
+    assert_eq!((view.state, view.attempt), (State::Scheduled, 0), "nothing was tried");
 }
 
 async fn job_that_was_put_off_has_started(kit: Kit) {
