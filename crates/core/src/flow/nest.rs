@@ -222,6 +222,20 @@ mod tests {
         assert_eq!(too_many(all), "flow_too_large");
         let few = std::iter::once(within("a", &[], steps())).chain([step("b", &["a"])]).collect();
         assert_eq!(flatten(few, false).unwrap()[1000].after.len(), 1000);
+        // All of a chain are optional where its first one is: whatever comes behind it comes after each.
+        let chain = || {
+            let behind = |n: usize| step(&names[n], &[&names[n - 1]]);
+            let when = After { when: Some("x".to_owned()), ..After::success("before") };
+            let first = Step { after: vec![when], ..step(&names[0], &[]) };
+            std::iter::once(first).chain((1..500).map(behind)).collect::<Vec<_>>()
+        };
+        let flow = |behind: usize| {
+            let behind = (0..behind).map(|n| step(&format!("b{n}"), &["a"]));
+            let first = [step("before", &[]), within("a", &[], chain())];
+            first.into_iter().chain(behind).collect::<Vec<_>>()
+        };
+        assert_eq!(too_many(flow(499)), "flow_too_large");
+        assert_eq!(flatten(flow(2), false).unwrap()[501].after.len(), 500);
     }
 
     #[test]

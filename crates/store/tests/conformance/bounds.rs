@@ -11,7 +11,7 @@ use tidemill_core::{
 };
 use tidemill_store::flow::{FlowAnswer, Start};
 use tidemill_store::run::{Room, Signal};
-use tidemill_store::{Error, Full, Receipt};
+use tidemill_store::{Error, Full, JobPlace, Receipt};
 use tidemill_testkit::eventually::eventually;
 use tokio::task::JoinSet;
 
@@ -406,7 +406,7 @@ async fn a_full_queue_diverts_once(kit: &Kit) {
     bound(kit, "default", 2, Overflow::Divert { queue: "spill".into() }).await;
     bound(kit, "spill", 2, Overflow::Divert { queue: "never".into() }).await;
     fill(kit, 1).await;
-    let (one, other) = (job("k"), job("k"));
+    let (one, other) = (job("k"), NewJob { tenant: Some("ann".into()), ..job("k") });
     let ids = [one.id, other.id];
     kit.store.enqueue(vec![one, other]).await.unwrap();
     for id in ids {
@@ -418,6 +418,10 @@ async fn a_full_queue_diverts_once(kit: &Kit) {
     let queues = kit.store.queues_of(asked).await.unwrap();
     let expected = [(ids[0], "spill"), (fits, "default")].map(|(id, queue)| (id, queue.to_owned()));
     assert_eq!(queues, expected.into());
+    let places = kit.store.places_of(vec![ids[1], fits, JobId::new()]).await.unwrap();
+    let place = |queue: &str, tenant| JobPlace { queue: queue.to_owned(), tenant };
+    let expected = [(ids[1], place("spill", Some("ann".into()))), (fits, place("default", None))];
+    assert_eq!(places, expected.into());
     let full = refused(kit, vec![job("k")]).await;
     assert_eq!(full.queue, "spill", "one hop, no more");
     let full = refused(kit, vec![unique("u", Scope::Unfinished, OnDuplicate::Reject)]).await;

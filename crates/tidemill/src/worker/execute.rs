@@ -366,12 +366,16 @@ fn failed(class: ErrorClass, message: String) -> Ended {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::task::Poll;
+
     use jiff::Timestamp;
     use tidemill_core::{Payload, Retry};
     use tidemill_store::ClaimRequest;
 
     use super::*;
     use crate::error::Result;
+    use crate::worker::durable::looking::For;
     use crate::worker::job::{Enqueue, Settings};
     use crate::worker::wish::{Had, Lanes};
 
@@ -431,6 +435,69 @@ mod tests {
         let lease = Lease { worker: shop.worker(), token, since: Heard::now(claim.now) };
         let item = execute(&shop, &mill, claimed, lease, shop.groups[0].slots.take()).await;
         assert_eq!(item.map(|item| item.attempt), Some(0));
+        Ok(())
+    }
+
+    /// A handler may keep a call of the store that it polls no more. Who polls it then is no stranger's guard.
+    #[tokio::test]
+    async fn a_call_of_the_store_that_panics_where_nobody_polls_it_ends_the_attempt() -> Result<()>
+    {
+        let mill = Tidemill::open("sqlite::memory:").await?;
+        let handler = |_: Payload, cx: Context| async move {
+            let call = async {
+                tokio::task::yield_now().await;
+                panic!("out of luck");
+            };
+            let mut call = pin!(cx.at_store::<()>(For::Answer, call));
+            poll_fn(|task| Poll::Ready(call.as_mut().poll(task).is_ready())).await;
+            cx.step("one").run(|_| async { Ok(()) }).await?;
+            std::future::pending().await
+        };
+        let shop = mill.worker().handle_raw("k", Settings::default(), handler).into_shop()?;
+        shop.register().await?;
+        mill.enqueue(Enqueue::raw("k", "1")).await?;
+        let known = shop.boss.known();
+        let lanes = Lanes::of(&shop.groups[0].queues, &known, &Had::default());
+        let mut claim = mill.store().claim(shop.wish(&lanes, &known, 1)).await?;
+        let (claimed, token) = (claim.jobs.remove(0), claim.token.unwrap_or(Token(0)));
+        let lease = Lease { worker: shop.worker(), token, since: Heard::now(claim.now) };
+        let item = execute(&shop, &mill, claimed, lease, shop.groups[0].slots.take()).await;
+        let failure = match item.map(|item| item.settlement) {
+            Some(Settlement::Again { failure: Some(failure), .. }) => failure,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(failure.class, PANIC_CLASS);
+        assert!(failure.message.ends_with("panicked: out of luck"), "{failure:?}");
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn an_attempt_of_which_nobody_knows_whether_it_is_too_late_ends_when_it_is_told_to()
+    -> Result<()> {
+        let delay = Duration::from_millis(200);
+        let put_off = Settlement::Again { delay, spent: 0, failure: None };
+        for (why, expected) in [(Why::Stopping, Some(put_off)), (Why::LeaseLost, None)] {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("mill.db");
+            let mill = Tidemill::open(&format!("sqlite:{}", file.display())).await?;
+            let handler = |payload: Payload, _cx| async { Ok(payload) };
+            let shop = mill.worker().handle_raw("k", Settings::default(), handler).into_shop()?;
+            shop.register().await?;
+            let job = Enqueue::raw("k", "1").start_within(Duration::from_secs(1));
+            mill.enqueue(job).await?;
+            let known = shop.boss.known();
+            let lanes = Lanes::of(&shop.groups[0].queues, &known, &Had::default());
+            let mut claim = mill.store().claim(shop.wish(&lanes, &known, 1)).await?;
+            let (claimed, token) = (claim.jobs.remove(0), claim.token.unwrap_or(Token(0)));
+            let hours_later = Heard::now(claim.now + Duration::from_hours(2));
+            let lease = Lease { worker: shop.worker(), token, since: hours_later };
+            let aside = rusqlite::Connection::open(&file).unwrap();
+            aside.execute_batch("drop view tidemill_begun").unwrap();
+            shop.end_all(why);
+            let item = execute(&shop, &mill, claimed, lease, shop.groups[0].slots.take()).await;
+            assert_eq!(item.map(|item| item.settlement), expected, "{why:?}");
+            mill.close().await;
+        }
         Ok(())
     }
 
