@@ -493,8 +493,8 @@ mod tests {
             let lease = Lease { worker: shop.worker(), token, since: hours_later };
             let aside = rusqlite::Connection::open(&file).unwrap();
             aside.execute_batch("drop view tidemill_begun").unwrap();
-            shop.end_all(why);
-            let item = execute(&shop, &mill, claimed, lease, shop.groups[0].slots.take()).await;
+            let attempt = execute(&shop, &mill, claimed, lease, shop.groups[0].slots.take());
+            let (item, ()) = tokio::join!(attempt, async { shop.end_all(why) });
             assert_eq!(item.map(|item| item.settlement), expected, "{why:?}");
             mill.close().await;
         }
