@@ -260,6 +260,8 @@ impl Oracle {
             reach.is_some()
         };
         self.tats.retain(|gate, tat| keep(horizon(gate).rate, tat));
+        // A rate that was taken away and comes again begins anew, also if it is the same.
+        self.starts.retain(|gate, _| horizon(gate).rate.is_some());
         self.shut.retain(|gate, until| keep(horizon(gate).pause, until));
     }
 
