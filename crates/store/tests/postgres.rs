@@ -24,6 +24,7 @@ mod postgres {
     mod pooler;
     mod proxy;
     mod race;
+    mod rates;
     mod renewal;
     mod schema;
     mod short_claim;

@@ -41,7 +41,7 @@ async fn whoever_judges_a_gate_has_its_turn_before_its_row() {
     // As a claim does that is under way: it has the turn, and then wants the row of the gate.
     let claiming = third.transaction().await.unwrap();
     claiming
-        .execute("select tidemill.take_turn('{default/\u{1c}bank}', false)", &[])
+        .execute("select tidemill.take_turns('{default/\u{1c}bank}', '{}')", &[])
         .await
         .unwrap();
     let mut ended = items(&claim, &done());
@@ -195,7 +195,7 @@ async fn who_cannot_exceed_a_limit_waits_for_no_turn() {
         // As claims do that are under way.
         let claiming = third.transaction().await.unwrap();
         let gate = vec![limits[0].gate.as_str()];
-        claiming.execute("select tidemill.take_turn($1::text[], false)", &[&gate]).await.unwrap();
+        claiming.execute("select tidemill.take_turns($1::text[], '{}')", &[&gate]).await.unwrap();
         claiming.execute("select from tidemill.turn for update", &[]).await.unwrap();
         for worker in [mine, other] {
             let claim = tokio::time::timeout(SOON, store.claim(wish(worker, 1))).await;

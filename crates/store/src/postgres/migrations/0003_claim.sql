@@ -12,6 +12,8 @@
 -- alone, as a change of them has, and writes down who runs inside of a limit that can be exceeded from then on.
 -- A claim that leaves its worker with no more than a limit has beyond the reach of all others cannot exceed it either,
 -- whatever they claim meanwhile: it writes down who goes in, and neither judges nor waits.
+-- A rate that seems to have room is trusted: claims share its turn, take what they find, and charge the rate for it as the
+-- last thing they do, under the locks of its gates' rows. Where it had less room than that, all is undone, and judged.
 --
 -- So that nobody is forgotten, each side looks once more when it has committed: who came out, whether anybody is held
 -- there (`come_out`), and who held somebody, whether there is room by now (`look_back`). One of them sees the other.
@@ -108,16 +110,16 @@ create type tidemill.limit as (
     holds boolean
 );
 
--- Waits for the turn of claims under these limits; held to the end of the transaction.
-create function tidemill.take_turn(bases text[], shared boolean) returns void language plpgsql as $$
+-- Waits for the turn of claims under these limits; held to the end of the transaction. Of those in `beside`, others may
+-- have their turn at the same time, if they take it so, too.
+create function tidemill.take_turns(bases text[], beside text[]) returns void language plpgsql as $$
 begin
-    if shared then
-        perform pg_advisory_xact_lock_shared(t.turn) from (
-            select distinct hashtextextended('tidemill gate ' || b, 0) as turn from unnest(bases) b order by 1) t;
-    else
-        perform pg_advisory_xact_lock(t.turn) from (
-            select distinct hashtextextended('tidemill gate ' || b, 0) as turn from unnest(bases) b order by 1) t;
-    end if;
+    perform case when t.is_beside then pg_advisory_xact_lock_shared(t.turn) else pg_advisory_xact_lock(t.turn) end
+    from (
+        select hashtextextended('tidemill gate ' || b.base, 0) as turn, bool_and(b.is_beside) as is_beside
+        from (select b, false from unnest(bases) b union all select b, true from unnest(beside) b) b(base, is_beside)
+        group by 1 order by 1
+    ) t;
 end $$;
 
 -- Keeps the rules as they are to the end of the transaction (`shared`), or all claims out that would follow them.
@@ -353,6 +355,42 @@ begin
         probe = case when x.probing > 0 then go_in.lease end,
         shut_until = case when x.probing > 0 then go_in.at + (
             select min(l.probe_us) from unnest(limits) l where l.gate = x.base) * interval '1 us' else x.shut_until end;
+end $$;
+
+-- Whether a rate is likely to let a claim of so many pass: nobody is held at a gate of it, and where it is one gate for
+-- all there is room.
+create function tidemill.is_calm(at timestamptz, of_limit tidemill.limit, jobs_max int4) returns boolean
+language plpgsql stable as $$
+begin
+    return not exists (select from tidemill.gate g where g.base = of_limit.gate and g.opens_at is not null)
+        and (of_limit.per <> 0 or jobs_max <= coalesce((
+            select tidemill.cells(g.tat, is_calm.at, of_limit.every_us, of_limit.burst) from tidemill.gate g
+            where g.name = of_limit.gate), of_limit.burst));
+end $$;
+
+-- Takes the cells of jobs that went through these gates from the rates of these limits; answers whether they were free.
+-- Rows are locked in the order of their names, and by no statement before.
+create function tidemill.charge(at timestamptz, limits tidemill.limit[], passed text[], out were_free boolean)
+language plpgsql as $$
+begin
+    with going as materialized (
+        select t.gate, sum(p.number)::int8 as number
+        from (select n.names, count(*) as number from unnest(charge.passed) n(names) group by n.names) p,
+            unnest(string_to_array(rtrim(p.names, chr(30)), chr(30))) t(gate)
+        group by t.gate
+    ), charged as (
+        insert into tidemill.gate as x (name, base, tat)
+        select g.gate, l.gate, charge.at + g.number * l.every_us * interval '1 us'
+        from going g, lateral (
+            select l.gate, l.every_us from unnest(limits) l where l.gate = split_part(g.gate, chr(31), 1) limit 1
+        ) l
+        order by g.gate collate "C"
+        on conflict (name) do update set tat = greatest(x.tat, charge.at) + (excluded.tat - charge.at)
+        returning x.base, x.tat
+    )
+    select coalesce(bool_and(c.tat <= charge.at + (
+        select l.burst * l.every_us from unnest(limits) l where l.gate = c.base limit 1) * interval '1 us'), true)
+    into were_free from charged c;
 end $$;
 
 -- First attempts pay for retries: `percent` of one each, up to ten times what is there at first.
@@ -625,7 +663,7 @@ create function tidemill.come_out(at timestamptz, gates text[]) returns setof te
 declare
     present timestamptz := coalesce(come_out.at, now());
 begin
-    perform tidemill.take_turn(array(select distinct split_part(g, chr(31), 1) from unnest(gates) g), true);
+    perform tidemill.take_turns('{}', array(select distinct split_part(g, chr(31), 1) from unnest(gates) g));
     if not exists (select from tidemill.ready r where r.line = 2)
         and not exists (select from tidemill.gate x where x.waiters <> '{}') then
         return;
@@ -897,7 +935,7 @@ create function tidemill.take_sheaves(
 declare
     c record;
     v record;
-    w record;
+    backs text[]; -- gates by which sheaves came that are not taken whole
 begin
     with sheaf as materialized (
         select r.seq, r.run_at, r.attempt, r.lost, r.kind, r.tenant, r.key, r.ids[r.taken + 1] as id, r.number, r.line,
@@ -999,20 +1037,26 @@ begin
     end if;
     delete from tidemill.ready r where r.seq = any (array(
         select p.seq from unnest(c.seqs, c.wholes, v.passed) p(seq, whole, passed) where p.passed = p.whole));
-    -- By arrays: joined to them by a plan made while the table was empty, each would be compared with each.
-    select array_agg(p.seq) as seqs, array_agg(p.passed) as numbers, array_agg(coalesce(p.stop, p.came_by)) as gates,
-        array_agg(distinct p.came_by) filter (where p.came_by is not null and p.stop is null) as backs
-    into w from unnest(c.seqs, c.wholes, v.passed, v.stops, c.cames_by) p(seq, whole, passed, stop, came_by)
-    where p.passed < p.whole and (p.passed > 0 or p.stop is not null);
+    -- By a look each: joined by a plan made while the table was empty, each would be compared with each. They are locked,
+    -- so they stay where they are found.
+    with cut as materialized (
+        select x.ctid as spot, p.passed, coalesce(p.stop, p.came_by) as gate
+        from unnest(c.seqs, c.wholes, v.passed, v.stops, c.cames_by) p(seq, whole, passed, stop, came_by), lateral (
+            select x.ctid from tidemill.ready x where x.seq = p.seq limit 1
+        ) x
+        where p.passed < p.whole and (p.passed > 0 or p.stop is not null)
+    )
     -- Others have turns at the gate by which it came.
-    update tidemill.ready r set taken = r.taken + w.numbers[array_position(w.seqs, r.seq)],
-        gate = coalesce(w.gates[array_position(w.seqs, r.seq)], ''),
-        line = case when w.gates[array_position(w.seqs, r.seq)] is null then r.line else 2 end
-    where r.seq = any (w.seqs);
-    if w.backs is not null then
+    update tidemill.ready r set taken = r.taken + k.passed, gate = coalesce(k.gate, ''),
+        line = case when k.gate is null then r.line else 2 end
+    from cut k where r.ctid = k.spot;
+    backs := array(
+        select distinct p.came_by from unnest(c.wholes, v.passed, v.stops, c.cames_by) p(whole, passed, stop, came_by)
+        where p.passed < p.whole and p.passed > 0 and p.stop is null and p.came_by is not null);
+    if cardinality(backs) > 0 then
         -- Gates by tenant or key are looked back at when this has committed: other claims may be at them.
         insert into tidemill.gate as x (name, base, opens_at)
-        select b, split_part(b, chr(31), 1), take_sheaves.at from unnest(w.backs) b
+        select b, split_part(b, chr(31), 1), take_sheaves.at from unnest(backs) b
         where split_part(b, chr(31), 1) <> all (array(select l.gate from unnest(fine) l where l.per in (1, 2))) order by 1
         on conflict (name) do update set opens_at = least(x.opens_at, excluded.opens_at);
     end if;
@@ -1020,7 +1064,7 @@ begin
     if cardinality(stops) > 0 then
         perform tidemill.note_opening(take_sheaves.at, limits, stops);
     end if;
-    take_sheaves.stops := take_sheaves.stops || coalesce(w.backs, '{}');
+    take_sheaves.stops := take_sheaves.stops || backs;
 end $$;
 
 -- Lets retries pass that wait for others to pay for them, up to `number` of each queue that is not full: there is
@@ -1046,28 +1090,29 @@ begin
         from unnest(queues, bands, lows) with ordinality l(queue, band, low, lane) order by l.lane);
 end $$;
 
--- Claims due jobs of these lanes under one new lease, for a registered worker; waits for nobody but, under limits,
--- for its turn. A function, because most of it is for rare cases: as one statement it cost an idle queue twice the
--- time. Queues that have something due share `jobs_max` alike, their lanes by `weights` (null: in their order), tenants
+-- Takes due jobs of these lanes under one new lease, for a registered worker; waits for nobody but, under limits, for its
+-- turn. Queues that have something due share `jobs_max` alike, their lanes by `weights` (null: in their order), tenants
 -- share what their lane gets; what is left goes to the lanes in their order.
 -- `lows` says where in each lane to begin; where nothing is found so and `heads` allows it, a second look
 -- begins at the heads. `behinds` are, per lane, those behind whom to go on (null: any); `holders` the tenants whose turns
--- last, for `lefts` jobs more; `favoured` ones (by queue and name) have another weight than 1. `under` are the limits, from the finest to the coarsest. The first row tells about the claim
--- (`is_whole`: it looked from the heads; `sheaves` with `ids` were found; `due`: something is due, but in the hands of
--- another; `served`: `behinds` or, where nobody was known, or so many had nothing due that it is to go on behind them, others;
--- `lanes`: those that had something due; `stops`: gates at which it held somebody, to look back at); the others are its jobs, without their bodies where others wait for the turn to end.
+-- last, for `lefts` jobs more; `favoured` ones (by queue and name) have another weight than 1. `under` are the limits,
+-- from the finest to the coarsest. If it `trusts`, rates that seem to have room are asked when all is taken, and a claim
+-- that took more than they let pass ends with TM003.
+-- Answers about itself (`is_whole`: it looked from the heads; `sheaves` with `ids` were found; `due`: something is due,
+-- but in the hands of another; `served`: `behinds` or, where nobody was known, or so many had nothing due that it is to go
+-- on behind them, others; `lanes`: those that had something due; `stops`: gates at which it held somebody, to look back
+-- at; `bare`: it has a turn for which others wait), and what was taken.
 -- A claim that was made up by another edition of the rules than the present one (`by_edition`; null: by none) is
 -- `outdated`, and takes nothing; so does one of a worker that would hold more than its reach: `beyond` says how many. Only
 -- claims by an edition leave out limits that cannot be exceeded: nobody looks for stowaways of others than those set.
-create function tidemill.claim(
+create function tidemill.take(
     at timestamptz, asker uuid, ask uuid, queues text[], bands int2[], weights int4[], lows timestamptz[],
     heads boolean, kinds text[], behinds text[], holders text[], lefts int4[], favoured text[], favours int4[],
-    sheaves_max int4, jobs_max int4, under json, by_edition int8
-) returns table (
-    present timestamptz, token int8, is_whole boolean, sheaves int4, ids int4, due boolean, next_due timestamptz,
-    served text[], lanes int4[], run_at timestamptz, attempt int2, lost int2, gates text, id uuid, kind text,
-    queue text, priority int2, tenant text, key text, unique_key text, payload text, options text,
-    created_at timestamptz, stops text[], outdated boolean, beyond int4
+    sheaves_max int4, jobs_max int4, under json, by_edition int8, trusts boolean,
+    out present timestamptz, out token int8, out is_whole boolean, out sheaves int4, out ids int4, out due boolean,
+    out next_due timestamptz, out served text[], out lanes int4[], out stops text[], out outdated boolean,
+    out beyond int4, out bare boolean, out taken uuid[], out attempts int2[], out losts int2[], out dues timestamptz[],
+    out passed text[]
 ) language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -1089,16 +1134,12 @@ declare
     found_max int4;
     found_here int4;
     emptied int8[];
-    taken uuid[];
-    attempts int2[];
-    losts int2[];
-    dues timestamptz[];
-    passed text[];
     -- Under limits:
     rules tidemill.limit[]; -- all of them; those that are out of reach count nobody
     limits tidemill.limit[]; -- those that count, or do more
     judged tidemill.limit[] := '{}'; -- those of them that this claim could exceed
     assured tidemill.limit[] := '{}'; -- the others
+    trusted tidemill.limit[] := '{}'; -- those of them whose rate is asked when all is taken
     named tidemill.limit[]; -- of these, those of a lane that do not mean each of its jobs
     by_part boolean;
     names text;
@@ -1136,19 +1177,18 @@ declare
     idle text[];
     laid int4 := 0;
 begin
+    take.present := coalesce(take.at, now());
     perform tidemill.lock_rules(true);
-    claim.present := coalesce(claim.at, now());
-    claim.sheaves := 0;
-    claim.ids := 0;
-    claim.due := false;
-    claim.served := behinds;
-    claim.is_whole := not exists (select from unnest(lows) low where low is not null);
+    take.sheaves := 0;
+    take.ids := 0;
+    take.due := false;
+    take.served := behinds;
+    take.is_whole := not exists (select from unnest(lows) low where low is not null);
     -- Held to the end: whoever gives this worker up sees the lease, or there is none.
     select b.edition, w.reach, w.beat_at into edition, own_reach, beat_at from tidemill.worker w, tidemill.rulebook b
     where w.id = asker and b.is_it for key share of w;
-    claim.outdated := edition <> by_edition;
-    if edition is null or claim.outdated then
-        return next;
+    take.outdated := edition <> by_edition;
+    if edition is null or take.outdated then
         return;
     end if;
     if under is not null then
@@ -1157,21 +1197,20 @@ begin
             -- One after the other: what a worker holds is seen by its next claim.
             perform pg_advisory_xact_lock(hashtextextended('tidemill claims of ' || asker, 0));
             all_reach := (select sum(w.reach) from tidemill.worker w);
-            claim.beyond := jobs_max + tidemill.held_by(asker, 2147483647);
+            take.beyond := jobs_max + tidemill.held_by(asker, 2147483647);
             -- A look at what has ended has its price at each claim; to hold more is free where it brings no limit within
             -- reach.
-            if claim.beyond > own_reach and exists (
+            if take.beyond > own_reach and exists (
                 select from unnest(rules) l
-                where l.most >= all_reach and l.most - all_reach < greatest(claim.beyond, 2 * own_reach::int8) - own_reach
+                where l.most >= all_reach and l.most - all_reach < greatest(take.beyond, 2 * own_reach::int8) - own_reach
             ) then
-                claim.beyond := jobs_max + tidemill.held_by(asker, own_reach - jobs_max);
+                take.beyond := jobs_max + tidemill.held_by(asker, own_reach - jobs_max);
             end if;
-            if claim.beyond > own_reach then
-                return next;
+            if take.beyond > own_reach then
                 return;
             end if;
-            after := claim.beyond;
-            claim.beyond := null;
+            after := take.beyond;
+            take.beyond := null;
         end if;
         for place in 1..cardinality(rules) loop
             rule := rules[place];
@@ -1180,14 +1219,20 @@ begin
                 rules[place] := rule;
                 continue;
             end if;
-            limits := limits || rule;
             -- Others hold no more than their reach, and this worker no more than is left then.
-            if rule.most >= all_reach - own_reach + after and coalesce(rule.every_us, rule.probe_us) is null
-                and not rule.holds then
+            if coalesce(rule.percent, rule.probe_us) is not null or rule.holds
+                or not coalesce(rule.most >= all_reach - own_reach + after, rule.most is null) then
+                judged := judged || rule;
+            elsif rule.every_us is null then
+                assured := assured || rule;
+            elsif trusts and tidemill.is_calm(take.present, rule, jobs_max) then
+                trusted := trusted || rule;
+                rule.every_us := null;
                 assured := assured || rule;
             else
                 judged := judged || rule;
             end if;
+            limits := limits || rule;
         end loop;
         are_retries_paid := exists (select from unnest(limits) l where l.per = 3);
         counted := array(select l from unnest(judged) l where l.per in (1, 2) and l.most < all_reach);
@@ -1195,25 +1240,25 @@ begin
             select l.gate from unnest(judged) l
             where l.per not in (1, 2) and l.most < all_reach
                 or coalesce(l.every_us, l.probe_us, l.percent) is not null);
-        perform tidemill.take_turn(turns, false);
-        perform tidemill.let_through(claim.present, rules, queues, bands, weights, behinds);
+        perform tidemill.take_turns(turns, array(select l.gate from unnest(trusted) l));
+        perform tidemill.let_through(take.present, rules, queues, bands, weights, behinds);
     end if;
     if exists (
         select from unnest(queues, bands) l(queue, band), tidemill.ready r
-        where r.queue = l.queue and r.priority = l.band and r.line = 3 and r.run_at <= claim.present) then
-        perform tidemill.bring_back(claim.present, queues, bands, aside_max);
+        where r.queue = l.queue and r.priority = l.band and r.line = 3 and r.run_at <= take.present) then
+        perform tidemill.bring_back(take.present, queues, bands, aside_max);
     end if;
     loop
         if rules is not null then
             lows := tidemill.lower(queues, bands, lows);
         end if;
-        select coalesce(array_agg(d.lane), '{}'), array_agg(d.crowded) into claim.lanes, crowded
-        from tidemill.due_lanes(claim.present, queues, bands, lows, kinds) d;
-        exit when cardinality(claim.lanes) > 0 or claim.is_whole or not heads;
-        claim.is_whole := true;
+        select coalesce(array_agg(d.lane), '{}'), array_agg(d.crowded) into take.lanes, crowded
+        from tidemill.due_lanes(take.present, queues, bands, lows, kinds) d;
+        exit when cardinality(take.lanes) > 0 or take.is_whole or not heads;
+        take.is_whole := true;
         lows := array_fill(null::timestamptz, array[cardinality(queues)]);
     end loop;
-    if weights is not null and cardinality(claim.lanes) > 1 then
+    if weights is not null and cardinality(take.lanes) > 1 then
         -- Queues weigh alike, whichever of their lanes have something due; as core's `alike` does.
         quotas := tidemill.allot(jobs_max, array(
             select case when n.sum = 0 then 0 when n.of_all then n.weight
@@ -1222,12 +1267,12 @@ begin
                 select l.place, weights[l.lane] as weight,
                     sum(weights[l.lane]) over (partition by queues[l.lane]) as sum,
                     sum(weights[l.lane]) over (partition by queues[l.lane]) = sum(weights[l.lane]) over () as of_all
-                from unnest(claim.lanes) with ordinality l(lane, place)
+                from unnest(take.lanes) with ordinality l(lane, place)
             ) n
             order by n.place));
         first_round := 1;
     end if;
-    due_here := claim.lanes;
+    due_here := take.lanes;
     -- By quota first, if there is one; then what is left, in order; then retries that nobody has paid for.
     for round in first_round..3 loop
         if round = 3 then
@@ -1238,8 +1283,8 @@ begin
                     queues, bands, weights, behinds);
             lows := tidemill.lower(queues, bands, lows);
             select coalesce(array_agg(d.lane), '{}'), array_agg(d.crowded) into due_here, crowded
-            from tidemill.due_lanes(claim.present, queues, bands, lows, kinds) d;
-            claim.lanes := array(select l from unnest(claim.lanes) l union select d from unnest(due_here) d order by 1);
+            from tidemill.due_lanes(take.present, queues, bands, lows, kinds) d;
+            take.lanes := array(select l from unnest(take.lanes) l union select d from unnest(due_here) d order by 1);
         end if;
         for at_lane in 1..cardinality(due_here) loop
             lane := due_here[at_lane];
@@ -1250,7 +1295,7 @@ begin
             if limits is not null then
                 -- Gates of the whole lane first: what they turn away stays where it is.
                 select coalesce(min(g.room), missing) as room, array_agg(l.gate) filter (where g.room <= wanted) as tight
-                into rooms from unnest(judged) l, tidemill.rooms(claim.present, array[l.gate], l) g
+                into rooms from unnest(judged) l, tidemill.rooms(take.present, array[l.gate], l) g
                 where l.queue = queues[lane] and l.kind is null and l.per = 0;
                 wide := (select coalesce(string_agg(l.gate || chr(30), ''), '') from unnest(limits) l
                     where l.queue = queues[lane] and l.kind is null and l.per = 0);
@@ -1273,14 +1318,14 @@ begin
             while wanted > 0 loop
                 if crowded[at_lane] then
                     if places[lane] is null then
-                        claim.served[lane] := tidemill.any_tenant(queues[lane]);
-                        places[lane] := claim.served[lane];
+                        take.served[lane] := tidemill.any_tenant(queues[lane]);
+                        places[lane] := take.served[lane];
                     end if;
                     select t.* into tenants, last_visited, is_round, idle from tidemill.tenants_in_turn(
-                        claim.present, queues[lane], bands[lane], places[lane], wanted + spare_visits) t;
+                        take.present, queues[lane], bands[lane], places[lane], wanted + spare_visits) t;
                     if cardinality(idle) > spare_visits and laid < aside_max then
                         laid := laid + tidemill.lay_aside(
-                            claim.present, queues[lane], bands[lane], idle, aside_max - laid);
+                            take.present, queues[lane], bands[lane], idle, aside_max - laid);
                     end if;
                     shares := tidemill.turns(wanted, array(
                         select coalesce(favours[array_position(favoured, queues[lane] || chr(31) || t)], 1)
@@ -1298,14 +1343,14 @@ begin
                     lease := coalesce(lease, nextval('tidemill.lease_token_seq'));
                 end if;
                 if cardinality(fine) > 0 or by_part or crowded[at_lane] then
-                    select t.* into sheaf from tidemill.take_sheaves(claim.present, limits, fine,
+                    select t.* into sheaf from tidemill.take_sheaves(take.present, limits, fine,
                         array(select l from unnest(counted) l where l.queue = queues[lane]), named, lease, queues[lane],
                         bands[lane], lows[lane], kinds, tenants, shares, found_max, wanted, wide, again, over) t;
                     found_here := sheaf.met;
                     over := sheaf.over;
-                    claim.stops := nullif(claim.stops || sheaf.stops, '{}');
+                    take.stops := nullif(take.stops || sheaf.stops, '{}');
                     last_tenant := sheaf.last_tenant;
-                    claim.ids := claim.ids + sheaf.ids;
+                    take.ids := take.ids + sheaf.ids;
                     taken_here := coalesce(cardinality(sheaf.taken), 0);
                     taken := taken || sheaf.taken;
                     attempts := attempts || sheaf.attempts;
@@ -1325,7 +1370,7 @@ begin
                         from unnest(tenants, shares) t(tenant, share), lateral (
                             select * from tidemill.ready r
                             where r.queue = queues[lane] and r.priority = bands[lane] and r.tenant = t.tenant
-                                and r.line < 2 and r.run_at <= claim.present
+                                and r.line < 2 and r.run_at <= take.present
                                 and r.run_at >= coalesce(case t.tenant when '' then lows[lane] end, '-infinity')
                                 and (kinds is null or r.kind = any (kinds))
                             order by r.run_at, r.seq + 0
@@ -1334,7 +1379,7 @@ begin
                         ) r
                     loop
                         found_here := found_here + 1;
-                        claim.ids := claim.ids + sheaf.number;
+                        take.ids := take.ids + sheaf.number;
                         if last_tenant is distinct from sheaf.tenant then
                             last_tenant := sheaf.tenant;
                             of_tenant := 0;
@@ -1371,7 +1416,7 @@ begin
                     end loop;
                     delete from tidemill.ready r where r.seq = any (emptied);
                 end if;
-                claim.sheaves := claim.sheaves + found_here;
+                take.sheaves := take.sheaves + found_here;
                 if not crowded[at_lane] then
                     exit when found_here = 0 or found_here < found_max and coalesce(cardinality(fine), 0) = 0;
                 elsif wanted = 0 then
@@ -1381,7 +1426,7 @@ begin
                     visits := visits + wanted + spare_visits;
                     exit when is_round and found_here = 0;
                     if visits > visits_max then
-                        claim.served[lane] := places[lane];
+                        take.served[lane] := places[lane];
                     end if;
                 end if;
                 -- What is in other hands is asked for again; others behind it need not wait for that.
@@ -1397,13 +1442,13 @@ begin
             if limits is not null and coalesce(cardinality(taken), 0) > before then
                 lease := coalesce(lease, nextval('tidemill.lease_token_seq'));
                 if cardinality(through) > 0 then
-                    inside := inside || tidemill.go_in(claim.present, limits, lease, through, numbers, true);
+                    inside := inside || tidemill.go_in(take.present, limits, lease, through, numbers, true);
                 elsif wide <> '' then
-                    inside := inside || tidemill.go_in(claim.present, limits, lease, array[wide],
+                    inside := inside || tidemill.go_in(take.present, limits, lease, array[wide],
                         array[cardinality(taken) - before], true);
                 end if;
                 if are_retries_paid then
-                    perform tidemill.pay_for_retries(claim.present, limits, queues[lane], (
+                    perform tidemill.pay_for_retries(take.present, limits, queues[lane], (
                         select count(*)::int4 from unnest(attempts[before + 1:]) a where a = 0));
                 end if;
             end if;
@@ -1413,67 +1458,120 @@ begin
     end loop;
     if missing > 0 then
         -- Whether something is left, and when more comes: whoever is not told asks again, for much more than this costs.
-        select coalesce(bool_or(n.is_due), false), min(n.run_at) filter (where not n.is_due) into claim.due, claim.next_due
+        select coalesce(bool_or(n.is_due), false), min(n.run_at) filter (where not n.is_due) into take.due, take.next_due
         from unnest(queues, bands, lows) with ordinality l(queue, band, low, lane), lateral (
             (select r.run_at, true as is_due from tidemill.ready r
             where r.queue = l.queue and r.priority = l.band and r.tenant = '' and r.line < 2 and l.lane <> all (bound)
-                and r.run_at <= claim.present and r.run_at >= coalesce(l.low, '-infinity')
+                and r.run_at <= take.present and r.run_at >= coalesce(l.low, '-infinity')
                 and (kinds is null or r.kind = any (kinds)) limit 1)
             union all
             (select r.run_at, true from tidemill.ready r
             where r.queue = l.queue and r.priority = l.band and r.tenant <> '' and r.line < 2 and l.lane <> all (bound)
-                and r.run_at <= claim.present and (kinds is null or r.kind = any (kinds)) limit 1)
+                and r.run_at <= take.present and (kinds is null or r.kind = any (kinds)) limit 1)
             union all
             (select r.run_at, false from tidemill.ready r
             where r.queue = l.queue and r.priority = l.band and r.tenant = '' and r.line < 2
-                and r.run_at > claim.present
+                and r.run_at > take.present
             order by r.run_at limit 1)
             union all
             (select r.run_at, false from tidemill.ready r
             where r.queue = l.queue and r.priority = l.band and r.tenant <> '' and r.line < 2
-                and r.run_at > claim.present
+                and r.run_at > take.present
             order by r.run_at limit 1)
             union all
-            (select r.run_at, r.run_at <= claim.present from tidemill.ready r
+            (select r.run_at, r.run_at <= take.present from tidemill.ready r
             where r.queue = l.queue and r.priority = l.band and r.line = 3
             order by r.run_at limit 1)
         ) n;
     end if;
     if rules is not null then
-        claim.due := claim.due or is_news;
-        if exists (select from tidemill.gate g where g.opens_at <= claim.present
+        take.due := take.due or is_news;
+        if exists (select from tidemill.gate g where g.opens_at <= take.present
             and g.base = any (array(select l.gate from unnest(rules) l))) then
-            perform tidemill.close_gates(claim.present, rules);
+            perform tidemill.close_gates(take.present, rules);
         end if;
         if missing > 0 then
-            perform tidemill.note_opening(claim.present, rules, array(select l.gate from unnest(rules) l
+            perform tidemill.note_opening(take.present, rules, array(select l.gate from unnest(rules) l
                 where l.kind is null and l.per = 0 and l.queue = any (array(select queues[b] from unnest(bound) b))));
-            claim.next_due := least(claim.next_due, (
+            take.next_due := least(take.next_due, (
                 select min(g.opens_at) from tidemill.gate g where g.opens_at is not null
                     and g.base = any (array(select l.gate from unnest(rules) l))));
         end if;
     end if;
     if taken is null then
-        return next;
         return;
     end if;
-    claim.token := coalesce(lease, nextval('tidemill.lease_token_seq'));
+    take.token := coalesce(lease, nextval('tidemill.lease_token_seq'));
     insert into tidemill.lease (token, worker, ask, claimed_at, ids, attempts, losts, gates)
-    values (claim.token, asker, claim.ask, claim.present, taken, attempts, losts,
+    values (take.token, asker, take.ask, take.present, taken, attempts, losts,
         case when lease is not null then array(select distinct g from unnest(inside) g) end);
     -- Who takes jobs lives, whenever it beat last: others that were kept waiting as long would give up at once what it
     -- has just been given.
-    if beat_at < claim.present - interval '500 ms' then
-        update tidemill.worker set beat_at = coalesce(claim.at, clock_timestamp()) where id = asker;
+    if beat_at < take.present - interval '500 ms' then
+        update tidemill.worker set beat_at = coalesce(take.at, clock_timestamp()) where id = asker;
     end if;
+    bare := cardinality(turns) > 0;
+    -- Last: other claims wait for the rows of the gates from here on.
+    if cardinality(trusted) > 0 and not tidemill.charge(take.present, trusted, passed) then
+        raise exception using errcode = 'TM003', message = 'a rate lets fewer pass';
+    end if;
+end $$;
+
+-- Claims due jobs: see `take`. A function, because most of it is for rare cases: as one statement it cost an idle queue
+-- twice the time. The first row tells about the claim; the others are its jobs, without their bodies where others wait for
+-- a turn to end, which are then read afterwards.
+create function tidemill.claim(
+    at timestamptz, asker uuid, ask uuid, queues text[], bands int2[], weights int4[], lows timestamptz[],
+    heads boolean, kinds text[], behinds text[], holders text[], lefts int4[], favoured text[], favours int4[],
+    sheaves_max int4, jobs_max int4, under json, by_edition int8
+) returns table (
+    present timestamptz, token int8, is_whole boolean, sheaves int4, ids int4, due boolean, next_due timestamptz,
+    served text[], lanes int4[], run_at timestamptz, attempt int2, lost int2, gates text, id uuid, kind text,
+    queue text, priority int2, tenant text, key text, unique_key text, payload text, options text,
+    created_at timestamptz, stops text[], outdated boolean, beyond int4
+) language plpgsql as $$
+#variable_conflict use_column
+declare
+    t record;
+    trusts boolean := under is not null and exists (
+        select from json_populate_recordset(null::tidemill.limit, under) l
+        where l.every_us is not null and tidemill.is_calm(coalesce(claim.at, now()), l, jobs_max));
+begin
+    if trusts then
+        begin
+            t := tidemill.take(claim.at, asker, claim.ask, queues, bands, weights, lows, heads, kinds, behinds, holders,
+                lefts, favoured, favours, sheaves_max, jobs_max, under, by_edition, true);
+        exception when sqlstate 'TM003' then
+            -- Nothing is taken, and nothing locked.
+            trusts := false;
+        end;
+    end if;
+    if not trusts then
+        t := tidemill.take(claim.at, asker, claim.ask, queues, bands, weights, lows, heads, kinds, behinds, holders, lefts,
+            favoured, favours, sheaves_max, jobs_max, under, by_edition, false);
+    end if;
+    claim.present := t.present;
+    claim.token := t.token;
+    claim.is_whole := t.is_whole;
+    claim.sheaves := t.sheaves;
+    claim.ids := t.ids;
+    claim.due := t.due;
+    claim.next_due := t.next_due;
+    claim.served := t.served;
+    claim.lanes := t.lanes;
+    claim.stops := t.stops;
+    claim.outdated := t.outdated;
+    claim.beyond := t.beyond;
     return next;
-    if cardinality(turns) > 0 then
-        -- Others wait for the turn to end: bodies are read afterwards.
+    if t.token is null then
+        return;
+    end if;
+    if t.bare then
         return query
         select null::timestamptz, null::int8, null::boolean, null::int4, null::int4, null::boolean, null::timestamptz,
             null::text[], null::int4[], i.run_at, i.attempt, i.lost, i.gates, i.id, null, null, null::int2, null,
             null, null, null, null, null::timestamptz, null::text[], null::boolean, null::int4
-        from unnest(taken, attempts, losts, dues, passed) i(id, attempt, lost, run_at, gates);
+        from unnest(t.taken, t.attempts, t.losts, t.dues, t.passed) i(id, attempt, lost, run_at, gates);
         return;
     end if;
     return query
@@ -1481,7 +1579,7 @@ begin
         null::text[], null::int4[], i.run_at, i.attempt, i.lost, i.gates, b.id, b.kind, b.queue, b.priority,
         b.tenant, b.key, b.unique_key, b.payload::text, b.options::text, b.created_at, null::text[], null::boolean,
         null::int4
-    from unnest(taken, attempts, losts, dues, passed) i(id, attempt, lost, run_at, gates), lateral (
+    from unnest(t.taken, t.attempts, t.losts, t.dues, t.passed) i(id, attempt, lost, run_at, gates), lateral (
         select b.* from tidemill.job b where b.id = i.id limit 1
     ) b;
 end $$;

@@ -9,6 +9,7 @@ use tidemill::{Enqueue, Flow, FlowId, Payload, Settings, Tidemill};
 use tokio::sync::Notify;
 
 use crate::Res;
+use crate::busy::{busy, per_job};
 use crate::load::{Hand, job, part};
 
 const SAMPLES: usize = 3;
@@ -23,6 +24,7 @@ pub async fn measure(mill: &Tidemill, jobs: u64, is_large: bool) -> Res<()> {
     let names = ["plain jobs", "chains of 5", "fan-outs of 100, joined"];
     let (chains, fans) = (jobs / CHAIN, jobs / (FAN + 2));
     let mut rates = [const { Vec::new() }; 3];
+    let mut works = [const { Vec::new() }; 3];
     let mut starts = [const { Vec::new() }; 3];
     for _ in 0..SAMPLES {
         let runs = [
@@ -30,9 +32,10 @@ pub async fn measure(mill: &Tidemill, jobs: u64, is_large: bool) -> Res<()> {
             run(mill, chains * CHAIN, start(mill, chains, chain)).await?,
             run(mill, fans * (FAN + 2), start(mill, fans, fan)).await?,
         ];
-        for (kind, (started, ran)) in runs.into_iter().enumerate() {
+        for (kind, (started, ran, worked)) in runs.into_iter().enumerate() {
             starts[kind].push(started);
             rates[kind].push(ran);
+            works[kind].push(worked);
         }
     }
     let median = |rates: &mut Vec<f64>| {
@@ -40,10 +43,13 @@ pub async fn measure(mill: &Tidemill, jobs: u64, is_large: bool) -> Res<()> {
         rates[SAMPLES / 2]
     };
     let (rates, starts) = (rates.each_mut().map(median), starts.each_mut().map(median));
-    for ((name, rate), start) in names.iter().zip(rates).zip(starts) {
+    let works = works.each_mut().map(median);
+    for (kind, name) in names.iter().enumerate() {
+        let (rate, start, work) = (rates[kind], starts[kind], works[kind]);
         let part = 100.0 * rate / rates[0];
         println!(
-            "{name:<26} {rate:>7.0} jobs/s, {part:>4.0} % of plain; written at {start:>6.0} jobs/s"
+            "{name:<26} {rate:>7.0} jobs/s, {part:>4.0} % of plain, {work:.1} us of processors a job; \
+             written at {start:>6.0} jobs/s"
         );
     }
     join(mill, 10, 200).await?;
@@ -88,7 +94,11 @@ fn fan(n: u64) -> Flow {
 
 /// Lets a worker run what `fill` brings, all of it written before it starts. Answers at how many jobs per second they
 /// were written, and ran.
-async fn run(mill: &Tidemill, jobs: u64, fill: impl Future<Output = Res<()>>) -> Res<(f64, f64)> {
+async fn run(
+    mill: &Tidemill,
+    jobs: u64,
+    fill: impl Future<Output = Res<()>>,
+) -> Res<(f64, f64, f64)> {
     let start = Instant::now();
     fill.await?;
     let filled = start.elapsed().as_secs_f64();
@@ -100,13 +110,13 @@ async fn run(mill: &Tidemill, jobs: u64, fill: impl Future<Output = Res<()>>) ->
         }
         async { Ok(Payload::null()) }
     };
-    let start = Instant::now();
+    let (start, before) = (Instant::now(), busy());
     let worker = mill.worker().slots(SLOTS).handle_raw("measure", Settings::default(), handler);
     let worker = worker.start().await?;
     over.notified().await;
-    let secs = start.elapsed().as_secs_f64();
+    let (secs, work) = (start.elapsed().as_secs_f64(), per_job(before, jobs));
     worker.stop().await;
-    Ok((jobs as f64 / filled, jobs as f64 / secs))
+    Ok((jobs as f64 / filled, jobs as f64 / secs, work))
 }
 
 /// Children settled per second, ten at a time whatever their number, and how long after the last of them the join's own

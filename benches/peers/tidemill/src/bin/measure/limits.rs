@@ -11,6 +11,7 @@ use tidemill::core::QueueRules;
 use tidemill::core::gate::{Limit, Per, Rate};
 
 use crate::Res;
+use crate::busy::{busy, per_job};
 use crate::load::{Hand, QUEUE, job, part};
 
 const JOBS: u64 = 60_000;
@@ -86,9 +87,15 @@ pub async fn measure(mill: &Tidemill, only: &str, samples: usize) -> Res<()> {
     }
     set(mill, None).await?;
     for (case, mut rates) in cases.into_iter().zip(rates) {
+        let mut work: Vec<f64> = rates.iter().map(|(.., work)| *work).collect();
+        work.sort_by(f64::total_cmp);
         rates.sort_by(|(one, ..), (other, ..)| one.total_cmp(other));
-        let (rate, p50) = rates[samples / 2];
-        println!("{:<46} drain {rate:>7.0}/s, claim of 500 p50 {p50:.2} ms", case.name);
+        let (rate, p50, _) = rates[samples / 2];
+        println!(
+            "{:<46} drain {rate:>7.0}/s, claim of 500 p50 {p50:.2} ms, {:.1} us of processors a job",
+            case.name,
+            work[samples / 2]
+        );
     }
     Ok(())
 }
@@ -107,14 +114,14 @@ async fn fill(mill: &Tidemill, of: Of) -> Res<()> {
 }
 
 /// Two claimers, each settling one batch while it claims the next.
-async fn drain(mill: &Tidemill) -> Res<(f64, f64)> {
-    let (start, taken) = (Instant::now(), AtomicU64::new(0));
+async fn drain(mill: &Tidemill) -> Res<(f64, f64, f64)> {
+    let (start, before, taken) = (Instant::now(), busy(), AtomicU64::new(0));
     let (one, two) = tokio::join!(drain_one(mill, &taken), drain_one(mill, &taken));
     let secs = start.elapsed().as_secs_f64();
     let mut times = one?;
     times.extend(two?);
     times.sort();
-    Ok((JOBS as f64 / secs, part(&times, 0.5)))
+    Ok((JOBS as f64 / secs, part(&times, 0.5), per_job(before, JOBS)))
 }
 
 async fn drain_one(mill: &Tidemill, taken: &AtomicU64) -> Res<Vec<std::time::Duration>> {

@@ -5,6 +5,7 @@
 //! PostgreSQL of its own, with `--store sqlite` it uses a file of its own. It only reports; nothing passes or fails.
 
 mod backlog;
+mod busy;
 mod crowd;
 mod due;
 mod flows;
