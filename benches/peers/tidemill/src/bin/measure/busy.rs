@@ -1,5 +1,5 @@
-//! How long all processors together have worked. Beside others who use the machine it tells more than a clock on the wall:
-//! what they take is not in it, but for who works beside in this system.
+//! How long all processors together have worked. Beside others who use the machine it tells more than a clock on the
+//! wall: what they take is not in it, but for who works beside in this system.
 
 use std::time::Duration;
 
