@@ -51,6 +51,7 @@ mod engine {
     pub mod schedule_kills;
     mod schedule_passes;
     mod schedule_past;
+    mod settles;
     mod share;
     mod stop;
     mod streams;

@@ -10,6 +10,8 @@ use tidemill_core::credit::Credit;
 use tidemill_core::queue::matches;
 use tokio::sync::Notify;
 
+use crate::worker::settler::BESIDE_MIN;
+
 /// Some slots, and the queues whose jobs may take them.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -149,6 +151,8 @@ impl Drop for Slot {
 pub(crate) struct Unsettled {
     number: AtomicUsize,
     pub(crate) fewer: Notify,
+    /// Told now and then that many have ended.
+    pub(crate) plenty: Notify,
 }
 
 impl Unsettled {
@@ -157,7 +161,10 @@ impl Unsettled {
     }
 
     pub(crate) fn ended(&self) {
-        self.number.fetch_add(1, Ordering::AcqRel);
+        // A wake-up for each would cost more than it brings.
+        if self.number.fetch_add(1, Ordering::AcqRel) % BESIDE_MIN == BESIDE_MIN - 1 {
+            self.plenty.notify_one();
+        }
     }
 
     pub(crate) fn settled(&self, attempts: usize) {
