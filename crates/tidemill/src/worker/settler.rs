@@ -1,8 +1,8 @@
 //! The loop that settles: what ended while a settle was in flight goes with the next one.
 //!
 //! A second settle goes beside the first where many attempts wait for it that have no lease and no flow in common with
-//! those in flight: Postgres works on each settle with one processor, and has more. Two that share a lease would only wait
-//! for each other, and SQLite has one writer.
+//! those in flight: Postgres works on each settle with one processor, and has more. Two that share a lease would only
+//! wait for each other, and SQLite has one writer.
 //!
 //! What the store cannot do now is tried for as long as it takes. While it is away, that is all. Where it answers and
 //! still cannot write a batch, the batch may be what it cannot do: it is halved until it is known which attempt that
