@@ -369,7 +369,8 @@ begin
 end $$;
 
 -- Takes the cells of jobs that went through these gates from the rates of these limits; answers whether they were free.
--- Rows are locked in the order of their names, and by no statement before.
+-- Rows are locked in the order of their names, as everywhere where many gates are written; of these limits no row was
+-- locked before.
 create function tidemill.charge(at timestamptz, limits tidemill.limit[], passed text[], out were_free boolean)
 language plpgsql as $$
 begin
@@ -673,7 +674,8 @@ begin
         select t.gate, h.queue from unnest(gates) t(gate), tidemill.held_queues(t.gate) h(queue)
     ), opened as (
         insert into tidemill.gate as x (name, base, opens_at)
-        select distinct h.gate, split_part(h.gate, chr(31), 1), present from held h order by 1
+        select h.gate, split_part(h.gate, chr(31), 1), present from (select distinct gate from held) h
+        order by h.gate collate "C"
         on conflict (name) do update set opens_at = case
             when greatest(x.shut_until, x.pause_until) > present then greatest(x.shut_until, x.pause_until)
             else least(coalesce(x.opens_at, present), present) end
@@ -723,7 +725,7 @@ begin
             array_agg(e.token) as tokens, array_agg(e.good) as goods, array_agg(e.bad) as bads
         from unnest(gates, judge.tokens, judge.goods, judge.bads, percents, windows_us, leasts, opens_us)
             e(gate, token, good, bad, percent, window_us, least, open_us)
-        group by e.gate order by e.gate
+        group by e.gate order by e.gate collate "C"
     loop
         insert into tidemill.gate (name, base) values (v.gate, split_part(v.gate, chr(31), 1)) on conflict do nothing;
         select x.* into g from tidemill.gate x where x.name = v.gate for update;
@@ -1057,7 +1059,8 @@ begin
         -- Gates by tenant or key are looked back at when this has committed: other claims may be at them.
         insert into tidemill.gate as x (name, base, opens_at)
         select b, split_part(b, chr(31), 1), take_sheaves.at from unnest(backs) b
-        where split_part(b, chr(31), 1) <> all (array(select l.gate from unnest(fine) l where l.per in (1, 2))) order by 1
+        where split_part(b, chr(31), 1) <> all (array(select l.gate from unnest(fine) l where l.per in (1, 2)))
+        order by b collate "C"
         on conflict (name) do update set opens_at = least(x.opens_at, excluded.opens_at);
     end if;
     take_sheaves.stops := array(select distinct s from unnest(v.stops) s where s is not null);
@@ -1140,6 +1143,8 @@ declare
     judged tidemill.limit[] := '{}'; -- those of them that this claim could exceed
     assured tidemill.limit[] := '{}'; -- the others
     trusted tidemill.limit[] := '{}'; -- those of them whose rate is asked when all is taken
+    calm text[]; -- what those may be
+    watched tidemill.limit[] := '{}'; -- all that are not trusted: of those no gate is written to before the end
     named tidemill.limit[]; -- of these, those of a lane that do not mean each of its jobs
     by_part boolean;
     names text;
@@ -1212,11 +1217,16 @@ begin
             after := take.beyond;
             take.beyond := null;
         end if;
+        -- By one look: several queues may share a limit, which is trusted for all of them, or for none.
+        calm := array(
+            select distinct l.gate from unnest(rules) l
+            where trusts and l.every_us is not null and tidemill.is_calm(take.present, l, jobs_max));
         for place in 1..cardinality(rules) loop
             rule := rules[place];
             if rule.most >= all_reach and coalesce(rule.every_us, rule.probe_us) is null and not rule.holds then
                 rule.most := null;
                 rules[place] := rule;
+                watched := watched || rule;
                 continue;
             end if;
             -- Others hold no more than their reach, and this worker no more than is left then.
@@ -1225,14 +1235,17 @@ begin
                 judged := judged || rule;
             elsif rule.every_us is null then
                 assured := assured || rule;
-            elsif trusts and tidemill.is_calm(take.present, rule, jobs_max) then
+            elsif rule.gate = any (calm) then
                 trusted := trusted || rule;
                 rule.every_us := null;
                 assured := assured || rule;
+                limits := limits || rule;
+                continue;
             else
                 judged := judged || rule;
             end if;
             limits := limits || rule;
+            watched := watched || rule;
         end loop;
         are_retries_paid := exists (select from unnest(limits) l where l.per = 3);
         counted := array(select l from unnest(judged) l where l.per in (1, 2) and l.most < all_reach);
@@ -1241,7 +1254,11 @@ begin
             where l.per not in (1, 2) and l.most < all_reach
                 or coalesce(l.every_us, l.probe_us, l.percent) is not null);
         perform tidemill.take_turns(turns, array(select l.gate from unnest(trusted) l));
-        perform tidemill.let_through(take.present, rules, queues, bands, weights, behinds);
+        if exists (select from unnest(trusted) l where not tidemill.is_calm(take.present, l, jobs_max)) then
+            -- Whoever had the turn has held somebody meanwhile.
+            raise exception using errcode = 'TM003', message = 'a rate lets fewer pass';
+        end if;
+        perform tidemill.let_through(take.present, watched, queues, bands, weights, behinds);
     end if;
     if exists (
         select from unnest(queues, bands) l(queue, band), tidemill.ready r
@@ -1487,11 +1504,11 @@ begin
     if rules is not null then
         take.due := take.due or is_news;
         if exists (select from tidemill.gate g where g.opens_at <= take.present
-            and g.base = any (array(select l.gate from unnest(rules) l))) then
-            perform tidemill.close_gates(take.present, rules);
+            and g.base = any (array(select l.gate from unnest(watched) l))) then
+            perform tidemill.close_gates(take.present, watched);
         end if;
         if missing > 0 then
-            perform tidemill.note_opening(take.present, rules, array(select l.gate from unnest(rules) l
+            perform tidemill.note_opening(take.present, watched, array(select l.gate from unnest(watched) l
                 where l.kind is null and l.per = 0 and l.queue = any (array(select queues[b] from unnest(bound) b))));
             take.next_due := least(take.next_due, (
                 select min(g.opens_at) from tidemill.gate g where g.opens_at is not null

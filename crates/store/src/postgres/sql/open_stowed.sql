@@ -7,5 +7,5 @@ with noted as (
     select g.gate, g.base, coalesce($1::timestamptz, now()) from unnest($3::text[], $4::text[]) g(base, gate)
 )
 insert into tidemill.gate as x (name, base, opens_at)
-select n.name, n.base, min(n.at) from noted n group by n.name, n.base order by 1
+select n.name, n.base, min(n.at) from noted n group by n.name, n.base order by n.name collate "C"
 on conflict (name) do update set opens_at = least(coalesce(x.opens_at, excluded.opens_at), excluded.opens_at);
