@@ -246,6 +246,18 @@ pub struct SettleItem {
 }
 
 impl SettleItem {
+    /// Whether it finished well, and nothing follows from it but what its flow does next: such are settled by one
+    /// statement, which waits for nothing but their leases.
+    pub fn is_plain(&self) -> bool {
+        let simple = matches!(&self.settlement, Settlement::Done { follow_ups, .. } if follow_ups.is_empty());
+        simple
+            && !self.decided
+            && self.job.unique_key.is_none()
+            && self.job.line().is_none()
+            && self.job.options.parent.is_none()
+            && self.run.as_ref().is_none_or(|run| run.is_plain())
+    }
+
     /// Whether the attempt speaks for (`true`) or against the health of the other side, if it does.
     pub fn is_well(&self) -> Option<bool> {
         use tidemill_core::ErrorClass::{Ambiguous, Transient};

@@ -61,24 +61,12 @@ pub(crate) async fn settle(
     if items.is_empty() {
         return Ok(Vec::new());
     }
-    if items.iter().all(is_plain)
+    if items.iter().all(SettleItem::is_plain)
         && let Some(flight) = shared.leases.begin(&items)
     {
         return settle_done(shared, worker, &items, flight).await;
     }
     whole::settle(shared, worker, &items).await
-}
-
-/// Finished well, and nothing follows from it.
-fn is_plain(item: &SettleItem) -> bool {
-    let simple =
-        matches!(&item.settlement, Settlement::Done { follow_ups, .. } if follow_ups.is_empty());
-    simple
-        && !item.decided
-        && item.job.unique_key.is_none()
-        && item.job.line().is_none()
-        && item.job.options.parent.is_none()
-        && item.run.as_ref().is_none_or(|run| run.is_plain())
 }
 
 async fn settle_done(

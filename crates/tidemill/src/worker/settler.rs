@@ -1,8 +1,8 @@
 //! The loop that settles: what ended while a settle was in flight goes with the next one.
 //!
-//! A second settle goes beside the first where many attempts wait for it that have no lease and no flow in common with
-//! those in flight: Postgres works on each settle with one processor, and has more. Two that share a lease would only
-//! wait for each other, and SQLite has one writer.
+//! A second settle goes beside the first where many attempts wait that finished well, cause nothing else, and have no
+//! lease and no flow in common with those in flight: it waits for nobody. Postgres works on each settle with one
+//! processor, and has more; SQLite has one writer.
 //!
 //! What the store cannot do now is tried for as long as it takes. While it is away, that is all. Where it answers and
 //! still cannot write a batch, the batch may be what it cannot do: it is halved until it is known which attempt that
@@ -63,6 +63,7 @@ pub(crate) async fn settle_all(
         ended,
         fresh: Vec::new(),
         left: VecDeque::new(),
+        is_turn_of_fresh: false,
         flights: JoinSet::new(),
         aboard: Vec::new(),
         pause: PAUSE_MIN,
@@ -95,8 +96,10 @@ struct Desk {
     ended: UnboundedReceiver<SettleItem>,
     /// What has ended since.
     fresh: Vec<SettleItem>,
-    /// What is left of batches that failed, and what came meanwhile, in turn.
+    /// What is left of batches that failed.
     left: VecDeque<Batch>,
+    /// Many may be left, and each takes its time to fail: what has ended since takes turns with them.
+    is_turn_of_fresh: bool,
     flights: JoinSet<Landed>,
     aboard: Vec<Aboard>,
     /// How long it rests if the store is away.
@@ -107,9 +110,18 @@ struct Desk {
 impl Desk {
     /// Takes what is there.
     fn collect(&mut self) {
+        let before = self.fresh.len();
         while let Ok(item) = self.ended.try_recv() {
             self.fresh.push(item);
         }
+        self.shop.unsettled.taken(self.fresh.len() - before);
+    }
+
+    /// Waits for what ends next; answers whether anything did.
+    async fn receive(&mut self) -> bool {
+        let number = self.ended.recv_many(&mut self.fresh, BATCH_MAX).await;
+        self.shop.unsettled.taken(number);
+        number > 0
     }
 
     /// What is to be settled now, if anything is.
@@ -123,11 +135,12 @@ impl Desk {
             return self.beside();
         }
         let number = self.fresh.len().min(BATCH_MAX);
-        if number > 0 {
-            self.left.push_back(Batch::of(self.fresh.drain(..number).collect()));
+        let due = self.left.iter().position(|batch| batch.is_due(now));
+        if number > 0 && (due.is_none() || std::mem::take(&mut self.is_turn_of_fresh)) {
+            return Some(Batch::of(self.fresh.drain(..number).collect()));
         }
-        let at = self.left.iter().position(|batch| batch.is_due(now))?;
-        self.left.remove(at)
+        self.is_turn_of_fresh = true;
+        self.left.remove(due?)
     }
 
     /// What may go beside the settle in flight, if that is much, and nothing has failed.
@@ -139,7 +152,8 @@ impl Desk {
         }
         let is_free = |item: &SettleItem| {
             let flow = item.job.options.flow.as_ref();
-            !first.leases.contains(&item.token)
+            item.is_plain()
+                && !first.leases.contains(&item.token)
                 && flow.is_none_or(|place| !first.flows.contains(&place.id))
         };
         if self.fresh.iter().filter(|item| is_free(item)).count() < BESIDE_MIN {
@@ -192,11 +206,10 @@ impl Desk {
             }
             // Who comes meanwhile goes before those that wait.
             Some(until) => {
-                let coming = self.ended.recv_many(&mut self.fresh, BATCH_MAX);
-                let _ = tokio::time::timeout_at(until, coming).await;
+                let _ = tokio::time::timeout_at(until, self.receive()).await;
                 true
             }
-            None => self.ended.recv_many(&mut self.fresh, BATCH_MAX).await > 0,
+            None => self.receive().await,
         }
     }
 
@@ -210,7 +223,7 @@ impl Desk {
         self.aboard.retain(|aboard| aboard.flight != flight);
         let Err(error) = settled else {
             self.shop.settled(batch.items.len());
-            self.pause = PAUSE_MIN;
+            (self.pause, self.rests_until) = (PAUSE_MIN, None);
             return;
         };
         if settle::is_there(&self.mill, &error).await {

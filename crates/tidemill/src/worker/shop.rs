@@ -241,6 +241,7 @@ impl Shop {
         self.unsettled.ended();
         // The receiver lives as long as the worker does.
         let _ = self.settling.send(item);
+        self.unsettled.came();
     }
 
     /// Hands over what an attempt came to, to be reported.

@@ -3,7 +3,7 @@
 //! A worker has shared slots, and slots of their own for queues that must not wait for others. Each
 //! group of slots asks for its own jobs; a queue that may overflow takes its own slots first, whichever group asked.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidemill_core::credit::Credit;
@@ -151,7 +151,9 @@ impl Drop for Slot {
 pub(crate) struct Unsettled {
     number: AtomicUsize,
     pub(crate) fewer: Notify,
-    /// Told now and then that many have ended.
+    /// Handed over, and not taken to be settled. Below zero for a moment, where one is taken before it was counted.
+    untaken: AtomicIsize,
+    /// Told when many are.
     pub(crate) plenty: Notify,
 }
 
@@ -161,10 +163,19 @@ impl Unsettled {
     }
 
     pub(crate) fn ended(&self) {
-        // A wake-up for each would cost more than it brings.
-        if self.number.fetch_add(1, Ordering::AcqRel) % BESIDE_MIN == BESIDE_MIN - 1 {
+        self.number.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// One was handed over. To tell of each would cost more than it brings.
+    pub(crate) fn came(&self) {
+        if self.untaken.fetch_add(1, Ordering::AcqRel) + 1 >= BESIDE_MIN as isize {
             self.plenty.notify_one();
         }
+    }
+
+    /// So many were taken to be settled.
+    pub(crate) fn taken(&self, attempts: usize) {
+        self.untaken.fetch_sub(attempts as isize, Ordering::AcqRel);
     }
 
     pub(crate) fn settled(&self, attempts: usize) {
