@@ -12,6 +12,7 @@ use tidemill_core::flow::{Board, FlowState, Join, On, Part, Plan, StepState, Und
 use tidemill_core::{Error as Invalid, FlowId, JobId, NewJob, Payload};
 
 use crate::error::Result;
+use crate::run::Debt;
 pub use progress::FlowProgress;
 
 /// Outputs up to this size are given with a job that waited for them; larger ones are asked for.
@@ -28,6 +29,9 @@ pub enum Start {
     IfRoom,
     /// It begins when [`Flows::begin_flow`] says so; until then its steps may be given more jobs.
     Later,
+    /// It begins at once, and a run owes this no more; nothing is written if it does not, because somebody else has
+    /// written the flow for it.
+    Pays(Debt),
 }
 
 /// What is to be done with a flow.

@@ -3,16 +3,22 @@
 
 use tidemill_core::dead::RedriveRule;
 use tidemill_core::job::outcome::Waiting;
+use tidemill_core::retention::Retention;
 use tidemill_core::workflow::{Amend, ChildEnd, Content, Entry, Waits};
-use tidemill_core::{Due, JobId, NewJob, OnDuplicate, Options, Scope, Settlement, State, WorkerId};
+use tidemill_core::{
+    Due, JobId, Limits, NewJob, OnDuplicate, Options, Scope, Settlement, State, WorkerId,
+};
 use tidemill_store::Claim;
+use tidemill_store::flow::Start;
 use tidemill_store::run::{Append, Debt, RunAct, RunAnswer, RunOrder, RunWrites};
 
+use super::flows::{flow_of, run, step, tend};
 use super::kit::*;
 
 over_both_stores!(
     a_dead_run_that_owes_something_is_not_replayed_before_that_is_seen_to,
     a_debt_is_paid_once_and_who_is_late_touches_nobody,
+    a_run_is_undone_once_though_a_node_is_so_late_that_all_of_it_is_forgotten,
     a_fork_does_not_build_on_what_is_undone,
     children_that_a_reset_or_an_edit_forgets_are_called_off,
     a_child_whose_key_is_held_has_ended_before_it_began,
@@ -125,6 +131,27 @@ async fn a_debt_is_paid_once_and_who_is_late_touches_nobody(kit: &Kit) {
     assert!(kit.store.undo_run(owed).await.unwrap());
     assert!(kit.store.pay(owed, &[second], "its parent ended").await.unwrap());
     assert_eq!(kit.state(second).await, State::Cancelled);
+}
+
+async fn a_run_is_undone_once_though_a_node_is_so_late_that_all_of_it_is_forgotten(kit: &Kit) {
+    let (worker, _, claim) = running(kit, paid()).await;
+    kit.settle(worker, &claim, dead("no")).await;
+    let debt = debt(kit).await;
+    let mut undoing = flow_of(vec![step("back", &[])]);
+    undoing.options.retain_ms = Some(1000);
+    let plan = undoing.plan(&Limits::default(), Retention::default()).unwrap();
+    // Two nodes are told to undo it, and one of them is slow.
+    assert!(kit.store.undo_run(debt).await.unwrap());
+    assert!(kit.neighbour().await.undo_run(debt).await.unwrap());
+    assert!(kit.store.start_flow(plan.clone(), Start::Pays(debt)).await.unwrap());
+    assert!(kit.store.debts(None, 9).await.unwrap().is_empty(), "it is paid");
+    assert_eq!(run(kit, worker, &[]).await, ["back"]);
+    kit.clock.advance(SECOND * 2);
+    tend(kit).await;
+    assert!(kit.store.flow(plan.id).await.unwrap().is_none());
+    let late = kit.neighbour().await.start_flow(plan, Start::Pays(debt)).await;
+    assert!(!late.unwrap(), "it had been paid");
+    assert!(kit.take(worker, 9).await.jobs.is_empty());
 }
 
 async fn a_fork_does_not_build_on_what_is_undone(kit: &Kit) {

@@ -14,13 +14,15 @@ use crate::postgres::Shared;
 use crate::postgres::connect::Conn;
 use crate::postgres::error::{Fault, Tries};
 use crate::postgres::statement::{Statement, sql};
+use crate::run::Debt;
 
 const WRITE: Statement = sql!("write_flow", TIMESTAMPTZ, TEXT, TEXT);
+const PAY: Statement = sql!("delete_debt", UUID, INT8);
 const ADMIT: Statement = sql!("admit_flow", TIMESTAMPTZ, TEXT_ARRAY, INT8_ARRAY);
 
 /// Writes a flow and, unless it is to be built further, lets it begin.
 pub(crate) async fn start(shared: &Arc<Shared>, plan: Plan, when: Start) -> Result<bool> {
-    if when != Start::Later && is_plain(&plan) {
+    if matches!(when, Start::Now | Start::IfRoom) && is_plain(&plan) {
         return start_plain(shared, plan, when).await;
     }
     let Texts { flow: given, jobs } = texts(&plan)?;
@@ -57,6 +59,11 @@ async fn write(
     jobs: &str,
     when: Start,
 ) -> Result<(bool, advance::Done), Fault> {
+    if let Start::Pays(Debt { job, number }) = when
+        && conn.query(&PAY, &[&job.0, &number]).await?.is_empty()
+    {
+        return Ok((false, advance::Done::default()));
+    }
     let rows = conn.query(&WRITE, &[&shared.db.manual_now(), &given, &jobs]).await?;
     let is_new = rows.first().is_some_and(|row| row.get(0));
     if !is_new || when == Start::Later {

@@ -11,6 +11,7 @@ use super::{act, advance};
 use crate::error::{Error, Result};
 use crate::flow::Start;
 use crate::full::Full;
+use crate::run::Debt;
 use crate::sqlite::rows::{time, write_options};
 use crate::sqlite::writer::Turn;
 use crate::sqlite::{bound, ready};
@@ -33,6 +34,12 @@ pub(in crate::sqlite) fn start(
 
 fn start_anyhow(turn: &mut Turn<'_>, plan: &Plan, when: Start) -> Result<bool> {
     let (conn, now, flow) = (turn.conn, turn.now, plan.id.0.as_bytes());
+    if let Start::Pays(Debt { job, number }) = when {
+        let mut pay = conn.prepare_cached(include_str!("../sql/delete_debt.sql"))?;
+        if pay.execute(params![job.0.as_bytes(), number])? == 0 {
+            return Ok(false);
+        }
+    }
     let kept = |default: u64| millis(plan.options.retain_ms.unwrap_or(default));
     let begun = Begun::of(plan, when, time(now));
     let state = begun.as_ref().map_or(FlowState::Building, |begun| begun.board.flow.state);
