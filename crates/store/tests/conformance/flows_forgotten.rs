@@ -6,12 +6,13 @@ use tidemill_core::retention::Retention;
 use tidemill_core::{By, FlowId, Limits};
 use tidemill_store::flow::{FlowAct, FlowAnswer, Start};
 
-use super::flows::{first_job, flow_of, many, run, start_flow, state, step, tend};
-use super::kit::{Kit, SECOND, dead};
+use super::flows::{first_job, flow_of, many, output, run, start_flow, state, step, tend};
+use super::kit::{Kit, SECOND, dead, json};
 use super::plain_sql;
 
 over_both_stores!(
     nothing_goes_on_of_a_flow_that_is_being_forgotten,
+    what_a_job_still_needs_that_was_sent_again_by_itself_stays,
     flows_of_which_something_must_stay_hold_up_no_other,
 );
 
@@ -45,6 +46,29 @@ async fn nothing_goes_on_of_a_flow_that_is_being_forgotten(kit: &Kit) {
     let by = By { who: "ada", why: Some("it is mended") };
     assert_eq!(kit.store.dead_replay(&[b], by, None).await.unwrap(), []);
     assert_eq!(state(kit, id).await, FlowState::Failed);
+    tend(kit).await;
+    assert!(kit.store.flow(id).await.unwrap().is_none());
+}
+
+async fn what_a_job_still_needs_that_was_sent_again_by_itself_stays(kit: &Kit) {
+    let mut flow = flow_of(vec![step("a", &[]), step("b", &["a"])]);
+    flow.options.retain_ms = Some(1000);
+    let id = start_flow(kit, flow).await;
+    let worker = kit.worker().await;
+    run(kit, worker, &[("a", output("1")), ("b", dead("no"))]).await;
+    let old = first_job(kit, id, "b").await;
+    kit.store.change_flow(id, FlowAct::Rerun { step: "b".to_owned() }).await.unwrap();
+    tend(kit).await;
+    assert_eq!(run(kit, worker, &[]).await, ["b"]);
+    assert_eq!(state(kit, id).await, FlowState::Done);
+    let by = By { who: "ada", why: None };
+    assert_eq!(kit.store.dead_replay(&[old], by, None).await.unwrap(), [old]);
+    kit.clock.advance(SECOND * 2);
+    tend(kit).await;
+    let inputs = kit.store.inputs(&[(id, 1)]).await.unwrap();
+    assert_eq!(inputs[0][0].output, Some(json("1")), "what it runs with");
+    assert_eq!(run(kit, worker, &[]).await, ["b"]);
+    kit.clock.advance(SECOND * 2);
     tend(kit).await;
     assert!(kit.store.flow(id).await.unwrap().is_none());
 }

@@ -41,4 +41,4 @@ with chosen as materialized (
 )
 select d.id from tidemill.dead d
 where d.id = any (array(select h.id from held h)) and d.triage = 0 and not d.archived
-order by d.died_at, d.id for update;
+order by d.died_at, d.id for update skip locked;
